@@ -1,0 +1,93 @@
+"""Splits by passage group, so that no passage of a test question is ever trained on."""
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+import numpy as np
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
+
+from data.records import QuestionSet
+
+
+class Part(StrEnum):
+    """Which questions are asked. The corpus searched is always whole."""
+
+    ALL = "all"
+    TRAIN = "train"
+    VALIDATION = "validation"
+    TEST = "test"
+
+
+@dataclass(frozen=True)
+class SplitOptions:
+    """Shares of the passage groups (0 to 1) for validation and test; the rest is for training."""
+
+    validation: float = 0.1
+    test: float = 0.2
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if min(self.validation, self.test) < 0 or self.validation + self.test >= 1:
+            raise ValueError("validation and test must be shares of 0 or more that leave something to train on")
+
+
+@dataclass(frozen=True)
+class Split:
+    """Rows of a set's answerable questions by part, and the group every passage belongs to."""
+
+    options: SplitOptions
+    group_of_passage: np.ndarray = field(repr=False)  # (n_passages,) int32
+    rows: dict[Part, np.ndarray] = field(repr=False)  # ascending question rows
+    group_counts: dict[Part, int] = field(default_factory=dict)
+
+    def questions(self, question_set: QuestionSet, part: Part) -> QuestionSet:
+        """Return the set with only the questions of `part`."""
+        return question_set.with_questions(self.rows[part])
+
+
+def split(question_set: QuestionSet, options: SplitOptions | None = None) -> Split:
+    """Split the answerable questions by passage group, seeded.
+
+    A group is an article (passages with one title), or a passage alone where no title is known; groups that share
+    a question are one. Groups are shuffled with `numpy.random.default_rng(seed).permutation`; the first go to test,
+    the next to validation.
+    """
+    options = options or SplitOptions()
+    groups = passage_groups(question_set)
+    asked = question_set.answerable
+    first_relevant = question_set.relevance.indices[question_set.relevance.indptr[asked]]
+    group_of_question = groups[first_relevant]
+    order = np.random.default_rng(options.seed).permutation(int(groups.max(initial=-1)) + 1)
+    n_test, n_validation = (round(share * len(order)) for share in (options.test, options.validation))
+    members = {
+        Part.ALL: order,
+        Part.TEST: order[:n_test],
+        Part.VALIDATION: order[n_test : n_test + n_validation],
+        Part.TRAIN: order[n_test + n_validation :],
+    }
+    return Split(
+        options=options,
+        group_of_passage=groups,
+        rows={part: asked[np.isin(group_of_question, chosen)] for part, chosen in members.items()},
+        group_counts={part: len(chosen) for part, chosen in members.items()},
+    )
+
+
+def passage_groups(question_set: QuestionSet) -> np.ndarray:
+    """Number the groups of the passages, `(n_passages,)` int32, in order of first appearance."""
+    n = len(question_set.passages)
+    first_of_title: dict[str, int] = {}
+    same_title = [
+        first_of_title.setdefault(passage.title, row) if passage.title else row
+        for row, passage in enumerate(question_set.passages)
+    ]
+    relevance = question_set.relevance
+    lengths = np.diff(relevance.indptr)
+    starts = np.repeat(relevance.indptr[:-1][lengths > 0], lengths[lengths > 0])
+    sources = np.concatenate([np.arange(n), relevance.indices[starts]])
+    targets = np.concatenate([np.asarray(same_title, dtype=np.int64), relevance.indices])
+    links = coo_array((np.ones(len(sources), dtype=np.int8), (sources, targets)), shape=(n, n))
+    labels = connected_components(links, directed=False)[1]
+    _, first, inverse = np.unique(labels, return_index=True, return_inverse=True)
+    return np.argsort(np.argsort(first)).astype(np.int32)[inverse]

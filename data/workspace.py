@@ -1,0 +1,37 @@
+"""Where everything a user makes lives, and how a file is written so that no kill can tear it."""
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+
+def workspace() -> Path:
+    """Return the workspace folder: `MRC_WORKSPACE` where set, else `workspace/` beside `app.py`."""
+    return Path(os.environ.get("MRC_WORKSPACE") or Path(__file__).parent.parent / "workspace").resolve()
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """Yield a temporary name beside `path`; when the block ends well it becomes `path`, else it is removed.
+
+    Works for files, and for folders whose destination does not exist yet or may be replaced.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    holder = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
+    try:
+        new = holder / path.name
+        yield new
+        if new.is_dir() and path.exists():
+            path.rename(holder / "old")
+        new.replace(path)
+    finally:
+        shutil.rmtree(holder, ignore_errors=True)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write UTF-8 text to `path` in one step: a reader sees the old content or the new, never half."""
+    with replacing(path) as new:
+        new.write_text(text, encoding="utf-8")
