@@ -1,0 +1,1 @@
+"""The retrieval room: analyzers, retrievers, measures, and the comparison of them."""

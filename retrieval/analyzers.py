@@ -1,0 +1,146 @@
+"""How a text becomes tokens: the choice that decides most of what BM25 can find.
+
+Every analyzer composes the text first (Unicode NFC: Korean typed on some systems arrives as loose letters) and
+is named, so that results and caches can say which one they saw.
+"""
+
+import unicodedata
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cache
+from typing import Any
+
+import numpy as np
+import regex
+
+from retrieval.cache import cached_arrays, key_of
+
+VERSION = 1  # part of every cache key: raise it when any analyzer's output changes
+
+_WORD = regex.compile(r"[\p{L}\p{M}\p{N}]+")
+_HANGUL = regex.compile(r"\p{Hangul}")
+_UNSPACED = regex.compile(r"[\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}]")
+_LETTER = regex.compile(r"\p{L}")
+
+# Kiwi's tags: nouns, verbs and adjectives, modifiers, roots; foreign letters, Chinese characters, numbers.
+_CONTENT_TAGS = ("N", "V", "M", "XR", "SL", "SH", "SN")
+
+
+class Analyzer(StrEnum):
+    """The analyzers by name. `AUTO` looks at the script of the passages."""
+
+    AUTO = "auto"
+    WHITESPACE = "whitespace"
+    WORD = "word"
+    BIGRAM = "bigram"
+    KIWI = "kiwi"
+    KIWI_BIGRAM = "kiwi+bigram"
+
+
+def choose(analyzer: Analyzer, texts: Iterable[str]) -> Analyzer:
+    """Resolve `AUTO` by script: Kiwi + bigrams for Korean, bigrams where words are not spaced, else words.
+
+    A script counts when it makes up a tenth of the letters: Korean passages are full of Latin names, not the reverse.
+    """
+    if analyzer is not Analyzer.AUTO:
+        return analyzer
+    sample = unicodedata.normalize("NFC", "".join(text[:300] for _, text in zip(range(2000), texts, strict=False)))
+    letters = max(1, len(_LETTER.findall(sample)))
+    if len(_HANGUL.findall(sample)) >= letters / 10:
+        return Analyzer.KIWI_BIGRAM
+    return Analyzer.BIGRAM if len(_UNSPACED.findall(sample)) >= letters / 10 else Analyzer.WORD
+
+
+def analyze(analyzer: Analyzer, texts: Sequence[str]) -> list[list[str]]:
+    """Tokens of each text, repeated as often as they occur. Raises `KeyError` for `AUTO`: `choose` first."""
+    return _FUNCTIONS[analyzer]([unicodedata.normalize("NFC", text) for text in texts])
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """Analyzed texts as arrays: text i holds `vocabulary[ids[offsets[i]:offsets[i + 1]]]`."""
+
+    vocabulary: list[str]
+    ids: np.ndarray  # (n_tokens,) int32
+    offsets: np.ndarray  # (n_texts + 1,) int64
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    def texts(self) -> list[list[str]]:
+        """Tokens of each text as strings."""
+        words = np.asarray(self.vocabulary, dtype=object)[self.ids]
+        return [list(part) for part in np.split(words, self.offsets[1:-1])] if len(self) else []
+
+    def ids_in(self, vocabulary: dict[str, int]) -> list[np.ndarray]:
+        """Ids of each text in another vocabulary; tokens it does not know are left out."""
+        translation = np.array([vocabulary.get(token, -1) for token in self.vocabulary], dtype=np.int64)
+        translated = translation[self.ids] if len(self.ids) else np.zeros(0, dtype=np.int64)
+        return [part[part >= 0] for part in np.split(translated, self.offsets[1:-1])] if len(self) else []
+
+
+def tokens_of(analyzer: Analyzer, texts: Sequence[str]) -> Tokens:
+    """Return the tokens of `texts`, from the disk cache where these texts were analyzed before."""
+
+    def compute() -> dict[str, np.ndarray]:
+        documents = analyze(analyzer, texts)
+        number: dict[str, int] = {}
+        ids = [number.setdefault(token, len(number)) for document in documents for token in document]
+        return {
+            "vocabulary": np.frombuffer("\n".join(number).encode(), dtype=np.uint8),  # no analyzer keeps a newline
+            "ids": np.array(ids, dtype=np.int32),
+            "offsets": np.concatenate([[0], np.cumsum([len(document) for document in documents])]).astype(np.int64),
+        }
+
+    arrays = cached_arrays("tokens", key_of(VERSION, analyzer, list(texts)), compute)
+    vocabulary = arrays["vocabulary"].tobytes().decode().split("\n") if len(arrays["vocabulary"]) else []
+    return Tokens(vocabulary, arrays["ids"], arrays["offsets"])
+
+
+def _whitespace(texts: list[str]) -> list[list[str]]:
+    return [text.split() for text in texts]
+
+
+def _words(texts: list[str]) -> list[list[str]]:
+    return [_WORD.findall(text.lower()) for text in texts]
+
+
+def _bigrams(texts: list[str]) -> list[list[str]]:
+    return [[gram for word in words for gram in _bigrams_of_word(word)] for words in _words(texts)]
+
+
+def _bigrams_of_word(word: str) -> list[str]:
+    return [word] if len(word) == 1 else [word[i : i + 2] for i in range(len(word) - 1)]
+
+
+def _kiwi(texts: list[str]) -> list[list[str]]:
+    return [
+        # Kiwi knows names of several words: their parts are tokens of their own
+        [part for token in tokens if token.tag.startswith(_CONTENT_TAGS) for part in token.form.lower().split()]
+        for tokens in _kiwi_instance().tokenize(texts)
+    ]
+
+
+def _kiwi_bigrams(texts: list[str]) -> list[list[str]]:
+    # the mark keeps a two-letter morpheme apart from the same two letters found inside another word
+    return [
+        [f"{morpheme}/" for morpheme in morphemes] + bigrams
+        for morphemes, bigrams in zip(_kiwi(texts), _bigrams(texts), strict=True)
+    ]
+
+
+@cache
+def _kiwi_instance() -> Any:
+    from kiwipiepy import Kiwi
+
+    return Kiwi()  # as many threads as there are cores
+
+
+_FUNCTIONS: dict[Analyzer, Callable[[list[str]], list[list[str]]]] = {
+    Analyzer.WHITESPACE: _whitespace,
+    Analyzer.WORD: _words,
+    Analyzer.BIGRAM: _bigrams,
+    Analyzer.KIWI: _kiwi,
+    Analyzer.KIWI_BIGRAM: _kiwi_bigrams,
+}

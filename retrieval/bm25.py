@@ -1,0 +1,106 @@
+"""BM25 over analyzed passages.
+
+Scores follow Lucene's BM25 (Robertson & Zaragoza 2009 without the constant factor k1 + 1):
+`sum over question terms of ln(1 + (N - n + .5) / (n + .5)) * f / (f + k1 * (1 - b + b * length / mean length))`
+with N passages, n of them holding the term, f its count in the passage. Higher is better; a passage that shares no
+term is not found. See Kamphuis et al. 2020, "Which BM25 do you mean?", for the variants.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+import numpy as np
+
+from data.records import Passage
+from retrieval.analyzers import Analyzer, Tokens, choose, tokens_of
+from retrieval.rankings import Rankings, top_k
+
+_BLOCK = 512  # questions scored at a time: bounds memory at 512 * n_passages floats
+
+# scores of analyzed questions, in blocks `(at most _BLOCK, n_passages)`, -inf where no term is shared
+ScoreBlocks = Callable[[Tokens], Iterator[np.ndarray]]
+
+
+class Engine(StrEnum):
+    """`BM25S` is the engine; `RANK_BM25` is a slow reference in its own variant (Okapi with an idf floor)."""
+
+    BM25S = "bm25s"
+    RANK_BM25 = "rank-bm25"
+
+
+@dataclass(frozen=True)
+class BM25Options:
+    """`k1` (0 or more) bounds what repetition adds, `b` (0 to 1) how much long passages are held back.
+
+    The defaults are those of Anserini; `title` indexes the article title with the passage.
+    """
+
+    analyzer: Analyzer = Analyzer.AUTO
+    k1: float = 0.9
+    b: float = 0.4
+    title: bool = True
+    engine: Engine = Engine.BM25S
+
+    def __post_init__(self) -> None:
+        if self.k1 < 0 or not 0 <= self.b <= 1:
+            raise ValueError(f"k1 must be 0 or more and b between 0 and 1, not k1={self.k1}, b={self.b}")
+
+
+class BM25:
+    """A BM25 index over passages; building it analyzes them (cached on disk)."""
+
+    def __init__(self, name: str, passages: Sequence[Passage], options: BM25Options | None = None) -> None:
+        self.name = name
+        self.options = options or BM25Options()
+        texts = indexed_texts(passages, title=self.options.title)
+        self.analyzer = choose(self.options.analyzer, texts)
+        self._n_passages = len(passages)
+        tokens = tokens_of(self.analyzer, texts)
+        build = _bm25s_scores if self.options.engine is Engine.BM25S else _rank_bm25_scores
+        self._scores_of = build(tokens, self.options)
+
+    def search(self, questions: Sequence[str], k: int) -> Rankings:
+        """Return the best k passages of each question; scores are BM25, higher is better."""
+        tokens = tokens_of(self.analyzer, questions)
+        parts = [top_k(scores, k) for scores in self._scores_of(tokens)]
+        if not parts:
+            return top_k(np.zeros((0, self._n_passages), dtype=np.float32), k)
+        return Rankings(
+            np.concatenate([part.indices for part in parts]), np.concatenate([part.scores for part in parts])
+        )
+
+
+def indexed_texts(passages: Sequence[Passage], *, title: bool) -> list[str]:
+    """Return the text of each passage as it is indexed, its title on the line before it where asked and known."""
+    return [f"{p.title}\n{p.text}" if title and p.title else p.text for p in passages]
+
+
+def _bm25s_scores(tokens: Tokens, options: BM25Options) -> ScoreBlocks:
+    import bm25s
+
+    index = bm25s.BM25(method="lucene", k1=options.k1, b=options.b)
+    documents = [part.tolist() for part in np.split(tokens.ids, tokens.offsets[1:-1])]
+    vocabulary = {token: number for number, token in enumerate(tokens.vocabulary)}
+    index.index((documents, vocabulary), show_progress=False)
+
+    def blocks(questions: Tokens) -> Iterator[np.ndarray]:
+        ids = questions.ids_in(vocabulary)
+        for start in range(0, len(ids), _BLOCK):
+            scores = np.stack([index.get_scores_from_ids(part.tolist()) for part in ids[start : start + _BLOCK]])
+            yield np.where(scores > 0, scores, -np.inf)
+
+    return blocks
+
+
+def _rank_bm25_scores(tokens: Tokens, options: BM25Options) -> ScoreBlocks:
+    from rank_bm25 import BM25Okapi
+
+    index = BM25Okapi(tokens.texts(), k1=options.k1, b=options.b)
+
+    def blocks(questions: Tokens) -> Iterator[np.ndarray]:
+        for words in questions.texts():
+            scores = index.get_scores(words)[None, :]
+            yield np.where(scores > 0, scores, -np.inf)
+
+    return blocks

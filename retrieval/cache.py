@@ -1,0 +1,42 @@
+"""Arrays kept on disk by the content they were computed from, so that work is done once."""
+
+import hashlib
+import json
+import logging
+import zipfile
+from collections.abc import Callable
+
+import numpy as np
+
+from data.workspace import replacing, workspace
+
+logger = logging.getLogger(__name__)
+
+Arrays = dict[str, np.ndarray]
+
+
+def key_of(*parts: object) -> str:
+    """sha256 (hexadecimal) of JSON-able parts."""
+    return hashlib.sha256(json.dumps(parts, ensure_ascii=True, sort_keys=True).encode()).hexdigest()
+
+
+def cached_arrays(kind: str, key: str, compute: Callable[[], Arrays]) -> Arrays:
+    """Return the arrays kept as `workspace/cache/<kind>/<key>.npz`, computed and kept where there are none.
+
+    A file that cannot be read is computed anew; a disk that cannot be written costs the saving, not the result.
+    """
+    path = workspace() / "cache" / kind / f"{key}.npz"
+    try:
+        with np.load(path, allow_pickle=False) as kept:
+            return dict(kept)
+    except FileNotFoundError:
+        pass
+    except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile) as error:
+        logger.warning("cache file %s cannot be read (%s); computing it anew", path, error)
+    arrays = compute()
+    try:
+        with replacing(path) as new, new.open("wb") as file:
+            np.savez(file, **arrays)  # type: ignore[arg-type]
+    except OSError as error:
+        logger.warning("cache file %s cannot be written: %s", path, error)
+    return arrays

@@ -1,0 +1,77 @@
+"""Measures of rankings, per question and averaged.
+
+For a question with relevant passages R, of which r_K are among the first K found, with the first at rank f:
+Recall@K = r_K / |R|; Hit@K = 1 where r_K > 0 (also called top-K accuracy); RR@10 = 1 / f where f <= 10, else 0, whose
+mean is MRR@10; nDCG@10 = DCG / ideal DCG with DCG = sum of 1 / log2(rank + 1) over relevant passages in the first 10
+(Jarvelin & Kekalainen 2002). Recall@K and Hit@K agree when every question has one relevant passage. All lie between
+0 and 1, higher is better.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from data.records import QuestionSet
+from retrieval.rankings import NOT_FOUND, Rankings
+
+CUT = 10  # the depth of MRR and nDCG
+DEFAULT_KS = (1, 5, 10, 20, 50, 100)
+
+
+@dataclass(frozen=True)
+class Scores:
+    """Every measure of one retriever: `per_question["recall@10"]` is `(n_questions,)` float64."""
+
+    ks: tuple[int, ...]
+    per_question: dict[str, np.ndarray]
+
+    def means(self) -> dict[str, float]:
+        """Mean of every measure over the questions, 0 to 1."""
+        return {measure: float(values.mean()) for measure, values in self.per_question.items()}
+
+
+def measures(ks: Sequence[int]) -> list[str]:
+    """Names of all measures for these K, in the order a table shows them."""
+    return [*(f"recall@{k}" for k in ks), *(f"hit@{k}" for k in ks), f"mrr@{CUT}", f"ndcg@{CUT}"]
+
+
+def depth_of(ks: Sequence[int]) -> int:
+    """How many passages a search must return for these K and for MRR@10 and nDCG@10."""
+    return max(CUT, *ks)
+
+
+def evaluate(rankings: Rankings, question_set: QuestionSet, ks: Sequence[int] = DEFAULT_KS) -> Scores:
+    """Score rankings of the set's questions, row by row.
+
+    Raises `ValueError` where the rankings are not as many as the questions, not as deep as the largest K, or a
+    question has no relevant passage (such a question cannot be scored: leave it out before).
+    """
+    indices = rankings.indices
+    if len(indices) != len(question_set.questions) or not len(indices):
+        raise ValueError(f"{len(indices)} rankings for {len(question_set.questions)} questions; at least 1 is needed")
+    if indices.shape[1] < depth_of(ks):
+        raise ValueError(f"rankings hold {indices.shape[1]} passages, {depth_of(ks)} are needed")
+    relevance = question_set.relevance
+    relevant_counts = np.diff(relevance.indptr)
+    if not relevant_counts.all():
+        raise ValueError("a question without a relevant passage cannot be scored")
+    rows = np.arange(len(indices))[:, None]
+    hits = np.asarray(relevance[rows, np.maximum(indices, 0)].todense()) & (indices != NOT_FOUND)
+    found = hits.cumsum(axis=1)
+    per_question = {f"recall@{k}": found[:, k - 1] / relevant_counts for k in ks}
+    per_question |= {f"hit@{k}": (found[:, k - 1] > 0).astype(np.float64) for k in ks}
+    top = hits[:, :CUT]
+    per_question[f"mrr@{CUT}"] = np.where(top.any(axis=1), 1.0 / (top.argmax(axis=1) + 1), 0.0)
+    discounts = 1.0 / np.log2(np.arange(2, CUT + 2))
+    ideal = discounts.cumsum()[np.minimum(relevant_counts, CUT) - 1]
+    per_question[f"ndcg@{CUT}"] = (top * discounts).sum(axis=1) / ideal
+    return Scores(tuple(ks), per_question)
+
+
+def first_relevant_ranks(rankings: Rankings, question_set: QuestionSet) -> np.ndarray:
+    """Rank (1 is best) of each question's first relevant passage, `(n_questions,)` int64; 0 where none was found."""
+    rows = np.arange(len(rankings.indices))[:, None]
+    hits = np.asarray(question_set.relevance[rows, np.maximum(rankings.indices, 0)].todense())
+    hits &= rankings.indices != NOT_FOUND
+    return np.where(hits.any(axis=1), hits.argmax(axis=1) + 1, 0)

@@ -1,0 +1,89 @@
+"""What every search returns, and the one seam every retriever fits."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from scipy.sparse import csr_array
+
+NOT_FOUND = -1
+
+
+@dataclass(frozen=True)
+class Rankings:
+    """For each question the rows of the corpus found, best first.
+
+    `indices` is `(n_questions, k)` int32, -1 where fewer than k passages were found; `scores` is the same shape in
+    float32, descending along each row (ties by corpus row), -inf where nothing was found.
+    """
+
+    indices: np.ndarray
+    scores: np.ndarray
+
+    def __post_init__(self) -> None:
+        if self.indices.shape != self.scores.shape or self.indices.ndim != 2:
+            raise ValueError(f"indices {self.indices.shape} and scores {self.scores.shape} must be (n_questions, k)")
+
+    def first(self, k: int) -> "Rankings":
+        """Return the first k columns."""
+        return Rankings(self.indices[:, :k], self.scores[:, :k])
+
+
+class Retriever(Protocol):
+    """Anything that finds passages for questions. BM25 and dense are leaves; hybrid and reranked wrap others."""
+
+    @property
+    def name(self) -> str:
+        """What the table and the charts call it."""
+        ...
+
+    def search(self, questions: Sequence[str], k: int) -> Rankings:
+        """Return the best k passages of each question, `(n_questions, k)`."""
+        ...
+
+
+def ranked(indices: np.ndarray, scores: np.ndarray, k: int) -> Rankings:
+    """Order candidates `(n_questions, m)` by score, ties by row, and keep k columns (padded where m < k).
+
+    A candidate with index -1 or a score that is not finite counts as not found.
+    """
+    found = (indices != NOT_FOUND) & np.isfinite(scores)
+    scores = np.where(found, scores, -np.inf)
+    order = np.lexsort((indices, -scores), axis=1)[:, :k]
+    indices = np.where(np.take_along_axis(found, order, 1), np.take_along_axis(indices, order, 1), NOT_FOUND)
+    missing = ((0, 0), (0, max(0, k - order.shape[1])))
+    return Rankings(
+        np.pad(indices.astype(np.int32), missing, constant_values=NOT_FOUND),
+        np.pad(np.take_along_axis(scores, order, 1).astype(np.float32), missing, constant_values=-np.inf),
+    )
+
+
+def top_k(scores: np.ndarray, k: int) -> Rankings:
+    """Best k columns of a dense score matrix `(n_questions, n_passages)`; -inf marks a passage not found."""
+    n_passages = scores.shape[1]
+    if k >= n_passages:
+        return ranked(np.broadcast_to(np.arange(n_passages), scores.shape), scores, k)
+    candidates = np.argpartition(-scores, k - 1, axis=1)[:, :k]
+    threshold = np.take_along_axis(scores, candidates, 1).min(axis=1, keepdims=True)
+    # argpartition picks freely among passages that tie with the k-th; only there the whole row is sorted
+    tied = np.flatnonzero(((scores >= threshold).sum(axis=1) > k) & np.isfinite(threshold[:, 0]))
+    candidates[tied] = np.argsort(-scores[tied], axis=1, kind="stable")[:, :k]
+    return ranked(candidates, np.take_along_axis(scores, candidates, 1), k)
+
+
+def top_k_sparse(scores: csr_array, k: int) -> Rankings:
+    """Best k stored entries of each row of a sparse score matrix `(n_questions, n_passages)`."""
+    entries = scores.tocoo()
+    rows, columns = entries.coords
+    order = np.lexsort((columns, -entries.data, rows))
+    counts = np.bincount(rows, minlength=scores.shape[0])
+    place = np.arange(len(order)) - np.repeat(np.cumsum(counts) - counts, counts)
+    kept = order[place < k]
+    rankings = Rankings(
+        np.full((scores.shape[0], k), NOT_FOUND, dtype=np.int32),
+        np.full((scores.shape[0], k), -np.inf, dtype=np.float32),
+    )
+    rankings.indices[rows[kept], place[place < k]] = columns[kept]
+    rankings.scores[rows[kept], place[place < k]] = entries.data[kept]
+    return rankings
