@@ -1,0 +1,90 @@
+"""One cell of given data as text: numbers, blanks and broken characters made plain."""
+
+import json
+import math
+import re
+from datetime import date, datetime, time
+from typing import Any
+
+import numpy as np
+
+_UNFIT = re.compile("[\x00\ud800-\udfff]")
+REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
+
+
+class CellError(str):
+    """The error a formula left in a cell, such as #N/A: no text, though it looks like one."""
+
+    __slots__ = ()
+
+
+def is_fit(text: str) -> bool:
+    """Whether `text` holds no NUL and no lone surrogate, so that it can be written as UTF-8 anywhere."""
+    if "\x00" in text:
+        return False
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def mend(text: str) -> str:
+    """Return `text` with every NUL and lone surrogate replaced by U+FFFD."""
+    return text if is_fit(text) else _UNFIT.sub(REPLACEMENT, text)
+
+
+def is_blank(value: object) -> bool:
+    """Whether a cell says nothing: None, NaN, NaT, or white space."""
+    if isinstance(value, str):
+        return not value.strip()
+    return value is None or (not is_collection(value) and bool(value != value))  # noqa: PLR0124 (NaN, NaT)
+
+
+def is_collection(value: object) -> bool:
+    """Whether a cell holds several values, so that it is no text."""
+    return isinstance(value, (dict, list, tuple, set, np.ndarray))
+
+
+def as_text(value: object) -> str:
+    """Return the text of a single value, stripped: "" for blanks, "3" for 3.0, ISO dates, bytes as UTF-8."""
+    if isinstance(value, str):
+        return value.strip()
+    if is_blank(value):
+        return ""
+    if isinstance(value, (float, np.floating)) and math.isfinite(value) and value == int(value):
+        return str(int(value))
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "replace").strip()
+    if isinstance(value, datetime) and value.time() == time():
+        return value.date().isoformat()
+    return value.isoformat() if isinstance(value, (date, time)) else str(value).strip()
+
+
+def shown(value: object, limit: int | None = None) -> str:
+    """Return any value as text that can be printed and saved, cut to `limit` characters with an ellipsis."""
+    try:
+        text = (
+            json.dumps(value, ensure_ascii=False, default=_plain) if is_collection(value) else as_text(value)
+        )
+    except (RecursionError, ValueError, TypeError):
+        text = kind_of(value)
+    text = mend(text)
+    return text if limit is None or len(text) <= limit else text[: limit - 1] + "…"
+
+
+def kind_of(value: object) -> str:
+    """Name what a value is, in plain words."""
+    if value is None:
+        return "nothing (null)"
+    if isinstance(value, dict):
+        return "an object"
+    if is_collection(value):
+        return "a list"
+    if isinstance(value, (str, bytes)):
+        return "a text"
+    return "true or false" if isinstance(value, (bool, np.bool_)) else "a number"
+
+
+def _plain(value: Any) -> object:
+    return value.tolist() if isinstance(value, np.ndarray) else str(value)

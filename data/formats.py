@@ -1,0 +1,101 @@
+"""The format of a file, told by content and never by name."""
+
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from data.delimited import find_delimiter
+from data.encodings import decode
+from data.json_rows import is_jsonl, parse_json
+from data.problems import DataError, Problem, ProblemCode
+from data.squad import squad_articles
+from data.workbooks import is_workbook
+
+MAX_BYTES = 2**30
+_OLD_OFFICE = bytes.fromhex("D0CF11E0A1B11AE1")
+_CONTROL = re.compile("[\x00-\x08\x0e-\x1a\x1c-\x1f]")
+
+
+class Format(StrEnum):
+    """The formats that can be read."""
+
+    SQUAD = "squad"
+    JSON = "json"
+    JSONL = "jsonl"
+    CSV = "csv"
+    TSV = "tsv"
+    EXCEL = "excel"
+    PARQUET = "parquet"
+
+
+@dataclass(frozen=True)
+class Recognised:
+    """A format, and what telling it has already brought to light."""
+
+    format: Format
+    encoding: str = ""
+    text: str = ""
+    delimiter: str = ""
+    value: Any = None  # the parsed JSON
+    problems: tuple[Problem, ...] = ()
+
+
+def recognise(content: bytes) -> Recognised:
+    """Tell the format of a file's bytes. Raises `DataError` where it is none that can be read."""
+    if not content or content.isspace():
+        raise DataError.of(ProblemCode.EMPTY_FILE)
+    if len(content) > MAX_BYTES:
+        raise DataError.of(
+            ProblemCode.TOO_LARGE, size=f"{len(content):,}", unit="bytes", limit=f"{MAX_BYTES:,}"
+        )
+    return _binary(content) or _text(content)
+
+
+def _binary(content: bytes) -> Recognised | None:
+    if content.startswith(b"PAR1"):
+        return Recognised(Format.PARQUET)
+    if content.startswith(_OLD_OFFICE):
+        raise DataError.of(ProblemCode.OLD_WORKBOOK)
+    if not content.startswith(b"PK\x03\x04"):
+        return None
+    if not is_workbook(content):
+        raise DataError.of(ProblemCode.NOT_A_WORKBOOK)
+    return Recognised(Format.EXCEL)
+
+
+def _text(content: bytes) -> Recognised:
+    try:
+        text, encoding, problems = decode(content)
+    except DataError:
+        _refuse_binary(content[:4096].decode("latin-1"), most=0.03)
+        raise
+    _refuse_binary(text[:4096], most=0.1)
+    start = text.lstrip()[:1]
+    if not start:
+        raise DataError.of(ProblemCode.EMPTY_FILE)
+    if start == "<":
+        raise DataError.of(ProblemCode.UNKNOWN_FORMAT, found="it begins with <, as a web page does")
+    if start in "{[":
+        format_, value = _json(text)
+        return Recognised(format_, encoding, text, value=value, problems=problems)
+    delimiter = find_delimiter(text)
+    if delimiter is None:
+        raise DataError.of(ProblemCode.UNKNOWN_FORMAT, found="text without columns")
+    format_ = Format.TSV if delimiter == "\t" else Format.CSV
+    return Recognised(format_, encoding, text, delimiter, problems=problems)
+
+
+def _json(text: str) -> tuple[Format, Any]:
+    try:
+        value = parse_json(text)
+    except DataError:
+        if is_jsonl(text):
+            return Format.JSONL, None
+        raise
+    return (Format.JSON if squad_articles(value) is None else Format.SQUAD), value
+
+
+def _refuse_binary(start: str, most: float) -> None:
+    if len(_CONTROL.findall(start)) > most * len(start):
+        raise DataError.of(ProblemCode.UNKNOWN_FORMAT, found="binary data")

@@ -1,0 +1,86 @@
+"""Parquet files become a table."""
+
+from io import BytesIO
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from data.cells import shown
+from data.problems import DataError, ProblemCode
+from data.tables import RawRow, Table, column_names
+
+MAX_ROWS = 10_000_000
+MAX_VALUES = 200_000_000
+MAX_UNPACKED_BYTES = 2**31
+_BATCH_ROWS = 4_096
+
+
+def parquet_table(content: bytes) -> Table:
+    """Read every row of a Parquet file. Raises `DataError` where it is broken or claims too much."""
+    try:
+        file = pq.ParquetFile(BytesIO(content))
+        _check_claims(file.metadata)
+        _check_size(content, file.metadata)
+        return _table(file)
+    except DataError:
+        raise
+    except Exception as error:  # a broken part can surface as any of Arrow's errors, or as one of Python's
+        reason = shown(str(error).split("\n")[0] or type(error).__name__, 200)
+        raise DataError.of(ProblemCode.BROKEN_PARQUET, reason=reason) from error
+
+
+def _check_claims(metadata: Any) -> None:
+    groups = [metadata.row_group(place) for place in range(metadata.num_row_groups)]
+    values = sum(group.column(place).num_values for group in groups for place in range(group.num_columns))
+    size = sum(group.total_byte_size for group in groups)
+    for found, unit, limit in (
+        (metadata.num_rows, "rows", MAX_ROWS),
+        (values, "values", MAX_VALUES),
+        (size, "unpacked bytes", MAX_UNPACKED_BYTES),
+    ):
+        _check(found, unit, limit)
+
+
+def _check_size(content: bytes, metadata: Any) -> None:
+    """Measure texts before unpacking: by its dictionary a small file can hold a long text a million times."""
+    paths = [metadata.schema.column(place).path for place in range(metadata.num_columns)]
+    packed = pq.ParquetFile(BytesIO(content), read_dictionary=paths)
+    size = 0
+    for batch in packed.iter_batches(batch_size=_BATCH_ROWS):
+        size += sum(map(_unpacked_bytes, batch.columns))
+        _check(size, "unpacked bytes", MAX_UNPACKED_BYTES)
+
+
+def _unpacked_bytes(array: Any) -> int:
+    if pa.types.is_dictionary(array.type):
+        lengths = pc.binary_length(array.dictionary)
+        return pc.sum(pc.take(pc.cast(lengths, pa.int64()), array.indices)).as_py() or 0
+    if pa.types.is_struct(array.type):
+        return sum(map(_unpacked_bytes, array.flatten()))
+    if pa.types.is_list(array.type) or pa.types.is_large_list(array.type):
+        return _unpacked_bytes(array.flatten())
+    return int(array.nbytes)
+
+
+def _check(found: int, unit: str, limit: int) -> None:
+    if found > limit:
+        raise DataError.of(ProblemCode.TOO_LARGE, size=f"{found:,}", unit=unit, limit=f"{limit:,}")
+
+
+def _table(file: Any) -> Table:
+    names = column_names(file.schema_arrow.names)
+    rows: list[RawRow] = []
+    for batch in file.iter_batches(batch_size=_BATCH_ROWS):
+        columns = [_values(column) for column in batch.columns]
+        for cells in zip(*columns, strict=True):
+            rows.append(RawRow(len(rows) + 1, dict(zip(names, cells, strict=True))))
+    return Table(names, rows)
+
+
+def _values(column: Any) -> list[Any]:
+    try:
+        return list(column.to_pylist())
+    except UnicodeDecodeError:  # texts that are not UTF-8 stay bytes, and are mended cell by cell
+        return list(column.cast(pa.binary()).to_pylist())

@@ -1,0 +1,143 @@
+"""The public way in: the bytes of a file become a question set, and a list of what was wrong with them."""
+
+from dataclasses import dataclass, field
+from pathlib import Path, PurePath
+
+import pandas as pd
+
+from data.assemble import Assembly
+from data.cells import mend, shown
+from data.columns import NAMES, Columns, guess_columns
+from data.delimited import delimited_table
+from data.formats import Format, Recognised, recognise
+from data.json_rows import json_table, jsonl_table
+from data.parquet import parquet_table
+from data.problems import DataError, Problem, ProblemCode
+from data.records import QuestionSet
+from data.squad import SQUAD_COLUMNS, squad_articles, squad_rows
+from data.tables import RawRow, Table
+from data.workbooks import workbook_table
+
+__all__ = ["Columns", "Format", "Reading", "propose_columns", "read", "read_file"]
+
+_SUFFIXES = (".json", ".jsonl", ".ndjson", ".csv", ".tsv", ".txt", ".xlsx", ".parquet")
+_SAMPLE_ROWS = 100
+
+
+@dataclass(frozen=True)
+class Reading:
+    """A question set and what was understood on the way.
+
+    `row_count` counts rows (questions in SQuAD files) with those left out, `paragraph_count` the contexts
+    before equal ones were made one. `columns` is None for SQuAD files, whose layout fixes the names.
+    """
+
+    question_set: QuestionSet
+    format: Format
+    encoding: str
+    columns: Columns | None
+    available_columns: tuple[str, ...]
+    problems: tuple[Problem, ...]
+    row_count: int
+    paragraph_count: int
+    _rejected: tuple[tuple[Problem, RawRow], ...] = field(default=(), repr=False)
+
+    @property
+    def rejected(self) -> pd.DataFrame:
+        """The rows left out, `(n_rejected, 2 + columns)` texts: row, problem, then the row's own content."""
+        records = [
+            {"row": problem.row, "problem": problem.message}
+            | {name: shown(cell) for name, cell in row.cells.items() if name not in ("row", "problem")}
+            for problem, row in self._rejected
+        ]
+        frame = pd.DataFrame(records) if records else pd.DataFrame(columns=["row", "problem"])
+        return frame.fillna("")
+
+
+def read_file(path: Path, columns: Columns | None = None) -> Reading:
+    """Read a file from disk; see `read`. Raises `DataError`, also where the file cannot be opened."""
+    try:
+        content = path.read_bytes()
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise DataError.of(ProblemCode.UNREADABLE_FILE, path=shown(str(path)), reason=reason) from error
+    return read(content, path.name, columns)
+
+
+def read(content: bytes, name: str, columns: Columns | None = None) -> Reading:
+    """Read the bytes of a file, whose format is told by content; `name` only names the set.
+
+    Columns are guessed unless given. Rows that cannot be used are left out and listed in `problems`. Raises
+    `DataError` where the file cannot be read, a needed column is missing, or no question is left.
+    """
+    recognised = recognise(content)
+    if recognised.format is Format.SQUAD:
+        table = Table((), list(squad_rows(squad_articles(recognised.value) or [])))
+        used = SQUAD_COLUMNS
+    else:
+        table = _table(content, recognised)
+        used = _needed(columns or _guess(table), table.names)
+    assembly = Assembly(used, list(recognised.problems)).add_all(table.rows)
+    return Reading(
+        question_set=assembly.question_set(_set_name(name)),
+        format=recognised.format,
+        encoding=recognised.encoding,
+        columns=None if recognised.format is Format.SQUAD else used,
+        available_columns=table.names,
+        problems=tuple(assembly.problems),
+        row_count=assembly.row_count,
+        paragraph_count=assembly.paragraph_count,
+        _rejected=tuple(assembly.rejected),
+    )
+
+
+def propose_columns(content: bytes) -> tuple[Columns, tuple[str, ...]]:
+    """Return the best guess and all column names, also where `read` misses a column; none for SQuAD files.
+
+    Raises `DataError` where the file cannot be read.
+    """
+    recognised = recognise(content)
+    if recognised.format is Format.SQUAD:
+        return SQUAD_COLUMNS, ()
+    table = _table(content, recognised)
+    return _guess(table), table.names
+
+
+def _table(content: bytes, recognised: Recognised) -> Table:
+    match recognised.format:
+        case Format.EXCEL:
+            return workbook_table(content)
+        case Format.PARQUET:
+            return parquet_table(content)
+        case Format.JSONL:
+            return jsonl_table(recognised.text)
+        case Format.JSON:
+            return json_table(recognised.value)
+        case _:
+            return delimited_table(recognised.text, recognised.delimiter)
+
+
+def _guess(table: Table) -> Columns:
+    good = (row.cells for row in table.rows[: 2 * _SAMPLE_ROWS] if row.problem is None)
+    return guess_columns(table.names, good)
+
+
+def _needed(columns: Columns, names: tuple[str, ...]) -> Columns:
+    """Return `columns`, if all of them exist, and those for the question and the context are among them."""
+    found = shown(", ".join(names), 300)
+    for role in NAMES:
+        name = getattr(columns, role)
+        if name is not None and name not in names:
+            raise DataError.of(ProblemCode.UNKNOWN_COLUMN, role=role, name=shown(name, 80), found=found)
+    for role in ("question", "context"):
+        if getattr(columns, role) is None:
+            korean = [name for name in NAMES[role] if not name.isascii()]
+            wanted = ", ".join([*korean[:3], *NAMES[role][:3]])
+            raise DataError.of(ProblemCode.MISSING_COLUMN, role=role, found=found, wanted=wanted)
+    return columns
+
+
+def _set_name(name: str) -> str:
+    plain = "".join(c for c in mend(PurePath(name.replace("\\", "/")).name) if c.isprintable()).strip()
+    suffix = next((suffix for suffix in _SUFFIXES if plain.lower().endswith(suffix)), "")
+    return plain[: len(plain) - len(suffix)] or "questions"
