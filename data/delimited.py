@@ -1,7 +1,7 @@
 """CSV and TSV text becomes a table; the delimiter and the way of quoting are told by content."""
 
 import csv
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from io import StringIO
 from itertools import islice
 
@@ -73,7 +73,7 @@ def _records(lines: list[str], delimiter: str) -> Iterator[Record]:
             start = origin + reader.line_num
 
 
-def _table(records: list[Record], lines: list[str]) -> Table:
+def _table(records: Sequence[Record], lines: list[str]) -> Table:
     filled = ((number, fields) for number, fields in records if fields is None or any(map(str.strip, fields)))
     number, header = next(filled)
     if header is None:

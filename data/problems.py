@@ -165,10 +165,10 @@ class Problem:
     @property
     def message(self) -> str:
         """The problem in plain English: what was given, what was expected, what to do next."""
-        text = TEMPLATES[self.code].format(**self.details)
+        template = TEMPLATES[self.code]
         if self.row is None:
-            return text[0].upper() + text[1:]
-        return ROW_PREFIX.format(row=self.row) + text
+            return (template[0].upper() + template[1:]).format(**self.details)
+        return (ROW_PREFIX + template).format(row=self.row, **self.details)
 
     @property
     def leaves_out_row(self) -> bool:

@@ -18,7 +18,7 @@ from data.squad import SQUAD_COLUMNS, squad_articles, squad_rows
 from data.tables import RawRow, Table
 from data.workbooks import workbook_table
 
-__all__ = ["Columns", "Format", "Reading", "propose_columns", "read", "read_file"]
+__all__ = ["Columns", "Format", "Reading", "file_content", "propose_columns", "read", "read_file"]
 
 _SUFFIXES = (".json", ".jsonl", ".ndjson", ".csv", ".tsv", ".txt", ".xlsx", ".parquet")
 _SAMPLE_ROWS = 100
@@ -56,12 +56,16 @@ class Reading:
 
 def read_file(path: Path, columns: Columns | None = None) -> Reading:
     """Read a file from disk; see `read`. Raises `DataError`, also where the file cannot be opened."""
+    return read(file_content(path), path.name, columns)
+
+
+def file_content(path: Path) -> bytes:
+    """Return the bytes of a file. Raises `DataError` where it cannot be opened."""
     try:
-        content = path.read_bytes()
+        return path.read_bytes()
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise DataError.of(ProblemCode.UNREADABLE_FILE, path=shown(str(path)), reason=reason) from error
-    return read(content, path.name, columns)
 
 
 def read(content: bytes, name: str, columns: Columns | None = None) -> Reading:

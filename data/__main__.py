@@ -1,0 +1,162 @@
+"""`python -m data inspect FILE`: what is understood of a file, what is wrong with it, and what it is like."""
+
+import argparse
+import json
+import math
+import sys
+from dataclasses import asdict, fields, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from data.audit import Audit, audit
+from data.problems import DataError
+from data.read import Columns, Reading, file_content, propose_columns, read, read_file
+from data.split import Part, Split, split
+
+_ROLES = [field.name for field in fields(Columns)]
+_SHOWN_PROBLEMS = 10
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the command; return 0, or 1 where the data cannot be used."""
+    options = _parser().parse_args(arguments)
+    try:
+        reading = _read(options.file, dict(options.columns))
+    except DataError as error:
+        print(error, file=sys.stderr)
+        return 1
+    figures, parts = audit(reading.question_set), split(reading.question_set)
+    if options.json:
+        print(json.dumps(_as_json(reading, figures, parts), ensure_ascii=False, indent=1))
+    else:
+        print("\n".join([*_understood(reading), *_problems(reading), *_figures(figures), *_parts(parts)]))
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m data", description="Look at question sets.")
+    inspect = parser.add_subparsers(required=True).add_parser("inspect", help="tell what a file holds")
+    inspect.add_argument(
+        "file", type=Path, help="SQuAD JSON, JSON, JSONL, CSV, TSV, Excel (.xlsx) or Parquet"
+    )
+    inspect.add_argument("--json", action="store_true", help="print everything as JSON")
+    inspect.add_argument(
+        "--columns",
+        nargs="+",
+        type=_column,
+        default=[],
+        metavar="ROLE=NAME",
+        help=f"name columns yourself, for example question=질문; roles: {', '.join(_ROLES)}",
+    )
+    return parser
+
+
+def _column(text: str) -> tuple[str, str]:
+    role, mark, name = text.partition("=")
+    if not mark or role not in _ROLES:
+        raise argparse.ArgumentTypeError(f"{text!r} is not ROLE=NAME with a role of {', '.join(_ROLES)}")
+    return role, name
+
+
+def _read(path: Path, chosen: dict[str, str]) -> Reading:
+    if not chosen:
+        return read_file(path)
+    content = file_content(path)
+    columns, _ = propose_columns(content)
+    return read(content, path.name, replace(columns, **chosen))
+
+
+def _understood(reading: Reading) -> list[str]:
+    columns = asdict(reading.columns) if reading.columns else {}
+    named = ", ".join(f"{role} <- {name}" for role, name in columns.items() if name is not None)
+    return [
+        f"{reading.question_set.name}: {reading.format}{reading.encoding and f', {reading.encoding}'}",
+        f"{reading.paragraph_count:,} paragraphs -> {len(reading.question_set.passages):,} passages; "
+        f"{reading.row_count:,} rows -> {len(reading.question_set.questions):,} questions",
+        *([f"Columns: {named}"] if named else []),
+    ]
+
+
+def _problems(reading: Reading) -> list[str]:
+    if not reading.problems:
+        return ["Problems: none"]
+    shown = [f"  {problem.message}" for problem in reading.problems[:_SHOWN_PROBLEMS]]
+    more = len(reading.problems) - len(shown)
+    left_out = len(reading.rejected)
+    lines = [f"Problems: {len(reading.problems):,}; rows left out: {left_out:,}", *shown]
+    return [*lines, f"  and {more:,} more"] if more else lines
+
+
+def _figures(figures: Audit) -> list[str]:
+    overlap = "not measurable"
+    if not math.isnan(figures.mean_word_overlap):
+        overlap = f"{100 * figures.mean_word_overlap:.1f} % of the character pairs"
+    return [
+        f"Articles: {figures.article_count:,}; passages without a question: "
+        f"{figures.passages_without_question:,}; unanswerable questions: {figures.unanswerable_count:,}",
+        f"Characters a passage: {_spread(figures.passage_lengths)}; a question: "
+        f"{_spread(figures.question_lengths)}",
+        f"Word overlap of question and passage: {overlap}",
+        f"Questions asked more than once: {len(figures.duplicate_questions):,}; "
+        f"answers not found in their passage: {len(figures.answers_not_found):,}",
+        *([f"Kinds: {_counts(figures.kinds)}"] if figures.kinds else []),
+    ]
+
+
+def _parts(parts: Split) -> list[str]:
+    counts = ", ".join(
+        f"{part} {len(parts.rows[part]):,} ({parts.group_counts[part]:,} groups)"
+        for part in (Part.TRAIN, Part.VALIDATION, Part.TEST)
+    )
+    return [f"Split of the answerable questions by article, seed {parts.options.seed}: {counts}"]
+
+
+def _spread(lengths: np.ndarray) -> str:
+    return f"median {np.median(lengths):,.0f}, {lengths.min():,} to {lengths.max():,}"
+
+
+def _counts(counts: dict[str, int]) -> str:
+    return ", ".join(f"{name} {count:,}" for name, count in counts.items())
+
+
+def _as_json(reading: Reading, figures: Audit, parts: Split) -> dict[str, Any]:
+    values = {field.name: getattr(figures, field.name) for field in fields(figures)}
+    arrays = {name: value for name, value in values.items() if isinstance(value, np.ndarray)}
+    return {
+        "name": reading.question_set.name,
+        "fingerprint": reading.question_set.fingerprint,
+        "format": reading.format,
+        "encoding": reading.encoding,
+        "columns": asdict(reading.columns) if reading.columns else None,
+        "available_columns": reading.available_columns,
+        "row_count": reading.row_count,
+        "paragraph_count": reading.paragraph_count,
+        "problems": [
+            {"code": problem.code, "row": problem.row, "message": problem.message}
+            for problem in reading.problems
+        ],
+        "audit": {
+            name: None if isinstance(value, float) and math.isnan(value) else value
+            for name, value in values.items()
+            if name not in arrays
+        }
+        | {name: _summary(array) for name, array in arrays.items()},
+        "split": {
+            "seed": parts.options.seed,
+            "questions": {part: len(rows) for part, rows in parts.rows.items()},
+            "groups": parts.group_counts,
+        },
+    }
+
+
+def _summary(array: np.ndarray) -> dict[str, float] | None:
+    numbers = array[~np.isnan(array)]
+    if not len(numbers):
+        return None
+    return {name: float(getattr(np, name)(numbers)) for name in ("min", "median", "mean", "max")}
+
+
+if __name__ == "__main__":
+    sys.exit(main())

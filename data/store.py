@@ -1,0 +1,158 @@
+"""Question sets kept in the workspace, one folder each, and how a command line names one."""
+
+import json
+import re
+import shutil
+import tempfile
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from data.catalog import CATALOG, read_entry
+from data.cells import shown
+from data.problems import DataError, ProblemCode
+from data.read import read_file
+from data.records import Passage, Question, QuestionSet
+from data.workspace import replacing, workspace
+
+_KEY = re.compile("[0-9a-f]{16}")
+_TEXTS = pa.list_(pa.string())
+_PASSAGES = pa.schema([("id", pa.string()), ("text", pa.string()), ("title", pa.string())])
+_QUESTIONS = pa.schema(
+    [
+        ("id", pa.string()),
+        ("text", pa.string()),
+        ("answers", _TEXTS),
+        ("relevant", _TEXTS),
+        ("kind", pa.string()),
+    ]
+)
+
+
+@dataclass(frozen=True)
+class StoredSet:
+    """One kept question set. `key` names its folder, `created` is an ISO 8601 time in UTC."""
+
+    key: str
+    name: str
+    source: str
+    passages: int
+    questions: int
+    fingerprint: str
+    created: str
+
+
+def keep(question_set: QuestionSet, *, source: str = "") -> StoredSet:
+    """Keep a question set in the workspace; the same content is kept once, under its newest name."""
+    kept = StoredSet(
+        key=question_set.fingerprint[:16],
+        name=question_set.name,
+        source=source,
+        passages=len(question_set.passages),
+        questions=len(question_set.questions),
+        fingerprint=question_set.fingerprint,
+        created=datetime.now(UTC).isoformat(),
+    )
+    with replacing(_folder(kept.key)) as new:
+        new.mkdir()
+        _write(new / "passages.parquet", question_set.passages, _PASSAGES)
+        _write(new / "questions.parquet", question_set.questions, _QUESTIONS)
+        (new / "set.json").write_text(json.dumps(asdict(kept), ensure_ascii=False, indent=1), "utf-8")
+    return kept
+
+
+def stored() -> list[StoredSet]:
+    """Return the kept sets, the newest first; a folder that cannot be read is passed over."""
+    folder = workspace() / "datasets"
+    paths = [path for path in folder.glob("*") if _KEY.fullmatch(path.name)] if folder.is_dir() else []
+    found = [kept for path in paths if (kept := _read_note(path)) is not None]
+    return sorted(found, key=lambda kept: kept.created, reverse=True)
+
+
+def load(key: str) -> QuestionSet:
+    """Load a kept set. Raises `DataError` where there is none, or its content has changed since."""
+    kept = _known(key)
+    folder = _folder(key)
+    try:
+        passages = [Passage(**row) for row in pq.read_table(folder / "passages.parquet").to_pylist()]
+        questions = [_question(row) for row in pq.read_table(folder / "questions.parquet").to_pylist()]
+        question_set = QuestionSet(kept.name, tuple(passages), tuple(questions))
+        changed = question_set.fingerprint != kept.fingerprint
+    except (OSError, TypeError, ValueError, KeyError, pa.ArrowException) as error:
+        reason = str(error).split("\n")[0][:200]
+        raise DataError.of(ProblemCode.BROKEN_SET, key=key, reason=reason) from error
+    if changed:
+        raise DataError.of(ProblemCode.BROKEN_SET, key=key, reason="its content is not what was kept")
+    return question_set
+
+
+def remove(key: str) -> None:
+    """Remove a kept set, readable or not. Raises `DataError` where there is none."""
+    if not _KEY.fullmatch(key) or not _folder(key).is_dir():
+        raise _unknown(key)
+    holder = Path(tempfile.mkdtemp(prefix=".removed.", dir=_folder(key).parent))
+    _folder(key).rename(holder / key)  # gone in one step, however long deleting takes
+    shutil.rmtree(holder, ignore_errors=True)
+
+
+def find(reference: str, base: Path | None = None) -> QuestionSet:
+    """Return the set a person names: a path to a file (relative to `base`), a catalog id, a stored key or name.
+
+    Raises `DataError`, which lists what exists where nothing has that name.
+    """
+    path = (base or Path.cwd()) / reference
+    if reference and _is_file(path):
+        return read_file(path).question_set
+    if reference in CATALOG:
+        return read_entry(CATALOG[reference]).question_set
+    for kept in stored():
+        if reference in (kept.key, kept.name):
+            return load(kept.key)
+    raise _unknown(reference)
+
+
+def _folder(key: str) -> Path:
+    return workspace() / "datasets" / key
+
+
+def _write(path: Path, records: tuple[Passage, ...] | tuple[Question, ...], schema: Any) -> None:
+    columns = [pa.array([getattr(r, field.name) for r in records], field.type) for field in schema]
+    pq.write_table(pa.Table.from_arrays(columns, schema=schema), path, compression="zstd")
+
+
+def _question(row: dict[str, Any]) -> Question:
+    return Question(**row | {"answers": tuple(row["answers"]), "relevant": tuple(row["relevant"])})
+
+
+def _read_note(folder: Path) -> StoredSet | None:
+    try:
+        kept = StoredSet(**json.loads((folder / "set.json").read_text("utf-8")))
+        texts = (kept.key, kept.name, kept.source, kept.fingerprint, kept.created)
+        good = all(isinstance(text, str) for text in texts) and kept.key == folder.name
+        return kept if good and all(isinstance(n, int) for n in (kept.passages, kept.questions)) else None
+    except (OSError, TypeError, ValueError, RecursionError):
+        return None
+
+
+def _known(key: str) -> StoredSet:
+    """The note of a kept set. A key that is none, such as a path, never reaches the file system."""
+    kept = _read_note(_folder(key)) if _KEY.fullmatch(key) else None
+    if kept is None:
+        raise _unknown(key)
+    return kept
+
+
+def _unknown(reference: str) -> DataError:
+    known = [*CATALOG, *(f"{kept.name} ({kept.key})" for kept in stored())]
+    return DataError.of(ProblemCode.UNKNOWN_SET, reference=shown(reference, 80), known=", ".join(known))
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError:  # a name too long for the file system
+        return False
