@@ -1,0 +1,293 @@
+"""A stand-in for the Hugging Face hub: two tiny random models, and the protocol that downloads use.
+
+Build the models under `root / <hub id>`, enter `hub_server(root)`, and start a fresh process with
+`hub_environment(url, home)`: the libraries read HF_ENDPOINT once, at import.
+"""
+
+# ruff: noqa: PLC0415 (torch takes seconds to import, and a test that only serves a folder needs none of it)
+
+import hashlib
+import json
+import os
+import re
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import unquote, urlsplit
+
+if TYPE_CHECKING:
+    from transformers import BertTokenizer
+
+BI_ENCODER = "snunlp/KR-SBERT-V40K-klueNLI-augSTS"
+CROSS_ENCODER_BASE = "klue/roberta-base"
+COMMIT = "5eed" * 10
+MAX_LENGTH = 128
+LFS_SUFFIXES = {".safetensors", ".bin", ".onnx"}
+
+SENTENCES = (
+    "세종대왕은 1443년에 훈민정음을 만들었다.",
+    "한강은 서울을 지나 서해로 흐른다.",
+    "가을이 오면 설악산의 단풍이 붉게 물든다.",
+    "이 다리는 언제 처음 놓였는가?",
+    "도서관은 월요일마다 문을 닫는다.",
+)
+TINY: dict[str, Any] = {
+    "hidden_size": 32,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "intermediate_size": 64,
+}
+
+
+def build_bi_encoder(folder: Path) -> Path:
+    """Write a random BERT with mean pooling, in the layout of sentence-transformers 2, as the real one is."""
+    import torch
+    from transformers import BertConfig, BertModel
+
+    tokenizer = _tokenizer(("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"))
+    torch.manual_seed(0)
+    config = BertConfig(vocab_size=len(tokenizer), max_position_embeddings=MAX_LENGTH, pad_token_id=0, **TINY)
+    BertModel(config).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    for name, content in _sentence_transformers_files().items():
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text(json.dumps(content, indent=2), encoding="utf-8")
+    return folder
+
+
+def build_cross_encoder_base(folder: Path, segment_types: int = 2) -> Path:
+    """Write a random RoBERTa masked language model with a BERT tokenizer, as klue/roberta-base is.
+
+    `segment_types=1` is RoBERTa's own value: the second text of a pair then has no embedding to look up,
+    and a caller that passes the tokenizer's `token_type_ids` gets an IndexError.
+    """
+    import torch
+    from transformers import RobertaConfig, RobertaForMaskedLM
+
+    tokenizer = _tokenizer(("[CLS]", "[PAD]", "[SEP]", "[UNK]", "[MASK]"))
+    torch.manual_seed(0)
+    config = RobertaConfig(
+        vocab_size=len(tokenizer),
+        max_position_embeddings=MAX_LENGTH + 2,  # RoBERTa counts positions from pad_token_id + 1
+        type_vocab_size=segment_types,
+        bos_token_id=0,
+        pad_token_id=1,
+        eos_token_id=2,
+        **TINY,
+    )
+    RobertaForMaskedLM(config).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+def hub_environment(url: str, home: Path) -> dict[str, str]:
+    """Return this environment with the hub at `url`, its cache in `home` and no other hub setting."""
+    prefixes = ("HF_", "HUGGING_FACE_", "HUGGINGFACE_", "TRANSFORMERS_", "SENTENCE_TRANSFORMERS_")
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(prefixes)}
+    return kept | {"HF_ENDPOINT": url, "HF_HOME": str(home), "NO_PROXY": "127.0.0.1", "no_proxy": "127.0.0.1"}
+
+
+@contextmanager
+def hub_server(root: Path) -> Iterator[str]:
+    """Serve the models under `root / <organisation> / <name>` and give the URL.
+
+    Raises AssertionError at the end where a client asked what the stand-in does not know.
+    """
+    with running_server(root) as server:
+        yield server.url
+        assert not server.unknown, f"add to tests/hub.py what the client asked for: {server.unknown}"
+
+
+@contextmanager
+def running_server(root: Path) -> Iterator["HubServer"]:
+    """Serve as `hub_server` does and give the server itself, to look at `unknown` or `requests`."""
+    with HubServer(root) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
+        thread.start()
+        try:
+            yield server
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+class HubServer(ThreadingHTTPServer):
+    """The hub on a free port of this machine; `requests` and `unknown` hold lines such as `HEAD /path`."""
+
+    def __init__(self, root: Path) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.root = root
+        self.requests: list[str] = []
+        self.unknown: list[str] = []
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_port}"
+
+
+class Answer(NamedTuple):
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+
+def answer(root: Path, target: str) -> Answer | None:
+    """Answer a GET of `target`, a path with its query; None where the stand-in does not know the question."""
+    path, query = urlsplit(target).path, urlsplit(target).query
+    if re.fullmatch(_CLIENT_REGISTRY, path):
+        return _json({})
+    for pattern, respond in _ROUTES:
+        if match := re.fullmatch(pattern, path):
+            # Unquoted only now: a revision may hold a quoted slash.
+            parts = {name: unquote(value) for name, value in match.groupdict("").items()}
+            folder = root / parts["repo"]
+            if not folder.is_dir():
+                return _refusal("RepoNotFound", "Repository not found")
+            if parts["revision"] not in ("", "main", COMMIT):
+                return _refusal("RevisionNotFound", f"Invalid rev id: {parts['revision']}")
+            return respond(parts["repo"], _files(folder), parts["path"], "recursive=true" in query.lower())
+    return None
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: HubServer
+    protocol_version = "HTTP/1.1"  # keeps the client's connection; every answer therefore has a length
+    disable_nagle_algorithm = True  # headers and body are two writes: with it, each answer waits 40 ms
+
+    def do_GET(self) -> None:
+        self._send(answer(self.server.root, self.path))
+
+    def do_HEAD(self) -> None:
+        self._send(answer(self.server.root, self.path))
+
+    def do_POST(self) -> None:
+        self.close_connection = True  # the body is left unread
+        self._send(None)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Keep the test's output clean; the server's `requests` hold the log."""
+
+    def _send(self, reply: Answer | None) -> None:
+        line = f"{self.command} {self.path}"
+        self.server.requests.append(line)
+        if reply is None:
+            self.server.unknown.append(line)
+            reply = Answer(404, {}, b"")
+        self.send_response(reply.status)
+        for name, value in (reply.headers | {"Content-Length": str(len(reply.body))}).items():
+            self.send_header(name, value)
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(reply.body)
+
+
+def _resolve(repo: str, files: dict[str, bytes], path: str, recursive: bool) -> Answer:
+    if path not in files:
+        return _refusal("EntryNotFound", "Entry not found")
+    body = files[path]
+    headers = {"ETag": f'"{_blob_id(body)}"', "X-Repo-Commit": COMMIT}
+    if _in_lfs(path):
+        # The ETag beside these is the pointer file's on the hub; the cache names its blob by the linked one.
+        headers |= {"X-Linked-ETag": f'"{hashlib.sha256(body).hexdigest()}"', "X-Linked-Size": str(len(body))}
+    return Answer(200, headers, body)
+
+
+def _model_info(repo: str, files: dict[str, bytes], path: str, recursive: bool) -> Answer:
+    library = "sentence-transformers" if "modules.json" in files else "transformers"
+    task = "sentence-similarity" if "modules.json" in files else "fill-mask"
+    about = {"_id": COMMIT[:24], "id": repo, "modelId": repo, "author": repo.partition("/")[0], "sha": COMMIT}
+    state = {"private": False, "gated": False, "disabled": False, "downloads": 0, "likes": 0}
+    kind = {"tags": [library, "safetensors", "ko"], "library_name": library, "pipeline_tag": task}
+    return _json({**about, **state, **kind, "siblings": [{"rfilename": name} for name in files]})
+
+
+def _tree(repo: str, files: dict[str, bytes], path: str, recursive: bool) -> Answer:
+    prefix = f"{path}/" if path else ""
+    inside = [name for name in files if name.startswith(prefix)]
+    if not inside:
+        return _refusal("EntryNotFound", f"{path} does not exist on the revision")
+    folders = {parent.as_posix() for name in inside for parent in Path(name).parents} - {"."}
+    entries = [_tree_folder(name) for name in sorted(folders) if name.startswith(prefix)]
+    entries += [_tree_file(name, files[name]) for name in inside]
+    return _json([entry for entry in entries if recursive or "/" not in entry["path"].removeprefix(prefix)])
+
+
+# Asked once a day before the first request, to complete the client's user agent; an empty list will do.
+_CLIENT_REGISTRY = r"/api/[a-z]+-harnesses"
+_MODEL = r"(?P<repo>[^/]+/[^/]+)"
+_ROUTES = (
+    (rf"/{_MODEL}/resolve/(?P<revision>[^/]+)/(?P<path>.+)", _resolve),
+    (rf"/api/models/{_MODEL}(?:/revision/(?P<revision>[^/]+))?(?P<path>)", _model_info),
+    (rf"/api/models/{_MODEL}/tree/(?P<revision>[^/]+)(?:/(?P<path>.+))?", _tree),
+)
+
+
+def _tree_folder(name: str) -> dict[str, Any]:
+    return {"type": "directory", "oid": _blob_id(name.encode()), "size": 0, "path": name}
+
+
+def _tree_file(name: str, body: bytes) -> dict[str, Any]:
+    entry: dict[str, Any] = {"type": "file", "oid": _blob_id(body), "size": len(body), "path": name}
+    if _in_lfs(name):
+        entry["lfs"] = {"oid": hashlib.sha256(body).hexdigest(), "size": len(body), "pointerSize": 134}
+    return entry
+
+
+def _refusal(code: str, message: str) -> Answer:
+    headers = {"X-Error-Code": code, "X-Error-Message": message, "Content-Type": "application/json"}
+    if code == "EntryNotFound":
+        headers["X-Repo-Commit"] = COMMIT  # with it the client remembers that the file is absent
+    return Answer(404, headers, json.dumps({"error": message}).encode())
+
+
+def _json(content: object) -> Answer:
+    return Answer(200, {"Content-Type": "application/json; charset=utf-8"}, json.dumps(content).encode())
+
+
+def _files(folder: Path) -> dict[str, bytes]:
+    # Looked up by name, so no path of a request ever touches the disk.
+    found = sorted(path for path in folder.rglob("*") if path.is_file())
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in found}
+
+
+def _in_lfs(name: str) -> bool:
+    return Path(name).suffix in LFS_SUFFIXES
+
+
+def _blob_id(body: bytes) -> str:
+    return hashlib.sha1(b"blob %d\0" % len(body) + body, usedforsecurity=False).hexdigest()
+
+
+def _tokenizer(special_tokens: tuple[str, ...]) -> "BertTokenizer":
+    from transformers import BertTokenizer
+
+    # Assembled, not trained: the same ids whatever the version of the trainer.
+    words = sorted({word.strip(".?") for sentence in SENTENCES for word in sentence.split()})
+    letters = sorted(set("".join(words)))
+    pieces = (*special_tokens, ".", "?", *letters, *(f"##{letter}" for letter in letters), *words)
+    vocabulary = {piece: row for row, piece in enumerate(dict.fromkeys(pieces))}
+    return BertTokenizer(vocab=vocabulary, do_lower_case=False, model_max_length=MAX_LENGTH)
+
+
+def _sentence_transformers_files() -> dict[str, object]:
+    kinds = (("", "Transformer"), ("1_Pooling", "Pooling"))
+    return {
+        "modules.json": [
+            {"idx": row, "name": str(row), "path": path, "type": f"sentence_transformers.models.{kind}"}
+            for row, (path, kind) in enumerate(kinds)
+        ],
+        "config_sentence_transformers.json": {
+            "__version__": {"sentence_transformers": "2.2.0", "transformers": "4.17.0", "pytorch": "1.10.0"}
+        },
+        "sentence_bert_config.json": {"max_seq_length": MAX_LENGTH, "do_lower_case": False},
+        "1_Pooling/config.json": {
+            "word_embedding_dimension": TINY["hidden_size"],
+            "pooling_mode_cls_token": False,
+            "pooling_mode_mean_tokens": True,
+            "pooling_mode_max_tokens": False,
+            "pooling_mode_mean_sqrt_len_tokens": False,
+        },
+    }

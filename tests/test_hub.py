@@ -1,0 +1,126 @@
+"""The stand-in hub gives the real libraries what they ask for: they load the very models that are on disk."""
+
+# ruff: noqa: PLC0415 (torch takes seconds to import, and pytest collects this file even where it is not run)
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+from urllib.error import HTTPError
+from urllib.request import urlopen
+
+import numpy as np
+import pytest
+
+from tests.hub import (
+    BI_ENCODER,
+    CROSS_ENCODER_BASE,
+    SENTENCES,
+    build_bi_encoder,
+    build_cross_encoder_base,
+    hub_environment,
+    hub_server,
+    running_server,
+)
+
+pytestmark = pytest.mark.slow
+
+LOAD = """
+import sys, numpy
+from tests.test_hub import results
+numpy.savez(sys.argv[3], *results(sys.argv[1], sys.argv[2]))
+"""
+REFUSED = """
+from huggingface_hub import hf_hub_download
+from sentence_transformers import SentenceTransformer
+
+attempts = (
+    lambda: SentenceTransformer("nobody/no-such-model"),
+    lambda: hf_hub_download("nobody/no-such-model", "config.json"),
+    lambda: hf_hub_download("klue/roberta-base", "config.json", revision="no-such-branch"),
+    lambda: hf_hub_download("klue/roberta-base", "no-such-file.json"),
+)
+for attempt in attempts:
+    try:
+        attempt()
+    except Exception as error:
+        print(type(error).__module__.split(".")[0], type(error).__name__)
+"""
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("hub")
+    build_bi_encoder(folder / BI_ENCODER)
+    build_cross_encoder_base(folder / CROSS_ENCODER_BASE)
+    return folder
+
+
+def results(bi_encoder: str, cross_encoder: str) -> tuple[np.ndarray, np.ndarray]:
+    import torch
+    from sentence_transformers import CrossEncoder, SentenceTransformer
+
+    vectors = SentenceTransformer(bi_encoder, device="cpu").encode(list(SENTENCES))
+    torch.manual_seed(0)  # the classification head is not in the base: it is drawn while loading
+    scores = CrossEncoder(cross_encoder, num_labels=1, device="cpu").predict(
+        [(SENTENCES[0], text) for text in SENTENCES]
+    )
+    return vectors, scores
+
+
+def run_fresh(script: str, environment: dict[str, str], *arguments: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-c", script, *arguments],
+        cwd=Path(__file__).parents[1],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_models_from_the_hub_equal_those_on_disk(root: Path, tmp_path: Path) -> None:
+    with running_server(root) as server:
+        environment = hub_environment(server.url, tmp_path / "home")
+        run_fresh(LOAD, environment, BI_ENCODER, CROSS_ENCODER_BASE, str(tmp_path / "results.npz"))
+    assert server.unknown == []
+    downloads = {line.rpartition("/")[2] for line in server.requests if re.match("GET .*/resolve/", line)}
+    assert {"modules.json", "config.json", "model.safetensors", "tokenizer.json"} <= downloads
+
+    with np.load(tmp_path / "results.npz") as file:
+        vectors, scores = file["arr_0"], file["arr_1"]
+    expected_vectors, expected_scores = results(str(root / BI_ENCODER), str(root / CROSS_ENCODER_BASE))
+    assert vectors.shape == (len(SENTENCES), 32)
+    np.testing.assert_allclose(vectors, expected_vectors, atol=1e-6)
+    np.testing.assert_allclose(scores, expected_scores, atol=1e-6)
+    assert len(np.unique(vectors.round(4), axis=0)) == len(SENTENCES)
+
+
+def test_what_is_missing_gives_the_errors_of_the_real_hub(root: Path, tmp_path: Path) -> None:
+    with hub_server(root) as url:
+        printed = run_fresh(REFUSED, hub_environment(url, tmp_path / "home"))
+    assert printed.splitlines() == [
+        "huggingface_hub RepositoryNotFoundError",
+        "huggingface_hub RepositoryNotFoundError",
+        "huggingface_hub RevisionNotFoundError",
+        "huggingface_hub RemoteEntryNotFoundError",
+    ]
+
+
+def test_a_request_outside_the_protocol_is_told(root: Path) -> None:
+    with running_server(root) as server, pytest.raises(HTTPError):
+        urlopen(f"{server.url}/api/spaces")
+    assert server.unknown == ["GET /api/spaces"]
+
+
+def test_a_base_with_one_segment_type_refuses_the_segments_of_a_pair(tmp_path: Path) -> None:
+    from sentence_transformers import CrossEncoder
+
+    model = CrossEncoder(str(build_cross_encoder_base(tmp_path, segment_types=1)), num_labels=1, device="cpu")
+    with pytest.raises(IndexError):
+        model.predict([SENTENCES[:2]])
+    model.tokenizer.model_input_names = ["input_ids", "attention_mask"]
+    assert np.isfinite(model.predict([SENTENCES[:2]])).all()
