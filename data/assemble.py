@@ -73,10 +73,7 @@ class Assembly:
     def question_set(self, name: str) -> QuestionSet:
         """Build the set; ids that are missing are made. Raises `DataError` where no question is left."""
         if not self._questions:
-            first = self.problems[0].message if self.problems else "the file holds no rows."
-            raise DataError(
-                Problem.of(ProblemCode.NO_GOOD_ROW, rows=self.row_count, first=first), self.problems
-            )
+            raise self._no_question()
         passage_ids = list(_filled_ids("p", [passage.id for passage in self._passages]))
         question_ids = _filled_ids("q", [question.id for question in self._questions])
         return QuestionSet(
@@ -93,6 +90,12 @@ class Assembly:
                 for id_, question in zip(question_ids, self._questions, strict=True)
             ),
         )
+
+    def _no_question(self) -> DataError:
+        if not self.rejected:
+            return DataError(Problem.of(ProblemCode.NO_QUESTION), self.problems)
+        first = self.rejected[0][0].message
+        return DataError(Problem.of(ProblemCode.NO_GOOD_ROW, rows=self.row_count, first=first), self.problems)
 
     def _reject(self, row: RawRow, problem: Problem) -> None:
         self.problems.append(problem)

@@ -55,11 +55,11 @@ def audit(question_set: QuestionSet) -> Audit:
 
 
 def word_overlap(question_set: QuestionSet) -> np.ndarray:
-    """Return the share of each answerable question's wording its passage has, `(n_answerable,)` float64, 0 to 1.
+    """Return how much of each question's wording its passage has, `(n_answerable,)` float64, 0 to 1.
 
     Overlap = |B(question) ∩ B(passage)| / |B(question)|, where B(text) are the distinct pairs of neighbouring
-    letters or digits inside the words of the lower-cased text. Of several relevant passages the highest counts;
-    a question without such a pair is NaN. Where values are high, a lexical search such as BM25 will do well.
+    letters or digits inside the words of the lower-cased text. Of several relevant passages the highest
+    counts; a question without such a pair is NaN. Where values are high, lexical search will do well.
     """
     questions = [bigrams(question.text) for question in question_set.questions]
     overlap = np.full(len(questions), np.nan)

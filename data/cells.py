@@ -82,7 +82,7 @@ def kind_of(value: object) -> str:
     if is_collection(value):
         return "a list"
     if isinstance(value, (str, bytes)):
-        return "a text"
+        return "a text or number"  # JSON numbers are read as written
     return "true or false" if isinstance(value, (bool, np.bool_)) else "a number"
 
 

@@ -1,6 +1,7 @@
 """CSV and TSV text becomes a table; the delimiter and the way of quoting are told by content."""
 
 import csv
+import re
 from collections.abc import Iterator, Sequence
 from io import StringIO
 from itertools import islice
@@ -50,7 +51,10 @@ def delimited_table(text: str, delimiter: str) -> Table:
 
 
 def _lines(text: str) -> list[str]:
-    return list(StringIO(text, newline=""))  # str.splitlines would break at separators inside texts
+    lines = list(StringIO(text, newline=""))  # str.splitlines would break at separators inside texts
+    if re.fullmatch(r"sep=.\s*", lines[0]):  # a note to Excel, no header
+        lines[0] = "\n"
+    return lines
 
 
 def _records(lines: list[str], delimiter: str) -> Iterator[Record]:
@@ -75,7 +79,9 @@ def _records(lines: list[str], delimiter: str) -> Iterator[Record]:
 
 def _table(records: Sequence[Record], lines: list[str]) -> Table:
     filled = ((number, fields) for number, fields in records if fields is None or any(map(str.strip, fields)))
-    number, header = next(filled)
+    number, header = next(filled, (0, []))
+    if header == []:
+        raise DataError.of(ProblemCode.EMPTY_FILE)
     if header is None:
         raise DataError.of(ProblemCode.BROKEN_QUOTES, number)
     names = column_names(header)

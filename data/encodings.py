@@ -8,7 +8,7 @@ from data.cells import REPLACEMENT
 from data.problems import DataError, Problem, ProblemCode
 
 _HANGUL = re.compile("[가-힣]")
-_FOREIGN_LETTER = re.compile("[ㄱ-ㆎ一-鿿豈-﫿]")
+_FOREIGN_LETTER = re.compile("[\\u3131-\\u318e\\u4e00-\\u9fff\\uf900-\\ufaff]")  # jamo, Hanja
 _FAMILIAR = re.compile("[\t\n\r -~가-힣]")
 _UTF32_MARKS = (codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)
 

@@ -61,9 +61,10 @@ def _only_list(value: Any) -> list[Any]:
         for key, items in value.items()
         if isinstance(items, list) and any(isinstance(item, dict) for item in items)
     }
-    if len(lists) != 1:
-        keys = shown(", ".join(lists or value), 100)
-        _refuse(f"an object with {len(lists)} lists of objects ({keys})")
+    if not lists:
+        _refuse(f"an object without a list of objects (keys: {shown(', '.join(value), 100)})")
+    if len(lists) > 1:
+        _refuse(f"an object with several lists of objects ({shown(', '.join(lists), 100)})")
     return next(iter(lists.values()))
 
 

@@ -24,6 +24,7 @@ class ProblemCode(StrEnum):
     MISSING_COLUMN = "missing_column"
     UNKNOWN_COLUMN = "unknown_column"
     NO_GOOD_ROW = "no_good_row"
+    NO_QUESTION = "no_question"
     # a row is left out
     BROKEN_LINE = "broken_line"
     NOT_AN_OBJECT = "not_an_object"
@@ -96,8 +97,9 @@ TEMPLATES: dict[ProblemCode, str] = {
         "There is no column {name} for the {role}. The columns are: {found}. Choose one of them."
     ),
     ProblemCode.NO_GOOD_ROW: (
-        "No question can be used, of {rows} rows. The first problem: {first} Mend it and try again."
+        "None of the {rows:,} rows can be used. The first problem: {first} Mend it and try again."
     ),
+    ProblemCode.NO_QUESTION: "The file holds no question. Add rows with a question and a context each.",
     ProblemCode.BROKEN_LINE: (
         "the line is no complete JSON: it breaks at column {column} ({reason}). Write one object a line."
     ),
@@ -105,8 +107,8 @@ TEMPLATES: dict[ProblemCode, str] = {
         "{found} was given where an object with a question and a context was expected. Mend or remove it."
     ),
     ProblemCode.FIELD_COUNT: (
-        "{found} fields were given where the header has {expected}. Put quotation marks around a field that "
-        "holds the delimiter."
+        "fields in this row: {found}, fields in the header: {expected}. Put quotation marks around a field "
+        "that holds the delimiter."
     ),
     ProblemCode.BROKEN_QUOTES: (
         "a quotation mark is not closed or stands inside a quoted field. Close it, or write it twice."
@@ -115,7 +117,7 @@ TEMPLATES: dict[ProblemCode, str] = {
         "the cell {column} holds the formula error {error} where text was expected. Mend the formula or "
         "type the text."
     ),
-    ProblemCode.NOT_TEXT: "{column} is {found} where text was expected. Give one text.",
+    ProblemCode.NOT_TEXT: "the column {column} holds {found} where one text was expected. Give one text.",
     ProblemCode.EMPTY_CONTEXT: "the context ({column}) is empty. Fill in the passage, or remove the row.",
     ProblemCode.EMPTY_QUESTION: "the question ({column}) is empty. Fill it in, or remove the row.",
     ProblemCode.DUPLICATE_ID: (
@@ -130,7 +132,7 @@ TEMPLATES: dict[ProblemCode, str] = {
         "Check the row in the original file."
     ),
     ProblemCode.MENDED_BYTES: (
-        "{count} places are not valid UTF-8, the first in line {line}, and were replaced by �. "
+        "Bytes that are not valid UTF-8 were replaced by � (places: {count}, the first in line {line}). "
         "The file may be damaged: get it again if you can."
     ),
     ProblemCode.DOWNLOAD_FAILED: (

@@ -100,7 +100,7 @@ def remove(key: str) -> None:
 
 
 def find(reference: str, base: Path | None = None) -> QuestionSet:
-    """Return the set a person names: a path to a file (relative to `base`), a catalog id, a stored key or name.
+    """Return the set a person names: a file (its path from `base`), a catalog id, a stored key or name.
 
     Raises `DataError`, which lists what exists where nothing has that name.
     """

@@ -1,5 +1,6 @@
 """The common stream every format becomes: numbered rows of named cells."""
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -33,11 +34,11 @@ class Table:
 def column_names(header: Iterable[object]) -> tuple[str, ...]:
     """Make header cells into names that differ: a blank is "column 3", a second "text" is "text (2)"."""
     names: dict[str, None] = {}
+    copies: Counter[str] = Counter()
     for number, cell in enumerate(header, start=1):
-        wanted = shown(cell) or f"column {number}"
-        name, copies = wanted, 1
+        name = wanted = shown(cell) or f"column {number}"
         while name in names:
-            copies += 1
-            name = f"{wanted} ({copies})"
+            copies[wanted] += 1
+            name = f"{wanted} ({copies[wanted] + 1})"
         names[name] = None
     return tuple(names)

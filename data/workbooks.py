@@ -8,6 +8,7 @@ from zipfile import BadZipFile, ZipFile
 
 import openpyxl  # type: ignore[import-untyped]
 from openpyxl.cell.cell import ERROR_CODES  # type: ignore[import-untyped]
+from openpyxl.utils.escape import unescape  # type: ignore[import-untyped]
 
 from data.cells import CellError, is_blank, shown
 from data.columns import guess_columns
@@ -86,7 +87,9 @@ def _filled_rows(sheet: Any, width: int) -> Iterator[tuple[int, list[Any]]]:
 
 
 def _cell(value: Any) -> Any:
-    return CellError(value) if isinstance(value, str) and value in _ERRORS else value
+    if not isinstance(value, str):
+        return value
+    return CellError(value) if value in _ERRORS else unescape(value)  # a carriage return is kept as _x000D_
 
 
 def _reason(error: Exception) -> str:

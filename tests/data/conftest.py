@@ -1,0 +1,29 @@
+"""Fixtures of the data tests: a workspace of their own, and the real KorQuAD where it is at hand."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from data.read import Reading, read_file
+
+
+@pytest.fixture
+def workspace_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "workspace"
+    monkeypatch.setenv("MRC_WORKSPACE", str(folder))
+    monkeypatch.delenv("MRC_DATA", raising=False)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def korquad_file() -> Path:
+    path = Path(os.environ.get("MRC_DATA", "")) / "KorQuAD_v1.0_dev.json"
+    if not path.is_file():
+        pytest.skip("needs KorQuAD_v1.0_dev.json in the folder that MRC_DATA names")
+    return path
+
+
+@pytest.fixture(scope="session")
+def korquad(korquad_file: Path) -> Reading:
+    return read_file(korquad_file)
