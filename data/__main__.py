@@ -38,9 +38,7 @@ def main(arguments: list[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m data", description="Look at question sets.")
     inspect = parser.add_subparsers(required=True).add_parser("inspect", help="tell what a file holds")
-    inspect.add_argument(
-        "file", type=Path, help="SQuAD JSON, JSON, JSONL, CSV, TSV, Excel (.xlsx) or Parquet"
-    )
+    inspect.add_argument("file", type=Path, help="SQuAD JSON, JSON, JSONL, CSV, TSV, Excel (.xlsx) or Parquet")
     inspect.add_argument("--json", action="store_true", help="print everything as JSON")
     inspect.add_argument(
         "--columns",
@@ -96,8 +94,7 @@ def _figures(figures: Audit) -> list[str]:
     return [
         f"Articles: {figures.article_count:,}; passages without a question: "
         f"{figures.passages_without_question:,}; unanswerable questions: {figures.unanswerable_count:,}",
-        f"Characters a passage: {_spread(figures.passage_lengths)}; a question: "
-        f"{_spread(figures.question_lengths)}",
+        f"Characters a passage: {_spread(figures.passage_lengths)}; a question: {_spread(figures.question_lengths)}",
         f"Word overlap of question and passage: {overlap}",
         f"Questions asked more than once: {len(figures.duplicate_questions):,}; "
         f"answers not found in their passage: {len(figures.answers_not_found):,}",
@@ -134,8 +131,7 @@ def _as_json(reading: Reading, figures: Audit, parts: Split) -> dict[str, Any]:
         "row_count": reading.row_count,
         "paragraph_count": reading.paragraph_count,
         "problems": [
-            {"code": problem.code, "row": problem.row, "message": problem.message}
-            for problem in reading.problems
+            {"code": problem.code, "row": problem.row, "message": problem.message} for problem in reading.problems
         ],
         "audit": {
             name: None if isinstance(value, float) and math.isnan(value) else value

@@ -130,9 +130,7 @@ class Assembly:
         place = self._place_of_text.setdefault(context, len(self._passages))
         title = reader.text("title")
         if place == len(self._passages):
-            self._passages.append(
-                _Passage(context, title, reader.fit(as_text(reader.row.cells.get(PARAGRAPH_ID))))
-            )
+            self._passages.append(_Passage(context, title, reader.fit(as_text(reader.row.cells.get(PARAGRAPH_ID)))))
         elif not self._passages[place].title:
             self._passages[place].title = title
         return place

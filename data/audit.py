@@ -95,7 +95,6 @@ def _answers_not_found(question_set: QuestionSet) -> tuple[str, ...]:
         for question in question_set.questions
         if question.relevant
         and any(
-            all(answer not in passages[row_of[id_]].text for id_ in question.relevant)
-            for answer in question.answers
+            all(answer not in passages[row_of[id_]].text for id_ in question.relevant) for answer in question.answers
         )
     )

@@ -64,9 +64,7 @@ def as_text(value: object) -> str:
 def shown(value: object, limit: int | None = None) -> str:
     """Return any value as text that can be printed and saved, cut to `limit` characters with an ellipsis."""
     try:
-        text = (
-            json.dumps(value, ensure_ascii=False, default=_plain) if is_collection(value) else as_text(value)
-        )
+        text = json.dumps(value, ensure_ascii=False, default=_plain) if is_collection(value) else as_text(value)
     except (RecursionError, ValueError, TypeError):
         text = kind_of(value)
     text = mend(text)

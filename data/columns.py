@@ -116,9 +116,7 @@ def _name_with_word(role: str, names: list[str]) -> str | None:
 def _asking_column(names: list[str], rows: list[Mapping[str, object]]) -> str | None:
     """The only column of which most cells end in a question mark."""
     asking = [
-        name
-        for name in names
-        if 2 * sum(as_text(row.get(name)).endswith(("?", "？")) for row in rows) > len(rows)
+        name for name in names if 2 * sum(as_text(row.get(name)).endswith(("?", "？")) for row in rows) > len(rows)
     ]
     return asking[0] if len(asking) == 1 else None
 

@@ -46,9 +46,7 @@ def recognise(content: bytes) -> Recognised:
     if not content or content.isspace():
         raise DataError.of(ProblemCode.EMPTY_FILE)
     if len(content) > MAX_BYTES:
-        raise DataError.of(
-            ProblemCode.TOO_LARGE, size=f"{len(content):,}", unit="bytes", limit=f"{MAX_BYTES:,}"
-        )
+        raise DataError.of(ProblemCode.TOO_LARGE, size=f"{len(content):,}", unit="bytes", limit=f"{MAX_BYTES:,}")
     return _binary(content) or _text(content)
 
 

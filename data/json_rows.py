@@ -19,9 +19,7 @@ def parse_json(text: str) -> Any:
     try:
         return _DECODER.decode(text)
     except json.JSONDecodeError as error:
-        raise DataError.of(
-            ProblemCode.BROKEN_JSON, line=error.lineno, column=error.colno, reason=error.msg
-        ) from error
+        raise DataError.of(ProblemCode.BROKEN_JSON, line=error.lineno, column=error.colno, reason=error.msg) from error
     except RecursionError as error:
         raise DataError.of(ProblemCode.NESTED_TOO_DEEP) from error
 

@@ -114,8 +114,7 @@ TEMPLATES: dict[ProblemCode, str] = {
         "a quotation mark is not closed or stands inside a quoted field. Close it, or write it twice."
     ),
     ProblemCode.FORMULA_ERROR: (
-        "the cell {column} holds the formula error {error} where text was expected. Mend the formula or "
-        "type the text."
+        "the cell {column} holds the formula error {error} where text was expected. Mend the formula or type the text."
     ),
     ProblemCode.NOT_TEXT: "the column {column} holds {found} where one text was expected. Give one text.",
     ProblemCode.EMPTY_CONTEXT: "the context ({column}) is empty. Fill in the passage, or remove the row.",
@@ -142,9 +141,7 @@ TEMPLATES: dict[ProblemCode, str] = {
         "What {address} gave is not the known file of {title}: {size} bytes, checksum {found}, expected "
         "{expected}. Get the file by hand and upload it here."
     ),
-    ProblemCode.UNKNOWN_SET: (
-        "There is no question set {reference}. Give a path to a file, or one of: {known}."
-    ),
+    ProblemCode.UNKNOWN_SET: ("There is no question set {reference}. Give a path to a file, or one of: {known}."),
     ProblemCode.BROKEN_SET: (
         "The kept question set {key} cannot be read ({reason}). Remove it and read its source file again."
     ),

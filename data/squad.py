@@ -19,9 +19,7 @@ def squad_articles(value: Any) -> list[Any] | None:
     articles = value
     if isinstance(value, dict):
         articles = [value] if "paragraphs" in value else value.get("data")
-    if isinstance(articles, list) and any(
-        isinstance(item, dict) and "paragraphs" in item for item in articles
-    ):
+    if isinstance(articles, list) and any(isinstance(item, dict) and "paragraphs" in item for item in articles):
         return articles
     return None
 
@@ -38,11 +36,9 @@ def squad_rows(articles: list[Any]) -> Iterator[RawRow]:
             yield from _paragraph_rows(article, paragraph, f"data[{place}].paragraphs[{inner}]", numbers)
 
 
-def _paragraph_rows(
-    article: dict[str, Any], paragraph: Any, place: str, numbers: Iterator[int]
-) -> Iterator[RawRow]:
+def _paragraph_rows(article: dict[str, Any], paragraph: Any, place: str, numbers: Iterator[int]) -> Iterator[RawRow]:
     questions = _first(paragraph, "qas", "questions") if isinstance(paragraph, dict) else None
-    if not isinstance(paragraph, dict) or not isinstance(questions or [], list):
+    if not isinstance(paragraph, dict) or not isinstance(questions, (list, type(None))):
         yield _broken(place, paragraph, "a paragraph with a context and a list of qas")
         return
     shared = {"title": article.get("title"), "context": paragraph.get("context")}

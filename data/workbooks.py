@@ -71,9 +71,7 @@ def _best_table(workbook: Any) -> Table:
 def _table(sheet: Any, names: tuple[str, ...]) -> Table:
     rows = _filled_rows(sheet, len(names))
     next(rows)
-    return Table(
-        names, [RawRow(number, dict(zip(names, map(_cell, row), strict=False))) for number, row in rows]
-    )
+    return Table(names, [RawRow(number, dict(zip(names, map(_cell, row), strict=False))) for number, row in rows])
 
 
 def _filled_rows(sheet: Any, width: int) -> Iterator[tuple[int, list[Any]]]:

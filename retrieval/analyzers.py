@@ -23,6 +23,9 @@ _HANGUL = regex.compile(r"\p{Hangul}")
 _UNSPACED = regex.compile(r"[\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}]")
 _LETTER = regex.compile(r"\p{L}")
 
+_REMEMBERED_TEXTS = 100_000
+_morphemes: dict[str, list[str]] = {}
+
 # Kiwi's tags: nouns, verbs and adjectives, modifiers, roots; foreign letters, Chinese characters, numbers.
 _CONTENT_TAGS = ("N", "V", "M", "XR", "SL", "SH", "SN")
 

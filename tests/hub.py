@@ -4,8 +4,6 @@ Build the models under `root / <hub id>`, enter `hub_server(root)`, and start a 
 `hub_environment(url, home)`: the libraries read HF_ENDPOINT once, at import.
 """
 
-# ruff: noqa: PLC0415 (torch takes seconds to import, and a test that only serves a folder needs none of it)
-
 import hashlib
 import json
 import os

@@ -1,7 +1,5 @@
 """The stand-in hub gives the real libraries what they ask for: they load the very models that are on disk."""
 
-# ruff: noqa: PLC0415 (torch takes seconds to import, and pytest collects this file even where it is not run)
-
 import re
 import subprocess
 import sys

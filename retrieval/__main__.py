@@ -1,0 +1,72 @@
+"""`python -m retrieval compare EXPERIMENT.toml --out DIR`."""
+
+import argparse
+import json
+import sys
+from pathlib import Path
+
+from data.problems import DataError
+from data.store import find
+from data.workspace import write_text
+from retrieval.compare import Comparison, compare
+from retrieval.experiment import ExperimentError, read_experiment
+from retrieval.trec import file_names, write_qrels, write_run
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the command; returns its exit status: 0, 1 where a retriever failed, 2 where nothing could be compared."""
+    parser = argparse.ArgumentParser(prog="python -m retrieval", description="Compare retrievers on a question set.")
+    commands = parser.add_subparsers(required=True)
+    command = commands.add_parser("compare", help="run an experiment file")
+    command.add_argument("experiment", type=Path, help="experiment file (TOML)")
+    command.add_argument("--out", type=Path, required=True, help="folder for scores.json and TREC files")
+    options = parser.parse_args(arguments)
+    try:
+        comparison = _run(options.experiment)
+    except (ExperimentError, DataError, ValueError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    save(comparison, options.out)
+    print(table(comparison))
+    for result in comparison.results:
+        if result.error:
+            print(f"{result.name} failed: {result.error}", file=sys.stderr)
+    return int(any(result.error for result in comparison.results))
+
+
+def _run(path: Path) -> Comparison:
+    experiment = read_experiment(path)
+    question_set = find(experiment.data, path.parent)
+
+    def tell(name: str, share: float) -> None:
+        if name and sys.stderr.isatty():
+            print(f"\r{share:4.0%}  {name}\033[K", end="" if share < 1 else "\n", file=sys.stderr)
+
+    return compare(experiment, question_set, base=path.parent, on_progress=tell)
+
+
+def save(comparison: Comparison, folder: Path) -> None:
+    """Write `scores.json`, `qrels.trec` and one `<name>.trec` a retriever into `folder`."""
+    folder.mkdir(parents=True, exist_ok=True)
+    write_qrels(folder / "qrels.trec", comparison.asked)
+    for result, stem in zip(comparison.results, file_names([r.name for r in comparison.results]), strict=True):
+        if result.rankings:
+            write_run(folder / f"{stem}.trec", result.rankings, comparison.asked, result.name)
+    write_text(folder / "scores.json", json.dumps(comparison.as_dict(), ensure_ascii=False, indent=2) + "\n")
+
+
+def table(comparison: Comparison) -> str:
+    """Return the means as lines of text."""
+    width = max(len(result.name) for result in comparison.results)
+    measures = [*(f"recall@{k}" for k in comparison.experiment.ks), "mrr@10", "ndcg@10"]
+    lines = [f"{len(comparison.asked.questions):,} questions, {len(comparison.asked.passages):,} passages"]
+    lines.append(" ".join([" " * width, *(f"{measure:>10}" for measure in measures)]))
+    for result in comparison.results:
+        means = result.scores.means() if result.scores else {}
+        cells = (f"{means[measure]:10.4f}" if means else f"{'failed':>10}" for measure in measures)
+        lines.append(" ".join([f"{result.name:<{width}}", *cells]))
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,212 @@
+"""The experiment file: which data, which questions, which retrievers. The page and the command line both run it."""
+
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Literal
+
+import tomli_w
+from pydantic import BaseModel, ConfigDict, Field, PositiveInt, ValidationError, model_validator
+
+from data.records import QuestionSet
+from data.split import Part, SplitOptions
+from retrieval.analyzers import VERSION as ANALYZER_VERSION
+from retrieval.analyzers import Analyzer
+from retrieval.bm25 import BM25, BM25Options, Engine, indexed_texts
+from retrieval.cache import key_of
+from retrieval.dense import Dense
+from retrieval.hybrid import Hybrid
+from retrieval.kept import Kept
+from retrieval.metrics import DEFAULT_KS
+from retrieval.models import STARTER, BiEncoder, CrossEncoderScorer, find_model
+from retrieval.recommended import recommended_weight
+from retrieval.rerank import Reranked
+
+_VERSION = 1  # part of every kept ranking's key: raise it when a retriever's results change
+
+
+class ExperimentError(Exception):
+    """An experiment file that cannot be used; the message names the place and what was expected."""
+
+
+class _Spec(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    name: str = Field(min_length=1)
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """Names of the retrievers this one wraps."""
+        return ()
+
+
+class BM25Spec(_Spec):
+    """A BM25 retriever; see `BM25Options`."""
+
+    kind: Literal["bm25"] = "bm25"
+    analyzer: Analyzer = Analyzer.AUTO
+    k1: float = Field(default=0.9, ge=0)
+    b: float = Field(default=0.4, ge=0, le=1)
+    title: bool = True
+    engine: Engine = Engine.BM25S
+
+
+class DenseSpec(_Spec):
+    """A bi-encoder: `starter`, a folder, a run or a hub id."""
+
+    kind: Literal["dense"] = "dense"
+    model: str = STARTER
+    title: bool = True
+
+
+class HybridSpec(_Spec):
+    """Reciprocal rank fusion of the first `depth` passages of two or more retrievers."""
+
+    kind: Literal["hybrid"] = "hybrid"
+    of: tuple[str, ...] = Field(min_length=2)
+    depth: PositiveInt = 100
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """Names of the retrievers fused."""
+        return self.of
+
+
+class RerankSpec(_Spec):
+    """A cross-encoder over the first `depth` passages of `first`.
+
+    `weight` (0 to 1) is the reranker's share of the score; left out, the share its training chose on validation
+    questions, or 1.
+    """
+
+    kind: Literal["rerank"] = "rerank"
+    first: str
+    model: str = STARTER
+    depth: PositiveInt = 20
+    weight: float | None = Field(default=None, ge=0, le=1)
+    title: bool = True
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """Name of the retriever reranked."""
+        return (self.first,)
+
+
+Spec = Annotated[BM25Spec | DenseSpec | HybridSpec | RerankSpec, Field(discriminator="kind")]
+
+
+class Experiment(BaseModel):
+    """What is compared, on what. Retrievers wrap only retrievers listed before them."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    data: str
+    split: Part = Part.ALL
+    validation_share: float = 0.1
+    test_share: float = 0.2
+    seed: int = 0
+    ks: tuple[PositiveInt, ...] = Field(default=DEFAULT_KS, min_length=1)
+    retriever: tuple[Spec, ...] = Field(min_length=1)
+
+    @model_validator(mode="after")
+    def _wraps_what_is_listed_before(self) -> "Experiment":
+        SplitOptions(self.validation_share, self.test_share, self.seed)
+        known: set[str] = set()
+        for spec in self.retriever:
+            if spec.name in known:
+                raise ValueError(f"two retrievers are named {spec.name!r}")
+            if missing := [part for part in spec.parts if part not in known]:
+                raise ValueError(f"{spec.name!r} uses {missing}, which must be listed before it")
+            known.add(spec.name)
+        return self
+
+    @property
+    def split_options(self) -> SplitOptions:
+        """How the questions are split."""
+        return SplitOptions(self.validation_share, self.test_share, self.seed)
+
+
+def read_experiment(path: Path) -> Experiment:
+    """Read an experiment file (TOML). Raises `ExperimentError`."""
+    try:
+        return Experiment.model_validate(tomllib.loads(path.read_text(encoding="utf-8-sig")))
+    except ValidationError as error:
+        places = (f"{'.'.join(map(str, e['loc'])) or 'file'}: {e['msg']}" for e in error.errors())
+        raise ExperimentError(f"{path.name}: " + "; ".join(places)) from error
+    except (OSError, ValueError) as error:
+        raise ExperimentError(f"{path.name} cannot be read as an experiment file (TOML): {error}") from error
+
+
+def write_experiment(experiment: Experiment) -> str:
+    """Return the experiment as TOML that `read_experiment` takes."""
+    return tomli_w.dumps(experiment.model_dump(mode="json", exclude_none=True))
+
+
+def retrievers_of(
+    experiment: Experiment,
+    question_set: QuestionSet,
+    base: Path | None = None,
+    on_progress: Callable[[str, float], None] | None = None,
+) -> list[Kept | Exception]:
+    """Make the experiment's retrievers over the set's passages; nothing is built before it is searched.
+
+    Where a model cannot be found, or a part could not be made, the place holds the exception instead: the others go on.
+    `on_progress` is told the name of a retriever at work and the share of it that is done.
+    """
+    made: dict[str, Kept | Exception] = {}
+    for spec in experiment.retriever:
+        try:
+            parts = [_usable(made[name]) for name in spec.parts]
+            made[spec.name] = _make(spec, parts, question_set, base, on_progress)
+        except Exception as error:
+            made[spec.name] = error
+    return list(made.values())
+
+
+def _usable(part: Kept | Exception) -> Kept:
+    if isinstance(part, Exception):
+        raise part
+    return part
+
+
+def _make(
+    spec: Spec,
+    parts: list[Kept],
+    question_set: QuestionSet,
+    base: Path | None,
+    on_progress: Callable[[str, float], None] | None,
+) -> Kept:
+    passages = question_set.passages
+    key_parts: list[object] = [_VERSION, ANALYZER_VERSION, question_set.corpus_fingerprint]
+    key_parts += [spec.model_dump(mode="json", exclude={"name", "of", "first"}), [part.key for part in parts]]
+    if isinstance(spec, BM25Spec):
+        options = BM25Options(spec.analyzer, spec.k1, spec.b, spec.title, spec.engine)
+        return Kept(spec.name, key_of(*key_parts), lambda: BM25(spec.name, passages, options))
+    if isinstance(spec, HybridSpec):
+        size = len(passages)
+        return Kept(
+            spec.name,
+            key_of(*key_parts),
+            lambda: Hybrid(spec.name, parts, n_passages=size, depth=spec.depth),
+            parts,
+        )
+    source, corpus = find_model(spec.model, base), indexed_texts(passages, title=spec.title)
+    if isinstance(spec, DenseSpec):
+        encoder = BiEncoder(source, corpus)
+        key = key_of(*key_parts, encoder.fingerprint)
+        return Kept(spec.name, key, lambda: Dense(spec.name, passages, encoder, title=spec.title))
+    scorer = CrossEncoderScorer(source, corpus)
+    weight = recommended_weight(source.folder) if spec.weight is None else spec.weight
+    return Kept(
+        spec.name,
+        key_of(*key_parts, scorer.fingerprint, weight),
+        lambda: Reranked(
+            spec.name,
+            parts[0],
+            scorer,
+            passages,
+            depth=spec.depth,
+            weight=weight,
+            title=spec.title,
+            on_progress=(lambda share: on_progress(spec.name, share)) if on_progress else None,
+        ),
+        parts,
+    )

@@ -1,0 +1,62 @@
+"""The model hub: what it has, asked within seconds."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+TIMEOUT_SECONDS = 5.0
+
+
+class ModelError(Exception):
+    """A model that cannot be had. `code` names the reason (a key of the locale files), `model` what was asked for."""
+
+    def __init__(self, code: str, model: str, message: str) -> None:
+        super().__init__(message)
+        self.code, self.model = code, model
+
+
+@dataclass(frozen=True)
+class HubRevision:
+    """A commit of a hub model. `online` says whether the hub answered; if not, the files are those downloaded before.
+
+    `size` is what the model's repository holds in safetensors weights, in bytes, 0 where the hub does not say.
+    """
+
+    commit: str
+    online: bool
+    downloaded: bool
+    size: int = 0
+
+
+def hub_revision(hub_id: str) -> HubRevision:
+    """Return the newest commit when the hub answers within seconds, else the one downloaded before.
+
+    Raises `ModelError`: `hub_unknown` where the hub has no such model, `hub_unreachable` where it does not answer and
+    nothing was downloaded before.
+    """
+    from huggingface_hub import HfApi, try_to_load_from_cache
+    from huggingface_hub.errors import HfHubHTTPError, OfflineModeIsEnabled, RepositoryNotFoundError
+
+    unreachable = (HfHubHTTPError, OfflineModeIsEnabled, OSError, *_connection_errors())
+    try:
+        info = HfApi().model_info(hub_id, timeout=TIMEOUT_SECONDS, files_metadata=True)
+    except RepositoryNotFoundError as error:
+        raise ModelError("hub_unknown", hub_id, f"the hub has no model {hub_id!r}; check the name") from error
+    except unreachable as error:
+        kept = try_to_load_from_cache(hub_id, "config.json")
+        if isinstance(kept, str):
+            return HubRevision(Path(kept).parent.name, online=False, downloaded=True)
+        message = (
+            f"the model hub cannot be reached and {hub_id!r} was not downloaded before; "
+            "use the starter model, or a folder that holds the model"
+        )
+        raise ModelError("hub_unreachable", hub_id, message) from error
+    weights = [file.size or 0 for file in info.siblings or [] if file.rfilename.endswith(".safetensors")]
+    downloaded = isinstance(try_to_load_from_cache(hub_id, "config.json", revision=info.sha), str)
+    return HubRevision(str(info.sha), online=True, downloaded=downloaded, size=sum(weights))
+
+
+def _connection_errors() -> tuple[type[Exception], ...]:
+    # the hub's own client names its connection errors in a library that has changed before
+    from huggingface_hub import errors
+
+    return (errors.HTTPError,)

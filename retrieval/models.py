@@ -1,0 +1,210 @@
+"""Which model is meant, where it is, and how it is loaded: safely, and only when something must be computed.
+
+A model is `starter` (made of the corpus searched), a folder, the id of a run in the workspace, or a hub id.
+"""
+
+import json
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from data.workspace import replacing, workspace
+from retrieval.analyzers import VERSION as ANALYZER_VERSION
+from retrieval.cache import cached_arrays, key_of
+from retrieval.hub import ModelError, hub_revision
+
+if TYPE_CHECKING:
+    from sentence_transformers import CrossEncoder, SentenceTransformer
+
+STARTER = "starter"
+DEFAULT_BI_ENCODER = "snunlp/KR-SBERT-V40K-klueNLI-augSTS"
+DEFAULT_CROSS_ENCODER = "klue/roberta-base"
+_STARTER_VERSION = 1  # raise when a starter model of the same corpus would come out different
+_HUB_ID = re.compile(r"[\w.-]+(/[\w.-]+)?")
+
+
+class Encoder(Protocol):
+    """Turns texts into vectors of length 1, `(n_texts, dimensions)` float32."""
+
+    @property
+    def fingerprint(self) -> str:
+        """Changes whenever the vectors would."""
+        ...
+
+    def encode_questions(self, texts: Sequence[str]) -> np.ndarray:
+        """Vectors of questions; a text nothing is known of has a vector of zeros."""
+        ...
+
+    def encode_passages(self, texts: Sequence[str]) -> np.ndarray:
+        """Vectors of passages."""
+        ...
+
+
+class PairScorer(Protocol):
+    """Scores question-passage pairs together; higher is more relevant."""
+
+    @property
+    def fingerprint(self) -> str:
+        """Changes whenever the scores would."""
+        ...
+
+    def score(self, pairs: Sequence[tuple[str, str]]) -> np.ndarray:
+        """Scores `(n_pairs,)` float32."""
+        ...
+
+
+@dataclass(frozen=True)
+class ModelSource:
+    """Where a model comes from: a folder on this machine, the hub, or the corpus itself (neither)."""
+
+    reference: str
+    folder: Path | None = None
+    hub_id: str | None = None
+
+    def fingerprint(self, corpus_key: str) -> str:
+        """Key of the model's content: file sizes and times, the hub's commit, or the corpus a starter is made of."""
+        if self.folder:
+            files = sorted(path for path in self.folder.rglob("*") if path.is_file())
+            return key_of([(str(p.relative_to(self.folder)), p.stat().st_size, p.stat().st_mtime_ns) for p in files])
+        if self.hub_id:
+            return key_of(self.hub_id, hub_revision(self.hub_id).commit)
+        return key_of(STARTER, _STARTER_VERSION, ANALYZER_VERSION, corpus_key)
+
+
+def find_model(reference: str, base: Path | None = None) -> ModelSource:
+    """Resolve a model reference. Paths are relative to `base` or absolute. Raises `ModelError` (`model_not_found`)."""
+    if reference == STARTER:
+        return ModelSource(reference)
+    for folder in ((base or Path()) / reference, workspace() / "runs" / reference / "model"):
+        if folder.is_dir():
+            return ModelSource(reference, folder=folder.resolve())
+    if _HUB_ID.fullmatch(reference):
+        return ModelSource(reference, hub_id=reference)
+    raise ModelError("model_not_found", reference, f"{reference!r} is no folder, no finished run and no hub id")
+
+
+class BiEncoder:
+    """A sentence-transformers bi-encoder, loaded when a text is encoded whose vector is not on disk."""
+
+    def __init__(self, source: ModelSource, corpus: Sequence[str]) -> None:
+        self._source, self._corpus = source, corpus
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Key of the model's content."""
+        return self._source.fingerprint(key_of(list(self._corpus)))
+
+    @cached_property
+    def model(self) -> "SentenceTransformer":
+        """The loaded model; loading imports torch."""
+        return load_bi_encoder(self._source, self._corpus)
+
+    def encode_questions(self, texts: Sequence[str]) -> np.ndarray:
+        """Vectors of questions, with the model's own question prompt where it has one."""
+        return self._cached("question", texts, lambda: self.model.encode_query(list(texts), **_ENCODING))
+
+    def encode_passages(self, texts: Sequence[str]) -> np.ndarray:
+        """Vectors of passages, with the model's own passage prompt where it has one."""
+        return self._cached("passage", texts, lambda: self.model.encode_document(list(texts), **_ENCODING))
+
+    def _cached(self, side: str, texts: Sequence[str], compute: Callable[[], Any]) -> np.ndarray:
+        def arrays() -> dict[str, np.ndarray]:
+            return {"vectors": np.asarray(compute(), dtype=np.float32)}
+
+        return cached_arrays("vectors", key_of(self.fingerprint, side, list(texts)), arrays)["vectors"]
+
+
+_ENCODING: dict[str, Any] = {"normalize_embeddings": True, "batch_size": 64, "show_progress_bar": False}
+
+
+class CrossEncoderScorer:
+    """A sentence-transformers cross-encoder, loaded when the first pair is scored."""
+
+    def __init__(self, source: ModelSource, corpus: Sequence[str]) -> None:
+        self._source, self._corpus = source, corpus
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Key of the model's content."""
+        return self._source.fingerprint(key_of(list(self._corpus)))
+
+    @cached_property
+    def model(self) -> "CrossEncoder":
+        """The loaded model; loading imports torch."""
+        return load_cross_encoder(self._source, self._corpus)
+
+    def score(self, pairs: Sequence[tuple[str, str]]) -> np.ndarray:
+        """Score pairs; logits, so that neighbouring scores do not melt into 1.0."""
+        import torch
+
+        identity = torch.nn.Identity()
+        scores = self.model.predict(list(pairs), batch_size=128, activation_fn=identity, show_progress_bar=False)
+        return np.asarray(scores, dtype=np.float32)
+
+
+def load_bi_encoder(source: ModelSource, corpus: Sequence[str]) -> "SentenceTransformer":
+    """Load a bi-encoder in float32 from safetensors. A starter is built from `corpus` once and kept on disk."""
+    from sentence_transformers import SentenceTransformer
+
+    from retrieval.starter.bi_encoder import AnalyzedEmbedding, build_bi_encoder
+
+    folder = source.folder or _starter(source, "bi-encoder", corpus, build_bi_encoder)
+    if folder and (module := _own_module(folder, AnalyzedEmbedding)):
+        return SentenceTransformer(modules=[module], similarity_fn_name="cosine")
+    return SentenceTransformer(**_where(source), model_kwargs=_WEIGHTS)
+
+
+def load_cross_encoder(source: ModelSource, corpus: Sequence[str]) -> "CrossEncoder":
+    """Load a cross-encoder with one output in float32 from safetensors. A starter is built from `corpus` once."""
+    from sentence_transformers import CrossEncoder
+
+    from retrieval.starter.cross_encoder import KernelPooling, build_cross_encoder
+
+    folder = source.folder or _starter(source, "cross-encoder", corpus, build_cross_encoder)
+    if folder and (module := _own_module(folder, KernelPooling)):
+        return CrossEncoder(modules=[module])
+    model: CrossEncoder = CrossEncoder(**_where(source), num_labels=1, model_kwargs=_WEIGHTS)
+    if model.tokenizer is not None and getattr(model.config, "type_vocab_size", 2) < 2:
+        # RoBERTa knows one segment, but klue/roberta-base comes with BERT's tokenizer, which numbers two
+        model.tokenizer.model_input_names = ["input_ids", "attention_mask"]
+    return model
+
+
+_WEIGHTS: dict[str, Any] = {"use_safetensors": True, "dtype": "float32"}
+
+
+def _where(source: ModelSource) -> dict[str, Any]:
+    if source.folder:
+        return {"model_name_or_path": str(source.folder)}
+    revision = hub_revision(str(source.hub_id))
+    return {
+        "model_name_or_path": source.hub_id,
+        "revision": revision.commit,
+        # a hub that does not answer is asked again and again for minutes, even for files that are here
+        "local_files_only": not revision.online,
+    }
+
+
+def _own_module(folder: Path, module_class: Any) -> Any:
+    # sentence-transformers imports classes of other packages only with trust_remote_code, which is never set here
+    listed = folder / "modules.json"
+    modules = json.loads(listed.read_text(encoding="utf-8")) if listed.is_file() else []
+    own = f"{module_class.__module__}.{module_class.__qualname__}"
+    if not modules or modules[0]["type"] != own:
+        return None
+    return module_class.load(str(folder), subfolder=modules[0]["path"])
+
+
+def _starter(source: ModelSource, kind: str, corpus: Sequence[str], build: Callable[..., Any]) -> Path | None:
+    if source.hub_id:
+        return None
+    folder = workspace() / "cache" / "starters" / f"{kind}-{source.fingerprint(key_of(list(corpus)))}"
+    if not folder.is_dir():
+        with replacing(folder) as new:
+            build(corpus).save_pretrained(str(new), create_model_card=False)
+    return folder

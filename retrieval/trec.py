@@ -1,0 +1,57 @@
+"""TREC files: what every evaluation tool of the field reads."""
+
+import re
+from itertools import chain, count
+from pathlib import Path
+
+from data.records import QuestionSet
+from data.workspace import write_text
+from retrieval.rankings import NOT_FOUND, Rankings
+
+_SPACE = re.compile(r"\s+")
+_UNSAFE = re.compile(r"[^\w.+-]+")
+
+
+def write_qrels(path: Path, question_set: QuestionSet) -> None:
+    """Write `question 0 passage 1` for every relevant passage of every question."""
+    questions, passages = trec_ids(question_set)
+    pairs = zip(questions, question_set.questions, strict=True)
+    lines = [f"{id_} 0 {passages[question_set.row_of_passage[p]]} 1" for id_, q in pairs for p in q.relevant]
+    write_text(path, "".join(line + "\n" for line in lines))
+
+
+def write_run(path: Path, rankings: Rankings, question_set: QuestionSet, name: str) -> None:
+    """Write `question Q0 passage rank score name` for every passage found, ranks from 1."""
+    questions, passages = trec_ids(question_set)
+    tag = _SPACE.sub("_", name)
+    found = rankings.indices != NOT_FOUND
+    lines = [
+        f"{id_} Q0 {passages[row]} {rank} {score:.9g} {tag}\n"
+        for id_, rows, scores, mask in zip(questions, rankings.indices, rankings.scores, found, strict=True)
+        for rank, (row, score) in enumerate(zip(rows[mask].tolist(), scores[mask].tolist(), strict=True), start=1)
+    ]
+    write_text(path, "".join(lines))
+
+
+def trec_ids(question_set: QuestionSet) -> tuple[list[str], list[str]]:
+    """Ids of questions and passages without white space, which separates the columns; still all different."""
+    return (
+        _without_space([question.id for question in question_set.questions], "q"),
+        _without_space([passage.id for passage in question_set.passages], "p"),
+    )
+
+
+def _without_space(ids: list[str], letter: str) -> list[str]:
+    mended = [_SPACE.sub("_", id_) for id_ in ids]
+    return mended if len(set(mended)) == len(mended) else [f"{letter}{row + 1}" for row in range(len(ids))]
+
+
+def file_names(names: list[str]) -> list[str]:
+    """Return a safe, different file stem for each name of a retriever."""
+    stems: dict[str, str] = {}  # by the form that a file system without letter case sees
+    for name in names:
+        stem = _UNSAFE.sub("_", name).strip(".") or "retriever"
+        choices = chain([stem], (f"{stem}-{number}" for number in count(2)))
+        chosen = next(choice for choice in choices if choice.casefold() not in stems)
+        stems[chosen.casefold()] = chosen
+    return list(stems.values())
