@@ -1,4 +1,4 @@
-"""The same rows as files of every format, written by other libraries than the readers use where there is one."""
+"""The same rows as files of every format, written by other means than the readers use where there are any."""
 
 import csv
 import io

@@ -8,18 +8,27 @@ PASSAGE = "서울은 대한민국의 수도이자 최대 도시이다. " * 6
 @pytest.mark.parametrize(
     ("names", "expected"),
     [
-        (("id", "title", "context", "question", "answers"), Columns("question", "context", "answers", "title", "id")),
+        (
+            ("id", "title", "context", "question", "answers"),
+            Columns("question", "context", "answers", "title", "id"),
+        ),
         (("번호", "질문", "지문", "정답", "유형"), Columns("질문", "지문", "정답", None, "번호", "유형")),
         (("question_id", "Question Text", "Passage"), Columns("Question Text", "Passage", id="question_id")),
-        (("guid", "문서 제목", "본문", "문제", "답변"), Columns("문제", "본문", "답변", "문서 제목", "guid")),
+        (
+            ("guid", "문서 제목", "본문", "문제", "답변"),
+            Columns("문제", "본문", "답변", "문서 제목", "guid"),
+        ),
         (("query", "positive", "negative"), Columns("query", "positive")),
         (("text", "context", "question"), Columns("question", "context")),
         (("질문 (필수)", "본문 내용", "context_id"), Columns("질문 (필수)", "본문 내용")),
         (("answer_start", "answer_text", "Q", "doc"), Columns("Q", "doc", "answer_text")),
-        (("questionType", "question", "document", "document_id"), Columns("question", "document", kind="questionType")),
+        (
+            ("questionType", "question", "document", "document_id"),
+            Columns("question", "document", kind="questionType"),
+        ),
         (("sentence1", "sentence2", "gold_label"), Columns()),
     ],
-)  # fmt: skip
+)
 def test_names(names: tuple[str, ...], expected: Columns) -> None:
     assert guess_columns(names) == expected
 
