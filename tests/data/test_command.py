@@ -1,0 +1,74 @@
+import json
+from pathlib import Path
+
+import pytest
+
+from data.__main__ import main
+
+TEXT = (
+    "번호,제목,질문,지문,정답\n1,서울,수도는?,서울은 수도이다,서울\n2,서울,강은?,,한강\n3,부산,바다는?,부산 바다,남해\n"
+)
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "set.csv"
+    path.write_text(TEXT, encoding="cp949")
+    return path
+
+
+def test_plain_text(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["inspect", str(file)]) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "set: csv, CP949",
+        "2 paragraphs -> 2 passages; 3 rows -> 2 questions",
+        "Columns: question <- 질문, context <- 지문, answers <- 정답, title <- 제목, id <- 번호",
+        "Problems: 1; rows left out: 1",
+        "  Row 3: the context (지문) is empty. Fill in the passage, or remove the row.",
+        "Articles: 2; passages without a question: 0; unanswerable questions: 0",
+        "Characters a passage: median 6, 5 to 8; a question: median 4, 4 to 4",
+        "Word overlap of question and passage: 50.0 % of the character pairs",
+        "Questions asked more than once: 0; answers not found in their passage: 1",
+        "Split of the answerable questions by article, seed 0: train 2 (2 groups), validation 0 (0 groups), "
+        "test 0 (0 groups)",
+    ]
+
+
+def test_json(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["inspect", "--json", str(file)]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["format"], told["encoding"], told["row_count"]) == ("csv", "CP949", 3)
+    assert told["problems"] == [
+        {
+            "code": "empty_context",
+            "row": 3,
+            "message": "Row 3: the context (지문) is empty. Fill in the passage, or remove the row.",
+        }
+    ]
+    assert told["audit"]["answers_not_found"] == ["3"]
+    assert told["audit"]["passage_lengths"] == {"min": 5, "median": 6.5, "mean": 6.5, "max": 8}
+    assert told["split"]["questions"] == {"all": 2, "train": 2, "validation": 0, "test": 0}
+
+
+def test_columns(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "set.csv"
+    path.write_text("가,나,제목\n수도는?,서울,도시\n")
+    assert main(["inspect", str(path)]) == 1
+    assert capsys.readouterr().err.startswith("No column for the context was found. The columns are: 가, 나, 제목.")
+    assert main(["inspect", str(path), "--columns", "question=가", "context=나"]) == 0
+    assert "Columns: question <- 가, context <- 나, title <- 제목" in capsys.readouterr().out
+
+
+def test_a_file_that_is_not_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["inspect", str(tmp_path / "none.csv")]) == 1
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.endswith(
+        "none.csv cannot be read (No such file or directory). Check the path and its permissions.\n"
+    )
+
+
+def test_a_column_without_a_role(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["inspect", str(file), "--columns", "질문"])
+    assert "is not ROLE=NAME with a role of question, context, answers, title, id, kind" in capsys.readouterr().err

@@ -1,0 +1,168 @@
+from pathlib import Path
+
+import pytest
+
+from data.columns import Columns
+from data.problems import DataError, ProblemCode
+from data.read import Format, Reading, propose_columns, read, read_file
+from tests.data.files import ROWS, as_csv
+
+
+def _read(text: str, columns: Columns | None = None) -> Reading:
+    return read(text.encode(), "set.csv", columns)
+
+
+def _problems(reading: Reading) -> list[tuple[int | None, ProblemCode]]:
+    return [(problem.row, problem.code) for problem in reading.problems]
+
+
+def test_what_is_understood() -> None:
+    reading = read(as_csv(ROWS).encode("cp949"), "질문들.CSV")
+    assert reading.format is Format.CSV
+    assert reading.encoding == "CP949"
+    assert reading.columns == Columns("질문", "지문", "정답", "제목", "번호")
+    assert reading.available_columns == ("번호", "제목", "질문", "지문", "정답")
+    assert (reading.row_count, reading.paragraph_count, reading.problems) == (3, 3, ())
+    assert reading.question_set.name == "질문들"
+    assert [(p.id, p.text, p.title) for p in reading.question_set.passages] == [
+        ("p1", "서울은, 수도이다.", "서울"),
+        ("p2", '부산은 "항구"이다.\n남해가 있다.', "부산"),
+    ]
+    assert [(q.id, q.text, q.answers, q.relevant) for q in reading.question_set.questions] == [
+        ("1", "수도는?", ("서울",), ("p1",)),
+        ("2", "강은?", ("한강", "漢江"), ("p1",)),
+        ("3", "바다는?", (), ("p2",)),
+    ]
+
+
+def test_rows_with_an_id() -> None:
+    reading = _read("id,question,context\n1,a?,x\n1,b?,y\n1,a?,x\n1,a?,z\n2,a?,x\n")
+    assert [(q.id, q.relevant) for q in reading.question_set.questions] == [("1", ("p1", "p2")), ("2", ("p1",))]
+    assert [passage.text for passage in reading.question_set.passages] == ["x", "z"]
+    assert [problem.message for problem in reading.problems] == [
+        "Row 3: the id 1 already belongs to another question, in row 2. Give each question its own id.",
+        "Row 4: it repeats row 2, and was counted once. Nothing needs to be done.",
+    ]
+
+
+def test_rows_without_an_id() -> None:
+    reading = _read("question,context\na?,x\na?, x \na?,y\n")
+    assert [(q.id, q.relevant) for q in reading.question_set.questions] == [("q1", ("p1",)), ("q2", ("p2",))]
+    assert _problems(reading) == [(3, ProblemCode.REPEATED_ROW)]
+
+
+def test_made_ids_do_not_clash() -> None:
+    reading = _read("id,question,context\n,a?,x\nq1,b?,x\n,c?,x\n")
+    assert [question.id for question in reading.question_set.questions] == ["q2", "q1", "q3"]
+
+
+def test_a_repeated_row_brings_its_answers() -> None:
+    reading = _read("question,context,answer\na?,x,가\na?,x,나\n")
+    assert reading.question_set.questions[0].answers == ("가", "나")
+
+
+def test_blank_cells() -> None:
+    reading = _read("question,context,title\n ,x,\na?, ,\nb?,y,t\nc?,y,u\n")
+    assert _problems(reading) == [(2, ProblemCode.EMPTY_QUESTION), (3, ProblemCode.EMPTY_CONTEXT)]
+    assert [(p.text, p.title) for p in reading.question_set.passages] == [("y", "t")]
+    assert (reading.row_count, reading.paragraph_count) == (4, 3)
+
+
+def test_the_first_title_stays_and_a_blank_is_filled() -> None:
+    reading = _read("question,context,title\na?,x,\nb?,x,t\nc?,x,u\n")
+    assert reading.question_set.passages[0].title == "t"
+
+
+def test_what_no_text_may_hold_is_mended_and_told() -> None:
+    reading = read(b'[{"question": "a\\ud800?", "context": "b\\u0000", "answer": "c"}]', "set")
+    assert (reading.question_set.questions[0].text, reading.question_set.passages[0].text) == ("a�?", "b�")
+    assert _problems(reading) == [(1, ProblemCode.MENDED_TEXT)]
+    assert reading.rejected.empty
+    reading.question_set.questions[0].text.encode("utf-8")
+
+
+def test_values_that_are_no_text() -> None:
+    reading = read(
+        b'[{"question": 3.10, "context": 12}, {"question": null, "context": "x"},'
+        b' {"question": "a", "context": NaN}, {"question": {"a": 1}, "context": "x"}]',
+        "set",
+    )
+    assert (reading.question_set.questions[0].text, reading.question_set.passages[0].text) == ("3.10", "12")
+    assert _problems(reading) == [
+        (2, ProblemCode.EMPTY_QUESTION),
+        (3, ProblemCode.EMPTY_CONTEXT),
+        (4, ProblemCode.NOT_TEXT),
+    ]
+    assert reading.rejected["question"].tolist() == ["", "a", '{"a": "1"}']
+
+
+def test_rejected_rows_carry_their_own_content() -> None:
+    rejected = _read("question,context\na?,b\nc?\n,d\n").rejected
+    assert list(rejected.columns) == ["row", "problem", "question", "context"]
+    assert rejected[["row", "question", "context"]].values.tolist() == [[3, "c?", ""], [4, "", "d"]]
+
+
+def test_a_missing_column_names_what_was_found_and_wanted() -> None:
+    with pytest.raises(DataError) as caught:
+        _read("sentence1,sentence2\na,b\n")
+    assert str(caught.value) == (
+        "No column for the question was found. The columns are: sentence1, sentence2. Looked for names such as "
+        "질문, 질의, 문제, question, query, questiontext. Rename the column, or say which one it is."
+    )
+
+
+def test_columns_can_be_given() -> None:
+    text = "sentence1,sentence2\n수도는?,서울\n"
+    assert propose_columns(text.encode()) == (Columns("sentence1"), ("sentence1", "sentence2"))
+    reading = _read(text, Columns("sentence1", "sentence2"))
+    assert (reading.question_set.questions[0].text, reading.question_set.passages[0].text) == ("수도는?", "서울")
+
+
+def test_given_columns_must_exist() -> None:
+    with pytest.raises(DataError, match=r"There is no column x for the context\. The columns are: a, b\. Choose"):
+        _read("a,b\n1,2\n", Columns("a", "x"))
+
+
+def test_no_question_at_all() -> None:
+    with pytest.raises(DataError, match="The file holds no question"):
+        _read("question,context\n")
+
+
+def test_no_good_row() -> None:
+    with pytest.raises(DataError) as caught:
+        _read("question,context\n,x\na?,\n")
+    assert str(caught.value) == (
+        "None of the 2 rows can be used. The first problem: Row 2: the question (question) is empty. Fill it in, "
+        "or remove the row. Mend it and try again."
+    )
+    assert [problem.row for problem in caught.value.others] == [2, 3]
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ("KorQuAD_v1.0_dev.json", "KorQuAD_v1.0_dev"),
+        ("KorQuAD 1.0", "KorQuAD 1.0"),
+        ("../../etc/passwd", "passwd"),
+        ("C:\\data\\질문.XLSX", "질문"),
+        ("\ud800\n.csv", "�"),
+        ("", "questions"),
+        (".csv", "questions"),
+    ],
+)
+def test_the_name_of_the_set(given: str, expected: str) -> None:
+    assert read(as_csv(ROWS).encode(), given).question_set.name == expected
+
+
+def test_files_that_cannot_be_opened(tmp_path: Path) -> None:
+    for path in (tmp_path / "none.csv", tmp_path, Path("\x00")):
+        with pytest.raises(DataError, match=r"cannot be read \(.*\). Check the path and its permissions"):
+            read_file(path)
+
+
+def test_ids_and_passages_do_not_depend_on_the_name(tmp_path: Path) -> None:
+    path = tmp_path / "wrong-suffix.parquet"
+    path.write_bytes(as_csv(ROWS).encode())
+    reading = read_file(path)
+    assert reading.format is Format.CSV
+    assert reading.question_set.fingerprint == read(as_csv(ROWS).encode(), "x").question_set.fingerprint

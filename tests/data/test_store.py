@@ -1,0 +1,89 @@
+from pathlib import Path
+
+import pytest
+
+from data.problems import DataError
+from data.records import Passage, Question, QuestionSet
+from data.store import find, keep, load, remove, stored
+
+SET = QuestionSet(
+    "../이름: 질문/들",
+    (Passage("a", "서울은\n수도", "서울"), Passage("b", "부산")),
+    (Question("1", "수도는?", ("서울", "한양"), ("a", "b"), "keyword"), Question("2", "왜?")),
+)
+
+
+def test_what_is_kept_comes_back(workspace_folder: Path) -> None:
+    kept = keep(SET, source="질문.csv")
+    assert (kept.key, kept.name, kept.source) == (SET.fingerprint[:16], SET.name, "질문.csv")
+    assert (kept.passages, kept.questions) == (2, 2)
+    assert load(kept.key) == SET
+    assert stored() == [kept]
+    assert [path.name for path in (workspace_folder / "datasets").iterdir()] == [kept.key]
+
+
+def test_the_newest_is_first_and_equal_content_is_kept_once(workspace_folder: Path) -> None:
+    keep(SET)
+    other = keep(SET.with_questions([0]))
+    again = keep(QuestionSet("new name", SET.passages, SET.questions))
+    assert [kept.key for kept in stored()] == [again.key, other.key]
+    assert load(again.key).name == "new name"
+
+
+def test_removing(workspace_folder: Path) -> None:
+    kept = keep(SET)
+    remove(kept.key)
+    assert stored() == []
+    assert list((workspace_folder / "datasets").iterdir()) == []
+    with pytest.raises(DataError, match=f"There is no question set {kept.key}"):
+        remove(kept.key)
+
+
+@pytest.mark.parametrize("key", ["..", "../datasets", "", "0123456789abcdeg", "/", "\x00"])
+def test_a_key_is_never_a_path(workspace_folder: Path, key: str) -> None:
+    keep(SET)
+    for act in (load, remove):
+        with pytest.raises(DataError, match="There is no question set"):
+            act(key)
+    assert len(stored()) == 1
+
+
+@pytest.mark.parametrize("note", ["", "{", "[]", '{"key": 1}', "\x00", "[" * 100_000])
+def test_unreadable_folders_are_passed_over(workspace_folder: Path, note: str) -> None:
+    kept = keep(SET)
+    broken = workspace_folder / "datasets" / "0123456789abcdef"
+    broken.mkdir()
+    (broken / "set.json").write_text(note)
+    (workspace_folder / "datasets" / "notes.txt").write_text("")
+    assert stored() == [kept]
+    remove(broken.name)
+    assert not broken.exists()
+
+
+def test_changed_content_is_refused(workspace_folder: Path) -> None:
+    kept, other = keep(SET), keep(SET.with_questions([0]))
+    folder = workspace_folder / "datasets"
+    (folder / kept.key / "questions.parquet").write_bytes((folder / other.key / "questions.parquet").read_bytes())
+    with pytest.raises(DataError, match=r"\(its content is not what was kept\)\. Remove it and read its source"):
+        load(kept.key)
+    (folder / kept.key / "questions.parquet").write_bytes(b"PAR1")
+    with pytest.raises(DataError, match=f"The kept question set {kept.key} cannot be read"):
+        load(kept.key)
+
+
+def test_find(workspace_folder: Path, tmp_path: Path) -> None:
+    kept = keep(SET)
+    (tmp_path / "file.csv").write_text("question,context\na?,b\n")
+    assert find("file.csv", tmp_path).name == "file"
+    assert find(str(tmp_path / "file.csv")).name == "file"
+    assert find(kept.key) == SET
+    assert find(SET.name) == SET
+    assert len(find("sample").questions) >= 100
+
+
+@pytest.mark.parametrize("reference", ["nothing.csv", "", "x" * 5000, "\x00"])
+def test_find_lists_what_exists(workspace_folder: Path, tmp_path: Path, reference: str) -> None:
+    kept = keep(SET)
+    with pytest.raises(DataError) as caught:
+        find(reference, tmp_path)
+    assert str(caught.value).endswith(f"one of: sample, korquad-v1-dev, {SET.name} ({kept.key}).")
