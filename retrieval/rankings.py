@@ -48,6 +48,7 @@ def ranked(indices: np.ndarray, scores: np.ndarray, k: int) -> Rankings:
 
     A candidate with index -1 or a score that is not finite counts as not found.
     """
+    scores = scores.astype(np.float32, copy=False)  # first: what ties in the result must be in the order of ties
     found = (indices != NOT_FOUND) & np.isfinite(scores)
     scores = np.where(found, scores, -np.inf)
     order = np.lexsort((indices, -scores), axis=1)[:, :k]
@@ -55,12 +56,14 @@ def ranked(indices: np.ndarray, scores: np.ndarray, k: int) -> Rankings:
     missing = ((0, 0), (0, max(0, k - order.shape[1])))
     return Rankings(
         np.pad(indices.astype(np.int32), missing, constant_values=NOT_FOUND),
-        np.pad(np.take_along_axis(scores, order, 1).astype(np.float32), missing, constant_values=-np.inf),
+        np.pad(np.take_along_axis(scores, order, 1), missing, constant_values=-np.inf),
     )
 
 
 def top_k(scores: np.ndarray, k: int) -> Rankings:
-    """Best k columns of a dense score matrix `(n_questions, n_passages)`; -inf marks a passage not found."""
+    """Best k columns of a dense score matrix `(n_questions, n_passages)`; a score that is not finite is not found."""
+    scores = scores.astype(np.float32, copy=False)
+    scores = np.where(np.isfinite(scores), scores, np.float32(-np.inf))
     n_passages = scores.shape[1]
     if k >= n_passages:
         return ranked(np.broadcast_to(np.arange(n_passages), scores.shape), scores, k)
@@ -73,10 +76,12 @@ def top_k(scores: np.ndarray, k: int) -> Rankings:
 
 
 def top_k_sparse(scores: csr_array, k: int) -> Rankings:
-    """Best k stored entries of each row of a sparse score matrix `(n_questions, n_passages)`."""
+    """Best k stored and finite entries of each row of a sparse score matrix `(n_questions, n_passages)`."""
     entries = scores.tocoo()
-    rows, columns = entries.coords
-    order = np.lexsort((columns, -entries.data, rows))
+    values = entries.data.astype(np.float32)
+    found = np.isfinite(values)
+    values, (rows, columns) = values[found], (places[found] for places in entries.coords)
+    order = np.lexsort((columns, -values, rows))
     counts = np.bincount(rows, minlength=scores.shape[0])
     place = np.arange(len(order)) - np.repeat(np.cumsum(counts) - counts, counts)
     kept = order[place < k]
@@ -85,5 +90,5 @@ def top_k_sparse(scores: csr_array, k: int) -> Rankings:
         np.full((scores.shape[0], k), -np.inf, dtype=np.float32),
     )
     rankings.indices[rows[kept], place[place < k]] = columns[kept]
-    rankings.scores[rows[kept], place[place < k]] = entries.data[kept]
+    rankings.scores[rows[kept], place[place < k]] = values[kept]
     return rankings

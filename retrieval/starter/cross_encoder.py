@@ -46,7 +46,9 @@ class KernelPooling(InputModule):
     def preprocess(self, inputs: list[tuple[str, str]], prompt: str | None = None, **kwargs: Any) -> dict[str, Any]:
         """Padded token numbers of question-passage pairs, `(n_pairs, longest)` each."""
         del prompt, kwargs
-        questions, passages = zip(*inputs, strict=True)
+        # the trainer's model card counts tokens of one column at a time: single texts
+        pairs = [(pair, "") if isinstance(pair, str) else pair for pair in inputs]
+        questions, passages = zip(*pairs, strict=True)
         return {"question_ids": self._padded(questions), "passage_ids": self._padded(passages)}
 
     def _padded(self, texts: Sequence[str]) -> Tensor:

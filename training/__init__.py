@@ -1,0 +1,1 @@
+"""The training room: options in, a run folder with a measured model out."""

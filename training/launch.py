@@ -1,0 +1,25 @@
+"""Starts a training in a process of its own, which outlives the page that started it."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from data.workspace import workspace
+from training.runs import Run
+
+_PROJECT = Path(__file__).parent.parent
+
+
+def launch(run: Run) -> None:
+    """Start `python -m training run` detached, its output in the run's `log.txt`."""
+    with (run.folder / "log.txt").open("ab") as log:
+        subprocess.Popen(  # noqa: S603 - a list of our own words
+            [sys.executable, "-m", "training", "run", str(run.folder)],
+            cwd=_PROJECT,
+            env={**os.environ, "MRC_WORKSPACE": str(workspace()), "TOKENIZERS_PARALLELISM": "false"},
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )

@@ -1,0 +1,63 @@
+"""What a training works on: the question set, its split, the indexed texts, and the first stage to beat."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from data.records import QuestionSet
+from data.split import Part, split
+from retrieval.bm25 import BM25, BM25Options, indexed_texts
+from retrieval.metrics import CUT, evaluate
+from retrieval.rankings import Rankings, Retriever
+from training.runs import Plan
+
+MEASURED_KS = (1, 5, 10)
+
+
+@dataclass(frozen=True)
+class Material:
+    """The questions to learn from and to measure on, over one corpus."""
+
+    question_set: QuestionSet
+    train: QuestionSet
+    validation: QuestionSet
+    texts: list[str]  # of the passages, as they are indexed
+    first_stage: BM25
+
+    @classmethod
+    def of(cls, plan: Plan, question_set: QuestionSet) -> "Material":
+        """Split the set as planned. Raises `ValueError` where there is nothing to learn from or to measure on."""
+        parts = split(question_set, plan.split)
+        train, validation = (parts.questions(question_set, part) for part in (Part.TRAIN, Part.VALIDATION))
+        if len(train.questions) < 2 or not validation.questions:
+            raise ValueError(
+                f"{len(train.questions)} training and {len(validation.questions)} validation questions are too few: "
+                "use more articles, or change the split"
+            )
+        limit, title = plan.options.evaluation_limit, plan.options.title
+        if 0 < limit < len(validation.questions):
+            chosen = np.random.default_rng(plan.split.seed).permutation(len(validation.questions))[:limit]
+            validation = validation.with_questions(np.sort(chosen))
+        first_stage = BM25("BM25", question_set.passages, BM25Options(title=title))
+        return cls(question_set, train, validation, indexed_texts(question_set.passages, title=title), first_stage)
+
+    def positive_pairs(self) -> list[tuple[str, str]]:
+        """Every training question with each of its relevant passages, as texts."""
+        rows = self.question_set.row_of_passage
+        return [(q.text, self.texts[rows[id_]]) for q in self.train.questions for id_ in q.relevant]
+
+    def measure(self, retriever: Retriever) -> dict[str, float]:
+        """Recall@1, @5, @10, MRR@10, nDCG@10 of a retriever on the validation questions."""
+        rankings = retriever.search([question.text for question in self.validation.questions], CUT)
+        means = evaluate(rankings, self.validation, MEASURED_KS).means()
+        return {name: value for name, value in means.items() if not name.startswith("hit@")}
+
+    @cached_property
+    def first_stage_measures(self) -> dict[str, float]:
+        """What BM25 reaches on the validation questions: the line every model is held against."""
+        return self.measure(self.first_stage)
+
+    def candidates(self, asked: QuestionSet, depth: int) -> Rankings:
+        """Return BM25's first `depth` passages of the questions."""
+        return self.first_stage.search([question.text for question in asked.questions], depth)

@@ -1,0 +1,216 @@
+"""Run folders: the only truth about a training, readable after any kill.
+
+`workspace/runs/<id>/` holds `run.json` (what was asked), `status.json` (how it goes), `progress.jsonl` (one line a
+logged step), `log.txt`, `checkpoints/`, `model/`, `scores.json` (before and after) and, to stop it, a file `stop`.
+"""
+
+import json
+import os
+import re
+import secrets
+import shutil
+from dataclasses import asdict, dataclass, fields, replace
+from datetime import UTC, datetime
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from data.split import SplitOptions
+from data.workspace import workspace, write_text
+from training.options import BiEncoderOptions, CrossEncoderOptions, Kind
+
+_OPTIONS = {Kind.BI_ENCODER: BiEncoderOptions, Kind.CROSS_ENCODER: CrossEncoderOptions}
+
+
+class State(StrEnum):
+    """How a run stands. `INTERRUPTED` is never written: it is a run that says it goes on but has no process."""
+
+    WAITING = "waiting"
+    RUNNING = "running"
+    STOPPED = "stopped"
+    FAILED = "failed"
+    DONE = "done"
+    INTERRUPTED = "interrupted"
+
+
+class Phase(StrEnum):
+    """What a running training is doing."""
+
+    LOADING = "loading"
+    MEASURING_BEFORE = "measuring_before"
+    TRAINING = "training"
+    MEASURING_AFTER = "measuring_after"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What was asked: everything that decides the result, and the name a person gave it."""
+
+    kind: Kind
+    name: str
+    data: str  # a stored set's key, or a file
+    data_name: str
+    fingerprint: str
+    split: SplitOptions
+    options: BiEncoderOptions | CrossEncoderOptions
+    created: str
+
+
+@dataclass(frozen=True)
+class Status:
+    """How it goes. Times are seconds since 1970 in UTC; `code` names the reason of a failure in the locale files."""
+
+    state: State = State.WAITING
+    phase: Phase = Phase.LOADING
+    step: int = 0
+    total_steps: int = 0
+    seconds_left: float | None = None
+    started: float = 0.0
+    heartbeat: float = 0.0
+    pid: int = 0
+    pid_started: float = 0.0
+    code: str = ""
+    message: str = ""
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run folder."""
+
+    folder: Path
+
+    @property
+    def id(self) -> str:
+        """Name of the folder: made by the program, never by a person."""
+        return self.folder.name
+
+    @property
+    def model_folder(self) -> Path:
+        """Where the finished model is."""
+        return self.folder / "model"
+
+    def plan(self) -> Plan:
+        """Read what was asked. Raises `OSError` or `ValueError` where the folder is no run."""
+        raw = json.loads((self.folder / "run.json").read_text(encoding="utf-8"))
+        kind = Kind(raw["kind"])
+        known = {field.name for field in fields(_OPTIONS[kind])}
+        options = _OPTIONS[kind](**{name: value for name, value in raw["options"].items() if name in known})
+        rest = {name: raw[name] for name in ("name", "data", "data_name", "fingerprint", "created")}
+        return Plan(kind=kind, split=SplitOptions(**raw["split"]), options=options, **rest)
+
+    def status(self) -> Status:
+        """Read how it goes, and see whether its process still lives."""
+        try:
+            raw = json.loads((self.folder / "status.json").read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return Status(State.INTERRUPTED)
+        status = Status(**{**raw, "state": State(raw["state"]), "phase": Phase(raw["phase"])})
+        if status.state is State.RUNNING and not _lives(status):
+            return replace(status, state=State.INTERRUPTED)
+        return status
+
+    def write_status(self, status: Status) -> None:
+        """Replace the status in one step."""
+        text = json.dumps({**asdict(status), "heartbeat": datetime.now(UTC).timestamp()})
+        write_text(self.folder / "status.json", text + "\n")
+
+    def add_progress(self, entry: dict[str, Any]) -> None:
+        """Append one logged step."""
+        with (self.folder / "progress.jsonl").open("a", encoding="utf-8") as file:
+            file.write(json.dumps(entry) + "\n")
+
+    def progress(self) -> list[dict[str, Any]]:
+        """Read the logged steps; a line torn by a kill is left out."""
+        try:
+            lines = (self.folder / "progress.jsonl").read_text(encoding="utf-8").splitlines()
+        except OSError:
+            return []
+        entries = []
+        for line in lines:
+            try:
+                entries.append(json.loads(line))
+            except ValueError:
+                continue
+        return entries
+
+    def scores(self) -> dict[str, Any]:
+        """Read the figures before and after; empty until the run is done."""
+        try:
+            scores: dict[str, Any] = json.loads((self.folder / "scores.json").read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return {}
+        return scores
+
+    def ask_to_stop(self) -> None:
+        """Let the training end after its current step."""
+        (self.folder / "stop").touch()
+
+    @property
+    def asked_to_stop(self) -> bool:
+        """Whether somebody asked."""
+        return (self.folder / "stop").exists()
+
+    def delete(self) -> None:
+        """Remove the folder. Raises `ValueError` while it runs."""
+        if self.status().state is State.RUNNING:
+            raise ValueError("a running training must be stopped before it is deleted")
+        shutil.rmtree(self.folder)
+
+
+def create_run(plan: Plan, folder: Path | None = None) -> Run:
+    """Make a run folder, in the workspace or at `folder` (which must not hold anything yet)."""
+    run = Run(folder or workspace() / "runs" / _new_id(plan))
+    if run.folder.exists() and any(run.folder.iterdir()):
+        raise ValueError(f"{run.folder} is not empty; name a new folder")
+    run.folder.mkdir(parents=True, exist_ok=True)
+    run.write_status(Status())
+    write_text(run.folder / "run.json", json.dumps(asdict(plan), ensure_ascii=False, indent=2) + "\n")
+    return run
+
+
+def all_runs() -> list[Run]:
+    """Runs of the workspace, newest first; folders that are no runs are left out."""
+    folders = sorted((workspace() / "runs").glob("*/run.json"), reverse=True)
+    return [run for run in (Run(path.parent) for path in folders) if _readable(run)]
+
+
+def new_plan(
+    kind: Kind,
+    name: str,
+    data: tuple[str, str, str],
+    split: SplitOptions,
+    options: BiEncoderOptions | CrossEncoderOptions,
+) -> Plan:
+    """Return a plan made now; `data` is the reference, the name and the fingerprint of the question set."""
+    reference, data_name, fingerprint = data
+    created = datetime.now(UTC).isoformat(timespec="seconds")
+    return Plan(kind, name, reference, data_name, fingerprint, split, options, created)
+
+
+def _readable(run: Run) -> bool:
+    try:
+        run.plan()
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
+    return True
+
+
+def _new_id(plan: Plan) -> str:
+    moment = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
+    name = re.sub(r"[^A-Za-z0-9]+", "-", plan.name).strip("-").lower()[:30]
+    return "-".join(part for part in (moment, name or plan.kind.value, secrets.token_hex(2)) if part)
+
+
+def this_process() -> dict[str, Any]:
+    """Return what identifies this process: its number alone may be given to another one later."""
+    return {"pid": os.getpid(), "pid_started": psutil.Process().create_time()}
+
+
+def _lives(status: Status) -> bool:
+    try:
+        process = psutil.Process(status.pid)
+        return bool(process.create_time() == status.pid_started and process.status() != psutil.STATUS_ZOMBIE)
+    except psutil.Error:
+        return False
