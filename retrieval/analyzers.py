@@ -96,7 +96,7 @@ def tokens_of(analyzer: Analyzer, texts: Sequence[str]) -> Tokens:
             "offsets": np.concatenate([[0], np.cumsum([len(document) for document in documents])]).astype(np.int64),
         }
 
-    arrays = cached_arrays("tokens", key_of(VERSION, analyzer, list(texts)), compute)
+    arrays = cached_arrays("tokens", key_of(VERSION, analyzer, list(texts)), compute, keep=len(texts) > 1)
     vocabulary = arrays["vocabulary"].tobytes().decode().split("\n") if len(arrays["vocabulary"]) else []
     return Tokens(vocabulary, arrays["ids"], arrays["offsets"])
 

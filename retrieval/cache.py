@@ -20,11 +20,14 @@ def key_of(*parts: object) -> str:
     return hashlib.sha256(json.dumps(parts, ensure_ascii=True, sort_keys=True).encode()).hexdigest()
 
 
-def cached_arrays(kind: str, key: str, compute: Callable[[], Arrays]) -> Arrays:
+def cached_arrays(kind: str, key: str, compute: Callable[[], Arrays], *, keep: bool = True) -> Arrays:
     """Return the arrays kept as `workspace/cache/<kind>/<key>.npz`, computed and kept where there are none.
 
+    `keep=False` only computes: one question typed by a person is not worth a file.
     A file that cannot be read is computed anew; a disk that cannot be written costs the saving, not the result.
     """
+    if not keep:
+        return compute()
     path = workspace() / "cache" / kind / f"{key}.npz"
     try:
         with np.load(path, allow_pickle=False) as kept:

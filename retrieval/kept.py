@@ -28,7 +28,7 @@ class Kept:
         """Return the best k passages of each question."""
         start = time.perf_counter()
         key = key_of(self.key, list(questions), k)
-        kept = cached_arrays("rankings", key, lambda: self._search(questions, k))
+        kept = cached_arrays("rankings", key, lambda: self._search(questions, k), keep=len(questions) > 1)
         self.build_seconds, self.query_seconds = (float(seconds) for seconds in kept["seconds"])
         self._elapsed = time.perf_counter() - start
         return Rankings(kept["indices"], kept["scores"])

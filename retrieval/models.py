@@ -80,9 +80,10 @@ def find_model(reference: str, base: Path | None = None) -> ModelSource:
     """Resolve a model reference. Paths are relative to `base` or absolute. Raises `ModelError` (`model_not_found`)."""
     if reference == STARTER:
         return ModelSource(reference)
-    for folder in ((base or Path()) / reference, workspace() / "runs" / reference / "model"):
+    for folder in ((base or Path()) / reference, workspace() / "runs" / reference):
         if folder.is_dir():
-            return ModelSource(reference, folder=folder.resolve())
+            finished = folder / "model"  # a training's run folder stands for the model in it
+            return ModelSource(reference, folder=(finished if finished.is_dir() else folder).resolve())
     if _HUB_ID.fullmatch(reference):
         return ModelSource(reference, hub_id=reference)
     raise ModelError("model_not_found", reference, f"{reference!r} is no folder, no finished run and no hub id")
@@ -116,7 +117,8 @@ class BiEncoder:
         def arrays() -> dict[str, np.ndarray]:
             return {"vectors": np.asarray(compute(), dtype=np.float32)}
 
-        return cached_arrays("vectors", key_of(self.fingerprint, side, list(texts)), arrays)["vectors"]
+        key = key_of(self.fingerprint, side, list(texts))
+        return cached_arrays("vectors", key, arrays, keep=len(texts) > 1)["vectors"]
 
 
 _ENCODING: dict[str, Any] = {"normalize_embeddings": True, "batch_size": 64, "show_progress_bar": False}

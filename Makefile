@@ -1,0 +1,46 @@
+# `make` alone lists the commands. Everything is installed into .venv; nothing else on the machine is touched,
+# except that `make test` installs Chromium where the machine lets it.
+PYTHON ?= python3
+BIN := .venv/bin
+CHROMIUM := chromium chromium-browser google-chrome
+
+.DEFAULT_GOAL := help
+.PHONY: help run install test check bench format chromium
+
+help: ## list the commands
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+run: install ## start the app and open it in the browser
+	$(BIN)/streamlit run app.py
+
+install: .venv/installed ## make the environment
+
+test: .venv/installed-dev chromium ## run every test (MRC_DATA=folder adds those with real data)
+	$(BIN)/python -m pytest
+
+check: .venv/installed-dev ## lint, format and types
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: .venv/installed-dev ## format the code
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: .venv/installed-dev ## measure speed and quality (needs MRC_DATA)
+	$(BIN)/python -m benchmarks
+
+chromium: .venv/installed-dev
+	@for name in $(CHROMIUM); do if command -v $$name >/dev/null; then exit 0; fi; done; \
+	if command -v apt-get >/dev/null && [ "$$(id -u)" = 0 ]; then \
+		apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq chromium fonts-noto-cjk >/dev/null; \
+	else $(BIN)/playwright install chromium; fi || echo "no Chromium could be installed: browser tests are skipped"
+
+.venv/installed: requirements.txt
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.txt
+	@touch $@
+
+.venv/installed-dev: requirements-dev.txt .venv/installed
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-dev.txt
+	@touch $@
