@@ -1,0 +1,29 @@
+"""No test touches the user's workspace, the user's model cache or the network."""
+
+import os
+import tempfile
+from pathlib import Path
+
+import pytest
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    # before any test module is imported: the libraries read these once
+    model_cache = tempfile.TemporaryDirectory()
+    config.add_cleanup(model_cache.cleanup)
+    os.environ.pop("HF_HUB_OFFLINE", None)
+    os.environ["HF_HOME"] = model_cache.name
+    os.environ["HF_ENDPOINT"] = "http://127.0.0.1:9"  # nobody answers here
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"
+    os.environ.setdefault("OMP_NUM_THREADS", str(min(4, os.cpu_count() or 1)))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _workspace_of_the_session(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """For fixtures that live longer than a test."""
+    os.environ["MRC_WORKSPACE"] = str(tmp_path_factory.mktemp("workspace"))
+
+
+@pytest.fixture(autouse=True)
+def _workspace_of_the_test(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MRC_WORKSPACE", str(tmp_path / "workspace"))

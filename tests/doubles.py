@@ -1,0 +1,58 @@
+"""A small world to search in: five passages, six questions, an encoder and a scorer whose numbers a reader can count."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from data.records import Passage, Question, QuestionSet
+
+PASSAGES = (
+    Passage("p1", "세종은 한글을 만든 왕이다", "세종"),
+    Passage("p2", "한강은 서울을 지나 서해로 흐른다", "한강"),
+    Passage("p3", "서울은 한강을 낀 도시이다", "서울"),
+    Passage("p4", "설악산은 가을 단풍으로 이름난 산이다", "설악산"),
+    Passage("p5", "도서관은 월요일에 문을 닫는다"),
+)
+QUESTIONS = (
+    Question("q1", "한글을 만든 왕은 누구인가?", ("세종",), ("p1",)),
+    Question("q2", "한강은 어디로 흐르는가?", ("서해",), ("p2",)),
+    Question("q3", "한강을 낀 도시는 어디인가?", ("서울",), ("p3",)),
+    Question("q4", "가을 단풍으로 이름난 산은?", ("설악산",), ("p4",)),
+    Question("q5", "도서관은 언제 문을 닫는가?", ("월요일",), ("p5",)),
+    Question("q6", "서울과 한강을 말하는 글은?", (), ("p2", "p3")),
+)
+
+
+def small_set(name: str = "small") -> QuestionSet:
+    return QuestionSet(name, PASSAGES, QUESTIONS)
+
+
+def texts_of(questions: Sequence[Question]) -> list[str]:
+    return [question.text for question in questions]
+
+
+class KeywordEncoder:
+    """One dimension a keyword: 1 where the text holds it, then length 1. Texts with the same keywords tie."""
+
+    keywords = ("세종", "한글", "한강", "서울", "산", "도서관")
+    fingerprint = "keywords"
+
+    def encode_questions(self, texts: Sequence[str]) -> np.ndarray:
+        return self._encode(texts)
+
+    def encode_passages(self, texts: Sequence[str]) -> np.ndarray:
+        return self._encode(texts)
+
+    def _encode(self, texts: Sequence[str]) -> np.ndarray:
+        found = np.array([[word in text for word in self.keywords] for text in texts], dtype=np.float32)
+        found = found.reshape(len(texts), len(self.keywords))
+        return found / np.maximum(np.linalg.norm(found, axis=1, keepdims=True), 1).astype(np.float32)
+
+
+class SharedWordScorer:
+    """The number of words a question and a passage share."""
+
+    fingerprint = "shared words"
+
+    def score(self, pairs: Sequence[tuple[str, str]]) -> np.ndarray:
+        return np.array([len(set(q.split()) & set(p.split())) for q, p in pairs], dtype=np.float32)
