@@ -9,6 +9,8 @@ import numpy as np
 
 from data.cells import CellError, as_text
 
+_DECODER = json.JSONDecoder(parse_int=str, parse_float=str)
+
 
 def answer_texts(cell: object) -> tuple[str, ...]:
     """Return the different answers a cell holds, in order.
@@ -24,7 +26,7 @@ def answer_texts(cell: object) -> tuple[str, ...]:
 def _parsed(text: str) -> object:
     """The value a cell's text stands for, or the text where it stands for itself."""
     try:
-        return json.loads(text, parse_int=str, parse_float=str)
+        return _DECODER.decode(text)
     except (ValueError, RecursionError):
         pass
     # pandas writes arrays as array(['a'], dtype=object) or ['a' 'b'], which Python would read as one text.

@@ -14,14 +14,14 @@ from data.squad import IMPOSSIBLE, PARAGRAPH_ID
 from data.tables import RawRow
 
 
-@dataclass
+@dataclass(slots=True)
 class _Passage:
     text: str
     title: str
     id: str
 
 
-@dataclass
+@dataclass(slots=True)
 class _Question:
     row: int
     id: str

@@ -61,16 +61,14 @@ def word_overlap(question_set: QuestionSet) -> np.ndarray:
     letters or digits inside the words of the lower-cased text. Of several relevant passages the highest
     counts; a question without such a pair is NaN. Where values are high, lexical search will do well.
     """
-    questions = [bigrams(question.text) for question in question_set.questions]
-    overlap = np.full(len(questions), np.nan)
+    overlap = np.full(len(question_set.questions), np.nan)
     by_passage = question_set.relevance.tocsc()
     for column, passage in enumerate(question_set.passages):
         rows = by_passage.indices[by_passage.indptr[column] : by_passage.indptr[column + 1]]
         known = bigrams(passage.text) if len(rows) else frozenset()
         for row in rows:
-            if questions[row]:
-                share = len(questions[row] & known) / len(questions[row])
-                overlap[row] = np.fmax(overlap[row], share)
+            if asked := bigrams(question_set.questions[row].text):
+                overlap[row] = np.fmax(overlap[row], len(asked & known) / len(asked))
     measured: np.ndarray = overlap[question_set.answerable]
     return measured
 

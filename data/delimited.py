@@ -2,7 +2,7 @@
 
 import csv
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from io import StringIO
 from itertools import islice
 
@@ -42,12 +42,16 @@ def delimited_table(text: str, delimiter: str) -> Table:
     Raises `DataError` where the header itself is broken.
     """
     lines = _lines(text)
-    table = _table(list(_records(lines, delimiter)), lines)
-    # Some tab-separated files never quote, so that a quotation mark is a character like any other.
-    if delimiter == "\t" and '""' not in text and '"' not in lines[0] and _misfits(table):
-        records = [(number, line.rstrip("\r\n").split("\t")) for number, line in enumerate(lines, start=1)]
-        table = min(table, _table(records, lines), key=_misfits)
-    return table
+    if delimiter == "\t" and '"' in text and '"' not in lines[0] and '""' not in text:
+        return _better_table(lines)
+    return _table(_records(lines, delimiter), lines)
+
+
+def _better_table(lines: list[str]) -> Table:
+    """Read tab-separated lines with quoting, or literally where more rows fit so: some writers never quote."""
+    literal = ((number, line.rstrip("\r\n").split("\t")) for number, line in enumerate(lines, start=1))
+    tables = [_table(records, lines) for records in (_records(lines, "\t"), literal)]
+    return min((Table(table.names, list(table.rows)) for table in tables), key=_misfits)
 
 
 def _lines(text: str) -> list[str]:
@@ -77,7 +81,7 @@ def _records(lines: list[str], delimiter: str) -> Iterator[Record]:
             start = origin + reader.line_num
 
 
-def _table(records: Sequence[Record], lines: list[str]) -> Table:
+def _table(records: Iterable[Record], lines: list[str]) -> Table:
     filled = ((number, fields) for number, fields in records if fields is None or any(map(str.strip, fields)))
     number, header = next(filled, (0, []))
     if header == []:
@@ -85,7 +89,7 @@ def _table(records: Sequence[Record], lines: list[str]) -> Table:
     if header is None:
         raise DataError.of(ProblemCode.BROKEN_QUOTES, number)
     names = column_names(header)
-    return Table(names, [_row(number, fields, names, lines) for number, fields in filled])
+    return Table(names, (_row(number, fields, names, lines) for number, fields in filled))
 
 
 def _row(number: int, fields: list[str] | None, names: tuple[str, ...], lines: list[str]) -> RawRow:

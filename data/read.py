@@ -1,6 +1,7 @@
 """The public way in: the bytes of a file become a question set, and a list of what was wrong with them."""
 
 from dataclasses import dataclass, field
+from itertools import chain, islice
 from pathlib import Path, PurePath
 
 import pandas as pd
@@ -21,7 +22,7 @@ from data.workbooks import workbook_table
 __all__ = ["Columns", "Format", "Reading", "file_content", "propose_columns", "read", "read_file"]
 
 _SUFFIXES = (".json", ".jsonl", ".ndjson", ".csv", ".tsv", ".txt", ".xlsx", ".parquet")
-_SAMPLE_ROWS = 100
+_SAMPLE_ROWS = 200
 
 
 @dataclass(frozen=True)
@@ -75,18 +76,15 @@ def read(content: bytes, name: str, columns: Columns | None = None) -> Reading:
     `DataError` where the file cannot be read, a needed column is missing, or no question is left.
     """
     recognised = recognise(content)
-    if recognised.format is Format.SQUAD:
-        table = Table((), list(squad_rows(squad_articles(recognised.value) or [])))
-        used = SQUAD_COLUMNS
-    else:
-        table = _table(content, recognised)
-        used = _needed(columns or _guess(table), table.names)
+    is_squad = recognised.format is Format.SQUAD
+    table, guess = _table_and_guess(content, recognised)
+    used = guess if is_squad else _needed(columns or guess, table.names)
     assembly = Assembly(used, list(recognised.problems)).add_all(table.rows)
     return Reading(
         question_set=assembly.question_set(_set_name(name)),
         format=recognised.format,
         encoding=recognised.encoding,
-        columns=None if recognised.format is Format.SQUAD else used,
+        columns=None if is_squad else used,
         available_columns=table.names,
         problems=tuple(assembly.problems),
         row_count=assembly.row_count,
@@ -100,11 +98,18 @@ def propose_columns(content: bytes) -> tuple[Columns, tuple[str, ...]]:
 
     Raises `DataError` where the file cannot be read.
     """
-    recognised = recognise(content)
+    table, guess = _table_and_guess(content, recognise(content))
+    return guess, table.names
+
+
+def _table_and_guess(content: bytes, recognised: Recognised) -> tuple[Table, Columns]:
     if recognised.format is Format.SQUAD:
-        return SQUAD_COLUMNS, ()
+        return Table((), squad_rows(squad_articles(recognised.value) or [])), SQUAD_COLUMNS
     table = _table(content, recognised)
-    return _guess(table), table.names
+    rows = iter(table.rows)
+    first = list(islice(rows, _SAMPLE_ROWS))
+    guess = guess_columns(table.names, [row.cells for row in first if row.problem is None])
+    return Table(table.names, chain(first, rows)), guess
 
 
 def _table(content: bytes, recognised: Recognised) -> Table:
@@ -119,11 +124,6 @@ def _table(content: bytes, recognised: Recognised) -> Table:
             return json_table(recognised.value)
         case _:
             return delimited_table(recognised.text, recognised.delimiter)
-
-
-def _guess(table: Table) -> Columns:
-    good = (row.cells for row in table.rows[: 2 * _SAMPLE_ROWS] if row.problem is None)
-    return guess_columns(table.names, good)
 
 
 def _needed(columns: Columns, names: tuple[str, ...]) -> Columns:

@@ -8,7 +8,7 @@ from data.problems import Problem, ProblemCode
 from data.tables import RawRow
 
 
-@dataclass
+@dataclass(slots=True)
 class RowReader:
     """Reads one row, and remembers what was mended or unfit on the way."""
 
@@ -25,7 +25,7 @@ class RowReader:
     def text(self, role: str, empty: ProblemCode | None = None) -> str:
         """Return the text of a role, "" where it has none; that is a problem where `empty` names one."""
         value = self.cell(role)
-        if is_collection(value) or isinstance(value, CellError):
+        if type(value) is not str and (is_collection(value) or isinstance(value, CellError)):
             if empty is not None:
                 self.problem = self._unfit(role, value)
             return ""

@@ -28,7 +28,7 @@ class Table:
     """The rows of a file and the names of their columns."""
 
     names: tuple[str, ...]
-    rows: list[RawRow]
+    rows: Iterable[RawRow]  # to be read once
 
 
 def column_names(header: Iterable[object]) -> tuple[str, ...]:
