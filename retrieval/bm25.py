@@ -23,7 +23,10 @@ ScoreBlocks = Callable[[Tokens], Iterator[np.ndarray]]
 
 
 class Engine(StrEnum):
-    """`BM25S` is the engine; `RANK_BM25` is a slow reference in its own variant (Okapi with an idf floor)."""
+    """`BM25S` is the engine; `RANK_BM25` is a slow reference in its own variant (Okapi with an idf floor).
+
+    In that variant a term of half of the passages weighs nothing, and a passage that scores 0 or less is not found.
+    """
 
     BM25S = "bm25s"
     RANK_BM25 = "rank-bm25"
@@ -58,7 +61,8 @@ class BM25:
         self._n_passages = len(passages)
         tokens = tokens_of(self.analyzer, texts)
         build = _bm25s_scores if self.options.engine is Engine.BM25S else _rank_bm25_scores
-        self._scores_of = build(tokens, self.options)
+        # neither engine can index passages without a single token
+        self._scores_of = build(tokens, self.options) if len(tokens.ids) else self._nothing_found
 
     def search(self, questions: Sequence[str], k: int) -> Rankings:
         """Return the best k passages of each question; scores are BM25, higher is better."""
@@ -69,6 +73,10 @@ class BM25:
         return Rankings(
             np.concatenate([part.indices for part in parts]), np.concatenate([part.scores for part in parts])
         )
+
+    def _nothing_found(self, questions: Tokens) -> Iterator[np.ndarray]:
+        for start in range(0, len(questions), _BLOCK):
+            yield np.full((min(_BLOCK, len(questions) - start), self._n_passages), -np.inf, dtype=np.float32)
 
 
 def indexed_texts(passages: Sequence[Passage], *, title: bool) -> list[str]:
