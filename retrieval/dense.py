@@ -30,6 +30,21 @@ class Dense:
         vectors = self._encoder.encode_questions(questions)
         if not len(vectors):
             return ranked(np.zeros((0, 0), dtype=np.int32), np.zeros((0, 0)), k)
-        scores, indices = self._index.search(vectors, min(k, self._index.ntotal))
-        known = np.any(vectors != 0, axis=1, keepdims=True)
-        return ranked(np.where(known, indices, NOT_FOUND), scores, k)
+        known = np.flatnonzero(np.any(vectors != 0, axis=1))
+        rankings = Rankings(
+            np.full((len(vectors), k), NOT_FOUND, dtype=np.int32),
+            np.full((len(vectors), k), -np.inf, dtype=np.float32),
+        )
+        self._fill(rankings, known, vectors[known], min(k + 1, self._index.ntotal))
+        return rankings
+
+    def _fill(self, rankings: Rankings, rows: np.ndarray, vectors: np.ndarray, depth: int) -> None:
+        k = rankings.indices.shape[1]
+        scores, indices = self._index.search(vectors, depth)
+        best = ranked(indices, scores, k)
+        rankings.indices[rows], rankings.scores[rows] = best.indices, best.scores
+        if depth < self._index.ntotal:
+            # FAISS picks freely among passages that tie with the k-th: there all that tie are fetched
+            tied = np.flatnonzero(scores[:, k - 1] == scores[:, -1])
+            if len(tied):
+                self._fill(rankings, rows[tied], vectors[tied], min(2 * depth, self._index.ntotal))
