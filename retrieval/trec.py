@@ -4,12 +4,16 @@ import re
 from itertools import chain, count
 from pathlib import Path
 
+import numpy as np
+
 from data.records import QuestionSet
 from data.workspace import write_text
 from retrieval.rankings import NOT_FOUND, Rankings
 
 _SPACE = re.compile(r"\s+")
 _UNSAFE = re.compile(r"[^\w.+-]+")
+_QRELS = "qrels"
+_LONGEST_STEM = 60  # a file name holds 255 bytes, a Korean letter takes 3
 
 
 def write_qrels(path: Path, question_set: QuestionSet) -> None:
@@ -21,16 +25,30 @@ def write_qrels(path: Path, question_set: QuestionSet) -> None:
 
 
 def write_run(path: Path, rankings: Rankings, question_set: QuestionSet, name: str) -> None:
-    """Write `question Q0 passage rank score name` for every passage found, ranks from 1."""
+    """Write `question Q0 passage rank score name` for every passage found, ranks from 1.
+
+    Evaluation tools order by score alone and ties by id: a score that ties with the one before is written one float32
+    step lower, so that they see our order.
+    """
     questions, passages = trec_ids(question_set)
     tag = _SPACE.sub("_", name)
     found = rankings.indices != NOT_FOUND
     lines = [
         f"{id_} Q0 {passages[row]} {rank} {score:.9g} {tag}\n"
-        for id_, rows, scores, mask in zip(questions, rankings.indices, rankings.scores, found, strict=True)
+        for id_, rows, scores, mask in zip(
+            questions, rankings.indices, _without_ties(rankings.scores), found, strict=True
+        )
         for rank, (row, score) in enumerate(zip(rows[mask].tolist(), scores[mask].tolist(), strict=True), start=1)
     ]
     write_text(path, "".join(lines))
+
+
+def _without_ties(scores: np.ndarray) -> np.ndarray:
+    scores = scores.copy()
+    for place in range(1, scores.shape[1]):
+        next_lower = np.nextafter(scores[:, place - 1], np.float32(-np.inf))
+        scores[:, place] = np.minimum(scores[:, place], next_lower)
+    return scores
 
 
 def trec_ids(question_set: QuestionSet) -> tuple[list[str], list[str]]:
@@ -47,11 +65,11 @@ def _without_space(ids: list[str], letter: str) -> list[str]:
 
 
 def file_names(names: list[str]) -> list[str]:
-    """Return a safe, different file stem for each name of a retriever."""
-    stems: dict[str, str] = {}  # by the form that a file system without letter case sees
+    """Return a safe, different file stem for each name of a retriever; none is that of the judgements."""
+    stems = {_QRELS: _QRELS}  # by the form that a file system without letter case sees
     for name in names:
-        stem = _UNSAFE.sub("_", name).strip(".") or "retriever"
+        stem = _UNSAFE.sub("_", name).strip(".")[:_LONGEST_STEM] or "retriever"
         choices = chain([stem], (f"{stem}-{number}" for number in count(2)))
         chosen = next(choice for choice in choices if choice.casefold() not in stems)
         stems[chosen.casefold()] = chosen
-    return list(stems.values())
+    return list(stems.values())[1:]
