@@ -33,7 +33,7 @@ def hub_revision(hub_id: str) -> HubRevision:
     Raises `ModelError`: `hub_unknown` where the hub has no such model, `hub_unreachable` where it does not answer and
     nothing was downloaded before.
     """
-    from huggingface_hub import HfApi, try_to_load_from_cache
+    from huggingface_hub import HfApi
     from huggingface_hub.errors import HfHubHTTPError, OfflineModeIsEnabled, RepositoryNotFoundError
 
     unreachable = (HfHubHTTPError, OfflineModeIsEnabled, OSError, *_connection_errors())
@@ -42,17 +42,29 @@ def hub_revision(hub_id: str) -> HubRevision:
     except RepositoryNotFoundError as error:
         raise ModelError("hub_unknown", hub_id, f"the hub has no model {hub_id!r}; check the name") from error
     except unreachable as error:
-        kept = try_to_load_from_cache(hub_id, "config.json")
-        if isinstance(kept, str):
-            return HubRevision(Path(kept).parent.name, online=False, downloaded=True)
+        if kept := _downloaded_commits(hub_id):
+            return HubRevision(kept[-1], online=False, downloaded=True)
         message = (
             f"the model hub cannot be reached and {hub_id!r} was not downloaded before; "
             "use the starter model, or a folder that holds the model"
         )
         raise ModelError("hub_unreachable", hub_id, message) from error
     weights = [file.size or 0 for file in info.siblings or [] if file.rfilename.endswith(".safetensors")]
-    downloaded = isinstance(try_to_load_from_cache(hub_id, "config.json", revision=info.sha), str)
+    downloaded = info.sha in _downloaded_commits(hub_id)
     return HubRevision(str(info.sha), online=True, downloaded=downloaded, size=sum(weights))
+
+
+def _downloaded_commits(hub_id: str) -> list[str]:
+    """Commits whose weights are in the local cache, the newest download last.
+
+    The library itself finds a model there by branch, and a download by commit (as ours are) notes no branch.
+    """
+    from huggingface_hub.constants import HF_HUB_CACHE
+    from huggingface_hub.file_download import repo_folder_name
+
+    snapshots = Path(HF_HUB_CACHE, repo_folder_name(repo_id=hub_id, repo_type="model"), "snapshots")
+    held = [folder for folder in snapshots.glob("*") if any(folder.rglob("*.safetensors"))]
+    return [folder.name for folder in sorted(held, key=lambda folder: folder.stat().st_mtime)]
 
 
 def _connection_errors() -> tuple[type[Exception], ...]:
