@@ -65,10 +65,10 @@ def word_overlap(question_set: QuestionSet) -> np.ndarray:
     by_passage = question_set.relevance.tocsc()
     for column, passage in enumerate(question_set.passages):
         rows = by_passage.indices[by_passage.indptr[column] : by_passage.indptr[column + 1]]
-        known = bigrams(passage.text) if len(rows) else frozenset()
+        text = passage.text.lower()  # two letters side by side are always of one word
         for row in rows:
             if asked := bigrams(question_set.questions[row].text):
-                overlap[row] = np.fmax(overlap[row], len(asked & known) / len(asked))
+                overlap[row] = np.fmax(overlap[row], sum(pair in text for pair in asked) / len(asked))
     measured: np.ndarray = overlap[question_set.answerable]
     return measured
 
