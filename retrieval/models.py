@@ -83,10 +83,16 @@ def find_model(reference: str, base: Path | None = None) -> ModelSource:
     for folder in ((base or Path()) / reference, workspace() / "runs" / reference):
         if folder.is_dir():
             finished = folder / "model"  # a training's run folder stands for the model in it
-            return ModelSource(reference, folder=(finished if finished.is_dir() else folder).resolve())
+            return ModelSource(reference, folder=_with_a_model(reference, finished if finished.is_dir() else folder))
     if _HUB_ID.fullmatch(reference):
         return ModelSource(reference, hub_id=reference)
     raise ModelError("model_not_found", reference, f"{reference!r} is no folder, no finished run and no hub id")
+
+
+def _with_a_model(reference: str, folder: Path) -> Path:
+    if not any((folder / name).is_file() for name in ("modules.json", "config.json")):
+        raise ModelError("model_not_found", reference, f"the folder {reference!r} holds no model, or not yet")
+    return folder.resolve()
 
 
 class BiEncoder:
@@ -163,6 +169,7 @@ def load_bi_encoder(source: ModelSource, corpus: Sequence[str]) -> "SentenceTran
 
 def load_cross_encoder(source: ModelSource, corpus: Sequence[str]) -> "CrossEncoder":
     """Load a cross-encoder with one output in float32 from safetensors. A starter is built from `corpus` once."""
+    import torch
     from sentence_transformers import CrossEncoder
 
     from retrieval.starter.cross_encoder import KernelPooling, build_cross_encoder
@@ -170,7 +177,9 @@ def load_cross_encoder(source: ModelSource, corpus: Sequence[str]) -> "CrossEnco
     folder = source.folder or _starter(source, "cross-encoder", corpus, build_cross_encoder)
     if folder and (module := _own_module(folder, KernelPooling)):
         return CrossEncoder(modules=[module])
-    model: CrossEncoder = CrossEncoder(**_where(source), num_labels=1, model_kwargs=_WEIGHTS)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)  # a base model has no scoring head: one is drawn while loading, the same every time
+        model: CrossEncoder = CrossEncoder(**_where(source), num_labels=1, model_kwargs=_WEIGHTS)
     if model.tokenizer is not None and getattr(model.config, "type_vocab_size", 2) < 2:
         # RoBERTa knows one segment, but klue/roberta-base comes with BERT's tokenizer, which numbers two
         model.tokenizer.model_input_names = ["input_ids", "attention_mask"]
