@@ -34,7 +34,7 @@ def cached_arrays(kind: str, key: str, compute: Callable[[], Arrays], *, keep: b
             return dict(kept)
     except FileNotFoundError:
         pass
-    except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile) as error:
+    except (OSError, ValueError, EOFError, KeyError, RuntimeError, zipfile.BadZipFile) as error:
         logger.warning("cache file %s cannot be read (%s); computing it anew", path, error)
     arrays = compute()
     try:
