@@ -1,4 +1,4 @@
-"""A small world to search in: five passages, six questions, an encoder and a scorer whose numbers a reader can count."""
+"""A small world to search in: five passages, six questions, an encoder and a scorer whose numbers can be counted."""
 
 from collections.abc import Sequence
 
