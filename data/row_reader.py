@@ -25,6 +25,8 @@ class RowReader:
     def text(self, role: str, empty: ProblemCode | None = None) -> str:
         """Return the text of a role, "" where it has none; that is a problem where `empty` names one."""
         value = self.cell(role)
+        if value is None and empty is None:
+            return ""
         if type(value) is not str and (is_collection(value) or isinstance(value, CellError)):
             if empty is not None:
                 self.problem = self._unfit(role, value)

@@ -3,6 +3,7 @@
 import argparse
 import json
 import sys
+import time
 from pathlib import Path
 
 from data.problems import DataError
@@ -10,7 +11,10 @@ from data.store import find
 from data.workspace import write_text
 from retrieval.compare import Comparison, compare
 from retrieval.experiment import ExperimentError, read_experiment
+from retrieval.job import Job
 from retrieval.trec import file_names, write_qrels, write_run
+
+_SECONDS_BETWEEN_WORDS = 0.2
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -20,9 +24,10 @@ def main(arguments: list[str] | None = None) -> int:
     command = commands.add_parser("compare", help="run an experiment file")
     command.add_argument("experiment", type=Path, help="experiment file (TOML)")
     command.add_argument("--out", type=Path, required=True, help="folder for scores.json and TREC files")
+    command.add_argument("--tell", action="store_true", help="note the progress in the folder (the page uses this)")
     options = parser.parse_args(arguments)
     try:
-        comparison = _run(options.experiment)
+        comparison = _run(options.experiment, Job(options.out) if options.tell else None)
     except (ExperimentError, DataError, ValueError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
@@ -34,14 +39,20 @@ def main(arguments: list[str] | None = None) -> int:
     return int(any(result.error for result in comparison.results))
 
 
-def _run(path: Path) -> Comparison:
-    experiment = read_experiment(path)
-    question_set = find(experiment.data, path.parent)
+def _run(path: Path, job: Job | None) -> Comparison:
+    began, told = time.time(), 0.0
 
     def tell(name: str, share: float) -> None:
+        nonlocal told
+        if job and (share in (0, 1) or time.time() - told > _SECONDS_BETWEEN_WORDS):
+            told = time.time()
+            job.tell(name, share, began)
         if name and sys.stderr.isatty():
             print(f"\r{share:4.0%}  {name}\033[K", end="" if share < 1 else "\n", file=sys.stderr)
 
+    tell("", 0.0)
+    experiment = read_experiment(path)
+    question_set = find(experiment.data, path.parent)
     return compare(experiment, question_set, base=path.parent, on_progress=tell)
 
 

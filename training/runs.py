@@ -5,7 +5,6 @@ logged step), `log.txt`, `checkpoints/`, `model/`, `scores.json` (before and aft
 """
 
 import json
-import os
 import re
 import secrets
 import shutil
@@ -15,8 +14,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-import psutil
-
+from data.processes import lives
 from data.split import SplitOptions
 from data.workspace import workspace, write_text
 from training.options import BiEncoderOptions, CrossEncoderOptions, Kind
@@ -107,7 +105,7 @@ class Run:
         except (OSError, ValueError):
             return Status(State.INTERRUPTED)
         status = Status(**{**raw, "state": State(raw["state"]), "phase": Phase(raw["phase"])})
-        if status.state is State.RUNNING and not _lives(status):
+        if status.state is State.RUNNING and not lives(status.pid, status.pid_started):
             return replace(status, state=State.INTERRUPTED)
         return status
 
@@ -201,16 +199,3 @@ def _new_id(plan: Plan) -> str:
     moment = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
     name = re.sub(r"[^A-Za-z0-9]+", "-", plan.name).strip("-").lower()[:30]
     return "-".join(part for part in (moment, name or plan.kind.value, secrets.token_hex(2)) if part)
-
-
-def this_process() -> dict[str, Any]:
-    """Return what identifies this process: its number alone may be given to another one later."""
-    return {"pid": os.getpid(), "pid_started": psutil.Process().create_time()}
-
-
-def _lives(status: Status) -> bool:
-    try:
-        process = psutil.Process(status.pid)
-        return bool(process.create_time() == status.pid_started and process.status() != psutil.STATUS_ZOMBIE)
-    except psutil.Error:
-        return False

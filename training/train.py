@@ -7,20 +7,22 @@ from dataclasses import replace
 from typing import Any
 
 from data.problems import DataError
+from data.processes import this_process
 from data.store import find
 from data.workspace import write_text
 from retrieval.hub import ModelError
 from training.material import Material
 from training.options import BiEncoderOptions
 from training.progress import RunFolderCallback, running
-from training.runs import Phase, Run, State, Status, this_process
+from training.runs import Phase, Run, State, Status
 
 logger = logging.getLogger(__name__)
 
 
 def train(run: Run) -> Status:
     """Carry out a run in this process and return how it ended; whatever goes wrong ends up in its status."""
-    status = Status(started=time.time(), **this_process())
+    pid, pid_started = this_process()
+    status = Status(started=time.time(), pid=pid, pid_started=pid_started)
     try:
         scores = _train(run, status)
     except (Exception, KeyboardInterrupt) as error:

@@ -1,0 +1,25 @@
+"""The MRC retrieval workbench: `streamlit run app.py`."""
+
+import streamlit as st
+
+from views import compare_page, data_page, search_page, sidebar, train_page
+from views.words import word
+
+st.set_page_config(page_title="MRC Retrieval Workbench", page_icon=":material/manage_search:", layout="wide")
+
+PAGES = {
+    "compare": (compare_page.draw, ":material/leaderboard:"),
+    "data": (data_page.draw, ":material/description:"),
+    "train": (train_page.draw, ":material/model_training:"),
+    "search": (search_page.draw, ":material/search:"),
+}
+
+page = st.navigation(
+    [
+        st.Page(draw, title=word(f"page.{name}"), icon=icon, url_path=name, default=name == "compare")
+        for name, (draw, icon) in PAGES.items()
+    ],
+    position="top",
+)
+sidebar.draw()
+page.run()

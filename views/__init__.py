@@ -1,0 +1,1 @@
+"""Streamlit pages: they draw and start things, they never compute."""

@@ -1,0 +1,58 @@
+"""Charts. Each draws a table that the page also shows."""
+
+from collections.abc import Sequence
+
+import altair as alt
+import pandas as pd
+
+from views.colours import colour_of, shape_of
+
+_HEIGHT = 320
+
+
+def curves(table: pd.DataFrame, names: Sequence[str], *, x: str, y: str, detail: str) -> alt.LayerChart:
+    """One line a retriever of `y` (a share) over `x`; columns `x`, `y`, `detail` (the retriever)."""
+    shown = [name for name in names if name in set(table[detail])]
+    low = max(0.0, float(table[y].min()) - 0.02)
+    base = alt.Chart(table).encode(
+        x=alt.X(x, type="ordinal", axis=alt.Axis(labelAngle=0)),
+        y=alt.Y(y, type="quantitative", scale=alt.Scale(domain=[low, 1.0]), axis=alt.Axis(format="%")),
+        color=alt.Color(
+            detail,
+            type="nominal",
+            scale=alt.Scale(domain=shown, range=[colour_of(name, names) for name in shown]),
+            legend=alt.Legend(orient="bottom", columns=2, title=None, labelLimit=300),
+        ),
+        tooltip=[alt.Tooltip(detail), alt.Tooltip(x), alt.Tooltip(y, format=".2%")],
+    )
+    marks = base.mark_point(filled=True, size=70, opacity=1).encode(
+        shape=alt.Shape(
+            detail,
+            type="nominal",
+            scale=alt.Scale(domain=shown, range=[shape_of(name, names) for name in shown]),
+            legend=None,
+        )
+    )
+    return (base.mark_line() + marks).properties(height=_HEIGHT)
+
+
+def bars(table: pd.DataFrame, names: Sequence[str], *, value: str, detail: str) -> alt.LayerChart:
+    """One bar a retriever, its share written at its end."""
+    shown = [name for name in names if name in set(table[detail])]
+    base = alt.Chart(table).encode(
+        y=alt.Y(detail, type="nominal", sort=shown, title=None, axis=alt.Axis(labelLimit=220)),
+        x=alt.X(value, type="quantitative", scale=alt.Scale(domain=[0, 1]), axis=alt.Axis(format="%")),
+        tooltip=[alt.Tooltip(detail), alt.Tooltip(value, format=".2%")],
+    )
+    filled = base.mark_bar().encode(
+        color=alt.Color(
+            detail,
+            type="nominal",
+            scale=alt.Scale(domain=shown, range=[colour_of(name, names) for name in shown]),
+            legend=None,
+        )
+    )
+    labels = base.mark_text(align="right", dx=-6, color="white", fontWeight="bold").encode(
+        text=alt.Text(value, format=".1%")
+    )
+    return (filled + labels).properties(height=_HEIGHT)

@@ -1,0 +1,104 @@
+"""The retrievers a person can pick for a question set, as the specs an experiment file holds."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from data.split import Part, SplitOptions
+from data.store import StoredSet
+from retrieval.experiment import BM25Spec, DenseSpec, Experiment, HybridSpec, RerankSpec, Spec
+from retrieval.metrics import DEFAULT_KS
+from training.options import Kind
+from training.runs import Plan, Run, State, all_runs
+
+BM25_NAME, DENSE_NAME, HYBRID_NAME, RERANKED_NAME = "BM25", "Dense", "Hybrid", "Reranked"
+_PICKED_FIRST = 6
+
+
+@dataclass(frozen=True)
+class Choices:
+    """Everything that can be picked, by name, and what is picked before anybody chooses."""
+
+    specs: dict[str, Spec]
+    first_picked: tuple[str, ...]
+    trained: dict[str, Plan]  # by name of the retriever that uses the trained model
+
+    def needed(self, picked: list[str]) -> list[Spec]:
+        """Return the specs picked and those they wrap, each after what it wraps."""
+        ordered: dict[str, Spec] = {}
+
+        def add(name: str) -> None:
+            for part in self.specs[name].parts:
+                add(part)
+            ordered.setdefault(name, self.specs[name])
+
+        for name in self.specs:
+            if name in picked:
+                add(name)
+        return list(ordered.values())
+
+    def experiment(self, data: StoredSet, picked: list[str], part: Part) -> Experiment:
+        """Return the experiment that compares what is picked."""
+        plans = [self.trained[name] for name in picked if name in self.trained]
+        shares = plans[-1].split if plans else SplitOptions()
+        return Experiment(
+            data=data.key,
+            split=part,
+            validation_share=shares.validation,
+            test_share=shares.test,
+            seed=shares.seed,
+            ks=DEFAULT_KS,
+            retriever=tuple(self.needed(picked)),
+        )
+
+
+def choices_for(data: StoredSet, added: list[Spec]) -> Choices:
+    """Return the built-in retrievers, one or two for every finished training on this data, and what was added."""
+    specs: dict[str, Spec] = {
+        BM25_NAME: BM25Spec(name=BM25_NAME),
+        DENSE_NAME: DenseSpec(name=DENSE_NAME),
+        HYBRID_NAME: HybridSpec(name=HYBRID_NAME, of=(BM25_NAME, DENSE_NAME)),
+        RERANKED_NAME: RerankSpec(name=RERANKED_NAME, first=BM25_NAME),
+    }
+    picked = [*specs]
+    trained: dict[str, Plan] = {}
+    for run in reversed(finished_runs(data)):
+        plan = run.plan()
+        for spec in _specs_of(run, plan, specs):
+            specs[spec.name] = spec
+            trained[spec.name] = plan
+        if newest := [name for name, known in trained.items() if known is plan]:
+            picked.append(newest[0])
+    for spec in added:
+        specs[spec.name] = spec
+        picked.append(spec.name)
+    return Choices(specs, tuple(picked[:4] + picked[4:][-(_PICKED_FIRST - 4) :]), trained)
+
+
+def finished_runs(data: StoredSet | None = None) -> list[Run]:
+    """Return the runs that ended well, newest first; only those on `data` where it is given."""
+    return [
+        run
+        for run in all_runs()
+        if run.status().state is State.DONE and (data is None or run.plan().fingerprint == data.fingerprint)
+    ]
+
+
+def free_name(name: str, taken: dict[str, Spec]) -> str:
+    """Return the name, or the name with the first number that makes it different from those taken."""
+    names = [name, *(f"{name} ({number})" for number in range(2, len(taken) + 3))]
+    return next(candidate for candidate in names if candidate not in taken)
+
+
+def model_place(run: Run) -> str:
+    """Return what an experiment file calls the run's model."""
+    return run.id if run.folder.parent.name == "runs" else str(Path(run.model_folder))
+
+
+def _specs_of(run: Run, plan: Plan, taken: dict[str, Spec]) -> list[Spec]:
+    title = plan.options.title
+    if plan.kind is Kind.CROSS_ENCODER:
+        name = free_name(f"{RERANKED_NAME} · {plan.name}", taken)
+        return [RerankSpec(name=name, first=BM25_NAME, model=model_place(run), title=title)]
+    dense = DenseSpec(name=free_name(f"{DENSE_NAME} · {plan.name}", taken), model=model_place(run), title=title)
+    hybrid = HybridSpec(name=free_name(f"{HYBRID_NAME} · {plan.name}", taken), of=(BM25_NAME, dense.name))
+    return [dense, hybrid]

@@ -1,0 +1,10 @@
+"""The search page."""
+
+import streamlit as st
+
+from views.words import word
+
+
+def draw() -> None:
+    """Draw the page."""
+    st.title(word("page.search"))

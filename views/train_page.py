@@ -1,0 +1,10 @@
+"""The train page."""
+
+import streamlit as st
+
+from views.words import word
+
+
+def draw() -> None:
+    """Draw the page."""
+    st.title(word("page.train"))

@@ -1,0 +1,51 @@
+"""Every word a person reads, in the person's language."""
+
+import tomllib
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import streamlit as st
+
+LANGUAGES = {"ko": "한국어", "en": "English"}
+_FOLDER = Path(__file__).parent / "locales"
+
+
+@cache
+def catalog(language: str) -> dict[str, str]:
+    """Return the texts of a language by key, `section.name`."""
+    tables = tomllib.loads((_FOLDER / f"{language}.toml").read_text(encoding="utf-8"))
+    return {f"{section}.{name}": text for section, entries in tables.items() for name, text in entries.items()}
+
+
+def language() -> str:
+    """Return the language in use: the one in the address, else the browser's, else English."""
+    chosen = st.query_params.get("lang") or st.session_state.get("language")
+    if chosen in LANGUAGES:
+        return str(chosen)
+    return "ko" if (st.context.locale or "").lower().startswith("ko") else "en"
+
+
+def word(key: str, /, **values: Any) -> str:
+    """Return the text of a key, its `{fields}` filled in."""
+    text = catalog(language())[key]
+    return text.format(**values) if values else text
+
+
+def known(key: str) -> bool:
+    """Whether there is a text for the key."""
+    return key in catalog(language())
+
+
+def duration(seconds: float) -> str:
+    """Return a time a person would say."""
+    if seconds < 1:
+        return word("time.under_a_second")
+    if seconds < 60:
+        return word("time.seconds", seconds=round(seconds))
+    return word("time.minutes", minutes=int(seconds // 60), seconds=round(seconds % 60))
+
+
+def plain(text: str) -> str:
+    """Return user text for a Markdown place, so that none of it is read as Markdown."""
+    return "".join(f"\\{character}" if character in "\\`*_{}[]()#+-.!|<>~$:&" else character for character in text)
