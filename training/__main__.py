@@ -23,7 +23,7 @@ def main(arguments: list[str] | None = None) -> int:
         return int(train(Run(given.folder)).state is State.FAILED)
     try:
         run = _planned(Kind(given.command), given)
-    except (DataError, ValueError) as error:
+    except (DataError, OSError, ValueError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
     print(f"run folder: {run.folder}", flush=True)
@@ -64,7 +64,7 @@ def _add_option(command: argparse.ArgumentParser, known: "Field[Any]", starter_d
     if isinstance(starter_default, bool):
         command.add_argument(flag, action=argparse.BooleanOptionalAction, default=argparse.SUPPRESS, help=help_text)
     else:
-        command.add_argument(flag, type=type(starter_default), default=argparse.SUPPRESS, help=help_text)
+        command.add_argument(flag, type=type(known.default), default=argparse.SUPPRESS, help=help_text)
 
 
 def _planned(kind: Kind, given: argparse.Namespace) -> Run:

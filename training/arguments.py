@@ -18,7 +18,7 @@ def trainer_arguments(run: Run, options: TrainingOptions, best_by: str) -> dict[
         "per_device_eval_batch_size": options.evaluation_batch_size,
         "learning_rate": options.learning_rate,
         "weight_decay": options.weight_decay,
-        "warmup_steps": options.warmup,  # below 1 it is a share of all steps
+        "warmup_steps": min(options.warmup, 1 - 1e-9),  # a share of all steps; from 1 on it would be a number of them
         "logging_steps": options.logging_steps,
         "eval_strategy": "steps" if by_steps else "epoch",
         "eval_steps": options.evaluation_steps or None,

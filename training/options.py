@@ -41,7 +41,8 @@ class TrainingOptions:
     def __post_init__(self) -> None:
         for known in fields(self):
             value, low, high = getattr(self, known.name), known.metadata.get("low"), known.metadata.get("high")
-            if (low is not None and value < low) or (high is not None and value > high):
+            # written this way round, a value that is not a number is refused too
+            if not ((low is None or value >= low) and (high is None or value <= high)):
                 wanted = f"between {low} and {high}" if high is not None else f"{low} or more"
                 raise ValueError(f"{known.name} must be {wanted}, not {value}")
         if not self.base.strip():
@@ -60,6 +61,11 @@ class BiEncoderOptions(TrainingOptions):
     negative_margin: float = option(0.3, "wanted cosine of a question and another passage, at most", -1, 1)
     mini_batch_size: int = option(0, "texts encoded at a time to save memory; 0: the whole batch", 0, 65536)
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.mini_batch_size and self.base == STARTER:
+            raise ValueError("mini_batch_size must be 0 for the starter: it takes a batch only as a whole")
+
 
 @dataclass(frozen=True)
 class CrossEncoderOptions(TrainingOptions):
@@ -77,5 +83,5 @@ def default_options(kind: Kind, base: str | None = None) -> BiEncoderOptions | C
             return BiEncoderOptions(batch_size=256, learning_rate=1e-3)
         return BiEncoderOptions(base=base or DEFAULT_BI_ENCODER)
     if starter:
-        return CrossEncoderOptions(epochs=2, learning_rate=1e-2)
-    return CrossEncoderOptions(base=base or DEFAULT_CROSS_ENCODER, epochs=1, batch_size=16, evaluation_batch_size=32)
+        return CrossEncoderOptions(epochs=2.0, learning_rate=1e-2)
+    return CrossEncoderOptions(base=base or DEFAULT_CROSS_ENCODER, epochs=1.0, batch_size=16, evaluation_batch_size=32)
