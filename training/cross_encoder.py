@@ -115,7 +115,8 @@ def _evaluator(options: CrossEncoderOptions, material: Material) -> Any:
         {
             "query": question.text,
             "positive": [material.texts[rows[id_]] for id_ in question.relevant],
-            "documents": [material.texts[row] for row in found if row != NOT_FOUND],
+            # the evaluator takes no empty list; an empty text is never relevant, so the question scores 0
+            "documents": [material.texts[row] for row in found if row != NOT_FOUND] or [""],
         }
         for question, found in zip(material.validation.questions, candidates.indices.tolist(), strict=True)
     ]
