@@ -1,6 +1,7 @@
 """Which column holds what, told by Korean and English names."""
 
 import re
+import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -94,7 +95,7 @@ def guess_columns(names: Sequence[str], sample: Iterable[Mapping[str, object]] =
 
 
 def _plain(name: str) -> str:
-    return re.sub(r"[\s_\-.]+", "", name).lower()
+    return re.sub(r"[\s_\-.]+", "", unicodedata.normalize("NFKC", name)).lower()
 
 
 def _same_name(role: str, names: list[str]) -> str | None:

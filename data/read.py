@@ -19,13 +19,14 @@ from data.parquet import parquet_table
 from data.problems import DataError, Problem, ProblemCode
 from data.records import QuestionSet
 from data.squad import SQUAD_COLUMNS, squad_articles, squad_rows
-from data.tables import RawRow, Table
+from data.tables import RawRow, Table, column_names
 from data.workbooks import workbook_table
 
 __all__ = ["Columns", "Format", "Reading", "file_content", "propose_columns", "read", "read_file"]
 
 _SUFFIXES = (".json", ".jsonl", ".ndjson", ".csv", ".tsv", ".txt", ".xlsx", ".parquet")
 _SAMPLE_ROWS = 200
+_SHOWN_COLUMNS = 100  # rows of JSON can each name columns of their own
 
 
 @dataclass(frozen=True)
@@ -48,14 +49,14 @@ class Reading:
 
     @property
     def rejected(self) -> pd.DataFrame:
-        """The rows left out, `(n_rejected, 2 + columns)` texts: row, problem, then the row's own content."""
+        """The rows left out, `(n_rejected, 2 + columns)`: row, problem, then the row's own content as text."""
+        given = dict.fromkeys(chain.from_iterable(row.cells for _, row in self._rejected))
+        names = list(given)[:_SHOWN_COLUMNS]
         records = [
-            {"row": problem.row, "problem": problem.message}
-            | {name: shown(cell) for name, cell in row.cells.items() if name not in ("row", "problem")}
+            [problem.row, problem.message, *(shown(row.cells.get(name)) for name in names)]
             for problem, row in self._rejected
         ]
-        frame = pd.DataFrame(records) if records else pd.DataFrame(columns=["row", "problem"])
-        return frame.fillna("")
+        return pd.DataFrame(records, columns=list(column_names(["row", "problem", *names])))
 
 
 def read_file(path: Path, columns: Columns | None = None) -> Reading:

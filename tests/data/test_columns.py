@@ -26,6 +26,7 @@ PASSAGE = "서울은 대한민국의 수도이자 최대 도시이다. " * 6
             ("questionType", "question", "document", "document_id"),
             Columns("question", "document", kind="questionType"),
         ),
+        (("\u110c\u1175\u11af\u1106\u116e\u11ab", "지문"), Columns("\u110c\u1175\u11af\u1106\u116e\u11ab", "지문")),
         (("sentence1", "sentence2", "gold_label"), Columns()),
     ],
 )

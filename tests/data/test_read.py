@@ -1,3 +1,4 @@
+import json
 from pathlib import Path
 
 import pytest
@@ -100,6 +101,16 @@ def test_rejected_rows_carry_their_own_content() -> None:
     rejected = _read("question,context\na?,b\nc?\n,d\n").rejected
     assert list(rejected.columns) == ["row", "problem", "question", "context"]
     assert rejected[["row", "question", "context"]].values.tolist() == [[3, "c?", ""], [4, "", "d"]]
+
+
+def test_a_column_named_row_is_kept() -> None:
+    rejected = _read("row,question,context\n7,a?,b\n8,,c\n").rejected
+    assert rejected[["row", "row (2)"]].values.tolist() == [[3, "8"]]
+
+
+def test_rows_that_each_name_their_own_columns() -> None:
+    rows = [{"question": "" if number else "a?", "context": "b", f"k{number}": 1} for number in range(3000)]
+    assert read(json.dumps(rows).encode(), "set").rejected.shape == (2999, 102)
 
 
 def test_a_missing_column_names_what_was_found_and_wanted() -> None:
