@@ -195,10 +195,11 @@ def _make(
         return Kept(spec.name, key, lambda: Dense(spec.name, passages, encoder, title=spec.title))
     scorer = CrossEncoderScorer(source, corpus)
     weight = recommended_weight(source.folder) if spec.weight is None else spec.weight
-    return Kept(
-        spec.name,
-        key_of(*key_parts, scorer.fingerprint, weight),
-        lambda: Reranked(
+
+    def build() -> Reranked:
+        scorer.load()  # so that loading counts as building, not as searching
+        tell = (lambda share: on_progress(spec.name, share)) if on_progress else None
+        return Reranked(
             spec.name,
             parts[0],
             scorer,
@@ -206,7 +207,7 @@ def _make(
             depth=spec.depth,
             weight=weight,
             title=spec.title,
-            on_progress=(lambda share: on_progress(spec.name, share)) if on_progress else None,
-        ),
-        parts,
-    )
+            on_progress=tell,
+        )
+
+    return Kept(spec.name, key_of(*key_parts, scorer.fingerprint, weight), build, parts)

@@ -146,6 +146,10 @@ class CrossEncoderScorer:
         """The loaded model; loading imports torch."""
         return load_cross_encoder(self._source, self._corpus)
 
+    def load(self) -> None:
+        """Load the model now rather than with the first pair."""
+        _ = self.model
+
     def score(self, pairs: Sequence[tuple[str, str]]) -> np.ndarray:
         """Score pairs; logits, so that neighbouring scores do not melt into 1.0."""
         import torch

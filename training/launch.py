@@ -3,7 +3,10 @@
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
+
+import psutil
 
 from data.workspace import workspace
 from training.runs import Run
@@ -12,9 +15,12 @@ _PROJECT = Path(__file__).parent.parent
 
 
 def launch(run: Run) -> None:
-    """Start `python -m training run` detached, its output in the run's `log.txt`."""
+    """Start `python -m training run` detached, its output in the run's `log.txt`.
+
+    Its process is noted at once: one that dies while it still loads libraries is seen to be gone.
+    """
     with (run.folder / "log.txt").open("ab") as log:
-        subprocess.Popen(  # noqa: S603 - a list of our own words
+        process = subprocess.Popen(  # noqa: S603 - a list of our own words
             [sys.executable, "-m", "training", "run", str(run.folder)],
             cwd=_PROJECT,
             env={**os.environ, "MRC_WORKSPACE": str(workspace()), "TOKENIZERS_PARALLELISM": "false"},
@@ -23,3 +29,5 @@ def launch(run: Run) -> None:
             stderr=subprocess.STDOUT,
             start_new_session=True,
         )
+    started = psutil.Process(process.pid).create_time()
+    run.write_status(replace(run.status(), pid=process.pid, pid_started=started))

@@ -102,10 +102,10 @@ class Run:
         """Read how it goes, and see whether its process still lives."""
         try:
             raw = json.loads((self.folder / "status.json").read_text(encoding="utf-8"))
-        except (OSError, ValueError):
+            status = Status(**{**raw, "state": State(raw["state"]), "phase": Phase(raw["phase"])})
+        except (OSError, ValueError, KeyError, TypeError):
             return Status(State.INTERRUPTED)
-        status = Status(**{**raw, "state": State(raw["state"]), "phase": Phase(raw["phase"])})
-        if status.state is State.RUNNING and not lives(status.pid, status.pid_started):
+        if _has_process(status) and not lives(status.pid, status.pid_started):
             return replace(status, state=State.INTERRUPTED)
         return status
 
@@ -122,15 +122,17 @@ class Run:
     def progress(self) -> list[dict[str, Any]]:
         """Read the logged steps; a line torn by a kill is left out."""
         try:
-            lines = (self.folder / "progress.jsonl").read_text(encoding="utf-8").splitlines()
+            lines = (self.folder / "progress.jsonl").read_text(encoding="utf-8", errors="replace").splitlines()
         except OSError:
             return []
         entries = []
         for line in lines:
             try:
-                entries.append(json.loads(line))
+                entry = json.loads(line)
             except ValueError:
                 continue
+            if isinstance(entry, dict):
+                entries.append(entry)
         return entries
 
     def scores(self) -> dict[str, Any]:
@@ -151,8 +153,8 @@ class Run:
         return (self.folder / "stop").exists()
 
     def delete(self) -> None:
-        """Remove the folder. Raises `ValueError` while it runs."""
-        if self.status().state is State.RUNNING:
+        """Remove the folder. Raises `ValueError` while it runs, or was launched and is about to."""
+        if _has_process(self.status()):
             raise ValueError("a running training must be stopped before it is deleted")
         shutil.rmtree(self.folder)
 
@@ -160,8 +162,8 @@ class Run:
 def create_run(plan: Plan, folder: Path | None = None) -> Run:
     """Make a run folder, in the workspace or at `folder` (which must not hold anything yet)."""
     run = Run(folder or workspace() / "runs" / _new_id(plan))
-    if run.folder.exists() and any(run.folder.iterdir()):
-        raise ValueError(f"{run.folder} is not empty; name a new folder")
+    if run.folder.is_file() or (run.folder.exists() and any(run.folder.iterdir())):
+        raise ValueError(f"{run.folder} is not an empty folder; name a new one")
     run.folder.mkdir(parents=True, exist_ok=True)
     run.write_status(Status())
     write_text(run.folder / "run.json", json.dumps(asdict(plan), ensure_ascii=False, indent=2) + "\n")
@@ -190,9 +192,14 @@ def new_plan(
 def _readable(run: Run) -> bool:
     try:
         run.plan()
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return False
     return True
+
+
+def _has_process(status: Status) -> bool:
+    # a run that waits has a process once it was launched
+    return status.state is State.RUNNING or (status.state is State.WAITING and status.pid > 0)
 
 
 def _new_id(plan: Plan) -> str:

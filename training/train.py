@@ -1,5 +1,6 @@
 """One training from its run folder: load, measure, train, measure, say how it ended."""
 
+import errno
 import json
 import logging
 import time
@@ -17,6 +18,8 @@ from training.progress import RunFolderCallback, running
 from training.runs import Phase, Run, State, Status
 
 logger = logging.getLogger(__name__)
+
+_DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)  # libraries raise OSError for much else
 
 
 def train(run: Run) -> Status:
@@ -74,7 +77,9 @@ def _code(error: BaseException) -> str:
         return error.code
     if isinstance(error, KeyboardInterrupt):
         return "interrupted"
-    return {DataError: "data", MemoryError: "memory", OSError: "disk"}.get(type(error), "unexpected")
+    if isinstance(error, OSError) and error.errno in _DISK_ERRORS:
+        return "disk"
+    return {DataError: "data", MemoryError: "memory"}.get(type(error), "unexpected")
 
 
 def _message(error: BaseException) -> str:
