@@ -68,9 +68,12 @@ def train_cross_encoder(
 
 
 def labelled_pairs(options: CrossEncoderOptions, material: Material) -> dict[str, list[Any]]:
-    """Questions, passages and labels: 1 for each relevant passage, 0 for each hard negative."""
+    """Questions, passages and labels: 1 for each relevant passage, 0 for each hard negative.
+
+    Negatives too come only from articles that no test or validation question asks about.
+    """
     candidates = material.candidates(material.train, options.depth)
-    negatives = hard_negatives(candidates, material.train, options.negatives, options.seed)
+    negatives = hard_negatives(candidates, material.train, options.negatives, options.seed, material.learnable)
     pairs = [(question, passage, 1.0) for question, passage in material.positive_pairs()]
     for question, rows in zip(material.train.questions, negatives.tolist(), strict=True):
         pairs += [(question.text, material.texts[row], 0.0) for row in rows if row != NOT_FOUND]

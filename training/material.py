@@ -22,6 +22,7 @@ class Material:
     question_set: QuestionSet
     train: QuestionSet
     validation: QuestionSet
+    learnable: np.ndarray  # (n_passages,) bool: all but those of articles that test or validation questions ask about
     texts: list[str]  # of the passages, as they are indexed
     first_stage: BM25
 
@@ -30,6 +31,8 @@ class Material:
         """Split the set as planned. Raises `ValueError` where there is nothing to learn from or to measure on."""
         parts = split(question_set, plan.split)
         train, validation = (parts.questions(question_set, part) for part in (Part.TRAIN, Part.VALIDATION))
+        held_out = question_set.relevance[np.concatenate([parts.rows[Part.VALIDATION], parts.rows[Part.TEST]])].indices
+        learnable = ~np.isin(parts.group_of_passage, parts.group_of_passage[held_out])
         if len(train.questions) < 2 or not validation.questions:
             raise ValueError(
                 f"{len(train.questions)} training and {len(validation.questions)} validation questions are too few: "
@@ -40,7 +43,8 @@ class Material:
             chosen = np.random.default_rng(plan.split.seed).permutation(len(validation.questions))[:limit]
             validation = validation.with_questions(np.sort(chosen))
         first_stage = BM25("BM25", question_set.passages, BM25Options(title=title))
-        return cls(question_set, train, validation, indexed_texts(question_set.passages, title=title), first_stage)
+        texts = indexed_texts(question_set.passages, title=title)
+        return cls(question_set, train, validation, learnable, texts, first_stage)
 
     def positive_pairs(self) -> list[tuple[str, str]]:
         """Every training question with each of its relevant passages, as texts."""

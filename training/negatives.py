@@ -6,14 +6,19 @@ from data.records import QuestionSet
 from retrieval.rankings import NOT_FOUND, Rankings
 
 
-def hard_negatives(rankings: Rankings, question_set: QuestionSet, count: int, seed: int) -> np.ndarray:
+def hard_negatives(
+    rankings: Rankings, question_set: QuestionSet, count: int, seed: int, allowed: np.ndarray | None = None
+) -> np.ndarray:
     """Draw `count` passages a question from its ranking, none of them relevant to it, seeded.
 
-    Returns rows of the corpus `(n_questions, count)` int32, -1 where the ranking holds fewer.
+    `allowed` says of each passage whether it may be drawn, `(n_passages,)` bool; left out, all may. Returns rows of the
+    corpus `(n_questions, count)` int32, -1 where the ranking holds fewer.
     """
     rows = np.arange(len(rankings.indices))[:, None]
     relevant = np.asarray(question_set.relevance[rows, np.maximum(rankings.indices, 0)].todense())
     usable = (rankings.indices != NOT_FOUND) & ~relevant
+    if allowed is not None:
+        usable &= allowed[rankings.indices]
     lottery = np.where(usable, np.random.default_rng(seed).random(usable.shape), np.inf)
     drawn = np.argsort(lottery, axis=1)[:, :count]
     negatives = np.where(
