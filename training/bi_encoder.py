@@ -1,6 +1,7 @@
 """The bi-encoder recipe: pairs, MegaBatchMarginLoss, batches without repeats, the best checkpoint kept."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from retrieval.dense import Dense
@@ -29,12 +30,15 @@ def train_bi_encoder(
     before = _measure(source, options, material)
 
     questions, passages = zip(*material.positive_pairs(), strict=True)
+    # a batch holds no passage twice; a larger one could not be filled, and its epoch would leave questions out
+    batch_size = max(2, min(options.batch_size, len(set(passages))))
     callback = enter(Phase.TRAINING)
     model.model_card_data.generate_widget_examples = False  # minutes of work for a card's example
     trainer = SentenceTransformerTrainer(
         model=model,
         args=SentenceTransformerTrainingArguments(
-            batch_sampler=BatchSamplers.NO_DUPLICATES, **trainer_arguments(run, options, BEST_BY)
+            batch_sampler=BatchSamplers.NO_DUPLICATES,
+            **trainer_arguments(run, replace(options, batch_size=batch_size), BEST_BY),
         ),
         train_dataset=Dataset.from_dict({"anchor": questions, "positive": passages}),
         loss=MegaBatchMarginLoss(
