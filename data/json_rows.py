@@ -94,5 +94,5 @@ def _row(number: int, item: Any, given: object) -> RawRow:
         return RawRow(number, item)
     problem = item
     if not isinstance(item, Problem):
-        problem = Problem.of(ProblemCode.NOT_AN_OBJECT, number, found=kind_of(item).capitalize())
+        problem = Problem.of(ProblemCode.NOT_AN_OBJECT, number, found=kind_of(item))
     return RawRow(number, {"line": given}, problem)

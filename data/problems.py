@@ -104,7 +104,7 @@ TEMPLATES: dict[ProblemCode, str] = {
         "the line is no complete JSON: it breaks at column {column} ({reason}). Write one object a line."
     ),
     ProblemCode.NOT_AN_OBJECT: (
-        "{found} was given where an object with a question and a context was expected. Mend or remove it."
+        "an object with a question and a context was expected here, not {found}. Mend or remove it."
     ),
     ProblemCode.FIELD_COUNT: (
         "fields in this row: {found}, fields in the header: {expected}. Put quotation marks around a field "

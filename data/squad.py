@@ -50,7 +50,7 @@ def _paragraph_rows(article: dict[str, Any], paragraph: Any, place: str, numbers
 
 def _question_row(number: int, question: Any, shared: dict[str, Any]) -> RawRow:
     if not isinstance(question, dict):
-        problem = Problem.of(ProblemCode.NOT_AN_OBJECT, number, found=kind_of(question).capitalize())
+        problem = Problem.of(ProblemCode.NOT_AN_OBJECT, number, found=kind_of(question))
         return RawRow(number, shared, problem, is_paragraph=False)
     own = {
         "question": question.get("question"),

@@ -75,7 +75,7 @@ class RerankSpec(_Spec):
     """A cross-encoder over the first `depth` passages of `first`.
 
     `weight` (0 to 1) is the reranker's share of the score; left out, the share its training chose on validation
-    questions, or 1.
+    questions, or 1 (0.5 for the untrained starter).
     """
 
     kind: Literal["rerank"] = "rerank"
@@ -194,7 +194,7 @@ def _make(
         key = key_of(*key_parts, encoder.fingerprint)
         return Kept(spec.name, key, lambda: Dense(spec.name, passages, encoder, title=spec.title))
     scorer = CrossEncoderScorer(source, corpus)
-    weight = recommended_weight(source.folder) if spec.weight is None else spec.weight
+    weight = recommended_weight(source) if spec.weight is None else spec.weight
 
     def build() -> Reranked:
         scorer.load()  # so that loading counts as building, not as searching

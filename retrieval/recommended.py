@@ -4,13 +4,19 @@ import json
 from pathlib import Path
 
 from data.workspace import write_text
+from retrieval.models import ModelSource
 
 _FILE = "reranking.json"
 
 
-def recommended_weight(model_folder: Path | None) -> float:
+_UNTRAINED_STARTER = 0.5  # it has learned nothing yet, so it decides half
+
+
+def recommended_weight(source: ModelSource) -> float:
     """Return the weight saved in a cross-encoder's folder, 1.0 (the reranker alone) where there is none."""
-    path = model_folder / _FILE if model_folder else None
+    if source.folder is None and source.hub_id is None:
+        return _UNTRAINED_STARTER
+    path = source.folder / _FILE if source.folder else None
     if path is None or not path.is_file():
         return 1.0
     return float(json.loads(path.read_text(encoding="utf-8"))["weight"])

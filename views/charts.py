@@ -41,7 +41,12 @@ def bars(table: pd.DataFrame, names: Sequence[str], *, value: str, detail: str) 
     shown = [name for name in names if name in set(table[detail])]
     base = alt.Chart(table).encode(
         y=alt.Y(detail, type="nominal", sort=shown, title=None, axis=alt.Axis(labelLimit=220)),
-        x=alt.X(value, type="quantitative", scale=alt.Scale(domain=[0, 1]), axis=alt.Axis(format="%")),
+        x=alt.X(
+            value,
+            type="quantitative",
+            scale=alt.Scale(domain=[0, 1.12]),  # room for the figures
+            axis=alt.Axis(format="%", values=[0, 0.2, 0.4, 0.6, 0.8, 1]),
+        ),
         tooltip=[alt.Tooltip(detail), alt.Tooltip(value, format=".2%")],
     )
     filled = base.mark_bar().encode(
@@ -52,7 +57,5 @@ def bars(table: pd.DataFrame, names: Sequence[str], *, value: str, detail: str) 
             legend=None,
         )
     )
-    labels = base.mark_text(align="right", dx=-6, color="white", fontWeight="bold").encode(
-        text=alt.Text(value, format=".1%")
-    )
+    labels = base.mark_text(align="left", dx=5).encode(text=alt.Text(value, format=".1%"))
     return (filled + labels).properties(height=_HEIGHT)

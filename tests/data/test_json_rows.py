@@ -68,8 +68,7 @@ def test_broken_lines_cost_only_themselves() -> None:
         ),
         (
             4,
-            "Row 4: Nothing (null) was given where an object with a question and a context was expected. "
-            "Mend or remove it.",
+            "Row 4: an object with a question and a context was expected here, not nothing (null). Mend or remove it.",
         ),
         (5, None),
     ]

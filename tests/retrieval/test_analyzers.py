@@ -26,7 +26,7 @@ ENGLISH = "The B-52's don't fly 30%!"
         (Analyzer.BIGRAM, JAPANESE, "東京 京タ タワ ワー ーは は高 高い"),
         (Analyzer.BIGRAM, THAI, "กร รุ ุง งเ เท ทพ"),
         (Analyzer.KIWI, KOREAN, "한글 세종 대왕 만들"),
-        (Analyzer.KIWI, "東京 Tower는 333m", "東京 tower 333 m"),
+        (Analyzer.KIWI, "東京, Tower, 333m", "東京 tower 333 m"),
         (Analyzer.KIWI_BIGRAM, KOREAN, "한글/ 세종/ 대왕/ 만들/ 한글 글은 세종 종대 대왕 왕이 만들 들었 었다"),
     ],
 )
