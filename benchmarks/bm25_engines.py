@@ -2,11 +2,10 @@
 
 import time
 
+from benchmarks.korquad import korquad
 from data.read import read_file
 from retrieval.analyzers import Analyzer, tokens_of
 from retrieval.bm25 import BM25, BM25Options, Engine
-
-from benchmarks.korquad import korquad
 
 _QUESTIONS = 100  # rank-bm25 needs milliseconds for each
 _ROUNDS = 3

@@ -8,6 +8,7 @@ import tempfile
 import time
 from pathlib import Path
 
+from benchmarks.korquad import korquad
 from data.read import read_file
 from data.split import Part, SplitOptions
 from retrieval.compare import compare
@@ -15,8 +16,6 @@ from retrieval.experiment import BM25Spec, DenseSpec, Experiment, HybridSpec, Re
 from training.options import Kind, default_options
 from training.runs import Run, State, create_run, new_plan
 from training.train import train
-
-from benchmarks.korquad import korquad
 
 _SPLIT = SplitOptions(validation=0.1, test=40 / 140)
 

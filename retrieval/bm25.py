@@ -6,6 +6,7 @@ with N passages, n of them holding the term, f its count in the passage. Higher 
 term is not found. See Kamphuis et al. 2020, "Which BM25 do you mean?", for the variants.
 """
 
+import logging
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -87,6 +88,7 @@ def indexed_texts(passages: Sequence[Passage], *, title: bool) -> list[str]:
 def _bm25s_scores(tokens: Tokens, options: BM25Options) -> ScoreBlocks:
     import bm25s
 
+    logging.getLogger("bm25s").setLevel(logging.WARNING)  # it asks for every detail by itself
     index = bm25s.BM25(method="lucene", k1=options.k1, b=options.b)
     documents = [part.tolist() for part in np.split(tokens.ids, tokens.offsets[1:-1])]
     vocabulary = {token: number for number, token in enumerate(tokens.vocabulary)}

@@ -1,6 +1,7 @@
 """Compare: what each retriever finds of the same questions, side by side."""
 
 import json
+from collections.abc import Hashable
 
 import numpy as np
 import pandas as pd
@@ -241,19 +242,15 @@ def _table(shown: list[Result], measure: str) -> None:
     queries = next((len(r.rankings.indices) for r in shown if r.rankings), 1)
     table["per_question"] = table["query_seconds"] / queries * 1000
     table = table[["retriever", *columns, "build_seconds", "per_question"]]
+    table[columns] *= 100
     best = {column: table[column].max() for column in columns}
 
     def weigh(column: pd.Series) -> list[str]:
         top = best.get(str(column.name))
         return ["font-weight: 700; text-decoration: underline" if value == top else "" for value in column]
 
-    styled = table.style.apply(weigh, axis=0).format(
-        {
-            **{column: (lambda value: "–" if pd.isna(value) else f"{value * 100:.2f}") for column in columns},
-            "build_seconds": lambda value: "–" if pd.isna(value) else f"{value:.2f}",
-            "per_question": lambda value: "–" if pd.isna(value) else f"{value:.2f}",
-        }
-    )
+    numbers: list[Hashable] = [*columns, "build_seconds", "per_question"]
+    styled = table.style.apply(weigh, axis=0).format("{:.2f}", subset=numbers, na_rep="–")
     st.dataframe(
         styled,
         hide_index=True,
