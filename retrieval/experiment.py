@@ -22,7 +22,7 @@ from retrieval.models import STARTER, BiEncoder, CrossEncoderScorer, find_model
 from retrieval.recommended import recommended_weight
 from retrieval.rerank import Reranked
 
-_VERSION = 1  # part of every kept ranking's key: raise it when a retriever's results change
+VERSION = 1  # part of every kept ranking's key: raise it when a retriever's results change
 
 
 class ExperimentError(Exception):
@@ -175,7 +175,7 @@ def _make(
     on_progress: Callable[[str, float], None] | None,
 ) -> Kept:
     passages = question_set.passages
-    key_parts: list[object] = [_VERSION, ANALYZER_VERSION, question_set.corpus_fingerprint]
+    key_parts: list[object] = [VERSION, ANALYZER_VERSION, question_set.corpus_fingerprint]
     key_parts += [spec.model_dump(mode="json", exclude={"name", "of", "first"}), [part.key for part in parts]]
     if isinstance(spec, BM25Spec):
         options = BM25Options(spec.analyzer, spec.k1, spec.b, spec.title, spec.engine)

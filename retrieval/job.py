@@ -15,8 +15,9 @@ from pathlib import Path
 
 from data.processes import lives, this_process
 from data.workspace import workspace, write_text
+from retrieval.analyzers import VERSION as ANALYZER_VERSION
 from retrieval.cache import key_of
-from retrieval.experiment import Experiment, write_experiment
+from retrieval.experiment import VERSION, Experiment, write_experiment
 
 _PROJECT = Path(__file__).parent.parent
 _SECONDS_TO_START = 20.0
@@ -40,7 +41,7 @@ class Job:
     @classmethod
     def of(cls, experiment: Experiment, fingerprint: str) -> "Job":
         """Return the job of an experiment over the question set with this fingerprint; it may not exist yet."""
-        key = key_of(experiment.model_dump(mode="json"), fingerprint)[:16]
+        key = key_of(VERSION, ANALYZER_VERSION, experiment.model_dump(mode="json"), fingerprint)[:16]
         return cls(workspace() / "comparisons" / key)
 
     @property
