@@ -1,0 +1,102 @@
+"""What every retriever promises, whatever it is made of."""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import pytest
+
+from data.records import Passage
+from retrieval.bm25 import BM25, BM25Options, Engine
+from retrieval.dense import Dense
+from retrieval.hybrid import Hybrid
+from retrieval.kept import Kept
+from retrieval.rankings import Retriever
+from retrieval.rerank import Reranked
+from tests.doubles import PASSAGES, QUESTIONS, KeywordEncoder, SharedWordScorer, texts_of
+
+Make = Callable[[Sequence[Passage]], Retriever]
+
+
+def bm25(passages: Sequence[Passage]) -> BM25:
+    return BM25("bm25", passages, BM25Options("bigram"))
+
+
+def reference(passages: Sequence[Passage]) -> BM25:
+    return BM25("reference", passages, BM25Options("bigram", engine=Engine.RANK_BM25))
+
+
+def dense(passages: Sequence[Passage]) -> Dense:
+    return Dense("dense", passages, KeywordEncoder())
+
+
+def hybrid(passages: Sequence[Passage]) -> Hybrid:
+    parts = [bm25(passages), dense(passages), reference(passages)]
+    return Hybrid("hybrid", parts, n_passages=len(passages), depth=4)
+
+
+def reranked(passages: Sequence[Passage]) -> Reranked:
+    return Reranked("reranked", hybrid(passages), SharedWordScorer(), passages, depth=3, weight=0.5)
+
+
+def kept(passages: Sequence[Passage]) -> Kept:
+    return Kept("kept", f"key of {len(passages)}", lambda: bm25(passages))
+
+
+# more passages than the small set's, in groups that hold the same words: many tie
+MANY = tuple(
+    Passage(f"{passage.id}-{copy}", f"{passage.text}{mark}", passage.title)
+    for copy, mark in enumerate((".", "!", "?", " ;", ""))
+    for passage in PASSAGES
+)
+ASKED = [*texts_of(QUESTIONS), "", "?!", "zebra", "서울"]
+
+
+@pytest.fixture(params=[bm25, reference, dense, hybrid, reranked, kept], ids=lambda make: make.__name__)
+def make(request: pytest.FixtureRequest) -> Make:
+    return request.param
+
+
+@pytest.mark.parametrize("passages", [PASSAGES, PASSAGES[:1], MANY], ids=["five", "one", "many"])
+@pytest.mark.parametrize("k", [1, 2, 5, 8, 40])
+def test_rankings(make: Make, passages: Sequence[Passage], k: int) -> None:
+    retriever = make(passages)
+    rankings = retriever.search(ASKED, k)
+    indices, scores = rankings.indices, rankings.scores
+    assert indices.shape == scores.shape == (len(ASKED), k)
+    assert (indices.dtype, scores.dtype) == (np.int32, np.float32)
+    np.testing.assert_array_equal(indices == -1, np.isneginf(scores))
+    assert ((indices >= -1) & (indices < len(passages))).all()
+    assert not np.isnan(scores).any()
+    for rows, row_scores in zip(indices.tolist(), scores.tolist(), strict=True):
+        found = [(-score, row) for score, row in zip(row_scores, rows, strict=True) if row >= 0]
+        assert rows[len(found) :] == [-1] * (k - len(found))
+        assert len({row for _, row in found}) == len(found)
+        assert found == sorted(found)
+
+    for again in (retriever.search(ASKED, k), make(passages).search(ASKED, k)):
+        np.testing.assert_array_equal(again.indices, indices)
+        np.testing.assert_array_equal(again.scores, scores)
+
+
+def test_something_is_found_and_nothing_for_nothing(make: Make) -> None:
+    indices = make(MANY).search(ASKED, 5).indices
+    assert (indices[: len(QUESTIONS), 0] >= 0).all()
+    assert (indices[6:9] == -1).all()
+
+
+def test_no_questions(make: Make) -> None:
+    rankings = make(PASSAGES).search([], 3)
+    assert rankings.indices.shape == rankings.scores.shape == (0, 3)
+    assert (rankings.indices.dtype, rankings.scores.dtype) == (np.int32, np.float32)
+
+
+def test_a_question_is_answered_the_same_alone_and_among_others(make: Make) -> None:
+    together = make(MANY).search(ASKED, 6)
+    for row, question in enumerate(ASKED):
+        alone = make(MANY).search([question], 6)
+        assert alone.indices[0].tolist() == together.indices[row].tolist()
+        np.testing.assert_allclose(alone.scores[0], together.scores[row], rtol=1e-6)
+
+
+def test_the_name_is_kept(make: Make) -> None:
+    assert make(PASSAGES).name == make.__name__
