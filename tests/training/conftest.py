@@ -1,0 +1,53 @@
+"""Trainings that many tests look at, done once."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from data.split import SplitOptions
+from data.store import find
+from tests.training.worlds import Trained, planned, trained_in
+from training.options import Kind
+
+
+@pytest.fixture(scope="session")
+def training_workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("trainings")
+
+
+@pytest.fixture(scope="session")
+def _bi_encoder(training_workspace: Path) -> Trained:
+    return trained_in(
+        training_workspace,
+        lambda: planned(Kind.BI_ENCODER, find("sample"), batch_size=64, epochs=3.0, logging_steps=1, save_limit=5),
+    )
+
+
+@pytest.fixture(scope="session")
+def _cross_encoder(training_workspace: Path) -> Trained:
+    return trained_in(
+        training_workspace,
+        lambda: planned(Kind.CROSS_ENCODER, find("sample"), negatives=3, logging_steps=1, save_limit=5),
+    )
+
+
+@pytest.fixture
+def bi_encoder(_bi_encoder: Trained, training_workspace: Path, monkeypatch: pytest.MonkeyPatch) -> Trained:
+    """A starter bi-encoder trained on the sample; the test sees the workspace it was trained in."""
+    monkeypatch.setenv("MRC_WORKSPACE", str(training_workspace))
+    return _bi_encoder
+
+
+@pytest.fixture
+def cross_encoder(_cross_encoder: Trained, training_workspace: Path, monkeypatch: pytest.MonkeyPatch) -> Trained:
+    """A starter cross-encoder trained on the sample; the test sees the workspace it was trained in."""
+    monkeypatch.setenv("MRC_WORKSPACE", str(training_workspace))
+    return _cross_encoder
+
+
+@pytest.fixture(scope="session")
+def korquad_split() -> SplitOptions:
+    if not (Path(os.environ.get("MRC_DATA", "")) / "KorQuAD_v1.0_dev.json").is_file():
+        pytest.skip("needs KorQuAD_v1.0_dev.json in the folder that MRC_DATA names")
+    return SplitOptions(validation=0.1, test=40 / 140)

@@ -1,0 +1,190 @@
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from data.split import SplitOptions
+from retrieval.dense import Dense
+from retrieval.metrics import evaluate
+from retrieval.models import BiEncoder, ModelSource, find_model, load_bi_encoder
+from tests.hub import SENTENCES, build_bi_encoder
+from tests.training.worlds import Trained, logged, margin_loss, misleading_set, planned, source_of
+from training.material import Material
+from training.options import BiEncoderOptions, Kind
+from training.runs import Phase, Run, State
+from training.train import train
+
+pytestmark = pytest.mark.slow
+MEASURES = ("recall@1", "recall@5", "recall@10", "mrr@10", "ndcg@10")
+
+
+def figures(source: ModelSource, material: Material, title: bool = True) -> dict[str, float]:
+    dense = Dense("", material.question_set.passages, BiEncoder(source, material.texts), title=title)
+    rankings = dense.search([question.text for question in material.validation.questions], 10)
+    means = evaluate(rankings, material.validation, (1, 5, 10)).means()
+    return {measure: means[measure] for measure in MEASURES}
+
+
+def material_and_options(run: Run) -> tuple[Material, BiEncoderOptions]:
+    from data.store import find
+
+    plan = run.plan()
+    assert isinstance(plan.options, BiEncoderOptions)
+    return Material.of(plan, find(plan.data)), plan.options
+
+
+def test_it_ends_done(bi_encoder: Trained) -> None:
+    status = bi_encoder.status
+    assert (status.state, status.phase, status.code, status.message) == (State.DONE, Phase.MEASURING_AFTER, "", "")
+    assert status == bi_encoder.run.status() or status.heartbeat < bi_encoder.run.status().heartbeat
+    # 336 training questions in batches of 64, three times
+    assert (status.step, status.total_steps, status.seconds_left) == (18, 18, 0.0)
+    assert len(logged(bi_encoder.run, "loss")) == 18
+
+
+def test_scores_are_those_of_the_retrieval_room(bi_encoder: Trained) -> None:
+    scores = bi_encoder.run.scores()
+    material = bi_encoder.material
+    assert scores["before"] == pytest.approx(figures(find_model("starter"), material), abs=1e-12)
+    assert scores["after"] == pytest.approx(figures(source_of(bi_encoder.run), material), abs=1e-12)
+    assert (scores["measured_on"], scores["questions"]) == ("validation", 48)
+    assert scores["bm25"] == material.first_stage_measures
+    assert scores["seconds"] > 0
+
+
+def test_the_model_kept_is_the_best_of_those_measured_in_memory(bi_encoder: Trained) -> None:
+    # the trainer measures the model in memory, with another library's measures; `after` is of the model loaded back
+    measured = [entry for entry in bi_encoder.run.progress() if "eval_validation_cosine_ndcg@10" in entry]
+    assert [entry["step"] for entry in measured] == [6, 12, 18]
+    best = max(measured, key=lambda entry: entry["eval_validation_cosine_ndcg@10"])
+    after = bi_encoder.run.scores()["after"]
+    for ours, theirs in (("recall@1", "recall@1"), ("recall@10", "recall@10"), ("mrr@10", "mrr@10")):
+        assert after[ours] == pytest.approx(best[f"eval_validation_cosine_{theirs}"], abs=1e-9)
+    assert after["ndcg@10"] == pytest.approx(best["eval_validation_cosine_ndcg@10"], abs=1e-9)
+
+    texts = bi_encoder.material.texts[:50]
+    checkpoint = bi_encoder.run.folder / "checkpoints" / f"checkpoint-{best['step']}"
+    kept = load_bi_encoder(source_of(bi_encoder.run), []).encode(texts)
+    np.testing.assert_array_equal(kept, load_bi_encoder(ModelSource("", folder=checkpoint), []).encode(texts))
+    before = load_bi_encoder(find_model("starter"), bi_encoder.material.texts).encode(texts)
+    assert np.abs(kept - before).max() > 1e-4
+
+
+def test_a_saved_starter_gives_the_vectors_it_gave_in_memory(bi_encoder: Trained, tmp_path: Path) -> None:
+    model = load_bi_encoder(source_of(bi_encoder.run), [])
+    texts = [*bi_encoder.material.texts[:20], "", "없는낱말쀍쀍", "한강"]
+    in_memory = model.encode(texts)
+    model.save_pretrained(str(tmp_path))
+    np.testing.assert_array_equal(load_bi_encoder(find_model(str(tmp_path)), []).encode(texts), in_memory)
+    assert not in_memory[20].any()
+
+
+def test_the_model_folder_holds_no_pickles(bi_encoder: Trained) -> None:
+    names = {path.name for path in bi_encoder.run.model_folder.rglob("*") if path.is_file()}
+    assert "model.safetensors" in names
+    assert not [name for name in names if name.endswith((".bin", ".pt", ".pth", ".pkl", ".ckpt"))]
+
+
+def test_no_batch_holds_a_passage_twice(bi_encoder: Trained) -> None:
+    from datasets import Dataset
+    from sentence_transformers.base.sampler import NoDuplicatesBatchSampler
+
+    questions, passages = zip(*bi_encoder.material.positive_pairs(), strict=True)
+    assert len(set(passages)) < len(passages)
+    dataset = Dataset.from_dict({"anchor": questions, "positive": passages})
+    batches = list(NoDuplicatesBatchSampler(dataset, batch_size=64, drop_last=False, generator=torch.Generator()))
+    assert sorted(row for batch in batches for row in batch) == list(range(len(questions)))
+    assert all(len({passages[row] for row in batch}) == len(batch) for batch in batches)
+
+
+def test_the_loss_of_an_epoch_is_the_written_formula() -> None:
+    # 3 questions a passage and steps of nearly no size: with a passage twice in a batch its cosine would be the hardest
+    # negative, and with a batch of 256 two of three questions would be left out
+    run = planned(
+        Kind.BI_ENCODER,
+        misleading_set(questions_a_passage=3),
+        batch_size=256,
+        epochs=1.0,
+        learning_rate=1e-9,
+        weight_decay=0.0,
+        logging_steps=1,
+        positive_margin=0.7,
+        negative_margin=0.1,
+    )
+    assert train(run).state is State.DONE
+    material, options = material_and_options(run)
+    losses = logged(run, "loss")
+    assert len(material.train.questions) == 14 * 3
+    assert len(losses) == 3
+    assert np.mean(losses) == pytest.approx(margin_loss(find_model("starter"), material, options), abs=1e-5)
+
+
+def test_what_can_be_learned_is_learned() -> None:
+    run = planned(Kind.BI_ENCODER, misleading_set(), epochs=30.0, learning_rate=0.05, evaluation_steps=10,
+                  logging_steps=1)  # fmt: skip
+    assert train(run).state is State.DONE
+    material, options = material_and_options(run)
+    losses = logged(run, "loss")
+    # the first batch holds all 14 training pairs
+    assert losses[0] == pytest.approx(margin_loss(find_model("starter"), material, options), abs=1e-5)
+    assert losses[-1] < losses[0] / 10
+    assert margin_loss(source_of(run), material, options) < losses[0] / 2
+
+
+def test_a_seed_repeats_a_training() -> None:
+    runs = [planned(Kind.BI_ENCODER, misleading_set(), epochs=2.0, batch_size=4, seed=seed) for seed in (5, 5, 6)]
+    for run in runs:
+        assert train(run).state is State.DONE
+    texts = [passage.text for passage in misleading_set().passages]
+    first, again, other = (load_bi_encoder(source_of(run), []).encode(texts) for run in runs)
+    np.testing.assert_array_equal(first, again)
+    assert np.abs(first - other).max() > 1e-7
+
+
+def test_a_finished_run_can_be_trained_on() -> None:
+    first = planned(Kind.BI_ENCODER, misleading_set(), epochs=20.0, learning_rate=0.05, evaluation_steps=20)
+    assert train(first).state is State.DONE
+    second = planned(Kind.BI_ENCODER, misleading_set(), base=first.id, epochs=1.0, learning_rate=1e-9)
+    assert train(second).state is State.DONE
+    assert second.scores()["before"] == first.scores()["after"]
+    texts = [passage.text for passage in misleading_set().passages]
+    ours, theirs = (load_bi_encoder(source_of(run), []).encode(texts) for run in (first, second))
+    np.testing.assert_allclose(ours, theirs, atol=1e-6)
+
+
+def test_five_passages_are_enough() -> None:
+    from tests.doubles import small_set
+
+    run = planned(Kind.BI_ENCODER, small_set(), SplitOptions(0.25, 0.25, seed=1), epochs=2.0)
+    assert train(run).state is State.DONE
+    material, _ = material_and_options(run)
+    assert run.scores()["after"] == pytest.approx(figures(source_of(run), material), abs=1e-12)
+
+
+def test_the_gradient_reaches_every_example_of_a_batch(tmp_path: Path) -> None:
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.sentence_transformer.losses import MegaBatchMarginLoss
+
+    model = SentenceTransformer(str(build_bi_encoder(tmp_path)), device="cpu").eval()  # no dropout
+    anchors, positives = list(SENTENCES), [sentence[::-1] for sentence in SENTENCES]
+
+    # every hinge is open: no cosine reaches these margins
+    whole, pieces = (
+        MegaBatchMarginLoss(model, 1.0, -1.0, use_mini_batched_version=cut, mini_batch_size=2) for cut in (False, True)
+    )
+    reps = [[torch.nn.Parameter(torch.from_numpy(model.encode(texts)))] for texts in (anchors, positives)]
+    whole.calculate_loss(reps).backward()
+    for side in reps:
+        assert (side[0].grad.norm(dim=1) > 1e-4).all()
+
+    gradients, losses = [], []
+    for loss in (whole, pieces):
+        model.zero_grad()
+        value = loss([model.preprocess(texts) for texts in (anchors, positives)], torch.zeros(len(anchors)))
+        value.backward()
+        losses.append(value.item())
+        gradients.append(torch.cat([p.grad.flatten() for p in model.parameters() if p.grad is not None]))
+    assert losses[0] == pytest.approx(losses[1], abs=1e-6)
+    torch.testing.assert_close(gradients[0], gradients[1], atol=1e-6, rtol=1e-4)
+    assert gradients[0].norm() > 1e-3

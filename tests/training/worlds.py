@@ -1,0 +1,102 @@
+"""Question sets whose training can be followed by hand, and short ways to plan a run."""
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from data.records import Passage, Question, QuestionSet
+from data.split import SplitOptions
+from data.store import keep
+from retrieval.models import BiEncoder, ModelSource
+from training.material import Material
+from training.options import BiEncoderOptions, Kind, default_options
+from training.runs import Run, Status, create_run, new_plan
+from training.train import train
+
+PROJECT = Path(__file__).parents[2]
+
+
+@dataclass(frozen=True)
+class Trained:
+    run: Run
+    status: Status
+    question_set: QuestionSet
+
+    @property
+    def material(self) -> Material:
+        return Material.of(self.run.plan(), self.question_set)
+
+
+def misleading_set(n: int = 20, questions_a_passage: int = 1) -> QuestionSet:
+    """Every question names a word of the next passage only: what is to be learned is in no text."""
+    passages = [Passage(f"p{i}", f"topic{i} place{i} year{i} river{i}") for i in range(n)]
+    words = ("year", "river", "place")[:questions_a_passage]
+    questions = [Question(f"q{i}-{word}", f"{word}{(i + 1) % n}", (), (f"p{i}",)) for i in range(n) for word in words]
+    return QuestionSet("misleading", tuple(passages), tuple(questions))
+
+
+def planned(kind: Kind, question_set: QuestionSet, split: SplitOptions | None = None, **options: Any) -> Run:
+    """A run in the workspace, with options that suit the starter where none are named."""
+    chosen = replace(default_options(kind, options.get("base")), **options)
+    data = (keep(question_set).key, question_set.name, question_set.fingerprint)
+    return create_run(new_plan(kind, "test", data, split or SplitOptions(), chosen))
+
+
+def trained_in(folder: Path, plan: Callable[[], Run]) -> Trained:
+    from data.store import find
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("MRC_WORKSPACE", str(folder))
+        run = plan()
+        return Trained(run, train(run), find(run.plan().data))
+
+
+def source_of(run: Run) -> ModelSource:
+    return ModelSource(run.id, folder=run.model_folder)
+
+
+def logged(run: Run, name: str) -> list[float]:
+    return [entry[name] for entry in run.progress() if name in entry]
+
+
+def margin_loss(base: ModelSource, material: Material, options: BiEncoderOptions) -> float:
+    """Wieting & Gimpel's loss of all training questions, each against every passage that is asked about."""
+    encoder = BiEncoder(base, material.texts)
+    pairs = material.positive_pairs()
+    passages = sorted({passage for _, passage in pairs})
+    cosines = encoder.encode_questions([question for question, _ in pairs]) @ encoder.encode_passages(passages).T
+    losses = []
+    for row, (_, passage) in enumerate(pairs):
+        own = passages.index(passage)
+        hardest = max(cosine for column, cosine in enumerate(cosines[row]) if column != own)
+        too_far = max(0.0, options.positive_margin - cosines[row, own])
+        losses.append(too_far + max(0.0, hardest - options.negative_margin))
+    return float(np.mean(losses))
+
+
+def wait_until(happened: Callable[[], bool], seconds: float = 90) -> None:
+    end = time.monotonic() + seconds
+    while not happened():
+        assert time.monotonic() < end, "it did not happen in time"
+        time.sleep(0.05)
+
+
+def command(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run `python -m ...` as a person would, from the project folder."""
+    return subprocess.run(
+        [sys.executable, "-m", *words],
+        cwd=PROJECT,
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
