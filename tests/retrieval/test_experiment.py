@@ -1,0 +1,213 @@
+from pathlib import Path
+
+import pytest
+
+from retrieval.analyzers import Analyzer
+from retrieval.bm25 import Engine
+from retrieval.experiment import (
+    BM25Spec,
+    DenseSpec,
+    Experiment,
+    ExperimentError,
+    HybridSpec,
+    RerankSpec,
+    read_experiment,
+    retrievers_of,
+    write_experiment,
+)
+from retrieval.kept import Kept
+from tests.doubles import QUESTIONS, small_set, texts_of
+
+EXAMPLE = """
+data = "questions.json"
+split = "test"
+ks = [1, 5, 10]
+seed = 7
+
+[[retriever]]
+name = "BM25"
+kind = "bm25"
+analyzer = "kiwi"
+k1 = 1.2
+b = 0.75
+
+[[retriever]]
+name = "Dense"
+kind = "dense"
+model = "starter"
+
+[[retriever]]
+name = "Hybrid"
+kind = "hybrid"
+of = ["BM25", "Dense"]
+
+[[retriever]]
+name = "Reranked"
+kind = "rerank"
+first = "Hybrid"
+depth = 30
+weight = 0.25
+"""
+
+
+def read(text: str, folder: Path) -> Experiment:
+    path = folder / "experiment.toml"
+    path.write_text(text, encoding="utf-8")
+    return read_experiment(path)
+
+
+def test_an_example_of_every_kind(tmp_path: Path) -> None:
+    experiment = read(EXAMPLE, tmp_path)
+    assert experiment == Experiment(
+        data="questions.json",
+        split="test",
+        validation_share=0.1,
+        test_share=0.2,
+        seed=7,
+        ks=(1, 5, 10),
+        retriever=(
+            BM25Spec(name="BM25", analyzer=Analyzer.KIWI, k1=1.2, b=0.75, title=True, engine=Engine.BM25S),
+            DenseSpec(name="Dense", model="starter", title=True),
+            HybridSpec(name="Hybrid", of=("BM25", "Dense"), depth=100),
+            RerankSpec(name="Reranked", first="Hybrid", model="starter", depth=30, weight=0.25, title=True),
+        ),
+    )
+
+
+def test_what_is_left_out_has_its_default(tmp_path: Path) -> None:
+    experiment = read('data = "sample"\n[[retriever]]\nname = "a"\nkind = "bm25"', tmp_path)
+    assert (experiment.split, experiment.seed, experiment.ks) == ("all", 0, (1, 5, 10, 20, 50, 100))
+    assert experiment.retriever == (BM25Spec(name="a", analyzer=Analyzer.AUTO, k1=0.9, b=0.4),)
+
+
+def test_a_written_experiment_is_read_back(tmp_path: Path) -> None:
+    experiment = read(EXAMPLE, tmp_path)
+    assert read(write_experiment(experiment), tmp_path) == experiment
+    unweighted = experiment.model_copy(
+        update={"retriever": (*experiment.retriever[:3], RerankSpec(name="한", first="BM25"))}
+    )
+    assert read(write_experiment(unweighted), tmp_path) == unweighted
+
+
+def test_a_byte_order_mark_is_no_mistake(tmp_path: Path) -> None:
+    assert read("\ufeff" + EXAMPLE, tmp_path).data == "questions.json"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "place"),
+    [
+        ('data = "questions.json"', "", "data: Field required"),
+        ('data = "questions.json"', "data = 7", "data: Input should be a valid string"),
+        ('split = "test"', 'split = "half"', "split: Input should be 'all', 'train', 'validation' or 'test'"),
+        ("ks = [1, 5, 10]", "ks = []", "ks: Tuple should have at least 1 item"),
+        ("ks = [1, 5, 10]", "ks = [1, 0]", "ks.1: Input should be greater than 0"),
+        ("ks = [1, 5, 10]", 'ks = ["ten"]', "ks.0: Input should be a valid integer"),
+        ("seed = 7", "sead = 7", "sead: Extra inputs are not permitted"),
+        ("seed = 7", "test_share = 0.95", "file: Value error, validation and test must be shares"),
+        ("seed = 7", "test_share = -0.1", "file: Value error, validation and test must be shares"),
+        ('kind = "bm25"', "", "retriever.0: Unable to extract tag using discriminator 'kind'"),
+        ('kind = "bm25"', 'kind = "bm26"', "retriever.0: Input tag 'bm26'"),
+        ('analyzer = "kiwi"', 'analyzer = "mecab"', "retriever.0.bm25.analyzer: Input should be 'auto', 'whitespace'"),
+        ("k1 = 1.2", "k1 = -1", "retriever.0.bm25.k1: Input should be greater than or equal to 0"),
+        ("k1 = 1.2", "k1 = nan", "retriever.0.bm25.k1: Input should be greater than or equal to 0"),
+        ("b = 0.75", "b = 1.5", "retriever.0.bm25.b: Input should be less than or equal to 1"),
+        ("b = 0.75", 'engine = "lucene"', "retriever.0.bm25.engine: Input should be 'bm25s' or 'rank-bm25'"),
+        ("b = 0.75", "c = 1", "retriever.0.bm25.c: Extra inputs are not permitted"),
+        ('name = "BM25"', 'name = ""', "retriever.0.bm25.name: String should have at least 1 character"),
+        ('name = "BM25"\n', "", "retriever.0.bm25.name: Field required"),
+        ('name = "Dense"', 'name = "BM25"', "two retrievers are named 'BM25'"),
+        ('of = ["BM25", "Dense"]', 'of = ["BM25"]', "retriever.2.hybrid.of: Tuple should have at least 2 items"),
+        ('of = ["BM25", "Dense"]', 'of = ["BM25", "Sparse"]', "'Hybrid' uses ['Sparse'], which must be listed before"),
+        ('of = ["BM25", "Dense"]', 'of = ["BM25", "Reranked"]', "'Hybrid' uses ['Reranked'], which must be listed"),
+        ('first = "Hybrid"', 'first = "Reranked"', "'Reranked' uses ['Reranked'], which must be listed before"),
+        ('first = "Hybrid"', "", "retriever.3.rerank.first: Field required"),
+        ("depth = 30", "depth = 0", "retriever.3.rerank.depth: Input should be greater than 0"),
+        ("weight = 0.25", "weight = 1.01", "retriever.3.rerank.weight: Input should be less than or equal to 1"),
+        ("data =", "data", "cannot be read as an experiment file (TOML)"),
+    ],
+)
+def test_every_mistake_is_told_with_its_place(old: str, new: str, place: str, tmp_path: Path) -> None:
+    assert old in EXAMPLE
+    with pytest.raises(ExperimentError) as caught:
+        read(EXAMPLE.replace(old, new, 1), tmp_path)
+    assert str(caught.value).startswith("experiment.toml")
+    assert place in str(caught.value)
+
+
+def test_all_mistakes_are_told_at_once(tmp_path: Path) -> None:
+    with pytest.raises(ExperimentError, match=r"split: .*; seed: .*; retriever.0.bm25.k1: "):
+        read(EXAMPLE.replace("test", "half").replace("seed = 7", 'seed = "x"').replace("1.2", "-1"), tmp_path)
+
+
+@pytest.mark.parametrize("text", ['data = "sample"', 'data = "sample"\nretriever = []'])
+def test_an_experiment_compares_something(text: str, tmp_path: Path) -> None:
+    with pytest.raises(ExperimentError, match="retriever: "):
+        read(text, tmp_path)
+
+
+@pytest.mark.parametrize("content", [b"\xff\xfe", b"[[[", b"\x00", b'data = "a"\ndata = "b"'])
+def test_a_file_that_is_no_toml(content: bytes, tmp_path: Path) -> None:
+    (tmp_path / "experiment.toml").write_bytes(content)
+    with pytest.raises(ExperimentError, match=r"experiment\.toml cannot be read as an experiment file \(TOML\)"):
+        read_experiment(tmp_path / "experiment.toml")
+
+
+@pytest.mark.parametrize("name", ["no-such.toml", "."])
+def test_a_file_that_is_not_there(name: str, tmp_path: Path) -> None:
+    with pytest.raises(ExperimentError, match="cannot be read"):
+        read_experiment(tmp_path / name)
+
+
+def experiment_of(*specs: dict[str, object]) -> Experiment:
+    return Experiment.model_validate({"data": "small", "retriever": specs})
+
+
+BIGRAMS = {"name": "bigrams", "kind": "bm25", "analyzer": "bigram"}
+WORDS = {"name": "words", "kind": "bm25", "analyzer": "word"}
+
+
+def test_retrievers_stand_in_the_order_of_the_experiment() -> None:
+    hybrid = {"name": "both", "kind": "hybrid", "of": ["words", "bigrams"]}
+    made = retrievers_of(experiment_of(BIGRAMS, WORDS, hybrid), small_set())
+    assert [retriever.name for retriever in made if isinstance(retriever, Kept)] == ["bigrams", "words", "both"]
+    assert made[2].search(texts_of(QUESTIONS), 1).indices[:5].tolist() == [[0], [1], [2], [3], [4]]
+
+
+def test_a_name_is_no_part_of_what_is_kept_and_everything_else_is() -> None:
+    rerank = {"name": "r", "kind": "rerank", "first": "bigrams"}
+
+    def key(*specs: dict[str, object]) -> str:
+        return retrievers_of(experiment_of(*specs), small_set())[-1].key
+
+    assert key(BIGRAMS) == key(BIGRAMS | {"name": "other"})
+    assert key(BIGRAMS, rerank) == key(BIGRAMS | {"name": "other"}, rerank | {"first": "other", "name": "second"})
+    hybrid = {"name": "h", "kind": "hybrid", "of": ["bigrams", "words"]}
+    dense = {"name": "d", "kind": "dense"}
+    different = [
+        (BIGRAMS,),
+        (BIGRAMS | {"k1": 1.0},),
+        (BIGRAMS | {"b": 0.5},),
+        (BIGRAMS | {"title": False},),
+        (BIGRAMS | {"engine": "rank-bm25"},),
+        (WORDS,),
+        (dense,),
+        (dense | {"title": False},),
+        (BIGRAMS, rerank),
+        (BIGRAMS | {"k1": 1.0}, rerank),
+        (BIGRAMS, rerank | {"depth": 5}),
+        (BIGRAMS, rerank | {"weight": 0.3}),
+        (BIGRAMS, rerank | {"weight": 0.4}),
+        (BIGRAMS, WORDS, hybrid),
+        (BIGRAMS, WORDS, hybrid | {"depth": 5}),
+        (BIGRAMS, WORDS | {"b": 0.5}, hybrid),
+    ]
+    assert len({key(*specs) for specs in different}) == len(different)
+
+
+def test_a_model_that_cannot_be_found_fails_what_wraps_it_and_nothing_else() -> None:
+    lost = {"name": "lost", "kind": "dense", "model": "no such model!"}
+    hybrid = {"name": "hybrid", "kind": "hybrid", "of": ["bigrams", "lost"]}
+    rerank = {"name": "rerank", "kind": "rerank", "first": "hybrid"}
+    made = retrievers_of(experiment_of(lost, BIGRAMS, hybrid, rerank, WORDS), small_set())
+    assert [isinstance(retriever, Kept) for retriever in made] == [False, True, False, False, True]
+    assert {str(made[row]) for row in (0, 2, 3)} == {"'no such model!' is no folder, no finished run and no hub id"}
