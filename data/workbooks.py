@@ -6,9 +6,9 @@ from io import BytesIO
 from typing import Any
 from zipfile import BadZipFile, ZipFile
 
-import openpyxl  # type: ignore[import-untyped]
-from openpyxl.cell.cell import ERROR_CODES  # type: ignore[import-untyped]
-from openpyxl.utils.escape import unescape  # type: ignore[import-untyped]
+import openpyxl
+from openpyxl.cell.cell import ERROR_CODES
+from openpyxl.utils.escape import unescape
 
 from data.cells import CellError, is_blank, shown
 from data.columns import guess_columns

@@ -121,8 +121,13 @@ def _kiwi(texts: list[str]) -> list[list[str]]:
     return [
         # Kiwi knows names of several words: their parts are tokens of their own
         [part for token in tokens if token.tag.startswith(_CONTENT_TAGS) for part in token.form.lower().split()]
-        for tokens in _kiwi_instance().tokenize(texts)
+        for tokens in kiwi_tokens(texts)
     ]
+
+
+def kiwi_tokens(texts: Sequence[str]) -> list[Any]:
+    """Return Kiwi's tokens of each text; a token has `form`, `tag`, `start` and `len` (its letters in the text)."""
+    return list(_kiwi_instance().tokenize(list(texts)))
 
 
 def _kiwi_bigrams(texts: list[str]) -> list[list[str]]:

@@ -5,6 +5,7 @@ import json
 import logging
 import zipfile
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 
@@ -28,7 +29,7 @@ def cached_arrays(kind: str, key: str, compute: Callable[[], Arrays], *, keep: b
     """
     if not keep:
         return compute()
-    path = workspace() / "cache" / kind / f"{key}.npz"
+    path = _path(kind, key)
     try:
         with np.load(path, allow_pickle=False) as kept:
             return dict(kept)
@@ -43,3 +44,12 @@ def cached_arrays(kind: str, key: str, compute: Callable[[], Arrays], *, keep: b
     except OSError as error:
         logger.warning("cache file %s cannot be written: %s", path, error)
     return arrays
+
+
+def are_kept(kind: str, key: str) -> bool:
+    """Whether there is a file of these arrays, so that they need not be computed."""
+    return _path(kind, key).is_file()
+
+
+def _path(kind: str, key: str) -> Path:
+    return workspace() / "cache" / kind / f"{key}.npz"

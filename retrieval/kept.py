@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from retrieval.cache import cached_arrays, key_of
+from retrieval.cache import are_kept, cached_arrays, key_of
 from retrieval.rankings import Rankings, Retriever
 
 
@@ -23,6 +23,15 @@ class Kept:
         self._elapsed = 0.0  # of the last search, whatever came from disk
         self.build_seconds = 0.0  # as measured when the rankings were made
         self.query_seconds = 0.0
+
+    @property
+    def ready(self) -> bool:
+        """Whether it is built, so that a new question is answered at once."""
+        return self._retriever is not None
+
+    def remembers(self, questions: Sequence[str], k: int) -> bool:
+        """Whether this search was done before and is on disk."""
+        return are_kept("rankings", key_of(self.key, list(questions), k))
 
     def search(self, questions: Sequence[str], k: int) -> Rankings:
         """Return the best k passages of each question."""

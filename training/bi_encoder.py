@@ -28,6 +28,7 @@ def train_bi_encoder(
     model = load_bi_encoder(source, material.texts)
     enter(Phase.MEASURING_BEFORE)
     before = _measure(source, options, material)
+    run.add_measures("before", before)
 
     questions, passages = zip(*material.positive_pairs(), strict=True)
     # a batch holds no passage twice; a larger one could not be filled, and its epoch would leave questions out

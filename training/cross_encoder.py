@@ -37,7 +37,8 @@ def train_cross_encoder(
     source = find_model(options.base)
     scorer = CrossEncoderScorer(source, material.texts)
     enter(Phase.MEASURING_BEFORE)
-    before = _Measured.of(scorer, options, material)
+    before = _Measured.of(scorer, options, material).measures(material, 1.0)
+    run.add_measures("before", before)
 
     callback = enter(Phase.TRAINING)
     model = load_cross_encoder(source, material.texts)
@@ -60,7 +61,7 @@ def train_cross_encoder(
     weight = after.best_weight(material)
     recommend_weight(run.model_folder, weight, chosen_on=f"validation questions, BM25's first {options.depth}")
     return {
-        "before": before.measures(material, 1.0),
+        "before": before,
         "after": after.measures(material, 1.0),
         "interpolated": after.measures(material, weight),
         "weight": weight,

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -31,3 +32,12 @@ def launch(run: Run) -> None:
         )
     started = psutil.Process(process.pid).create_time()
     run.write_status(replace(run.status(), pid=process.pid, pid_started=started))
+
+
+def end(run: Run) -> None:
+    """End the run's process at once, whatever it does: for one that was asked to stop and does not get to hear it."""
+    run.ask_to_stop()
+    status = run.status()
+    if status.at_work:
+        with suppress(psutil.NoSuchProcess):
+            psutil.Process(status.pid).kill()

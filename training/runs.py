@@ -72,6 +72,11 @@ class Status:
     code: str = ""
     message: str = ""
 
+    @property
+    def at_work(self) -> bool:
+        """Whether a process carries it out: a run that waits has one once it was launched."""
+        return self.state is State.RUNNING or (self.state is State.WAITING and self.pid > 0)
+
 
 @dataclass(frozen=True)
 class Run:
@@ -105,8 +110,8 @@ class Run:
             status = Status(**{**raw, "state": State(raw["state"]), "phase": Phase(raw["phase"])})
         except (OSError, ValueError, KeyError, TypeError):
             return Status(State.INTERRUPTED)
-        if _has_process(status) and not lives(status.pid, status.pid_started):
-            return replace(status, state=State.INTERRUPTED)
+        if status.at_work and not lives(status.pid, status.pid_started):
+            return replace(status, state=State.STOPPED if self.asked_to_stop else State.INTERRUPTED)
         return status
 
     def write_status(self, status: Status) -> None:
@@ -118,6 +123,10 @@ class Run:
         """Append one logged step."""
         with (self.folder / "progress.jsonl").open("a", encoding="utf-8") as file:
             file.write(json.dumps(entry) + "\n")
+
+    def add_measures(self, name: str, measures: dict[str, float]) -> None:
+        """Append what was measured before the first step, as `<name>_<measure>`."""
+        self.add_progress({"step": 0, **{f"{name}_{measure}": value for measure, value in measures.items()}})
 
     def progress(self) -> list[dict[str, Any]]:
         """Read the logged steps; a line torn by a kill is left out."""
@@ -154,7 +163,7 @@ class Run:
 
     def delete(self) -> None:
         """Remove the folder. Raises `ValueError` while it runs, or was launched and is about to."""
-        if _has_process(self.status()):
+        if self.status().at_work:
             raise ValueError("a running training must be stopped before it is deleted")
         shutil.rmtree(self.folder)
 
@@ -176,6 +185,11 @@ def all_runs() -> list[Run]:
     return [run for run in (Run(path.parent) for path in folders) if _readable(run)]
 
 
+def run_at_work() -> Run | None:
+    """Return the newest run of the workspace that a process carries out."""
+    return next((run for run in all_runs() if run.status().at_work), None)
+
+
 def new_plan(
     kind: Kind,
     name: str,
@@ -195,11 +209,6 @@ def _readable(run: Run) -> bool:
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return False
     return True
-
-
-def _has_process(status: Status) -> bool:
-    # a run that waits has a process once it was launched
-    return status.state is State.RUNNING or (status.state is State.WAITING and status.pid > 0)
 
 
 def _new_id(plan: Plan) -> str:

@@ -20,6 +20,11 @@ from training.runs import Phase, Run, State, Status
 logger = logging.getLogger(__name__)
 
 _DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)  # libraries raise OSError for much else
+_OUT_OF_MEMORY = ("out of memory", "can't allocate memory")  # what torch says of a GPU, and of a CPU
+
+
+class _AskedToStop(Exception):  # noqa: N818 - no error
+    """Somebody asked before the next phase began."""
 
 
 def train(run: Run) -> Status:
@@ -28,6 +33,8 @@ def train(run: Run) -> Status:
     status = Status(started=time.time(), pid=pid, pid_started=pid_started)
     try:
         scores = _train(run, status)
+    except _AskedToStop:
+        ended = replace(run.status(), state=State.STOPPED)
     except (Exception, KeyboardInterrupt) as error:
         logger.exception("the training failed")
         ended = replace(run.status(), state=State.FAILED, code=_code(error), message=_message(error))
@@ -44,6 +51,8 @@ def _train(run: Run, status: Status) -> dict[str, Any] | None:
     from training.cross_encoder import train_cross_encoder
 
     def enter(phase: Phase) -> RunFolderCallback:
+        if run.asked_to_stop:
+            raise _AskedToStop
         now = running(replace(status, step=run.status().step, total_steps=run.status().total_steps), phase)
         run.write_status(now)
         return RunFolderCallback(run, now)
@@ -54,6 +63,7 @@ def _train(run: Run, status: Status) -> dict[str, Any] | None:
     if question_set.fingerprint != plan.fingerprint:
         raise ValueError(f"{plan.data_name} is not what it was when this training was planned")
     material = Material.of(plan, question_set)
+    run.add_measures("bm25", material.first_stage_measures)
     began = time.monotonic()
     options = plan.options
     measured = (
@@ -79,7 +89,9 @@ def _code(error: BaseException) -> str:
         return "interrupted"
     if isinstance(error, OSError) and error.errno in _DISK_ERRORS:
         return "disk"
-    return {DataError: "data", MemoryError: "memory"}.get(type(error), "unexpected")
+    if isinstance(error, MemoryError) or any(said in str(error) for said in _OUT_OF_MEMORY):
+        return "memory"
+    return "data" if isinstance(error, DataError) else "unexpected"
 
 
 def _message(error: BaseException) -> str:

@@ -5,9 +5,10 @@ from collections.abc import Sequence
 import altair as alt
 import pandas as pd
 
-from views.colours import colour_of, shape_of
+from views.colours import PALETTE, colour_of, shape_of
 
 _HEIGHT = 320
+_DISTRIBUTION_HEIGHT = 240
 
 
 def curves(table: pd.DataFrame, names: Sequence[str], *, x: str, y: str, detail: str) -> alt.LayerChart:
@@ -59,3 +60,29 @@ def bars(table: pd.DataFrame, names: Sequence[str], *, value: str, detail: str) 
     )
     labels = base.mark_text(align="left", dx=5).encode(text=alt.Text(value, format=".1%"))
     return (filled + labels).properties(height=_HEIGHT)
+
+
+def distribution(
+    table: pd.DataFrame, *, x: str, y: str, median: float, label: str, percent: bool = False
+) -> alt.LayerChart:
+    """Bars over ranges, columns "from", "to" and "count", and a line at the median with its label."""
+    shown = ".0%" if percent else ",.0f"
+    bars = (
+        alt.Chart(table)
+        .mark_bar(color=PALETTE[0])
+        .encode(
+            x=alt.X("from", type="quantitative", bin="binned", title=x, axis=alt.Axis(format=shown)),
+            x2="to",
+            y=alt.Y("count", type="quantitative", title=y, axis=alt.Axis(tickMinStep=1)),
+            tooltip=[
+                alt.Tooltip("from", type="quantitative", title="≥", format=shown),
+                alt.Tooltip("to", type="quantitative", title="<", format=shown),
+                alt.Tooltip("count", type="quantitative", title=y, format=","),
+            ],
+        )
+    )
+    middle = alt.Chart(pd.DataFrame({"median": [median], "label": [label]})).encode(x="median:Q")
+    line = middle.mark_rule(color=PALETTE[4], strokeWidth=2, strokeDash=[6, 3])
+    # beside the highest bars there is no place for words: they stand above the plot
+    words = middle.mark_text(align="left", dx=4, dy=-8, y=0, fontWeight="bold", color=PALETTE[4]).encode(text="label")
+    return (bars + line + words).properties(height=_DISTRIBUTION_HEIGHT)

@@ -10,8 +10,12 @@ from data.records import QuestionSet
 from data.split import Split, SplitOptions, split
 from data.store import StoredSet, keep, load, stored
 from retrieval.compare import Comparison, compare
+from retrieval.disagreement import most_disputed
 from retrieval.experiment import Experiment, retrievers_of
 from retrieval.kept import Kept
+from retrieval.marking import MarkedText, marked
+from retrieval.metrics import depth_of
+from retrieval.one_question import Findings, ask, truth_of
 
 SAMPLE = "sample"
 
@@ -55,6 +59,44 @@ def comparison(key: str, experiment: str, finished: float) -> Comparison:
 def retrievers(key: str, experiment: str) -> list[Kept | Exception]:
     """Return the experiment's retrievers, which build themselves when first searched."""
     return retrievers_of(Experiment.model_validate_json(experiment), question_set(key))
+
+
+@st.cache_resource(show_spinner=False, max_entries=512)
+def findings(key: str, experiment: str, name: str, question: str) -> Findings:
+    """Return what one retriever of the experiment finds. Raises what making or building it raised."""
+    names = [spec.name for spec in Experiment.model_validate_json(experiment).retriever]
+    retriever = retrievers(key, experiment)[names.index(name)]
+    if isinstance(retriever, Exception):
+        raise retriever
+    return ask(retriever, question)
+
+
+@st.cache_resource(show_spinner=False, max_entries=32)
+def marked_passages(key: str, question: str, rows: tuple[int, ...]) -> list[tuple[MarkedText, MarkedText]]:
+    """Return title and text of the passages at `rows`, marked for the question."""
+    passages = [question_set(key).passages[row] for row in rows]
+    truth = truth_of(question_set(key), question)
+    answers = truth.answers if truth else ()
+    texts = [text for passage in passages for text in (passage.title, passage.text)]
+    found = marked(question, texts, [(), answers] * len(passages))
+    return list(zip(found[::2], found[1::2], strict=True))
+
+
+@st.cache_resource(show_spinner=False, max_entries=16)
+def disputed_questions(key: str, experiment: str, finished: float, count: int) -> list[str]:
+    """Return the questions on which the retrievers of a finished comparison differ most.
+
+    None where its rankings are gone: a cache that was emptied is not worth minutes of computing for an example.
+    """
+    wanted = Experiment.model_validate_json(experiment)
+    asked = wanted.split_options
+    part = split_of(key, asked.validation, asked.test, asked.seed).questions(question_set(key), wanted.split)
+    texts = [question.text for question in part.questions]
+    for made in retrievers_of(wanted, question_set(key)):
+        if isinstance(made, Kept) and not made.remembers(texts, depth_of(wanted.ks)):
+            return []
+    rankings = [result.rankings for result in comparison(key, experiment, finished).results if result.rankings]
+    return [texts[row] for row in most_disputed(rankings, part, count)] if rankings else []
 
 
 def finished_at(folder: Path) -> float:

@@ -1,0 +1,84 @@
+"""The first minute: the sample is loaded and compared before anybody presses anything."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.browser.conftest import ROOT
+
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
+MINUTES = 60_000
+
+
+def compared(page: Page, label: str) -> None:
+    expect(page.get_by_role("button", name=label)).to_be_enabled(timeout=3 * MINUTES)
+
+
+def download(page: Page, button: str) -> Path:
+    page.get_by_role("button", name="Export").click()
+    with page.expect_download() as started:
+        page.get_by_role("button", name=button).click()
+    path = Path(started.value.path())
+    page.keyboard.press("Escape")
+    return path
+
+
+def test_the_sample_is_compared_on_the_first_visit(app: str, page: Page, tmp_path: Path) -> None:
+    page.goto(app)
+    expect(page.get_by_role("heading", name="Compare")).to_be_visible()
+    compared(page, "Run again")
+    expect(page.get_by_text("200 passages · 480 questions")).to_be_visible()
+    expect(page.get_by_text("Every question here has one relevant passage")).to_be_visible()
+    shown = json.loads(download(page, "Scores (JSON)").read_text(encoding="utf-8"))
+    assert list(shown["retrievers"]) == ["BM25", "Dense", "Hybrid", "Reranked"]
+    assert all("error" not in scores for scores in shown["retrievers"].values())
+
+
+def test_the_experiment_file_gives_the_same_numbers_on_the_command_line(
+    app: str, page: Page, workspace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page.goto(app)
+    compared(page, "Run again")
+    shown = json.loads(download(page, "Scores (JSON)").read_text(encoding="utf-8"))
+    experiment = tmp_path / "experiment.toml"
+    experiment.write_bytes(download(page, "Experiment file").read_bytes())
+    # the sets and models are those of the app, the rankings are searched anew
+    for kept in (workspace / "cache" / "rankings").iterdir():
+        kept.unlink()
+    monkeypatch.setenv("MRC_WORKSPACE", str(workspace))
+    command = [sys.executable, "-m", "retrieval", "compare", str(experiment), "--out", str(tmp_path / "out")]
+    subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
+    commanded = json.loads((tmp_path / "out" / "scores.json").read_text(encoding="utf-8"))
+    for name, scores in shown["retrievers"].items():
+        measures = {key: value for key, value in scores.items() if not key.endswith("_seconds")}
+        assert measures == {key: commanded["retrievers"][name][key] for key in measures}, name
+
+
+def test_the_page_speaks_the_browsers_language_and_can_be_switched(app: str, korean_page: Page) -> None:
+    korean_page.goto(app)
+    expect(korean_page.get_by_role("heading", name="비교")).to_be_visible()
+    compared(korean_page, "다시 실행")
+    korean_page.goto(f"{app}/?lang=en")
+    expect(korean_page.get_by_role("heading", name="Compare")).to_be_visible()
+
+
+def test_the_address_opens_the_same_view(app: str, page: Page) -> None:
+    page.goto(f"{app}/?k=20&measure=hit&retrievers=BM25")
+    compared(page, "Run again")
+    pressed = page.locator("button[kind='segmented_controlActive']")
+    expect(pressed.filter(has_text="20")).to_have_count(1)
+    expect(pressed.filter(has_text="Hit")).to_have_count(1)
+
+
+def test_opening_the_app_loads_no_torch(app: str, page: Page) -> None:
+    page.goto(app)
+    expect(page.get_by_role("heading", name="Compare")).to_be_visible()
+    port = app.rsplit(":", 1)[1]
+    servers = [p for p in psutil.process_iter(["cmdline"]) if port in (p.info["cmdline"] or [])]
+    assert servers
+    assert not any("torch" in Path(m.path).parts for server in servers for m in server.memory_maps())

@@ -1,0 +1,64 @@
+"""What can be picked for a question set, and the experiment it makes."""
+
+from dataclasses import replace
+
+from data.catalog import CATALOG, read_entry
+from data.split import Part, SplitOptions
+from data.store import StoredSet, keep
+from retrieval.experiment import Experiment
+from training.options import Kind, default_options
+from training.runs import Run, State, create_run, new_plan
+from views.choices import choices_for, free_name
+
+
+def sample() -> StoredSet:
+    return keep(read_entry(CATALOG["sample"]).question_set)
+
+
+def finished(kind: Kind, name: str, data: StoredSet, seed: int = 0) -> Run:
+    about = (data.key, data.name, data.fingerprint)
+    run = create_run(new_plan(kind, name, about, SplitOptions(seed=seed), default_options(kind)))
+    run.write_status(replace(run.status(), state=State.DONE))
+    return run
+
+
+def test_without_trainings_there_are_four_and_all_are_picked() -> None:
+    choices = choices_for(sample(), [])
+    assert list(choices.specs) == ["BM25", "Dense", "Hybrid", "Reranked"] == list(choices.first_picked)
+
+
+def test_finished_trainings_appear_by_themselves_and_unfinished_ones_do_not() -> None:
+    data = sample()
+    finished(Kind.BI_ENCODER, "나의 모델", data)
+    finished(Kind.CROSS_ENCODER, "reader", data)
+    create_run(
+        new_plan(
+            Kind.BI_ENCODER,
+            "unfinished",
+            (data.key, data.name, data.fingerprint),
+            SplitOptions(),
+            default_options(Kind.BI_ENCODER),
+        )
+    )
+    choices = choices_for(data, [])
+    assert set(choices.trained) == {"Dense · 나의 모델", "Hybrid · 나의 모델", "Reranked · reader"}
+    assert choices.first_picked[-2:] == ("Dense · 나의 모델", "Reranked · reader")
+
+
+def test_an_experiment_lists_what_is_wrapped_before_what_wraps_it() -> None:
+    experiment = choices_for(sample(), []).experiment(sample(), ["Hybrid"], Part.ALL)
+    assert [spec.name for spec in experiment.retriever] == ["BM25", "Dense", "Hybrid"]
+    assert Experiment.model_validate_json(experiment.model_dump_json()) == experiment
+
+
+def test_a_trained_model_is_judged_on_the_split_it_was_trained_with() -> None:
+    data = sample()
+    finished(Kind.BI_ENCODER, "seeded", data, seed=7)
+    experiment = choices_for(data, []).experiment(data, ["BM25", "Dense · seeded"], Part.TEST)
+    assert experiment.seed == 7
+
+
+def test_names_stay_different() -> None:
+    assert free_name("Dense", {}) == "Dense"
+    taken = choices_for(sample(), []).specs
+    assert free_name("Dense", taken) == "Dense (2)"
