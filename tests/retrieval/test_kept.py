@@ -87,6 +87,14 @@ def test_times_are_those_of_the_making() -> None:
     assert (second.build_seconds, second.query_seconds) == (first.build_seconds, first.query_seconds)
 
 
+def test_a_second_depth_needs_no_second_building_but_costs_it() -> None:
+    kept = Kept("kept", "key", Slow)
+    kept.search(ASKED, 1)
+    kept.search(ASKED, 2)
+    assert BUILD <= kept.build_seconds < BUILD + QUERY
+    assert QUERY <= kept.query_seconds < QUERY + BUILD
+
+
 @pytest.mark.parametrize("parts_are_on_disk", [False, True])
 def test_a_wrapper_costs_what_its_parts_cost(parts_are_on_disk: bool) -> None:
     if parts_are_on_disk:

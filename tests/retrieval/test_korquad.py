@@ -1,0 +1,64 @@
+"""The real KorQuAD 1.0 dev set: 961 passages, 5,774 questions."""
+
+import os
+from pathlib import Path
+
+import ir_measures
+import pytest
+from ir_measures import RR, R, Success, nDCG
+
+from data.read import read_file
+from retrieval.compare import Comparison, compare
+from retrieval.experiment import Experiment
+from retrieval.trec import write_qrels, write_run
+
+FILE = Path(os.environ.get("MRC_DATA", "")) / "KorQuAD_v1.0_dev.json"
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not FILE.is_file(), reason=f"needs {FILE.name} in the folder that MRC_DATA names"),
+]
+THEIRS = {"recall@1": R @ 1, "recall@10": R @ 10, "hit@10": Success @ 10, "mrr@10": RR @ 10, "ndcg@10": nDCG @ 10}
+RETRIEVERS = (
+    {"name": "bm25", "kind": "bm25"},
+    {"name": "dense", "kind": "dense"},
+    {"name": "hybrid", "kind": "hybrid", "of": ["bm25", "dense"]},
+)
+
+
+@pytest.fixture(scope="module")
+def comparison() -> Comparison:
+    experiment = Experiment.model_validate({"data": FILE.name, "ks": [1, 10, 100], "retriever": RETRIEVERS})
+    return compare(experiment, read_file(FILE).question_set)
+
+
+@pytest.fixture(scope="module")
+def means(comparison: Comparison) -> dict[str, dict[str, float]]:
+    assert [result.error for result in comparison.results] == [None, None, None]
+    return {result.name: result.scores.means() for result in comparison.results}
+
+
+def test_bm25(means: dict[str, dict[str, float]]) -> None:
+    assert means["bm25"]["recall@1"] >= 0.925
+    assert means["bm25"]["ndcg@10"] >= 0.965
+
+
+def test_the_starter(means: dict[str, dict[str, float]]) -> None:
+    assert means["dense"]["recall@10"] >= 0.97
+    assert means["dense"]["ndcg@10"] >= 0.93
+
+
+def test_hybrid(means: dict[str, dict[str, float]]) -> None:
+    assert means["hybrid"]["recall@10"] >= means["bm25"]["recall@10"] - 0.003
+
+
+@pytest.mark.parametrize("name", ["bm25", "dense", "hybrid"])
+def test_ir_measures_says_the_same(
+    name: str, comparison: Comparison, means: dict[str, dict[str, float]], tmp_path: Path
+) -> None:
+    (rankings,) = [result.rankings for result in comparison.results if result.name == name]
+    write_qrels(tmp_path / "qrels", comparison.asked)
+    write_run(tmp_path / "run", rankings.first(20), comparison.asked, name)
+    qrels, run = ir_measures.read_trec_qrels(str(tmp_path / "qrels")), ir_measures.read_trec_run(str(tmp_path / "run"))
+    theirs = ir_measures.calc_aggregate(list(THEIRS.values()), qrels, run)
+    assert len(comparison.asked.questions) == 5774
+    assert {m: means[name][m] for m in THEIRS} == pytest.approx({m: theirs[THEIRS[m]] for m in THEIRS}, abs=1e-6)
