@@ -186,7 +186,9 @@ def load_cross_encoder(source: ModelSource, corpus: Sequence[str]) -> "CrossEnco
         model: CrossEncoder = CrossEncoder(**_where(source), num_labels=1, model_kwargs=_WEIGHTS)
     if model.tokenizer is not None and getattr(model.config, "type_vocab_size", 2) < 2:
         # RoBERTa knows one segment, but klue/roberta-base comes with BERT's tokenizer, which numbers two
-        model.tokenizer.model_input_names = ["input_ids", "attention_mask"]
+        names = ["input_ids", "attention_mask"]
+        model.tokenizer.model_input_names = names
+        model.tokenizer.init_kwargs["model_input_names"] = names  # what is saved with it: others load the model too
     return model
 
 
