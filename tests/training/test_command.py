@@ -1,0 +1,127 @@
+import json
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+
+from data.catalog import CATALOG
+from tests.training.worlds import command
+from training.__main__ import main
+from training.options import BiEncoderOptions, CrossEncoderOptions, Kind
+from training.runs import Run, State
+
+SAMPLE = str(CATALOG["sample"].path)
+OPTIONS = {Kind.BI_ENCODER: BiEncoderOptions, Kind.CROSS_ENCODER: CrossEncoderOptions}
+EXPERIMENT = """
+data = "sample"
+split = "validation"
+ks = [1, 5, 10]
+
+[[retriever]]
+kind = "bm25"
+name = "BM25"
+
+[[retriever]]
+kind = "dense"
+name = "trained"
+model = "bi"
+
+[[retriever]]
+kind = "rerank"
+name = "reranked"
+first = "BM25"
+model = "cross"
+"""
+
+
+@pytest.mark.slow
+def test_from_a_file_to_a_comparison(tmp_path: Path) -> None:
+    trainings = {
+        "bi": ("bi-encoder", "--epochs", "1", "--learning-rate", "0.01", "--logging-steps", "1"),
+        "cross": ("cross-encoder", "--epochs", "0.5", "--negatives", "2", "--no-title"),
+    }
+    for folder, (kind, *options) in trainings.items():
+        words = (kind, "--data", SAMPLE, "--base", "starter", "--out", str(tmp_path / folder), *options)
+        done = command("training", *words)
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.splitlines()[0] == f"run folder: {tmp_path / folder}"
+        assert done.stdout.splitlines()[-1] == f"model: {tmp_path / folder / 'model'}"
+        run = Run(tmp_path / folder)
+        assert (run.model_folder / "model.safetensors").is_file()
+        assert run.status().state is State.DONE
+        after = next(line for line in done.stdout.splitlines() if line.split()[:1] == ["after"])
+        assert after.split()[1:] == " ".join(f"{k} {v:.4f}" for k, v in run.scores()["after"].items()).split()
+    assert Run(tmp_path / "bi").plan().options == BiEncoderOptions(
+        batch_size=256, epochs=1.0, learning_rate=0.01, logging_steps=1
+    )
+    plan = Run(tmp_path / "cross").plan()
+    assert (plan.options.epochs, plan.options.title, plan.data) == (0.5, False, SAMPLE)
+
+    refused = command("training", "bi-encoder", "--data", SAMPLE, "--out", str(tmp_path / "bi"))
+    assert refused.returncode == 2
+    assert refused.stderr == f"error: {tmp_path / 'bi'} is not an empty folder; name a new one\n"
+
+    (tmp_path / "experiment.toml").write_text(
+        EXPERIMENT.replace('model = "cross"', 'model = "cross"\ntitle = false'), encoding="utf-8"
+    )
+    compared = command("retrieval", "compare", str(tmp_path / "experiment.toml"), "--out", str(tmp_path / "result"))
+    assert compared.returncode == 0, compared.stderr
+    told = {line.split()[0]: line.split()[1:] for line in compared.stdout.splitlines()[2:]}
+    for name, run, figures in (("trained", "bi", "after"), ("BM25", "bi", "bm25")):
+        expected = Run(tmp_path / run).scores()[figures]
+        assert [float(cell) for cell in told[name]] == [round(value, 4) for value in expected.values()]
+    assert 0 < float(told["reranked"][0]) <= 1
+    assert "reranked" in json.dumps(json.loads((tmp_path / "result" / "scores.json").read_text()))
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--batch-size", "1"), "error: batch_size must be between 2 and 65536, not 1"),
+        (("--learning-rate", "nan"), "error: learning_rate must be between 1e-09 and 10, not nan"),
+        (("--save-steps", "5"), "error: save_steps needs evaluation_steps"),
+        (("--test-share", "0.95"), "error: validation and test must be shares"),
+        (("--mini-batch-size", "5"), "error: mini_batch_size must be 0 for the starter"),
+        (("--data", "nobody's"), "error: "),
+    ],
+)
+def test_what_cannot_start(
+    words: tuple[str, ...], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["bi-encoder", "--data", SAMPLE, "--out", str(tmp_path / "out"), *words]) == 2
+    assert capsys.readouterr().err.startswith(message)
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_file_in_the_way(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "out").write_text("mine")
+    assert main(["bi-encoder", "--data", SAMPLE, "--out", str(tmp_path / "out")]) == 2
+    assert "is not an empty folder" in capsys.readouterr().err
+    assert main(["bi-encoder", "--data", SAMPLE, "--out", str(tmp_path / "out" / "below")]) == 2
+    assert capsys.readouterr().err.startswith("error: ")
+
+
+@pytest.mark.parametrize("words", [("--batch-size", "many"), ("--depth", "5"), ("--no-such", "1"), ()])
+def test_words_that_are_no_options(words: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+    data = ("--data", SAMPLE) if words else ()
+    with pytest.raises(SystemExit) as ended:
+        main(["bi-encoder", *data, *words])
+    assert ended.value.code == 2
+    assert "usage: " in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("kind", list(Kind))
+def test_help_tells_every_option(kind: Kind, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main([kind.value, "--help"])
+    assert ended.value.code == 0
+    told = " ".join(capsys.readouterr().out.split())
+    for known in fields(OPTIONS[kind]):
+        assert f"--{known.name.replace('_', '-')}" in told, known.name
+        assert known.metadata["help"][:20] in told, known.name
+
+
+def test_a_failed_training_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["bi-encoder", "--data", SAMPLE, "--base", "/no/such", "--out", str(tmp_path / "out")]) == 1
+    assert "error: '/no/such' is no folder, no finished run and no hub id" in capsys.readouterr().err
+    assert Run(tmp_path / "out").status().code == "model_not_found"

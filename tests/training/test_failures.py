@@ -1,0 +1,125 @@
+import errno
+import json
+import time
+from pathlib import Path
+
+import pytest
+
+from data.processes import this_process
+from data.split import SplitOptions
+from data.store import find, remove
+from retrieval.models import DEFAULT_BI_ENCODER, DEFAULT_CROSS_ENCODER
+from tests.training.worlds import misleading_set, planned
+from training.options import BiEncoderOptions, CrossEncoderOptions, Kind
+from training.runs import Phase, Run, State, Status, create_run, new_plan
+from training.train import train
+
+ROWS = "title,question,context,answer\n" + "".join(
+    f"article {n},where is {n}?,place {n} is here {n},here {n}\n" for n in range(20)
+)
+
+
+def failed(run: Run) -> Status:
+    ended = train(run)
+    status = run.status()
+    assert ended.state is status.state is State.FAILED
+    assert (status.code, status.message) == (ended.code, ended.message)
+    assert status.message
+    assert status.pid == this_process()[0]
+    assert run.scores() == {}
+    assert not run.model_folder.exists()
+    assert run.plan().name == "test"
+    return status
+
+
+@pytest.mark.parametrize("kind", list(Kind))
+@pytest.mark.parametrize("base", ["/no/such/folder", "models/of/nobody", "한글 모델"])
+def test_a_base_that_is_nowhere(kind: Kind, base: str) -> None:
+    status = failed(planned(kind, misleading_set(), base=base))
+    assert status.code == "model_not_found"
+    assert base in status.message
+
+
+def test_a_base_folder_without_a_model(tmp_path: Path) -> None:
+    assert failed(planned(Kind.BI_ENCODER, misleading_set(), base=str(tmp_path))).code == "model_not_found"
+
+
+@pytest.mark.parametrize("kind", list(Kind))
+def test_a_base_folder_without_safetensors(kind: Kind, tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "bert", "hidden_size": 32}))
+    (tmp_path / "pytorch_model.bin").write_bytes(b"weights as a pickle: never read")
+    status = failed(planned(kind, misleading_set(), base=str(tmp_path)))
+    assert status.code == "unexpected"
+    assert "safetensors" in status.message
+
+
+@pytest.mark.parametrize(
+    ("kind", "base"), [(Kind.BI_ENCODER, DEFAULT_BI_ENCODER), (Kind.CROSS_ENCODER, DEFAULT_CROSS_ENCODER)]
+)
+def test_a_hub_that_does_not_answer(kind: Kind, base: str) -> None:
+    began = time.monotonic()
+    status = failed(planned(kind, misleading_set(), base=base))  # tests/conftest.py names a hub where nobody answers
+    assert status.code == "hub_unreachable"
+    assert base in status.message
+    assert "use the starter model" in status.message
+    assert time.monotonic() - began < 15
+
+
+def planned_on(file: Path) -> Run:
+    question_set = find(str(file))
+    data = (str(file), question_set.name, question_set.fingerprint)
+    return create_run(new_plan(Kind.BI_ENCODER, "test", data, SplitOptions(), BiEncoderOptions(epochs=1.0)))
+
+
+def test_data_that_changed_since_planning(tmp_path: Path) -> None:
+    file = tmp_path / "questions.csv"
+    file.write_text(ROWS)
+    run = planned_on(file)
+    file.write_text(ROWS + "article 99,where is 99?,place 99 is here 99,here 99\n")
+    assert failed(run).message == "questions is not what it was when this training was planned"
+
+
+def test_data_that_is_gone(tmp_path: Path) -> None:
+    file = tmp_path / "questions.csv"
+    file.write_text(ROWS)
+    run = planned_on(file)
+    file.unlink()
+    assert failed(run).code == "data"
+    kept = planned(Kind.CROSS_ENCODER, misleading_set())
+    remove(kept.plan().data)
+    assert failed(kept).code == "data"
+
+
+def test_too_few_questions() -> None:
+    status = failed(planned(Kind.CROSS_ENCODER, misleading_set(), SplitOptions(0.0, 0.2)))
+    assert status.message.startswith("16 training and 0 validation questions are too few")
+
+
+def test_a_folder_that_is_no_run(tmp_path: Path) -> None:
+    status = train(Run(tmp_path / "nothing"))
+    assert status.state is State.FAILED
+    assert "run.json" in status.message
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (OSError(errno.ENOSPC, "No space left on device"), "disk"),
+        (OSError("nothing to do with a disk"), "unexpected"),
+        (FileNotFoundError(errno.ENOENT, "no such file"), "unexpected"),
+        (MemoryError(), "memory"),
+        (KeyboardInterrupt(), "interrupted"),
+        (ZeroDivisionError("x"), "unexpected"),
+    ],
+)
+def test_every_kind_of_error_has_its_code(error: BaseException, code: str) -> None:
+    from training.train import _code, _message
+
+    assert _code(error) == code
+    assert _message(error)
+
+
+def test_a_failure_says_in_which_phase() -> None:
+    run = planned(Kind.CROSS_ENCODER, misleading_set(), base="/no/such/folder")
+    assert failed(run).phase is Phase.LOADING
+    assert isinstance(run.plan().options, CrossEncoderOptions)

@@ -1,0 +1,80 @@
+"""Both starter trainings with default options on the real KorQuAD, measured on articles that they never saw."""
+
+import time
+from pathlib import Path
+
+import pytest
+
+from data.records import QuestionSet
+from data.split import Part, SplitOptions, split
+from data.store import find
+from retrieval.bm25 import BM25, indexed_texts
+from retrieval.dense import Dense
+from retrieval.metrics import evaluate
+from retrieval.models import BiEncoder, CrossEncoderScorer, ModelSource, find_model
+from retrieval.rankings import Retriever
+from retrieval.recommended import recommended_weight
+from retrieval.rerank import Reranked
+from tests.training.worlds import planned, source_of
+from training.options import Kind
+from training.runs import Run, State
+from training.train import train
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def korquad(korquad_split: SplitOptions) -> QuestionSet:
+    return find("korquad-v1-dev")
+
+
+@pytest.fixture(scope="module")
+def korquad_workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("korquad")
+
+
+@pytest.fixture(autouse=True)
+def _one_workspace(korquad_workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MRC_WORKSPACE", str(korquad_workspace))
+
+
+def tell(figures: str) -> None:
+    print(figures)  # noqa: T201 - for a reader of `pytest -s`
+
+
+def trained(kind: Kind, question_set: QuestionSet, options: SplitOptions) -> Run:
+    run = planned(kind, question_set, options)
+    began = time.monotonic()
+    assert train(run).state is State.DONE, run.status().message
+    tell(f"{kind.value}: {time.monotonic() - began:.0f} s; validation: {run.scores()}")
+    return run
+
+
+def measured(name: str, retriever: Retriever, question_set: QuestionSet, options: SplitOptions) -> dict[str, float]:
+    asked = split(question_set, options).questions(question_set, Part.TEST)
+    assert len(asked.questions) == 1824
+    means = evaluate(retriever.search([q.text for q in asked.questions], 10), asked, (1, 5, 10)).means()
+    tell(f"test, {name}: " + "  ".join(f"{measure} {value:.4f}" for measure, value in means.items()))
+    return means
+
+
+def test_training_a_starter_bi_encoder_costs_no_recall(korquad: QuestionSet, korquad_split: SplitOptions) -> None:
+    run = trained(Kind.BI_ENCODER, korquad, korquad_split)
+
+    def dense(name: str, source: ModelSource) -> dict[str, float]:
+        encoder = BiEncoder(source, indexed_texts(korquad.passages, title=True))
+        return measured(name, Dense(name, korquad.passages, encoder), korquad, korquad_split)
+
+    before, after = dense("bi-encoder before", find_model("starter")), dense("bi-encoder after", source_of(run))
+    assert after["recall@10"] >= before["recall@10"] - 0.005
+
+
+def test_a_starter_cross_encoder_is_no_worse_than_bm25(korquad: QuestionSet, korquad_split: SplitOptions) -> None:
+    run = trained(Kind.CROSS_ENCODER, korquad, korquad_split)
+    bm25 = BM25("BM25", korquad.passages)
+    scorer = CrossEncoderScorer(source_of(run), indexed_texts(korquad.passages, title=True))
+    weight = recommended_weight(source_of(run))
+    reranked = Reranked("", bm25, scorer, korquad.passages, depth=20, weight=weight)
+    first = measured("BM25", bm25, korquad, korquad_split)
+    second = measured(f"BM25 reranked, weight {weight}", reranked, korquad, korquad_split)
+    assert second["recall@1"] >= first["recall@1"]
