@@ -152,6 +152,13 @@ class Run:
             return {}
         return scores
 
+    def log(self) -> str:
+        """Read what its process wrote; empty where it wrote nothing."""
+        try:
+            return (self.folder / "log.txt").read_text(encoding="utf-8", errors="replace")
+        except OSError:
+            return ""
+
     def ask_to_stop(self) -> None:
         """Let the training end after its current step."""
         (self.folder / "stop").touch()

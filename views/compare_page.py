@@ -81,7 +81,8 @@ def _controls(choices: Choices, data: StoredSet) -> tuple[list[str], Part]:
     if ordered != list(choices.first_picked) or "retrievers" in st.query_params:
         st.query_params["retrievers"] = "|".join(ordered)
     chosen = Part(part or first_part)
-    remember("part", chosen.value)
+    if chosen is not first_part or "part" in st.query_params:  # else it follows what is picked
+        remember("part", chosen.value)
     return ordered, chosen
 
 
@@ -101,7 +102,7 @@ def _add_dialog_button(choices: Choices, data: StoredSet) -> None:
 
 
 def _start_button(job: Job, experiment: Experiment) -> None:
-    running = job.progress() is not None
+    running = not job.done and job.progress() is not None
     label = word("compare.run_again") if job.done else word("compare.run")
     if st.button(label, type="primary", icon=":material/play_arrow:", disabled=running, key="run"):
         job.start(experiment)

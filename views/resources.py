@@ -1,5 +1,6 @@
 """The only cached functions: plain keys in, objects out."""
 
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 import streamlit as st
@@ -12,6 +13,7 @@ from data.store import StoredSet, keep, load, stored
 from retrieval.compare import Comparison, compare
 from retrieval.disagreement import most_disputed
 from retrieval.experiment import Experiment, retrievers_of
+from retrieval.hub import HubRevision, hub_revision
 from retrieval.kept import Kept
 from retrieval.marking import MarkedText, marked
 from retrieval.metrics import depth_of
@@ -102,3 +104,14 @@ def disputed_questions(key: str, experiment: str, finished: float, count: int) -
 def finished_at(folder: Path) -> float:
     """When a comparison's scores were written, seconds since 1970."""
     return (folder / "scores.json").stat().st_mtime
+
+
+@st.cache_resource(show_spinner=False)
+def _askers() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(max_workers=4, thread_name_prefix="hub")
+
+
+@st.cache_resource(show_spinner=False, ttl=300, max_entries=64)
+def hub_answer(hub_id: str) -> Future[HubRevision]:
+    """Ask the hub about a model in the background: a page looks at the answer and never waits for it."""
+    return _askers().submit(hub_revision, hub_id)

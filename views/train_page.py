@@ -1,10 +1,44 @@
-"""The train page."""
+"""Train: fine-tune a bi-encoder or a cross-encoder on the question set in use, watch it, and keep what came of it."""
 
 import streamlit as st
 
-from views.words import word
+from training.options import Kind
+from training.runs import all_runs, run_at_work
+from views.run_list import draw_runs
+from views.run_view import follow
+from views.state import chosen_set, remember, remembered
+from views.train_base import pick_base
+from views.train_form import draw_form
+from views.words import plain, word
 
 
 def draw() -> None:
     """Draw the page."""
-    st.title(word("page.train"))
+    data = chosen_set()
+    st.title(word("train.title"))
+    at_work = run_at_work()
+    if at_work:
+        follow(at_work)
+    kind = _pick_kind()
+    st.markdown(word(f"train.get_{kind.value}", data=plain(data.name)))
+    base = pick_base(kind)
+    draw_form(kind, base, data, at_work)
+    ended = [run for run in all_runs() if at_work is None or run.id != at_work.id]
+    draw_runs(ended)
+
+
+def _pick_kind() -> Kind:
+    kinds = [kind.value for kind in Kind]
+    first = remembered("train", Kind.BI_ENCODER.value, kinds)
+    st.session_state.setdefault("train_kind", first)
+    chosen = st.segmented_control(
+        word("train.kind"),
+        kinds,
+        format_func=lambda kind: word(f"train.kind_{kind}"),
+        key="train_kind",
+        required=True,
+        label_visibility="collapsed",
+    )
+    kind = chosen or first
+    remember("train", kind)
+    return Kind(kind)

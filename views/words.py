@@ -1,9 +1,11 @@
 """Every word a person reads, in the person's language."""
 
 import tomllib
+from datetime import UTC, datetime, tzinfo
 from functools import cache
 from pathlib import Path
 from typing import Any
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import streamlit as st
 
@@ -44,6 +46,15 @@ def duration(seconds: float) -> str:
     if seconds < 60:
         return word("time.seconds", seconds=round(seconds))
     return word("time.minutes", minutes=int(seconds // 60), seconds=round(seconds % 60))
+
+
+def moment(iso: str) -> str:
+    """Return a moment, an ISO 8601 time, as the person's clock shows it."""
+    try:
+        zone: tzinfo = ZoneInfo(st.context.timezone or "UTC")
+    except (ZoneInfoNotFoundError, ValueError):
+        zone = UTC
+    return datetime.fromisoformat(iso).astimezone(zone).strftime("%Y-%m-%d %H:%M")
 
 
 def plain(text: str) -> str:

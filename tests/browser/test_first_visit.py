@@ -70,9 +70,10 @@ def test_the_page_speaks_the_browsers_language_and_can_be_switched(app: str, kor
 def test_the_address_opens_the_same_view(app: str, page: Page) -> None:
     page.goto(f"{app}/?k=20&measure=hit&retrievers=BM25")
     compared(page, "Run again")
-    pressed = page.locator("button[kind='segmented_controlActive']")
-    expect(pressed.filter(has_text="20")).to_have_count(1)
-    expect(pressed.filter(has_text="Hit")).to_have_count(1)
+    expect(page.get_by_role("radio", name="20", exact=True)).to_be_checked()
+    expect(page.get_by_role("radio", name="Hit", exact=True)).to_be_checked()
+    expect(page.get_by_role("button", name="BM25", exact=True)).to_have_attribute("aria-pressed", "true")
+    expect(page.get_by_role("button", name="Dense", exact=True)).to_have_attribute("aria-pressed", "false")
 
 
 def test_opening_the_app_loads_no_torch(app: str, page: Page) -> None:
