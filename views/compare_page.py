@@ -139,8 +139,9 @@ def _wait(key: str, experiment: str) -> None:
 
 
 @st.fragment(run_every=_POLL_SECONDS)
-def _follow(experiment: str) -> None:
-    job = Job.of(Experiment.model_validate_json(experiment), chosen_set().fingerprint)
+def _follow(asked: str) -> None:
+    experiment = Experiment.model_validate_json(asked)
+    job = Job.of(experiment, chosen_set().fingerprint)
     if job.done:
         st.rerun()
     progress = job.progress()
@@ -158,6 +159,10 @@ def _follow(experiment: str) -> None:
     if stop.button(word("compare.stop"), icon=":material/stop:", width="stretch"):
         job.stop()
         st.rerun(scope="fragment")
+    finished = int(progress.share * len(experiment.retriever) + 1e-6)
+    if finished:  # what is ready need not wait for the rest
+        first = experiment.model_copy(update={"retriever": experiment.retriever[:finished]})
+        _table(list(comparison(chosen_set().key, first.model_dump_json(), 0.0).results), "recall")
 
 
 def _answer(found: Comparison, shown: list[Result]) -> None:
