@@ -67,11 +67,12 @@ def distribution(
 ) -> alt.LayerChart:
     """Bars over ranges, columns "from", "to" and "count", and a line at the median with its label."""
     shown = ".0%" if percent else ",.0f"
+    scale = alt.Scale(domain=[0, 1]) if percent else alt.Scale(zero=False)
     bars = (
         alt.Chart(table)
         .mark_bar(color=PALETTE[0])
         .encode(
-            x=alt.X("from", type="quantitative", bin="binned", title=x, axis=alt.Axis(format=shown)),
+            x=alt.X("from", type="quantitative", bin="binned", title=x, axis=alt.Axis(format=shown), scale=scale),
             x2="to",
             y=alt.Y("count", type="quantitative", title=y, axis=alt.Axis(tickMinStep=1)),
             tooltip=[

@@ -1,0 +1,44 @@
+"""Looking around in a question set: passages that hold a text, their questions, and where the answers stand."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+
+from data.records import Question, QuestionSet
+
+
+def passages_with(question_set: QuestionSet, text: str) -> list[int]:
+    """Return the rows of the passages whose text, title or questions hold `text`, in any case; "" is in all."""
+    wanted = text.strip().lower()
+    if not wanted:
+        return list(range(len(question_set.passages)))
+    rows = {
+        row
+        for row, passage in enumerate(question_set.passages)
+        if wanted in passage.text.lower() or wanted in passage.title.lower()
+    }
+    for question in question_set.questions:
+        if wanted in question.text.lower():
+            rows.update(question_set.row_of_passage[id_] for id_ in question.relevant)
+    return sorted(rows)
+
+
+def questions_of(question_set: QuestionSet, rows: Sequence[int]) -> dict[int, list[Question]]:
+    """Return the questions about each of the passages at `rows`, in the set's order."""
+    asked: defaultdict[int, list[Question]] = defaultdict(list)
+    by_passage = question_set.relevance[:, list(rows)].tocsc()
+    for place, row in enumerate(rows):
+        found = by_passage.indices[by_passage.indptr[place] : by_passage.indptr[place + 1]]
+        asked[row] = [question_set.questions[question] for question in sorted(found)]
+    return dict(asked)
+
+
+def answer_spans(text: str, answers: Iterable[str]) -> list[tuple[int, int]]:
+    """Return where answers first stand in a text, `(start, end)` each, ascending; spans that touch are one."""
+    found = sorted((start, start + len(answer)) for answer in answers if answer and (start := text.find(answer)) >= 0)
+    spans: list[tuple[int, int]] = []
+    for start, end in found:
+        if spans and start <= spans[-1][1]:
+            spans[-1] = spans[-1][0], max(end, spans[-1][1])
+        else:
+            spans.append((start, end))
+    return spans

@@ -1,0 +1,55 @@
+"""What is wrong with given data, in the person's language."""
+
+from collections.abc import Mapping
+
+from data.problems import DataError, Problem, ProblemCode
+from views.words import catalog, language
+
+_NAMED_BY_READERS = ("found", "expected", "unit", "reason")
+_NAMED_BY_USERS = (ProblemCode.MISSING_COLUMN, ProblemCode.UNKNOWN_COLUMN)  # `found` lists the file's own columns
+
+
+def error_text(error: DataError) -> str:
+    """Return the words of an error: not Markdown, escape them with `plain` where they are read as such."""
+    texts = catalog(language())
+    first = next((problem for problem in error.others if problem.leaves_out_row), None)
+    return _text(error.problem, texts, {"first": problem_text(first, texts)} if first else {})
+
+
+def problem_text(problem: Problem, texts: Mapping[str, str] | None = None) -> str:
+    """Return the words of a problem, led by its row; `texts` where no page is being drawn."""
+    return _text(problem, texts or catalog(language()), {})
+
+
+def reason_text(problem: Problem, texts: Mapping[str, str] | None = None) -> str:
+    """Return the words of a problem without its row, for tables that have a column for it."""
+    return _text(Problem(problem.code, None, problem.details), texts or catalog(language()), {})
+
+
+def _text(problem: Problem, texts: Mapping[str, str], values: dict[str, str]) -> str:
+    details = {name: _detail(problem, name, value, texts) for name, value in problem.details.items()}
+    template = texts[f"problem.{problem.code.value}"]
+    template = template[0].upper() + template[1:] if problem.row is None else texts["problem.row"] + template
+    return " ".join(template.format(row=problem.row, **details | values).split())
+
+
+def _detail(problem: Problem, name: str, value: str | int, texts: Mapping[str, str]) -> str | int:
+    if not isinstance(value, str):
+        return value
+    if name == "role":
+        return texts[f"column.{value}"]
+    if name not in _NAMED_BY_READERS or problem.code in _NAMED_BY_USERS:
+        return value
+    return _translated(value, texts)
+
+
+def _translated(value: str, texts: Mapping[str, str]) -> str:
+    """The value with the phrases that readers use, and only those, in the person's language."""
+    start = value[:1].lower() + value[1:]
+    phrases = [key.removeprefix("detail.") for key in texts if key.startswith("detail.")]
+    known = [phrase for phrase in phrases if start == phrase or start.startswith(f"{phrase} ")]
+    if not known:
+        return value
+    longest = max(known, key=len)
+    rest = value[len(longest) :].strip()
+    return f"{texts[f'detail.{longest}']} {_translated(rest, texts)}".strip()
