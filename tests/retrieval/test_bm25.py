@@ -29,17 +29,17 @@ def sample() -> QuestionSet:
     return read_entry(CATALOG["sample"]).question_set
 
 
-def lucene(documents: list[list[str]], question: list[str], k1: float, b: float) -> list[float]:
+def lucene(counts: list[Counter[str]], question: list[str], k1: float, b: float) -> list[float]:
     """Score every document: sum over the question's terms of ln(1 + (N - n + .5) / (n + .5)) * f / (f + k1 * ...)."""
-    mean_length = sum(map(len, documents)) / len(documents)
-    scores = [0.0] * len(documents)
-    counts = [Counter(document) for document in documents]
+    lengths = [count.total() for count in counts]
+    mean_length = sum(lengths) / len(counts)
+    scores = [0.0] * len(counts)
     for term in question:
-        n = sum(term in count for count in counts)
-        idf = math.log(1 + (len(documents) - n + 0.5) / (n + 0.5))
-        for row, count in enumerate(counts):
-            if f := count[term]:
-                scores[row] += idf * f / (f + k1 * (1 - b + b * len(documents[row]) / mean_length))
+        holders = [row for row, count in enumerate(counts) if term in count]
+        idf = math.log(1 + (len(counts) - len(holders) + 0.5) / (len(holders) + 0.5))
+        for row in holders:
+            f = counts[row][term]
+            scores[row] += idf * f / (f + k1 * (1 - b + b * lengths[row] / mean_length))
     return scores
 
 
@@ -63,11 +63,12 @@ def tokens_of_sample(sample: QuestionSet, analyzer: Analyzer) -> tuple[list[list
 @pytest.mark.parametrize("analyzer", NAMED)
 def test_scores_are_the_written_formula_on_the_sample(sample: QuestionSet, analyzer: Analyzer) -> None:
     documents, questions = tokens_of_sample(sample, analyzer)
+    counts = [Counter(document) for document in documents]
     for k1, b in PARAMETERS:
         retriever = BM25("bm25", sample.passages, BM25Options(analyzer, k1, b))
         rankings = retriever.search(texts_of(sample.questions[ASKED]), len(sample.passages))
         for scores, question in zip(found(rankings), questions, strict=True):
-            expected = {row: score for row, score in enumerate(lucene(documents, question, k1, b)) if score > 0}
+            expected = {row: score for row, score in enumerate(lucene(counts, question, k1, b)) if score > 0}
             assert scores == pytest.approx(expected, rel=1e-5)
 
 
@@ -80,7 +81,7 @@ def test_scores_are_the_written_formula_on_any_tokens(
     rankings = BM25("bm25", passages(*texts), BM25Options(Analyzer.WORD, k1, b)).search(questions, len(texts))
     for scores, question in zip(found(rankings), asked, strict=True):
         held = [row for row, document in enumerate(documents) if set(document) & set(question)]
-        expected = lucene(documents, question, k1, b) if held else []
+        expected = lucene([Counter(document) for document in documents], question, k1, b) if held else []
         assert scores == pytest.approx({row: expected[row] for row in held}, rel=1e-5)
 
 

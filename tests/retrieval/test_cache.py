@@ -62,6 +62,15 @@ def test_a_file_with_a_damaged_byte_is_computed_anew() -> None:
         assert_same(cached_arrays("kind", "key", compute))
 
 
+@pytest.mark.parametrize(("offset", "value"), [(8, 1), (10, 99)], ids=["encrypted", "unknown compression"])
+def test_a_damaged_table_of_contents_is_computed_anew(offset: int, value: int) -> None:
+    cached_arrays("kind", "key", compute)
+    damaged = bytearray(kept_file("kind").read_bytes())
+    damaged[damaged.index(b"PK\x01\x02") + offset] = value
+    kept_file("kind").write_bytes(damaged)
+    assert_same(cached_arrays("kind", "key", compute))
+
+
 @pytest.mark.parametrize("content", [b"", b"text", b"\x80\x04N.", b"\x93NUMPY"])
 def test_a_file_of_another_kind_is_computed_anew(content: bytes) -> None:
     cached_arrays("kind", "key", compute)
