@@ -1,9 +1,13 @@
 """The MRC retrieval workbench: `streamlit run app.py`."""
 
+import logging
+
 import streamlit as st
 
+from data.problems import DataError
 from views import compare_page, data_page, search_page, sidebar, train_page
-from views.words import word
+from views.problem_words import error_text
+from views.words import plain, word
 
 st.set_page_config(page_title="MRC Retrieval Workbench", page_icon=":material/manage_search:", layout="wide")
 
@@ -21,5 +25,9 @@ page = st.navigation(
     ],
     position="top",
 )
-sidebar.draw()
-page.run()
+try:
+    sidebar.draw()
+    page.run()
+except Exception:
+    logging.getLogger(__name__).exception("a page failed")
+    st.error(word("app.error"), icon=":material/error:")
