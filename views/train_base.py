@@ -1,0 +1,142 @@
+"""The base model of a training: which one, whether it can be had, and what it costs to get."""
+
+from dataclasses import dataclass
+
+import streamlit as st
+
+from retrieval.hub import HubRevision, ModelError
+from retrieval.models import DEFAULT_BI_ENCODER, DEFAULT_CROSS_ENCODER, STARTER, find_model
+from training.options import Kind
+from training.runs import Run, all_runs
+from views.choices import finished_runs
+from views.resources import hub_answer
+from views.state import remember, remembered
+from views.words import known, moment, plain, word
+
+HUB_DEFAULT = {Kind.BI_ENCODER: DEFAULT_BI_ENCODER, Kind.CROSS_ENCODER: DEFAULT_CROSS_ENCODER}
+_OTHER = "other"
+_POLL_SECONDS = 0.5
+
+
+@dataclass(frozen=True)
+class Base:
+    """A base model chosen: what the options call it, the run it is, if any, and why it cannot be used, if so."""
+
+    reference: str
+    run: Run | None = None
+    problem: str = ""
+
+
+def pick_base(kind: Kind) -> Base:
+    """Draw the choice of a base model and what is known of it. The page never waits for the hub."""
+    runs = {run.id: run for run in finished_runs() if run.plan().kind is kind}
+    key = f"train_base_{kind.value}"
+    left, right = st.columns([1, 1], vertical_alignment="bottom")
+    with left:
+        chosen = _select(kind, runs, key)
+        reference = _other(kind) if chosen == _OTHER else chosen
+    with right:
+        if not reference:
+            st.caption(word("train.base_other_empty"))
+            return Base("", problem=word("train.base_other_empty"))
+        problem = _about(reference, key)
+    return Base(reference, runs.get(reference), problem)
+
+
+def base_name(reference: str) -> str:
+    """Return the words for a base model: a finished run by its name, everything else as it is called."""
+    if reference == STARTER:
+        return word("train.starter")
+    return next((run.plan().name for run in all_runs() if run.id == reference), reference)
+
+
+def _select(kind: Kind, runs: dict[str, Run], key: str) -> str:
+    choices = [STARTER, HUB_DEFAULT[kind], *runs, _OTHER]
+    first = remembered("base", STARTER, choices)
+
+    def label(choice: str) -> str:
+        if choice in runs:
+            plan = runs[choice].plan()
+            return word("train.base_run", name=plan.name, data=plan.data_name, created=moment(plan.created))
+        known_labels = {STARTER: "train.base_starter", _OTHER: "train.base_other"}
+        return word(known_labels[choice]) if choice in known_labels else word("train.base_hub", model=choice)
+
+    if st.session_state.get(key) not in choices:  # such as a run that was deleted
+        st.session_state[key] = first
+    chosen = st.selectbox(word("train.base"), choices, format_func=label, key=key, help=word("train.base_help"))
+    remember("base", chosen)
+    return chosen
+
+
+def _other(kind: Kind) -> str:
+    key = f"train_other_{kind.value}"
+    st.session_state.setdefault(key, st.query_params.get("base_model", ""))
+    text = st.text_input(
+        word("train.other"),
+        key=key,
+        max_chars=1000,
+        placeholder=word("train.other_example"),
+        help=word("train.other_help"),
+    ).strip()
+    st.query_params["base_model"] = text
+    return text
+
+
+def _about(reference: str, key: str) -> str:
+    """Say where the model is; returns why it cannot be used, or nothing."""
+    if reference == STARTER:
+        st.caption(word("train.about_starter"))
+        return ""
+    try:
+        source = find_model(reference)
+    except ModelError as error:
+        problem = word(f"model.{error.code}", model=plain(reference))
+        st.error(problem, icon=":material/error:")
+        return problem
+    if source.hub_id is None:
+        st.caption(word("train.about_folder"))
+    elif hub_answer(source.hub_id).done():
+        _say_what_the_hub_said(source.hub_id, key)
+    else:
+        _wait_for_the_hub(source.hub_id)
+    return ""
+
+
+@st.fragment(run_every=_POLL_SECONDS)
+def _wait_for_the_hub(hub_id: str) -> None:
+    if hub_answer(hub_id).done():
+        st.rerun()
+    st.caption(f":material/hourglass_empty: {word('train.hub_asking')}")
+
+
+def _say_what_the_hub_said(hub_id: str, key: str) -> None:
+    error = hub_answer(hub_id).exception()
+    if error is None:
+        st.caption(_hub_words(hub_answer(hub_id).result()))
+    else:
+        code = f"model.{getattr(error, 'code', '')}"
+        st.warning(word(code if known(code) else "model.hub_unknown", model=plain(hub_id)), icon=":material/cloud_off:")
+    with st.container(horizontal=True):
+        if error is not None:
+            st.button(word("train.use_starter"), on_click=_choose_starter, args=(key,), icon=":material/bolt:")
+        if st.button(word("train.check_again"), icon=":material/refresh:", type="tertiary"):
+            hub_answer.clear(hub_id)
+            st.rerun()
+
+
+def _choose_starter(key: str) -> None:
+    st.session_state[key] = STARTER
+
+
+def _hub_words(found: HubRevision) -> str:
+    if found.downloaded:
+        name = "hub_here" if found.online else "hub_here_offline"
+        return f":material/check_circle: {word(f'train.{name}')}"
+    if found.size:
+        return f":material/cloud_download: {word('train.hub_download', size=_size(found.size))}"
+    return f":material/cloud_download: {word('train.hub_download_unknown')}"
+
+
+def _size(number_of_bytes: int) -> str:
+    megabytes = number_of_bytes / 1e6
+    return f"{megabytes / 1000:.1f} GB" if megabytes >= 1000 else f"{megabytes:,.0f} MB"
