@@ -9,8 +9,8 @@ import regex
 
 from retrieval.matching import Span, matched_spans, merged
 
-EXCERPT_LENGTH = 260
-_LEAD = 40  # letters shown before the first thing worth seeing
+EXCERPT_LENGTH = 160
+_LEAD = 30  # letters shown before the first thing worth seeing
 _WORD_REACH = 15  # letters an excerpt may grow to begin and end at a word's edge
 
 

@@ -18,11 +18,12 @@ _WORD = regex.compile(r"[\p{L}\p{M}\p{N}]+")
 _PAIR = regex.compile(r"[\p{L}\p{M}\p{N}]{2}")
 _ONLY_HIRAGANA = regex.compile(r"\p{Hiragana}+")
 
-# Kiwi's tags: nouns, number words, verbs, adjectives, adverbs, roots; foreign letters, Chinese characters, numbers
-_TELLING_TAGS = ("NNG", "NNP", "NR", "VV", "VA", "MAG", "XR", "SL", "SH", "SN")
+# Kiwi's tags: nouns, number words, verbs, adjectives, modifiers, adverbs, roots; foreign and Chinese letters, numbers
+_TELLING_TAGS = ("NNG", "NNP", "NR", "VV", "VA", "MM", "MAG", "XR", "SL", "SH", "SN")
 # words that stand in every question or passage and say nothing about either
 _SILENT_WORDS = """
-하 되 있 없 같 않 위하 대하 통하 의하 따르 관하 어떻 그렇 이렇 이러하 그러하 왜 언제 어떻게 몇 가장 더 또 잘 못 안 다시
+하 되 있 없 같 않 보 위하 대하 통하 의하 따르 관하 어떻 그렇 이렇 이러하 그러하 왜 언제 어떻게 몇 어느 어떤
+무슨 가장 더 또 잘 못 안 다시 매우 그 이 저 이런 그런 저런 한 두 세 각 모든 여러 다른
 a an and are as at be been by did do does for from had has have how in is it its of on or s t that the their there these
 this those to was were what when where which who whom whose why will with
 """
@@ -63,7 +64,7 @@ def _terms(analyzer: Analyzer, texts: Sequence[str]) -> list[list[tuple[_Term, S
 def _morphemes(text: str, tokens: Sequence[Any]) -> Iterator[tuple[_Term, Span]]:
     for token in tokens:
         tag, start, length = token.tag, token.start, token.len
-        if not tag.startswith(_TELLING_TAGS):
+        if not length or not tag.startswith(_TELLING_TAGS):
             continue
         surface = [(start + w.start(), start + w.end()) for w in regex.finditer(r"\S+", text[start : start + length])]
         forms = token.form.lower().split()
@@ -71,7 +72,7 @@ def _morphemes(text: str, tokens: Sequence[Any]) -> Iterator[tuple[_Term, Span]]
             forms, surface = ["".join(forms)], [(start, start + length)]
         for form, span in zip(forms, surface, strict=True):
             if form not in _SILENT:
-                yield (form, tag[0]), span
+                yield (form, "verb" if tag[0] == "V" else "word"), span
 
 
 def _pairs(text: str) -> Iterator[tuple[_Term, Span]]:

@@ -7,6 +7,7 @@ from data.store import StoredSet
 from retrieval.job import Job
 from retrieval.one_question import Findings, truth_of
 from views.choices import Choices, choices_for
+from views.highlight import draw_style
 from views.resources import disputed_questions, finished_at, question_set
 from views.search_columns import Answered, draw_columns, draw_table
 from views.searching import search, try_failed_again
@@ -17,17 +18,17 @@ _MOST_COLUMNS = 4
 _KS = ("5", "10", "20")
 _EXAMPLES = 3
 _LONGEST_QUESTION = 1000
-_LONGEST_LABEL = 34
 
 
 def draw() -> None:
     """Draw the page."""
     data = chosen_set()
     choices = choices_for(data, st.session_state.get(f"added_{data.key}", []))
+    draw_style()
     st.title(word("search.title"))
     question = _question()
     _examples(data, choices)
-    picked, k = _controls(choices)
+    picked, k = _controls(data, choices)
     if not question:
         st.info(word("search.ask"), icon=":material/search:")
     elif not picked:
@@ -74,17 +75,11 @@ def _examples(data: StoredSet, choices: Choices) -> None:
     questions = _disputed(data, choices)
     help_text = word("search.examples_help") if questions else None
     questions = questions or [question.text for question in question_set(data.key).questions[:_EXAMPLES]]
-    with st.container(horizontal=True, vertical_alignment="center"):
-        st.caption(word("search.examples"), help=help_text, width="content")
-        for number, question in enumerate(questions):
-            long = len(question) > _LONGEST_LABEL
-            st.button(
-                plain(f"{question[:_LONGEST_LABEL].rstrip()}…" if long else question),
-                key=f"example_{number}",
-                help=plain(question) if long else None,
-                on_click=_search_for,
-                args=(question,),
-            )
+    label, *places = st.columns([1, *[3] * len(questions)], vertical_alignment="center")
+    label.caption(word("search.examples"), help=help_text)
+    for number, (place, question) in enumerate(zip(places, questions, strict=True)):
+        key = f"example_{number}"
+        place.button(plain(question), key=key, width="stretch", on_click=_search_for, args=(question,))
 
 
 def _disputed(data: StoredSet, choices: Choices) -> list[str]:
@@ -99,7 +94,7 @@ def _disputed(data: StoredSet, choices: Choices) -> list[str]:
     return []
 
 
-def _controls(choices: Choices) -> tuple[list[str], int]:
+def _controls(data: StoredSet, choices: Choices) -> tuple[list[str], int]:
     names = list(choices.specs)
     kept = str(st.query_params.get("columns") or st.session_state.get("kept_columns", ""))
     default = [name for name in kept.split("|") if name in names] or names[:_MOST_COLUMNS]
@@ -109,7 +104,7 @@ def _controls(choices: Choices) -> tuple[list[str], int]:
         names,
         selection_mode="multi",
         default=default,
-        key=f"columns_{len(names)}",
+        key=f"columns_{data.key}_{len(names)}",
         help=word("search.retrievers_help", most=_MOST_COLUMNS),
     )
     k = right.segmented_control(

@@ -1,0 +1,110 @@
+"""Hits as HTML: every piece of it that a user wrote is escaped here, and only here."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from html import escape
+from pathlib import Path
+
+import streamlit as st
+
+from retrieval.marking import MarkedText
+from views.words import word
+
+_STYLE = Path(__file__).with_name("found.css")
+_MARKS = {
+    "circle": "●",
+    "square": "■",
+    "triangle-up": "▲",
+    "diamond": "◆",
+    "cross": "✚",
+    "triangle-down": "▼",
+}
+
+
+@dataclass(frozen=True)
+class Hit:
+    """One passage found, as it is shown. `notes` are plain texts; `before` is its rank before it was reranked."""
+
+    rank: int
+    score: str
+    passage_id: str
+    title: MarkedText
+    text: MarkedText
+    relevant: bool
+    notes: Sequence[str] = ()
+    before: int | None = None
+
+
+def draw_style() -> None:
+    """Put the page's style in; it takes no room."""
+    st.html(_STYLE)
+
+
+def head_html(name: str, colour: str, shape: str, truth: str) -> str:
+    """Return a column's head: the retriever's colour and mark, its name, where the answer passage stands."""
+    mark = f'<span class="mark" aria-hidden="true">{_MARKS[shape]}</span>'
+    line = f'<div class="truth">{escape(truth)}</div>' if truth else ""
+    return f'<div class="found-head" style="--own:{colour}">{mark}<span class="name">{escape(name)}</span>{line}</div>'
+
+
+def legend_html(*, truth: bool) -> str:
+    """Return what the marks mean."""
+    matched = f"<span><mark>{escape(word('search.legend_match'))}</mark></span>"
+    known = f"<span><u>{escape(word('search.legend_answer'))}</u></span>" if truth else ""
+    return f'<div class="found-legend">{matched}{known}</div>'
+
+
+def hits_html(hits: Sequence[Hit]) -> str:
+    """Return a column's hits."""
+    return f'<div class="found" role="list">{"".join(_hit(hit) for hit in hits)}</div>'
+
+
+def marked_html(text: MarkedText, start: int, end: int) -> str:
+    """Return a part of a text, its matches and answers marked."""
+    return "".join(_piece(*piece) for piece in text.pieces(start, end))
+
+
+def _piece(text: str, matches: bool, answers: bool) -> str:
+    html = escape(text)
+    html = f"<u>{html}</u>" if answers else html
+    return f"<mark>{html}</mark>" if matches else html
+
+
+def _hit(hit: Hit) -> str:
+    title = marked_html(hit.title, 0, len(hit.title.text))
+    top = (
+        f'<div class="top"><span class="rank">{hit.rank}</span>'
+        f'<span class="title">{title} <small>{escape(hit.passage_id)}</small></span>'
+        f'<span class="score">{escape(hit.score)}</span></div>'
+    )
+    gold = ' class="gold"' if hit.relevant else ""
+    return f'<div role="listitem"{gold}>{top}{_notes(hit)}{_text(hit.text)}</div>'
+
+
+def _notes(hit: Hit) -> str:
+    notes = [f'<span class="truth">✔ {escape(word("search.gold"))}</span>'] if hit.relevant else []
+    if hit.before is not None:
+        notes.append(_moved(hit.before, hit.rank))
+    notes += [f'<span class="parts">{escape(note)}</span>' for note in hit.notes]
+    return f'<div class="notes">{"".join(notes)}</div>' if notes else ""
+
+
+def _moved(before: int, after: int) -> str:
+    sign = "＝" if before == after else f"▲{before - after}" if after < before else f"▼{after - before}"
+    label = escape(word("search.moved", before=before, after=after))
+    ranks = "" if before == after else f" <small>{before}→{after}</small>"
+    return f'<span class="moved" role="img" title="{label}" aria-label="{label}">{sign}{ranks}</span>'
+
+
+def _text(text: MarkedText) -> str:
+    start, end = text.excerpt
+    whole = marked_html(text, 0, len(text.text))
+    if (start, end) == (0, len(text.text)):
+        return f"<p>{whole}</p>"
+    before, after = "… " if start else "", " …" if end < len(text.text) else ""
+    more, less = escape(word("search.show_all")), escape(word("search.show_less"))
+    return (
+        f'<p class="excerpt">{before}{marked_html(text, start, end)}{after}</p>'
+        f'<details><summary><span class="more">{more}</span><span class="less">{less}</span></summary>'
+        f"<p>{whole}</p></details>"
+    )
