@@ -49,7 +49,7 @@ def told(run: Run) -> str:
 def test_a_training_outlives_its_launcher_and_stops_when_asked() -> None:
     run = endless(find("sample"))
     with launched_by_another(run):
-        wait_until(lambda: run.status().step > 0 or run.status().state is State.FAILED)
+        wait_until(lambda: logged(run, "loss") != [] or run.status().state is State.FAILED)
         status = run.status()
         assert (status.state, status.phase) == (State.RUNNING, Phase.TRAINING), told(run)
         assert 0 < status.step < status.total_steps == 21 * 1000  # 336 questions in batches of 16
@@ -79,7 +79,7 @@ def test_a_training_outlives_its_launcher_and_stops_when_asked() -> None:
 def test_a_training_killed_at_work_is_interrupted_and_readable() -> None:
     run = endless(misleading_set())
     with launched_by_another(run):
-        wait_until(lambda: run.status().step > 0 or run.status().state is State.FAILED)
+        wait_until(lambda: logged(run, "loss") != [] or run.status().state is State.FAILED)
         assert run.status().state is State.RUNNING, told(run)
         os.kill(run.status().pid, signal.SIGKILL)
         wait_until(lambda: run.status().state is State.INTERRUPTED, 10)
