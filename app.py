@@ -4,10 +4,9 @@ import logging
 
 import streamlit as st
 
-from data.problems import DataError
 from views import compare_page, data_page, search_page, sidebar, train_page
-from views.problem_words import error_text
-from views.words import plain, word
+from views.problem_words import errors_told
+from views.words import word
 
 st.set_page_config(page_title="MRC Retrieval Workbench", page_icon=":material/manage_search:", layout="wide")
 
@@ -27,7 +26,8 @@ page = st.navigation(
 )
 try:
     sidebar.draw()
-    page.run()
+    with errors_told():
+        page.run()
 except Exception:
     logging.getLogger(__name__).exception("a page failed")
     st.error(word("app.error"), icon=":material/error:")

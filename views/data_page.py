@@ -2,12 +2,11 @@
 
 import streamlit as st
 
-from data.problems import DataError
 from data.split import SplitOptions
 from data.store import StoredSet
 from views import data_audit, data_get, data_passages, data_reading, data_sets, preview
 from views.preview import Preview, Read
-from views.problem_words import error_text
+from views.problem_words import errors_told
 from views.resources import audit_of, question_set, split_of
 from views.state import chosen_set
 from views.words import plain, word
@@ -38,13 +37,10 @@ def _draw_preview(shown: Preview, found: Read) -> None:
 def _draw_stored(used: StoredSet) -> None:
     st.header(word("data_page.set_in_use", name=plain(used.name)), anchor=False)
     options = SplitOptions()
-    try:
+    with errors_told():
         with st.spinner(word("data_page.auditing"), show_time=True):
             questions, figures = question_set(used.key), audit_of(used.key)
             found = split_of(used.key, options.validation, options.test, options.seed)
-    except DataError as error:
-        st.error(plain(error_text(error)), icon=":material/error:")
-        return
-    data_audit.draw(questions, figures)
-    data_audit.draw_split(questions, found)
-    data_passages.draw(questions, used.key)
+        data_audit.draw(questions, figures)
+        data_audit.draw_split(questions, found)
+        data_passages.draw(questions, used.key)

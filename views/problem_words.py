@@ -1,12 +1,24 @@
 """What is wrong with given data, in the person's language."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+import streamlit as st
 
 from data.problems import DataError, Problem, ProblemCode
-from views.words import catalog, language
+from views.words import catalog, language, plain
 
 _NAMED_BY_READERS = ("found", "expected", "unit", "reason")
 _NAMED_BY_USERS = (ProblemCode.MISSING_COLUMN, ProblemCode.UNKNOWN_COLUMN)  # `found` lists the file's own columns
+
+
+@contextmanager
+def errors_told() -> Iterator[None]:
+    """Show the words of a `DataError` raised inside, in place of its traceback."""
+    try:
+        yield
+    except DataError as error:
+        st.error(plain(error_text(error)), icon=":material/error:")
 
 
 def error_text(error: DataError) -> str:
@@ -52,4 +64,6 @@ def _translated(value: str, texts: Mapping[str, str]) -> str:
         return value
     longest = max(known, key=len)
     rest = value[len(longest) :].strip()
-    return f"{texts[f'detail.{longest}']} {_translated(rest, texts)}".strip()
+    if not longest.endswith(":"):  # a colon leads names of the file's own
+        rest = _translated(rest, texts)
+    return f"{texts[f'detail.{longest}']} {rest}".strip()

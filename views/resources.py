@@ -27,7 +27,11 @@ def stored_sets() -> list[StoredSet]:
     return stored() or [_keep_sample()]
 
 
-@st.cache_resource(show_spinner=False)
+def _is_stored(kept: StoredSet) -> bool:
+    return any(known.key == kept.key for known in stored())
+
+
+@st.cache_resource(show_spinner=False, validate=_is_stored)
 def _keep_sample() -> StoredSet:
     return keep(read_entry(CATALOG[SAMPLE]).question_set, source=SAMPLE)
 

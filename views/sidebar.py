@@ -2,6 +2,7 @@
 
 import streamlit as st
 
+from data.problems import DataError
 from training.runs import Run, State, all_runs
 from views.resources import split_of, stored_sets
 from views.state import chosen_set, use_set
@@ -34,8 +35,11 @@ def _pick_set() -> None:
         use_set(chosen)
         st.rerun()
     use_set(current.key)
-    groups = split_of(current.key, 0.1, 0.2, 0).group_counts
     st.caption(word("sidebar.counts", passages=f"{current.passages:,}", questions=f"{current.questions:,}"))
+    try:
+        groups = split_of(current.key, 0.1, 0.2, 0).group_counts
+    except DataError:  # the page tells what is wrong with the set
+        return
     st.caption(
         word("sidebar.split", train=groups["train"], validation=groups["validation"], test=groups["test"])  # type: ignore[index]
     )
