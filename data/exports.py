@@ -14,7 +14,7 @@ def csv_bytes(table: pd.DataFrame) -> bytes:
     for place, kind in enumerate(safe.dtypes):
         if not pd.api.types.is_numeric_dtype(kind):
             safe.isetitem(place, [_harmless(value) for value in safe.iloc[:, place]])
-    return bytes(safe.to_csv(index=False).encode("utf-8-sig"))
+    return bytes(safe.to_csv(index=False, lineterminator="\r\n").encode("utf-8-sig"))
 
 
 def _harmless(value: object) -> object:

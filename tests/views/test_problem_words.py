@@ -1,0 +1,56 @@
+from string import Formatter
+
+import pytest
+
+from data.problems import TEMPLATES, DataError, Problem, ProblemCode
+from views.problem_words import problem_text, reason_text
+from views.words import LANGUAGES, catalog
+
+
+def fields(template: str) -> set[str]:
+    return {name for _, name, _, _ in Formatter().parse(template) if name}
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+@pytest.mark.parametrize("code", ProblemCode)
+def test_every_problem_has_words_with_the_same_fields(code: ProblemCode, language: str) -> None:
+    text = catalog(language)[f"problem.{code.value}"]
+    assert fields(text) == fields(TEMPLATES[code])
+    assert problem_text(Problem(code, 7, dict.fromkeys(fields(text), 3)), catalog(language))
+
+
+@pytest.mark.parametrize("code", ProblemCode)
+def test_the_english_words_are_those_of_the_data_room(code: ProblemCode) -> None:
+    problem = Problem(code, None, dict.fromkeys(fields(TEMPLATES[code]), 3))
+    assert problem_text(problem, catalog("en")) == problem.message
+
+
+@pytest.mark.parametrize(
+    ("problem", "words"),
+    [
+        (Problem.of(ProblemCode.WRONG_SHAPE, found="a list whose first item is a list"), "(목록의 첫 항목: 목록)"),
+        (
+            Problem.of(ProblemCode.WRONG_SHAPE, found="an object without a list of objects (keys: a list b, c)"),
+            "(객체의 목록이 없는 객체 (키: a list b, c))",
+        ),
+        (Problem.of(ProblemCode.TOO_LARGE, size="9", unit="unpacked bytes", limit="8"), "9 바이트(압축을 푼 크기)"),
+        (Problem.of(ProblemCode.NOT_AN_OBJECT, 3, found="A list"), "3행: 질문과 지문이 든 객체가"),
+        (
+            Problem.of(ProblemCode.MISSING_COLUMN, role="context", found="a list", wanted="w"),
+            "지문 열을 찾지 못했습니다. 파일에 있는 열: a list.",
+        ),
+    ],
+)
+def test_values_of_the_readers_are_translated_and_those_of_the_file_are_not(problem: Problem, words: str) -> None:
+    assert words in problem_text(problem, catalog("ko"))
+
+
+def test_a_reason_leaves_the_row_to_its_column() -> None:
+    problem = Problem.of(ProblemCode.EMPTY_CONTEXT, 12, column="본문")
+    assert reason_text(problem, catalog("en")).startswith("The context (본문) is empty.")
+
+
+def test_an_error_carries_the_rows_behind_it() -> None:
+    row = Problem.of(ProblemCode.EMPTY_CONTEXT, 2, column="c")
+    error = DataError(Problem.of(ProblemCode.NO_GOOD_ROW, rows=1, first=row.message), [row])
+    assert error.others == (row,)
