@@ -1,0 +1,96 @@
+"""The whole way with real data: upload, audit, train both models, compare four retrievers, search; in two languages."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from urllib.parse import quote
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.browser.conftest import ROOT
+from tests.browser.test_first_visit import compared, download
+
+MINUTES = 60_000
+KORQUAD = Path(os.environ.get("MRC_DATA", "")) / "KorQuAD_v1.0_dev.json"
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.slow,
+    pytest.mark.skipif(not KORQUAD.is_file(), reason="MRC_DATA names no folder with KorQuAD_v1.0_dev.json"),
+]
+RETRIEVERS = ["BM25", "Dense · finder", "Hybrid · finder", "Reranked · reader"]
+
+
+def test_upload_is_understood_audited_and_put_to_use(app: str, page: Page) -> None:
+    page.goto(f"{app}/data")
+    page.locator("input[type=file]").set_input_files(KORQUAD)
+    expect(page.get_by_text("964 paragraphs → 961 passages")).to_be_visible(timeout=2 * MINUTES)
+    expect(page.get_by_text("5,774 questions").first).to_be_visible()
+    expect(page.get_by_text("140 articles").first).to_be_visible()
+    expect(page.get_by_text("will be strong here")).to_be_visible(timeout=MINUTES)
+    page.get_by_role("button", name="Use this set").click()
+    expect(page.get_by_text("961 passages · 5,774 questions")).to_be_visible(timeout=2 * MINUTES)
+
+
+def train(page: Page, app: str, kind: str, name: str) -> None:
+    page.goto(f"{app}/train")
+    page.get_by_role("radio", name=kind).click()
+    expect(page.get_by_role("radio", name=kind)).to_be_checked()
+    page.get_by_label("Name of this training").fill(name)
+    page.get_by_label("Name of this training").press("Tab")
+    page.get_by_role("button", name="Start training").click()
+    expect(page.get_by_role("button", name="Stop", exact=True)).to_be_visible(timeout=2 * MINUTES)
+
+
+def trained(page: Page, app: str, workspace: Path, name: str) -> None:
+    page.goto(f"{app}/train")  # a page opened anew shows what another one started
+    expect(page.get_by_role("button", name="Stop", exact=True)).to_have_count(0, timeout=8 * MINUTES)
+    expect(page.get_by_role("main").get_by_text(name).first).to_be_visible()
+    plans = [json.loads(path.read_text(encoding="utf-8")) for path in workspace.glob("runs/*/run.json")]
+    assert name in {plan["name"] for plan in plans}
+
+
+def test_both_models_are_trained(app: str, page: Page, workspace: Path) -> None:
+    train(page, app, "Bi-encoder", "finder")
+    trained(page, app, workspace, "finder")
+    train(page, app, "Cross-encoder", "reader")
+    trained(page, app, workspace, "reader")
+    states = [json.loads(path.read_text(encoding="utf-8"))["state"] for path in workspace.glob("runs/*/status.json")]
+    assert states == ["done", "done"]
+
+
+def test_the_table_equals_the_commands(
+    app: str, page: Page, workspace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page.goto(f"{app}/?retrievers={quote('|'.join(RETRIEVERS))}")
+    compared(page, "Run again")
+    expect(page.get_by_role("radio", name="Test", exact=True)).to_be_checked()
+    experiment = tmp_path / "experiment.toml"
+    experiment.write_bytes(download(page, "Experiment file").read_bytes())
+    monkeypatch.setenv("MRC_WORKSPACE", str(workspace))
+    command = [sys.executable, "-m", "retrieval", "compare", str(experiment), "--out", str(tmp_path / "out")]
+    subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
+    commanded = json.loads((tmp_path / "out" / "scores.json").read_text(encoding="utf-8"))["retrievers"]
+    # a canvas draws the table; beside it stands a grid for screen readers, which holds what it draws
+    cells = page.locator("canvas").first.locator("[role=gridcell]").all_text_contents()
+    for name in RETRIEVERS:
+        row = cells[cells.index(name) :][:7]
+        assert row[1:] == [f"{commanded[name][f'recall@{k}'] * 100:.2f}" for k in (1, 5, 10, 20, 50, 100)], name
+    assert commanded["Reranked · reader"]["recall@1"] >= commanded["BM25"]["recall@1"]
+
+
+def test_a_question_is_searched_side_by_side(app: str, page: Page) -> None:
+    question = json.loads(KORQUAD.read_text(encoding="utf-8"))["data"][0]["paragraphs"][0]["qas"][0]["question"]
+    page.goto(f"{app}/search?q={quote(question)}")
+    expect(page.get_by_text("Answer passage at rank").first).to_be_visible(timeout=3 * MINUTES)
+    expect(page.get_by_text("This question is in the set.")).to_be_visible()
+
+
+@pytest.mark.parametrize(("path", "heading"), [("", "비교"), ("data", "데이터"), ("train", "학습"), ("search", "검색")])
+def test_every_page_in_korean(app: str, korean_page: Page, path: str, heading: str) -> None:
+    korean_page.goto(f"{app}/{path}")
+    expect(korean_page.get_by_role("heading", name=heading, exact=True)).to_be_visible()
+    expect(korean_page.get_by_text("지문 961개 · 질문 5,774개")).to_be_visible()
+    expect(korean_page.get_by_test_id("stException")).to_have_count(0)
