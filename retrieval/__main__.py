@@ -28,10 +28,10 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     try:
         comparison = _run(options.experiment, Job(options.out) if options.tell else None)
-    except (ExperimentError, DataError, ValueError) as error:
+        save(comparison, options.out)
+    except (ExperimentError, DataError, OSError, ValueError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    save(comparison, options.out)
     print(table(comparison))
     for result in comparison.results:
         if result.error:

@@ -34,7 +34,7 @@ def main(arguments: list[str] | None = None) -> int:
     for name, figures in run.scores().items():
         if isinstance(figures, dict):
             print(f"{name:>12}  " + "  ".join(f"{measure} {value:.4f}" for measure, value in figures.items()))
-    print(f"model: {run.model_folder}")
+    print("stopped; no model was saved" if ended.state is State.STOPPED else f"model: {run.model_folder}")
     return 0
 
 

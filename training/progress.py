@@ -2,6 +2,7 @@
 
 import time
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
@@ -39,6 +40,11 @@ class RunFolderCallback(TrainerCallback):
         left = (now - self._began) / state.global_step * (state.max_steps - state.global_step)
         self._status = replace(self._status, step=state.global_step, seconds_left=left)
         self._run.write_status(self._status)
+
+    def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+        """Remove the arguments that the trainer pickles beside every checkpoint: nothing here reads a pickle."""
+        del control, kwargs
+        Path(args.output_dir, f"checkpoint-{state.global_step}", "training_args.bin").unlink(missing_ok=True)
 
     def on_log(
         self,

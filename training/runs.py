@@ -192,6 +192,12 @@ def all_runs() -> list[Run]:
     return [run for run in (Run(path.parent) for path in folders) if _readable(run)]
 
 
+def find_run(run_id: str) -> Run | None:
+    """Return the workspace's run with this id, None where there is none."""
+    run = Run(workspace() / "runs" / run_id)
+    return run if run.folder.parent == workspace() / "runs" and _readable(run) else None
+
+
 def run_at_work() -> Run | None:
     """Return the newest run of the workspace that a process carries out."""
     return next((run for run in all_runs() if run.status().at_work), None)
