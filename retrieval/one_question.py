@@ -44,7 +44,7 @@ def ask(retriever: Retriever, question: str) -> Findings:
 
 
 def truth_of(question_set: QuestionSet, text: str) -> Truth | None:
-    """Return what the set says of the questions with exactly this text; None where it has none."""
+    """Return what the set says of the questions with this text; None where it has none."""
     wanted = _composed(text)
     same = [question for question in question_set.questions if _composed(question.text) == wanted]
     if not same:
@@ -55,4 +55,4 @@ def truth_of(question_set: QuestionSet, text: str) -> Truth | None:
 
 
 def _composed(text: str) -> str:
-    return unicodedata.normalize("NFC", text).strip()
+    return " ".join(unicodedata.normalize("NFC", text).split())  # a box of one line keeps no line breaks

@@ -17,7 +17,7 @@ from views.words import plain, word
 _MOST_COLUMNS = 4
 _KS = ("5", "10", "20")
 _EXAMPLES = 3
-_LONGEST_QUESTION = 1000
+_LONGEST_QUESTION = 2000
 
 
 def draw() -> None:
@@ -64,7 +64,7 @@ def _search_the_box() -> None:
 
 
 def _search_for(question: str) -> None:
-    st.session_state["question_box"] = st.session_state["kept_q"] = question
+    st.session_state["question_box"] = st.session_state["kept_q"] = question[:_LONGEST_QUESTION]
     if question:
         st.query_params["q"] = question
     else:

@@ -25,7 +25,9 @@ def test_answers_in_a_text(text: str, answers: list[str], found: list[str]) -> N
 
 
 def test_a_text_of_loose_letters_is_composed() -> None:
-    (text,) = marked("한글은?", [unicodedata.normalize("NFD", "세종은 한글을")], [[unicodedata.normalize("NFD", "세종")]])
+    (text,) = marked(
+        "한글은?", [unicodedata.normalize("NFD", "세종은 한글을")], [[unicodedata.normalize("NFD", "세종")]]
+    )
     assert text == MarkedText("세종은 한글을", ((4, 6),), ((0, 2),))
 
 
