@@ -38,8 +38,8 @@ def train(page: Page, app: str, kind: str, name: str) -> None:
     page.goto(f"{app}/train")
     page.get_by_role("radio", name=kind).click()
     expect(page.get_by_role("radio", name=kind)).to_be_checked()
-    page.get_by_label("Name of this training").fill(name)
-    page.get_by_label("Name of this training").press("Tab")
+    page.get_by_role("textbox", name="Name of this training").fill(name)
+    page.get_by_role("textbox", name="Name of this training").press("Tab")
     page.get_by_role("button", name="Start training").click()
     expect(page.get_by_role("button", name="Stop", exact=True)).to_be_visible(timeout=2 * MINUTES)
 
