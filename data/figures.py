@@ -38,15 +38,17 @@ def overlap_level(mean: float) -> Overlap:
 def histogram(values: np.ndarray, width: float = 0.0, most_bins: int = 40) -> pd.DataFrame:
     """Count values by range; columns "from", "to" and "count", a row a range, empty ranges included.
 
-    A range holds `from` and not `to`, except that the last one holds both. `width` 0 takes the smallest of 1, 2, 5,
-    10, 20, 50... that needs no more than `most_bins` ranges. NaN are passed over.
+    A range holds `from` and not `to`; only where the highest value ends a range of a given `width`, that one holds
+    it. `width` 0 takes the smallest of 1, 2, 5, 10, 20, 50... that needs no more than `most_bins` ranges. NaN are
+    passed over.
     """
     known = values[~np.isnan(values)]
     if not len(known):
         return pd.DataFrame({"from": [], "to": [], "count": []})
-    width = width or _round_width(float(known.max() - known.min()), most_bins)
-    first, last = int(known.min() / width), int(np.ceil(known.max() / width))
-    edges = np.arange(first, max(last, first + 1) + 1) * width
+    step = width or _round_width(float(known.max() - known.min()), most_bins)
+    first = int(known.min() / step)
+    last = int(np.ceil(known.max() / step)) if width else int(known.max() / step) + 1
+    edges = np.arange(first, max(last, first + 1) + 1) * step
     counts, _ = np.histogram(known, edges)
     return pd.DataFrame({"from": edges[:-1], "to": edges[1:], "count": counts})
 
@@ -86,4 +88,4 @@ def split_table(question_set: QuestionSet, found: Split) -> pd.DataFrame:
 
 def _round_width(spread: float, most_bins: int) -> float:
     widths = (step * 10**power for power in range(18) for step in (1, 2, 5))
-    return float(next(width for width in widths if spread / width <= most_bins - 1))
+    return float(next(width for width in widths if spread / width <= most_bins - 2))

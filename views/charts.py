@@ -67,12 +67,14 @@ def distribution(
 ) -> alt.LayerChart:
     """Bars over ranges, columns "from", "to" and "count", and a line at the median with its label."""
     shown = ".0%" if percent else ",.0f"
-    scale = alt.Scale(domain=[0, 1]) if percent else alt.Scale(zero=False)
+    low, high = (0.0, 1.0) if percent else (float(table["from"].min()), float(table["to"].max()))
+    scale = alt.Scale(domain=[low, high], nice=False)
+    axis = alt.Axis(format=shown, tickMinStep=0.05 if percent else 1)
     bars = (
         alt.Chart(table)
         .mark_bar(color=PALETTE[0])
         .encode(
-            x=alt.X("from", type="quantitative", bin="binned", title=x, axis=alt.Axis(format=shown), scale=scale),
+            x=alt.X("from", type="quantitative", bin="binned", title=x, axis=axis, scale=scale),
             x2="to",
             y=alt.Y("count", type="quantitative", title=y, axis=alt.Axis(tickMinStep=1)),
             tooltip=[
@@ -85,5 +87,6 @@ def distribution(
     middle = alt.Chart(pd.DataFrame({"median": [median], "label": [label]})).encode(x="median:Q")
     line = middle.mark_rule(color=PALETTE[4], strokeWidth=2, strokeDash=[6, 3])
     # beside the highest bars there is no place for words: they stand above the plot
-    words = middle.mark_text(align="left", dx=4, dy=-8, y=0, fontWeight="bold", color=PALETTE[4]).encode(text="label")
+    side, gap = ("right", -4) if median > (low + high) / 2 else ("left", 4)
+    words = middle.mark_text(align=side, dx=gap, dy=-8, y=0, fontWeight="bold", color=PALETTE[4]).encode(text="label")
     return (bars + line + words).properties(height=_DISTRIBUTION_HEIGHT)

@@ -182,8 +182,8 @@ def test_a_download_that_fails_says_what_to_do(app: AppTest, monkeypatch: pytest
     monkeypatch.setitem(CATALOG, KORQUAD, replace(CATALOG[KORQUAD], address="http://127.0.0.1:9/x.json"))
     press(app, f"look_{KORQUAD}")
     message = texts(app)
-    assert "http://127.0.0.1:9/x.json에서 내려받지 못했습니다" in message
-    assert "직접 받아 여기에 올려 주세요" in message
+    assert "KorQuAD 1.0 dev 파일을 내려받지 못했습니다" in message
+    assert "http://127.0.0.1:9/x.json 주소에서 직접 받아 여기에 올려 주세요" in message
     assert counts(app) == ["200", "480", "20"]
 
 
