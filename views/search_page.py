@@ -42,7 +42,7 @@ def _question() -> str:
     question = str(st.query_params.get("q") or st.session_state.get("kept_q", ""))[:_LONGEST_QUESTION].strip()
     st.session_state.setdefault("question_box", question)
     with st.form("question", border=False):
-        box, button = st.columns([6, 1], vertical_alignment="bottom")
+        box, button = st.columns([5, 1], vertical_alignment="bottom")
         box.text_input(
             word("search.question"),
             key="question_box",
@@ -98,7 +98,7 @@ def _controls(data: StoredSet, choices: Choices) -> tuple[list[str], int]:
     names = list(choices.specs)
     kept = str(st.query_params.get("columns") or st.session_state.get("kept_columns", ""))
     default = [name for name in kept.split("|") if name in names] or names[:_MOST_COLUMNS]
-    left, right = st.columns([4, 1], vertical_alignment="bottom")
+    left, right = st.columns([3, 1], vertical_alignment="bottom")
     picked = left.pills(
         word("compare.retrievers"),
         names,
