@@ -195,7 +195,7 @@ def all_runs() -> list[Run]:
 def find_run(run_id: str) -> Run | None:
     """Return the workspace's run with this id, None where there is none."""
     run = Run(workspace() / "runs" / run_id)
-    return run if run.folder.parent == workspace() / "runs" and _readable(run) else None
+    return run if run.id == run_id and _readable(run) else None
 
 
 def run_at_work() -> Run | None:

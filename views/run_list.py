@@ -96,7 +96,7 @@ def _buttons(run: Run, plan: Plan, status: Status) -> None:
     if _button("details", run, ":material/info:"):
         st.dialog(plan.name[:80], width="large")(show_details)(run)
     if _button("delete", run, ":material/delete:"):
-        st.dialog(word("train.delete_title"))(_delete)(run)
+        st.dialog(word("train.delete_title"))(ask_to_delete)(run)
 
 
 def _button(name: str, run: Run, icon: str, *, disabled: bool = False, help_text: str | None = None) -> bool:
@@ -113,7 +113,7 @@ def _use(plan: Plan, data: StoredSet) -> None:
     st.switch_page(page, query_params=chosen)
 
 
-def _delete(run: Run) -> None:
+def ask_to_delete(run: Run) -> None:
     """Ask once more, then remove the run and its model."""
     plan = run.plan()
     st.markdown(word("train.delete_question", name=plain(plan.name)))

@@ -64,13 +64,17 @@ def _figures(plan: Plan, status: Status, found: Curves) -> None:
 
 
 def _stop(run: Run) -> None:
-    if not run.asked_to_stop:
-        if st.button(word("train.stop"), icon=":material/stop:", width="stretch", help=word("train.stop_help")):
-            run.ask_to_stop()
-            st.rerun(scope="fragment")
-    elif st.button(word("train.end"), icon=":material/dangerous:", width="stretch", help=word("train.end_help")):
-        end(run)
-        st.rerun()
+    name, icon, press = (
+        ("end", "dangerous", lambda: end(run)) if run.asked_to_stop else ("stop", "stop", run.ask_to_stop)
+    )
+    st.button(
+        word(f"train.{name}"),
+        on_click=press,
+        icon=f":material/{icon}:",
+        help=word(f"train.{name}_help"),
+        key=f"{name}_{run.id}",
+        width="stretch",
+    )
 
 
 def draw_run_curves(run: Run, kind: Kind) -> None:

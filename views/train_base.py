@@ -7,7 +7,7 @@ import streamlit as st
 from retrieval.hub import HubRevision, ModelError
 from retrieval.models import DEFAULT_BI_ENCODER, DEFAULT_CROSS_ENCODER, STARTER, find_model
 from training.options import Kind
-from training.runs import Run, all_runs
+from training.runs import Run, find_run
 from views.choices import finished_runs
 from views.resources import hub_answer
 from views.state import remember, remembered
@@ -20,11 +20,11 @@ _POLL_SECONDS = 0.5
 
 @dataclass(frozen=True)
 class Base:
-    """A base model chosen: what the options call it, the run it is, if any, and why it cannot be used, if so."""
+    """A base model chosen: what the options call it, the run it is, if any, and whether it can be used."""
 
     reference: str
     run: Run | None = None
-    problem: str = ""
+    usable: bool = False
 
 
 def pick_base(kind: Kind) -> Base:
@@ -38,16 +38,17 @@ def pick_base(kind: Kind) -> Base:
     with right:
         if not reference:
             st.caption(word("train.base_other_empty"))
-            return Base("", problem=word("train.base_other_empty"))
-        problem = _about(reference, key)
-    return Base(reference, runs.get(reference), problem)
+            return Base("")
+        usable = _about(reference, key)
+    return Base(reference, runs.get(reference), usable)
 
 
 def base_name(reference: str) -> str:
     """Return the words for a base model: a finished run by its name, everything else as it is called."""
     if reference == STARTER:
         return word("train.starter")
-    return next((run.plan().name for run in all_runs() if run.id == reference), reference)
+    run = find_run(reference)
+    return run.plan().name if run else reference
 
 
 def _select(kind: Kind, runs: dict[str, Run], key: str) -> str:
@@ -82,24 +83,23 @@ def _other(kind: Kind) -> str:
     return text
 
 
-def _about(reference: str, key: str) -> str:
-    """Say where the model is; returns why it cannot be used, or nothing."""
+def _about(reference: str, key: str) -> bool:
+    """Say where the model is; returns whether it may be there."""
     if reference == STARTER:
         st.caption(word("train.about_starter"))
-        return ""
+        return True
     try:
         source = find_model(reference)
     except ModelError as error:
-        problem = word(f"model.{error.code}", model=plain(reference))
-        st.error(problem, icon=":material/error:")
-        return problem
+        st.error(word(f"model.{error.code}", model=plain(reference)), icon=":material/error:")
+        return False
     if source.hub_id is None:
         st.caption(word("train.about_folder"))
     elif hub_answer(source.hub_id).done():
         _say_what_the_hub_said(source.hub_id, key)
     else:
         _wait_for_the_hub(source.hub_id)
-    return ""
+    return True
 
 
 @st.fragment(run_every=_POLL_SECONDS)
@@ -111,13 +111,13 @@ def _wait_for_the_hub(hub_id: str) -> None:
 
 def _say_what_the_hub_said(hub_id: str, key: str) -> None:
     error = hub_answer(hub_id).exception()
-    if error is None:
-        st.caption(_hub_words(hub_answer(hub_id).result()))
-    else:
+    if error is not None:
         code = f"model.{getattr(error, 'code', '')}"
         st.warning(word(code if known(code) else "model.hub_unknown", model=plain(hub_id)), icon=":material/cloud_off:")
-    with st.container(horizontal=True):
-        if error is not None:
+    with st.container(horizontal=True, vertical_alignment="center"):
+        if error is None:
+            st.caption(_hub_words(hub_answer(hub_id).result()), width="content")
+        else:
             st.button(word("train.use_starter"), on_click=_choose_starter, args=(key,), icon=":material/bolt:")
         if st.button(word("train.check_again"), icon=":material/refresh:", type="tertiary"):
             hub_answer.clear(hub_id)

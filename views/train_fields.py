@@ -43,7 +43,8 @@ class OptionFields:
         for group, names in _GROUPS.items():
             if own := [name for name in names if name in self._fields]:
                 st.markdown(f"**{word(f'train.group_{group}')}**")
-                self._row(own, st.columns(_COLUMNS, vertical_alignment="bottom"))
+                # a box without a label above it stands in line with the others' fields
+                self._row(own, st.columns(_COLUMNS, vertical_alignment="bottom" if "title" in own else "top"))
         st.markdown(f"**{word('train.group_split')}**")
         shares = SplitOptions()
         validation, test, seed, _ = st.columns(_COLUMNS)

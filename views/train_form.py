@@ -21,7 +21,7 @@ def draw_form(kind: Kind, base: Base, data: StoredSet, at_work: Run | None) -> N
     """Draw the form; its button starts a training, and is off, with the reason, while one is at work."""
     start = _defaults(kind, base)
     form = OptionFields(kind, start)
-    reason = word("train.busy", name=plain(at_work.plan().name)) if at_work else base.problem
+    reason = _why_not(base, at_work)
     with st.form(f"train_{kind.value}_{start.base}"):
         name_column, *columns = st.columns([2, 1, 1, 1])
         with name_column:
@@ -45,6 +45,12 @@ def draw_form(kind: Kind, base: Base, data: StoredSet, at_work: Run | None) -> N
             plan = _planned(form, start, data, kind, name.strip() or base_name(base.reference))
             if plan is not None and _started(plan):
                 st.rerun()
+
+
+def _why_not(base: Base, at_work: Run | None) -> str:
+    if at_work:
+        return word("train.busy", name=plain(at_work.plan().name))
+    return "" if base.usable else word("train.base_first")
 
 
 def _planned(form: OptionFields, start: Options, data: StoredSet, kind: Kind, name: str) -> Plan | None:
