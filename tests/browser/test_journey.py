@@ -46,7 +46,8 @@ def train(page: Page, app: str, kind: str, name: str) -> None:
 
 def trained(page: Page, app: str, workspace: Path, name: str) -> None:
     page.goto(f"{app}/train")  # a page opened anew shows what another one started
-    expect(page.get_by_role("button", name="Stop", exact=True)).to_have_count(0, timeout=8 * MINUTES)
+    expect(page.get_by_role("button", name="Stop", exact=True)).to_be_visible()
+    expect(page.get_by_role("button", name="Start training")).to_be_enabled(timeout=8 * MINUTES)
     expect(page.get_by_role("main").get_by_text(name).first).to_be_visible()
     plans = [json.loads(path.read_text(encoding="utf-8")) for path in workspace.glob("runs/*/run.json")]
     assert name in {plan["name"] for plan in plans}
