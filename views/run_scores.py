@@ -53,7 +53,10 @@ def _sentence(plan: Plan, rows: dict[str, dict[str, float]]) -> None:
     before, after = round(rows["before"][measure] * 100, 1), round(rows["after"][measure] * 100, 1)
     outcome = "same" if before == after else "up" if after > before else "down"
     values = {"measure": {"recall@10": "Recall@10", "ndcg@10": "nDCG@10"}[measure], "before": before, "after": after}
-    st.markdown(word(f"train.went_{outcome}", **values, points=f"{abs(after - before):.1f}"))
+    text = word(f"train.went_{outcome}", **values, points=f"{abs(after - before):.1f}")
+    if rows["before"] == rows["after"]:
+        text += " " + word("train.nothing_learned")
+    st.markdown(text)
 
 
 def _row_name(name: str, scores: dict[str, Any]) -> str:

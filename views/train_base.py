@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 from retrieval.hub import HubRevision, ModelError
 from retrieval.models import DEFAULT_BI_ENCODER, DEFAULT_CROSS_ENCODER, STARTER, find_model
@@ -31,16 +32,14 @@ def pick_base(kind: Kind) -> Base:
     """Draw the choice of a base model and what is known of it. The page never waits for the hub."""
     runs = {run.id: run for run in finished_runs() if run.plan().kind is kind}
     key = f"train_base_{kind.value}"
-    left, right = st.columns([1, 1], vertical_alignment="bottom")
+    left, right = st.columns(2, vertical_alignment="bottom")
     with left:
         chosen = _select(kind, runs, key)
         reference = _other(kind) if chosen == _OTHER else chosen
-    with right:
-        if not reference:
-            st.caption(word("train.base_other_empty"))
-            return Base("")
-        usable = _about(reference, key)
-    return Base(reference, runs.get(reference), usable)
+    if not reference:
+        right.caption(word("train.base_other_empty"))
+        return Base("")
+    return Base(reference, runs.get(reference), _about(reference, right, key))
 
 
 def base_name(reference: str) -> str:
@@ -83,10 +82,10 @@ def _other(kind: Kind) -> str:
     return text
 
 
-def _about(reference: str, key: str) -> bool:
-    """Say where the model is; returns whether it may be there."""
+def _about(reference: str, place: DeltaGenerator, key: str) -> bool:
+    """Say in `place` where the model is, or below why it cannot be had; returns whether it may be there."""
     if reference == STARTER:
-        st.caption(word("train.about_starter"))
+        place.caption(word("train.about_starter"))
         return True
     try:
         source = find_model(reference)
@@ -94,11 +93,16 @@ def _about(reference: str, key: str) -> bool:
         st.error(word(f"model.{error.code}", model=plain(reference)), icon=":material/error:")
         return False
     if source.hub_id is None:
-        st.caption(word("train.about_folder"))
-    elif hub_answer(source.hub_id).done():
-        _say_what_the_hub_said(source.hub_id, key)
+        place.caption(word("train.about_folder"))
+    elif not hub_answer(source.hub_id).done():
+        with place:
+            _wait_for_the_hub(source.hub_id)
+    elif refusal := hub_answer(source.hub_id).exception():
+        _say_what_is_missing(source.hub_id, refusal, key)
     else:
-        _wait_for_the_hub(source.hub_id)
+        with place.container(horizontal=True, vertical_alignment="center"):
+            st.caption(_hub_words(hub_answer(source.hub_id).result()), width="content")
+            _check_again(source.hub_id)
     return True
 
 
@@ -109,19 +113,18 @@ def _wait_for_the_hub(hub_id: str) -> None:
     st.caption(f":material/hourglass_empty: {word('train.hub_asking')}")
 
 
-def _say_what_the_hub_said(hub_id: str, key: str) -> None:
-    error = hub_answer(hub_id).exception()
-    if error is not None:
-        code = f"model.{getattr(error, 'code', '')}"
-        st.warning(word(code if known(code) else "model.hub_unknown", model=plain(hub_id)), icon=":material/cloud_off:")
-    with st.container(horizontal=True, vertical_alignment="center"):
-        if error is None:
-            st.caption(_hub_words(hub_answer(hub_id).result()), width="content")
-        else:
-            st.button(word("train.use_starter"), on_click=_choose_starter, args=(key,), icon=":material/bolt:")
-        if st.button(word("train.check_again"), icon=":material/refresh:", type="tertiary"):
-            hub_answer.clear(hub_id)
-            st.rerun()
+def _say_what_is_missing(hub_id: str, error: BaseException, key: str) -> None:
+    code = f"model.{getattr(error, 'code', '')}"
+    st.warning(word(code if known(code) else "model.hub_unknown", model=plain(hub_id)), icon=":material/cloud_off:")
+    with st.container(horizontal=True):
+        st.button(word("train.use_starter"), on_click=_choose_starter, args=(key,), icon=":material/bolt:")
+        _check_again(hub_id)
+
+
+def _check_again(hub_id: str) -> None:
+    if st.button(word("train.check_again"), icon=":material/refresh:", type="tertiary"):
+        hub_answer.clear(hub_id)
+        st.rerun()
 
 
 def _choose_starter(key: str) -> None:

@@ -333,6 +333,11 @@ def test_a_finished_training_shows_what_it_gained(app: AppTest) -> None:
     assert "took 9 s" in texts(app)
 
 
+def test_a_training_that_changed_nothing_says_so(app: AppTest) -> None:
+    done_run(after=SCORES["before"])
+    assert f"Recall@10 **stayed at 70.0 %**. {EN['train.nothing_learned']}" in texts(run(app))
+
+
 def test_a_reranker_shows_what_mixing_gives(app: AppTest) -> None:
     done_run(Kind.CROSS_ENCODER, interpolated=SCORES["bm25"], weight=0.35)
     run(app)
