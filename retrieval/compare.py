@@ -1,13 +1,15 @@
 """The comparison: several retrievers, the same questions, every measure side by side."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from data.records import QuestionSet
 from data.split import split
 from retrieval.experiment import Experiment, retrievers_of
+from retrieval.hub import ModelError
 from retrieval.kept import Kept
 from retrieval.metrics import Scores, depth_of, evaluate
 from retrieval.rankings import Rankings
@@ -49,7 +51,8 @@ class Comparison:
 
 def _result_dict(result: Result) -> dict[str, object]:
     if result.scores is None:
-        return {"error": str(result.error)}
+        known = {"code": result.error.code, "model": result.error.model} if isinstance(result.error, ModelError) else {}
+        return {"error": str(result.error), **known}
     seconds = {"build_seconds": result.build_seconds, "query_seconds": result.query_seconds}
     return {**result.scores.means(), **seconds}
 
@@ -60,9 +63,11 @@ def compare(
     *,
     base: Path | None = None,
     on_progress: Callable[[str, float], None] | None = None,
+    failed: Mapping[str, Exception] | None = None,
 ) -> Comparison:
     """Search and score every retriever of the experiment over the questions of its split.
 
+    Those in `failed` are not tried again: they failed so when this was run before.
     `on_progress(name, share)` is told which retriever is at work and how much of all work is done, 0 to 1. Raises
     `ValueError` where the split has no question with a relevant passage.
     """
@@ -79,9 +84,30 @@ def compare(
     made = retrievers_of(experiment, question_set, base, tell_within)
     for spec, retriever in zip(experiment.retriever, made, strict=True):
         tell(spec.name, len(results) / count)
-        results.append(_result(spec.name, retriever, asked, experiment.ks))
+        results.append(_result(spec.name, (failed or {}).get(spec.name, retriever), asked, experiment.ks))
     tell("", 1.0)
     return Comparison(experiment, asked, tuple(results))
+
+
+def failures(scores: dict[str, Any]) -> dict[str, Exception]:
+    """Return what went wrong, by retriever, in the content of a `scores.json`."""
+    failed = {name: entry for name, entry in scores.get("retrievers", {}).items() if "error" in entry}
+    return {
+        name: ModelError(entry["code"], entry["model"], entry["error"])
+        if "code" in entry
+        else RuntimeError(entry["error"])
+        for name, entry in failed.items()
+    }
+
+
+def is_kept(experiment: Experiment, question_set: QuestionSet, failed: Container[str] = ()) -> bool:
+    """Whether `compare` would find every ranking on disk, and so take no time; `failed` retrievers do not count."""
+    asked = split(question_set, experiment.split_options).questions(question_set, experiment.split)
+    texts = [question.text for question in asked.questions]
+    return all(
+        spec.name in failed or isinstance(made, Exception) or made.remembers(texts, depth_of(experiment.ks))
+        for spec, made in zip(experiment.retriever, retrievers_of(experiment, question_set), strict=True)
+    )
 
 
 def _say_nothing(name: str, share: float) -> None:

@@ -12,6 +12,7 @@ import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from data.processes import lives, this_process
 from data.workspace import workspace, write_text
@@ -59,6 +60,11 @@ class Job:
         if not lives(raw["pid"], raw["pid_started"]) and (raw["pid"] or seconds > _SECONDS_TO_START):
             return None
         return Progress(raw["name"], raw["share"], seconds)
+
+    def scores(self) -> dict[str, Any]:
+        """Read the finished comparison's `scores.json`. Raises `OSError` or `ValueError` where there is none."""
+        scores: dict[str, Any] = json.loads((self.folder / "scores.json").read_text(encoding="utf-8"))
+        return scores
 
     def log(self) -> str:
         """Return the last lines the process wrote, for a report of what went wrong."""

@@ -124,14 +124,18 @@ def _exports(found: Comparison | None, experiment: Experiment) -> None:
         st.caption(word("compare.experiment_help"))
 
 
-def _wait(key: str, experiment: str) -> None:
-    """Start the comparison nobody has run yet, and show how far it is."""
-    request = f"asked_{key}"
-    job = Job.of(Experiment.model_validate_json(experiment), chosen_set().fingerprint)
-    if request not in st.session_state and job.progress() is None:
-        st.session_state[request] = True
-        job.start(Experiment.model_validate_json(experiment))
-    _follow(experiment)
+def _wait(key: str, asked: str) -> None:
+    """Start the comparison nobody has run yet, or whose rankings are gone, once; and show how far it is."""
+    experiment = Experiment.model_validate_json(asked)
+    job = Job.of(experiment, chosen_set().fingerprint)
+    started = f"started_{key}"
+    if started not in st.session_state and (job.done or job.progress() is None):
+        st.session_state[started] = True
+        job.start(experiment)
+    if job.done:
+        st.warning(word("compare.not_run"), icon=":material/info:")
+    else:
+        _follow(asked)
 
 
 @st.fragment(run_every=_POLL_SECONDS)
@@ -158,7 +162,9 @@ def _follow(asked: str) -> None:
     finished = int(progress.share * len(experiment.retriever) + 1e-6)
     if finished:  # what is ready need not wait for the rest
         first = experiment.model_copy(update={"retriever": experiment.retriever[:finished]})
-        compare_results.table(list(comparison(chosen_set().key, first.model_dump_json(), 0.0).results), "recall")
+        found = comparison(chosen_set().key, first.model_dump_json(), 0.0)
+        if found:
+            compare_results.table(found.results, "recall")
 
 
 def _notices(found: Comparison, shown: list[Result], choices: Choices, part: Part) -> None:

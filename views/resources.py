@@ -10,13 +10,13 @@ from data.catalog import CATALOG, read_entry
 from data.records import QuestionSet
 from data.split import Split, SplitOptions, split
 from data.store import StoredSet, keep, load, stored
-from retrieval.compare import Comparison, compare
+from retrieval.compare import Comparison, compare, failures, is_kept
 from retrieval.disagreement import most_disputed
 from retrieval.experiment import Experiment, retrievers_of
 from retrieval.hub import HubRevision, hub_revision
+from retrieval.job import Job
 from retrieval.kept import Kept
 from retrieval.marking import MarkedText, marked
-from retrieval.metrics import depth_of
 from retrieval.one_question import Findings, ask, truth_of
 
 SAMPLE = "sample"
@@ -55,10 +55,14 @@ def split_of(key: str, validation: float, test: float, seed: int) -> Split:
 
 
 @st.cache_resource(show_spinner=False, max_entries=8)
-def comparison(key: str, experiment: str, finished: float) -> Comparison:
-    """Read a comparison whose job is done: every ranking comes from disk. `finished` tells two runs of it apart."""
-    del finished
-    return compare(Experiment.model_validate_json(experiment), question_set(key))
+def comparison(key: str, experiment: str, finished: float) -> Comparison | None:
+    """Read a comparison whose job is done, or the part of it that is: every ranking comes from disk.
+
+    `finished` tells two runs of it apart. None where rankings are gone: a page never computes them itself.
+    """
+    wanted, questions = Experiment.model_validate_json(experiment), question_set(key)
+    failed = failures(Job.of(wanted, questions.fingerprint).scores()) if finished else {}
+    return compare(wanted, questions, failed=failed) if is_kept(wanted, questions, failed) else None
 
 
 @st.cache_resource(show_spinner=False, max_entries=4)
@@ -92,17 +96,14 @@ def marked_passages(key: str, question: str, rows: tuple[int, ...]) -> list[tupl
 def disputed_questions(key: str, experiment: str, finished: float, count: int) -> list[str]:
     """Return the questions on which the retrievers of a finished comparison differ most.
 
-    None where its rankings are gone: a cache that was emptied is not worth minutes of computing for an example.
+    Empty where its rankings are gone: a cache that was emptied is not worth minutes of computing for an example.
     """
-    wanted = Experiment.model_validate_json(experiment)
-    asked = wanted.split_options
-    part = split_of(key, asked.validation, asked.test, asked.seed).questions(question_set(key), wanted.split)
-    texts = [question.text for question in part.questions]
-    for made in retrievers_of(wanted, question_set(key)):
-        if isinstance(made, Kept) and not made.remembers(texts, depth_of(wanted.ks)):
-            return []
-    rankings = [result.rankings for result in comparison(key, experiment, finished).results if result.rankings]
-    return [texts[row] for row in most_disputed(rankings, part, count)] if rankings else []
+    found = comparison(key, experiment, finished)
+    if found is None:
+        return []
+    rankings = [result.rankings for result in found.results if result.rankings]
+    rows = most_disputed(rankings, found.asked, count) if rankings else []
+    return [found.asked.questions[row].text for row in rows]
 
 
 def finished_at(folder: Path) -> float:

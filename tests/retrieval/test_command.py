@@ -157,7 +157,7 @@ def test_a_failed_retriever_gives_status_1_and_the_others_scores(tmp_path: Path)
     done = run(WORDS + LOST, tmp_path)
     assert done.status == 1
     assert "lost failed: 'no such model!' is no folder, no finished run and no hub id" in done.errors
-    assert set(done.scores["retrievers"]["lost"]) == {"error"}
+    assert set(done.scores["retrievers"]["lost"]) == {"error", "code", "model"}
     assert 0.5 < done.scores["retrievers"]["words"]["recall@1"] < 1
     assert done.printed.splitlines()[-1].split() == ["lost", "failed", "failed", "failed"]
     assert {path.name for path in done.folder.iterdir()} == {"words.trec", "qrels.trec", "scores.json"}

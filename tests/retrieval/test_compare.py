@@ -2,8 +2,9 @@ from pathlib import Path
 
 import pytest
 
-from retrieval.compare import compare
+from retrieval.compare import compare, failures, is_kept
 from retrieval.experiment import Experiment
+from retrieval.hub import ModelError
 from retrieval.metrics import evaluate, measures
 from tests.doubles import PASSAGES, QUESTIONS, small_set, texts_of
 
@@ -62,7 +63,8 @@ def test_a_retriever_that_failed_has_an_error_and_no_score() -> None:
     assert bigrams.error is None
     assert bigrams.scores.means()["hit@1"] == 1
     written = comparison.as_dict()["retrievers"]
-    assert written["lost"] == written["hybrid"] == {"error": str(lost.error)}
+    told = {"error": str(lost.error), "code": "model_not_found", "model": "no such model!"}
+    assert written["lost"] == written["hybrid"] == told
 
 
 def test_a_failure_while_searching_is_that_retrievers_own(tmp_path: Path) -> None:
@@ -94,3 +96,15 @@ def test_progress_only_grows_and_ends_at_1() -> None:
 def test_unanswerable_questions_are_not_asked() -> None:
     asked = compare(experiment_of(BIGRAMS), small_set().with_questions([3, 0])).asked
     assert texts_of(asked.questions) == texts_of([QUESTIONS[3], QUESTIONS[0]])
+
+
+def test_a_comparison_is_kept_once_it_was_run_and_failures_are_not_tried_again() -> None:
+    question_set, experiment = small_set(), experiment_of(WORDS, LOST)
+    assert not is_kept(experiment, question_set)
+    first = compare(experiment, question_set)
+    assert is_kept(experiment, question_set)
+    failed = failures(first.as_dict())
+    assert list(failed) == ["lost"]
+    assert isinstance(failed["lost"], ModelError)
+    assert (failed["lost"].code, str(failed["lost"])) == ("model_not_found", str(first.results[1].error))
+    assert compare(experiment, question_set, failed=failed).results[1].error is failed["lost"]
