@@ -81,12 +81,19 @@ def find_model(reference: str, base: Path | None = None) -> ModelSource:
     if reference == STARTER:
         return ModelSource(reference)
     for folder in ((base or Path()) / reference, workspace() / "runs" / reference):
-        if folder.is_dir():
+        if _is_folder(folder):
             finished = folder / "model"  # a training's run folder stands for the model in it
             return ModelSource(reference, folder=_with_a_model(reference, finished if finished.is_dir() else folder))
     if _HUB_ID.fullmatch(reference):
         return ModelSource(reference, hub_id=reference)
     raise ModelError("model_not_found", reference, f"{reference!r} is no folder, no finished run and no hub id")
+
+
+def _is_folder(path: Path) -> bool:
+    try:
+        return path.is_dir()
+    except OSError:  # a name too long for the file system
+        return False
 
 
 def _with_a_model(reference: str, folder: Path) -> Path:

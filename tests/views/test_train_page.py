@@ -224,6 +224,8 @@ def test_another_model_must_be_somewhere(app: AppTest, tmp_path: Path) -> None:
     run(app)
     assert start_button(app).disabled
     assert "no such \\*\\*folder\\*\\*" in app.error[0].value
+    app.text_input(key="train_other_bi-encoder").set_value("가" * 300 + "?")
+    assert start_button(run(app)).disabled
     (tmp_path / "config.json").write_text("{}", encoding="utf-8")
     app.text_input(key="train_other_bi-encoder").set_value(str(tmp_path))
     run(app)
