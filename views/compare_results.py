@@ -75,7 +75,7 @@ def means(found: Sequence[Result]) -> pd.DataFrame:
 
 
 def table(shown: Sequence[Result], measure: str) -> None:
-    """Draw `measure` at every K, MRR, nDCG and times, in percent; the best of a column is bold and underlined."""
+    """Draw `measure` at every K, MRR, nDCG and times, in percent; the best of a column is bold."""
     figures = means(shown)
     columns = [f"{measure}@{k}" for k in DEFAULT_KS] + ["mrr@10", "ndcg@10"]
     figures = figures.reindex(columns=["retriever", *columns, "build_seconds", "query_seconds"])
@@ -86,7 +86,7 @@ def table(shown: Sequence[Result], measure: str) -> None:
 
     def weigh(column: pd.Series) -> list[str]:
         top = best.get(str(column.name))
-        return ["font-weight: 700; text-decoration: underline" if value == top else "" for value in column]
+        return ["font-weight: 700" if value == top else "" for value in column]
 
     numbers: list[Hashable] = [*columns, "build_seconds", "per_question"]
     st.dataframe(
