@@ -118,11 +118,15 @@ def _bigrams_of_word(word: str) -> list[str]:
 
 
 def _kiwi(texts: list[str]) -> list[list[str]]:
-    return [
+    # by far the slowest step, and BM25 and both starter models ask for the same texts
+    if len(_morphemes) > _REMEMBERED_TEXTS:
+        _morphemes.clear()
+    new = list(dict.fromkeys(text for text in texts if text not in _morphemes))
+    for text, tokens in zip(new, kiwi_tokens(new), strict=True):
+        content = (token.form.lower() for token in tokens if token.tag.startswith(_CONTENT_TAGS))
         # Kiwi knows names of several words: their parts are tokens of their own
-        [part for token in tokens if token.tag.startswith(_CONTENT_TAGS) for part in token.form.lower().split()]
-        for tokens in kiwi_tokens(texts)
-    ]
+        _morphemes[text] = [part for form in content for part in form.split()]
+    return [_morphemes[text] for text in texts]
 
 
 def kiwi_tokens(texts: Sequence[str]) -> list[Any]:

@@ -1,7 +1,6 @@
 """How sure a difference is."""
 
 import numpy as np
-from scipy.stats import bootstrap
 
 
 def mean_interval(values: np.ndarray, *, resamples: int = 2000, seed: int = 0) -> tuple[float, float]:
@@ -10,6 +9,8 @@ def mean_interval(values: np.ndarray, *, resamples: int = 2000, seed: int = 0) -
     Given the differences of two retrievers over the same questions it is the paired bootstrap (Sakai 2006). Values that
     are all equal have an interval of no width.
     """
+    from scipy.stats import bootstrap  # takes as long to import as all the rest of a page
+
     if len(values) < 2 or np.ptp(values) == 0:
         mean = float(values.mean())
         return mean, mean
