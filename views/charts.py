@@ -8,6 +8,7 @@ import pandas as pd
 from views.colours import PALETTE, colour_of, shape_of
 
 _HEIGHT = 320
+_READABLE = "#7c818c"  # on light and dark alike: figures inside a chart do not follow the theme
 _DISTRIBUTION_HEIGHT = 240
 
 
@@ -58,7 +59,7 @@ def bars(table: pd.DataFrame, names: Sequence[str], *, value: str, detail: str) 
             legend=None,
         )
     )
-    labels = base.mark_text(align="left", dx=5).encode(text=alt.Text(value, format=".1%"))
+    labels = base.mark_text(align="left", dx=5, color=_READABLE).encode(text=alt.Text(value, format=".1%"))
     return (filled + labels).properties(height=_HEIGHT)
 
 
