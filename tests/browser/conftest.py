@@ -12,9 +12,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 ROOT = Path(__file__).parent.parent.parent
+expect.set_options(timeout=60_000)  # a busy machine draws slowly; nothing here is about speed
 CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
 
 
