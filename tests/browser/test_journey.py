@@ -31,7 +31,8 @@ def test_upload_is_understood_audited_and_put_to_use(app: str, page: Page) -> No
     expect(page.get_by_text("140 articles").first).to_be_visible()
     expect(page.get_by_text("will be strong here")).to_be_visible(timeout=MINUTES)
     page.get_by_role("button", name="Use this set").click()
-    expect(page.get_by_text("961 passages · 5,774 questions")).to_be_visible(timeout=2 * MINUTES)
+    sidebar = page.get_by_test_id("stSidebarUserContent")
+    expect(sidebar.get_by_text("961 passages · 5,774 questions")).to_be_visible(timeout=2 * MINUTES)
 
 
 def train(page: Page, app: str, kind: str, name: str) -> None:
@@ -93,5 +94,6 @@ def test_a_question_is_searched_side_by_side(app: str, page: Page) -> None:
 def test_every_page_in_korean(app: str, korean_page: Page, path: str, heading: str) -> None:
     korean_page.goto(f"{app}/{path}")
     expect(korean_page.get_by_role("heading", name=heading, exact=True)).to_be_visible()
-    expect(korean_page.get_by_text("지문 961개 · 질문 5,774개")).to_be_visible()
+    sidebar = korean_page.get_by_test_id("stSidebarUserContent")
+    expect(sidebar.get_by_text("지문 961개 · 질문 5,774개")).to_be_visible()
     expect(korean_page.get_by_test_id("stException")).to_have_count(0)
