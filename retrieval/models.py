@@ -102,8 +102,8 @@ def _with_a_model(reference: str, folder: Path) -> Path:
     return folder.resolve()
 
 
-class BiEncoder:
-    """A sentence-transformers bi-encoder, loaded when a text is encoded whose vector is not on disk."""
+class _SourcedModel:
+    """A model that is known by its content before it is loaded."""
 
     def __init__(self, source: ModelSource, corpus: Sequence[str]) -> None:
         self._source, self._corpus = source, corpus
@@ -112,6 +112,10 @@ class BiEncoder:
     def fingerprint(self) -> str:
         """Key of the model's content."""
         return self._source.fingerprint(key_of(list(self._corpus)))
+
+
+class BiEncoder(_SourcedModel):
+    """A sentence-transformers bi-encoder, loaded when a text is encoded whose vector is not on disk."""
 
     @cached_property
     def model(self) -> "SentenceTransformer":
@@ -137,16 +141,8 @@ class BiEncoder:
 _ENCODING: dict[str, Any] = {"normalize_embeddings": True, "batch_size": 64, "show_progress_bar": False}
 
 
-class CrossEncoderScorer:
+class CrossEncoderScorer(_SourcedModel):
     """A sentence-transformers cross-encoder, loaded when the first pair is scored."""
-
-    def __init__(self, source: ModelSource, corpus: Sequence[str]) -> None:
-        self._source, self._corpus = source, corpus
-
-    @cached_property
-    def fingerprint(self) -> str:
-        """Key of the model's content."""
-        return self._source.fingerprint(key_of(list(self._corpus)))
 
     @cached_property
     def model(self) -> "CrossEncoder":
