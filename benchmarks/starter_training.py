@@ -43,15 +43,18 @@ def measure() -> list[str]:
             ),
         )
         comparison = compare(experiment, question_set)
+        seconds = [_seconds(kind, run, whole) for kind, (run, whole) in runs.items()]
     lines = [f"| {len(comparison.asked.questions):,} test questions | R@1 | R@10 | nDCG@10 |", "|---|---|---|---|"]
     for result in comparison.results:
         means = result.scores.means() if result.scores else {}
         cells = " | ".join(f"{means[name] * 100:.2f}" for name in ("recall@1", "recall@10", "ndcg@10"))
         lines.append(f"| {result.name} | {cells} |")
-    for kind, (run, seconds) in runs.items():
-        steps = [entry["train_runtime"] for entry in run.progress() if "train_runtime" in entry]
-        lines.append(f"\n{kind.value}: {steps[-1]:.0f} s of training, {seconds:.0f} s with measuring before and after")
-    return lines
+    return [*lines, "", *seconds]
+
+
+def _seconds(kind: Kind, run: Run, whole: float) -> str:
+    training = next(entry["train_runtime"] for entry in run.progress() if "train_runtime" in entry)
+    return f"{kind.value}: {training:.0f} s of training, {whole:.0f} s with measuring before and after"
 
 
 def _trained(kind: Kind, name: str, fingerprint: str) -> tuple[Run, float]:

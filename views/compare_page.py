@@ -132,6 +132,7 @@ def _wait(key: str, asked: str) -> None:
     if started not in st.session_state and (job.done or job.progress() is None):
         st.session_state[started] = True
         job.start(experiment)
+        st.rerun()  # the button above is drawn already, and must not offer to start it again
     if job.done:
         st.warning(word("compare.not_run"), icon=":material/info:")
     else:

@@ -100,7 +100,7 @@ def table(shown: Sequence[Result], measure: str) -> None:
 def _column_words(columns: Sequence[str]) -> dict[str, Any]:
     number = st.column_config.NumberColumn
     return {
-        "retriever": st.column_config.TextColumn(word("compare.retriever"), pinned=True, width="medium"),
+        "retriever": st.column_config.TextColumn(word("compare.retriever"), pinned=True, width=170),
         **{column: number(_label(column), help=word(f"help.{column.split('@')[0]}")) for column in columns},
         "build_seconds": number(word("compare.build"), help=word("help.build")),
         "per_question": number(word("compare.per_question"), help=word("help.per_question")),
