@@ -14,7 +14,7 @@ from enum import StrEnum
 import numpy as np
 
 from data.records import Passage
-from retrieval.analyzers import Analyzer, Tokens, choose, tokens_of
+from retrieval.analyzers import Analyzer, Tokens, analyze, choose, tokens_of
 from retrieval.rankings import Rankings, top_k
 
 _BLOCK = 512  # questions scored at a time: bounds memory at 512 * n_passages floats
@@ -60,6 +60,7 @@ class BM25:
         texts = indexed_texts(passages, title=self.options.title)
         self.analyzer = choose(self.options.analyzer, texts)
         self._n_passages = len(passages)
+        analyze(self.analyzer, [""])  # loads what it needs now: with tokens from disk it would wait for a question
         tokens = tokens_of(self.analyzer, texts)
         build = _bm25s_scores if self.options.engine is Engine.BM25S else _rank_bm25_scores
         # neither engine can index passages without a single token

@@ -191,13 +191,17 @@ def _make(
     source, corpus = find_model(spec.model, base), indexed_texts(passages, title=spec.title)
     if isinstance(spec, DenseSpec):
         encoder = BiEncoder(source, corpus)
-        key = key_of(*key_parts, encoder.fingerprint)
-        return Kept(spec.name, key, lambda: Dense(spec.name, passages, encoder, title=spec.title))
+
+        def build_dense() -> Dense:
+            encoder.load()
+            return Dense(spec.name, passages, encoder, title=spec.title)
+
+        return Kept(spec.name, key_of(*key_parts, encoder.fingerprint), build_dense)
     scorer = CrossEncoderScorer(source, corpus)
     weight = recommended_weight(source) if spec.weight is None else spec.weight
 
     def build() -> Reranked:
-        scorer.load()  # so that loading counts as building, not as searching
+        scorer.load()
         tell = (lambda share: on_progress(spec.name, share)) if on_progress else None
         return Reranked(
             spec.name,

@@ -105,6 +105,8 @@ def _with_a_model(reference: str, folder: Path) -> Path:
 class _SourcedModel:
     """A model that is known by its content before it is loaded."""
 
+    model: Any
+
     def __init__(self, source: ModelSource, corpus: Sequence[str]) -> None:
         self._source, self._corpus = source, corpus
 
@@ -112,6 +114,10 @@ class _SourcedModel:
     def fingerprint(self) -> str:
         """Key of the model's content."""
         return self._source.fingerprint(key_of(list(self._corpus)))
+
+    def load(self) -> None:
+        """Load the model now rather than with the first text, so that loading counts as building an index."""
+        _ = self.model
 
 
 class BiEncoder(_SourcedModel):
@@ -148,10 +154,6 @@ class CrossEncoderScorer(_SourcedModel):
     def model(self) -> "CrossEncoder":
         """The loaded model; loading imports torch."""
         return load_cross_encoder(self._source, self._corpus)
-
-    def load(self) -> None:
-        """Load the model now rather than with the first pair."""
-        _ = self.model
 
     def score(self, pairs: Sequence[tuple[str, str]]) -> np.ndarray:
         """Score pairs; logits, so that neighbouring scores do not melt into 1.0."""
