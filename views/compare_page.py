@@ -58,6 +58,7 @@ def _controls(choices: Choices, data: StoredSet) -> tuple[list[str], Part]:
             word("compare.retrievers"),
             names,
             selection_mode="multi",
+            wrap=True,
             default=from_address or [name for name in choices.first_picked if name in names],
             key=f"picked_{data.key}_{len(names)}",
             help=word("compare.retrievers_help"),

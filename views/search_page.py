@@ -103,6 +103,7 @@ def _controls(data: StoredSet, choices: Choices) -> tuple[list[str], int]:
         word("compare.retrievers"),
         names,
         selection_mode="multi",
+        wrap=True,
         default=default,
         key=f"columns_{data.key}_{len(names)}",
         help=word("search.retrievers_help", most=_MOST_COLUMNS),
