@@ -89,6 +89,19 @@ def find_model(reference: str, base: Path | None = None) -> ModelSource:
     raise ModelError("model_not_found", reference, f"{reference!r} is no folder, no finished run and no hub id")
 
 
+def is_starter(source: ModelSource) -> bool:
+    """Whether a model is a starter, trained or not: of modules of this project, without layers or a tokenizer."""
+    if source.folder is None:
+        return source.hub_id is None
+    return _first_module(source.folder).startswith("retrieval.starter.")
+
+
+def _first_module(folder: Path) -> str:
+    listed = folder / "modules.json"
+    modules = json.loads(listed.read_text(encoding="utf-8")) if listed.is_file() else []
+    return str(modules[0]["type"]) if modules else ""
+
+
 def _is_folder(path: Path) -> bool:
     try:
         return path.is_dir()
@@ -107,8 +120,8 @@ class _SourcedModel:
 
     model: Any
 
-    def __init__(self, source: ModelSource, corpus: Sequence[str]) -> None:
-        self._source, self._corpus = source, corpus
+    def __init__(self, source: ModelSource, corpus: Sequence[str], *, batch_size: int = 64) -> None:
+        self._source, self._corpus, self._batch_size = source, corpus, batch_size
 
     @cached_property
     def fingerprint(self) -> str:
@@ -130,11 +143,15 @@ class BiEncoder(_SourcedModel):
 
     def encode_questions(self, texts: Sequence[str]) -> np.ndarray:
         """Vectors of questions, with the model's own question prompt where it has one."""
-        return self._cached("question", texts, lambda: self.model.encode_query(list(texts), **_ENCODING))
+        return self._cached("question", texts, lambda: self.model.encode_query(list(texts), **self._encoding))
 
     def encode_passages(self, texts: Sequence[str]) -> np.ndarray:
         """Vectors of passages, with the model's own passage prompt where it has one."""
-        return self._cached("passage", texts, lambda: self.model.encode_document(list(texts), **_ENCODING))
+        return self._cached("passage", texts, lambda: self.model.encode_document(list(texts), **self._encoding))
+
+    @property
+    def _encoding(self) -> dict[str, Any]:
+        return {"normalize_embeddings": True, "batch_size": self._batch_size, "show_progress_bar": False}
 
     def _cached(self, side: str, texts: Sequence[str], compute: Callable[[], Any]) -> np.ndarray:
         def arrays() -> dict[str, np.ndarray]:
@@ -142,9 +159,6 @@ class BiEncoder(_SourcedModel):
 
         key = key_of(self.fingerprint, side, list(texts))
         return cached_arrays("vectors", key, arrays, keep=len(texts) > 1)["vectors"]
-
-
-_ENCODING: dict[str, Any] = {"normalize_embeddings": True, "batch_size": 64, "show_progress_bar": False}
 
 
 class CrossEncoderScorer(_SourcedModel):
@@ -160,8 +174,8 @@ class CrossEncoderScorer(_SourcedModel):
         import torch
 
         identity = torch.nn.Identity()
-        scores = self.model.predict(list(pairs), batch_size=128, activation_fn=identity, show_progress_bar=False)
-        return np.asarray(scores, dtype=np.float32)
+        settings = {"batch_size": self._batch_size, "activation_fn": identity, "show_progress_bar": False}
+        return np.asarray(self.model.predict(list(pairs), **settings), dtype=np.float32)
 
 
 def load_bi_encoder(source: ModelSource, corpus: Sequence[str]) -> "SentenceTransformer":
@@ -214,11 +228,9 @@ def _where(source: ModelSource) -> dict[str, Any]:
 
 def _own_module(folder: Path, module_class: Any) -> Any:
     # sentence-transformers imports classes of other packages only with trust_remote_code, which is never set here
-    listed = folder / "modules.json"
-    modules = json.loads(listed.read_text(encoding="utf-8")) if listed.is_file() else []
-    own = f"{module_class.__module__}.{module_class.__qualname__}"
-    if not modules or modules[0]["type"] != own:
+    if _first_module(folder) != f"{module_class.__module__}.{module_class.__qualname__}":
         return None
+    modules = json.loads((folder / "modules.json").read_text(encoding="utf-8"))
     return module_class.load(str(folder), subfolder=modules[0]["path"])
 
 

@@ -1,80 +1,272 @@
-"""`python -m training bi-encoder|cross-encoder --data FILE --base starter --out DIR` and the options of the form."""
+"""`python -m training`: train, stand in line, stop, resume, and see what there is, without the page."""
 
 import argparse
+import json
+import os
+import signal
 import sys
-from dataclasses import Field, fields, replace
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import Field, asdict, fields, replace
+from enum import StrEnum
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 from data.problems import DataError
 from data.split import SplitOptions
 from data.store import find
-from training.options import BiEncoderOptions, CrossEncoderOptions, Kind, default_options
-from training.runs import Run, State, create_run, new_plan
-from training.train import train
-
-_OPTIONS = {Kind.BI_ENCODER: BiEncoderOptions, Kind.CROSS_ENCODER: CrossEncoderOptions}
+from training import queue
+from training.options import OPTIONS, Kind, default_options
+from training.problems import TrainingError
+from training.rehearsal import Task
+from training.runs import Plan, Run, State, all_runs, create_run, find_run, new_plan
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the command; returns its exit status: 0 when done or stopped, 1 when failed, 2 when it could not start."""
     given = _parser().parse_args(arguments)
-    if given.command == "run":
-        return int(train(Run(given.folder)).state is State.FAILED)
     try:
-        run = _planned(Kind(given.command), given)
-    except (DataError, OSError, ValueError) as error:
+        status: int = given.do(given)
+    except (DataError, TrainingError, OSError, ValueError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
+    return status
+
+
+def _train(given: argparse.Namespace) -> int:
+    if int(os.environ.get("RANK", "0")) > 0:
+        return _run(argparse.Namespace(folder=given.out))
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1 and not given.out:
+        raise ValueError("several processes need --out: a new folder that all of them see")
+    plan = _planned(given)
+    if given.negatives_file:
+        return _write_negatives(plan, given.negatives_file)
+    if given.estimate:
+        return _print_estimate(plan)
+    run = create_run(plan, given.out)
+    if given.queue:
+        queue.submit(run)
+        print(run.id)
+        return 0
     print(f"run folder: {run.folder}", flush=True)
-    ended = train(run)
+    return _followed(run)
+
+
+def _followed(run: Run) -> int:
+    from training.train import train
+
+    with _stopping_on_signals(run):
+        ended = train(run)
     if ended.state is State.FAILED:
         print(f"error: {ended.message}", file=sys.stderr)
         return 1
+    if ended.state is State.STOPPED:
+        print("stopped; no model was saved, and `resume` goes on from the last checkpoint")
+        return 0
     for name, figures in run.scores().items():
-        if isinstance(figures, dict):
+        if name in ("before", "after", "interpolated", "bm25"):
             print(f"{name:>12}  " + "  ".join(f"{measure} {value:.4f}" for measure, value in figures.items()))
-    print("stopped; no model was saved" if ended.state is State.STOPPED else f"model: {run.model_folder}")
+    print(f"model: {run.model_folder}")
+    return 0
+
+
+def _run(given: argparse.Namespace) -> int:
+    from training.train import train
+
+    run = Run(given.folder)
+    with _stopping_on_signals(run):
+        return int(train(run, sent_by_worker=True).state is State.FAILED)
+
+
+def _work(given: argparse.Namespace) -> int:
+    del given
+    queue.work()
+    return 0
+
+
+def _rehearse(given: argparse.Namespace) -> int:
+    from training.rehearsing import rehearse
+
+    return rehearse(given.task, given.folder)
+
+
+def _list(given: argparse.Namespace) -> int:
+    runs = [_told(run) for run in all_runs()]
+    if given.json:
+        print(json.dumps(runs, ensure_ascii=False, indent=2))
+        return 0
+    for run in runs:
+        steps = f"{run['step']}/{run['total_steps']}" if run["total_steps"] else "-"
+        print(f"{run['id']}  {run['state']:<11}  {run['kind']:<13}  {steps:>13}  {run['name']}")
+    return 0
+
+
+def _told(run: Run) -> dict[str, Any]:
+    plan, status = run.plan(), run.status()
+    kept = {name: value for name, value in asdict(status).items() if name not in ("pid_started", "seconds")}
+    about = {"id": run.id, "name": plan.name, "kind": plan.kind, "base": plan.options.base, "data": plan.data_name}
+    return {**about, **kept, "created": plan.created, "seconds": status.spent, "folder": str(run.folder)}
+
+
+def _stop(given: argparse.Namespace) -> int:
+    run = _known(given.run)
+    if not (run.status().at_work or run.status().state is State.QUEUED):
+        raise ValueError(f"{run.id} is {run.status().state.value}: there is nothing to stop")
+    queue.stop(run)
+    print(run.status().state.value)
+    return 0
+
+
+def _resume(given: argparse.Namespace) -> int:
+    queue.resume(_known(given.run))
+    print(State.QUEUED.value)
+    return 0
+
+
+def _delete(given: argparse.Namespace) -> int:
+    run = _known(given.run)
+    run.delete()
+    print(f"deleted {run.id}")
+    return 0
+
+
+def _push(given: argparse.Namespace) -> int:
+    from getpass import getpass
+
+    from training.push import PushError, push
+
+    token = os.environ.get("HF_TOKEN") or getpass("hub token (not shown, not kept): ")
+    try:
+        print(push(_known(given.run), given.repository, token, private=not given.public))
+    except PushError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def _known(run_id: str) -> Run:
+    run = find_run(run_id)
+    if run is None:
+        raise ValueError(f"there is no run {run_id!r}; `python -m training list` shows them")
+    return run
+
+
+@contextmanager
+def _stopping_on_signals(run: Run) -> Iterator[None]:
+    """Asked to end, a training ends after its step, with a checkpoint; asked again, at once."""
+
+    def heard(number: int, frame: FrameType | None) -> None:
+        del frame
+        run.ask_to_stop()
+        print("stopping after this step, with a checkpoint; once more: at once", file=sys.stderr, flush=True)
+        signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
+
+    before = {number: signal.signal(number, heard) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _write_negatives(plan: Plan, path: Path) -> int:
+    from training.negatives import as_table, mine
+    from training.train import load_material
+
+    material = load_material(plan)
+    table = as_table(mine(plan.options, material), material)
+    if path.suffix == ".csv":
+        table.to_csv(path, index=False, encoding="utf-8-sig")
+    else:
+        table.to_json(path, orient="records", lines=True, force_ascii=False)
+    asked, of = table["question_id"].nunique(), len(material.train.questions)
+    print(f"{len(table)} negatives of {asked} of {of} questions: {path}")
+    return 0
+
+
+def _print_estimate(plan: Plan) -> int:
+    from training.estimate import estimate
+
+    print(json.dumps(asdict(estimate(plan)), indent=2))
     return 0
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m training", description="Train a bi-encoder or a cross-encoder.")
+    parser = argparse.ArgumentParser(prog="python -m training", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
-    for kind, options in _OPTIONS.items():
-        formatter = argparse.ArgumentDefaultsHelpFormatter
-        command = commands.add_parser(kind.value, help=f"train a {kind.value}", formatter_class=formatter)
-        command.add_argument("--data", required=True, help="a file, or a name of the catalog or the workspace")
-        command.add_argument("--out", type=Path, help="run folder; the model is in its folder model/")
-        command.add_argument("--name", default="", help="name of the run")
-        command.add_argument("--test-share", type=float, default=0.2, help="share of the articles kept for the test")
-        command.add_argument("--validation-share", type=float, default=0.1, help="share of the articles to measure on")
-        command.add_argument("--split-seed", type=int, default=0, help="seed of the split")
-        for known in fields(options):
-            _add_option(command, known, getattr(default_options(kind), known.name))
-    worker = commands.add_parser("run", help="carry out a run folder (the page uses this)")
-    worker.add_argument("folder", type=Path)
+    for kind in OPTIONS:
+        _add_kind(commands, kind)
+    listed = commands.add_parser("list", help="runs of the workspace, newest first")
+    listed.add_argument("--json", action="store_true", help="as JSON")
+    listed.set_defaults(do=_list)
+    for name, do, text in (
+        ("stop", _stop, "end a running training after its step, with a checkpoint; take a queued one out of the line"),
+        ("resume", _resume, "put a stopped, failed or interrupted run in line; it goes on from its last checkpoint"),
+        ("delete", _delete, "remove a run and its model"),
+        ("push", _push, "send a finished model to the hub; the token comes from HF_TOKEN or is asked for"),
+    ):
+        command = commands.add_parser(name, help=text)
+        command.add_argument("run", help="id of the run, as `list` shows it")
+        command.set_defaults(do=do)
+    command.add_argument("repository", help="name/of-the-model on the hub")
+    command.add_argument("--public", action="store_true", help="for everybody to see; else private")
+    _add_internal(commands)
     return parser
+
+
+def _add_kind(commands: Any, kind: Kind) -> None:
+    formatter = argparse.ArgumentDefaultsHelpFormatter
+    command = commands.add_parser(kind.value, help=f"train a {kind.value}", formatter_class=formatter)
+    command.add_argument("--data", required=True, help="a file, or a name of the catalog or the workspace")
+    command.add_argument("--out", type=Path, help="run folder elsewhere; the model is in its folder model/")
+    command.add_argument("--name", default="", help="name of the run")
+    command.add_argument("--test-share", type=float, default=0.2, help="share of the articles kept for the test")
+    command.add_argument("--validation-share", type=float, default=0.1, help="share of the articles to measure on")
+    command.add_argument("--split-seed", type=int, default=0, help="seed of the split")
+    instead = command.add_mutually_exclusive_group()
+    instead.add_argument("--queue", action="store_true", help="only put it in line, and print its id")
+    instead.add_argument("--estimate", action="store_true", help="only take a few steps and say what it would take")
+    instead.add_argument("--negatives-file", type=Path, help="only write the hard negatives there")
+    for known in fields(OPTIONS[kind]):
+        _add_option(command, known, getattr(default_options(kind), known.name))
+    command.set_defaults(do=_train, kind=kind)
+
+
+def _add_internal(commands: Any) -> None:
+    run = commands.add_parser("run", help="carry out a run folder (a worker, or torchrun, uses this)")
+    run.add_argument("folder", type=Path)
+    run.set_defaults(do=_run)
+    commands.add_parser("work", help="carry out the queued runs, then end (started by itself)").set_defaults(do=_work)
+    rehearse = commands.add_parser("rehearse", help="work out what the page asks before a training")
+    rehearse.add_argument("task", type=Task)
+    rehearse.add_argument("folder", type=Path)
+    rehearse.set_defaults(do=_rehearse)
 
 
 def _add_option(command: argparse.ArgumentParser, known: "Field[Any]", starter_default: Any) -> None:
     # without a value the default suits the base, which is not known yet
-    help_text = f"{known.metadata['help']} (starter: {starter_default}; other bases may differ)"
+    help_text = f"{known.metadata['help']} (starter: {starter_default}; other bases may differ)".replace("%", "%%")
     flag = f"--{known.name.replace('_', '-')}"
     if isinstance(starter_default, bool):
         command.add_argument(flag, action=argparse.BooleanOptionalAction, default=argparse.SUPPRESS, help=help_text)
-    else:
-        command.add_argument(flag, type=type(known.default), default=argparse.SUPPRESS, help=help_text)
+        return
+    kind = type(known.default)
+    choices = [choice.value for choice in kind] if issubclass(kind, StrEnum) else None
+    wanted = str if choices else kind
+    command.add_argument(flag, type=wanted, choices=choices, default=argparse.SUPPRESS, help=help_text)
 
 
-def _planned(kind: Kind, given: argparse.Namespace) -> Run:
+def _planned(given: argparse.Namespace) -> Plan:
     question_set = find(given.data)
-    chosen = {f.name: getattr(given, f.name) for f in fields(_OPTIONS[kind]) if hasattr(given, f.name)}
-    options = replace(default_options(kind, chosen.get("base")), **chosen)
+    chosen = {
+        field.name: getattr(given, field.name) for field in fields(OPTIONS[given.kind]) if hasattr(given, field.name)
+    }
+    options = replace(default_options(given.kind, chosen.get("base")), **chosen)
     reference = str(Path(given.data).resolve()) if Path(given.data).is_file() else given.data
     data = (reference, question_set.name, question_set.fingerprint)
     shares = SplitOptions(given.validation_share, given.test_share, given.split_seed)
-    return create_run(new_plan(kind, given.name or kind.value, data, shares, options), given.out)
+    return new_plan(given.kind, given.name or given.kind.value, data, shares, options)
 
 
 if __name__ == "__main__":

@@ -1,83 +1,71 @@
-"""The bi-encoder recipe: pairs, MegaBatchMarginLoss, batches without repeats, the best checkpoint kept."""
+"""The bi-encoder recipe: what is loaded, measured and made smaller."""
 
-from collections.abc import Callable
-from dataclasses import replace
+import time
+from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
 from retrieval.dense import Dense
-from retrieval.models import BiEncoder, ModelSource, find_model, load_bi_encoder
-from training.arguments import trainer_arguments
+from retrieval.metrics import Scores
+from retrieval.models import BiEncoder, ModelSource, load_bi_encoder
+from training.adaptation import adapt
+from training.arguments import processes
+from training.examples import bi_encoder_examples
 from training.material import Material
+from training.objectives import bi_encoder_loss
 from training.options import BiEncoderOptions
-from training.progress import RunFolderCallback
-from training.runs import Phase, Run
+from training.runs import Run
+from training.trainers import Task
 
-BEST_BY = "validation_cosine_ndcg@10"
-
-
-def train_bi_encoder(
-    run: Run, options: BiEncoderOptions, material: Material, enter: Callable[[Phase], RunFolderCallback]
-) -> dict[str, Any] | None:
-    """Train, save to the run's model folder and return the figures before and after; None where it was stopped."""
-    from datasets import Dataset
-    from sentence_transformers import SentenceTransformerTrainer, SentenceTransformerTrainingArguments
-    from sentence_transformers.base.sampler import BatchSamplers
-    from sentence_transformers.sentence_transformer.losses import MegaBatchMarginLoss
-
-    source = find_model(options.base)
-    model = load_bi_encoder(source, material.texts)
-    enter(Phase.MEASURING_BEFORE)
-    before = _measure(source, options, material)
-    run.add_measures("before", before)
-
-    questions, passages = zip(*material.positive_pairs(), strict=True)
-    # a batch holds no passage twice; a larger one could not be filled, and its epoch would leave questions out
-    batch_size = max(2, min(options.batch_size, len(set(passages))))
-    callback = enter(Phase.TRAINING)
-    model.model_card_data.generate_widget_examples = False  # minutes of work for a card's example
-    trainer = SentenceTransformerTrainer(
-        model=model,
-        args=SentenceTransformerTrainingArguments(
-            batch_sampler=BatchSamplers.NO_DUPLICATES,
-            **trainer_arguments(run, replace(options, batch_size=batch_size), BEST_BY),
-        ),
-        train_dataset=Dataset.from_dict({"anchor": questions, "positive": passages}),
-        loss=MegaBatchMarginLoss(
-            model,
-            positive_margin=options.positive_margin,
-            negative_margin=options.negative_margin,
-            use_mini_batched_version=options.mini_batch_size > 0,
-            mini_batch_size=options.mini_batch_size or options.batch_size,
-        ),
-        evaluator=_evaluator(options, material),
-        callbacks=[callback],
-    )
-    trainer.train()
-    if run.asked_to_stop:
-        return None
-    enter(Phase.MEASURING_AFTER)
-    model.save_pretrained(str(run.model_folder))
-    after = _measure(ModelSource(run.id, folder=run.model_folder), options, material)
-    return {"before": before, "after": after}
+_PROBED = 64  # texts
 
 
-def _measure(source: ModelSource, options: BiEncoderOptions, material: Material) -> dict[str, float]:
-    encoder = BiEncoder(source, material.texts)
-    return material.measure(Dense("dense", material.question_set.passages, encoder, title=options.title))
+class BiEncoderRecipe:
+    """How a bi-encoder is trained: in turn `measured(source)`, `task(source)`, and `concluded(run)` at the end."""
+
+    def __init__(self, options: BiEncoderOptions, material: Material) -> None:
+        self._options, self._material = options, material
+
+    def measured(self, source: ModelSource) -> Scores:
+        """Measure a model on the validation questions, over the whole corpus."""
+        return self._measured(BiEncoder(source, self._material.texts))
+
+    def task(self, source: ModelSource) -> Task:
+        """Load the base, change it as told, and gather what its training needs. Raises `OptionError`."""
+        columns, examples = bi_encoder_examples(self._options, self._material)
+        model = load_bi_encoder(source, self._material.texts)
+        adapt(model, self._options)
+        loss = bi_encoder_loss(model, self._options, self._material, processes=processes())
+        return Task(model, loss, columns, examples, lambda trained: self._measured(self._live(trained)))
+
+    def concluded(self, run: Run) -> tuple[dict[str, Scores], dict[str, Any]]:
+        """Measure the finished model; nothing else is to be found out."""
+        return {"after": self.measured(ModelSource(run.id, folder=run.model_folder))}, {}
+
+    def seconds_to_measure(self, model: Any) -> float:
+        """Seconds that measuring this model once would take, by the time a few texts take."""
+        texts = self._material.texts[:_PROBED]
+        began = time.perf_counter()
+        self._live(model).encode_passages(texts)
+        everything = len(self._material.texts) + len(self._material.validation.questions)
+        return (time.perf_counter() - began) / len(texts) * everything
+
+    def _measured(self, encoder: BiEncoder) -> Scores:
+        passages = self._material.question_set.passages
+        return self._material.measure(Dense("dense", passages, encoder, title=self._options.title))
+
+    def _live(self, model: Any) -> BiEncoder:
+        return _LiveBiEncoder(model, self._material.texts, self._options.evaluation_batch_size)
 
 
-def _evaluator(options: BiEncoderOptions, material: Material) -> Any:
-    from sentence_transformers.sentence_transformer.evaluation import InformationRetrievalEvaluator
+class _LiveBiEncoder(BiEncoder):
+    """A model in the middle of its training: nothing it says is kept."""
 
-    passages = material.question_set.passages
-    return InformationRetrievalEvaluator(
-        queries={question.id: question.text for question in material.validation.questions},
-        corpus={passage.id: text for passage, text in zip(passages, material.texts, strict=True)},
-        relevant_docs={question.id: set(question.relevant) for question in material.validation.questions},
-        accuracy_at_k=[1],
-        precision_recall_at_k=[1, 10],
-        map_at_k=[10],
-        batch_size=options.evaluation_batch_size,
-        name="validation",
-        write_csv=False,
-    )
+    def __init__(self, model: Any, corpus: Sequence[str], batch_size: int) -> None:
+        super().__init__(ModelSource("live"), corpus, batch_size=batch_size)
+        self.model = model
+
+    def _cached(self, side: str, texts: Sequence[str], compute: Callable[[], Any]) -> np.ndarray:
+        del side, texts
+        return np.asarray(compute(), dtype=np.float32)

@@ -4,12 +4,14 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+from scipy.sparse import csr_array
 
 from data.records import QuestionSet
 from data.split import Part, split
 from retrieval.bm25 import BM25, BM25Options, indexed_texts
-from retrieval.metrics import CUT, evaluate
+from retrieval.metrics import CUT, Scores, evaluate
 from retrieval.rankings import Rankings, Retriever
+from training.problems import TrainingError
 from training.runs import Plan
 
 MEASURED_KS = (1, 5, 10)
@@ -28,15 +30,16 @@ class Material:
 
     @classmethod
     def of(cls, plan: Plan, question_set: QuestionSet) -> "Material":
-        """Split the set as planned. Raises `ValueError` where there is nothing to learn from or to measure on."""
+        """Split the set as planned. Raises `TrainingError` where there is nothing to learn from or to measure on."""
         parts = split(question_set, plan.split)
         train, validation = (parts.questions(question_set, part) for part in (Part.TRAIN, Part.VALIDATION))
         held_out = question_set.relevance[np.concatenate([parts.rows[Part.VALIDATION], parts.rows[Part.TEST]])].indices
         learnable = ~np.isin(parts.group_of_passage, parts.group_of_passage[held_out])
         if len(train.questions) < 2 or not validation.questions:
-            raise ValueError(
+            raise TrainingError(
+                "too_few",
                 f"{len(train.questions)} training and {len(validation.questions)} validation questions are too few: "
-                "use more articles, or change the split"
+                "use more articles, or change the split",
             )
         limit, title = plan.options.evaluation_limit, plan.options.title
         if 0 < limit < len(validation.questions):
@@ -46,19 +49,32 @@ class Material:
         texts = indexed_texts(question_set.passages, title=title)
         return cls(question_set, train, validation, learnable, texts, first_stage)
 
-    def positive_pairs(self) -> list[tuple[str, str]]:
-        """Every training question with each of its relevant passages, as texts."""
-        rows = self.question_set.row_of_passage
-        return [(q.text, self.texts[rows[id_]]) for q in self.train.questions for id_ in q.relevant]
+    @cached_property
+    def relevance(self) -> csr_array:
+        """Boolean `(n_train_questions, n_passages)`: questions with the same words share their passages."""
+        numbers: dict[str, int] = {}
+        number = [numbers.setdefault(question.text.strip(), len(numbers)) for question in self.train.questions]
+        same = csr_array((np.ones(len(number), dtype=np.int32), (np.arange(len(number)), number)))
+        relevance: csr_array = ((same @ (same.T @ self.train.relevance.astype(np.int32))) > 0).tocsr()
+        return relevance
 
-    def measure(self, retriever: Retriever) -> dict[str, float]:
+    def positive_pairs(self) -> tuple[np.ndarray, np.ndarray]:
+        """Every training question with each of its relevant passages: rows of both, `(n_pairs,)` each."""
+        questions, passages = self.train.relevance.nonzero()
+        return questions, passages
+
+    def measure(self, retriever: Retriever) -> Scores:
         """Recall@1, @5, @10, MRR@10, nDCG@10 of a retriever on the validation questions."""
-        rankings = retriever.search([question.text for question in self.validation.questions], CUT)
-        means = evaluate(rankings, self.validation, MEASURED_KS).means()
-        return {name: value for name, value in means.items() if not name.startswith("hit@")}
+        return self.evaluated(retriever.search([question.text for question in self.validation.questions], CUT))
+
+    def evaluated(self, rankings: Rankings) -> Scores:
+        """The same of rankings of the validation questions."""
+        scores = evaluate(rankings, self.validation, MEASURED_KS)
+        kept = {name: values for name, values in scores.per_question.items() if not name.startswith("hit@")}
+        return Scores(scores.ks, kept)
 
     @cached_property
-    def first_stage_measures(self) -> dict[str, float]:
+    def first_stage_scores(self) -> Scores:
         """What BM25 reaches on the validation questions: the line every model is held against."""
         return self.measure(self.first_stage)
 

@@ -1,27 +1,140 @@
 """Hard negatives: passages that a retriever ranks high for a question they do not answer."""
 
+from dataclasses import dataclass
+
 import numpy as np
+import pandas as pd
+from scipy.sparse import csr_array
 
 from data.records import QuestionSet
-from retrieval.rankings import NOT_FOUND, Rankings
+from retrieval.dense import Dense
+from retrieval.hybrid import Hybrid
+from retrieval.marking import answer_spans
+from retrieval.models import BiEncoder, find_model
+from retrieval.rankings import NOT_FOUND, Rankings, Retriever
+from training.material import Material
+from training.options import BiEncoderOptions, CrossEncoderOptions, NegativesFrom
+
+COLUMNS = ("question_id", "question", "positive", "positive_score", "passage_id", "title", "passage", "rank", "score")
 
 
-def hard_negatives(
-    rankings: Rankings, question_set: QuestionSet, count: int, seed: int, allowed: np.ndarray | None = None
-) -> np.ndarray:
-    """Draw `count` passages a question from its ranking, none of them relevant to it, seeded.
+@dataclass(frozen=True)
+class HardNegatives:
+    """Of each training question: rows of the corpus, ranks from 1 and scores `(n_questions, count)`.
 
-    `allowed` says of each passage whether it may be drawn, `(n_passages,)` bool; left out, all may. Returns rows of the
-    corpus `(n_questions, count)` int32, -1 where the ranking holds fewer.
+    A row is -1, its rank 0 and its score NaN where fewer were found. `positive_scores` are those of the question's best
+    ranked relevant passage `(n_questions,)`, NaN where the ranking holds none.
     """
-    rows = np.arange(len(rankings.indices))[:, None]
-    relevant = np.asarray(question_set.relevance[rows, np.maximum(rankings.indices, 0)].todense())
-    usable = (rankings.indices != NOT_FOUND) & ~relevant
-    if allowed is not None:
-        usable &= allowed[rankings.indices]
-    lottery = np.where(usable, np.random.default_rng(seed).random(usable.shape), np.inf)
-    drawn = np.argsort(lottery, axis=1)[:, :count]
-    negatives = np.where(
-        np.take_along_axis(usable, drawn, 1), np.take_along_axis(rankings.indices, drawn, 1), NOT_FOUND
-    ).astype(np.int32)
-    return np.pad(negatives, ((0, 0), (0, count - negatives.shape[1])), constant_values=NOT_FOUND)
+
+    rows: np.ndarray
+    ranks: np.ndarray
+    scores: np.ndarray
+    positive_scores: np.ndarray
+
+
+def mine(options: BiEncoderOptions | CrossEncoderOptions, material: Material) -> HardNegatives:
+    """Search the training questions and draw their hard negatives as the options say.
+
+    Never drawn: a passage relevant to the question, or to one with the same words; one of the articles that test or
+    validation questions ask about; one that holds the answer's text, unless the options allow it.
+    """
+    rankings = _retriever(options, material).search(
+        [question.text for question in material.train.questions], options.negatives_last
+    )
+    return draw(rankings, material.train, material.relevance, options, material.learnable)
+
+
+def draw(
+    rankings: Rankings,
+    question_set: QuestionSet,
+    relevance: csr_array,
+    options: BiEncoderOptions | CrossEncoderOptions,
+    allowed: np.ndarray,
+) -> HardNegatives:
+    """Draw negatives from rankings, seeded; `allowed` says of each passage whether it may be, `(n_passages,)` bool."""
+    indices, found = rankings.indices, rankings.indices != NOT_FOUND
+    questions = np.arange(len(indices))[:, None]
+    relevant = found & np.asarray(relevance[questions, np.maximum(indices, 0)].todense()).astype(bool)
+    positive_scores = np.where(relevant, rankings.scores, -np.inf).max(axis=1, initial=-np.inf)
+    positive_scores = np.where(np.isfinite(positive_scores), positive_scores, np.nan)
+    usable = found & ~relevant & allowed[indices]
+    usable[:, : options.negatives_first - 1] = False
+    if options.negatives_margin:
+        # a question whose passage the ranking does not hold has no score to keep a distance from
+        limit = positive_scores - options.negatives_margin * np.abs(positive_scores)
+        usable &= ~(rankings.scores > limit[:, None])
+    if not options.negatives_with_answer:
+        usable &= ~_hold_the_answer(question_set, indices, usable)
+    lottery = np.where(usable, np.random.default_rng(options.seed).random(usable.shape), np.inf)
+    places = np.argsort(lottery, axis=1, kind="stable")[:, : options.negatives]
+    drawn = np.take_along_axis(usable, places, 1)
+    order = np.argsort(np.where(drawn, places, indices.shape[1]), axis=1, kind="stable")
+    places, drawn = np.take_along_axis(places, order, 1), np.take_along_axis(drawn, order, 1)
+    missing = ((0, 0), (0, options.negatives - places.shape[1]))
+
+    def padded(values: np.ndarray, empty: float, kind: str) -> np.ndarray:
+        return np.pad(np.where(drawn, values, empty), missing, constant_values=empty).astype(kind)
+
+    return HardNegatives(
+        padded(np.take_along_axis(indices, places, 1), NOT_FOUND, "int32"),
+        padded(places + 1, 0, "int32"),
+        padded(np.take_along_axis(rankings.scores, places, 1), np.nan, "float32"),
+        positive_scores,
+    )
+
+
+def filled(rows: np.ndarray, relevance: csr_array, allowed: np.ndarray, seed: int) -> np.ndarray:
+    """Put random passages, allowed and not relevant, where fewer negatives were found than wanted.
+
+    A question for which no such passage is left keeps its -1.
+    """
+    full, rng, candidates = rows.copy(), np.random.default_rng(seed), np.flatnonzero(allowed)
+    for question in np.flatnonzero((rows == NOT_FOUND).any(axis=1)):
+        missing = full[question] == NOT_FOUND
+        taken = np.concatenate([full[question][~missing], relevance[[question]].indices])
+        # as many as are surely enough, drawn anew for each question: the corpus may be large
+        tried = rng.permutation(candidates) if len(candidates) < 1000 else rng.choice(candidates, 200, replace=False)
+        free = tried[~np.isin(tried, taken)][: missing.sum()]
+        full[question, np.flatnonzero(missing)[: len(free)]] = free
+    return full
+
+
+def as_table(mined: HardNegatives, material: Material) -> pd.DataFrame:
+    """One row a negative, by question and rank, with the columns `COLUMNS`."""
+    questions, places = np.nonzero(mined.rows != NOT_FOUND)
+    passages = material.question_set.passages
+    asked = [material.train.questions[row] for row in questions]
+    drawn = [passages[row] for row in mined.rows[questions, places]]
+    row_of = material.question_set.row_of_passage
+    values = (
+        [question.id for question in asked],
+        [question.text for question in asked],
+        [passages[row_of[question.relevant[0]]].text for question in asked],
+        mined.positive_scores[questions],
+        [passage.id for passage in drawn],
+        [passage.title for passage in drawn],
+        [passage.text for passage in drawn],
+        mined.ranks[questions, places],
+        mined.scores[questions, places],
+    )
+    return pd.DataFrame(dict(zip(COLUMNS, values, strict=True)))
+
+
+def _retriever(options: BiEncoderOptions | CrossEncoderOptions, material: Material) -> Retriever:
+    passages, title = material.question_set.passages, options.title
+    if options.negatives_from is NegativesFrom.BM25:
+        return material.first_stage
+    encoder = BiEncoder(find_model(options.negatives_model), material.texts)
+    dense = Dense("dense", passages, encoder, title=title)
+    if options.negatives_from is NegativesFrom.DENSE:
+        return dense
+    return Hybrid("hybrid", [material.first_stage, dense], n_passages=len(passages), depth=max(100, options.negatives_last))
+
+
+def _hold_the_answer(question_set: QuestionSet, indices: np.ndarray, usable: np.ndarray) -> np.ndarray:
+    held = np.zeros_like(usable)
+    for question, place in zip(*np.nonzero(usable), strict=True):
+        answers = question_set.questions[question].answers
+        if answers:
+            held[question, place] = bool(answer_spans(question_set.passages[indices[question, place]].text, answers))
+    return held

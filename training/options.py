@@ -14,14 +14,84 @@ class Kind(StrEnum):
     CROSS_ENCODER = "cross-encoder"
 
 
+class BiEncoderObjective(StrEnum):
+    """What a bi-encoder's training makes smaller. With `mini_batch_size` the first three are computed in parts."""
+
+    MEGA_BATCH_MARGIN = "mega-batch-margin"  # Wieting & Gimpel 2018
+    MULTIPLE_NEGATIVES = "multiple-negatives"  # Henderson et al. 2017; in parts: Gao et al. 2021
+    GIST = "gist"  # Solatorio 2024: a guide model leaves out negatives that look relevant
+    TRIPLET = "triplet"  # Schroff et al. 2015, over mined hard negatives
+
+
+class CrossEncoderObjective(StrEnum):
+    """What a cross-encoder's training makes smaller."""
+
+    BINARY_CROSS_ENTROPY = "binary-cross-entropy"
+    LAMBDA = "lambda"  # Wang et al. 2018, NDCG-Loss2++
+    RANKNET = "ranknet"  # Burges et al. 2005
+    LISTNET = "listnet"  # Cao et al. 2007
+    MARGIN_MSE = "margin-mse"  # Hofstätter et al. 2020: another reranker's score differences
+
+
+class Pooling(StrEnum):
+    """How a bi-encoder makes one vector of a text's token vectors."""
+
+    BASE = "base"  # as the base model does
+    MEAN = "mean"
+    CLS = "cls"
+    MAX = "max"
+
+
+class NegativesFrom(StrEnum):
+    """The retriever whose near misses become hard negatives."""
+
+    BM25 = "bm25"
+    DENSE = "dense"
+    HYBRID = "hybrid"
+
+
+class Precision(StrEnum):
+    """The numbers matrix products are computed in; weights stay float32."""
+
+    AUTO = "auto"  # bfloat16 where the processor or GPU computes in it and the base is no starter
+    FLOAT32 = "float32"
+    BFLOAT16 = "bfloat16"
+
+
+class Measure(StrEnum):
+    """What picks the best checkpoint, measured on validation questions."""
+
+    RECALL_1 = "recall@1"
+    RECALL_10 = "recall@10"
+    MRR_10 = "mrr@10"
+    NDCG_10 = "ndcg@10"
+
+
+class Report(StrEnum):
+    """Where else the curves go, besides the run folder."""
+
+    NONE = "none"
+    TENSORBOARD = "tensorboard"
+    WANDB = "wandb"
+    TRACKIO = "trackio"
+
+
 def option(default: Any, text: str, low: float | None = None, high: float | None = None) -> Any:
     """Declare a field: its default, a line of help, and its smallest and largest value."""
     return field(default=default, metadata={"help": text, "low": low, "high": high})
 
 
+class OptionError(ValueError):
+    """An option that cannot be: `option` names the field, `code` the reason (a key of the locale files)."""
+
+    def __init__(self, option: str, code: str, message: str) -> None:
+        super().__init__(message)
+        self.option, self.code = option, code
+
+
 @dataclass(frozen=True)
 class TrainingOptions:
-    """What both trainings share. Raises `ValueError` where an option is out of its range."""
+    """What both trainings share. Raises `OptionError` where an option is out of its range or does not fit another."""
 
     base: str = option(STARTER, "starting point: starter, a hub id, a folder, or a finished run")
     epochs: float = option(3.0, "passes over the training questions", 0.01, 1000)
@@ -30,11 +100,27 @@ class TrainingOptions:
     learning_rate: float = option(2e-5, "largest step of the optimizer", 1e-9, 10)
     weight_decay: float = option(0.01, "pull of the weights towards zero (AdamW)", 0, 1)
     warmup: float = option(0.1, "share of the steps over which the learning rate rises", 0, 1)
+    max_length: int = option(0, "tokens read of a text, or of a pair; 0: as many as the base reads", 0, 65536)
+    frozen_layers: int = option(0, "lowest layers kept as they are, the token embeddings with them", 0, 1000)
+    lora_rank: int = option(0, "rank of low-rank adapters trained instead of the weights (LoRA); 0: none", 0, 1024)
+    precision: Precision = option(Precision.AUTO, "numbers that matrix products are computed in")
+    negatives_from: NegativesFrom = option(NegativesFrom.BM25, "retriever whose near misses are hard negatives")
+    negatives_model: str = option(STARTER, "bi-encoder of a dense or hybrid negatives-from")
+    negatives_first: int = option(1, "rank from which hard negatives are drawn", 1, 1000)
+    negatives_last: int = option(20, "rank down to which hard negatives are drawn", 1, 1000)
+    negatives_margin: float = option(
+        0.0, "share by which a negative's score must be below that of the question's passage; 0: may be above", 0, 1
+    )
+    negatives_with_answer: bool = option(False, "draw passages that hold the answer's text, too")
+    best_by: Measure = option(Measure.NDCG_10, "measure on validation questions that picks the checkpoint")
+    patience: int = option(0, "measurements without a better one after which training ends; 0: never", 0, 1000)
     evaluation_steps: int = option(0, "steps between measurements; 0: once an epoch", 0, 10**9)
     save_steps: int = option(0, "steps between checkpoints, a multiple of evaluation-steps; 0: as often as measured", 0)
+    save_minutes: float = option(10.0, "longest time between checkpoints; 0: no limit", 0, 10**6)
     logging_steps: int = option(5, "steps between entries of the loss curve", 1, 10**9)
-    save_limit: int = option(2, "checkpoints kept", 1, 1000)
+    save_limit: int = option(2, "checkpoints kept besides the best", 1, 1000)
     evaluation_limit: int = option(500, "validation questions measured during training; 0: all", 0, 10**9)
+    report_to: Report = option(Report.NONE, "where else the curves go; its package must be installed")
     title: bool = option(True, "put the article title before the passage")
     seed: int = option(0, "seed of every random choice", 0, 2**31 - 1)
 
@@ -44,35 +130,126 @@ class TrainingOptions:
             # written this way round, a value that is not a number is refused too
             if not ((low is None or value >= low) and (high is None or value <= high)):
                 wanted = f"between {low} and {high}" if high is not None else f"{low} or more"
-                raise ValueError(f"{known.name} must be {wanted}, not {value}")
-        if not self.base.strip():
-            raise ValueError("base must name a model")
-        if self.save_steps and self.save_steps % (self.evaluation_steps or self.save_steps):
-            raise ValueError("save_steps must be a multiple of evaluation_steps: the best checkpoint is one measured")
-        if self.save_steps and not self.evaluation_steps:
-            raise ValueError("save_steps needs evaluation_steps: the best checkpoint is one measured")
+                raise OptionError(known.name, "range", f"{known.name} must be {wanted}, not {value}")
+            if isinstance(known.default, StrEnum):  # read from JSON, it is a plain word
+                object.__setattr__(self, known.name, self._one_of(known.name, type(known.default), value))
+        self._check(bool(self.base.strip()), "base", "empty", "must name a model")
+        self._check(
+            self.save_steps % (self.evaluation_steps or self.save_steps or 1) == 0,
+            "save_steps",
+            "save_steps",
+            "must be a multiple of evaluation_steps: the best checkpoint is one measured",
+        )
+        self._check(
+            self.evaluation_steps > 0 or not self.save_steps,
+            "save_steps",
+            "save_steps",
+            "needs evaluation_steps: the best checkpoint is one measured",
+        )
+        self._check(
+            self.negatives_last >= self.negatives_first,
+            "negatives_last",
+            "ranks",
+            "must not be before negatives_first",
+        )
+        self._check(bool(self.negatives_model.strip()), "negatives_model", "empty", "must name a model")
+        if self.base == STARTER:
+            for name in ("max_length", "frozen_layers", "lora_rank"):
+                self._check(not getattr(self, name), name, "starter", "must be 0 for the starter: it has no such part")
+            self._check(
+                self.precision is not Precision.BFLOAT16, "precision", "starter", "must be float32 for the starter"
+            )
+        self._check(
+            not (self.lora_rank and self.frozen_layers),
+            "frozen_layers",
+            "lora",
+            "must be 0 with lora_rank: adapters leave every weight as it is",
+        )
+
+    @staticmethod
+    def _one_of(name: str, choices: type[StrEnum], value: str) -> StrEnum:
+        try:
+            return choices(value)
+        except ValueError:
+            known = ", ".join(choices)
+            raise OptionError(name, "range", f"{name} must be one of {known}, not {value}") from None
+
+    @staticmethod
+    def _check(fits: bool, name: str, code: str, message: str) -> None:
+        if not fits:
+            raise OptionError(name, code, f"{name} {message}")
 
 
 @dataclass(frozen=True)
 class BiEncoderOptions(TrainingOptions):
-    """MegaBatchMarginLoss (Wieting & Gimpel 2018): the hardest of the batch's other passages is the negative."""
+    """A batch is made of questions and one passage each; the other passages of a batch are negatives."""
 
+    objective: BiEncoderObjective = option(BiEncoderObjective.MEGA_BATCH_MARGIN, "what training makes smaller")
+    negatives: int = option(0, "hard negatives a question, besides the batch's passages", 0, 20)
     positive_margin: float = option(0.8, "wanted cosine of a question and its passage, at least", -1, 1)
     negative_margin: float = option(0.3, "wanted cosine of a question and another passage, at most", -1, 1)
+    triplet_margin: float = option(0.3, "wanted difference of the cosines to the passage and to its negative", 0, 2)
+    temperature: float = option(0.05, "what cosines are divided by (multiple-negatives, gist)", 0.001, 10)
+    guide: str = option("", "bi-encoder that tells which negatives look relevant (gist); empty: the base, untrained")
     mini_batch_size: int = option(0, "texts encoded at a time to save memory; 0: the whole batch", 0, 65536)
+    matryoshka: str = option("", "also train the first so many dimensions, such as 256,128,64; empty: all only")
+    pooling: Pooling = option(Pooling.BASE, "how token vectors become the text's vector")
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.mini_batch_size and self.base == STARTER:
-            raise ValueError("mini_batch_size must be 0 for the starter: it takes a batch only as a whole")
+        starter = self.base == STARTER
+        self._check(
+            not (starter and self.mini_batch_size),
+            "mini_batch_size",
+            "starter",
+            "must be 0 for the starter: it takes a batch only as a whole",
+        )
+        self._check(
+            not (starter and self.pooling is not Pooling.BASE), "pooling", "starter", "must be base for the starter"
+        )
+        if self.objective is BiEncoderObjective.GIST:
+            self._check(not starter, "objective", "gist_starter", "gist needs a base with a tokenizer of its own")
+            self._check(self.guide != STARTER, "guide", "gist_starter", "must have a tokenizer of its own")
+        if self.objective is BiEncoderObjective.TRIPLET:
+            self._check(self.negatives > 0, "negatives", "triplet", "must be 1 or more for triplets")
+            self._check(not self.mini_batch_size, "mini_batch_size", "triplet", "must be 0 for triplets")
+        if self.objective is BiEncoderObjective.MEGA_BATCH_MARGIN:
+            self._check(
+                not self.negatives, "negatives", "mega_batch", "must be 0: mega-batch-margin takes them of the batch"
+            )
+        _ = self.matryoshka_dimensions
+
+    @property
+    def matryoshka_dimensions(self) -> list[int]:
+        """The shorter vectors trained too, longest first; empty where only the whole is."""
+        try:
+            dimensions = [int(word) for word in self.matryoshka.replace(",", " ").split()]
+        except ValueError:
+            dimensions = [0]
+        self._check(all(size > 0 for size in dimensions), "matryoshka", "numbers", "must be whole numbers above 0")
+        return sorted(set(dimensions), reverse=True)
 
 
 @dataclass(frozen=True)
 class CrossEncoderOptions(TrainingOptions):
-    """Binary cross-entropy over each question's passage and hard negatives that BM25 ranks high."""
+    """Each question comes with its passage and with hard negatives."""
 
+    objective: CrossEncoderObjective = option(CrossEncoderObjective.BINARY_CROSS_ENTROPY, "what training makes smaller")
     negatives: int = option(4, "hard negatives a question", 1, 100)
-    depth: int = option(20, "first passages of BM25 from which negatives are drawn, and which are reranked", 2, 1000)
+    teacher: str = option("", "cross-encoder whose scores are learned (margin-mse)")
+    depth: int = option(20, "first passages of BM25 that are reranked when measured", 2, 1000)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._check(
+            self.objective is not CrossEncoderObjective.MARGIN_MSE or bool(self.teacher.strip()),
+            "teacher",
+            "teacher",
+            "must name a cross-encoder for margin-mse",
+        )
+
+
+OPTIONS = {Kind.BI_ENCODER: BiEncoderOptions, Kind.CROSS_ENCODER: CrossEncoderOptions}
 
 
 def default_options(kind: Kind, base: str | None = None) -> BiEncoderOptions | CrossEncoderOptions:

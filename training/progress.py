@@ -7,44 +7,69 @@ from typing import Any
 
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
-from training.runs import Phase, Run, State, Status
+from training.checkpoints import discard_old, seal
+from training.runs import Phase, Run, Status
 
 _SECONDS_BETWEEN_WRITES = 0.5
 
 
 class RunFolderCallback(TrainerCallback):
-    """Writes loss, learning rate and measurements as they come, and ends the training when asked to."""
+    """Writes figures as they come, seals checkpoints, saves in time, and ends the training when asked to."""
 
-    def __init__(self, run: Run, status: Status) -> None:
+    def __init__(self, run: Run, status: Status, *, save_limit: int, save_minutes: float) -> None:
         self._run, self._status = run, status
-        self._began = self._written = 0.0
+        self._save_limit, self._save_seconds = save_limit, save_minutes * 60
+        self._first_step = 0
+        self._began = self._written = self._saved = self._step_began = time.monotonic()
+        self._at_work = 0.0  # seconds spent on steps since the last entry, and how many steps those were
+        self._steps = 0
 
     def on_train_begin(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
-        """Note the number of steps."""
+        """Note the number of steps, and those done before."""
         del args, control, kwargs
-        self._began = time.monotonic()
-        self._status = replace(self._status, phase=Phase.TRAINING, total_steps=state.max_steps)
-        self._run.write_status(self._status)
+        self._began = self._saved = time.monotonic()
+        self._first_step = state.global_step
+        self._write(phase=Phase.TRAINING, step=state.global_step, total_steps=state.max_steps)
+
+    def on_step_begin(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        """Look at the clock."""
+        del args, state, control, kwargs
+        self._step_began = time.monotonic()
 
     def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         """Say how far it is; stop, with a checkpoint, where somebody asked."""
-        del args, kwargs
-        if self._run.asked_to_stop:
-            control.should_training_stop = control.should_save = True
+        del kwargs
         now = time.monotonic()
+        self._at_work += now - self._step_began
+        self._steps += 1
+        if _agreed(self._run.asked_to_stop, args):
+            control.should_training_stop = control.should_save = True
+        if self._save_seconds and _agreed(now - self._saved > self._save_seconds, args):
+            control.should_save = True
         if now - self._written < _SECONDS_BETWEEN_WRITES and state.global_step < state.max_steps:
             return
         self._written = now
-        left = (now - self._began) / state.global_step * (state.max_steps - state.global_step)
-        self._status = replace(self._status, step=state.global_step, seconds_left=left)
-        self._run.write_status(self._status)
+        done = state.global_step - self._first_step
+        left = (now - self._began) / done * (state.max_steps - state.global_step)
+        self._write(step=state.global_step, seconds_left=left)
 
     def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
-        """Remove the arguments that the trainer pickles beside every checkpoint: nothing here reads a pickle."""
+        """Seal the checkpoint, and only then let older ones go."""
         del control, kwargs
-        Path(args.output_dir, f"checkpoint-{state.global_step}", "training_args.bin").unlink(missing_ok=True)
+        self._saved = time.monotonic()
+        if args.world_size > 1:
+            import torch
+
+            torch.distributed.barrier()  # every process has written its generators
+        if state.is_world_process_zero:
+            checkpoints = Path(args.output_dir)
+            seal(checkpoints / f"checkpoint-{state.global_step}")
+            best = Path(state.best_model_checkpoint) if state.best_model_checkpoint else None
+            discard_old(checkpoints, self._save_limit, best)
 
     def on_log(
         self,
@@ -55,9 +80,28 @@ class RunFolderCallback(TrainerCallback):
         **kwargs: Any,
     ) -> None:
         """Keep one line of figures."""
-        del args, control, kwargs
+        del control, kwargs
         figures = {name: float(value) for name, value in (logs or {}).items() if _is_number(value)}
+        if "loss" in figures and self._at_work:
+            examples = self._steps * args.per_device_train_batch_size * args.world_size
+            figures["examples_per_second"] = examples / self._at_work
+            self._at_work, self._steps = 0.0, 0
         self._run.add_progress({"step": state.global_step, **figures})
+
+    def _write(self, **changes: Any) -> None:
+        self._status = replace(self._status, **changes)
+        self._run.write_status(self._status)
+
+
+def _agreed(wish: bool, args: TrainingArguments) -> bool:
+    """What the first process wishes: all must stop, or save, at the same step."""
+    if args.world_size == 1:
+        return wish
+    import torch
+
+    told = torch.tensor(int(wish), device=args.device)
+    torch.distributed.broadcast(told, src=0)
+    return bool(told.item())
 
 
 def _is_number(value: object) -> bool:
@@ -66,8 +110,3 @@ def _is_number(value: object) -> bool:
     except (TypeError, ValueError):
         return False
     return True
-
-
-def running(status: Status, phase: Phase) -> Status:
-    """Return the status of a run at work in `phase`."""
-    return replace(status, state=State.RUNNING, phase=phase, seconds_left=None)

@@ -1,7 +1,8 @@
 """Run folders: the only truth about a training, readable after any kill.
 
 `workspace/runs/<id>/` holds `run.json` (what was asked), `status.json` (how it goes), `progress.jsonl` (one line a
-logged step), `log.txt`, `checkpoints/`, `model/`, `scores.json` (before and after) and, to stop it, a file `stop`.
+logged step), `log.txt`, `provenance.json` (base, revision, versions, hardware), `checkpoints/`, `model/`, `scores.json`
+(before and after) and, to stop it, a file `stop`.
 """
 
 import json
@@ -17,26 +18,29 @@ from typing import Any
 from data.processes import lives
 from data.split import SplitOptions
 from data.workspace import workspace, write_text
-from training.options import BiEncoderOptions, CrossEncoderOptions, Kind
-
-_OPTIONS = {Kind.BI_ENCODER: BiEncoderOptions, Kind.CROSS_ENCODER: CrossEncoderOptions}
+from training.options import OPTIONS, BiEncoderOptions, CrossEncoderOptions, Kind
 
 
 class State(StrEnum):
-    """How a run stands. `INTERRUPTED` is never written: it is a run that says it goes on but has no process."""
+    """How a run stands. `STOPPING` is never written: it is a running one that was asked to stop."""
 
-    WAITING = "waiting"
+    QUEUED = "queued"
     RUNNING = "running"
+    STOPPING = "stopping"
     STOPPED = "stopped"
     FAILED = "failed"
     DONE = "done"
-    INTERRUPTED = "interrupted"
+    INTERRUPTED = "interrupted"  # its process is gone and did not say why
+
+
+RESUMABLE = frozenset({State.STOPPED, State.FAILED, State.INTERRUPTED})
 
 
 class Phase(StrEnum):
     """What a running training is doing."""
 
     LOADING = "loading"
+    MINING = "mining"
     MEASURING_BEFORE = "measuring_before"
     TRAINING = "training"
     MEASURING_AFTER = "measuring_after"
@@ -55,18 +59,24 @@ class Plan:
     options: BiEncoderOptions | CrossEncoderOptions
     created: str
 
+    def as_json(self) -> str:
+        """The content of `run.json`."""
+        return json.dumps(asdict(self), ensure_ascii=False, indent=2) + "\n"
+
 
 @dataclass(frozen=True)
 class Status:
     """How it goes. Times are seconds since 1970 in UTC; `code` names the reason of a failure in the locale files."""
 
-    state: State = State.WAITING
+    state: State = State.QUEUED
     phase: Phase = Phase.LOADING
     step: int = 0
     total_steps: int = 0
     seconds_left: float | None = None
+    queued: float = 0.0
     started: float = 0.0
     heartbeat: float = 0.0
+    seconds: float = 0.0  # spent at work before this start, where the run was resumed
     pid: int = 0
     pid_started: float = 0.0
     code: str = ""
@@ -74,11 +84,21 @@ class Status:
 
     @property
     def at_work(self) -> bool:
-        """Whether a process carries it out: a run that waits has one once it was launched."""
-        return self.state is State.RUNNING or (self.state is State.WAITING and self.pid > 0)
+        """Whether a process carries it out."""
+        return self.state in (State.RUNNING, State.STOPPING)
+
+    @property
+    def spent(self) -> float:
+        """Seconds at work, all starts together."""
+        return self.seconds + max(0.0, self.heartbeat - self.started if self.started else 0.0)
+
+    @property
+    def attended(self) -> bool:
+        """Whether the process noted last still lives."""
+        return self.pid > 0 and lives(self.pid, self.pid_started)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, order=True)
 class Run:
     """One run folder."""
 
@@ -98,8 +118,8 @@ class Run:
         """Read what was asked. Raises `OSError` or `ValueError` where the folder is no run."""
         raw = json.loads((self.folder / "run.json").read_text(encoding="utf-8"))
         kind = Kind(raw["kind"])
-        known = {field.name for field in fields(_OPTIONS[kind])}
-        options = _OPTIONS[kind](**{name: value for name, value in raw["options"].items() if name in known})
+        known = {field.name for field in fields(OPTIONS[kind])}
+        options = OPTIONS[kind](**{name: value for name, value in raw["options"].items() if name in known})
         rest = {name: raw[name] for name in ("name", "data", "data_name", "fingerprint", "created")}
         return Plan(kind=kind, split=SplitOptions(**raw["split"]), options=options, **rest)
 
@@ -110,9 +130,13 @@ class Run:
             status = Status(**{**raw, "state": State(raw["state"]), "phase": Phase(raw["phase"])})
         except (OSError, ValueError, KeyError, TypeError):
             return Status(State.INTERRUPTED)
-        if status.at_work and not lives(status.pid, status.pid_started):
-            return replace(status, state=State.STOPPED if self.asked_to_stop else State.INTERRUPTED)
-        return status
+        if status.state is State.QUEUED and status.pid and not status.attended:
+            return replace(status, state=State.INTERRUPTED)  # its process died while it stood in line
+        if not status.at_work:
+            return status
+        if status.attended:
+            return replace(status, state=State.STOPPING) if self.asked_to_stop else status
+        return replace(status, state=State.STOPPED if self.asked_to_stop else State.INTERRUPTED, seconds_left=None)
 
     def write_status(self, status: Status) -> None:
         """Replace the status in one step."""
@@ -127,6 +151,11 @@ class Run:
     def add_measures(self, name: str, measures: dict[str, float]) -> None:
         """Append what was measured before the first step, as `<name>_<measure>`."""
         self.add_progress({"step": 0, **{f"{name}_{measure}": value for measure, value in measures.items()}})
+
+    def forget_progress_after(self, step: int) -> None:
+        """Drop what was logged past a step: training goes on from there and logs it again."""
+        kept = [json.dumps(entry) + "\n" for entry in self.progress() if entry.get("step", 0) <= step]
+        write_text(self.folder / "progress.jsonl", "".join(kept))
 
     def progress(self) -> list[dict[str, Any]]:
         """Read the logged steps; a line torn by a kill is left out."""
@@ -146,11 +175,18 @@ class Run:
 
     def scores(self) -> dict[str, Any]:
         """Read the figures before and after; empty until the run is done."""
+        return self._read("scores.json")
+
+    def provenance(self) -> dict[str, Any]:
+        """Read what the run was made of: base and revision, data, split, library versions, hardware; empty before."""
+        return self._read("provenance.json")
+
+    def _read(self, name: str) -> dict[str, Any]:
         try:
-            scores: dict[str, Any] = json.loads((self.folder / "scores.json").read_text(encoding="utf-8"))
+            content: dict[str, Any] = json.loads((self.folder / name).read_text(encoding="utf-8"))
         except (OSError, ValueError):
             return {}
-        return scores
+        return content
 
     def log(self) -> str:
         """Read what its process wrote; empty where it wrote nothing."""
@@ -169,9 +205,12 @@ class Run:
         return (self.folder / "stop").exists()
 
     def delete(self) -> None:
-        """Remove the folder. Raises `ValueError` while it runs, or was launched and is about to."""
-        if self.status().at_work:
+        """Remove the folder. Raises `ValueError` while it runs, or its process is about to."""
+        status = self.status()
+        if status.at_work or (status.state is State.QUEUED and status.attended and not self.asked_to_stop):
             raise ValueError("a running training must be stopped before it is deleted")
+        # first out of the list: a kill in the middle leaves nothing that looks like a run
+        (self.folder / "run.json").unlink(missing_ok=True)
         shutil.rmtree(self.folder)
 
 
@@ -181,8 +220,8 @@ def create_run(plan: Plan, folder: Path | None = None) -> Run:
     if run.folder.is_file() or (run.folder.exists() and any(run.folder.iterdir())):
         raise ValueError(f"{run.folder} is not an empty folder; name a new one")
     run.folder.mkdir(parents=True, exist_ok=True)
-    run.write_status(Status())
-    write_text(run.folder / "run.json", json.dumps(asdict(plan), ensure_ascii=False, indent=2) + "\n")
+    run.write_status(Status(queued=datetime.now(UTC).timestamp()))
+    write_text(run.folder / "run.json", plan.as_json())
     return run
 
 
@@ -199,8 +238,14 @@ def find_run(run_id: str) -> Run | None:
 
 
 def run_at_work() -> Run | None:
-    """Return the newest run of the workspace that a process carries out."""
+    """Return the run of the workspace that a process carries out, None where none does."""
     return next((run for run in all_runs() if run.status().at_work), None)
+
+
+def queued_runs() -> list[Run]:
+    """Runs of the workspace that wait for their turn, the next one first."""
+    waiting = [(run.status(), run) for run in all_runs()]
+    return [run for _, run in sorted((s.queued, run) for s, run in waiting if s.state is State.QUEUED)]
 
 
 def new_plan(

@@ -1,25 +1,36 @@
-"""One training from its run folder: load, measure, train, measure, say how it ended."""
+"""One training from its run folder: load, measure, train, measure, say how it ended. Begun again, it goes on."""
 
 import errno
 import json
 import logging
+import os
 import time
 from dataclasses import replace
 from typing import Any
+
+import numpy as np
 
 from data.problems import DataError
 from data.processes import this_process
 from data.store import find
 from data.workspace import write_text
 from retrieval.hub import ModelError
-from training.material import Material
-from training.options import BiEncoderOptions
-from training.progress import RunFolderCallback, running
-from training.runs import Phase, Run, State, Status
+from retrieval.metrics import Scores
+from retrieval.models import ModelSource, find_model
+from retrieval.significance import mean_interval
+from training.adaptation import settle
+from training.checkpoints import newest_checkpoint, step_of
+from training.material import MEASURED_KS, Material
+from training.options import CrossEncoderOptions, OptionError, Report
+from training.problems import TrainingError
+from training.provenance import provenance
+from training.queue import turn
+from training.runs import Phase, Plan, Run, State, Status
 
 logger = logging.getLogger(__name__)
 
 _DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)  # libraries raise OSError for much else
+_DISK_WORDS = ("no space left on device", "i/o error", "disk quota exceeded")  # what those that raise their own say
 _OUT_OF_MEMORY = ("out of memory", "can't allocate memory")  # what torch says of a GPU, and of a CPU
 
 
@@ -27,72 +38,180 @@ class _AskedToStop(Exception):  # noqa: N818 - no error
     """Somebody asked before the next phase began."""
 
 
-def train(run: Run) -> Status:
-    """Carry out a run in this process and return how it ended; whatever goes wrong ends up in its status."""
+class _Helper(Run):
+    """The run as seen by the other processes of `torchrun`: the first one alone tells how it goes."""
+
+    def write_status(self, status: Status) -> None:
+        """Leave it to the first process."""
+
+    def add_progress(self, entry: dict[str, Any]) -> None:
+        """Leave it to the first process."""
+
+
+def train(run: Run, *, sent_by_worker: bool = False) -> Status:
+    """Wait for the machine, carry out a run in this process and return how it ended.
+
+    Whatever goes wrong ends up in its status. A run with a complete checkpoint goes on from there. Raises `OSError` or
+    `ValueError` where the folder is no run.
+    """
+    if int(os.environ.get("RANK", "0")) > 0:
+        while run.status().state is not State.RUNNING:
+            time.sleep(0.2)
+        return _carried_out(_Helper(run.folder))
+    run.plan()
+    with turn(run, sent_by_worker=sent_by_worker) as is_ours:
+        if is_ours:
+            return _carried_out(run)
+    if run.asked_to_stop and run.status().state is State.QUEUED:
+        run.write_status(replace(run.status(), state=State.STOPPED))
+    return run.status()
+
+
+def load_material(plan: Plan) -> Material:
+    """Return what a plan works on. Raises `DataError` and `TrainingError`: the data is gone, or another by now."""
+    question_set = find(plan.data)
+    if question_set.fingerprint != plan.fingerprint:
+        raise TrainingError("data_changed", f"{plan.data_name} is not what it was when this training was planned")
+    return Material.of(plan, question_set)
+
+
+def recipe_of(plan: Plan, material: Material) -> Any:
+    """Return the recipe of the plan's kind."""
+    from training.bi_encoder import BiEncoderRecipe
+    from training.cross_encoder import CrossEncoderRecipe
+
+    options = plan.options
+    if isinstance(options, CrossEncoderOptions):
+        return CrossEncoderRecipe(options, material)
+    return BiEncoderRecipe(options, material)
+
+
+def problem_of(error: BaseException) -> tuple[str, str]:
+    """Return the code (`failure.<code>` in the locale files) and the words of what went wrong."""
+    message = str(error) or type(error).__name__
+    if isinstance(error, ModelError | TrainingError):
+        return error.code, message
+    if isinstance(error, KeyboardInterrupt):
+        return "interrupted", message
+    said = message.lower()
+    if (isinstance(error, OSError) and error.errno in _DISK_ERRORS) or any(words in said for words in _DISK_WORDS):
+        return "disk", message
+    if isinstance(error, MemoryError) or any(words in said for words in _OUT_OF_MEMORY):
+        return "memory", message
+    known = {DataError: "data", OptionError: "option"}
+    return next((code for kind, code in known.items() if isinstance(error, kind)), "unexpected"), message
+
+
+def _carried_out(run: Run) -> Status:
     pid, pid_started = this_process()
-    status = Status(started=time.time(), pid=pid, pid_started=pid_started)
+    earlier = run.status()
+    status = Status(
+        State.RUNNING,
+        started=time.time(),
+        seconds=earlier.spent,
+        pid=pid,
+        pid_started=pid_started,
+        queued=earlier.queued,
+    )
     try:
-        scores = _train(run, status)
+        scores = _trained(run, status)
     except _AskedToStop:
         ended = replace(run.status(), state=State.STOPPED)
     except (Exception, KeyboardInterrupt) as error:
         logger.exception("the training failed")
-        ended = replace(run.status(), state=State.FAILED, code=_code(error), message=_message(error))
+        code, message = problem_of(error)
+        ended = replace(run.status(), state=State.FAILED, code=code, message=message)
     else:
-        if scores is not None:
-            write_text(run.folder / "scores.json", json.dumps(scores, indent=2) + "\n")
-        ended = replace(run.status(), state=State.STOPPED if scores is None else State.DONE, seconds_left=0.0)
-    run.write_status(ended)
+        ended = replace(run.status(), state=State.STOPPED if scores is None else State.DONE)
+        if scores is not None and not isinstance(run, _Helper):
+            # last: whoever sees the scores sees a run that is done
+            write_text(run.folder / "scores.json", json.dumps({**scores, "seconds": ended.spent}, indent=2) + "\n")
+    run.write_status(replace(ended, seconds_left=None))
     return ended
 
 
-def _train(run: Run, status: Status) -> dict[str, Any] | None:
-    from training.bi_encoder import train_bi_encoder
-    from training.cross_encoder import train_cross_encoder
+def _trained(run: Run, status: Status) -> dict[str, Any] | None:
+    from transformers import set_seed
 
-    def enter(phase: Phase) -> RunFolderCallback:
+    from training.progress import RunFolderCallback
+
+    def enter(phase: Phase) -> Status:
         if run.asked_to_stop:
             raise _AskedToStop
-        now = running(replace(status, step=run.status().step, total_steps=run.status().total_steps), phase)
+        now = replace(status, phase=phase, step=run.status().step, total_steps=run.status().total_steps)
         run.write_status(now)
-        return RunFolderCallback(run, now)
+        return now
 
     enter(Phase.LOADING)
     plan = run.plan()
-    question_set = find(plan.data)
-    if question_set.fingerprint != plan.fingerprint:
-        raise ValueError(f"{plan.data_name} is not what it was when this training was planned")
-    material = Material.of(plan, question_set)
-    run.add_measures("bm25", material.first_stage_measures)
-    began = time.monotonic()
-    options = plan.options
-    measured = (
-        train_bi_encoder(run, options, material, enter)
-        if isinstance(options, BiEncoderOptions)
-        else train_cross_encoder(run, options, material, enter)
+    options, checkpoint = plan.options, newest_checkpoint(run)
+    material = load_material(plan)
+    recipe, source = recipe_of(plan, material), find_model(options.base)
+    measured = {"bm25": material.first_stage_scores}
+    run.forget_progress_after(step_of(checkpoint) if checkpoint else -1)
+    if not checkpoint:
+        run.add_measures("bm25", measured["bm25"].means())
+    enter(Phase.MEASURING_BEFORE)
+    measured["before"] = _measured_once(run, recipe, source)
+    if not checkpoint:
+        run.add_measures("before", measured["before"].means())
+        write_text(run.folder / "provenance.json", json.dumps(provenance(plan, source), ensure_ascii=False, indent=2))
+
+    enter(Phase.MINING)
+    set_seed(options.seed)
+    task = recipe.task(source)
+    callback = RunFolderCallback(
+        run, enter(Phase.TRAINING), save_limit=options.save_limit, save_minutes=options.save_minutes
     )
-    if measured is None:
+    _report(run, plan)
+    from training.trainers import make_trainer
+
+    trainer = make_trainer(task, options, run.folder / "checkpoints", [callback])
+    trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
+    if run.asked_to_stop:
         return None
+    enter(Phase.MEASURING_AFTER)
+    if isinstance(run, _Helper):
+        return {}
+    settle(task.model)
+    task.model.save_pretrained(str(run.model_folder), create_model_card=False)
+    more: dict[str, Any]
+    concluded, more = recipe.concluded(run)
+    measured |= concluded
+    return _as_scores(measured, options.best_by, len(material.validation.questions)) | more
+
+
+def _measured_once(run: Run, recipe: Any, source: ModelSource) -> Scores:
+    """What the base reaches; a run that goes on has found out before."""
+    path = run.folder / "before.json"
+    if path.is_file():
+        kept = json.loads(path.read_text(encoding="utf-8"))
+        return Scores(MEASURED_KS, {name: np.array(values) for name, values in kept.items()})
+    scores: Scores = recipe.measured(source)
+    if not isinstance(run, _Helper):
+        write_text(path, json.dumps({name: values.tolist() for name, values in scores.per_question.items()}))
+    return scores
+
+
+def _as_scores(measured: dict[str, Scores], best_by: str, questions: int) -> dict[str, Any]:
+    """Means, their 95 % intervals, and the gain: the paired difference of after and before, with its interval."""
+    gain = measured["after"].per_question[best_by] - measured["before"].per_question[best_by]
+    intervals = {
+        name: {measure: list(mean_interval(values)) for measure, values in scores.per_question.items()}
+        for name, scores in measured.items()
+    }
     return {
-        **measured,
+        **{name: scores.means() for name, scores in measured.items()},
+        "intervals": intervals,
+        "gain": {"measure": best_by, "difference": float(gain.mean()), "interval": list(mean_interval(gain))},
         "measured_on": "validation",
-        "questions": len(material.validation.questions),
-        "bm25": material.first_stage_measures,
-        "seconds": time.monotonic() - began,
+        "questions": questions,
     }
 
 
-def _code(error: BaseException) -> str:
-    if isinstance(error, ModelError):
-        return error.code
-    if isinstance(error, KeyboardInterrupt):
-        return "interrupted"
-    if isinstance(error, OSError) and error.errno in _DISK_ERRORS:
-        return "disk"
-    if isinstance(error, MemoryError) or any(said in str(error) for said in _OUT_OF_MEMORY):
-        return "memory"
-    return "data" if isinstance(error, DataError) else "unexpected"
-
-
-def _message(error: BaseException) -> str:
-    return str(error) or type(error).__name__
+def _report(run: Run, plan: Plan) -> None:
+    if plan.options.report_to is Report.TENSORBOARD:
+        os.environ["TENSORBOARD_LOGGING_DIR"] = str(run.folder / "tensorboard")
+    elif plan.options.report_to is not Report.NONE:
+        os.environ.setdefault("WANDB_DIR", str(run.folder))
+        os.environ.setdefault("WANDB_PROJECT", "mrc-retrieval")
