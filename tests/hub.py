@@ -1,20 +1,24 @@
-"""A stand-in for the Hugging Face hub: two tiny random models, and the protocol that downloads use.
+"""A stand-in for the Hugging Face hub: two tiny random models, and the protocol that downloads and uploads use.
 
 Build the models under `root / <hub id>`, enter `hub_server(root)`, and start a fresh process with
 `hub_environment(url, home)`: the libraries read HF_ENDPOINT once, at import.
+Whoever brings `TOKEN` may write to the repositories of `OWNER`.
 """
 
+import base64
 import hashlib
 import json
 import os
 import re
 import threading
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import unquote, urlsplit
+
+import yaml
 
 if TYPE_CHECKING:
     from transformers import BertTokenizer
@@ -22,6 +26,8 @@ if TYPE_CHECKING:
 BI_ENCODER = "snunlp/KR-SBERT-V40K-klueNLI-augSTS"
 CROSS_ENCODER_BASE = "klue/roberta-base"
 COMMIT = "5eed" * 10
+OWNER = "somebody"
+TOKEN = "hf_" + "thisIsNoRealToken" * 2
 MAX_LENGTH = 128
 LFS_SUFFIXES = {".safetensors", ".bin", ".onnx"}
 
@@ -113,13 +119,18 @@ def running_server(root: Path) -> Iterator["HubServer"]:
 
 
 class HubServer(ThreadingHTTPServer):
-    """The hub on a free port of this machine; `requests` and `unknown` hold lines such as `HEAD /path`."""
+    """The hub on a free port of this machine; `requests` and `unknown` hold lines such as `HEAD /path`.
+
+    `private` holds the repositories that only their owner sees, `tokens` what clients brought.
+    """
 
     def __init__(self, root: Path) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
         self.root = root
         self.requests: list[str] = []
         self.unknown: list[str] = []
+        self.private: set[str] = set()
+        self.tokens: set[str] = set()
 
     @property
     def url(self) -> str:
@@ -132,7 +143,13 @@ class Answer(NamedTuple):
     body: bytes
 
 
-def answer(root: Path, target: str) -> Answer | None:
+class Repository(NamedTuple):
+    name: str
+    files: dict[str, bytes]
+    private: bool
+
+
+def answer(root: Path, target: str, private: Collection[str] = (), *, as_owner: bool = False) -> Answer | None:
     """Answer a GET of `target`, a path with its query; None where the stand-in does not know the question."""
     path, query = urlsplit(target).path, urlsplit(target).query
     if re.fullmatch(_CLIENT_REGISTRY, path):
@@ -142,11 +159,12 @@ def answer(root: Path, target: str) -> Answer | None:
             # Unquoted only now: a revision may hold a quoted slash.
             parts = {name: unquote(value) for name, value in match.groupdict("").items()}
             folder = root / parts["repo"]
-            if not folder.is_dir():
+            if not folder.is_dir() or (parts["repo"] in private and not as_owner):
                 return _refusal("RepoNotFound", "Repository not found")
             if parts["revision"] not in ("", "main", COMMIT):
                 return _refusal("RevisionNotFound", f"Invalid rev id: {parts['revision']}")
-            return respond(parts["repo"], _files(folder), parts["path"], "recursive=true" in query.lower())
+            repo = Repository(parts["repo"], _files(folder), parts["repo"] in private)
+            return respond(repo, parts["path"], "recursive=true" in query.lower())
     return None
 
 
@@ -156,14 +174,19 @@ class _Handler(BaseHTTPRequestHandler):
     disable_nagle_algorithm = True  # headers and body are two writes: with it, each answer waits 40 ms
 
     def do_GET(self) -> None:
-        self._send(answer(self.server.root, self.path))
+        self._send(answer(self.server.root, self.path, self.server.private, as_owner=self._token() == TOKEN))
 
     def do_HEAD(self) -> None:
-        self._send(answer(self.server.root, self.path))
+        self.do_GET()
 
     def do_POST(self) -> None:
-        self.close_connection = True  # the body is left unread
-        self._send(None)
+        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        self._send(answer_to_upload(self.server, urlsplit(self.path).path, body, self._token()))
+
+    def _token(self) -> str:
+        token = self.headers.get("Authorization", "").removeprefix("Bearer ")
+        self.server.tokens.add(token)
+        return token
 
     def log_message(self, format: str, *args: Any) -> None:
         """Keep the test's output clean; the server's `requests` hold the log."""
@@ -182,10 +205,65 @@ class _Handler(BaseHTTPRequestHandler):
             self.wfile.write(reply.body)
 
 
-def _resolve(repo: str, files: dict[str, bytes], path: str, recursive: bool) -> Answer:
-    if path not in files:
+def answer_to_upload(server: HubServer, path: str, body: bytes, token: str) -> Answer | None:
+    """Answer a POST of `body`; None where the stand-in does not know the question."""
+    steps = (
+        (r"/api/validate-yaml", _validate_card),
+        (r"/api/repos/create", _create),
+        (rf"/api/models/{_MODEL}/preupload/main", _preupload),
+        (rf"/api/models/{_MODEL}/commit/main", _commit),
+    )
+    for pattern, respond in steps:
+        if match := re.fullmatch(pattern, path):
+            if token != TOKEN:
+                return _refusal("", "Invalid username or password.", 401)
+            return respond(server, match.groupdict().get("repo", ""), body)
+    return None
+
+
+def _validate_card(server: HubServer, repo: str, body: bytes) -> Answer:
+    head = re.match(r"---\n(.*?)\n---\n", json.loads(body)["content"], re.DOTALL)
+    about = yaml.safe_load(head[1]) if head else None
+    errors = [] if isinstance(about, dict) else [{"message": "the card has no head"}]
+    return _json({"errors": errors, "warnings": []}, 400 if errors else 200)
+
+
+def _create(server: HubServer, repo: str, body: bytes) -> Answer:
+    asked = json.loads(body)
+    owner = asked.get("organization") or OWNER
+    repo = f"{owner}/{asked['name']}"
+    if owner != OWNER:
+        return _refusal("", f"You don't have the rights to create a model under the namespace {owner!r}", 403)
+    if (server.root / repo).is_dir():
+        return _json({"error": "You already created this model repo", "url": f"{server.url}/{repo}"}, 409)
+    (server.root / repo).mkdir(parents=True)
+    if asked.get("visibility") == "private":
+        server.private.add(repo)
+    return _json({"url": f"{server.url}/{repo}"})
+
+
+def _preupload(server: HubServer, repo: str, body: bytes) -> Answer:
+    # every file is small enough to come with the commit; the real hub takes weights another way
+    paths = [file["path"] for file in json.loads(body)["files"]]
+    return _json({"files": [{"path": path, "uploadMode": "regular", "shouldIgnore": False} for path in paths]})
+
+
+def _commit(server: HubServer, repo: str, body: bytes) -> Answer:
+    for entry in map(json.loads, body.splitlines()):
+        if entry["key"] == "file":
+            file = (server.root / repo / entry["value"]["path"]).resolve()
+            assert file.is_relative_to((server.root / repo).resolve())
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_bytes(base64.b64decode(entry["value"]["content"], validate=True))
+        else:
+            assert entry["key"] == "header", entry["key"]
+    return _json({"success": True, "commitOid": COMMIT, "commitUrl": f"{server.url}/{repo}/commit/{COMMIT}"})
+
+
+def _resolve(repo: Repository, path: str, recursive: bool) -> Answer:
+    if path not in repo.files:
         return _refusal("EntryNotFound", "Entry not found")
-    body = files[path]
+    body = repo.files[path]
     headers = {"ETag": f'"{_blob_id(body)}"', "X-Repo-Commit": COMMIT}
     if _in_lfs(path):
         # The ETag beside these is the pointer file's on the hub; the cache names its blob by the linked one.
@@ -193,23 +271,24 @@ def _resolve(repo: str, files: dict[str, bytes], path: str, recursive: bool) -> 
     return Answer(200, headers, body)
 
 
-def _model_info(repo: str, files: dict[str, bytes], path: str, recursive: bool) -> Answer:
-    library = "sentence-transformers" if "modules.json" in files else "transformers"
-    task = "sentence-similarity" if "modules.json" in files else "fill-mask"
-    about = {"_id": COMMIT[:24], "id": repo, "modelId": repo, "author": repo.partition("/")[0], "sha": COMMIT}
-    state = {"private": False, "gated": False, "disabled": False, "downloads": 0, "likes": 0}
+def _model_info(repo: Repository, path: str, recursive: bool) -> Answer:
+    library = "sentence-transformers" if "modules.json" in repo.files else "transformers"
+    task = "sentence-similarity" if "modules.json" in repo.files else "fill-mask"
+    name, author = repo.name, repo.name.partition("/")[0]
+    about = {"_id": COMMIT[:24], "id": name, "modelId": name, "author": author, "sha": COMMIT}
+    state = {"private": repo.private, "gated": False, "disabled": False, "downloads": 0, "likes": 0}
     kind = {"tags": [library, "safetensors", "ko"], "library_name": library, "pipeline_tag": task}
-    return _json({**about, **state, **kind, "siblings": [{"rfilename": name} for name in files]})
+    return _json({**about, **state, **kind, "siblings": [{"rfilename": name} for name in repo.files]})
 
 
-def _tree(repo: str, files: dict[str, bytes], path: str, recursive: bool) -> Answer:
+def _tree(repo: Repository, path: str, recursive: bool) -> Answer:
     prefix = f"{path}/" if path else ""
-    inside = [name for name in files if name.startswith(prefix)]
+    inside = [name for name in repo.files if name.startswith(prefix)]
     if not inside:
         return _refusal("EntryNotFound", f"{path} does not exist on the revision")
     folders = {parent.as_posix() for name in inside for parent in Path(name).parents} - {"."}
     entries = [_tree_folder(name) for name in sorted(folders) if name.startswith(prefix)]
-    entries += [_tree_file(name, files[name]) for name in inside]
+    entries += [_tree_file(name, repo.files[name]) for name in inside]
     return _json([entry for entry in entries if recursive or "/" not in entry["path"].removeprefix(prefix)])
 
 
@@ -234,15 +313,15 @@ def _tree_file(name: str, body: bytes) -> dict[str, Any]:
     return entry
 
 
-def _refusal(code: str, message: str) -> Answer:
+def _refusal(code: str, message: str, status: int = 404) -> Answer:
     headers = {"X-Error-Code": code, "X-Error-Message": message, "Content-Type": "application/json"}
     if code == "EntryNotFound":
         headers["X-Repo-Commit"] = COMMIT  # with it the client remembers that the file is absent
-    return Answer(404, headers, json.dumps({"error": message}).encode())
+    return Answer(status, headers, json.dumps({"error": message}).encode())
 
 
-def _json(content: object) -> Answer:
-    return Answer(200, {"Content-Type": "application/json; charset=utf-8"}, json.dumps(content).encode())
+def _json(content: object, status: int = 200) -> Answer:
+    return Answer(status, {"Content-Type": "application/json; charset=utf-8"}, json.dumps(content).encode())
 
 
 def _files(folder: Path) -> dict[str, bytes]:
