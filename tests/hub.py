@@ -297,7 +297,7 @@ _CLIENT_REGISTRY = r"/api/[a-z]+-harnesses"
 _MODEL = r"(?P<repo>[^/]+/[^/]+)"
 _ROUTES = (
     (rf"/{_MODEL}/resolve/(?P<revision>[^/]+)/(?P<path>.+)", _resolve),
-    (rf"/api/models/{_MODEL}(?:/revision/(?P<revision>[^/]+))?(?P<path>)", _model_info),
+    (r"/api/models/(?P<repo>[^/]+(?:/[^/]+)?)(?:/revision/(?P<revision>[^/]+))?(?P<path>)", _model_info),
     (rf"/api/models/{_MODEL}/tree/(?P<revision>[^/]+)(?:/(?P<path>.+))?", _tree),
 )
 
