@@ -13,6 +13,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.add_cleanup(model_cache.cleanup)
     os.environ.pop("HF_HUB_OFFLINE", None)
     os.environ["HF_HOME"] = model_cache.name
+    os.environ["MRC_LOCK"] = str(Path(model_cache.name, "training.lock"))  # the user's own trainings are not waited for
     os.environ["HF_ENDPOINT"] = "http://127.0.0.1:9"  # nobody answers here
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
     os.environ.setdefault("OMP_NUM_THREADS", str(min(4, os.cpu_count() or 1)))

@@ -50,7 +50,8 @@ class RunFolderCallback(TrainerCallback):
             control.should_training_stop = control.should_save = True
         if self._save_seconds and _agreed(now - self._saved > self._save_seconds, args):
             control.should_save = True
-        if now - self._written < _SECONDS_BETWEEN_WRITES and state.global_step < state.max_steps:
+        last = state.global_step == state.max_steps or control.should_training_stop
+        if now - self._written < _SECONDS_BETWEEN_WRITES and not last:
             return
         self._written = now
         done = state.global_step - self._first_step

@@ -164,10 +164,12 @@ def _trained(run: Run, status: Status) -> dict[str, Any] | None:
         run, enter(Phase.TRAINING), save_limit=options.save_limit, save_minutes=options.save_minutes
     )
     _report(run, plan)
+    from training.tokens import tokenized_once
     from training.trainers import make_trainer
 
     trainer = make_trainer(task, options, run.folder / "checkpoints", [callback])
-    trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
+    with tokenized_once(task.model):
+        trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
     if run.asked_to_stop:
         return None
     enter(Phase.MEASURING_AFTER)

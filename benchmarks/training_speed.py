@@ -1,0 +1,134 @@
+"""Training a BERT-base sized bi-encoder: our recipe against the plain one, in turns, in one process.
+
+Plain is what the library's documentation starts with: float32, the default batch sampler and the mini-batched
+MegaBatchMarginLoss. Ours has the same model, pairs, batch size and learning rate. The model is random: what it costs to
+train does not depend on what it knows.
+"""
+
+import os
+import tempfile
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+from benchmarks.korquad import korquad
+from data.read import read_file
+from data.split import SplitOptions
+from retrieval.models import find_model, load_bi_encoder
+from training.bi_encoder import BiEncoderRecipe
+from training.material import Material
+from training.options import BiEncoderOptions, Kind
+from training.runs import Plan, new_plan
+
+_BATCH = 16
+_STEPS = 5  # the first of each is not counted
+_ROUNDS = 2
+_MAX_LENGTH = 128  # as KR-SBERT reads
+_VOCABULARY = 32_000
+
+
+def measure() -> list[str]:
+    """Return pairs a second of both, their ratio of every round, and both losses over the same pairs."""
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ["MRC_WORKSPACE"] = folder
+        question_set = read_file(korquad()).question_set
+        base = _base(Path(folder, "base"), [passage.text for passage in question_set.passages])
+        options = BiEncoderOptions(base=str(base), batch_size=_BATCH, max_length=_MAX_LENGTH, logging_steps=1)
+        data = (str(korquad()), question_set.name, question_set.fingerprint)
+        plan = new_plan(Kind.BI_ENCODER, "speed", data, SplitOptions(), options)
+        material = Material.of(plan, question_set)
+        recipes: dict[str, Callable[[Path], tuple[float, float]]] = {
+            "plain": lambda out: _plain(plan, material, out),
+            "ours": lambda out: _ours(plan, material, out),
+        }
+        rounds = [
+            {name: train(Path(folder, f"{name}-{number}")) for name, train in recipes.items()}
+            for number in range(_ROUNDS)
+        ]
+    lines = ["| | pairs a second | mean loss |", "|---|---|---|"]
+    for name in recipes:
+        speed, loss = (np.mean([one[name][part] for one in rounds]) for part in (0, 1))
+        lines.append(f"| {name} | {speed:.2f} | {loss:.4f} |")
+    ratios = ", ".join(f"{one['ours'][0] / one['plain'][0]:.2f}" for one in rounds)
+    return [*lines, "", f"ours / plain in each round: {ratios}"]
+
+
+def _base(folder: Path, texts: list[str]) -> Path:
+    """Write a random BERT of base size whose word pieces are those of the texts."""
+    import torch
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
+    from tokenizers import BertWordPieceTokenizer
+    from transformers import BertConfig, BertModel, BertTokenizerFast
+
+    pieces = BertWordPieceTokenizer(strip_accents=False, lowercase=False)
+    pieces.train_from_iterator(texts, vocab_size=_VOCABULARY, show_progress=False)
+    tokenizer = BertTokenizerFast(tokenizer_object=pieces._tokenizer, model_max_length=_MAX_LENGTH)  # type: ignore[no-untyped-call]
+    torch.manual_seed(0)
+    BertModel(BertConfig(vocab_size=_VOCABULARY)).save_pretrained(folder / "bert")
+    tokenizer.save_pretrained(folder / "bert")
+    transformer = Transformer(str(folder / "bert"), max_seq_length=_MAX_LENGTH)
+    SentenceTransformer(modules=[transformer, Pooling(768)]).save_pretrained(str(folder / "model"))
+    return folder / "model"
+
+
+def _plain(plan: Plan, material: Material, out: Path) -> tuple[float, float]:
+    from datasets import Dataset
+    from sentence_transformers import SentenceTransformer, SentenceTransformerTrainer
+    from sentence_transformers import SentenceTransformerTrainingArguments as Arguments
+    from sentence_transformers.sentence_transformer.losses import MegaBatchMarginLoss
+
+    model = SentenceTransformer(plan.options.base, device="cpu")
+    questions, passages = material.positive_pairs()
+    pairs = {
+        "anchor": [material.train.questions[row].text for row in questions],
+        "positive": [material.texts[row] for row in passages],
+    }
+    arguments = Arguments(
+        output_dir=str(out),
+        per_device_train_batch_size=_BATCH,
+        learning_rate=plan.options.learning_rate,
+        max_steps=_STEPS,
+        logging_steps=1,
+        save_strategy="no",
+        report_to=[],
+        disable_tqdm=True,
+    )
+    trainer = SentenceTransformerTrainer(
+        model=model, args=arguments, train_dataset=Dataset.from_dict(pairs), loss=MegaBatchMarginLoss(model)
+    )
+    return _timed(trainer)
+
+
+def _ours(plan: Plan, material: Material, out: Path) -> tuple[float, float]:
+    from training.trainers import make_trainer
+
+    assert isinstance(plan.options, BiEncoderOptions)
+    task = BiEncoderRecipe(plan.options, material).task(find_model(plan.options.base))
+    trainer = make_trainer(task, replace(plan.options, epochs=1.0), out, [])
+    trainer.args.max_steps = _STEPS
+    trainer.args.load_best_model_at_end = False
+    trainer.args.set_save(strategy="no")
+    trainer.args.set_evaluate(strategy="no")
+    return _timed(trainer)
+
+
+def _timed(trainer: Any) -> tuple[float, float]:
+    """Pairs a second over the steps after the first, and the mean loss of all steps."""
+    from transformers import TrainerCallback
+
+    ends: list[float] = []
+
+    class Clock(TrainerCallback):
+        def on_step_end(self, *args: Any, **kwargs: Any) -> None:
+            del args, kwargs
+            ends.append(perf_counter())
+
+    trainer.add_callback(Clock())
+    trainer.train()
+    losses = [entry["loss"] for entry in trainer.state.log_history if "loss" in entry]
+    return _BATCH * (len(ends) - 1) / (ends[-1] - ends[0]), float(np.mean(losses))

@@ -1,0 +1,225 @@
+"""Whatever ends a training, it goes on from its last complete checkpoint and comes out as if nothing had happened."""
+
+import errno
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file
+
+from data.store import find
+from tests.training.worlds import PROJECT, logged, misleading_set, planned, wait_until
+from training import queue
+from training.checkpoints import newest_checkpoint, step_of
+from training.options import Kind
+from training.progress import RunFolderCallback
+from training.runs import RESUMABLE, Run, State
+from training.train import train
+
+pytestmark = pytest.mark.slow
+
+# 21 batches an epoch, measured and saved in the middle of epochs, too
+OFTEN: dict[str, Any] = {"batch_size": 16, "evaluation_steps": 10, "save_steps": 10, "logging_steps": 1}
+KILLED_AT_30 = """
+import os, signal, sys
+from pathlib import Path
+import training.progress
+from training.checkpoints import seal
+from training.runs import Run
+from training.train import train
+
+def killed(folder):
+    if folder.name == "checkpoint-30":
+        os.kill(os.getpid(), signal.SIGKILL)
+    seal(folder)
+
+training.progress.seal = killed
+train(Run(Path(sys.argv[1])))
+"""
+
+
+def weights(run: Run) -> dict[str, np.ndarray]:
+    files = sorted(run.model_folder.rglob("*.safetensors"))
+    return {f"{path.name} {name}": array for path in files for name, array in load_file(path).items()}
+
+
+def assert_came_out_alike(run: Run, whole: Run) -> None:
+    assert run.status().state is State.DONE, run.log()[-3000:]
+    assert run.status().step == whole.status().step == whole.status().total_steps
+    assert weights(run).keys() == weights(whole).keys()
+    for name, array in weights(whole).items():
+        np.testing.assert_allclose(weights(run)[name], array, rtol=0, atol=1e-6, err_msg=name)
+    assert [entry["step"] for entry in run.progress()] == [entry["step"] for entry in whole.progress()]
+    np.testing.assert_allclose(logged(run, "loss"), logged(whole, "loss"), rtol=1e-5)
+    ours, theirs = run.scores(), whole.scores()
+    for name in ("before", "after", "bm25"):
+        assert ours[name] == pytest.approx(theirs[name], abs=1e-6)
+
+
+def again(run: Run) -> None:
+    """Put the run in line as `queue.resume` does, without a worker."""
+    assert run.status().state in RESUMABLE
+    (run.folder / "stop").unlink(missing_ok=True)
+    run.write_status(replace(run.status(), state=State.QUEUED, pid=0, pid_started=0.0))
+
+
+def do_at_step(monkeypatch: pytest.MonkeyPatch, step: int, do: Any) -> None:
+    told = RunFolderCallback.on_step_end
+
+    def on_step_end(self: RunFolderCallback, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        if state.global_step == step:
+            do()
+        told(self, args, state, control, **kwargs)
+
+    monkeypatch.setattr(RunFolderCallback, "on_step_end", on_step_end)
+
+
+@pytest.mark.parametrize("kind", list(Kind))
+def test_stopped_at_any_step_it_ends_as_if_it_had_not_been(kind: Kind) -> None:
+    options = OFTEN | {"epochs": 3.0, "batch_size": 4, "evaluation_steps": 3, "save_steps": 3}
+    whole, run = (planned(kind, misleading_set(questions_a_passage=2), **options) for _ in range(2))
+    assert train(whole).state is State.DONE
+    for step in (1, 4, 13):
+        with pytest.MonkeyPatch.context() as patch:
+            do_at_step(patch, step, run.ask_to_stop)
+            assert train(run).state is State.STOPPED
+        checkpoint = newest_checkpoint(run)
+        assert checkpoint is not None
+        assert step_of(checkpoint) == run.status().step == step
+        assert not run.model_folder.exists()
+        again(run)
+    train(run)
+    assert_came_out_alike(run, whole)
+
+
+def test_early_stopping_goes_on_counting() -> None:
+    options = OFTEN | {"epochs": 40.0, "patience": 4, "learning_rate": 1e-7, "batch_size": 8, "evaluation_steps": 2}
+    options |= {"save_steps": 2}
+    whole, run = (planned(Kind.BI_ENCODER, misleading_set(), **options) for _ in range(2))
+    train(whole)
+    assert whole.status().step < whole.status().total_steps
+    with pytest.MonkeyPatch.context() as patch:
+        do_at_step(patch, 5, run.ask_to_stop)
+        assert train(run).state is State.STOPPED
+    again(run)
+    train(run)
+    assert run.status().step == whole.status().step
+
+
+def test_a_full_disk_fails_the_run_and_spares_its_checkpoints(monkeypatch: pytest.MonkeyPatch) -> None:
+    from training import checkpoints
+
+    run = planned(Kind.BI_ENCODER, find("sample"), **OFTEN, epochs=2.0)
+    whole = planned(Kind.BI_ENCODER, find("sample"), **OFTEN, epochs=2.0)
+    to_disk = checkpoints._to_disk
+
+    def full(path: Path) -> None:
+        if "checkpoint-20" in str(path):
+            raise OSError(errno.ENOSPC, "No space left on device")
+        to_disk(path)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(checkpoints, "_to_disk", full)
+        ended = train(run)
+    assert (ended.state, ended.code) == (State.FAILED, "disk")
+    checkpoint = newest_checkpoint(run)
+    assert checkpoint is not None
+    assert step_of(checkpoint) == 10
+    again(run)
+    train(run)
+    train(whole)
+    assert_came_out_alike(run, whole)
+
+
+def start(run: Run) -> "subprocess.Popen[bytes]":
+    lock = {"MRC_LOCK": str(run.folder / "machine.lock")}  # two at a time: here it is not about the line
+    with (run.folder / "log.txt").open("ab") as log:
+        return subprocess.Popen(
+            [sys.executable, "-m", "training", "run", str(run.folder)],
+            cwd=PROJECT,
+            env=os.environ | lock,
+            stdout=log,
+            stderr=log,
+        )
+
+
+def test_ten_kills_at_random_moments() -> None:
+    def planned_here() -> Run:
+        return planned(Kind.BI_ENCODER, find("sample"), **OFTEN, epochs=8.0)
+
+    whole = planned_here()
+    began = time.monotonic()
+    assert start(whole).wait(timeout=300) == 0, whole.log()[-3000:]
+    seconds = time.monotonic() - began
+    moments = random.Random(0).sample(range(100), 10)
+    runs = [planned_here() for _ in moments]
+
+    def killed_and_resumed(run: Run, moment: int) -> str:
+        process = start(run)
+        time.sleep(seconds * moment / 100)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        state, checkpoint = run.status().state, newest_checkpoint(run)
+        if state is State.DONE:  # it was quicker
+            return "done"
+        # killed before it said anything it still stands in line
+        assert state in (State.INTERRUPTED, State.QUEUED), (moment, state)
+        if state is State.INTERRUPTED:
+            again(run)
+        assert start(run).wait(timeout=300) == 0, (moment, run.log()[-3000:])
+        return f"step {step_of(checkpoint)}" if checkpoint else "the beginning"
+
+    with ThreadPoolExecutor(2) as pool:
+        went_on_from = list(pool.map(killed_and_resumed, runs, moments))
+    for run in runs:
+        assert_came_out_alike(run, whole)
+    assert sum(place != "done" for place in went_on_from) >= 5, went_on_from
+    assert any(place.startswith("step") for place in went_on_from), went_on_from
+
+
+def test_a_run_killed_while_it_saves_goes_on_from_the_checkpoint_before() -> None:
+    options = OFTEN | {"epochs": 2.0}
+    whole, run = (planned(Kind.BI_ENCODER, find("sample"), **options) for _ in range(2))
+    killed = subprocess.run([sys.executable, "-c", KILLED_AT_30, str(run.folder)], cwd=PROJECT, check=False)
+    assert killed.returncode == -signal.SIGKILL
+    assert run.status().state is State.INTERRUPTED
+    checkpoint = newest_checkpoint(run)
+    assert checkpoint is not None
+    assert step_of(checkpoint) == 20
+    assert (checkpoint.parent / "checkpoint-30" / "weights.safetensors").is_file()
+    again(run)
+    train(run)
+    train(whole)
+    assert_came_out_alike(run, whole)
+
+
+def test_what_is_done_or_at_work_cannot_be_resumed() -> None:
+    run = planned(Kind.BI_ENCODER, misleading_set(), epochs=1.0)
+    with pytest.raises(ValueError, match="queued cannot be resumed"):
+        queue.resume(run)
+    train(run)
+    with pytest.raises(ValueError, match="done cannot be resumed"):
+        queue.resume(run)
+
+
+def test_a_signal_stops_with_a_checkpoint() -> None:
+    run = planned(
+        Kind.BI_ENCODER, find("sample"), **OFTEN | {"save_steps": 1000, "evaluation_steps": 1000}, epochs=900.0
+    )
+    process = start(run)
+    wait_until(lambda: bool(logged(run, "loss")) or run.status().state is State.FAILED)
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(timeout=60) == 0
+    status, checkpoint = run.status(), newest_checkpoint(run)
+    assert status.state is State.STOPPED
+    assert checkpoint is not None
+    assert step_of(checkpoint) == status.step > 0
