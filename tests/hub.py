@@ -222,9 +222,10 @@ def answer_to_upload(server: HubServer, path: str, body: bytes, token: str) -> A
 
 
 def _validate_card(server: HubServer, repo: str, body: bytes) -> Answer:
-    head = re.match(r"---\n(.*?)\n---\n", json.loads(body)["content"], re.DOTALL)
+    content = json.loads(body)["content"]
+    head = re.match(r"---\n(.*?)\n---\n", content, re.DOTALL)
     about = yaml.safe_load(head[1]) if head else None
-    errors = [] if isinstance(about, dict) else [{"message": "the card has no head"}]
+    errors = [] if isinstance(about, dict) else [{"message": f"the card has no head: {content}"}]
     return _json({"errors": errors, "warnings": []}, 400 if errors else 200)
 
 
