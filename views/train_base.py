@@ -6,7 +6,7 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from retrieval.hub import HubRevision, ModelError
-from retrieval.models import DEFAULT_BI_ENCODER, DEFAULT_CROSS_ENCODER, STARTER, find_model
+from retrieval.models import DEFAULT_BI_ENCODER, DEFAULT_CROSS_ENCODER, STARTER, find_model, is_starter
 from training.options import Kind
 from training.runs import Run, find_run
 from views.choices import finished_runs
@@ -15,7 +15,7 @@ from views.state import remember, remembered
 from views.words import known, moment, plain, word
 
 HUB_DEFAULT = {Kind.BI_ENCODER: DEFAULT_BI_ENCODER, Kind.CROSS_ENCODER: DEFAULT_CROSS_ENCODER}
-_OTHER = "other"
+OTHER = "other"
 _POLL_SECONDS = 0.5
 
 
@@ -27,6 +27,11 @@ class Base:
     run: Run | None = None
     usable: bool = False
 
+    @property
+    def starter(self) -> bool:
+        """Whether it is a starter, trained or not."""
+        return is_a_starter(self.reference)
+
 
 def pick_base(kind: Kind) -> Base:
     """Draw the choice of a base model and what is known of it. The page never waits for the hub."""
@@ -35,11 +40,28 @@ def pick_base(kind: Kind) -> Base:
     left, right = st.columns(2, vertical_alignment="bottom")
     with left:
         chosen = _select(kind, runs, key)
-        reference = _other(kind) if chosen == _OTHER else chosen
+        reference = _other(kind) if chosen == OTHER else chosen
     if not reference:
         right.caption(word("train.base_other_empty"))
         return Base("")
     return Base(reference, runs.get(reference), _about(reference, right, key))
+
+
+def is_a_starter(reference: str) -> bool:
+    """Whether a model is a starter; one that is nowhere is none."""
+    try:
+        return is_starter(find_model(reference))
+    except (ModelError, OSError, ValueError):
+        return False
+
+
+def model_label(choice: str) -> str:
+    """Return the words for a model to choose from: a run with its data and time, since names may be given twice."""
+    if run := find_run(choice):
+        plan = run.plan()
+        return word("train.base_run", name=plan.name, data=plan.data_name, created=moment(plan.created))
+    words = {STARTER: "train.base_starter", OTHER: "train.base_other"}
+    return word(words[choice]) if choice in words else word("train.base_hub", model=choice)
 
 
 def base_name(reference: str) -> str:
@@ -51,19 +73,12 @@ def base_name(reference: str) -> str:
 
 
 def _select(kind: Kind, runs: dict[str, Run], key: str) -> str:
-    choices = [STARTER, HUB_DEFAULT[kind], *runs, _OTHER]
+    choices = [STARTER, HUB_DEFAULT[kind], *runs, OTHER]
     first = remembered("base", STARTER, choices)
-
-    def label(choice: str) -> str:
-        if choice in runs:
-            plan = runs[choice].plan()
-            return word("train.base_run", name=plan.name, data=plan.data_name, created=moment(plan.created))
-        known_labels = {STARTER: "train.base_starter", _OTHER: "train.base_other"}
-        return word(known_labels[choice]) if choice in known_labels else word("train.base_hub", model=choice)
 
     if st.session_state.get(key) not in choices:  # such as a run that was deleted
         st.session_state[key] = first
-    chosen = st.selectbox(word("train.base"), choices, format_func=label, key=key, help=word("train.base_help"))
+    chosen = st.selectbox(word("train.base"), choices, format_func=model_label, key=key, help=word("train.base_help"))
     remember("base", chosen)
     return chosen
 

@@ -1,6 +1,7 @@
-"""The fields of a training's form: each option with its label, unit, range and help."""
+"""The fields of a training's form: which are drawn, what was entered, and where a problem is told."""
 
-from dataclasses import Field, fields
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, fields
 from typing import Any
 
 import streamlit as st
@@ -8,123 +9,134 @@ from streamlit.delta_generator import DeltaGenerator
 
 from data.split import SplitOptions
 from retrieval.models import STARTER
-from training.options import BiEncoderOptions, CrossEncoderOptions, Kind
+from training.options import OPTIONS, Kind, default_options
+from views.train_base import Base
+from views.train_entered import is_changed, take_back
+from views.train_models import KINDS
+from views.train_options import FIRST, MORE, NEEDED, NEGATIVES, fitted, matters
+from views.train_widgets import Field, draw_field, tell_of_packages
 from views.words import word
 
-Options = BiEncoderOptions | CrossEncoderOptions
-FIRST = ("epochs", "batch_size", "learning_rate")
-_GROUPS = {
-    "learning": ("weight_decay", "warmup", "seed", "title"),
-    "loss": ("positive_margin", "negative_margin", "mini_batch_size"),
-    "negatives": ("negatives", "depth"),
-    "measuring": ("evaluation_steps", "evaluation_limit", "evaluation_batch_size", "logging_steps"),
-    "saving": ("save_steps", "save_limit"),
-}
 _COLUMNS = 4
-_LARGEST_SEED = 2**31 - 1
-_LARGEST_SHARE = 0.95
+_SPLIT = {"validation": 0.95, "test": 0.95, "split_seed": 2**31 - 1}  # the largest of each
 
 
 class OptionFields:
-    """Draws the options of one kind and base; knows what was entered, and where a field's problem is told."""
+    """Draws the options that matter; knows what was entered, and where a field's problem is told."""
 
-    def __init__(self, kind: Kind, start: Options) -> None:
-        self._start, self._key = start, f"train_{kind.value}_{start.base}"
-        self._fields = {field.name: field for field in fields(start)}
-        self._places: dict[str, DeltaGenerator] = {}
+    def __init__(self, kind: Kind, base: Base, objective: str) -> None:
+        self._kind, self._base, self._objective = kind, base, objective
+        self._start = _start(kind, base, objective)
+        self._bounds = _bounds(kind) | fitted(objective)
         self._entered: dict[str, Any] = {}
+        self._places: dict[str, DeltaGenerator] = {}
 
-    def draw_first(self, columns: list[DeltaGenerator]) -> None:
+    @property
+    def takes_negatives(self) -> bool:
+        """Whether hard negatives are a matter of this training at all."""
+        return bool(self._of(NEGATIVES))
+
+    @property
+    def draws_negatives(self) -> bool:
+        """Whether any are asked for."""
+        return bool(self._of(NEGATIVES[1:]))
+
+    @property
+    def changed(self) -> list[str]:
+        """Options drawn that hold something else than they were offered with."""
+        return [name for name in self._entered if is_changed(self.key(name))]
+
+    def draw_first(self, columns: Sequence[DeltaGenerator]) -> None:
         """Draw the options that matter most, one a column."""
         self._row(FIRST, columns)
 
+    def draw_needed(self) -> None:
+        """Draw what the objective cannot do without."""
+        if names := self._of(NEEDED):
+            self._row(names, st.columns(2))
+
+    def draw_negatives(self) -> None:
+        """Draw how hard negatives are found."""
+        self._rows(self._of(NEGATIVES))
+
     def draw_more(self) -> None:
         """Draw all others, by what they are about, and the split."""
-        for group, names in _GROUPS.items():
-            if own := [name for name in names if name in self._fields]:
+        for group, names in MORE.items():
+            if own := self._of(names):
                 st.markdown(f"**{word(f'train.group_{group}')}**")
-                # a box without a label above it stands in line with the others' fields
-                self._row(own, st.columns(_COLUMNS, vertical_alignment="bottom" if "title" in own else "top"))
+                self._rows(own)
+        tell_of_packages()
         st.markdown(f"**{word('train.group_split')}**")
-        shares = SplitOptions()
-        validation, test, seed, _ = st.columns(_COLUMNS)
-        self._put("validation", validation, _LARGEST_SHARE, shares.validation)
-        self._put("test", test, _LARGEST_SHARE, shares.test)
-        self._put("split_seed", seed, _LARGEST_SEED, shares.seed)
+        self._rows(list(_SPLIT))
 
     def options(self) -> dict[str, Any]:
-        """Return what was entered for the options; a field left empty has its default."""
-        return {name: value for name, value in self._entered.items() if name in self._fields and value is not None}
+        """Return every option; one left empty or not drawn has its default."""
+        filled = {name: value for name, value in self._entered.items() if value is not None}
+        return {name: value for name, value in (self._start | filled).items() if name not in _SPLIT}
 
     def split(self) -> tuple[float, float, int]:
         """Return what was entered for the split: validation share, test share, seed."""
-        default = SplitOptions()
-        values = [self._entered.get(name) for name in ("validation", "test", "split_seed")]
         validation, test, seed = (
-            value if value is not None else instead
-            for value, instead in zip(values, (default.validation, default.test, default.seed), strict=True)
+            self._start[name] if self._entered[name] is None else self._entered[name] for name in _SPLIT
         )
         return float(validation), float(test), int(seed)
+
+    def models(self) -> dict[str, str]:
+        """Return the models named in fields that were drawn."""
+        return {name: self._entered[name] for name in KINDS if self._entered.get(name)}
 
     def tell(self, name: str, problem: str) -> None:
         """Tell a problem beside its field."""
         if name in self._places:
             self._places[name].error(problem)
 
-    def _row(self, names: list[str] | tuple[str, ...], columns: list[DeltaGenerator]) -> None:
+    def key(self, name: str) -> str:
+        """Return the key of a field: the same for every base and objective, so that what was entered stays."""
+        return f"train_{self._kind.value}_{name}"
+
+    def enter(self, options: Mapping[str, Any]) -> None:
+        """Fill in other values; only while no field is drawn, as in a callback."""
+        for name, value in options.items():
+            st.session_state[self.key(name)] = value
+
+    def take_back(self) -> None:
+        """Fill in the defaults again; only while no field is drawn, as in a callback."""
+        take_back(self.key(name) for name in self.changed)
+
+    def _of(self, names: Iterable[str]) -> list[str]:
+        kept = {name: st.session_state.get(self.key(name)) for name in ("negatives", "negatives_from")}
+        values = self._start | {name: value for name, value in kept.items() if value is not None}
+        return [name for name in names if name in values and matters(name, values, starter=self._base.starter)]
+
+    def _rows(self, names: Sequence[str]) -> None:
+        for first in range(0, len(names), _COLUMNS):
+            row = names[first : first + _COLUMNS]
+            # a box without a label above it stands in line with the others' fields
+            boxes = any(isinstance(self._start[name], bool) for name in row)
+            self._row(row, st.columns(_COLUMNS, vertical_alignment="bottom" if boxes else "top"))
+
+    def _row(self, names: Sequence[str], columns: Sequence[DeltaGenerator]) -> None:
         for column, name in zip(columns, names, strict=False):
+            low, high = self._bounds.get(name, (None, None))
             with column:
-                self._entered[name] = self._field(self._fields[name])
+                self._entered[name] = draw_field(Field(name, self.key(name), self._start[name], low, high))
                 self._places[name] = st.empty()
 
-    def _put(self, name: str, column: DeltaGenerator, high: float, value: float) -> None:
-        whole = isinstance(value, int)
-        with column:
-            self._entered[name] = st.number_input(
-                **self._words(name, type(value)(0), high),
-                value=value,
-                min_value=type(value)(0),
-                max_value=high,
-                step=1 if whole else 0.05,
-                format=None if whole else "%.2f",
-            )
-            self._places[name] = st.empty()
 
-    def _field(self, field: "Field[Any]") -> Any:
-        low, high, made = field.metadata.get("low"), field.metadata.get("high"), _made(field)
-        value = made(getattr(self._start, field.name))
-        if made is bool:
-            return st.checkbox(**self._words(field.name), value=value)
-        return st.number_input(
-            **self._words(field.name, low, high),
-            value=value,
-            min_value=None if low is None else made(low),
-            max_value=None if high is None else made(high),
-            step=1 if made is int else _step(field.name, value),
-            format=None if made is int else "%g",
-            # the starter takes a batch only as a whole
-            disabled=field.name == "mini_batch_size" and self._start.base == STARTER,
-        )
-
-    def _words(self, name: str, low: float | None = None, high: float | None = None) -> dict[str, Any]:
-        help_text = word(f"option_help.{name}")
-        if low is not None:
-            key = "train.range" if high is not None else "train.range_open"
-            help_text += " " + word(key, low=_number(low), high=_number(high or 0))
-        # kept for the session: a look at another page loses nothing that was entered
-        key = f"{self._key}_{name}"
-        return {"label": word(f"option.{name}"), "help": help_text, "key": key, "persist_state": "session"}
+def _start(kind: Kind, base: Base, objective: str) -> dict[str, Any]:
+    """Values that suit base and objective, the split's with them; a finished run is trained on as it was trained."""
+    if base.run:
+        plan = base.run.plan()
+        options, shares = plan.options, plan.split
+    else:
+        options = default_options(kind, STARTER if base.starter else base.reference or None)
+        shares = SplitOptions()
+    start = asdict(options) | {"base": base.reference, "objective": objective}
+    for name, (low, high) in fitted(objective).items():
+        start[name] = min(max(start[name], low), high)
+    return start | {"validation": shares.validation, "test": shares.test, "split_seed": shares.seed}
 
 
-def _made(field: "Field[Any]") -> Any:
-    return type(field.default)
-
-
-def _step(name: str, value: float) -> float:
-    if name == "learning_rate":
-        return float(f"{value / 2:.0e}")
-    return 1.0 if name == "epochs" else 0.05
-
-
-def _number(value: float) -> str:
-    return f"{value:,}" if isinstance(value, int) else f"{value:g}"
+def _bounds(kind: Kind) -> dict[str, tuple[float | None, float | None]]:
+    known = {field.name: (field.metadata["low"], field.metadata["high"]) for field in fields(OPTIONS[kind])}
+    return known | {name: (type(high)(0), high) for name, high in _SPLIT.items()}

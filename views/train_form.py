@@ -1,103 +1,123 @@
-"""The form of a training: what is entered is checked before anything starts, and nothing of it is lost."""
-
-from dataclasses import replace
+"""The form of a training: what is entered is checked at once, and nothing of it is lost."""
 
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 from data.split import Part, SplitOptions
 from data.store import StoredSet
-from training.launch import launch
-from training.options import Kind, default_options
-from training.runs import Plan, Run, all_runs, create_run, new_plan, run_at_work
+from retrieval.hub import ModelError
+from retrieval.models import find_model
+from training.options import OPTIONS, Kind, OptionError
+from training.rehearsal import Task
+from training.runs import Plan, all_runs, new_plan
 from views.resources import split_of
 from views.train_base import Base, base_name
-from views.train_fields import OptionFields, Options
-from views.words import known, plain, word
+from views.train_entered import offer
+from views.train_fields import OptionFields
+from views.train_negatives import draw_negatives
+from views.train_rehearsal import asked_of, draw_ask_button, draw_estimate
+from views.train_start import draw_pooling_button, draw_start_button, trainings_started
+from views.words import known, word
 
 _LONGEST_NAME = 80
 
 
-def draw_form(kind: Kind, base: Base, data: StoredSet, at_work: Run | None) -> None:
-    """Draw the form; its button starts a training, and is off, with the reason, while one is at work."""
-    start = _defaults(kind, base)
-    form = OptionFields(kind, start)
-    reason = _why_not(base, at_work)
-    with st.form(f"train_{kind.value}_{start.base}"):
+@st.fragment
+def draw_form(kind: Kind, base: Base, objective: str, data: StoredSet) -> None:
+    """Draw the form. What is entered counts at once, so that neither another base nor another page loses it."""
+    form = OptionFields(kind, base, objective)
+    with st.container(border=True):
         name_column, *columns = st.columns([2, 1, 1, 1])
         with name_column:
             name = _name_field(kind, base)
         form.draw_first(columns)
+        form.draw_needed()
         with st.expander(word("train.more"), icon=":material/tune:"):
             form.draw_more()
-        problems = st.container()
-        with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="right"):
-            if reason:
-                st.caption(reason, width="content")
-            pressed = st.form_submit_button(
-                word("train.start"),
-                type="primary",
-                icon=":material/play_arrow:",
-                disabled=bool(reason),
-                key="train_start",
-            )
-    if pressed and run_at_work() is None:
-        with problems:
-            plan = _planned(form, start, data, kind, name.strip() or base_name(base.reference))
-            if plan is not None and _started(plan):
-                st.rerun()
+        found = _draw_negatives_fields(form)
+        buttons = st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="right")
+        told = st.container()  # below the buttons: they must not move while they are pressed
+        with told:
+            entered = _planned(form, data, kind, name.strip() or base_name(base.reference))
+        plan = entered if base.usable else None
+        estimate = asked_of(plan, Task.ESTIMATE)
+        with buttons:
+            _draw_way_back(form)
+            if not base.usable:
+                st.caption(word("train.base_first"), width="content")
+            draw_ask_button(Task.ESTIMATE, estimate, told)
+            draw_pooling_button(plan, base, told)
+            draw_start_button(plan, told)
+        with told:
+            draw_estimate(estimate, form)
+    if found is not None:
+        with found:
+            draw_negatives(asked_of(plan, Task.NEGATIVES))
 
 
-def _why_not(base: Base, at_work: Run | None) -> str:
-    if at_work:
-        return word("train.busy", name=plain(at_work.plan().name))
-    return "" if base.usable else word("train.base_first")
-
-
-def _planned(form: OptionFields, start: Options, data: StoredSet, kind: Kind, name: str) -> Plan | None:
-    """Return the plan of what was entered, or tell beside its field what does not fit."""
-    shares = form.split()
-    try:
-        split, options = SplitOptions(*shares), replace(start, **form.options())
-    except ValueError as error:
-        _tell(form, str(error).split(" ", maxsplit=1)[0])  # the name of the field
+def _draw_negatives_fields(form: OptionFields) -> DeltaGenerator | None:
+    """Draw how hard negatives are found; returns the place to show them, None where the training takes none."""
+    if not form.takes_negatives:
         return None
-    rows = split_of(data.key, *shares).rows
-    if len(rows[Part.TRAIN]) < 2 or not len(rows[Part.VALIDATION]):
-        _tell(form, "validation", "validation_empty")
+    with st.expander(word("train.hard_negatives"), icon=":material/rule:"):
+        form.draw_negatives()
+        return st.container() if form.draws_negatives else None
+
+
+def _draw_way_back(form: OptionFields) -> None:
+    """Say how many settings differ from their defaults, which may be folded away, and offer to take them back."""
+    if changed := form.changed:
+        st.button(
+            word("train.take_back", count=len(changed)),
+            on_click=form.take_back,
+            icon=":material/undo:",
+            type="tertiary",
+            help=", ".join(word(f"option.{name}") for name in changed),
+            key="train_take_back",
+        )
+
+
+def _planned(form: OptionFields, data: StoredSet, kind: Kind, name: str) -> Plan | None:
+    """Return the plan of what was entered, or tell beside its field what does not fit."""
+    try:
+        split, options = SplitOptions(*form.split()), OPTIONS[kind](**form.options())
+        _check_parts(data, split)
+        for field, model in form.models().items():
+            _check_model(field, model)
+    except OptionError as error:
+        key = f"option_problem.{error.code}"
+        _tell(form, error.option, word(key) if known(key) else str(error))
+        return None
+    except ValueError:  # all that is left are the shares of the split
+        _tell(form, "validation", word("option_problem.validation"))
         return None
     return new_plan(kind, name, (data.key, data.name, data.fingerprint), split, options)
 
 
-def _started(plan: Plan) -> bool:
+def _check_parts(data: StoredSet, split: SplitOptions) -> None:
+    rows = split_of(data.key, split.validation, split.test, split.seed).rows
+    if len(rows[Part.TRAIN]) < 2 or not len(rows[Part.VALIDATION]):
+        raise OptionError("validation", "validation_empty", "leaves nothing to train on or to measure on")
+
+
+def _check_model(field: str, model: str) -> None:
     try:
-        launch(create_run(plan))
-    except OSError as error:
-        st.error(word("train.not_started", reason=plain(str(error))), icon=":material/error:")
-        return False
-    st.session_state["trainings_started"] = st.session_state.get("trainings_started", 0) + 1
-    return True
+        find_model(model)
+    except ModelError as error:
+        raise OptionError(field, error.code, str(error)) from error
 
 
-def _tell(form: OptionFields, name: str, problem: str = "") -> None:
+def _tell(form: OptionFields, name: str, text: str) -> None:
     """Tell a problem beside its field, and by the button, since the field may be folded away."""
-    key = f"option_problem.{problem or name}"
-    text = word(key) if known(key) else word("option_problem.range")
-    label = word(f"option.{name}") if known(f"option.{name}") else name
     form.tell(name, text)
+    label = word(f"option.{name}") if known(f"option.{name}") else name
     st.error(f"**{label}**: {text}", icon=":material/error:")
-
-
-def _defaults(kind: Kind, base: Base) -> Options:
-    """Options that suit the base; a finished run is trained on as it was trained."""
-    if base.run is not None:
-        return replace(base.run.plan().options, base=base.reference)
-    return default_options(kind, base.reference or None)
 
 
 def _name_field(kind: Kind, base: Base) -> str:
     # a new name is offered after every start; until then what was typed stays
-    key = f"train_{kind.value}_{base.reference}_name_{st.session_state.get('trainings_started', 0)}"
-    st.session_state.setdefault(key, _free_name(base_name(base.reference)) if base.reference else "")
+    key = f"train_{kind.value}_name_{trainings_started()}"
+    offer(key, _free_name(base_name(base.reference)) if base.reference else "")
     return st.text_input(
         word("train.name"), key=key, max_chars=_LONGEST_NAME, help=word("train.name_help"), persist_state="session"
     )

@@ -3,28 +3,33 @@
 import streamlit as st
 
 from training.options import Kind
-from training.runs import all_runs, run_at_work
+from training.queue import keep_going
+from training.runs import all_runs, queued_runs, run_at_work
 from views.run_list import draw_runs
+from views.run_queue import draw_queue
 from views.run_view import follow
 from views.state import chosen_set, remember, remembered
 from views.train_base import pick_base
 from views.train_form import draw_form
+from views.train_objective import pick_objective
 from views.words import plain, word
 
 
 def draw() -> None:
     """Draw the page."""
+    keep_going()  # the machine may have been switched off while runs waited
     data = chosen_set()
     st.title(word("train.title"))
     at_work = run_at_work()
     if at_work:
         follow(at_work)
+    draw_queue()
     kind = _pick_kind()
     st.markdown(word(f"train.get_{kind.value}", data=plain(data.name)))
     base = pick_base(kind)
-    draw_form(kind, base, data, at_work)
-    ended = [run for run in all_runs() if at_work is None or run.id != at_work.id]
-    draw_runs(ended)
+    draw_form(kind, base, pick_objective(kind, base), data)
+    under_way = {at_work, *queued_runs()}
+    draw_runs([run for run in all_runs() if run not in under_way])
 
 
 def _pick_kind() -> Kind:
