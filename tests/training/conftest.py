@@ -20,7 +20,9 @@ def training_workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def _bi_encoder(training_workspace: Path) -> Trained:
     return trained_in(
         training_workspace,
-        lambda: planned(Kind.BI_ENCODER, find("sample"), batch_size=64, epochs=3.0, logging_steps=1, save_limit=5),
+        lambda: planned(
+            Kind.BI_ENCODER, find("sample"), batch_size=64, learning_rate=0.02, logging_steps=1, save_limit=5
+        ),
     )
 
 
@@ -28,7 +30,9 @@ def _bi_encoder(training_workspace: Path) -> Trained:
 def _cross_encoder(training_workspace: Path) -> Trained:
     return trained_in(
         training_workspace,
-        lambda: planned(Kind.CROSS_ENCODER, find("sample"), negatives=3, logging_steps=1, save_limit=5),
+        lambda: planned(
+            Kind.CROSS_ENCODER, find("sample"), negatives=3, learning_rate=0.05, logging_steps=1, save_limit=5
+        ),
     )
 
 

@@ -14,8 +14,9 @@ from retrieval.models import CrossEncoderScorer, ModelSource, find_model, load_c
 from retrieval.recommended import recommended_weight
 from retrieval.rerank import Reranked
 from tests.doubles import small_set
-from tests.training.worlds import Trained, logged, misleading_set, planned, source_of
-from training.cross_encoder import WEIGHTS, labelled_pairs
+from tests.training.worlds import Trained, at_checkpoint, logged, misleading_set, planned, source_of
+from training.cross_encoder import WEIGHTS
+from training.examples import cross_encoder_examples
 from training.material import Material
 from training.options import CrossEncoderOptions, Kind
 from training.runs import Phase, State
@@ -81,7 +82,9 @@ def test_scores_are_those_of_the_retrieval_room(cross_encoder: Trained) -> None:
     assert scores["before"] == pytest.approx(figures(before, material, 1.0), abs=1e-12)
     assert scores["after"] == pytest.approx(figures(after, material, 1.0), abs=1e-12)
     assert scores["interpolated"] == pytest.approx(figures(after, material, scores["weight"]), abs=1e-12)
-    assert scores["bm25"] == material.first_stage_measures == pytest.approx(figures(after, material, 0.0), abs=1e-12)
+    assert (
+        scores["bm25"] == material.first_stage_scores.means() == pytest.approx(figures(after, material, 0.0), abs=1e-12)
+    )
     assert (scores["measured_on"], scores["questions"]) == ("validation", 48)
 
 
@@ -104,20 +107,43 @@ def test_the_weight_is_kept_with_the_model(cross_encoder: Trained) -> None:
 
 
 def test_the_model_kept_is_the_best_of_those_measured_in_memory(cross_encoder: Trained) -> None:
-    # the trainer measures the model in memory, with scikit-learn's nDCG; `after` is of the model loaded back
+    # the trainer measures the model in memory; `after` is of the model loaded back
     measured = [entry for entry in cross_encoder.run.progress() if "eval_validation_ndcg@10" in entry]
     assert len(measured) == 2
     best = max(measured, key=lambda entry: entry["eval_validation_ndcg@10"])
-    scores = cross_encoder.run.scores()
-    assert scores["after"]["ndcg@10"] == pytest.approx(best["eval_validation_ndcg@10"], abs=1e-9)
-    assert scores["after"]["mrr@10"] == pytest.approx(best["eval_validation_mrr@10"], abs=1e-9)
+    after = cross_encoder.run.scores()["after"]
+    assert after == pytest.approx({measure: best[f"eval_validation_{measure}"] for measure in MEASURES}, abs=1e-9)
 
     pairs = [(question.text, cross_encoder.material.texts[0]) for question in cross_encoder.question_set.questions[:50]]
-    checkpoint = cross_encoder.run.folder / "checkpoints" / f"checkpoint-{best['step']}"
+    base = load_cross_encoder(find_model("starter"), cross_encoder.material.texts)
+    before = base.predict(pairs)
     kept = load_cross_encoder(source_of(cross_encoder.run), []).predict(pairs)
-    np.testing.assert_array_equal(kept, load_cross_encoder(ModelSource("", folder=checkpoint), []).predict(pairs))
-    before = load_cross_encoder(find_model("starter"), cross_encoder.material.texts).predict(pairs)
+    np.testing.assert_array_equal(kept, at_checkpoint(cross_encoder.run, best["step"], base).predict(pairs))
     assert np.abs(kept - before).max() > 1e-3
+
+
+def test_what_is_measured_meanwhile_is_what_another_library_measures(cross_encoder: Trained) -> None:
+    from sentence_transformers.cross_encoder.evaluation import CrossEncoderRerankingEvaluator
+
+    material = cross_encoder.material
+    found = material.candidates(material.validation, 20).indices
+    row_of = material.question_set.row_of_passage
+    samples = [
+        {
+            "query": question.text,
+            "positive": [material.texts[row_of[id_]] for id_ in question.relevant],
+            "documents": [material.texts[row] for row in rows if row >= 0],
+        }
+        for question, rows in zip(material.validation.questions, found, strict=True)
+    ]
+    evaluator = CrossEncoderRerankingEvaluator(samples, always_rerank_positives=False, write_csv=False)
+    base = load_cross_encoder(find_model("starter"), material.texts)
+    measured = [entry for entry in cross_encoder.run.progress() if "eval_validation_ndcg@10" in entry]
+    assert len({entry["eval_validation_ndcg@10"] for entry in measured}) == 2
+    for entry in measured:
+        theirs = evaluator(at_checkpoint(cross_encoder.run, entry["step"], base))
+        for measure in ("mrr@10", "ndcg@10"):
+            assert entry[f"eval_validation_{measure}"] == pytest.approx(theirs[measure], abs=1e-9)
 
 
 def test_a_saved_starter_gives_the_scores_it_gave_in_memory(cross_encoder: Trained, tmp_path: Path) -> None:
@@ -143,7 +169,7 @@ def test_the_first_loss_is_the_written_formula_and_it_goes_down() -> None:
     plan = run.plan()
     assert isinstance(plan.options, CrossEncoderOptions)
     material = Material.of(plan, find(plan.data))
-    pairs = labelled_pairs(plan.options, material)
+    pairs, _ = cross_encoder_examples(plan.options, material)
     logits = CrossEncoderScorer(find_model("starter"), material.texts).score(
         list(zip(pairs["question"], pairs["passage"], strict=True))
     )

@@ -5,14 +5,17 @@ from pathlib import Path
 
 import pytest
 
+from data.problems import DataError, ProblemCode
 from data.processes import this_process
 from data.split import SplitOptions
 from data.store import find, remove
+from retrieval.hub import ModelError
 from retrieval.models import DEFAULT_BI_ENCODER, DEFAULT_CROSS_ENCODER
 from tests.training.worlds import misleading_set, planned
-from training.options import BiEncoderOptions, CrossEncoderOptions, Kind
+from training.options import BiEncoderOptions, CrossEncoderOptions, Kind, OptionError
+from training.problems import TrainingError
 from training.runs import Phase, Run, State, Status, create_run, new_plan
-from training.train import train
+from training.train import problem_of, train
 
 ROWS = "title,question,context,answer\n" + "".join(
     f"article {n},where is {n}?,place {n} is here {n},here {n}\n" for n in range(20)
@@ -76,7 +79,11 @@ def test_data_that_changed_since_planning(tmp_path: Path) -> None:
     file.write_text(ROWS)
     run = planned_on(file)
     file.write_text(ROWS + "article 99,where is 99?,place 99 is here 99,here 99\n")
-    assert failed(run).message == "questions is not what it was when this training was planned"
+    status = failed(run)
+    assert (status.code, status.message) == (
+        "data_changed",
+        "questions is not what it was when this training was planned",
+    )
 
 
 def test_data_that_is_gone(tmp_path: Path) -> None:
@@ -92,31 +99,38 @@ def test_data_that_is_gone(tmp_path: Path) -> None:
 
 def test_too_few_questions() -> None:
     status = failed(planned(Kind.CROSS_ENCODER, misleading_set(), SplitOptions(0.0, 0.2)))
+    assert status.code == "too_few"
     assert status.message.startswith("16 training and 0 validation questions are too few")
 
 
 def test_a_folder_that_is_no_run(tmp_path: Path) -> None:
-    status = train(Run(tmp_path / "nothing"))
-    assert status.state is State.FAILED
-    assert "run.json" in status.message
+    with pytest.raises(OSError, match=r"run\.json"):
+        train(Run(tmp_path / "nothing"))
+    assert not (tmp_path / "nothing").exists()
 
 
 @pytest.mark.parametrize(
     ("error", "code"),
     [
         (OSError(errno.ENOSPC, "No space left on device"), "disk"),
+        (RuntimeError("I/O error: No space left on device (os error 28)"), "disk"),
         (OSError("nothing to do with a disk"), "unexpected"),
         (FileNotFoundError(errno.ENOENT, "no such file"), "unexpected"),
         (MemoryError(), "memory"),
+        (RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes"), "memory"),
+        (RuntimeError("CUDA out of memory. Tried to allocate 2.00 GiB"), "memory"),
+        (ModelError("model_not_found", "x", "no such model"), "model_not_found"),
+        (TrainingError("too_few", "too few"), "too_few"),
+        (OptionError("pooling", "starter", "pooling must be base"), "option"),
+        (DataError.of(ProblemCode.UNKNOWN_SET, reference="x", known="y"), "data"),
         (KeyboardInterrupt(), "interrupted"),
         (ZeroDivisionError("x"), "unexpected"),
     ],
 )
 def test_every_kind_of_error_has_its_code(error: BaseException, code: str) -> None:
-    from training.train import _code, _message
-
-    assert _code(error) == code
-    assert _message(error)
+    found, message = problem_of(error)
+    assert found == code
+    assert message
 
 
 def test_a_failure_says_in_which_phase() -> None:

@@ -12,10 +12,21 @@ import pytest
 from data.processes import this_process
 from data.split import SplitOptions
 from data.workspace import workspace
-from tests.training.worlds import PROJECT, misleading_set, planned, wait_until
-from training.launch import launch
+from tests.training.worlds import PROJECT, wait_until
 from training.options import BiEncoderOptions, CrossEncoderOptions, Kind
-from training.runs import Phase, Plan, Run, State, Status, all_runs, create_run, new_plan
+from training.runs import (
+    Phase,
+    Plan,
+    Run,
+    State,
+    Status,
+    all_runs,
+    create_run,
+    find_run,
+    new_plan,
+    queued_runs,
+    run_at_work,
+)
 
 DATA = ("0123456789abcdef", "세트", "f" * 64)
 RUNNING = """
@@ -29,6 +40,7 @@ pid, started = this_process()
 Run(Path(sys.argv[1])).write_status(Status(State.RUNNING, pid=pid, pid_started=started))
 time.sleep(600)
 """
+WAITING = RUNNING.replace("State.RUNNING", "State.QUEUED")
 
 
 def plan(name: str = "첫 훈련", kind: Kind = Kind.BI_ENCODER) -> Plan:
@@ -47,7 +59,7 @@ def test_a_plan_is_read_back_as_it_was(kind: Kind) -> None:
     run = create_run(asked)
     assert Run(run.folder).plan() == asked
     assert (run.plan().name, run.plan().data, run.plan().fingerprint) == ("첫 훈련", DATA[0], DATA[2])
-    assert run.status().state is State.WAITING
+    assert run.status().state is State.QUEUED
     assert abs((datetime.now(UTC) - datetime.fromisoformat(asked.created)).total_seconds()) < 60
 
 
@@ -110,15 +122,56 @@ def test_a_killed_process_is_an_interrupted_run() -> None:
     assert not run.folder.exists()
 
 
-def test_a_launched_run_that_dies_before_its_first_word_is_interrupted() -> None:
-    run = planned(Kind.BI_ENCODER, misleading_set())
-    launch(run)
-    launched = run.status()
-    assert launched.state is State.WAITING
-    with pytest.raises(ValueError, match="must be stopped"):
-        run.delete()
-    os.kill(launched.pid, signal.SIGKILL)
-    wait_until(lambda: run.status().state is State.INTERRUPTED, 10)
+def test_a_process_that_dies_in_line_is_an_interrupted_run() -> None:
+    run = create_run(plan())
+    process = subprocess.Popen([sys.executable, "-c", WAITING, str(run.folder)], cwd=PROJECT)
+    try:
+        wait_until(lambda: run.status().pid == process.pid)
+        assert run.status().state is State.QUEUED
+        with pytest.raises(ValueError, match="must be stopped before it is deleted"):
+            run.delete()
+        os.kill(process.pid, signal.SIGKILL)
+        wait_until(lambda: run.status().state is State.INTERRUPTED, 10)
+    finally:
+        process.kill()
+        process.wait()
+    assert queued_runs() == []
+    run.delete()
+    assert all_runs() == []
+
+
+def test_a_running_run_that_was_asked_to_stop_is_stopping_until_its_process_is_gone() -> None:
+    run = create_run(plan())
+    here = running_here()
+    run.write_status(here)
+    run.ask_to_stop()
+    assert run.status().state is State.STOPPING
+    assert run.status().at_work
+    assert run_at_work() == run
+    run.write_status(replace(here, pid_started=here.pid_started - 60, seconds_left=5.0))
+    assert (run.status().state, run.status().seconds_left) == (State.STOPPED, None)
+    assert run_at_work() is None
+
+
+def test_time_at_work_is_that_of_all_starts() -> None:
+    status = Status(State.STOPPED, started=1000.0, heartbeat=1007.0, seconds=5.0)
+    assert status.spent == 12.0
+    assert Status(State.QUEUED, heartbeat=1007.0, seconds=5.0).spent == 5.0
+
+
+def test_figures_past_a_checkpoint_are_forgotten() -> None:
+    run = create_run(plan())
+    run.add_measures("before", {"recall@1": 0.25, "mrr@10": 0.5})
+    for step in (1, 2, 3):
+        run.add_progress({"step": step, "loss": 1.0 / step})
+    run.forget_progress_after(2)
+    assert run.progress() == [
+        {"step": 0, "before_recall@1": 0.25, "before_mrr@10": 0.5},
+        {"step": 1, "loss": 1.0},
+        {"step": 2, "loss": 0.5},
+    ]
+    run.forget_progress_after(-1)
+    assert run.progress() == []
 
 
 def test_the_number_of_another_process_is_not_the_run() -> None:
@@ -130,7 +183,7 @@ def test_the_number_of_another_process_is_not_the_run() -> None:
     assert (run.status().state, run.status().step) == (State.INTERRUPTED, 3)
 
 
-@pytest.mark.parametrize("state", [State.STOPPED, State.FAILED, State.DONE, State.WAITING])
+@pytest.mark.parametrize("state", [State.STOPPED, State.FAILED, State.DONE, State.QUEUED])
 def test_a_run_that_ended_needs_no_process(state: State) -> None:
     run = create_run(plan())
     run.write_status(Status(state))
@@ -190,8 +243,11 @@ def test_the_newest_run_comes_first() -> None:
     old = create_run(plan("old"), workspace() / "runs" / "20250101-000000-old-aaaa")
     new = create_run(plan("new"))
     assert [run.id for run in all_runs()] == [new.id, old.id]
+    assert find_run(old.id) == old
     old.delete()
     assert [run.id for run in all_runs()] == [new.id]
+    assert find_run(old.id) is None
+    assert find_run(f"../runs/{new.id}") is None
 
 
 def test_asking_to_stop_leaves_a_mark() -> None:

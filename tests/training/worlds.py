@@ -63,6 +63,14 @@ def source_of(run: Run) -> ModelSource:
     return ModelSource(run.id, folder=run.model_folder)
 
 
+def at_checkpoint(run: Run, step: int, base: Any) -> Any:
+    """The base's model with the weights that the run's checkpoint of this step holds."""
+    from safetensors.torch import load_model
+
+    load_model(base, run.folder / "checkpoints" / f"checkpoint-{step}" / "weights.safetensors")
+    return base.eval()
+
+
 def logged(run: Run, name: str) -> list[float]:
     return [entry[name] for entry in run.progress() if name in entry]
 
@@ -70,11 +78,13 @@ def logged(run: Run, name: str) -> list[float]:
 def margin_loss(base: ModelSource, material: Material, options: BiEncoderOptions) -> float:
     """Wieting & Gimpel's loss of all training questions, each against every passage that is asked about."""
     encoder = BiEncoder(base, material.texts)
-    pairs = material.positive_pairs()
-    passages = sorted({passage for _, passage in pairs})
-    cosines = encoder.encode_questions([question for question, _ in pairs]) @ encoder.encode_passages(passages).T
+    questions, positives = material.positive_pairs()
+    asked = [material.train.questions[row].text for row in questions]
+    passages = sorted(set(positives.tolist()))
+    texts = [material.texts[row] for row in passages]
+    cosines = encoder.encode_questions(asked) @ encoder.encode_passages(texts).T
     losses = []
-    for row, (_, passage) in enumerate(pairs):
+    for row, passage in enumerate(positives.tolist()):
         own = passages.index(passage)
         hardest = max(cosine for column, cosine in enumerate(cosines[row]) if column != own)
         too_far = max(0.0, options.positive_margin - cosines[row, own])
