@@ -1,16 +1,17 @@
-"""`python -m benchmarks [NAME ...]` measures everything, or what is named."""
+"""`python -m benchmarks [NAME ...]` measures everything, or what is named, and puts it where README.md shows it."""
 
 import logging
 import platform
 import sys
 
-from benchmarks import bm25_engines, cold_and_warm, first_page, starter_training
+from benchmarks import bm25_engines, cold_and_warm, first_page, readme, starter_training, training_speed
 
 _ALL = {
     "bm25_engines": bm25_engines.measure,
     "cold_and_warm": cold_and_warm.measure,
     "first_page": first_page.measure,
     "starter_training": starter_training.measure,
+    "training_speed": training_speed.measure,
 }
 
 
@@ -23,7 +24,9 @@ def main(names: list[str]) -> int:
     print(f"{platform.processor() or platform.machine()}, Python {platform.python_version()}")
     for name in names or _ALL:
         print(f"\n## {name}", flush=True)
-        print("\n".join(_ALL[name]()), flush=True)
+        lines = _ALL[name]()
+        print("\n".join(lines), flush=True)
+        readme.put(name, lines)
     return 0
 
 

@@ -11,8 +11,19 @@ from training.options import (
     CrossEncoderOptions,
 )
 
-# objectives that see the passages of all processes: the loss of several is that of one with the same batch
-GATHERED = frozenset({BiEncoderObjective.MULTIPLE_NEGATIVES, BiEncoderObjective.GIST})
+_GATHERED = (BiEncoderObjective.MULTIPLE_NEGATIVES, BiEncoderObjective.GIST)
+
+
+def negatives_of_processes(options: BiEncoderOptions | CrossEncoderOptions) -> str:
+    """Say what several processes make of an objective: `gathered`, `own` or `none`.
+
+    Gathered: each sees the passages of all, so the loss is that of one process with the same batch. Own: each takes
+    negatives of its own part of the batch only, so more processes make easier negatives. None: the objective takes no
+    negatives of the batch.
+    """
+    if isinstance(options, CrossEncoderOptions) or options.objective is BiEncoderObjective.TRIPLET:
+        return "none"
+    return "gathered" if options.objective in _GATHERED else "own"
 
 
 def bi_encoder_loss(model: Any, options: BiEncoderOptions, material: Material, *, processes: int = 1) -> Any:

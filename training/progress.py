@@ -50,13 +50,19 @@ class RunFolderCallback(TrainerCallback):
             control.should_training_stop = control.should_save = True
         if self._save_seconds and _agreed(now - self._saved > self._save_seconds, args):
             control.should_save = True
-        last = state.global_step == state.max_steps or control.should_training_stop
-        if now - self._written < _SECONDS_BETWEEN_WRITES and not last:
+        if now - self._written < _SECONDS_BETWEEN_WRITES:
             return
         self._written = now
         done = state.global_step - self._first_step
         left = (now - self._began) / done * (state.max_steps - state.global_step)
         self._write(step=state.global_step, seconds_left=left)
+
+    def on_train_end(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        """Say where it ended: training may stop early, after the step was told of."""
+        del args, control, kwargs
+        self._write(step=state.global_step)
 
     def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         """Seal the checkpoint, and only then let older ones go."""

@@ -181,6 +181,10 @@ class Run:
         """Read what the run was made of: base and revision, data, split, library versions, hardware; empty before."""
         return self._read("provenance.json")
 
+    def write(self, name: str, content: dict[str, Any]) -> None:
+        """Write one of the folder's JSON files, such as `scores.json`, in one step."""
+        write_text(self.folder / name, json.dumps(content, ensure_ascii=False, indent=2) + "\n")
+
     def _read(self, name: str) -> dict[str, Any]:
         try:
             content: dict[str, Any] = json.loads((self.folder / name).read_text(encoding="utf-8"))

@@ -6,6 +6,7 @@ import logging
 import os
 import time
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,14 +14,17 @@ import numpy as np
 from data.problems import DataError
 from data.processes import this_process
 from data.store import find
-from data.workspace import write_text
+from data.workspace import replacing
 from retrieval.hub import ModelError
 from retrieval.metrics import Scores
 from retrieval.models import ModelSource, find_model
 from retrieval.significance import mean_interval
 from training.adaptation import settle
+from training.arguments import processes
+from training.card import write_card
 from training.checkpoints import newest_checkpoint, step_of
 from training.material import MEASURED_KS, Material
+from training.objectives import negatives_of_processes
 from training.options import CrossEncoderOptions, OptionError, Report
 from training.problems import TrainingError
 from training.provenance import provenance
@@ -45,6 +49,12 @@ class _Helper(Run):
         """Leave it to the first process."""
 
     def add_progress(self, entry: dict[str, Any]) -> None:
+        """Leave it to the first process."""
+
+    def write(self, name: str, content: dict[str, Any]) -> None:
+        """Leave it to the first process."""
+
+    def forget_progress_after(self, step: int) -> None:
         """Leave it to the first process."""
 
 
@@ -115,6 +125,10 @@ def _carried_out(run: Run) -> Status:
     )
     try:
         scores = _trained(run, status)
+        if scores and not isinstance(run, _Helper):
+            scores["seconds"] = earlier.spent + time.time() - status.started
+            run.write("scores.json", scores)
+            write_card(run)
     except _AskedToStop:
         ended = replace(run.status(), state=State.STOPPED)
     except (Exception, KeyboardInterrupt) as error:
@@ -123,17 +137,13 @@ def _carried_out(run: Run) -> Status:
         ended = replace(run.status(), state=State.FAILED, code=code, message=message)
     else:
         ended = replace(run.status(), state=State.STOPPED if scores is None else State.DONE)
-        if scores is not None and not isinstance(run, _Helper):
-            # last: whoever sees the scores sees a run that is done
-            write_text(run.folder / "scores.json", json.dumps({**scores, "seconds": ended.spent}, indent=2) + "\n")
     run.write_status(replace(ended, seconds_left=None))
     return ended
 
 
 def _trained(run: Run, status: Status) -> dict[str, Any] | None:
+    """Load, measure, train, measure; returns what `scores.json` holds, None where somebody asked to stop."""
     from transformers import set_seed
-
-    from training.progress import RunFolderCallback
 
     def enter(phase: Phase) -> Status:
         if run.asked_to_stop:
@@ -143,44 +153,57 @@ def _trained(run: Run, status: Status) -> dict[str, Any] | None:
         return now
 
     enter(Phase.LOADING)
-    plan = run.plan()
-    options, checkpoint = plan.options, newest_checkpoint(run)
+    plan, checkpoint = run.plan(), newest_checkpoint(run)
     material = load_material(plan)
-    recipe, source = recipe_of(plan, material), find_model(options.base)
-    measured = {"bm25": material.first_stage_scores}
+    recipe, source = recipe_of(plan, material), find_model(plan.options.base)
     run.forget_progress_after(step_of(checkpoint) if checkpoint else -1)
-    if not checkpoint:
-        run.add_measures("bm25", measured["bm25"].means())
+    measured = {"bm25": material.first_stage_scores}
     enter(Phase.MEASURING_BEFORE)
     measured["before"] = _measured_once(run, recipe, source)
     if not checkpoint:
-        run.add_measures("before", measured["before"].means())
-        write_text(run.folder / "provenance.json", json.dumps(provenance(plan, source), ensure_ascii=False, indent=2))
-
+        for name, scores in measured.items():
+            run.add_measures(name, scores.means())
+        run.write("provenance.json", provenance(plan, source) | _processes(plan))
     enter(Phase.MINING)
-    set_seed(options.seed)
+    set_seed(plan.options.seed)
     task = recipe.task(source)
-    callback = RunFolderCallback(
-        run, enter(Phase.TRAINING), save_limit=options.save_limit, save_minutes=options.save_minutes
-    )
-    _report(run, plan)
-    from training.tokens import tokenized_once
-    from training.trainers import make_trainer
-
-    trainer = make_trainer(task, options, run.folder / "checkpoints", [callback])
-    with tokenized_once(task.model):
-        trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
+    _fit(run, task, plan, checkpoint, enter(Phase.TRAINING))
     if run.asked_to_stop:
         return None
     enter(Phase.MEASURING_AFTER)
     if isinstance(run, _Helper):
         return {}
     settle(task.model)
-    task.model.save_pretrained(str(run.model_folder), create_model_card=False)
+    with replacing(run.model_folder) as new:
+        task.model.save_pretrained(str(new), create_model_card=False)
     more: dict[str, Any]
     concluded, more = recipe.concluded(run)
     measured |= concluded
-    return _as_scores(measured, options.best_by, len(material.validation.questions)) | more
+    return _as_scores(measured, plan.options.best_by, len(material.validation.questions)) | more
+
+
+def _processes(plan: Plan) -> dict[str, Any]:
+    if processes() == 1:
+        return {}
+    negatives = negatives_of_processes(plan.options)
+    if negatives == "own":
+        logger.warning("each process takes negatives of its own part of the batch: a smaller batch's loss, not one's")
+    return {"processes": {"count": processes(), "negatives": negatives}}
+
+
+def _fit(run: Run, task: Any, plan: Plan, checkpoint: Path | None, status: Status) -> None:
+    """Let the library's trainer do the steps that are left; the model of the task is the best measured afterwards."""
+    from training.progress import RunFolderCallback
+    from training.tokens import tokenized_once
+    from training.trainers import make_trainer
+
+    if plan.options.report_to is Report.TENSORBOARD:
+        os.environ["TENSORBOARD_LOGGING_DIR"] = str(run.folder / "tensorboard")
+    options = plan.options
+    callback = RunFolderCallback(run, status, save_limit=options.save_limit, save_minutes=options.save_minutes)
+    trainer = make_trainer(task, options, run.folder / "checkpoints", [callback])
+    with tokenized_once(task.model):
+        trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
 
 
 def _measured_once(run: Run, recipe: Any, source: ModelSource) -> Scores:
@@ -190,8 +213,7 @@ def _measured_once(run: Run, recipe: Any, source: ModelSource) -> Scores:
         kept = json.loads(path.read_text(encoding="utf-8"))
         return Scores(MEASURED_KS, {name: np.array(values) for name, values in kept.items()})
     scores: Scores = recipe.measured(source)
-    if not isinstance(run, _Helper):
-        write_text(path, json.dumps({name: values.tolist() for name, values in scores.per_question.items()}))
+    run.write(path.name, {name: values.tolist() for name, values in scores.per_question.items()})
     return scores
 
 
@@ -209,11 +231,3 @@ def _as_scores(measured: dict[str, Scores], best_by: str, questions: int) -> dic
         "measured_on": "validation",
         "questions": questions,
     }
-
-
-def _report(run: Run, plan: Plan) -> None:
-    if plan.options.report_to is Report.TENSORBOARD:
-        os.environ["TENSORBOARD_LOGGING_DIR"] = str(run.folder / "tensorboard")
-    elif plan.options.report_to is not Report.NONE:
-        os.environ.setdefault("WANDB_DIR", str(run.folder))
-        os.environ.setdefault("WANDB_PROJECT", "mrc-retrieval")

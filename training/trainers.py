@@ -56,16 +56,16 @@ class Task:
     measure: Callable[[Any], Scores]
 
 
-def make_trainer(
-    task: Task, options: TrainingOptions, checkpoints: Path, callbacks: Sequence[TrainerCallback]
-) -> Any:
+def make_trainer(task: Task, options: TrainingOptions, checkpoints: Path, callbacks: Sequence[TrainerCallback]) -> Any:
     """Return the trainer of a task, ready to `train()`."""
     sampler = batch_sampler(task.examples, batch_size=options.batch_size, processes=processes(), seed=options.seed)
     trainer, arguments = _KINDS[type(options)]
     task.model.model_card_data.generate_widget_examples = False  # minutes of work for a card's example
+    told = arguments(**trainer_arguments(checkpoints, options, sampler))
+    told._n_gpu = min(told.n_gpu, 1)  # several GPUs are for several processes: threads would tear the batch apart
     return trainer(
         model=task.model,
-        args=arguments(**trainer_arguments(checkpoints, options, sampler)),
+        args=told,
         train_dataset=Dataset.from_dict(task.columns),
         loss=task.loss,
         evaluator=ValidationEvaluator(task.measure, options.best_by),
