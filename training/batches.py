@@ -52,32 +52,39 @@ def batch_sampler(
 
     Called by the trainer, it raises `ValueError` where the data set is not that of the examples, or too small.
     """
+    return _Plan(examples, batch_size, processes, seed)
 
-    def build(dataset: Sized, *, drop_last: bool = False, **_: Any) -> DefaultBatchSampler:
-        if len(dataset) != len(examples.question):
-            raise ValueError(f"{len(dataset)} rows to train on, but {len(examples.question)} examples to batch")
-        return _Sampler(dataset, examples, batch_size, drop_last=drop_last, processes=processes, seed=seed)
 
-    return build
+@dataclass(frozen=True)
+class _Plan:
+    examples: Examples
+    batch_size: int
+    processes: int
+    seed: int
+
+    def __call__(self, dataset: Sized, *, drop_last: bool = False, **_: Any) -> DefaultBatchSampler:
+        n_examples = len(self.examples.question)
+        if len(dataset) != n_examples:
+            raise ValueError(f"{len(dataset)} rows to train on, but {n_examples} examples to make batches of")
+        return _Sampler(dataset, self, drop_last)
 
 
 class _Sampler(DefaultBatchSampler):
     """No batch holds a passage twice, nor one relevant to a question of the batch that is not that example's positive.
 
-    An epoch's batches follow from the examples, the sizes, the seed and the epoch's number alone, and are as many every
-    epoch. With several processes, each batch is given as so many parts of equal size, one after the other. `left_out`
-    counts the examples without a place in the epoch: those that break the rule alone and, with several processes, those
-    too many for equal parts.
+    An epoch's batches follow from the plan and the epoch's number alone, and are as many every epoch. With several
+    processes, each batch is given as so many parts of equal size, one after the other. `left_out` counts the examples
+    without a place in the epoch: those that break the rule alone and, with several processes, those too many for equal
+    parts.
     """
 
-    def __init__(
-        self, dataset: Sized, examples: Examples, batch_size: int, *, drop_last: bool, processes: int, seed: int
-    ) -> None:
-        super().__init__(dataset, batch_size=batch_size, drop_last=drop_last, seed=seed)
-        if processes > 1:
+    def __init__(self, dataset: Sized, plan: _Plan, drop_last: bool) -> None:
+        super().__init__(dataset, batch_size=plan.batch_size, drop_last=drop_last, seed=plan.seed)
+        if plan.processes > 1:
             self.batch_size = None  # accelerate passes over batches that are not of this size
-        self._examples, self._processes = examples, processes
-        self._size = self._whole(batch_size)
+        self._examples = examples = plan.examples
+        self._processes = plan.processes
+        self._size = self._whole(plan.batch_size)
         self._rows = rows = examples.sound()
         self._shown, self._forbidden = examples.shown()[rows], examples.forbidden()[rows]
         self._crowd = int(np.bincount(self._shown.indices).max(initial=1)) if examples.in_batch else 1
@@ -85,7 +92,7 @@ class _Sampler(DefaultBatchSampler):
         self._length = np.bincount(self._group, examples.lengths[rows]) / np.bincount(self._group)
         self._first = self._settled() if self._size and self._whole(len(rows)) else []
         if not self._first:
-            raise ValueError(f"{len(rows)} examples make no batch of {batch_size} for {processes} processes")
+            raise ValueError(f"{len(rows)} examples make no batch of {plan.batch_size} for {plan.processes} processes")
         self.left_out = self._missing(self._first)
 
     def __len__(self) -> int:
@@ -123,9 +130,8 @@ class _Sampler(DefaultBatchSampler):
         order, wishes = self._dealt(self.epoch, count)
         for _ in range(_ATTEMPTS):
             batches, stuck = self._packed(order, wishes, count, count)
-            if all(self._whole(len(batch)) for batch in batches) and self._missing(batches) <= self._missing(
-                self._first
-            ):
+            as_many = self._missing(batches) <= self._missing(self._first)
+            if as_many and min(map(len, batches)) >= self._processes:
                 return batches
             turn = np.argsort(~np.isin(order, stuck), kind="stable")  # those without a place go first
             order, wishes = order[turn], wishes[turn]
