@@ -12,6 +12,7 @@ from training.runs import Run, find_run
 from views.choices import finished_runs
 from views.resources import hub_answer
 from views.state import remember, remembered
+from views.train_entered import relabel
 from views.words import known, moment, plain, word
 
 HUB_DEFAULT = {Kind.BI_ENCODER: DEFAULT_BI_ENCODER, Kind.CROSS_ENCODER: DEFAULT_CROSS_ENCODER}
@@ -78,6 +79,7 @@ def _select(kind: Kind, runs: dict[str, Run], key: str) -> str:
 
     if st.session_state.get(key) not in choices:  # such as a run that was deleted
         st.session_state[key] = first
+    relabel(key)
     chosen = st.selectbox(word("train.base"), choices, format_func=model_label, key=key, help=word("train.base_help"))
     remember("base", chosen)
     return chosen

@@ -5,7 +5,9 @@ from typing import Any
 
 import streamlit as st
 
-_OFFERED = "train_offered"
+from views.words import language
+
+_OFFERED, _SPOKEN = "train_offered", "train_spoken"
 
 
 def offer(key: str, value: Any) -> None:
@@ -14,6 +16,14 @@ def offer(key: str, value: Any) -> None:
     if key not in st.session_state or (key in offered and st.session_state[key] == offered[key] != value):
         st.session_state[key] = value
     offered[key] = value
+
+
+def relabel(key: str) -> None:
+    """Send a choice anew, before it is drawn, when the language changed: its box would keep the words of the other."""
+    spoken = st.session_state.setdefault(_SPOKEN, {})
+    if key in st.session_state and spoken.get(key, language()) != language():
+        st.session_state[key] = st.session_state[key]
+    spoken[key] = language()
 
 
 def is_changed(key: str) -> bool:

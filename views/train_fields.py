@@ -13,7 +13,7 @@ from training.options import OPTIONS, Kind, default_options
 from views.train_base import Base
 from views.train_entered import is_changed, take_back
 from views.train_models import KINDS
-from views.train_options import FIRST, MORE, NEEDED, NEGATIVES, fitted, matters
+from views.train_options import FIRST, MORE, NEEDED, NEGATIVES_DRAWN, NEGATIVES_SOURCE, fitted, matters
 from views.train_widgets import Field, draw_field, tell_of_packages
 from views.words import word
 
@@ -34,12 +34,12 @@ class OptionFields:
     @property
     def takes_negatives(self) -> bool:
         """Whether hard negatives are a matter of this training at all."""
-        return bool(self._of(NEGATIVES))
+        return bool(self._of(NEGATIVES_SOURCE))
 
     @property
     def draws_negatives(self) -> bool:
         """Whether any are asked for."""
-        return bool(self._of(NEGATIVES[1:]))
+        return bool(self._of(NEGATIVES_DRAWN))
 
     @property
     def changed(self) -> list[str]:
@@ -57,7 +57,8 @@ class OptionFields:
 
     def draw_negatives(self) -> None:
         """Draw how hard negatives are found."""
-        self._rows(self._of(NEGATIVES))
+        self._rows(self._of(NEGATIVES_SOURCE))
+        self._rows(self._of(NEGATIVES_DRAWN))
 
     def draw_more(self) -> None:
         """Draw all others, by what they are about, and the split."""
@@ -65,7 +66,8 @@ class OptionFields:
             if own := self._of(names):
                 st.markdown(f"**{word(f'train.group_{group}')}**")
                 self._rows(own)
-        tell_of_packages()
+            if group == "measuring":
+                tell_of_packages()
         st.markdown(f"**{word('train.group_split')}**")
         self._rows(list(_SPLIT))
 

@@ -15,6 +15,7 @@ from views.train_base import Base, base_name
 from views.train_entered import offer
 from views.train_fields import OptionFields
 from views.train_negatives import draw_negatives
+from views.train_options import NEEDED
 from views.train_rehearsal import asked_of, draw_ask_button, draw_estimate
 from views.train_start import draw_pooling_button, draw_start_button, trainings_started
 from views.words import known, word
@@ -27,7 +28,7 @@ def draw_form(kind: Kind, base: Base, objective: str, data: StoredSet) -> None:
     """Draw the form. What is entered counts at once, so that neither another base nor another page loses it."""
     form = OptionFields(kind, base, objective)
     with st.container(border=True):
-        name_column, *columns = st.columns([2, 1, 1, 1])
+        name_column, *columns = st.columns(4)
         with name_column:
             name = _name_field(kind, base)
         form.draw_first(columns)
@@ -108,8 +109,10 @@ def _check_model(field: str, model: str) -> None:
 
 
 def _tell(form: OptionFields, name: str, text: str) -> None:
-    """Tell a problem beside its field, and by the button, since the field may be folded away."""
+    """Tell a problem beside its field, and by the button where the field may be folded away."""
     form.tell(name, text)
+    if name in NEEDED:
+        return
     label = word(f"option.{name}") if known(f"option.{name}") else name
     st.error(f"**{label}**: {text}", icon=":material/error:")
 
@@ -124,6 +127,6 @@ def _name_field(kind: Kind, base: Base) -> str:
 
 
 def _free_name(base: str) -> str:
-    taken = {run.plan().name for run in all_runs()}
+    taken = {run.plan().name.split(" · ")[0] for run in all_runs()}  # those of a comparison share their beginning
     short = base.rstrip("/").rsplit("/", maxsplit=1)[-1][: _LONGEST_NAME // 2]
     return next(name for number in range(1, len(taken) + 2) if (name := f"{short} {number}") not in taken)

@@ -8,7 +8,7 @@ from retrieval.models import STARTER
 from training.options import Kind
 from views.choices import finished_runs
 from views.train_base import HUB_DEFAULT, OTHER, is_a_starter, model_label
-from views.train_entered import offer
+from views.train_entered import offer, relabel
 from views.words import word
 
 ITSELF = ""  # a guide that is not named is the base
@@ -22,6 +22,7 @@ def model_field(name: str, start: str, words: dict[str, Any]) -> str:
     offer(key, (start or (ITSELF if name == "guide" else None)) if known else OTHER)
     if st.session_state[key] not in choices:  # such as a run that was deleted
         st.session_state[key] = choices[0] if name != "teacher" else None
+    relabel(key)
     chosen = st.selectbox(
         **words,
         options=choices,

@@ -1,7 +1,7 @@
 """The hard negatives a training would use, to look at before it starts."""
 
 from collections.abc import Callable, Hashable
-from typing import Any
+from typing import Any, Literal
 
 import pandas as pd
 import streamlit as st
@@ -14,7 +14,8 @@ from views.words import plain, word
 
 _SHOWN_ROWS = 500
 _SHOWN_CHARACTERS = 200
-_TABLE = ("question", "positive", "positive_score", "title", "passage", "rank", "score")
+_TABLE = ("question", "passage", "rank", "score", "positive_score", "positive", "title")  # what counts comes first
+_WIDTHS: dict[str, Literal["small"] | int] = {"rank": 60, "title": "small"}
 _TEXTS = ("question", "positive", "passage")
 
 
@@ -83,8 +84,8 @@ def _browse(table: pd.DataFrame) -> None:
 def _column(name: str) -> Any:
     label = word(f"train.negatives_{name}")
     if name in ("positive_score", "score"):
-        return st.column_config.NumberColumn(label, format="%.3f", width="small")
-    return st.column_config.Column(label, width="small" if name in ("rank", "title") else "medium")
+        return st.column_config.NumberColumn(label, format="%.3f", width=90)
+    return st.column_config.Column(label, width=_WIDTHS.get(name, "medium"))
 
 
 def _read(row: dict[Hashable, Any]) -> None:

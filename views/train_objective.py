@@ -5,7 +5,7 @@ import streamlit as st
 from training.options import Kind, default_options
 from views.state import remember, remembered
 from views.train_base import Base
-from views.train_entered import offer
+from views.train_entered import offer, relabel
 from views.train_options import objectives
 from views.words import word
 
@@ -17,6 +17,7 @@ def pick_objective(kind: Kind, base: Base) -> str:
     if st.session_state.get(key) not in choices:
         st.session_state[key] = remembered("objective", options.objective.value, choices)
     offer(key, options.objective.value)
+    relabel(key)
     left, right = st.columns(2, vertical_alignment="bottom")
     chosen = left.selectbox(
         word("train.objective"),

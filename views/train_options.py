@@ -12,15 +12,8 @@ OBJECTIVES: dict[Kind, list[Objective]] = {
 }
 FIRST = ("epochs", "batch_size", "learning_rate")
 NEEDED = ("guide", "teacher")  # without them the objective cannot do its work, so they are not folded away
-NEGATIVES = (
-    "negatives",
-    "negatives_from",
-    "negatives_model",
-    "negatives_margin",
-    "negatives_first",
-    "negatives_last",
-    "negatives_with_answer",
-)
+NEGATIVES_SOURCE = ("negatives", "negatives_from", "negatives_model")
+NEGATIVES_DRAWN = ("negatives_first", "negatives_last", "negatives_margin", "negatives_with_answer")
 MORE = {
     "learning": ("warmup", "weight_decay", "seed", "title"),
     "loss": ("positive_margin", "negative_margin", "triplet_margin", "temperature"),
@@ -49,9 +42,10 @@ def objectives(kind: Kind, *, starter: bool) -> list[str]:
 
 def matters(name: str, values: Mapping[str, Any], *, starter: bool) -> bool:
     """Whether an option changes anything in a training with these values, from a starter or a pretrained model."""
-    if name in NEGATIVES and values["objective"] == BiEncoderObjective.MEGA_BATCH_MARGIN:
+    of_negatives = name in NEGATIVES_SOURCE or name in NEGATIVES_DRAWN
+    if of_negatives and values["objective"] == BiEncoderObjective.MEGA_BATCH_MARGIN:
         return False  # it takes the hardest passages of the batch
-    if name in NEGATIVES[1:] and not values["negatives"]:
+    if of_negatives and name != "negatives" and not values["negatives"]:
         return False
     if name == "negatives_model" and values["negatives_from"] == NegativesFrom.BM25:
         return False

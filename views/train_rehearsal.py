@@ -29,6 +29,11 @@ class Asked:
         """Where its answer is, or will be."""
         return Rehearsal.of(self.plan, self.task)
 
+    @property
+    def waited_for(self) -> bool:
+        """Whether its process is at work on the answer; with the answer there, it is only about to end."""
+        return self.rehearsal.running and not self.rehearsal.done
+
 
 def asked_of(plan: Plan | None, task: Task) -> Asked | None:
     """Return what can be asked of the plan; the process that answers for a plan since changed is ended."""
@@ -48,10 +53,10 @@ def draw_ask_button(task: Task, asked: Asked | None, told: DeltaGenerator) -> No
         word(f"train.ask_{task.value}"),
         icon=_ICONS[task],
         help=word(f"train.ask_{task.value}_help"),
-        disabled=asked is None or asked.rehearsal.running,
+        disabled=asked is None or asked.waited_for,
         key=f"train_ask_{task.value}",
     )
-    if not (pressed and asked) or asked.rehearsal.running:  # the second press of a double click
+    if not (pressed and asked) or asked.waited_for:  # the second press of a double click
         return
     try:
         asked.rehearsal.start(asked.plan)
@@ -82,7 +87,7 @@ def draw_estimate(asked: Asked | None, form: OptionFields) -> None:
         _tell_too_large(found, form)
     time = duration(found.seconds)
     st.info(word("train.estimate", time=time, steps=f"{found.steps:,}", **sizes), icon=_ICONS[Task.ESTIMATE])
-    parts = {"step": duration(found.seconds_a_step), "measuring": duration(found.seconds_measuring)}
+    parts = {"step": f"{found.seconds_a_step:.3g}", "measuring": duration(found.seconds_measuring)}
     st.caption(word("train.estimate_parts", device=plain(found.device), **parts))
     if run_at_work():
         st.caption(word("train.estimate_busy"))

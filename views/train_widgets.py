@@ -8,7 +8,7 @@ from typing import Any
 import streamlit as st
 
 from training.options import Measure, Report
-from views.train_entered import offer
+from views.train_entered import offer, relabel
 from views.train_models import KINDS, model_field
 from views.words import word
 
@@ -51,6 +51,7 @@ def _choice(field: Field) -> str:
     offer(field.key, field.start.value)
     if st.session_state[field.key] not in choices:  # such as a package that was removed
         st.session_state[field.key] = choices[0]
+    relabel(field.key)
     return str(st.selectbox(**_words(field), options=choices, format_func=lambda choice: _choice_words(field, choice)))
 
 

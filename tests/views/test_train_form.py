@@ -233,7 +233,7 @@ def test_what_was_entered_outlives_another_base_and_objective(app: AppTest) -> N
 
 def test_what_was_entered_can_be_taken_back(app: AppTest) -> None:
     run(app)
-    assert not [label for label in labels(app) if label.startswith("Changed settings")]
+    assert not [label for label in labels(app) if label.startswith("Undo changes")]
     field(app, "epochs").set_value(7.0)
     field(app, "title").set_value(False)
     run(app)
@@ -450,6 +450,10 @@ def test_the_three_poolings_are_compared_by_one_press(app: AppTest, submitted: l
     run(app)
     plans = [one.plan() for one in submitted]
     assert [plan.name for plan in plans] == ["mine · mean", "mine · cls", "mine · max"]
+    assert app.text_input(key="train_bi-encoder_name_1").value == "KR-SBERT-V40K-klueNLI-augSTS 1"
+    app.text_input(key="train_bi-encoder_name_1").set_value("KR-SBERT-V40K-klueNLI-augSTS 1")
+    button(app, "poolings").click()
+    assert run(app).text_input(key="train_bi-encoder_name_2").value == "KR-SBERT-V40K-klueNLI-augSTS 2"
     wanted = replace(default_options(Kind.BI_ENCODER, DEFAULT_BI_ENCODER), objective=MULTIPLE, epochs=2.0)
     assert [plan.options for plan in plans] == [
         replace(wanted, pooling=pooling) for pooling in (Pooling.MEAN, Pooling.CLS, Pooling.MAX)
