@@ -1,43 +1,40 @@
-"""What a run's progress looks like: loss and validation measure against the step, thinned for a chart."""
+"""What a run's progress looks like: each logged figure against the step, thinned for a chart."""
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from training.options import Kind
+from training.options import Measure
 from training.runs import Run
 
 MOST_POINTS = 500
-_MEASURED = {
-    Kind.BI_ENCODER: ("recall@10", "eval_validation_cosine_recall@10"),
-    Kind.CROSS_ENCODER: ("ndcg@10", "eval_validation_ndcg@10"),
-}
+MEASURES = tuple(measure.value for measure in Measure)
 Points = list[tuple[int, float]]  # step and value
 
 
 @dataclass(frozen=True)
 class Curves:
-    """Loss and the kind's main measure on the validation questions, with what BM25 reaches there where known."""
+    """The points of each name that was asked for, and what BM25 reaches where the name is a measure and that is known.
 
-    loss: Points
-    measure: str  # as in scores.json
-    measured: Points
-    bm25: float | None
+    A name that was never logged has no points; a figure that is no finite number is nan.
+    """
+
+    points: dict[str, Points]
+    bm25: dict[str, float]
 
 
-def curves(run: Run, kind: Kind) -> Curves:
-    """Read the run's progress as curves; the first measured point, at step 0, is the base model."""
+def curves(run: Run, names: Iterable[str]) -> Curves:
+    """Read figures of the run's progress: `loss`, `learning_rate`, `grad_norm`, `examples_per_second`, or `MEASURES`.
+
+    The first point of a measure, at step 0, is the base model.
+    """
     entries = run.progress()
-    measure, logged = _MEASURED[kind]
-    bm25 = _points(entries, f"bm25_{measure}")
-    return Curves(
-        loss=thinned(_points(entries, "loss")),
-        measure=measure,
-        measured=thinned(_points(entries, f"before_{measure}") + _points(entries, logged)),
-        bm25=bm25[0][1] if bm25 else None,
-    )
+    points = {name: thinned(_points(entries, name)) for name in names}
+    bm25 = {name: found[0][1] for name in points if (found := _logged(entries, f"bm25_{name}"))}
+    return Curves(points, bm25)
 
 
 def thinned(points: Sequence[tuple[int, float]], most: int = MOST_POINTS) -> Points:
@@ -47,5 +44,14 @@ def thinned(points: Sequence[tuple[int, float]], most: int = MOST_POINTS) -> Poi
     return [points[row] for row in np.linspace(0, len(points) - 1, most).round().astype(int)]
 
 
-def _points(entries: list[dict[str, Any]], key: str) -> Points:
-    return [(int(entry["step"]), float(entry[key])) for entry in entries if key in entry and "step" in entry]
+def _points(entries: list[dict[str, Any]], name: str) -> Points:
+    if name not in MEASURES:
+        return _logged(entries, name)
+    # bi-encoders were once measured by a library's evaluator, which names what it compares by
+    names = (f"before_{name}", f"eval_validation_{name}", f"eval_validation_cosine_{name}")
+    return _logged(entries, *names)
+
+
+def _logged(entries: list[dict[str, Any]], *keys: str) -> Points:
+    found = [(entry["step"], entry[key]) for entry in entries if "step" in entry for key in keys if key in entry]
+    return [(int(step), float(value) if math.isfinite(value) else math.nan) for step, value in found]

@@ -1,82 +1,119 @@
-"""The charts of a training, each with its table."""
+"""The charts of one training, or of several beside each other, each with its table."""
+
+from collections.abc import Sequence
+from math import ceil
 
 import altair as alt
 import pandas as pd
 import streamlit as st
 
-from training.curves import Curves
+from training.curves import MEASURES, Points
 from training.options import Kind
-from views.colours import PALETTE
+from views.colours import PALETTE, shape_of
 from views.words import word
 
-_HEIGHT = 240
+MEASURE_NAMES = dict(zip(MEASURES, ("Recall@1", "Recall@10", "MRR@10", "nDCG@10"), strict=True))
+COLOUR = {Kind.BI_ENCODER: PALETTE[1], Kind.CROSS_ENCODER: PALETTE[3]}  # of Dense and of Reranked on the other pages
 _BM25 = PALETTE[0]
-_COLOUR = {Kind.BI_ENCODER: PALETTE[1], Kind.CROSS_ENCODER: PALETTE[3]}  # of Dense and of Reranked on the other pages
-_NAMES = {"recall@10": "Recall@10", "ndcg@10": "nDCG@10"}
+_HEIGHTS = {"loss": 240, "learning_rate": 170, "grad_norm": 170}
+_LEGEND_ROW = 30  # pixels; a legend takes its room from the lines
+# how a figure is written in a chart (d3) and in a table
+_FORMATS = {"loss": (".4f", "%.4f"), "learning_rate": (".2e", "scientific"), "grad_norm": (".3f", "%.3f")}
+_SHARE = (".2%", "percent")
 
 
-def draw_curves(found: Curves, kind: Kind, total_steps: int) -> None:
-    """Draw the loss, and the measure on the validation questions beside BM25's, against the step."""
-    left, right = st.columns(2)
-    step, loss, measure = word("train.step"), word("train.loss"), _NAMES[found.measure]
-    with left:
-        st.markdown(f"**{loss}**", help=word("train.loss_help"))
-        if found.loss:
-            table = pd.DataFrame(found.loss, columns=[step, loss])
-            st.altair_chart(_line(table, total_steps, kind, ".4f"))
-            _numbers(table, "%.4f", loss)
-        else:
-            st.caption(word("train.no_loss_yet"))
-    with right:
-        st.markdown(f"**{word('train.measured', measure=measure)}**", help=_measure_help(found.measure))
-        if found.measured:
-            table = pd.DataFrame(found.measured, columns=[step, measure])
-            chart = _line(table, total_steps, kind, ".2%")
-            st.altair_chart(chart + _bm25(found.bm25, measure) if found.bm25 is not None else chart)
-            _numbers(_with_bm25(table, found), "percent", measure)
-        else:
-            st.caption(word("train.no_measure_yet"))
+def pick_measure(key: str, first: str) -> str:
+    """Draw the choice of the measure to look at; `first` is chosen before anybody does."""
+    chosen = st.segmented_control(
+        word("train.measure_shown"),
+        MEASURES,
+        default=first,
+        format_func=MEASURE_NAMES.__getitem__,
+        key=key,
+        required=True,
+        label_visibility="collapsed",
+    )
+    return str(chosen or first)
 
 
-def _measure_help(measure: str) -> str:
-    return f"{word('help.' + measure.split('@', maxsplit=1)[0])} {word('train.measured_help')}"
+def draw_figure(
+    name: str, lines: dict[str, Points], colours: Sequence[str], *, last_step: int = 0, bm25: float | None = None
+) -> None:
+    """Draw a figure against the step, one line a training, with its heading and its table.
+
+    `name` is as in `training.curves`; the table goes on to `last_step`, or to where the longest line ends.
+    """
+    st.markdown(f"**{_heading(name)}**", help=_help(name))
+    rows = [(label, step, value) for label, points in lines.items() for step, value in points]
+    if not rows:
+        st.caption(word("train.no_measure_yet" if name in MEASURES else "train.no_figure_yet"))
+        return
+    table = pd.DataFrame(rows, columns=["run", "step", "value"])
+    chart = _lines(name, table, list(lines), colours, max(last_step, int(table["step"].max())))
+    st.altair_chart(chart if bm25 is None else chart + _bm25_rule(bm25))
+    _numbers(name, table, list(lines), bm25)
 
 
-def _line(table: pd.DataFrame, total_steps: int, kind: Kind, number: str) -> alt.LayerChart:
-    x, y = table.columns
-    share = number.endswith("%")
-    last = max(total_steps, int(table[x].max()))
+def _heading(name: str) -> str:
+    return word("train.measured", measure=MEASURE_NAMES[name]) if name in MEASURES else word(f"train.{name}")
+
+
+def _help(name: str) -> str:
+    if name in MEASURES:
+        return f"{word('help.' + name.split('@', maxsplit=1)[0])} {word('train.measured_help')}"
+    return word(f"train.{name}_help")
+
+
+def _lines(name: str, table: pd.DataFrame, runs: list[str], colours: Sequence[str], last_step: int) -> alt.LayerChart:
+    number, _ = _FORMATS.get(name, _SHARE)
+    axis = {"loss": ".3~f", "learning_rate": ".1e", "grad_norm": ".3~f"}.get(name, ".1%")
+    several = len(runs) > 1
+    legend = alt.Legend(orient="bottom", columns=2, title=None, labelLimit=180) if several else None
+    height = _HEIGHTS.get(name, _HEIGHTS["loss"]) + (_LEGEND_ROW * ceil(len(runs) / 2) if several else 0)
     base = alt.Chart(table).encode(
-        x=alt.X(x, type="quantitative", scale=alt.Scale(domain=[0, last]), axis=alt.Axis(tickMinStep=1, format="d")),
-        y=alt.Y(
-            y,
-            type="quantitative",
-            title=None,
-            scale=alt.Scale(zero=False, padding=12),
-            axis=alt.Axis(format=".1%" if share else ".3~f"),
+        x=alt.X(
+            "step:Q",
+            title=word("train.step"),
+            scale=alt.Scale(domain=[0, last_step]),
+            axis=alt.Axis(tickMinStep=1, format="d"),
         ),
-        tooltip=[alt.Tooltip(x), alt.Tooltip(y, format=number)],
+        y=alt.Y("value:Q", title=None, scale=alt.Scale(zero=False, padding=12), axis=alt.Axis(format=axis)),
+        color=alt.Color("run:N", scale=alt.Scale(domain=runs, range=list(colours)), legend=legend),
+        tooltip=[
+            *([alt.Tooltip("run:N", title=word("train.run"))] if several else []),
+            alt.Tooltip("step:Q", title=word("train.step")),
+            alt.Tooltip("value:Q", title=_short(name), format=number),
+        ],
     )
-    line = base.mark_line(color=_COLOUR[kind])
-    marks = base.mark_point(color=_COLOUR[kind], filled=True, opacity=1, size=45 if share else 12)
-    return (line + marks).properties(height=_HEIGHT)
+    shapes = [shape_of(run, runs) for run in runs]  # so that colour alone never tells
+    marks = base.mark_point(filled=True, opacity=1, size=45 if name in MEASURES else 12).encode(
+        shape=alt.Shape("run:N", scale=alt.Scale(domain=runs, range=shapes), legend=legend)
+    )
+    return (base.mark_line() + marks).properties(height=height)
 
 
-def _bm25(value: float, measure: str) -> alt.LayerChart:
-    base = alt.Chart(pd.DataFrame({measure: [value], "text": [f"BM25 {value:.1%}"]})).encode(
-        y=alt.Y(measure, type="quantitative")
-    )
+def _bm25_rule(value: float) -> alt.LayerChart:
+    base = alt.Chart(pd.DataFrame({"value": [value], "text": [f"BM25 {value:.1%}"]})).encode(y="value:Q")
     label = base.mark_text(align="right", dx=-4, dy=-8, color=_BM25, fontWeight="bold").encode(
-        text="text", x=alt.value("width")
+        text="text:N", x=alt.value("width")
     )
     return base.mark_rule(color=_BM25, strokeDash=[6, 4], strokeWidth=2) + label
 
 
-def _with_bm25(table: pd.DataFrame, found: Curves) -> pd.DataFrame:
-    return table if found.bm25 is None else table.assign(BM25=found.bm25)
-
-
-def _numbers(table: pd.DataFrame, number: str, name: str) -> None:
+def _numbers(name: str, table: pd.DataFrame, runs: list[str], bm25: float | None) -> None:
+    """One row a step; the columns are the trainings, and BM25."""
+    wide = table.pivot_table(index="step", columns="run", values="value", aggfunc="last", dropna=False)
+    wide = wide.reindex(columns=[run for run in runs if run in wide])
+    if len(runs) == 1:
+        wide = wide.rename(columns={runs[0]: _short(name)})
+    if bm25 is not None:
+        wide["BM25"] = bm25
+    _, number = _FORMATS.get(name, _SHARE)
+    columns = {column: st.column_config.NumberColumn(format=number) for column in wide.columns}
     with st.expander(word("train.as_table")):
-        columns = {column: st.column_config.NumberColumn(format=number) for column in (name, "BM25") if column in table}
-        st.dataframe(table, hide_index=True, column_config=columns, height=220)
+        shown = wide.rename_axis(index=word("train.step"), columns=None).reset_index()
+        st.dataframe(shown, hide_index=True, column_config=columns, height=220)
+
+
+def _short(name: str) -> str:
+    return MEASURE_NAMES.get(name) or word(f"train.{name}")

@@ -1,44 +1,88 @@
-"""Everything that is known of a training, in a dialog."""
+"""Everything that is known of a training: its curves, what was asked, what it was made of, and its log."""
 
-from dataclasses import asdict
+from typing import Any
 
-import pandas as pd
 import streamlit as st
 
-from training.runs import Plan, Run
-from views.run_view import draw_run_curves
-from views.train_base import base_name
-from views.words import known, word
+from training.curves import MEASURES, curves
+from training.options import Kind
+from training.runs import Plan, Run, all_runs
+from views.colours import PALETTE
+from views.run_charts import COLOUR, draw_figure, pick_measure
+from views.run_facts import draw_provenance, draw_settings
+from views.run_view import draw_log
+from views.words import moment, word
 
 _LOG_LINES = 200
+_MOST_BESIDE = 5
 
 
-def show_details(run: Run) -> None:
-    """Draw the curves, what was asked, and the end of the log."""
+def draw_details(run: Run) -> None:
+    """Draw the content of the dialog."""
     plan = run.plan()
-    curves, settings, log = st.tabs([word("train.tab_curves"), word("train.tab_settings"), word("train.tab_log")])
-    with curves:
-        draw_run_curves(run, plan.kind)
+    names = ("curves", "settings", "provenance", "log")
+    curves_tab, settings, provenance, log = st.tabs([word(f"train.tab_{name}") for name in names])
+    with curves_tab:
+        _curves(run, plan)
     with settings:
-        st.dataframe(_settings(run, plan), hide_index=True)
+        draw_settings(run, plan)
+    with provenance:
+        draw_provenance(run)
     with log:
-        text = "\n".join(run.log().splitlines()[-_LOG_LINES:])
-        st.code(text or word("train.log_empty"), language=None, height=400, wrap_lines=True)
+        draw_log(run, _LOG_LINES)
 
 
-def _settings(run: Run, plan: Plan) -> pd.DataFrame:
-    split = {"validation": plan.split.validation, "test": plan.split.test, "split_seed": plan.split.seed}
-    options = {name: value for name, value in asdict(plan.options).items() if name != "base"}
-    rows = [
-        (word("train.base"), base_name(plan.options.base)),
-        (word("train.row_data"), plan.data_name),
-        *(
-            (word(f"option.{name}") if known(f"option.{name}") else name, value)
-            for name, value in (options | split).items()
-        ),
-        (word("train.row_folder"), str(run.folder)),
-    ]
-    return pd.DataFrame(
-        [(name, f"{value:g}" if isinstance(value, float) else str(value)) for name, value in rows],
-        columns=[word("train.row_option"), word("train.row_value")],
+def _curves(run: Run, plan: Plan) -> None:
+    """Draw the curves of the run, and of those of its kind that are chosen to stand beside it."""
+    labels = _labels(plan.kind)
+    left, right = st.columns(2, vertical_alignment="bottom")
+    with left:
+        beside = _pick_others(run, labels)
+    with right:
+        measure = pick_measure(f"details_measure_{run.id}", plan.options.best_by.value)
+    if any(_asked(one.plan()) != _asked(plan) for one in beside):
+        st.warning(word("train.other_questions"), icon=":material/warning:")
+    shown = [run, *beside]
+    names = ("loss", measure, "learning_rate", "grad_norm")
+    found = {labels[one]: curves(one, names) for one in shown}
+    bm25 = {one.bm25.get(measure) for one in found.values()}  # drawn where it is the same for all
+    columns = st.columns(2)
+    for number, name in enumerate(names):
+        with columns[number % 2]:
+            draw_figure(
+                name,
+                {label: one.points[name] for label, one in found.items()},
+                PALETTE[1 : len(shown) + 1] if beside else [COLOUR[plan.kind]],  # the first one is BM25's
+                last_step=max(one.status().total_steps for one in shown),
+                bm25=next(iter(bm25)) if name in MEASURES and len(bm25) == 1 else None,
+            )
+
+
+def _pick_others(run: Run, labels: dict[Run, str]) -> list[Run]:
+    others = {one.id: one for one in labels if one != run and one.progress()}
+    chosen = st.multiselect(
+        word("train.beside"),
+        list(others),
+        format_func=lambda run_id: labels[others[run_id]],
+        max_selections=_MOST_BESIDE,
+        placeholder=word("train.beside_placeholder") if others else word("train.beside_none"),
+        help=word("train.beside_help"),
+        disabled=not others,
+        key=f"beside_{run.id}",
     )
+    return [others[run_id] for run_id in chosen]
+
+
+def _labels(kind: Kind) -> dict[Run, str]:
+    """The names of all runs of the kind, no two alike."""
+    plans = {run: plan for run in all_runs() if (plan := run.plan()).kind is kind}
+    names = [plan.name for plan in plans.values()]
+    return {
+        run: plan.name if names.count(plan.name) == 1 else f"{plan.name} · {moment(plan.created)} · {run.id[-4:]}"
+        for run, plan in plans.items()
+    }
+
+
+def _asked(plan: Plan) -> tuple[Any, ...]:
+    """What decides which questions were measured."""
+    return plan.fingerprint, plan.split, plan.options.evaluation_limit

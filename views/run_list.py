@@ -1,15 +1,18 @@
-"""The trainings that have ended: what each gained, and what can be done with its model."""
+"""The trainings that have ended: what each gained, and what can be done with it."""
 
 from collections.abc import Callable
 
 import streamlit as st
 
 from data.store import StoredSet, stored
-from training.archive import zipped_model
-from training.runs import Plan, Run, State, Status
+from training.checkpoints import newest_checkpoint, step_of
+from training.queue import resume, stop
+from training.runs import RESUMABLE, Plan, Run, State, Status
 from views import compare_page
 from views.choices import BM25_NAME, choices_for
-from views.run_details import show_details
+from views.run_details import draw_details
+from views.run_dialogs import close_dialog, draw_dialog, open_dialog
+from views.run_model import draw_download, draw_push, draw_push_button
 from views.run_scores import draw_scores
 from views.state import use_set
 from views.train_base import base_name
@@ -21,34 +24,34 @@ _BADGES = {
     State.STOPPED: ("gray", ":material/stop_circle:"),
     State.FAILED: ("red", ":material/error:"),
     State.INTERRUPTED: ("orange", ":material/power_off:"),
-    State.WAITING: ("gray", ":material/schedule:"),
-    State.RUNNING: ("blue", ":material/play_circle:"),
 }
-_TOLD_IN_FULL = ("data", "disk", "memory", "unexpected")
+_TOLD_IN_FULL = ("data", "disk", "memory", "option", "unexpected")
 
 
 def draw_runs(runs: list[Run]) -> None:
-    """Draw the runs, newest first; older ones on request."""
+    """Draw those of the runs that have ended, newest first, older ones on request; and the dialog that is open."""
     st.subheader(word("train.list"))
-    if not runs:
+    ended = [(run, status) for run in runs if (status := run.status()).state in _BADGES]
+    if not ended:
         st.info(word("train.list_empty"), icon=":material/info:")
-        return
     shown = st.session_state.setdefault("trainings_shown", _SHOWN_FIRST)
-    for run in runs[:shown]:
-        _draw(run)
-    if len(runs) > shown and st.button(word("train.show_more", count=len(runs) - shown), icon=":material/expand_more:"):
-        st.session_state["trainings_shown"] = len(runs)
+    for run, status in ended[:shown]:
+        _draw(run, status)
+    older = len(ended) - shown
+    if older > 0 and st.button(word("train.show_more", count=older), icon=":material/expand_more:"):
+        st.session_state["trainings_shown"] = len(ended)
         st.rerun()
+    draw_dialog({"details": draw_details, "delete": ask_to_delete, "push": draw_push})
 
 
-def _draw(run: Run) -> None:
-    plan, status, scores = run.plan(), run.status(), run.scores()
+def _draw(run: Run, status: Status) -> None:
+    plan, scores = run.plan(), run.scores()
     with st.container(border=True):
         with st.container(horizontal=True, vertical_alignment="center"):
             st.markdown(f"**{plain(plan.name)}**", width="content")
             colour, icon = _BADGES[status.state]
             st.badge(word(f"state.{status.state.value}"), icon=icon, color=colour)  # type: ignore[arg-type]
-        st.caption(_about(plan, scores.get("seconds")))
+        st.caption(_about(plan, status))
         if status.state is State.DONE:
             draw_scores(plan, scores)
         elif status.state in (State.FAILED, State.INTERRUPTED):
@@ -57,15 +60,18 @@ def _draw(run: Run) -> None:
             _buttons(run, plan, status)
 
 
-def _about(plan: Plan, seconds: float | None) -> str:
+def _about(plan: Plan, status: Status) -> str:
     parts = [
         word(f"train.kind_{plan.kind.value}"),
         word("train.about_base", base=plain(base_name(plan.options.base))),
         word("train.about_data", data=plain(plan.data_name)),
         plain(moment(plan.created)),
     ]
-    if seconds is not None:
-        parts.append(word("train.about_seconds", duration=duration(seconds)))
+    if status.spent:
+        parts.append(word("train.about_seconds", duration=duration(status.spent)))
+    if status.state in RESUMABLE:
+        steps = {"step": f"{status.step:,}", "total": f"{status.total_steps:,}"}
+        parts.append(word("train.came_to", **steps) if status.total_steps else word("train.came_nowhere"))
     return " · ".join(parts)
 
 
@@ -83,20 +89,19 @@ def _buttons(run: Run, plan: Plan, status: Status) -> None:
         help_text = None if data else word("train.use_no_data")
         if _button("use", run, ":material/leaderboard:", disabled=data is None, help_text=help_text) and data:
             _use(plan, data)
-        st.download_button(
-            word("train.download"),
-            lambda: zipped_model(run),
-            f"{run.id}.zip",
-            "application/zip",
-            key=f"download_{run.id}",
-            icon=":material/download:",
-            help=word("train.download_help"),
-            on_click="ignore",
-        )
+        draw_download(run, plan)
+        draw_push_button(run)
+    elif _button("resume", run, ":material/resume:", help_text=_resume_help(run)):
+        _tried("train.not_resumed", lambda: resume(run))
     if _button("details", run, ":material/info:"):
-        st.dialog(plan.name[:80], width="large")(show_details)(run)
+        open_dialog("details", run)
     if _button("delete", run, ":material/delete:"):
-        st.dialog(word("train.delete_title"))(ask_to_delete)(run)
+        open_dialog("delete", run)
+
+
+def _resume_help(run: Run) -> str:
+    checkpoint = newest_checkpoint(run)
+    return word("train.resume_from", step=f"{step_of(checkpoint):,}") if checkpoint else word("train.resume_anew")
 
 
 def _button(name: str, run: Run, icon: str, *, disabled: bool = False, help_text: str | None = None) -> bool:
@@ -118,16 +123,25 @@ def ask_to_delete(run: Run) -> None:
     plan = run.plan()
     st.markdown(word("train.delete_question", name=plain(plan.name)))
     with st.container(horizontal=True):
-        if st.button(word("train.delete_yes"), icon=":material/delete:", key="delete_yes"):
-            _removed(run.delete)
+        sure = st.button(word("train.delete_yes"), icon=":material/delete:", key="delete_yes")
         if st.button(word("train.delete_no"), key="delete_no"):
+            close_dialog()
             st.rerun()
+    if sure:
+        _tried("train.not_deleted", lambda: _remove(run))
 
 
-def _removed(delete: Callable[[], None]) -> None:
+def _remove(run: Run) -> None:
+    if run.status().state is State.QUEUED:
+        stop(run)  # a command may stand in line with it
+    run.delete()
+
+
+def _tried(problem: str, action: Callable[[], None]) -> None:
     try:
-        delete()
+        action()
     except (OSError, ValueError) as error:
-        st.error(word("train.not_deleted", reason=plain(str(error))), icon=":material/error:")
+        st.error(word(problem, reason=plain(str(error))), icon=":material/error:")
     else:
+        close_dialog()
         st.rerun()

@@ -4,14 +4,15 @@ from datetime import timedelta
 
 import streamlit as st
 
-from training.curves import Curves, curves
-from training.launch import end
-from training.options import Kind
+from training.curves import MEASURES, Curves, curves
+from training.queue import end, stop
 from training.runs import Phase, Plan, Run, State, Status
-from views.run_charts import draw_curves
+from views.run_charts import COLOUR, MEASURE_NAMES, draw_figure, pick_measure
 from views.words import duration, plain, word
 
 _POLL = timedelta(seconds=1.5)
+_LOG_LINES = 15
+_DRAWN = ("loss", "learning_rate", "grad_norm")
 
 
 @st.fragment(run_every=_POLL)
@@ -21,26 +22,32 @@ def follow(run: Run) -> None:
     if not status.at_work:
         st.rerun()
     plan = run.plan()
-    found = curves(run, plan.kind)
+    found = curves(run, [*_DRAWN, "examples_per_second", *MEASURES])
     with st.container(border=True):
         head, buttons = st.columns([4, 1], vertical_alignment="center")
         head.markdown(f"**{plain(plan.name)}** · {word(f'train.kind_{plan.kind.value}')} · {plain(plan.data_name)}")
         with buttons:
-            _stop(run)
-        st.progress(_share(status), text=_phase_words(run, status))
+            _stop(run, status)
+        st.progress(_share(status), text=_phase_words(status))
         _figures(plan, status, found)
-        draw_curves(found, plan.kind, status.total_steps)
+        _charts(run, plan, status, found)
+        with st.expander(word("train.tab_log"), icon=":material/terminal:"):
+            draw_log(run, _LOG_LINES)
+
+
+def draw_log(run: Run, lines: int) -> None:
+    """Draw the end of what the run's process wrote."""
+    text = "\n".join(run.log().splitlines()[-lines:])
+    st.code(text or word("train.log_empty"), language=None, height=400, wrap_lines=True)
 
 
 def _share(status: Status) -> float:
     return min(1.0, status.step / status.total_steps) if status.total_steps else 0.0
 
 
-def _phase_words(run: Run, status: Status) -> str:
-    if run.asked_to_stop:
-        return word("train.stopping")
-    if status.state is State.WAITING:
-        return word("train.starting")
+def _phase_words(status: Status) -> str:
+    if status.state is State.STOPPING:
+        return word("train.stopping_step" if status.phase is Phase.TRAINING else "train.stopping")
     phase = word(f"phase.{status.phase.value}")
     if status.seconds_left and status.phase is Phase.TRAINING:
         return word("sidebar.left", phase=phase, left=duration(status.seconds_left))
@@ -48,35 +55,52 @@ def _phase_words(run: Run, status: Status) -> str:
 
 
 def _figures(plan: Plan, status: Status, found: Curves) -> None:
-    epochs = plan.options.epochs
     known = bool(status.total_steps)
-    done = f"{status.step / status.total_steps * epochs:.1f} / {epochs:g}" if known else "–"
+    done = f"{status.step / status.total_steps * plan.options.epochs:.1f} / {plan.options.epochs:g}" if known else "–"
     left = duration(status.seconds_left) if status.seconds_left and status.phase is Phase.TRAINING else "–"
-    columns = st.columns(4)
-    columns[0].metric(
-        word("train.step"), f"{status.step:,} / {status.total_steps:,}" if known else "–", help=word("train.step_help")
-    )
-    columns[1].metric(word("train.epoch"), done, help=word("train.epoch_help"))
-    columns[2].metric(word("train.left"), left, help=word("train.left_help"))
-    columns[3].metric(
-        word("train.loss"), f"{found.loss[-1][1]:.4f}" if found.loss else "–", help=word("train.loss_help")
-    )
+    best_by = plan.options.best_by.value
+    first, second = st.columns(4), st.columns(4)
+    for column, name, value in (
+        (first[0], "step", f"{status.step:,} / {status.total_steps:,}" if known else "–"),
+        (first[1], "epoch", done),
+        (first[2], "left", left),
+        (first[3], "examples_per_second", _last(found, "examples_per_second", ",.0f")),
+        (second[0], "loss", _last(found, "loss", ".4f")),
+        (second[1], "learning_rate", _last(found, "learning_rate", ".2e")),
+        (second[2], "grad_norm", _last(found, "grad_norm", ".3f")),
+    ):
+        column.metric(word(f"train.{name}"), value, help=word(f"train.{name}_help"))
+    second[3].metric(MEASURE_NAMES[best_by], _last(found, best_by, ".2%"), help=word("train.best_by_help"))
 
 
-def _stop(run: Run) -> None:
-    name, icon, press = (
-        ("end", "dangerous", lambda: end(run)) if run.asked_to_stop else ("stop", "stop", run.ask_to_stop)
-    )
+def _last(found: Curves, name: str, number: str) -> str:
+    points = found.points[name]
+    return format(points[-1][1], number) if points else "–"
+
+
+def _charts(run: Run, plan: Plan, status: Status, found: Curves) -> None:
+    measure = pick_measure(f"measure_{run.id}", plan.options.best_by.value)
+    for left, right in (("loss", measure), ("learning_rate", "grad_norm")):
+        for column, name in zip(st.columns(2), (left, right), strict=True):
+            with column:
+                draw_figure(
+                    name,
+                    {plan.name: found.points[name]},
+                    [COLOUR[plan.kind]],
+                    last_step=status.total_steps,
+                    bm25=found.bm25.get(name),
+                )
+
+
+def _stop(run: Run, status: Status) -> None:
+    asked = status.state is State.STOPPING
+    name, icon, press = ("end", "dangerous", end) if asked else ("stop", "stop", stop)
     st.button(
         word(f"train.{name}"),
         on_click=press,
+        args=(run,),
         icon=f":material/{icon}:",
         help=word(f"train.{name}_help"),
         key=f"{name}_{run.id}",
         width="stretch",
     )
-
-
-def draw_run_curves(run: Run, kind: Kind) -> None:
-    """Draw the curves of a run that has ended."""
-    draw_curves(curves(run, kind), kind, run.status().total_steps)

@@ -3,10 +3,10 @@
 import streamlit as st
 
 from data.problems import DataError
-from training.runs import Run, State, all_runs
+from training.runs import Phase, Run, State, queued_runs, run_at_work
 from views.resources import split_of, stored_sets
 from views.state import chosen_set, use_set
-from views.words import LANGUAGES, catalog, duration, language, word
+from views.words import LANGUAGES, catalog, duration, language, plain, word
 
 _POLL_SECONDS = 2.0
 
@@ -61,24 +61,26 @@ def _pick_language() -> None:
 
 
 def _trainings() -> None:
-    running = [run for run in all_runs() if run.status().state is State.RUNNING]
-    if running:
-        _running_trainings([run.id for run in running])
+    at_work = run_at_work()
+    if at_work or queued_runs():
+        _follow_training(at_work)
 
 
 @st.fragment(run_every=_POLL_SECONDS)
-def _running_trainings(ids: list[str]) -> None:
-    still = [run for run in all_runs() if run.id in ids and run.status().state is State.RUNNING]
-    for run in still:
-        _bar(run)
-    if len(still) < len(ids):
+def _follow_training(seen: Run | None) -> None:
+    at_work, waiting = run_at_work(), len(queued_runs())
+    if at_work != seen:
         st.rerun()
+    if at_work:
+        _bar(at_work)
+    if waiting:
+        st.caption(f":material/schedule: {word('sidebar.waiting', count=waiting)}")
 
 
 def _bar(run: Run) -> None:
     status = run.status()
     share = status.step / status.total_steps if status.total_steps else 0.0
-    text = word(f"phase.{status.phase.value}")
-    if status.seconds_left:
+    text = word("state.stopping") if status.state is State.STOPPING else word(f"phase.{status.phase.value}")
+    if status.seconds_left and status.state is State.RUNNING and status.phase is Phase.TRAINING:
         text = word("sidebar.left", phase=text, left=duration(status.seconds_left))
-    st.progress(min(1.0, share), text=f"**{run.plan().kind.value}** · {text}")
+    st.progress(min(1.0, share), text=f"**{plain(run.plan().name)}** · {text}")

@@ -1,5 +1,6 @@
 """Curves and archives are what the run folder holds, no more and no less."""
 
+import math
 import zipfile
 from itertools import pairwise
 
@@ -9,7 +10,7 @@ from data.processes import this_process
 from tests.doubles import small_set
 from tests.training.worlds import planned
 from training.archive import zipped_model
-from training.curves import MOST_POINTS, curves, thinned
+from training.curves import MOST_POINTS, Curves, curves, thinned
 from training.options import Kind
 from training.runs import Run, State, Status, find_run, run_at_work
 from training.train import train
@@ -23,17 +24,45 @@ def run() -> Run:
 def test_curves_hold_each_logged_figure_at_its_step(run: Run) -> None:
     run.add_measures("bm25", {"recall@10": 0.9, "ndcg@10": 0.8})
     run.add_measures("before", {"recall@10": 0.5})
+    run.add_progress({"step": 5, "loss": 1.5, "learning_rate": 0.001, "grad_norm": 2.0, "examples_per_second": 40.0})
+    run.add_progress({"step": 7, "eval_validation_recall@10": 0.6, "eval_validation_ndcg@10": 0.1})
+    logged = ("loss", "learning_rate", "grad_norm", "examples_per_second")
+    found = curves(run, [*logged, "recall@10", "ndcg@10", "mrr@10"])
+    assert {name: found.points[name] for name in logged} == {
+        "loss": [(5, 1.5)],
+        "learning_rate": [(5, 0.001)],
+        "grad_norm": [(5, 2.0)],
+        "examples_per_second": [(5, 40.0)],
+    }
+    assert found.points["recall@10"] == [(0, 0.5), (7, 0.6)]
+    assert (found.points["ndcg@10"], found.points["mrr@10"]) == ([(7, 0.1)], [])
+    assert found.bm25 == {"recall@10": 0.9, "ndcg@10": 0.8}
+
+
+def test_only_what_was_asked_for_is_read(run: Run) -> None:
+    run.add_measures("bm25", {"recall@10": 0.9})
     run.add_progress({"step": 5, "loss": 1.5})
-    run.add_progress({"step": 7, "eval_validation_cosine_recall@10": 0.6, "eval_validation_ndcg@10": 0.1})
-    found = curves(run, Kind.BI_ENCODER)
-    assert (found.loss, found.measured, found.bm25) == ([(5, 1.5)], [(0, 0.5), (7, 0.6)], 0.9)
-    found = curves(run, Kind.CROSS_ENCODER)
-    assert (found.measure, found.measured, found.bm25) == ("ndcg@10", [(7, 0.1)], 0.8)
+    assert curves(run, ["loss"]) == Curves({"loss": [(5, 1.5)]}, {})
+
+
+def test_runs_of_the_time_before_are_read_too(run: Run) -> None:
+    run.add_measures("before", {"recall@10": 0.5})
+    run.add_progress({"step": 7, "eval_validation_cosine_recall@10": 0.6})
+    assert curves(run, ["recall@10"]).points == {"recall@10": [(0, 0.5), (7, 0.6)]}
 
 
 def test_a_run_that_logged_nothing_has_empty_curves(run: Run) -> None:
-    found = curves(run, Kind.BI_ENCODER)
-    assert (found.loss, found.measured, found.bm25) == ([], [], None)
+    assert curves(run, ["loss", "ndcg@10"]) == Curves({"loss": [], "ndcg@10": []}, {})
+
+
+@pytest.mark.parametrize("value", [math.inf, -math.inf, math.nan])
+def test_a_figure_that_is_no_finite_number_stays_a_gap(run: Run, value: float) -> None:
+    run.add_progress({"step": 1, "grad_norm": value})
+    run.add_progress({"step": 2, "grad_norm": 0.5})
+    first, second = curves(run, ["grad_norm"]).points["grad_norm"]
+    assert first[0] == 1
+    assert math.isnan(first[1])
+    assert second == (2, 0.5)
 
 
 @pytest.mark.parametrize("count", [0, 1, MOST_POINTS, MOST_POINTS + 1, 12_345])
