@@ -97,7 +97,7 @@ class SafeCheckpoints:
         from safetensors.torch import load_model
 
         del model
-        load_model(self.model, Path(resume_from_checkpoint) / "weights.safetensors", device=str(self.args.device))
+        load_model(self.model, Path(resume_from_checkpoint) / "weights.safetensors")
 
     def _load_best_model(self) -> None:
         self._load_from_checkpoint(self.state.best_model_checkpoint)

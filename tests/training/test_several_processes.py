@@ -44,7 +44,7 @@ def weights(run: Run) -> dict[str, np.ndarray]:
 @pytest.mark.parametrize("base", ["starter", "tiny"])
 def test_gathered_negatives_give_the_loss_of_one_process(base: str, tmp_path: Path) -> None:
     # no dropout: two processes draw other random numbers than one
-    words = ["--base", base, "--objective", "multiple-negatives", "--batch-size", "32", "--logging-steps", "1"]
+    words = ["--base", base, "--objective", "multiple-negatives", "--batch-size", "28", "--logging-steps", "1"]
     words += ["--epochs", "1", "--learning-rate", "0.0005", "--precision", "float32"]
     if base == "tiny":
         words[1] = str(build_bi_encoder(tmp_path / "tiny"))
@@ -52,8 +52,8 @@ def test_gathered_negatives_give_the_loss_of_one_process(base: str, tmp_path: Pa
         plain = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
         config.write_text(json.dumps(json.loads(config.read_text()) | plain))
     one, two = (trained(tmp_path / f"{processes}", processes, *words) for processes in (1, 2))
-    assert two.status().total_steps == one.status().total_steps == 11
-    assert len(logged(one, "loss")) == len(logged(two, "loss")) == 11
+    assert two.status().total_steps == one.status().total_steps == 12  # 336 pairs
+    assert len(logged(one, "loss")) == len(logged(two, "loss")) == 12
     np.testing.assert_allclose(logged(two, "loss"), logged(one, "loss"), rtol=1e-3)
     for name, array in weights(one).items():
         np.testing.assert_allclose(weights(two)[name], array, atol=1e-4, err_msg=name)
@@ -62,7 +62,7 @@ def test_gathered_negatives_give_the_loss_of_one_process(base: str, tmp_path: Pa
 
 def test_negatives_that_are_not_gathered_are_told(tmp_path: Path) -> None:
     run = trained(
-        tmp_path / "two", 2, "--base", "starter", "--epochs", "1", "--batch-size", "32", "--logging-steps", "1"
+        tmp_path / "two", 2, "--base", "starter", "--epochs", "1", "--batch-size", "28", "--logging-steps", "1"
     )
     assert run.provenance()["processes"] == {"count": 2, "negatives": "own"}
 
