@@ -33,7 +33,7 @@ def bi_encoder_examples(options: BiEncoderOptions, material: Material) -> tuple[
         complete = (rows != NOT_FOUND).all(axis=1)  # a corpus can be too small to fill every place
         questions, rows = questions[complete], rows[complete]
     if not len(rows):
-        raise TrainingError("no_negatives", "no hard negative could be drawn; take more ranks, or another retriever")
+        raise _no_negatives()
     names = ["anchor", "positive", *(f"negative_{number + 1}" for number in range(rows.shape[1] - 1))]
     columns = [_question_texts(material, questions), *(_passage_texts(material, column) for column in rows.T)]
     in_batch = options.objective is not BiEncoderObjective.TRIPLET
@@ -44,6 +44,8 @@ def bi_encoder_examples(options: BiEncoderOptions, material: Material) -> tuple[
 def cross_encoder_examples(options: CrossEncoderOptions, material: Material) -> tuple[Columns, Examples]:
     """What the objective reads: labelled pairs, lists of a question's passages, or triplets with a teacher's scores."""
     negatives = mine(options, material).rows
+    if (negatives == NOT_FOUND).all():
+        raise _no_negatives()
     if options.objective in _LISTS:
         return _lists(material, negatives)
     questions, places = np.nonzero(negatives != NOT_FOUND)
@@ -67,11 +69,7 @@ def _lists(material: Material, negatives: np.ndarray) -> tuple[Columns, Examples
         for row, found in enumerate(negatives)
     ]
     counts = np.diff(relevance.indptr)
-    kept = [
-        row for row, rows in enumerate(documents) if len(rows) > counts[row] > 0
-    ]  # with nothing to compare: left out
-    if not kept:
-        raise TrainingError("no_negatives", "no hard negative could be drawn; take more ranks, or another retriever")
+    kept = [row for row, rows in enumerate(documents) if len(rows) > counts[row]]  # the others: nothing to compare
     columns: Columns = {
         "question": _question_texts(material, np.array(kept)),
         "passages": [_passage_texts(material, np.array(documents[row])) for row in kept],
@@ -85,8 +83,6 @@ def _lists(material: Material, negatives: np.ndarray) -> tuple[Columns, Examples
 def _taught_triplets(
     options: CrossEncoderOptions, material: Material, questions: np.ndarray, negatives: np.ndarray
 ) -> tuple[Columns, Examples]:
-    if not len(questions):
-        raise TrainingError("no_negatives", "no hard negative could be drawn; take more ranks, or another retriever")
     relevance = material.train.relevance
     positives = relevance.indices[relevance.indptr[questions]]
     asked, texts = _question_texts(material, questions), _passage_texts(material, negatives)
@@ -98,8 +94,14 @@ def _taught_triplets(
     return columns, _alone(material, questions, np.stack([positives, negatives], axis=1))
 
 
+def _no_negatives() -> TrainingError:
+    message = "no hard negative could be drawn: take more ranks or another retriever, or allow the answer's text"
+    return TrainingError("no_negatives", message)
+
+
 def _all_negatives(options: BiEncoderOptions, material: Material) -> np.ndarray:
-    return filled(mine(options, material).rows, material.relevance, material.learnable, options.seed)
+    found = mine(options, material).rows
+    return filled(found, material.train, material.relevance, options, material.learnable)
 
 
 def _alone(material: Material, questions: np.ndarray, rows: np.ndarray) -> Examples:

@@ -1,6 +1,8 @@
 """Hard negatives: passages that a retriever ranks high for a question they do not answer."""
 
+import unicodedata
 from dataclasses import dataclass
+from itertools import islice
 
 import numpy as np
 import pandas as pd
@@ -83,19 +85,30 @@ def draw(
     )
 
 
-def filled(rows: np.ndarray, relevance: csr_array, allowed: np.ndarray, seed: int) -> np.ndarray:
-    """Put random passages, allowed and not relevant, where fewer negatives were found than wanted.
+def filled(
+    rows: np.ndarray,
+    question_set: QuestionSet,
+    relevance: csr_array,
+    options: BiEncoderOptions | CrossEncoderOptions,
+    allowed: np.ndarray,
+) -> np.ndarray:
+    """Put random passages where fewer negatives were found than wanted: such as `draw` may draw, whatever their rank.
 
     A question for which no such passage is left keeps its -1.
     """
-    full, rng, candidates = rows.copy(), np.random.default_rng(seed), np.flatnonzero(allowed)
+    full, rng, candidates = rows.copy(), np.random.default_rng(options.seed), np.flatnonzero(allowed)
     for question in np.flatnonzero((rows == NOT_FOUND).any(axis=1)):
         missing = full[question] == NOT_FOUND
         taken = np.concatenate([full[question][~missing], relevance[[question]].indices])
         # as many as are surely enough, drawn anew for each question: the corpus may be large
         tried = rng.permutation(candidates) if len(candidates) < 1000 else rng.choice(candidates, 200, replace=False)
-        free = tried[~np.isin(tried, taken)][: missing.sum()]
-        full[question, np.flatnonzero(missing)[: len(free)]] = free
+        free = (
+            row
+            for row in tried[~np.isin(tried, taken)]
+            if options.negatives_with_answer or not _holds_the_answer(question_set, int(question), row)
+        )
+        found = list(islice(free, int(missing.sum())))
+        full[question, np.flatnonzero(missing)[: len(found)]] = found
     return full
 
 
@@ -128,13 +141,20 @@ def _retriever(options: BiEncoderOptions | CrossEncoderOptions, material: Materi
     dense = Dense("dense", passages, encoder, title=title)
     if options.negatives_from is NegativesFrom.DENSE:
         return dense
-    return Hybrid("hybrid", [material.first_stage, dense], n_passages=len(passages), depth=max(100, options.negatives_last))
+    return Hybrid(
+        "hybrid", [material.first_stage, dense], n_passages=len(passages), depth=max(100, options.negatives_last)
+    )
 
 
 def _hold_the_answer(question_set: QuestionSet, indices: np.ndarray, usable: np.ndarray) -> np.ndarray:
     held = np.zeros_like(usable)
     for question, place in zip(*np.nonzero(usable), strict=True):
-        answers = question_set.questions[question].answers
-        if answers:
-            held[question, place] = bool(answer_spans(question_set.passages[indices[question, place]].text, answers))
+        held[question, place] = _holds_the_answer(question_set, question, indices[question, place])
     return held
+
+
+def _holds_the_answer(question_set: QuestionSet, question: int, passage: int) -> bool:
+    answers = question_set.questions[question].answers
+    if not answers:
+        return False
+    return bool(answer_spans(unicodedata.normalize("NFC", question_set.passages[passage].text), answers))

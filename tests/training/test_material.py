@@ -1,26 +1,16 @@
 import numpy as np
 import pytest
 
-from data.records import QuestionSet
+from data.records import Passage, Question, QuestionSet
 from data.split import SplitOptions
 from data.store import find
 from retrieval.bm25 import BM25, BM25Options
+from retrieval.rankings import NOT_FOUND
 from tests.doubles import small_set
-from tests.training.worlds import misleading_set
-from training.cross_encoder import labelled_pairs
-from training.material import Material
-from training.options import BiEncoderOptions, CrossEncoderOptions, Kind, TrainingOptions
-from training.runs import new_plan
-
-
-def material_of(
-    question_set: QuestionSet, split: SplitOptions | None = None, options: TrainingOptions | None = None
-) -> Material:
-    data = ("", question_set.name, question_set.fingerprint)
-    return Material.of(
-        new_plan(Kind.CROSS_ENCODER, "", data, split or SplitOptions(), options or CrossEncoderOptions()),
-        question_set,
-    )
+from tests.training.worlds import material_of, misleading_set
+from training.negatives import mine
+from training.options import BiEncoderOptions, CrossEncoderOptions
+from training.problems import TrainingError
 
 
 @pytest.fixture(scope="module")
@@ -37,26 +27,53 @@ def test_nothing_of_a_test_or_validation_article_is_trained_on(sample: QuestionS
     asked_later = {titles[id_] for question in sample.questions for id_ in question.relevant} - learned
     assert (len(learned), len(asked_later)) == (10, 10)
     assert {titles[id_] for q in material.validation.questions for id_ in q.relevant} <= asked_later
-    title_of_text = dict(zip(material.texts, titles.values(), strict=True))
-    assert {title_of_text[passage] for _, passage in material.positive_pairs()} == learned
-    assert {title_of_text[passage] for passage in labelled_pairs(options, material)["passage"]} <= learned
+    title_of_row = list(titles.values())
+    assert {title_of_row[row] for row in material.positive_pairs()[1]} == learned
+    assert {title_of_row[row] for row in np.flatnonzero(material.learnable)} == learned
+    drawn = mine(options, material).rows
+    assert {title_of_row[row] for row in drawn[drawn != NOT_FOUND]} <= learned
+
+
+def test_a_passage_that_only_training_questions_could_ask_about_may_be_learned() -> None:
+    passages = (*small_set().passages, Passage("p6", "아무도 묻지 않는 글"))
+    material = material_of(QuestionSet("one more", passages, small_set().questions), SplitOptions(0.25, 0.25, seed=1))
+    held_out = {id_ for q in small_set().questions if q not in material.train.questions for id_ in q.relevant}
+    allowed = {passage.id for passage, free in zip(passages, material.learnable, strict=True) if free}
+    assert allowed == {passage.id for passage in passages} - held_out
+    assert held_out
+    assert "p6" in allowed
 
 
 def test_positive_pairs_by_hand() -> None:
     material = material_of(small_set(), SplitOptions(0.25, 0.25, seed=1))
-    texts = {passage.id: text for passage, text in zip(small_set().passages, material.texts, strict=True)}
+    texts = dict(zip((passage.id for passage in small_set().passages), material.texts, strict=True))
     assert texts["p1"] == "세종\n세종은 한글을 만든 왕이다"
     assert texts["p5"] == "도서관은 월요일에 문을 닫는다"
     expected = [(q.text, texts[id_]) for q in material.train.questions for id_ in q.relevant]
-    assert sorted(material.positive_pairs()) == sorted(expected)
+    questions, passages = material.positive_pairs()
+    pairs = [(material.train.questions[q].text, material.texts[p]) for q, p in zip(questions, passages, strict=True)]
+    assert sorted(pairs) == sorted(expected)
     assert len(material.train.questions) >= 2
 
 
 def test_a_question_with_two_passages_is_two_pairs() -> None:
-    everything = material_of(small_set(), SplitOptions(0.25, 0.0, seed=0))
-    pairs = [pair for pair in everything.positive_pairs() if pair[0] == "서울과 한강을 말하는 글은?"]
-    assert len(pairs) == 2
-    assert len({passage for _, passage in pairs}) == 2
+    material = material_of(small_set(), SplitOptions(0.25, 0.0, seed=0))
+    row = [question.id for question in material.train.questions].index("q6")
+    questions, passages = material.positive_pairs()
+    assert sorted(passages[questions == row]) == [1, 2]
+
+
+def test_questions_with_the_same_words_share_their_passages() -> None:
+    world = misleading_set()
+    twins = [Question(f"twin{i}", f" {world.questions[i].text} ", (), (f"p{(i + 5) % 20}",)) for i in range(20)]
+    material = material_of(QuestionSet("twins", world.passages, (*world.questions, *twins)), SplitOptions(0.1, 0.1))
+    asked = material.train.questions
+    for row, question in enumerate(asked):
+        same = [other for other in asked if other.text.strip() == question.text.strip()]
+        expected = {material.question_set.row_of_passage[id_] for other in same for id_ in other.relevant}
+        assert set(material.relevance[[row]].indices.tolist()) == expected
+    assert max(np.diff(material.relevance.indptr)) == 2
+    assert len(material.positive_pairs()[0]) == len(asked)  # no twin learns the other's passage
 
 
 def test_titles_are_left_away_where_asked() -> None:
@@ -70,8 +87,10 @@ def test_titles_are_left_away_where_asked() -> None:
     [(SplitOptions(0.0, 0.2), "16 training and 0 validation"), (SplitOptions(0.95, 0.0), "1 training and 19 valid")],
 )
 def test_too_few_questions_are_told_with_numbers(split: SplitOptions, numbers: str) -> None:
-    with pytest.raises(ValueError, match=f"^{numbers}.* questions are too few: use more articles, or change the split"):
+    told = f"^{numbers}.* questions are too few: use more articles, or change the split"
+    with pytest.raises(TrainingError, match=told) as refused:
         material_of(misleading_set(), split)
+    assert refused.value.code == "too_few"
 
 
 def test_measuring_is_limited_to_so_many_questions(sample: QuestionSet) -> None:
@@ -104,29 +123,4 @@ def test_bm25_is_measured_as_the_retrieval_room_measures(sample: QuestionSet) ->
         "mrr@10": np.mean([1 / rank if rank else 0 for rank in ranks]),
         "ndcg@10": np.mean([1 / np.log2(rank + 1) if rank else 0 for rank in ranks]),
     }
-    assert material.first_stage_measures == pytest.approx(expected, abs=1e-12)
-
-
-def test_labels(sample: QuestionSet) -> None:
-    options = CrossEncoderOptions(negatives=4, depth=20)
-    material = material_of(sample, options=options)
-    pairs = labelled_pairs(options, material)
-    assert sorted(pairs) == ["label", "passage", "question"]
-    row_of_text = {text: row for row, text in enumerate(material.texts)}
-    by_text = {question.text: question for question in material.train.questions}
-    assert len(by_text) == len(material.train.questions)
-    first_twenty = dict(zip(by_text, material.candidates(material.train, 20).indices.tolist(), strict=True))
-    seen = list(zip(pairs["question"], pairs["passage"], pairs["label"], strict=True))
-    for question, passage, label in seen:
-        row = row_of_text[passage]
-        assert label == float(sample.passages[row].id in by_text[question].relevant)
-        assert label == 1 or row in first_twenty[question]
-    assert len(set(seen)) == len(seen)
-    positives = [question for question, _, label in seen if label == 1]
-    assert sorted(positives) == sorted(by_text)
-    counts = [len(seen_of) for seen_of in (
-        [p for q, p, label in seen if q == question and label == 0] for question in by_text
-    )]  # fmt: skip
-    assert max(counts) == 4
-    assert np.mean(counts) > 3.5
-    assert pairs == labelled_pairs(options, material)
+    assert material.first_stage_scores.means() == pytest.approx(expected, abs=1e-12)

@@ -1,68 +1,268 @@
+import json
+import unicodedata
+from dataclasses import replace
+
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from data.records import Passage, Question, QuestionSet
-from retrieval.rankings import Rankings
+from data.split import SplitOptions
+from data.store import find
+from retrieval.models import BiEncoder, find_model
+from retrieval.rankings import NOT_FOUND, Rankings
 from tests.doubles import small_set
-from training.negatives import hard_negatives
+from tests.training.worlds import material_of, misleading_set, whole
+from training.negatives import COLUMNS, HardNegatives, as_table, draw, filled, mine
+from training.options import BiEncoderObjective, BiEncoderOptions, CrossEncoderOptions, NegativesFrom
+
+ALL = np.ones(5, dtype=bool)
 
 
 def ranking(*rows: list[int]) -> Rankings:
+    """Scores fall from 1 by 0.1 a rank."""
     indices = np.array(rows, dtype=np.int32)
-    return Rankings(indices, np.where(indices >= 0, -np.arange(indices.shape[1]), -np.inf).astype(np.float32))
+    scores = np.broadcast_to(1 - 0.1 * np.arange(indices.shape[1]), indices.shape)
+    return Rankings(indices, np.where(indices >= 0, scores, -np.inf).astype(np.float32))
+
+
+def wanted(count: int, **options: object) -> CrossEncoderOptions:
+    return CrossEncoderOptions(negatives=count, **options)  # type: ignore[arg-type]
+
+
+def drawn(rankings: Rankings, question_set: QuestionSet, options: CrossEncoderOptions) -> HardNegatives:
+    return draw(rankings, question_set, question_set.relevance, options, ALL)
 
 
 @st.composite
-def worlds(draw: st.DrawFn) -> tuple[Rankings, QuestionSet, np.ndarray]:
+def worlds(draw: st.DrawFn) -> tuple[Rankings, QuestionSet, np.ndarray, CrossEncoderOptions]:
     n_passages, n_questions = draw(st.integers(1, 12)), draw(st.integers(1, 6))
-    depth = draw(st.integers(1, 15))
+    depth = draw(st.integers(0, 15))
     rows = st.lists(st.integers(0, n_passages - 1), unique=True, max_size=depth)
-    found = [draw(rows) for _ in range(n_questions)]
-    relevant = [tuple(f"p{row}" for row in draw(rows)) for _ in range(n_questions)]
+    words = st.lists(st.sampled_from(["세종", "한강", "서울"]), unique=True).map(tuple)
     question_set = QuestionSet(
         "drawn",
-        tuple(Passage(f"p{row}", f"text {row}") for row in range(n_passages)),
-        tuple(Question(f"q{row}", "?", (), ids) for row, ids in enumerate(relevant)),
+        tuple(Passage(f"p{row}", f"글{row} {' '.join(draw(words))}") for row in range(n_passages)),
+        tuple(Question(f"q{row}", "?", draw(words), tuple(f"p{p}" for p in draw(rows))) for row in range(n_questions)),
     )
+    found = np.array(
+        [[*row, *[NOT_FOUND] * (depth - len(row))] for row in (draw(rows) for _ in range(n_questions))], dtype=np.int32
+    ).reshape(n_questions, depth)
+    falling = [sorted((draw(st.integers(-72, 72)) / 8 for _ in range(depth)), reverse=True) for _ in found]
+    scores = np.where(found >= 0, np.array(falling).reshape(found.shape), -np.inf).astype(np.float32)
     allowed = np.array(draw(st.lists(st.booleans(), min_size=n_passages, max_size=n_passages)))
-    return ranking(*([*row, *[-1] * (depth - len(row))] for row in found)), question_set, allowed
+    first = draw(st.integers(1, 6))
+    options = CrossEncoderOptions(
+        negatives=draw(st.integers(1, 20)),
+        negatives_first=first,
+        negatives_last=20,
+        negatives_margin=draw(st.sampled_from([0.0, 0.05, 0.5])),
+        negatives_with_answer=draw(st.booleans()),
+        seed=draw(st.integers(0, 5)),
+    )
+    return Rankings(found, scores), question_set, allowed, options
 
 
-@given(worlds(), st.integers(1, 20), st.integers(0, 5), st.booleans())
-def test_negatives_are_what_they_should_be(
-    world: tuple[Rankings, QuestionSet, np.ndarray], count: int, seed: int, all_allowed: bool
-) -> None:
-    rankings, question_set, allowed = world
-    mask = None if all_allowed else allowed
-    drawn = hard_negatives(rankings, question_set, count, seed, mask)
-    assert drawn.shape == (len(question_set.questions), count)
-    assert drawn.dtype == np.int32
-    for question, row, found in zip(question_set.questions, drawn.tolist(), rankings.indices.tolist(), strict=True):
-        relevant = {question_set.row_of_passage[id_] for id_ in question.relevant}
-        usable = {p for p in found if p >= 0 and p not in relevant and (all_allowed or allowed[p])}
-        chosen = [passage for passage in row if passage != -1]
-        assert set(chosen) <= usable
-        assert len(set(chosen)) == len(chosen) == min(count, len(usable))
-        assert row == [*chosen, *[-1] * (count - len(chosen))]
-    np.testing.assert_array_equal(drawn, hard_negatives(rankings, question_set, count, seed, mask))
+def may_be(question: Question, passage: Passage, options: CrossEncoderOptions) -> bool:
+    held = options.negatives_with_answer or not any(answer in passage.text for answer in question.answers)
+    return passage.id not in question.relevant and held
+
+
+def best_relevant(question: Question, question_set: QuestionSet, found: list[int], scores: list[float]) -> float:
+    relevant = {question_set.row_of_passage[id_] for id_ in question.relevant}
+    return next((score for row, score in zip(found, scores, strict=True) if row in relevant), np.nan)
+
+
+@given(worlds())
+def test_what_is_drawn(world: tuple[Rankings, QuestionSet, np.ndarray, CrossEncoderOptions]) -> None:
+    rankings, question_set, allowed, options = world
+    drawn = draw(rankings, question_set, question_set.relevance, options, allowed)
+    shape = (len(question_set.questions), options.negatives)
+    assert (drawn.rows.shape, drawn.ranks.shape, drawn.scores.shape) == (shape, shape, shape)
+    for number, question in enumerate(question_set.questions):
+        found, scores = rankings.indices[number].tolist(), rankings.scores[number].tolist()
+        positive = best_relevant(question, question_set, found, scores)
+        np.testing.assert_equal(drawn.positive_scores[number], np.float32(positive))
+        most = positive - options.negatives_margin * abs(positive)
+        usable = {
+            rank
+            for rank, (row, score) in enumerate(zip(found, scores, strict=True), start=1)
+            if row >= 0
+            and rank >= options.negatives_first
+            and allowed[row]
+            and may_be(question, question_set.passages[row], options)
+            and not (options.negatives_margin and score > np.float32(most))
+        }
+        ranks = [rank for rank in drawn.ranks[number].tolist() if rank]
+        count = min(options.negatives, len(usable))
+        assert set(ranks) <= usable
+        assert ranks == sorted(set(ranks))
+        assert len(ranks) == count
+        empty = options.negatives - count
+        assert drawn.ranks[number].tolist() == [*ranks, *[0] * empty]
+        assert drawn.rows[number].tolist() == [*(found[rank - 1] for rank in ranks), *[NOT_FOUND] * empty]
+        np.testing.assert_equal(drawn.scores[number], [*(scores[rank - 1] for rank in ranks), *[np.nan] * empty])
+    again = draw(rankings, question_set, question_set.relevance, options, allowed)
+    np.testing.assert_array_equal(drawn.rows, again.rows)
+
+
+@given(worlds())
+def test_what_is_filled_up(world: tuple[Rankings, QuestionSet, np.ndarray, CrossEncoderOptions]) -> None:
+    rankings, question_set, allowed, options = world
+    relevance = question_set.relevance
+    found = draw(rankings, question_set, relevance, options, allowed).rows
+    full = filled(found, question_set, relevance, options, allowed)
+    np.testing.assert_array_equal(full[found >= 0], found[found >= 0])
+    for question, row, before in zip(question_set.questions, full.tolist(), found.tolist(), strict=True):
+        chosen = [passage for passage in row if passage >= 0]
+        fitting = {p for p, free in enumerate(allowed) if free and may_be(question, question_set.passages[p], options)}
+        assert set(chosen) <= fitting
+        assert len(set(chosen)) == len(chosen) == min(options.negatives, len(fitting | ({*before} - {NOT_FOUND})))
+    np.testing.assert_array_equal(full, filled(found, question_set, relevance, options, allowed))
 
 
 def test_by_hand() -> None:
     # of five passages; q1 is answered by p1 (row 0), q6 by p2 and p3 (rows 1 and 2)
     question_set = small_set().with_questions([0, 5])
-    drawn = hard_negatives(ranking([3, 0, 1, -1], [2, 4, 1, 0]), question_set, 3, seed=0)
-    assert [sorted(row) for row in drawn.tolist()] == [[-1, 1, 3], [-1, 0, 4]]
-    allowed = np.array([True, True, True, False, True])
-    drawn = hard_negatives(ranking([3, 0, 1, -1], [2, 4, 1, 0]), question_set, 1, seed=0, allowed=allowed)
-    assert drawn[0].tolist() == [1]
-    assert drawn[1, 0] in (0, 4)
+    found = drawn(ranking([3, 0, 1, NOT_FOUND], [2, 4, 1, 0]), question_set, wanted(3))
+    assert found.rows.tolist() == [[3, 1, -1], [4, 0, -1]]
+    assert found.ranks.tolist() == [[1, 3, 0], [2, 4, 0]]
+    np.testing.assert_allclose(found.scores, [[1.0, 0.8, np.nan], [0.9, 0.7, np.nan]])
+    np.testing.assert_allclose(found.positive_scores, [0.9, 1.0])
+
+
+def test_ranks_and_margin_by_hand() -> None:
+    question_set = small_set().with_questions([0])
+    rankings = ranking([3, 0, 1, 2, 4])  # scores 1.0, 0.9 (the question's passage), 0.8, 0.7, 0.6
+    assert drawn(rankings, question_set, wanted(5, negatives_first=3)).ranks.tolist() == [[3, 4, 5, 0, 0]]
+    # 10 % below 0.9 is 0.81, 20 % below is 0.72
+    assert drawn(rankings, question_set, wanted(5, negatives_margin=0.1)).ranks.tolist() == [[3, 4, 5, 0, 0]]
+    assert drawn(rankings, question_set, wanted(5, negatives_margin=0.2)).ranks.tolist() == [[4, 5, 0, 0, 0]]
+    # without the question's passage in the ranking there is nothing to keep a distance from
+    lost = drawn(ranking([3, 1, 2, 4]), question_set, wanted(5, negatives_margin=0.9))
+    assert lost.ranks.tolist() == [[1, 2, 3, 4, 0]]
+    assert np.isnan(lost.positive_scores).all()
+
+
+def test_a_passage_that_holds_the_answer_is_left_out_unless_asked_for() -> None:
+    # q3 asks for 서울, which p2 (row 1) holds as well as its own passage (row 2)
+    question_set = small_set().with_questions([2])
+    rankings = ranking([2, 1, 4])
+    assert drawn(rankings, question_set, wanted(2)).rows.tolist() == [[4, -1]]
+    assert drawn(rankings, question_set, wanted(2, negatives_with_answer=True)).rows.tolist() == [[1, 4]]
+
+    def full(options: CrossEncoderOptions) -> list[int]:
+        none = np.full((1, 4), NOT_FOUND, dtype=np.int32)
+        return sorted(filled(none, question_set, question_set.relevance, options, ALL)[0].tolist())
+
+    assert full(wanted(4)) == [NOT_FOUND, 0, 3, 4]
+    assert full(wanted(4, negatives_with_answer=True)) == [0, 1, 3, 4]
+
+
+def test_an_answer_in_decomposed_letters_is_found() -> None:
+    passages = tuple(replace(p, text=unicodedata.normalize("NFD", p.text)) for p in small_set().passages)
+    question_set = QuestionSet("decomposed", passages, small_set().questions).with_questions([2])
+    assert drawn(ranking([2, 1, 4]), question_set, wanted(2)).rows.tolist() == [[4, -1]]
 
 
 def test_every_seed_draws_anew_and_every_place_is_drawn() -> None:
     question_set = small_set().with_questions([0])
-    drawn = [int(hard_negatives(ranking([0, 1, 2, 3, 4]), question_set, 1, seed)[0, 0]) for seed in range(400)]
-    shares = np.bincount(drawn, minlength=5) / 400
+    rows = [int(drawn(ranking([0, 1, 2, 3, 4]), question_set, wanted(1, seed=n)).rows[0, 0]) for n in range(400)]
+    shares = np.bincount(rows, minlength=5) / 400
     assert shares[0] == 0
     # four passages of equal chance: three standard deviations of a share of 400 draws are 0.065
     np.testing.assert_allclose(shares[1:], 0.25, atol=0.08)
+
+
+def test_filling_up_from_a_large_corpus() -> None:
+    question_set = misleading_set(1500)
+    none = np.full((1500, 6), NOT_FOUND, dtype=np.int32)
+    allowed = np.arange(1500) % 2 == 0
+    full = filled(none, question_set, question_set.relevance, wanted(6), allowed)
+    assert (full % 2 == 0).all()
+    assert (full >= 0).all()
+    assert (full != np.arange(1500)[:, None]).all()
+    assert all(len({*row}) == 6 for row in full.tolist())
+    assert len({*full.ravel().tolist()}) == 750  # everything comes up
+
+
+def test_a_question_with_the_same_words_has_no_negative_that_its_twin_answers() -> None:
+    world = misleading_set()
+    twins = [Question(f"twin{i}", world.questions[i].text, (), (f"p{(i + 1) % 20}",)) for i in range(20)]
+    world = QuestionSet("twins", world.passages, (*world.questions, *twins))
+    # the passage BM25 ranks first for "year3" is p3, the twin's; nothing else shares a word
+    mined = mine(wanted(3), whole(world))
+    assert (mined.rows == NOT_FOUND).all()
+    mined = mine(wanted(3), whole(misleading_set()))
+    assert mined.rows[:, 0].tolist() == [(row + 1) % 20 for row in range(20)]
+
+
+def test_as_deep_as_asked_and_of_learnable_articles_only() -> None:
+    sample = find("sample")
+    material = material_of(sample, SplitOptions(0.2, 0.3))
+    options = wanted(100, negatives_first=4, negatives_last=9, negatives_with_answer=True)
+    mined = mine(options, material)
+    ranks = mined.ranks[mined.ranks > 0]
+    assert set(ranks.tolist()) == {4, 5, 6, 7, 8, 9}
+    assert material.learnable[mined.rows[mined.rows >= 0]].all()
+    found = material.candidates(material.train, 9)
+    rows, places = np.nonzero(mined.ranks)
+    np.testing.assert_array_equal(mined.rows[rows, places], found.indices[rows, mined.ranks[rows, places] - 1])
+    np.testing.assert_array_equal(mined.scores[rows, places], found.scores[rows, mined.ranks[rows, places] - 1])
+    fewer = mine(replace(options, negatives=2), material).ranks
+    assert (fewer > 0).sum(axis=1).max() == 2
+
+
+def test_the_table_by_hand() -> None:
+    material = whole(small_set())
+    mined = HardNegatives(
+        np.array([[1, 4], [NOT_FOUND, NOT_FOUND], [0, NOT_FOUND]], dtype=np.int32),
+        np.array([[1, 3], [0, 0], [2, 0]], dtype=np.int32),
+        np.array([[2.5, 0.5], [np.nan, np.nan], [1.5, np.nan]], dtype=np.float32),
+        np.array([2.0, 1.0, np.nan], dtype=np.float32),
+    )
+    table = as_table(mined, material)
+    assert tuple(table.columns) == COLUMNS
+    passages = [passage.text for passage in small_set().passages]
+    expected = [
+        ["q1", "한글을 만든 왕은 누구인가?", passages[0], 2.0, "p2", "한강", passages[1], 1, 2.5],
+        ["q1", "한글을 만든 왕은 누구인가?", passages[0], 2.0, "p5", "", passages[4], 3, 0.5],
+        ["q3", "한강을 낀 도시는 어디인가?", passages[2], None, "p1", "세종", passages[0], 2, 1.5],
+    ]
+    assert json.loads(table.to_json(orient="values", force_ascii=False)) == expected
+
+
+@pytest.mark.slow
+def test_negatives_from_a_bi_encoder_are_its_nearest_passages() -> None:
+    material = whole(small_set())
+    options = BiEncoderOptions(
+        objective=BiEncoderObjective.MULTIPLE_NEGATIVES,
+        negatives=2,
+        negatives_from=NegativesFrom.DENSE,
+        negatives_last=3,
+        negatives_with_answer=True,
+    )
+    encoder = BiEncoder(find_model("starter"), material.texts)
+    asked = [question.text for question in small_set().questions]
+    cosines = encoder.encode_questions(asked) @ encoder.encode_passages(material.texts).T
+    mined = mine(options, material)
+    for row, question in enumerate(small_set().questions):
+        near = np.argsort(-cosines[row], kind="stable")[:3].tolist()
+        relevant = {small_set().row_of_passage[id_] for id_ in question.relevant}
+        expected = [(passage, rank) for rank, passage in enumerate(near, start=1) if passage not in relevant][:2]
+        found = [(p, r) for p, r in zip(mined.rows[row].tolist(), mined.ranks[row].tolist(), strict=True) if r]
+        assert found == expected
+        best = max(cosines[row][list(relevant)])
+        assert mined.positive_scores[row] == pytest.approx(best, abs=1e-6)
+
+
+@pytest.mark.slow
+def test_negatives_from_both_ranks_fused() -> None:
+    material = material_of(find("sample"))
+    options = wanted(5, negatives_from=NegativesFrom.HYBRID, negatives_with_answer=True)
+    hybrid, bm25 = mine(options, material), mine(replace(options, negatives_from=NegativesFrom.BM25), material)
+    assert (hybrid.rows >= 0).mean() > 0.9
+    assert (hybrid.rows != bm25.rows).any()
+    # scores of reciprocal rank fusion of two: at most twice 1 / (60 + 1)
+    assert 0 < np.nanmin(hybrid.scores) < np.nanmax(hybrid.scores) <= 2 / 61

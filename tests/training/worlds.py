@@ -15,9 +15,10 @@ import pytest
 from data.records import Passage, Question, QuestionSet
 from data.split import SplitOptions
 from data.store import keep
+from retrieval.bm25 import BM25, indexed_texts
 from retrieval.models import BiEncoder, ModelSource
 from training.material import Material
-from training.options import BiEncoderOptions, Kind, default_options
+from training.options import BiEncoderOptions, CrossEncoderOptions, Kind, default_options
 from training.runs import Run, Status, create_run, new_plan
 from training.train import train
 
@@ -41,6 +42,23 @@ def misleading_set(n: int = 20, questions_a_passage: int = 1) -> QuestionSet:
     words = ("year", "river", "place")[:questions_a_passage]
     questions = [Question(f"q{i}-{word}", f"{word}{(i + 1) % n}", (), (f"p{i}",)) for i in range(n) for word in words]
     return QuestionSet("misleading", tuple(passages), tuple(questions))
+
+
+def material_of(
+    question_set: QuestionSet,
+    split: SplitOptions | None = None,
+    options: BiEncoderOptions | CrossEncoderOptions | None = None,
+) -> Material:
+    data = ("", question_set.name, question_set.fingerprint)
+    plan = new_plan(Kind.CROSS_ENCODER, "", data, split or SplitOptions(), options or CrossEncoderOptions())
+    return Material.of(plan, question_set)
+
+
+def whole(question_set: QuestionSet) -> Material:
+    """All questions to learn from, and the same to measure on."""
+    texts = indexed_texts(question_set.passages, title=True)
+    learnable = np.ones(len(texts), dtype=bool)
+    return Material(question_set, question_set, question_set, learnable, texts, BM25("BM25", question_set.passages))
 
 
 def planned(kind: Kind, question_set: QuestionSet, split: SplitOptions | None = None, **options: Any) -> Run:
