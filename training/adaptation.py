@@ -10,7 +10,8 @@ def adapt(model: Any, options: BiEncoderOptions | CrossEncoderOptions) -> None:
 
     Raises `OptionError` where the model has no such part: a starter, or fewer layers than are to be frozen.
     """
-    wanted = [name for name in ("max_length", "frozen_layers", "lora_rank") if getattr(options, name)]
+    layered = ("max_length", "frozen_layers", "lora_rank", "mini_batch_size")
+    wanted = [name for name in layered if getattr(options, name, 0)]
     pooling = options.pooling if isinstance(options, BiEncoderOptions) else Pooling.BASE
     if pooling is not Pooling.BASE:
         _pool(model, pooling)

@@ -24,6 +24,7 @@ from retrieval.analyzers import VERSION as ANALYZER_VERSION
 from retrieval.cache import key_of
 from training.runs import Plan
 
+_DRAWN_BY = ("title", "seed")  # what decides which negatives are drawn, besides the options named so
 _PROJECT = Path(__file__).parent.parent
 
 
@@ -63,8 +64,12 @@ class Rehearsal:
     @classmethod
     def of(cls, plan: Plan, task: Task) -> "Rehearsal":
         """Return the rehearsal of a plan; it may not have been started yet."""
-        asked = asdict(plan)
-        decides = [asked[name] for name in ("kind", "fingerprint", "split", "options")]
+        options = asdict(plan.options)
+        if task is Task.NEGATIVES:
+            options = {
+                name: value for name, value in options.items() if name.startswith("negatives") or name in _DRAWN_BY
+            }
+        decides = [plan.kind, plan.fingerprint, asdict(plan.split), options]
         key = key_of(task, ANALYZER_VERSION, json.dumps(decides, sort_keys=True))[:24]
         return cls(workspace() / "cache" / "rehearsals" / key, task)
 
