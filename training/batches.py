@@ -87,7 +87,9 @@ class _Sampler(DefaultBatchSampler):
         self._size = self._whole(plan.batch_size)
         self._rows = rows = examples.sound()
         self._shown, self._forbidden = examples.shown()[rows], examples.forbidden()[rows]
-        self._crowd = int(np.bincount(self._shown.indices).max(initial=1)) if examples.in_batch else 1
+        times_shown = np.bincount(self._shown.indices, minlength=self._shown.shape[1])
+        self._crowd = int(times_shown.max(initial=1)) if examples.in_batch else 1
+        self._hardness = self._shown @ times_shown  # whose passages many show, goes with few
         self._group = np.unique(examples.passages[rows, 0] if examples.in_batch else rows, return_inverse=True)[1]
         self._length = np.bincount(self._group, examples.lengths[rows]) / np.bincount(self._group)
         self._first = self._settled() if self._size and self._whole(len(rows)) else []
@@ -138,14 +140,19 @@ class _Sampler(DefaultBatchSampler):
         return self._first  # these are known to leave out no more
 
     def _dealt(self, epoch: int, count: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return examples by length, those of one passage side by side, and the batch each wishes to be in."""
+        """Return the examples in the order in which they are to be placed, and the batch that each wishes to be in.
+
+        Wishes are dealt by length. The hardest to place come first, as Welsh & Powell 1967 colour graphs.
+        """
         rng, n = np.random.default_rng((self.seed, epoch)), len(self._rows)
         drawn = n if self._processes == 1 else count * self._whole(min(self._size, n // count))
         chosen = np.sort(rng.permutation(n)[:drawn])
         seeming = (self._length + 1) * rng.uniform(1 - _JITTER, 1 + _JITTER, len(self._length))
         group = self._group[chosen]
         by_length = np.lexsort((rng.random(drawn), group, seeming[group]))
-        return chosen[by_length], deal(group[by_length], count)
+        order, wishes = chosen[by_length], deal(group[by_length], count)
+        hardest_first = np.argsort(-self._hardness[order], kind="stable")
+        return order[hardest_first], wishes[hardest_first]
 
     @cached_property
     def _rules(self) -> Rules:
