@@ -66,7 +66,7 @@ def _help(name: str) -> str:
 
 def _lines(name: str, table: pd.DataFrame, runs: list[str], colours: Sequence[str], last_step: int) -> alt.LayerChart:
     number, _ = _FORMATS.get(name, _SHARE)
-    axis = {"loss": ".3~f", "learning_rate": ".1e", "grad_norm": ".3~f"}.get(name, ".1%")
+    axis = {"loss": ".3~f", "learning_rate": ".2e", "grad_norm": ".3~f"}.get(name, ".1%")
     several = len(runs) > 1
     legend = alt.Legend(orient="bottom", columns=2, title=None, labelLimit=180) if several else None
     height = _HEIGHTS.get(name, _HEIGHTS["loss"]) + (_LEGEND_ROW * ceil(len(runs) / 2) if several else 0)
