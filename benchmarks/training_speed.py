@@ -18,7 +18,7 @@ import numpy as np
 from benchmarks.korquad import korquad
 from data.read import read_file
 from data.split import SplitOptions
-from retrieval.models import find_model, load_bi_encoder
+from retrieval.models import find_model
 from training.bi_encoder import BiEncoderRecipe
 from training.material import Material
 from training.options import BiEncoderOptions, Kind
@@ -67,7 +67,7 @@ def _base(folder: Path, texts: list[str]) -> Path:
 
     pieces = BertWordPieceTokenizer(strip_accents=False, lowercase=False)
     pieces.train_from_iterator(texts, vocab_size=_VOCABULARY, show_progress=False)
-    tokenizer = BertTokenizerFast(tokenizer_object=pieces._tokenizer, model_max_length=_MAX_LENGTH)  # type: ignore[no-untyped-call]
+    tokenizer = BertTokenizerFast(tokenizer_object=pieces._tokenizer, model_max_length=_MAX_LENGTH)
     torch.manual_seed(0)
     BertModel(BertConfig(vocab_size=_VOCABULARY)).save_pretrained(folder / "bert")
     tokenizer.save_pretrained(folder / "bert")

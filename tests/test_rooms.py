@@ -25,7 +25,14 @@ NEVER = {
 }
 HEAVY = {"torch", "sentence_transformers", "transformers", "datasets"}
 # files that are themselves imported inside functions only
-LOADED_LATE = {"retrieval/starter/bi_encoder.py", "retrieval/starter/cross_encoder.py", "training/progress.py"}
+LOADED_LATE = {
+    "retrieval/starter/bi_encoder.py",
+    "retrieval/starter/cross_encoder.py",
+    "training/batches.py",
+    "training/progress.py",
+    "training/tokens.py",
+    "training/trainers.py",
+}
 
 
 def files(room: str) -> list[Path]:

@@ -38,6 +38,8 @@ def estimate(plan: Plan) -> Estimate:
     """
     from transformers import set_seed
 
+    from training.batches import batch_sampler
+
     options = plan.options
     available, base = _memory_available(), _memory_held()
     material = load_material(plan)
@@ -50,7 +52,8 @@ def estimate(plan: Plan) -> Estimate:
     step = tried[0].seconds * whole / tried[0].size
     fits = tried[0].memory * whole / tried[0].size < _SHARE_TO_USE * available
     tried.append(_steps(task, options, whole if step < _QUICK_SECONDS and fits else max(3, whole // 4), base))
-    steps = int(np.ceil(np.ceil(examples / whole) * options.epochs))
+    batches = batch_sampler(task.examples, batch_size=options.batch_size, seed=options.seed)(range(examples))
+    steps = int(np.ceil(len(batches) * options.epochs))
     seconds_a_step = max(0.0, _line(tried, whole, lambda one: one.seconds))
     memory = int(max(tried[-1].memory, _line(tried, whole, lambda one: one.memory)))
     measured = options.epochs if not options.evaluation_steps else steps / options.evaluation_steps

@@ -30,7 +30,9 @@ _SECONDS_TO_TAKE_OVER = 10.0
 
 def submit(run: Run) -> None:
     """Put a run in line and see to it that a worker comes by. Raises `OSError` where the disk is full."""
-    run.write_status(replace(run.status(), state=State.QUEUED, queued=time.time(), pid=0, pid_started=0.0))
+    status = run.status()
+    waiting = replace(status, state=State.QUEUED, queued=time.time(), pid=0, pid_started=0.0)
+    run.write_status(replace(waiting, seconds=status.spent, started=0.0))  # to wait is no work
     start_worker()
 
 

@@ -8,8 +8,9 @@ from typing import Any
 from datasets import Dataset
 from sentence_transformers import SentenceTransformerTrainer, SentenceTransformerTrainingArguments
 from sentence_transformers.base.evaluation import BaseEvaluator
+from sentence_transformers.base.sampler import DefaultBatchSampler
 from sentence_transformers.cross_encoder import CrossEncoderTrainer, CrossEncoderTrainingArguments
-from transformers import EarlyStoppingCallback, TrainerCallback
+from transformers import EarlyStoppingCallback, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from retrieval.metrics import Scores
 from training.arguments import VALIDATION, processes, trainer_arguments
@@ -19,11 +20,33 @@ from training.examples import Columns
 from training.options import BiEncoderOptions, CrossEncoderOptions, TrainingOptions
 
 
-class _BiEncoderTrainer(SafeCheckpoints, SentenceTransformerTrainer):
+class _RightEpoch(TrainerCallback):
+    """Tells the batches their epoch: resuming within one, several processes wrap them so that they do not hear it."""
+
+    def __init__(self, batches: DefaultBatchSampler) -> None:
+        self._batches = batches
+
+    def on_epoch_begin(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        del args, control, kwargs
+        self._batches.set_epoch(int(state.epoch or 0))
+
+
+class _OwnBatches:
+    """Mixin that keeps hold of the batches."""
+
+    def get_batch_sampler(self, *args: Any, **kwargs: Any) -> DefaultBatchSampler:
+        batches: DefaultBatchSampler = super().get_batch_sampler(*args, **kwargs)  # type: ignore[misc]
+        self.add_callback(_RightEpoch(batches))  # type: ignore[attr-defined]
+        return batches
+
+
+class _BiEncoderTrainer(SafeCheckpoints, _OwnBatches, SentenceTransformerTrainer):
     """Trains a bi-encoder."""
 
 
-class _CrossEncoderTrainer(SafeCheckpoints, CrossEncoderTrainer):
+class _CrossEncoderTrainer(SafeCheckpoints, _OwnBatches, CrossEncoderTrainer):
     """Trains a cross-encoder."""
 
 

@@ -45,7 +45,10 @@ def duration(seconds: float) -> str:
         return word("time.under_a_second")
     if seconds < 60:
         return word("time.seconds", seconds=round(seconds))
-    return word("time.minutes", minutes=int(seconds // 60), seconds=round(seconds % 60))
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes < 60:
+        return word("time.minutes", minutes=minutes, seconds=rest)
+    return word("time.hours", hours=minutes // 60, minutes=minutes % 60)
 
 
 def moment(iso: str) -> str:

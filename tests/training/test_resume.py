@@ -53,7 +53,8 @@ def weights(run: Run) -> dict[str, np.ndarray]:
 
 
 def steps(run: Run) -> list[int]:
-    return [entry["step"] for entry in run.progress() if "train_runtime" not in entry]  # a word at the end of each start
+    # at the end of each start the library logs how long that one took
+    return [entry["step"] for entry in run.progress() if "train_runtime" not in entry]
 
 
 def assert_came_out_alike(run: Run, whole: Run) -> None:
