@@ -17,6 +17,7 @@ from data.split import SplitOptions
 from data.store import keep
 from retrieval.bm25 import BM25, indexed_texts
 from retrieval.models import BiEncoder, ModelSource
+from tests.hub import SENTENCES
 from training.material import Material
 from training.options import BiEncoderOptions, CrossEncoderOptions, Kind, default_options
 from training.runs import Run, Status, create_run, new_plan
@@ -42,6 +43,17 @@ def misleading_set(n: int = 20, questions_a_passage: int = 1) -> QuestionSet:
     words = ("year", "river", "place")[:questions_a_passage]
     questions = [Question(f"q{i}-{word}", f"{word}{(i + 1) % n}", (), (f"p{i}",)) for i in range(n) for word in words]
     return QuestionSet("misleading", tuple(passages), tuple(questions))
+
+
+def shuffled(n_questions: int, n_passages: int) -> QuestionSet:
+    """Words that the tiny models know, by chance: what passage a question is about can only be learned."""
+    rng = np.random.default_rng(0)
+    words = " ".join(SENTENCES).split()
+    passages = tuple(Passage(f"p{n}", " ".join(rng.permutation(words)[:6])) for n in range(n_passages))
+    questions = tuple(
+        Question(f"q{n}", " ".join(rng.permutation(words)[:3]), (), (f"p{n}",)) for n in range(n_questions)
+    )
+    return QuestionSet("shuffled", passages, questions)
 
 
 def material_of(
