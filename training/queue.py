@@ -87,10 +87,11 @@ def work() -> None:
     lock = FileLock(_worker_lock())
     with suppress(Timeout), lock.acquire(timeout=_SECONDS_TO_TAKE_OVER, poll_interval=_SECONDS_BETWEEN_TRIES):
         while (run := _next_run()) is not None:
+            sent = run.status().queued
             with (run.folder / "log.txt").open("ab") as log:
                 _start("run", log.fileno(), str(run.folder)).wait()
             status = run.status()
-            if status.state is State.QUEUED:  # its process never got to say anything
+            if status.state is State.QUEUED and status.queued == sent:  # its process never got to say anything
                 run.write_status(replace(status, state=State.INTERRUPTED))
 
 

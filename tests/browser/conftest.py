@@ -68,15 +68,16 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture
 def page(browser: Browser) -> Iterator[Page]:
-    yield from _page(browser, "en-US")
+    yield from new_page(browser, "en-US")
 
 
 @pytest.fixture
 def korean_page(browser: Browser) -> Iterator[Page]:
-    yield from _page(browser, "ko-KR")
+    yield from new_page(browser, "ko-KR")
 
 
-def _page(browser: Browser, locale: str) -> Iterator[Page]:
+def new_page(browser: Browser, locale: str) -> Iterator[Page]:
+    """A page of a browser session of its own."""
     context = browser.new_context(locale=locale, viewport={"width": 1280, "height": 900}, accept_downloads=True)
     page = context.new_page()
     page.set_default_timeout(60_000)

@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -72,6 +72,36 @@ def test_a_queued_run_is_taken_out_of_the_line_and_deleted() -> None:
     first.delete()
     second.delete()
     assert all_runs() == []
+
+
+class Sent:
+    """A process that was started for a run."""
+
+    def __init__(self, wait: Callable[[], None]) -> None:
+        self.wait = wait
+
+
+def test_a_run_resumed_while_its_old_process_goes_is_sent_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    run, times = short(), 0
+
+    def stopped_and_resumed() -> None:
+        nonlocal times
+        times += 1
+        ended = State.QUEUED if times == 1 else State.DONE
+        run.write_status(replace(run.status(), state=ended, queued=time.time(), pid=0))
+
+    monkeypatch.setattr(queue, "_start", lambda *_: Sent(stopped_and_resumed))
+    queue.work()
+    assert (times, run.status().state) == (2, State.DONE)
+
+
+def test_a_run_whose_process_says_nothing_is_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
+    first, second = short(), short()
+    monkeypatch.setattr(queue, "_start", lambda *_: Sent(lambda: None))
+    queue.work()
+    assert states(first, second) == [State.INTERRUPTED, State.INTERRUPTED]
+    queue.stop(first)
+    assert states(first) == [State.INTERRUPTED]
 
 
 @pytest.mark.slow
