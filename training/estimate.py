@@ -12,7 +12,7 @@ import numpy as np
 import psutil
 
 from retrieval.models import find_model, is_starter
-from training.options import BiEncoderObjective, BiEncoderOptions, CrossEncoderOptions
+from training.options import BiEncoderObjective, BiEncoderOptions, CrossEncoderOptions, Report
 from training.rehearsal import Estimate
 from training.runs import Plan
 from training.train import load_material, recipe_of
@@ -54,7 +54,7 @@ def estimate(plan: Plan) -> Estimate:
     tried.append(_steps(task, options, whole if step < _QUICK_SECONDS and fits else max(3, whole // 4), base))
     batches = batch_sampler(task.examples, batch_size=options.batch_size, seed=options.seed)(range(examples))
     steps = int(np.ceil(len(batches) * options.epochs))
-    seconds_a_step = max(0.0, _line(tried, whole, lambda one: one.seconds))
+    seconds_a_step = max(tried[-1].seconds, _line(tried, whole, lambda one: one.seconds))
     memory = int(max(tried[-1].memory, _line(tried, whole, lambda one: one.memory)))
     measured = options.epochs if not options.evaluation_steps else steps / options.evaluation_steps
     seconds_measuring = (measured + 2) * recipe.seconds_to_measure(task.model)
@@ -101,7 +101,7 @@ def _steps(task: Any, options: BiEncoderOptions | CrossEncoderOptions, size: int
             del args, kwargs
             seconds[-1] += time.perf_counter()
 
-    short = replace(options, epochs=1.0, batch_size=size, patience=0)
+    short = replace(options, epochs=1.0, batch_size=size, patience=0, report_to=Report.NONE)
     with tempfile.TemporaryDirectory() as folder:
         trainer = make_trainer(task, short, Path(folder), [Clock()])
         trainer.args.batch_sampler = Fixed

@@ -44,6 +44,8 @@ def bi_encoder_examples(options: BiEncoderOptions, material: Material) -> tuple[
 def cross_encoder_examples(options: CrossEncoderOptions, material: Material) -> tuple[Columns, Examples]:
     """What the objective reads: labelled pairs, lists of a question's passages, or triplets with a teacher's scores."""
     negatives = mine(options, material).rows
+    if (negatives == NOT_FOUND).all():  # so few passages that none is near: any other one, then
+        negatives = filled(negatives, material.train, material.relevance, options, material.learnable)
     if (negatives == NOT_FOUND).all():
         raise _no_negatives()
     if options.objective in _LISTS:

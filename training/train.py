@@ -6,6 +6,7 @@ import logging
 import os
 import time
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -154,6 +155,7 @@ def _trained(run: Run, status: Status) -> dict[str, Any] | None:
 
     enter(Phase.LOADING)
     plan, checkpoint = run.plan(), newest_checkpoint(run)
+    _require_reporter(plan.options.report_to)
     material = load_material(plan)
     recipe, source = recipe_of(plan, material), find_model(plan.options.base)
     run.forget_progress_after(step_of(checkpoint) if checkpoint else -1)
@@ -180,6 +182,12 @@ def _trained(run: Run, status: Status) -> dict[str, Any] | None:
     concluded, more = recipe.concluded(run)
     measured |= concluded
     return _as_scores(measured, plan.options.best_by, len(material.validation.questions)) | more
+
+
+def _require_reporter(report: Report) -> None:
+    if report is not Report.NONE and find_spec(report.value) is None:
+        message = f"{report.value} is not installed: `pip install {report.value}`, or report to none"
+        raise TrainingError("no_reporter", message)
 
 
 def _processes(plan: Plan) -> dict[str, Any]:

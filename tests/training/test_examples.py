@@ -1,4 +1,5 @@
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -124,11 +125,21 @@ def test_lists_of_a_question_s_passages(objective: CrossEncoderObjective) -> Non
     assert not examples.in_batch
 
 
+@pytest.mark.parametrize("objective", [CrossEncoderObjective.BINARY_CROSS_ENTROPY, *LISTS])
+def test_where_nothing_is_near_any_other_passage_is_a_negative(objective: CrossEncoderObjective) -> None:
+    # no passage shares a word with another's question
+    alone = whole(QuestionSet("alone", PASSAGES[3:], QUESTIONS[3:5]))
+    _, examples = cross_encoder_examples(CrossEncoderOptions(objective=objective), alone)
+    shown = {(int(question), int(row)) for question, rows in zip(examples.question, examples.passages, strict=True)
+             for row in rows if row >= 0}  # fmt: skip
+    assert shown == {(0, 0), (0, 1), (1, 0), (1, 1)}
+
+
 @pytest.mark.parametrize("objective", list(CrossEncoderObjective))
 def test_nothing_to_compare_is_told(objective: CrossEncoderObjective) -> None:
     options = CrossEncoderOptions(objective=objective, teacher="starter")
-    # no passage shares a word with another's question
-    alone = whole(QuestionSet("alone", PASSAGES[3:], QUESTIONS[3:5]))
+    both = tuple(replace(question, relevant=("p4", "p5")) for question in QUESTIONS[3:5])
+    alone = whole(QuestionSet("alone", PASSAGES[3:], both))
     with pytest.raises(TrainingError, match="no hard negative could be drawn") as refused:
         cross_encoder_examples(options, alone)
     assert refused.value.code == "no_negatives"
