@@ -7,7 +7,7 @@ train does not depend on what it knows.
 
 import os
 import tempfile
-from collections.abc import Callable
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from time import perf_counter
@@ -22,13 +22,15 @@ from retrieval.models import find_model
 from training.bi_encoder import BiEncoderRecipe
 from training.material import Material
 from training.options import BiEncoderOptions, Kind
-from training.runs import Plan, new_plan
+from training.runs import new_plan
 
 _BATCH = 16
 _STEPS = 5  # the first of each is not counted
 _ROUNDS = 2
 _MAX_LENGTH = 128  # as KR-SBERT reads
 _VOCABULARY = 32_000
+_NO_DROPOUT = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}  # so that losses can be compared
+Batches = list[list[int]] | None  # rows of the pairs; None: as the recipe makes them
 
 
 def measure() -> list[str]:
@@ -37,24 +39,27 @@ def measure() -> list[str]:
         os.environ["MRC_WORKSPACE"] = folder
         question_set = read_file(korquad()).question_set
         base = _base(Path(folder, "base"), [passage.text for passage in question_set.passages])
-        options = BiEncoderOptions(base=str(base), batch_size=_BATCH, max_length=_MAX_LENGTH, logging_steps=1)
+        # what the library does where nothing is said: no warmup, no weight decay
+        plain = {"warmup": 0.0, "weight_decay": 0.0, "batch_size": _BATCH, "logging_steps": 1}
+        options = BiEncoderOptions(base=str(base), max_length=_MAX_LENGTH, **plain)  # type: ignore[arg-type]
         data = (str(korquad()), question_set.name, question_set.fingerprint)
-        plan = new_plan(Kind.BI_ENCODER, "speed", data, SplitOptions(), options)
-        material = Material.of(plan, question_set)
-        recipes: dict[str, Callable[[Path], tuple[float, float]]] = {
-            "plain": lambda out: _plain(plan, material, out),
-            "ours": lambda out: _ours(plan, material, out),
-        }
+        material = Material.of(new_plan(Kind.BI_ENCODER, "speed", data, SplitOptions(), options), question_set)
+        recipes = {"plain": _plain, "ours": _ours}
         rounds = [
-            {name: train(Path(folder, f"{name}-{number}")) for name, train in recipes.items()}
+            {name: make(options, material, Path(folder, f"{name}-{number}"), None) for name, make in recipes.items()}
             for number in range(_ROUNDS)
         ]
-    lines = ["| | pairs a second | mean loss |", "|---|---|---|"]
+        same = np.random.default_rng(0).permutation(len(material.train.questions))[: _BATCH * _STEPS]
+        batches = same.reshape(_STEPS, _BATCH).tolist()
+        losses = {
+            name: make(options, material, Path(folder, f"{name}-same"), batches)[1] for name, make in recipes.items()
+        }
+    lines = ["| | pairs a second | loss over the same batches |", "|---|---:|---:|"]
     for name in recipes:
-        speed, loss = (np.mean([one[name][part] for one in rounds]) for part in (0, 1))
-        lines.append(f"| {name} | {speed:.2f} | {loss:.4f} |")
+        lines.append(f"| {name} | {np.mean([one[name][0] for one in rounds]):.2f} | {losses[name]:.4f} |")
     ratios = ", ".join(f"{one['ours'][0] / one['plain'][0]:.2f}" for one in rounds)
-    return [*lines, "", f"ours / plain in each round: {ratios}"]
+    difference = abs(losses["ours"] / losses["plain"] - 1)
+    return [*lines, "", f"Ours / plain, in each of {_ROUNDS} rounds: {ratios}. The losses differ by {difference:.2%}."]
 
 
 def _base(folder: Path, texts: list[str]) -> Path:
@@ -69,20 +74,20 @@ def _base(folder: Path, texts: list[str]) -> Path:
     pieces.train_from_iterator(texts, vocab_size=_VOCABULARY, show_progress=False)
     tokenizer = BertTokenizerFast(tokenizer_object=pieces._tokenizer, model_max_length=_MAX_LENGTH)
     torch.manual_seed(0)
-    BertModel(BertConfig(vocab_size=_VOCABULARY)).save_pretrained(folder / "bert")
+    BertModel(BertConfig(vocab_size=_VOCABULARY, **_NO_DROPOUT)).save_pretrained(folder / "bert")
     tokenizer.save_pretrained(folder / "bert")
     transformer = Transformer(str(folder / "bert"), max_seq_length=_MAX_LENGTH)
     SentenceTransformer(modules=[transformer, Pooling(768)]).save_pretrained(str(folder / "model"))
     return folder / "model"
 
 
-def _plain(plan: Plan, material: Material, out: Path) -> tuple[float, float]:
+def _plain(options: BiEncoderOptions, material: Material, out: Path, batches: Batches) -> tuple[float, float]:
     from datasets import Dataset
     from sentence_transformers import SentenceTransformer, SentenceTransformerTrainer
     from sentence_transformers import SentenceTransformerTrainingArguments as Arguments
     from sentence_transformers.sentence_transformer.losses import MegaBatchMarginLoss
 
-    model = SentenceTransformer(plan.options.base, device="cpu")
+    model = SentenceTransformer(options.base, device="cpu")
     questions, passages = material.positive_pairs()
     pairs = {
         "anchor": [material.train.questions[row].text for row in questions],
@@ -91,7 +96,7 @@ def _plain(plan: Plan, material: Material, out: Path) -> tuple[float, float]:
     arguments = Arguments(
         output_dir=str(out),
         per_device_train_batch_size=_BATCH,
-        learning_rate=plan.options.learning_rate,
+        learning_rate=options.learning_rate,
         max_steps=_STEPS,
         logging_steps=1,
         save_strategy="no",
@@ -101,25 +106,37 @@ def _plain(plan: Plan, material: Material, out: Path) -> tuple[float, float]:
     trainer = SentenceTransformerTrainer(
         model=model, args=arguments, train_dataset=Dataset.from_dict(pairs), loss=MegaBatchMarginLoss(model)
     )
-    return _timed(trainer)
+    return _timed(trainer, batches)
 
 
-def _ours(plan: Plan, material: Material, out: Path) -> tuple[float, float]:
+def _ours(options: BiEncoderOptions, material: Material, out: Path, batches: Batches) -> tuple[float, float]:
+    from training.tokens import tokenized_once
     from training.trainers import make_trainer
 
-    assert isinstance(plan.options, BiEncoderOptions)
-    task = BiEncoderRecipe(plan.options, material).task(find_model(plan.options.base))
-    trainer = make_trainer(task, replace(plan.options, epochs=1.0), out, [])
+    task = BiEncoderRecipe(options, material).task(find_model(options.base))
+    trainer = make_trainer(task, replace(options, epochs=1.0), out, [])
     trainer.args.max_steps = _STEPS
     trainer.args.load_best_model_at_end = False
     trainer.args.set_save(strategy="no")
     trainer.args.set_evaluate(strategy="no")
-    return _timed(trainer)
+    with tokenized_once(task.model):
+        return _timed(trainer, batches)
 
 
-def _timed(trainer: Any) -> tuple[float, float]:
-    """Pairs a second over the steps after the first, and the mean loss of all steps."""
+def _timed(trainer: Any, batches: Batches) -> tuple[float, float]:
+    """Pairs a second over the steps after the first, and the mean loss of all steps; over `batches` where given."""
+    from sentence_transformers.base.sampler import DefaultBatchSampler
     from transformers import TrainerCallback
+
+    class Given(DefaultBatchSampler):
+        def __iter__(self) -> Iterator[list[int]]:
+            return iter(batches or [])
+
+        def __len__(self) -> int:
+            return len(batches or [])
+
+    if batches:
+        trainer.args.batch_sampler = Given
 
     ends: list[float] = []
 
