@@ -1,0 +1,134 @@
+"""Which weights are kept, when a training ends early, and where else its curves go."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file
+
+from retrieval.metrics import Scores
+from retrieval.models import find_model
+from tests.hub import build_bi_encoder, build_cross_encoder_base
+from tests.training.worlds import logged, misleading_set, planned, shuffled
+from training.options import BiEncoderObjective, CrossEncoderObjective, Kind, Measure, Report
+from training.runs import Run, State
+from training.train import load_material, recipe_of, train
+from training.trainers import make_trainer
+
+pytestmark = pytest.mark.slow
+
+# what is measured after each epoch: every measure is best after another one
+SCRIPT = {
+    Measure.RECALL_1: (0.9, 0.1, 0.2, 0.3, 0.1),
+    Measure.RECALL_10: (0.1, 0.9, 0.2, 0.3, 0.1),
+    Measure.MRR_10: (0.1, 0.2, 0.9, 0.3, 0.1),
+    Measure.NDCG_10: (0.1, 0.2, 0.3, 0.9, 0.1),
+}
+
+
+def scripted(script: dict[Measure, tuple[float, ...]]) -> Callable[[Any], Scores]:
+    """Measure what the script says, whatever the model."""
+    rows = iter(zip(*script.values(), strict=True))
+
+    def measure(model: Any) -> Scores:
+        return Scores((1, 10), {name.value: np.array([value]) for name, value in zip(script, next(rows), strict=True)})
+
+    return measure
+
+
+def trained_by(script: dict[Measure, tuple[float, ...]], folder: Path, **options: Any) -> tuple[Any, np.ndarray]:
+    """The trainer of a starter after its training, and the weights that the model has then."""
+    plan = planned(Kind.BI_ENCODER, misleading_set(), learning_rate=0.01, save_limit=10, **options).plan()
+    task = recipe_of(plan, load_material(plan)).task(find_model("starter"))
+    trainer = make_trainer(replace(task, measure=scripted(script)), plan.options, folder, [])
+    trainer.train()
+    return trainer, task.model[0].embedding.weight.detach().numpy().copy()
+
+
+def weights_at(folder: Path, step: int) -> np.ndarray:
+    (weights,) = load_file(folder / f"checkpoint-{step}" / "weights.safetensors").values()
+    return weights
+
+
+@pytest.mark.parametrize(("best_by", "step"), [(measure, step) for step, measure in enumerate(SCRIPT, start=1)])
+def test_the_best_by_the_measure_asked_for_is_kept(best_by: Measure, step: int, tmp_path: Path) -> None:
+    trainer, kept = trained_by(SCRIPT, tmp_path, epochs=5.0, best_by=best_by)
+    assert trainer.state.global_step == 5
+    np.testing.assert_array_equal(kept, weights_at(tmp_path, step))
+    others = [weights_at(tmp_path, other) for other in range(1, 6) if other != step]
+    assert min(np.abs(kept - other).max() for other in others) > 1e-5
+
+
+RISES_TWICE = (0.1, 0.5, 0.4, 0.3, 0.45, 0.6, 0.2, 0.3)
+
+
+@pytest.mark.parametrize(("patience", "steps", "best"), [(1, 3, 2), (2, 4, 2), (3, 5, 2), (4, 8, 6), (0, 8, 6)])
+def test_patience(patience: int, steps: int, best: int, tmp_path: Path) -> None:
+    trainer, kept = trained_by(dict.fromkeys(Measure, RISES_TWICE), tmp_path, epochs=8.0, patience=patience)
+    assert trainer.state.global_step == steps
+    np.testing.assert_array_equal(kept, weights_at(tmp_path, best))
+
+
+@pytest.mark.parametrize("kind", list(Kind))
+def test_a_training_that_gets_no_better_ends_early(kind: Kind) -> None:
+    run = planned(kind, misleading_set(), learning_rate=1e-9, epochs=50.0, batch_size=64, patience=2)
+    status = train(run)
+    assert (status.state, status.message) == (State.DONE, "")
+    measured = logged(run, "eval_validation_ndcg@10")
+    assert len(measured) == 3  # the first, and two that were no better
+    assert status == replace(run.status(), heartbeat=status.heartbeat)
+    assert (status.step, status.seconds_left) == (3 * status.total_steps // 50, None)
+    assert run.scores()["after"]["ndcg@10"] == pytest.approx(max(measured), abs=1e-9)
+
+
+def weights(run: Run) -> dict[str, np.ndarray]:
+    return load_file(run.model_folder / "model.safetensors")
+
+
+@pytest.mark.parametrize(
+    ("kind", "options"),
+    [
+        (Kind.BI_ENCODER, {"objective": BiEncoderObjective.MULTIPLE_NEGATIVES, "negatives": 1, "mini_batch_size": 4}),
+        (Kind.BI_ENCODER, {"objective": BiEncoderObjective.GIST, "lora_rank": 2}),
+        (Kind.CROSS_ENCODER, {"objective": CrossEncoderObjective.LAMBDA}),
+    ],
+)
+def test_the_same_options_and_seed_give_the_same_weights(kind: Kind, options: dict[str, Any], tmp_path: Path) -> None:
+    build = build_bi_encoder if kind is Kind.BI_ENCODER else build_cross_encoder_base
+    build(tmp_path / "tiny")
+    common = {"base": str(tmp_path / "tiny"), "batch_size": 8, "epochs": 2.0, "learning_rate": 1e-3}
+    runs = [planned(kind, shuffled(20, 20), seed=seed, **common | options) for seed in (3, 3, 4)]
+    for run in runs:
+        assert train(run).state is State.DONE, run.status().message
+    first, again, other = map(weights, runs)
+    for name, array in first.items():
+        np.testing.assert_array_equal(array, again[name], err_msg=name)
+    assert any((array != other[name]).any() for name, array in first.items())
+
+
+def test_curves_go_to_tensorboard_in_the_run_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    if find_spec("tensorboard") is None:
+        pytest.skip("tensorboard is not installed")
+    monkeypatch.chdir(tmp_path)
+    run = planned(Kind.BI_ENCODER, misleading_set(), epochs=2.0, logging_steps=1, report_to=Report.TENSORBOARD)
+    assert train(run).state is State.DONE, run.status().message
+    (events,) = (run.folder / "tensorboard").rglob("events.out.tfevents.*")
+    assert b"train/loss" in events.read_bytes()
+    assert b"eval/validation_ndcg@10" in events.read_bytes()
+    assert not [path for path in tmp_path.iterdir() if path.name != "workspace"]
+
+
+@pytest.mark.parametrize("report", [Report.TENSORBOARD, Report.WANDB, Report.TRACKIO])
+def test_a_reporter_that_is_not_installed_is_told_before_anything_else(
+    report: Report, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("training.train.find_spec", lambda _: None)
+    run = planned(Kind.CROSS_ENCODER, misleading_set(), report_to=report)
+    status = train(run)
+    assert (status.state, status.code) == (State.FAILED, "no_reporter")
+    assert f"`pip install {report.value}`" in status.message
+    assert run.progress() == []
