@@ -1,11 +1,13 @@
 """Where everything a user makes lives, and how a file is written so that no kill can tear it."""
 
+import json
 import os
 import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 
 def workspace() -> Path:
@@ -35,3 +37,12 @@ def write_text(path: Path, text: str) -> None:
     """Write UTF-8 text to `path` in one step: a reader sees the old content or the new, never half."""
     with replacing(path) as new:
         new.write_text(text, encoding="utf-8")
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """Read a JSON object; empty where there is none to be read."""
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return content if isinstance(content, dict) else {}

@@ -19,7 +19,7 @@ import pandas as pd
 import psutil
 
 from data.processes import lives
-from data.workspace import workspace, write_text
+from data.workspace import read_json, workspace, write_text
 from retrieval.analyzers import VERSION as ANALYZER_VERSION
 from retrieval.cache import key_of
 from training.runs import Plan
@@ -76,7 +76,7 @@ class Rehearsal:
     @property
     def running(self) -> bool:
         """Whether its process is at work."""
-        raw = self._read("process.json")
+        raw = self._process()
         return bool(raw) and lives(raw["pid"], raw["pid_started"])
 
     @property
@@ -87,12 +87,12 @@ class Rehearsal:
     @property
     def failed(self) -> bool:
         """Whether it was started and ended without an answer."""
-        return bool(self._read("process.json")) and not self.running and not self.done
+        return bool(self._process()) and not self.running and not self.done
 
     @property
     def seconds(self) -> float:
         """Seconds since it was started."""
-        return time.time() - float(self._read("process.json").get("began", time.time()))
+        return time.time() - float(self._process().get("began", time.time()))
 
     def estimate(self) -> Estimate:
         """Read the estimate. Raises `OSError` where there is none."""
@@ -104,7 +104,7 @@ class Rehearsal:
 
     def problem(self) -> tuple[str, str]:
         """Return the code (a key of the locale files, `failure.<code>`) and the message of what went wrong."""
-        raw = self._read("problem.json")
+        raw = read_json(self.folder / "problem.json")
         return raw.get("code", "unexpected"), raw.get("message", self._log())
 
     def start(self, plan: Plan) -> None:
@@ -129,7 +129,7 @@ class Rehearsal:
 
     def stop(self) -> None:
         """End the process."""
-        raw = self._read("process.json")
+        raw = self._process()
         if raw and lives(raw["pid"], raw["pid_started"]):
             os.kill(raw["pid"], signal.SIGKILL)
         (self.folder / "process.json").unlink(missing_ok=True)
@@ -144,9 +144,5 @@ class Rehearsal:
         except OSError:
             return ""
 
-    def _read(self, name: str) -> dict[str, Any]:
-        try:
-            content: dict[str, Any] = json.loads((self.folder / name).read_text(encoding="utf-8"))
-        except (OSError, ValueError):
-            return {}
-        return content
+    def _process(self) -> dict[str, Any]:
+        return read_json(self.folder / "process.json")

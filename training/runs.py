@@ -17,7 +17,7 @@ from typing import Any
 
 from data.processes import lives
 from data.split import SplitOptions
-from data.workspace import workspace, write_text
+from data.workspace import read_json, workspace, write_text
 from training.options import OPTIONS, BiEncoderOptions, CrossEncoderOptions, Kind
 
 
@@ -175,22 +175,15 @@ class Run:
 
     def scores(self) -> dict[str, Any]:
         """Read the figures before and after; empty until the run is done."""
-        return self._read("scores.json")
+        return read_json(self.folder / "scores.json")
 
     def provenance(self) -> dict[str, Any]:
         """Read what the run was made of: base and revision, data, split, library versions, hardware; empty before."""
-        return self._read("provenance.json")
+        return read_json(self.folder / "provenance.json")
 
     def write(self, name: str, content: dict[str, Any]) -> None:
         """Write one of the folder's JSON files, such as `scores.json`, in one step."""
         write_text(self.folder / name, json.dumps(content, ensure_ascii=False, indent=2) + "\n")
-
-    def _read(self, name: str) -> dict[str, Any]:
-        try:
-            content: dict[str, Any] = json.loads((self.folder / name).read_text(encoding="utf-8"))
-        except (OSError, ValueError):
-            return {}
-        return content
 
     def log(self) -> str:
         """Read what its process wrote; empty where it wrote nothing."""
