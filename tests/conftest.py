@@ -16,7 +16,9 @@ def pytest_configure(config: pytest.Config) -> None:
     os.environ["MRC_LOCK"] = str(Path(model_cache.name, "training.lock"))  # the user's own trainings are not waited for
     os.environ["HF_ENDPOINT"] = "http://127.0.0.1:9"  # nobody answers here
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
-    os.environ.setdefault("OMP_NUM_THREADS", str(min(4, os.cpu_count() or 1)))
+    # threads that wait for each other's cores are slower than one: test processes share the cores between them
+    workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    os.environ.setdefault("OMP_NUM_THREADS", str(max(1, min(4, (os.cpu_count() or 1) // workers))))
 
 
 @pytest.fixture(scope="session", autouse=True)
