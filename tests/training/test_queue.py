@@ -13,7 +13,6 @@ from pathlib import Path
 import psutil
 import pytest
 
-from data.store import find
 from data.workspace import workspace
 from tests.training.worlds import PROJECT, command, logged, misleading_set, planned, wait_until
 from training import queue
@@ -28,7 +27,7 @@ def short() -> Run:
 
 
 def endless() -> Run:
-    return planned(Kind.BI_ENCODER, find("sample"), epochs=1000.0, batch_size=16, logging_steps=1)
+    return planned(Kind.BI_ENCODER, misleading_set(200), epochs=1000.0, batch_size=4, logging_steps=1)
 
 
 def states(*runs: Run) -> list[State]:
