@@ -44,9 +44,9 @@ def _train(given: argparse.Namespace) -> int:
         return _write_negatives(plan, given.negatives_file)
     if given.estimate:
         return _print_estimate(plan)
-    run = create_run(plan, given.out)
+    run = create_run(plan, given.out, attended=not given.queue)
     if given.queue:
-        queue.submit(run)
+        queue.start_worker()
         print(run.id)
         return 0
     print(f"run folder: {run.folder}", flush=True)

@@ -50,12 +50,13 @@ def estimate(plan: Plan) -> Estimate:
     whole = min(options.batch_size, examples)
     tried = [_steps(task, options, max(2, whole // 8), base)]
     step = tried[0].seconds * whole / tried[0].size
-    fits = tried[0].memory * whole / tried[0].size < _SHARE_TO_USE * available
-    tried.append(_steps(task, options, whole if step < _QUICK_SECONDS and fits else max(3, whole // 4), base))
+    easy = step < _QUICK_SECONDS and tried[0].memory * whole / tried[0].size < _SHARE_TO_USE * available
+    tried.append(_steps(task, options, whole if easy else max(3, whole // 4), base))
     batches = batch_sampler(task.examples, batch_size=options.batch_size, seed=options.seed)(range(examples))
     steps = int(np.ceil(len(batches) * options.epochs))
     seconds_a_step = max(tried[-1].seconds, _line(tried, whole, lambda one: one.seconds))
     memory = int(max(tried[-1].memory, _line(tried, whole, lambda one: one.memory)))
+    fits = memory <= _SHARE_TO_USE * available
     measured = options.epochs if not options.evaluation_steps else steps / options.evaluation_steps
     seconds_measuring = (measured + 2) * recipe.seconds_to_measure(task.model)
     return Estimate(
@@ -66,10 +67,8 @@ def estimate(plan: Plan) -> Estimate:
         memory=memory,
         memory_available=available,
         device=str(task.model.device),
-        fits=memory <= _SHARE_TO_USE * available,
-        instead={}
-        if memory <= _SHARE_TO_USE * available
-        else _instead(options, tried, available, starter=is_starter(source)),
+        fits=fits,
+        instead={} if fits else _instead(options, tried, available, starter=is_starter(source)),
     )
 
 

@@ -1,8 +1,9 @@
 """One training at a time on a machine; the others stand in line, in the order they were asked for.
 
-Nothing runs while there is nothing to do: whoever submits a run starts a worker, a process of its own that outlives the
-page. One worker a workspace carries out the queued runs, each in a process of its own, and ends. Whatever trains holds
-the machine's lock meanwhile. Both locks are the operating system's and fall with their process, however it dies.
+A run stands in line from the moment it is made. Nothing runs while there is nothing to do: whoever makes a run starts a
+worker, a process of its own that outlives the page. One worker a workspace carries out the queued runs, each in a
+process of its own, and ends. Whatever trains holds the machine's lock meanwhile. Both locks are the operating system's
+and fall with their process, however it dies.
 """
 
 import getpass
@@ -28,14 +29,6 @@ _SECONDS_BETWEEN_TRIES = 0.3
 _SECONDS_TO_TAKE_OVER = 10.0
 
 
-def submit(run: Run) -> None:
-    """Put a run in line and see to it that a worker comes by. Raises `OSError` where the disk is full."""
-    status = run.status()
-    waiting = replace(status, state=State.QUEUED, queued=time.time(), pid=0, pid_started=0.0)
-    run.write_status(replace(waiting, seconds=status.spent, started=0.0))  # to wait is no work
-    start_worker()
-
-
 def resume(run: Run) -> None:
     """Put a stopped, failed or interrupted run in line again; it goes on from its last complete checkpoint.
 
@@ -45,8 +38,9 @@ def resume(run: Run) -> None:
     if status.state not in RESUMABLE:
         raise ValueError(f"a run that is {status.state.value} cannot be resumed")
     (run.folder / "stop").unlink(missing_ok=True)
-    run.write_status(replace(status, code="", message=""))
-    submit(run)
+    waiting = replace(status, state=State.QUEUED, queued=time.time(), pid=0, pid_started=0.0, code="", message="")
+    run.write_status(replace(waiting, seconds=status.spent, started=0.0))  # to wait is no work
+    start_worker()
 
 
 def stop(run: Run) -> None:
@@ -118,8 +112,10 @@ def turn(run: Run, *, sent_by_worker: bool = False) -> Iterator[bool]:
 
 def attend(run: Run) -> None:
     """Note this process as the one that carries the run out, once it is its turn."""
-    pid, pid_started = this_process()
-    run.write_status(replace(run.status(), pid=pid, pid_started=pid_started))
+    status = run.status()
+    if status.state is State.QUEUED:  # one that another process has taken up meanwhile stays that one's
+        pid, pid_started = this_process()
+        run.write_status(replace(status, pid=pid, pid_started=pid_started))
 
 
 def _is_next(run: Run, sent_by_worker: bool) -> bool:

@@ -15,7 +15,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from data.processes import lives
+from data.processes import lives, this_process
 from data.split import SplitOptions
 from data.workspace import read_json, workspace, write_text
 from training.options import OPTIONS, BiEncoderOptions, CrossEncoderOptions, Kind
@@ -211,13 +211,17 @@ class Run:
         shutil.rmtree(self.folder)
 
 
-def create_run(plan: Plan, folder: Path | None = None) -> Run:
-    """Make a run folder, in the workspace or at `folder` (which must not hold anything yet)."""
+def create_run(plan: Plan, folder: Path | None = None, *, attended: bool = False) -> Run:
+    """Make a run folder, in the workspace or at `folder` (which must not hold anything yet).
+
+    It stands in line at once: for a worker or, where `attended`, for this process alone, which will carry it out.
+    """
     run = Run(folder or workspace() / "runs" / _new_id(plan))
     if run.folder.is_file() or (run.folder.exists() and any(run.folder.iterdir())):
         raise ValueError(f"{run.folder} is not an empty folder; name a new one")
     run.folder.mkdir(parents=True, exist_ok=True)
-    run.write_status(Status(queued=datetime.now(UTC).timestamp()))
+    pid, pid_started = this_process() if attended else (0, 0.0)
+    run.write_status(Status(queued=datetime.now(UTC).timestamp(), pid=pid, pid_started=pid_started))
     write_text(run.folder / "run.json", plan.as_json())
     return run
 

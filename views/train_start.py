@@ -6,7 +6,7 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from training.options import BiEncoderOptions, Pooling
-from training.queue import submit
+from training.queue import start_worker
 from training.runs import Plan, create_run, queued_runs, run_at_work
 from views.train_base import Base
 from views.words import plain, word
@@ -52,7 +52,8 @@ def draw_pooling_button(plan: Plan | None, base: Base, told: DeltaGenerator) -> 
 def _start(plans: list[Plan], told: DeltaGenerator) -> None:
     try:
         for plan in plans:
-            submit(create_run(plan))
+            create_run(plan)
+        start_worker()
     except OSError as error:
         told.error(word("train.not_started", reason=plain(str(error))), icon=":material/error:")
         return

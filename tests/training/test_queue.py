@@ -106,8 +106,8 @@ def test_a_run_whose_process_says_nothing_is_interrupted(monkeypatch: pytest.Mon
 @pytest.mark.slow
 def test_one_after_the_other() -> None:
     runs = [short() for _ in range(3)]
-    for run in runs:
-        queue.submit(run)
+    for _ in runs:
+        queue.start_worker()
     seen: set[tuple[State, ...]] = set()
 
     def all_done() -> bool:
@@ -125,9 +125,8 @@ def test_one_after_the_other() -> None:
 
 @pytest.mark.slow
 def test_whatever_is_killed_the_line_goes_on() -> None:
-    first, second, third = endless(), short(), short()
-    for run in (first, second):
-        queue.submit(run)
+    first, second = endless(), short()
+    queue.start_worker()
     wait_until(lambda: bool(logged(first, "loss")))
     assert states(first, second) == [State.RUNNING, State.QUEUED]
 
@@ -142,7 +141,8 @@ def test_whatever_is_killed_the_line_goes_on() -> None:
     wait_until(lambda: first.status().state is State.RUNNING)
     for process in workers():
         process.kill()
-    queue.submit(third)
+    third = short()
+    queue.start_worker()
     time.sleep(3)
     assert states(first, third) == [State.RUNNING, State.QUEUED]
     queue.stop(first)
@@ -167,7 +167,7 @@ def test_a_line_that_a_switched_off_machine_left_goes_on_when_somebody_looks() -
 @pytest.mark.slow
 def test_a_command_stands_in_the_same_line() -> None:
     first = endless()
-    queue.submit(first)
+    queue.start_worker()
     wait_until(lambda: first.status().state is State.RUNNING)
     words = ["-m", "training", "bi-encoder", "--data", "sample", "--base", "starter", "--epochs", "1", "--name", "mine"]
     with subprocess.Popen([sys.executable, *words], cwd=PROJECT, stdout=subprocess.PIPE, text=True) as process:
@@ -176,7 +176,7 @@ def test_a_command_stands_in_the_same_line() -> None:
         assert states(first, mine) == [State.RUNNING, State.QUEUED]
         assert mine.status().attended
         later = short()
-        queue.submit(later)
+        queue.start_worker()
         time.sleep(1)
         queue.stop(first)
         wait_until(lambda: later.status().state in ENDED)
@@ -189,7 +189,7 @@ def test_a_command_stands_in_the_same_line() -> None:
 @pytest.mark.slow
 def test_the_commands() -> None:
     run = endless()
-    queue.submit(run)
+    queue.start_worker()
     wait_until(lambda: bool(logged(run, "loss")))
     told = json.loads(command("training", "list", "--json").stdout)
     assert [(one["id"], one["state"], one["kind"], one["data"]) for one in told] == [
@@ -217,12 +217,12 @@ def test_the_commands() -> None:
 @pytest.mark.slow
 def test_workspaces_of_one_machine_take_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     here = endless()
-    queue.submit(here)
+    queue.start_worker()
     wait_until(lambda: here.status().state is State.RUNNING)
     with monkeypatch.context() as patch:
         patch.setenv("MRC_WORKSPACE", str(tmp_path / "another"))
         there = short()
-        queue.submit(there)
+        queue.start_worker()
         wait_until(lambda: there.status().attended)
         time.sleep(1)
         assert states(here, there) == [State.RUNNING, State.QUEUED]

@@ -26,7 +26,7 @@ from training.options import (
     Report,
     default_options,
 )
-from training.runs import Run, State, Status, all_runs, create_run, new_plan
+from training.runs import Plan, Run, State, Status, all_runs, create_run, new_plan
 from views import resources, train_start, train_widgets
 from views.words import catalog
 
@@ -63,7 +63,12 @@ def app() -> Iterator[AppTest]:
 def submitted(monkeypatch: pytest.MonkeyPatch) -> list[Run]:
     """Runs that were put in line; no worker comes by."""
     runs: list[Run] = []
-    monkeypatch.setattr(train_start, "submit", runs.append)
+
+    def created(plan: Plan) -> None:
+        runs.append(create_run(plan))
+
+    monkeypatch.setattr(train_start, "create_run", created)
+    monkeypatch.setattr(train_start, "start_worker", lambda: None)
     return runs
 
 
@@ -380,10 +385,10 @@ def test_an_emptied_number_is_the_default(app: AppTest, submitted: list[Run]) ->
 
 
 def test_a_disk_that_is_full_is_told(app: AppTest, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(run: Run) -> None:
+    def full(plan: Plan) -> None:
         raise OSError("no space *left*")
 
-    monkeypatch.setattr(train_start, "submit", full)
+    monkeypatch.setattr(train_start, "create_run", full)
     button(run(app), "start").click()
     assert EN["train.not_started"].format(reason="no space \\*left\\*") in [error.value for error in run(app).error]
 
