@@ -26,6 +26,10 @@ class Result:
     scores: Scores | None = None
     build_seconds: float = 0.0
     query_seconds: float = 0.0  # for all questions
+    memory_bytes: int = 0  # of the index, 0 where not known
+    short: int = 0  # questions for which fewer passages than the largest K were found
+    unanswered: int = 0  # questions for which none was found
+    notes: tuple[str, ...] = ()  # what was passed over in an imported run
     error: Exception | None = None
 
 

@@ -2,6 +2,7 @@
 
 import tomllib
 from collections.abc import Callable
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -15,12 +16,14 @@ from retrieval.analyzers import Analyzer
 from retrieval.bm25 import BM25, BM25Options, Engine, indexed_texts
 from retrieval.cache import key_of
 from retrieval.dense import Dense
+from retrieval.fusion import Fusion
 from retrieval.hybrid import Hybrid
 from retrieval.kept import Kept
 from retrieval.metrics import DEFAULT_KS
 from retrieval.models import STARTER, BiEncoder, CrossEncoderScorer, find_model
 from retrieval.recommended import recommended_weight
 from retrieval.rerank import Reranked
+from retrieval.vector_index import IndexKind
 
 VERSION = 1  # part of every kept ranking's key: raise it when a retriever's results change
 
@@ -29,9 +32,24 @@ class ExperimentError(Exception):
     """An experiment file that cannot be used; the message names the place and what was expected."""
 
 
+class Lab(StrEnum):
+    """Which laboratory of the page made an experiment, whose retrievers differ in the values it tries."""
+
+    BM25 = "bm25"
+    HYBRID = "hybrid"
+    RERANK = "rerank"
+    INDEX = "index"
+
+
+Weight = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+
+
 class _Spec(BaseModel):
+    """`chosen_on` is the part of the questions its values were tuned on: figures on that part flatter it."""
+
     model_config = ConfigDict(frozen=True, extra="forbid")
     name: str = Field(min_length=1)
+    chosen_on: Part | None = None
 
     @property
     def parts(self) -> tuple[str, ...]:
@@ -51,19 +69,33 @@ class BM25Spec(_Spec):
 
 
 class DenseSpec(_Spec):
-    """A bi-encoder: `starter`, a folder, a run or a hub id."""
+    """A bi-encoder (`starter`, a folder, a run or a hub id) whose passage vectors lie in an index of some kind."""
 
     kind: Literal["dense"] = "dense"
     model: str = STARTER
     title: bool = True
+    index: IndexKind = IndexKind.EXACT
 
 
 class HybridSpec(_Spec):
-    """Reciprocal rank fusion of the first `depth` passages of two or more retrievers."""
+    """Fusion of the first `depth` passages of two or more retrievers; see `retrieval.fusion`.
+
+    `weights` are one number of 0 or more for each of them, in the same order; left out, all count the same.
+    """
 
     kind: Literal["hybrid"] = "hybrid"
     of: tuple[str, ...] = Field(min_length=2)
     depth: PositiveInt = 100
+    fusion: Fusion = Fusion.RRF
+    weights: tuple[Weight, ...] | None = None
+
+    @model_validator(mode="after")
+    def _one_weight_a_retriever(self) -> "HybridSpec":
+        if self.weights is not None and (len(self.weights) != len(self.of) or not any(self.weights)):
+            raise ValueError(
+                f"weights must be {len(self.of)} numbers of which one is more than 0, like of = {[*self.of]}"
+            )
+        return self
 
     @property
     def parts(self) -> tuple[str, ...]:
@@ -91,7 +123,14 @@ class RerankSpec(_Spec):
         return (self.first,)
 
 
-Spec = Annotated[BM25Spec | DenseSpec | HybridSpec | RerankSpec, Field(discriminator="kind")]
+class RunSpec(_Spec):
+    """Rankings made elsewhere: a TREC run, its path from the experiment file."""
+
+    kind: Literal["run"] = "run"
+    path: str = Field(min_length=1)
+
+
+Spec = Annotated[BM25Spec | DenseSpec | HybridSpec | RerankSpec | RunSpec, Field(discriminator="kind")]
 
 
 class Experiment(BaseModel):
@@ -104,6 +143,7 @@ class Experiment(BaseModel):
     test_share: float = 0.2
     seed: int = 0
     ks: tuple[PositiveInt, ...] = Field(default=DEFAULT_KS, min_length=1)
+    lab: Lab | None = None
     retriever: tuple[Spec, ...] = Field(min_length=1)
 
     @model_validator(mode="after")
@@ -176,7 +216,10 @@ def _make(
 ) -> Kept:
     passages = question_set.passages
     key_parts: list[object] = [VERSION, ANALYZER_VERSION, question_set.corpus_fingerprint]
-    key_parts += [spec.model_dump(mode="json", exclude={"name", "of", "first"}), [part.key for part in parts]]
+    key_parts += [
+        spec.model_dump(mode="json", exclude={"name", "chosen_on", "of", "first"}),
+        [part.key for part in parts],
+    ]
     if isinstance(spec, BM25Spec):
         options = BM25Options(spec.analyzer, spec.k1, spec.b, spec.title, spec.engine)
         return Kept(spec.name, key_of(*key_parts), lambda: BM25(spec.name, passages, options))
@@ -188,6 +231,8 @@ def _make(
             lambda: Hybrid(spec.name, parts, n_passages=size, depth=spec.depth),
             parts,
         )
+    if isinstance(spec, RunSpec):
+        raise NotImplementedError("imported runs are not read yet")
     source, corpus = find_model(spec.model, base), indexed_texts(passages, title=spec.title)
     if isinstance(spec, DenseSpec):
         encoder = BiEncoder(source, corpus)
