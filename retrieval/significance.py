@@ -93,6 +93,13 @@ def share_intervals(values: np.ndarray, groups: np.ndarray | None = None) -> np.
     return intervals
 
 
+def intervals_of(scores: Scores, groups: np.ndarray | None = None) -> dict[str, tuple[float, float]]:
+    """Return the `share_intervals` of every measure, by its name."""
+    values = np.stack(list(scores.per_question.values()), axis=1)
+    pairs = share_intervals(values, groups).tolist()
+    return {measure: (low, high) for measure, (low, high) in zip(scores.per_question, pairs, strict=True)}
+
+
 def mean_interval(values: np.ndarray, groups: np.ndarray | None = None) -> tuple[float, float]:
     """95 % interval of the mean of per-question values `(n_questions,)`; see `mean_intervals`.
 

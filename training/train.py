@@ -14,12 +14,13 @@ import numpy as np
 
 from data.problems import DataError
 from data.processes import this_process
+from data.records import QuestionSet
 from data.store import find
 from data.workspace import replacing
 from retrieval.hub import ModelError
 from retrieval.metrics import Scores
 from retrieval.models import ModelSource, find_model
-from retrieval.significance import mean_interval
+from retrieval.significance import intervals_of, mean_interval, question_groups
 from training.adaptation import settle
 from training.arguments import processes
 from training.card import write_card
@@ -181,7 +182,7 @@ def _trained(run: Run, status: Status) -> dict[str, Any] | None:
     more: dict[str, Any]
     concluded, more = recipe.concluded(run)
     measured |= concluded
-    return _as_scores(measured, plan.options.best_by, len(material.validation.questions)) | more
+    return _as_scores(measured, plan.options.best_by, material.validation) | more
 
 
 def _require_reporter(report: Report) -> None:
@@ -225,17 +226,14 @@ def _measured_once(run: Run, recipe: Any, source: ModelSource) -> Scores:
     return scores
 
 
-def _as_scores(measured: dict[str, Scores], best_by: str, questions: int) -> dict[str, Any]:
+def _as_scores(measured: dict[str, Scores], best_by: str, asked: QuestionSet) -> dict[str, Any]:
     """Means, their 95 % intervals, and the gain: the paired difference of after and before, with its interval."""
+    groups = question_groups(asked)
     gain = measured["after"].per_question[best_by] - measured["before"].per_question[best_by]
-    intervals = {
-        name: {measure: list(mean_interval(values)) for measure, values in scores.per_question.items()}
-        for name, scores in measured.items()
-    }
     return {
         **{name: scores.means() for name, scores in measured.items()},
-        "intervals": intervals,
-        "gain": {"measure": best_by, "difference": float(gain.mean()), "interval": list(mean_interval(gain))},
+        "intervals": {name: intervals_of(scores, groups) for name, scores in measured.items()},
+        "gain": {"measure": best_by, "difference": float(gain.mean()), "interval": list(mean_interval(gain, groups))},
         "measured_on": "validation",
-        "questions": questions,
+        "questions": len(asked.questions),
     }
