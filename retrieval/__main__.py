@@ -1,18 +1,17 @@
 """`python -m retrieval compare EXPERIMENT.toml --out DIR`."""
 
 import argparse
-import json
 import sys
 import time
 from pathlib import Path
 
 from data.problems import DataError
 from data.store import find
-from data.workspace import write_text
 from retrieval.compare import Comparison, compare
 from retrieval.experiment import ExperimentError, read_experiment
 from retrieval.job import Job
-from retrieval.trec import file_names, write_qrels, write_run
+from retrieval.provenance import provenance
+from retrieval.saved import keep, save
 
 _SECONDS_BETWEEN_WORDS = 0.2
 
@@ -27,8 +26,7 @@ def main(arguments: list[str] | None = None) -> int:
     command.add_argument("--tell", action="store_true", help="note the progress in the folder (the page uses this)")
     options = parser.parse_args(arguments)
     try:
-        comparison = _run(options.experiment, Job(options.out) if options.tell else None)
-        save(comparison, options.out)
+        comparison = _run(options.experiment, options.out, Job(options.out) if options.tell else None)
     except (ExperimentError, DataError, OSError, ValueError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
@@ -39,7 +37,7 @@ def main(arguments: list[str] | None = None) -> int:
     return int(any(result.error for result in comparison.results))
 
 
-def _run(path: Path, job: Job | None) -> Comparison:
+def _run(path: Path, out: Path, job: Job | None) -> Comparison:
     began, told = time.time(), 0.0
 
     def tell(name: str, share: float) -> None:
@@ -53,17 +51,10 @@ def _run(path: Path, job: Job | None) -> Comparison:
     tell("", 0.0)
     experiment = read_experiment(path)
     question_set = find(experiment.data, path.parent)
-    return compare(experiment, question_set, base=path.parent, on_progress=tell)
-
-
-def save(comparison: Comparison, folder: Path) -> None:
-    """Write `scores.json`, `qrels.trec` and one `<name>.trec` a retriever into `folder`."""
-    folder.mkdir(parents=True, exist_ok=True)
-    write_qrels(folder / "qrels.trec", comparison.asked)
-    for result, stem in zip(comparison.results, file_names([r.name for r in comparison.results]), strict=True):
-        if result.rankings:
-            write_run(folder / f"{stem}.trec", result.rankings, comparison.asked, result.name)
-    write_text(folder / "scores.json", json.dumps(comparison.as_dict(), ensure_ascii=False, indent=2) + "\n")
+    comparison = compare(experiment, question_set, base=path.parent, on_progress=tell)
+    write = keep if job else save  # what a page needs is there at once; the rest it makes when it is asked for
+    write(comparison, out, provenance(comparison, question_set, path.parent))
+    return comparison
 
 
 def table(comparison: Comparison) -> str:
