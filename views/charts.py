@@ -13,19 +13,29 @@ _DISTRIBUTION_HEIGHT = 240
 
 
 def curves(table: pd.DataFrame, names: Sequence[str], *, x: str, y: str, detail: str) -> alt.LayerChart:
-    """One line a retriever of `y` (a share) over `x`; columns `x`, `y`, `detail` (the retriever)."""
+    """One line a retriever of `y` (a share) over `x` in its band; columns `x`, `y`, "low", "high" and `detail`."""
     shown = [name for name in names if name in set(table[detail])]
-    low = max(0.0, float(table[y].min()) - 0.02)
+    low = max(0.0, float(table["low"].min()) - 0.01)
+    colours = alt.Scale(domain=shown, range=[colour_of(name, names) for name in shown])
     base = alt.Chart(table).encode(
         x=alt.X(x, type="ordinal", axis=alt.Axis(labelAngle=0)),
         y=alt.Y(y, type="quantitative", scale=alt.Scale(domain=[low, 1.0]), axis=alt.Axis(format="%")),
         color=alt.Color(
             detail,
             type="nominal",
-            scale=alt.Scale(domain=shown, range=[colour_of(name, names) for name in shown]),
+            scale=colours,
             legend=alt.Legend(orient="bottom", columns=2, title=None, labelLimit=300),
         ),
-        tooltip=[alt.Tooltip(detail), alt.Tooltip(x), alt.Tooltip(y, format=".2%")],
+        tooltip=[
+            alt.Tooltip(detail),
+            alt.Tooltip(x),
+            *(alt.Tooltip(column, type="quantitative", format=".2%") for column in (y, "low", "high")),
+        ],
+    )
+    bands = base.mark_area(fillOpacity=0.15).encode(
+        y=alt.Y("low:Q", title=y, scale=alt.Scale(domain=[low, 1.0])),
+        y2="high:Q",
+        color=alt.Color(detail, type="nominal", scale=colours, legend=None),
     )
     marks = base.mark_point(filled=True, size=70, opacity=1).encode(
         shape=alt.Shape(
@@ -35,11 +45,11 @@ def curves(table: pd.DataFrame, names: Sequence[str], *, x: str, y: str, detail:
             legend=None,
         )
     )
-    return (base.mark_line() + marks).properties(height=_HEIGHT)
+    return (bands + base.mark_line() + marks).properties(height=_HEIGHT)
 
 
 def bars(table: pd.DataFrame, names: Sequence[str], *, value: str, detail: str) -> alt.LayerChart:
-    """One bar a retriever, its share written at its end."""
+    """One bar a retriever, its interval ("low" to "high") across its end and its share behind."""
     shown = [name for name in names if name in set(table[detail])]
     base = alt.Chart(table).encode(
         y=alt.Y(detail, type="nominal", sort=shown, title=None, axis=alt.Axis(labelLimit=220)),
@@ -49,7 +59,10 @@ def bars(table: pd.DataFrame, names: Sequence[str], *, value: str, detail: str) 
             scale=alt.Scale(domain=[0, 1.12]),  # room for the figures
             axis=alt.Axis(format="%", values=[0, 0.2, 0.4, 0.6, 0.8, 1]),
         ),
-        tooltip=[alt.Tooltip(detail), alt.Tooltip(value, format=".2%")],
+        tooltip=[
+            alt.Tooltip(detail),
+            *(alt.Tooltip(column, type="quantitative", format=".2%") for column in (value, "low", "high")),
+        ],
     )
     filled = base.mark_bar().encode(
         color=alt.Color(
@@ -59,8 +72,11 @@ def bars(table: pd.DataFrame, names: Sequence[str], *, value: str, detail: str) 
             legend=None,
         )
     )
-    labels = base.mark_text(align="left", dx=5, color=_READABLE).encode(text=alt.Text(value, format=".1%"))
-    return (filled + labels).properties(height=_HEIGHT)
+    ends = base.mark_rule(color=_READABLE, strokeWidth=2).encode(x=alt.X("low:Q", title=value), x2="high:Q")
+    labels = base.mark_text(align="left", dx=6, color=_READABLE).encode(
+        x=alt.X("high:Q", title=value), text=alt.Text(value, format=".1%")
+    )
+    return (filled + ends + labels).properties(height=_HEIGHT)
 
 
 def distribution(

@@ -1,8 +1,12 @@
 """The only cached functions: plain keys in, objects out."""
 
+import logging
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
+from typing import NamedTuple
 
+import numpy as np
+import pandas as pd
 import streamlit as st
 
 from data.audit import Audit, audit
@@ -10,16 +14,31 @@ from data.catalog import CATALOG, read_entry
 from data.records import QuestionSet
 from data.split import Split, SplitOptions, split
 from data.store import StoredSet, keep, load, stored
-from retrieval.compare import Comparison, compare, failures, is_kept
+from retrieval.compare import Comparison, compare, is_kept
 from retrieval.disagreement import most_disputed
 from retrieval.experiment import Experiment, retrievers_of
 from retrieval.hub import HubRevision, hub_revision
-from retrieval.job import Job
 from retrieval.kept import Kept
+from retrieval.lost import ceilings, fates
 from retrieval.marking import MarkedText, marked
+from retrieval.metrics import Scores
 from retrieval.one_question import Findings, ask, truth_of
+from retrieval.rank_map import RankMap, rank_map
+from retrieval.saved import load as load_comparison
+from retrieval.significance import PairTest, intervals_of, pair_tests, question_groups
+from retrieval.slices import Property, Slice, slice_table, slices
+
+logger = logging.getLogger(__name__)
 
 SAMPLE = "sample"
+
+
+class Address(NamedTuple):
+    """Which comparison: of the stored set `key`, kept in `folder`; `finished` (seconds since 1970) tells runs apart."""
+
+    key: str
+    folder: str
+    finished: float
 
 
 def stored_sets() -> list[StoredSet]:
@@ -55,14 +74,86 @@ def split_of(key: str, validation: float, test: float, seed: int) -> Split:
 
 
 @st.cache_resource(show_spinner=False, max_entries=8)
-def comparison(key: str, experiment: str, finished: float) -> Comparison | None:
-    """Read a comparison whose job is done, or the part of it that is: every ranking comes from disk.
+def comparison(at: Address) -> Comparison | None:
+    """Open a kept comparison of a stored set; None where its folder holds none, or one of another set."""
+    try:
+        return load_comparison(Path(at.folder), question_set(at.key))
+    except ValueError as error:
+        logger.warning("a kept comparison cannot be opened: %s", error)
+        return None
 
-    `finished` tells two runs of it apart. None where rankings are gone: a page never computes them itself.
-    """
-    wanted, questions = Experiment.model_validate_json(experiment), question_set(key)
-    failed = failures(Job.of(wanted, questions.fingerprint).scores()) if finished else {}
-    return compare(wanted, questions, failed=failed) if is_kept(wanted, questions, failed) else None
+
+@st.cache_resource(show_spinner=False, max_entries=8)
+def finished_part(key: str, experiment: str) -> Comparison | None:
+    """Return a comparison that is still going on, cut to what is done; None where rankings are gone."""
+    wanted = Experiment.model_validate_json(experiment)
+    return compare(wanted, question_set(key)) if is_kept(wanted, question_set(key)) else None
+
+
+@st.cache_resource(show_spinner=False, max_entries=8)
+def groups_of(at: Address) -> np.ndarray:
+    """Return the groups of a comparison's questions that are about the same passages."""
+    return question_groups(_opened(at).asked)
+
+
+@st.cache_resource(show_spinner=False, max_entries=16)
+def intervals(at: Address) -> dict[str, dict[str, tuple[float, float]]]:
+    """Return the 95 % interval of every figure, by retriever and measure."""
+    groups = groups_of(at)
+    return {name: intervals_of(scores, groups) for name, scores in _scores(at).items()}
+
+
+@st.cache_resource(show_spinner=False, max_entries=64)
+def tests(at: Address, names: tuple[str, ...], measure: str) -> list[PairTest]:
+    """Test every pair of the retrievers named, Holm-corrected over them."""
+    scores = {name: of for name, of in _scores(at).items() if name in names}
+    return pair_tests(scores, [measure], groups_of(at))
+
+
+@st.cache_resource(show_spinner=False, max_entries=32)
+def slices_by(at: Address, by: Property) -> list[Slice]:
+    """Cut a comparison's questions into slices."""
+    return slices(_opened(at).asked, by)
+
+
+@st.cache_resource(show_spinner=False, max_entries=64)
+def slice_figures(at: Address, by: Property, names: tuple[str, ...], measure: str) -> pd.DataFrame:
+    """Measure the retrievers named on every slice, differences from the first of them."""
+    found = _scores(at)
+    scores = {name: found[name] for name in names if name in found}
+    parts = slices_by(at, by)
+    return slice_table(parts, scores, measure, groups_of(at))
+
+
+@st.cache_resource(show_spinner=False, max_entries=32)
+def ranks_of(at: Address, names: tuple[str, ...]) -> RankMap:
+    """Return the map of the ranks of the retrievers named, in that order; those without rankings are left out."""
+    found = {one.name: one.rankings for one in _opened(at).results if one.rankings}
+    rankings = [found[name] for name in names if name in found]
+    return rank_map(rankings, _opened(at).asked)
+
+
+@st.cache_resource(show_spinner=False, max_entries=64)
+def fates_of(at: Address, k: int) -> dict[str, np.ndarray]:
+    """Tell what became of every question with every retriever, as places in `retrieval.lost.FATES`."""
+    return fates(_opened(at), k)
+
+
+@st.cache_resource(show_spinner=False, max_entries=16)
+def ceilings_of(at: Address) -> dict[str, np.ndarray]:
+    """Return the ceiling of every retriever at `retrieval.lost.DEPTHS`."""
+    return ceilings(_opened(at))
+
+
+def _opened(at: Address) -> Comparison:
+    found = comparison(at)
+    if found is None:
+        raise LookupError(at.folder)
+    return found
+
+
+def _scores(at: Address) -> dict[str, Scores]:
+    return {one.name: one.scores for one in _opened(at).results if one.scores}
 
 
 @st.cache_resource(show_spinner=False, max_entries=4)
@@ -93,12 +184,9 @@ def marked_passages(key: str, question: str, rows: tuple[int, ...]) -> list[tupl
 
 
 @st.cache_resource(show_spinner=False, max_entries=16)
-def disputed_questions(key: str, experiment: str, finished: float, count: int) -> list[str]:
-    """Return the questions on which the retrievers of a finished comparison differ most.
-
-    Empty where its rankings are gone: a cache that was emptied is not worth minutes of computing for an example.
-    """
-    found = comparison(key, experiment, finished)
+def disputed_questions(at: Address, count: int) -> list[str]:
+    """Return the questions on which the retrievers of a finished comparison differ most; none where it is gone."""
+    found = comparison(at)
     if found is None:
         return []
     rankings = [result.rankings for result in found.results if result.rankings]

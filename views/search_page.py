@@ -8,7 +8,7 @@ from retrieval.job import Job
 from retrieval.one_question import Findings, truth_of
 from views.choices import Choices, choices_for
 from views.highlight import draw_style
-from views.resources import disputed_questions, finished_at, question_set
+from views.resources import Address, disputed_questions, finished_at, question_set
 from views.search_columns import Answered, draw_columns, draw_table
 from views.searching import search, try_failed_again
 from views.state import chosen_set, remember, remembered
@@ -90,7 +90,7 @@ def _disputed(data: StoredSet, choices: Choices) -> list[str]:
         experiment = choices.experiment(data, picked, part)
         job = Job.of(experiment, data.fingerprint)
         if job.done:
-            return disputed_questions(data.key, experiment.model_dump_json(), finished_at(job.folder), _EXAMPLES)
+            return disputed_questions(Address(data.key, str(job.folder), finished_at(job.folder)), _EXAMPLES)
     return []
 
 

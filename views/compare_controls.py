@@ -1,0 +1,111 @@
+"""What a person chooses on the Compare page: retrievers, questions, K, the measure, and the view of the results."""
+
+from collections.abc import Sequence
+
+import streamlit as st
+
+from data.split import Part
+from data.store import StoredSet
+from retrieval.experiment import DenseSpec, RerankSpec, Spec
+from retrieval.metrics import DEFAULT_KS
+from views.choices import BM25_NAME, Choices, free_name
+from views.state import remember, remembered
+from views.words import word
+
+_MEASURES = ("recall", "hit", "mrr", "ndcg")
+
+
+def pick_retrievers(choices: Choices, data: StoredSet) -> tuple[list[str], Part]:
+    """Draw the choice of retrievers and of the questions asked; returns both."""
+    with st.container(border=True):
+        left, right = st.columns([4, 1], vertical_alignment="bottom")
+        with left:
+            picked = _pills(list(choices.specs), choices.first_picked, f"picked_{data.key}_{len(choices.specs)}")
+        with right:
+            _draw_adding(choices, data)
+        parts = [part.value for part in Part]
+        first_part = Part.TEST if any(name in choices.trained for name in picked) else Part.ALL
+        part = st.segmented_control(
+            word("compare.questions"),
+            parts,
+            default=remembered("part", first_part.value, parts),
+            format_func=lambda value: word(f"part.{value}"),
+            help=word("compare.questions_help"),
+        )
+    chosen = Part(part or first_part)
+    if chosen is not first_part or "part" in st.query_params:  # else it follows what is picked
+        remember("part", chosen.value)
+    return picked, chosen
+
+
+def pick_among(names: Sequence[str], key: str) -> list[str]:
+    """Draw the choice among the retrievers of a kept comparison."""
+    with st.container(border=True):
+        return _pills(list(names), tuple(names), f"picked_{key}")
+
+
+def pick_figure() -> tuple[str, int]:
+    """Draw the choice of the measure and of K; returns both."""
+    ks = [str(k) for k in DEFAULT_KS]
+    left, right = st.columns(2, vertical_alignment="bottom")
+    k = left.segmented_control("K", ks, default=remembered("k", "10", ks), help=word("compare.k_help")) or "10"
+    measure = right.segmented_control(
+        word("compare.measure"),
+        _MEASURES,
+        default=remembered("measure", "recall", _MEASURES),
+        format_func=lambda value: word(f"measure.{value}"),
+        help=word("compare.measure_help"),
+    )
+    measure = measure or "recall"
+    remember("k", k)
+    remember("measure", measure)
+    return measure, int(k)
+
+
+def pick_view(views: Sequence[str]) -> str:
+    """Draw the choice of what to look at; returns it."""
+    chosen = st.segmented_control(
+        word("compare.view"),
+        views,
+        default=remembered("view", views[0], views),
+        format_func=lambda value: word(f"compare.view_{value}"),
+        label_visibility="collapsed",
+        key="compare_view",
+    )
+    view = chosen or views[0]
+    if view != views[0] or "view" in st.query_params:
+        remember("view", view)
+    return view
+
+
+def _pills(names: list[str], first_picked: tuple[str, ...], key: str) -> list[str]:
+    wanted = remembered("retrievers", "", [st.query_params.get("retrievers", "")])
+    from_address = [name for name in wanted.split("|") if name in names]
+    picked = st.pills(
+        word("compare.retrievers"),
+        names,
+        selection_mode="multi",
+        wrap=True,
+        default=from_address or [name for name in first_picked if name in names],
+        key=key,
+        help=word("compare.retrievers_help"),
+    )
+    ordered = [name for name in names if name in picked]
+    if ordered != list(first_picked) or "retrievers" in st.query_params:
+        st.query_params["retrievers"] = "|".join(ordered)
+    return ordered
+
+
+def _draw_adding(choices: Choices, data: StoredSet) -> None:
+    with st.popover(word("compare.add"), icon=":material/add:", width="stretch"):
+        kind = st.selectbox(word("compare.add_kind"), ["dense", "rerank"], format_func=lambda k: word(f"kind.{k}"))
+        model = st.text_input(word("compare.add_model"), help=word("compare.add_model_help")).strip()
+        if st.button(word("compare.add_this"), disabled=not model, type="primary"):
+            name = free_name(f"{word(f'kind_short.{kind}')} · {model.split('/')[-1]}", choices.specs)
+            spec: Spec = (
+                DenseSpec(name=name, model=model)
+                if kind == "dense"
+                else RerankSpec(name=name, first=BM25_NAME, model=model)
+            )
+            st.session_state[f"added_{data.key}"].append(spec)
+            st.rerun()
