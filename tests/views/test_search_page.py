@@ -14,11 +14,13 @@ from streamlit.testing.v1 import AppTest
 from data.records import Passage, Question, QuestionSet
 from data.split import Part
 from data.store import StoredSet, keep
-from data.workspace import workspace, write_text
-from retrieval.experiment import DenseSpec, retrievers_of
+from data.workspace import workspace
+from retrieval.compare import Comparison, Result
+from retrieval.experiment import DenseSpec
 from retrieval.job import Job
-from retrieval.kept import Kept
+from retrieval.metrics import evaluate
 from retrieval.rankings import Rankings
+from retrieval.saved import keep as keep_comparison
 from tests.doubles import PASSAGES, QUESTIONS, small_set
 from views.choices import choices_for
 
@@ -204,13 +206,19 @@ def test_examples_are_what_a_finished_comparison_disputes(data: StoredSet) -> No
     choices = choices_for(data, [])
     experiment = choices.experiment(data, list(choices.specs), Part.ALL)
     right_at = {"BM25": (1, 1, 1, 1, 1, 2), "Dense": (1, 4, 1, 1, 2, 1), "Hybrid": (1,) * 6, "Reranked": (1,) * 6}
-    for made in retrievers_of(experiment, small_set()):
-        assert isinstance(made, Kept)
-        Kept(made.name, made.key, lambda: Placed(right_at[made.name])).search([q.text for q in QUESTIONS], 100)  # noqa: B023
-    scores = Job.of(experiment, data.fingerprint).folder / "scores.json"
-    write_text(scores, "{}")
-    assert examples(opened()) == [QUESTIONS[row].text for row in (1, 4, 5)]
-    shutil.rmtree(workspace() / "cache")  # not worth computing anew for an example
+    asked = small_set()
+    results = []
+    for name, ranks in right_at.items():
+        rankings = Placed(ranks).search([question.text for question in QUESTIONS], 100)
+        results.append(Result(name, rankings, evaluate(rankings, asked, experiment.ks)))
+    folder = Job.of(experiment, data.fingerprint).folder
+    keep_comparison(Comparison(experiment, asked, tuple(results)), folder)
+    disputed = [QUESTIONS[row].text for row in (1, 4, 5)]
+    assert examples(opened()) == disputed
+    shutil.rmtree(workspace() / "cache", ignore_errors=True)  # the folder alone is enough
+    st.cache_resource.clear()
+    assert examples(opened()) == disputed
+    (folder / "rankings.npz").write_bytes(b"torn")
     st.cache_resource.clear()
     assert examples(opened()) == [q.text for q in QUESTIONS[:3]]
 
