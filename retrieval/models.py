@@ -53,6 +53,10 @@ class PairScorer(Protocol):
         """Changes whenever the scores would."""
         ...
 
+    def load(self) -> None:
+        """Make ready to score, which counts as building an index; called again it does nothing."""
+        ...
+
     def score(self, pairs: Sequence[tuple[str, str]]) -> np.ndarray:
         """Scores `(n_pairs,)` float32."""
         ...
@@ -94,6 +98,14 @@ def is_starter(source: ModelSource) -> bool:
     if source.folder is None:
         return source.hub_id is None
     return _first_module(source.folder).startswith("retrieval.starter.")
+
+
+def starter_bi_encoder_folder(source: ModelSource, corpus: Sequence[str]) -> Path:
+    """Folder of a starter bi-encoder, trained or not. Raises `FileNotFoundError` where it was not built yet."""
+    folder = source.folder or _starter_folder(source, "bi-encoder", corpus)
+    if not folder.is_dir():
+        raise FileNotFoundError(f"no starter was built of these {len(corpus)} passages yet: search with it once")
+    return folder
 
 
 def _first_module(folder: Path) -> str:
@@ -237,8 +249,12 @@ def _own_module(folder: Path, module_class: Any) -> Any:
 def _starter(source: ModelSource, kind: str, corpus: Sequence[str], build: Callable[..., Any]) -> Path | None:
     if source.hub_id:
         return None
-    folder = workspace() / "cache" / "starters" / f"{kind}-{source.fingerprint(key_of(list(corpus)))}"
+    folder = _starter_folder(source, kind, corpus)
     if not folder.is_dir():
         with replacing(folder) as new:
             build(corpus).save_pretrained(str(new), create_model_card=False)
     return folder
+
+
+def _starter_folder(source: ModelSource, kind: str, corpus: Sequence[str]) -> Path:
+    return workspace() / "cache" / "starters" / f"{kind}-{source.fingerprint(key_of(list(corpus)))}"

@@ -1,0 +1,142 @@
+"""Why BM25 gives a passage its score: what each term of the question adds to it."""
+
+import math
+import unicodedata
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from data.records import Passage
+from retrieval.analyzers import choose, tokens_of
+from retrieval.bm25 import BM25Options, Engine, indexed_texts
+from retrieval.explain.located import (
+    IndexedText,
+    Piece,
+    TokenKind,
+    indexed_text,
+    reading,
+    spans_by_token,
+    weighted_pieces,
+)
+from retrieval.matching import Span
+
+
+@dataclass(frozen=True)
+class TermContribution:
+    """A term of the question as a person reads it, its counts, and `value`, what it adds to the score.
+
+    `passages` is its document frequency; a term that no passage holds has an idf and a value of 0. Spans are letters of
+    the composed question and of the passage as it is indexed.
+    """
+
+    text: str
+    kind: TokenKind
+    in_question: int
+    in_passage: int
+    passages: int
+    idf: float
+    value: float
+    question_spans: tuple[Span, ...]
+    passage_spans: tuple[Span, ...]
+
+
+@dataclass(frozen=True)
+class BM25Explanation:
+    """The terms of a question, those that add most first, over one passage; their values sum to the score.
+
+    `length` and `mean_length` count tokens, of this passage and of all on average.
+    """
+
+    question: str
+    passage: IndexedText
+    terms: tuple[TermContribution, ...]
+    length: int
+    mean_length: float
+
+    @property
+    def score(self) -> float:
+        """The sum of all values. A passage with a score of 0 or less is not found."""
+        return math.fsum(term.value for term in self.terms)
+
+    def question_pieces(self) -> list[Piece]:
+        """Cut the question by what its letters add to the score."""
+        weights = [(span, term.value) for term in self.terms for span in term.question_spans]
+        return weighted_pieces(self.question, weights, 0, len(self.question))
+
+    def title_pieces(self) -> list[Piece]:
+        """Cut the title by what the terms found there add to the score."""
+        return self.passage.title_pieces(self._passage_weights())
+
+    def text_pieces(self) -> list[Piece]:
+        """Cut the passage's own text by what the terms found there add to the score."""
+        return self.passage.text_pieces(self._passage_weights())
+
+    def _passage_weights(self) -> list[tuple[Span, float]]:
+        return [(span, term.value) for term in self.terms for span in term.passage_spans]
+
+
+class BM25Explainer:
+    """Explains the scores of a `BM25` over the same passages with the same options, of either engine.
+
+    It counts the same tokens (from the disk cache) and follows the written formula, so it needs no index. Build it once
+    and ask often.
+    """
+
+    def __init__(self, passages: Sequence[Passage], options: BM25Options | None = None) -> None:
+        self.options = options or BM25Options()
+        self._passages = passages
+        texts = indexed_texts(passages, title=self.options.title)
+        self.analyzer = choose(self.options.analyzer, texts)
+        spans_by_token(self.analyzer, [""])  # loads what it needs now, not with the first question
+        self._tokens = tokens_of(self.analyzer, texts)
+        self._number = {token: number for number, token in enumerate(self._tokens.vocabulary)}
+        self._holders = np.zeros(len(self._number), dtype=np.int64)
+        for row in range(len(passages)):
+            self._holders[np.unique(self._ids(row))] += 1
+        self._mean_length = len(self._tokens.ids) / len(passages) if passages else 0.0
+        okapi = self.options.engine is Engine.RANK_BM25
+        self._idf = (_floored_idf if okapi else _lucene_idf)(self._holders, len(passages))
+        self._factor = self.options.k1 + 1 if okapi else 1.0
+
+    def explain(self, question: str, row: int) -> BM25Explanation:
+        """Explain the score of the passage in a row of the corpus for a question."""
+        question = unicodedata.normalize("NFC", question)
+        passage = indexed_text(self._passages[row], title=self.options.title)
+        asked, held = spans_by_token(self.analyzer, [question, passage.text])
+        ids = self._ids(row)
+        counts = Counter(ids.tolist())
+        terms = [self._term(token, spans, held.get(token, ()), counts, len(ids)) for token, spans in asked.items()]
+        terms.sort(key=lambda term: -term.value)
+        return BM25Explanation(question, passage, tuple(terms), len(ids), self._mean_length)
+
+    def _ids(self, row: int) -> np.ndarray:
+        return self._tokens.ids[self._tokens.offsets[row] : self._tokens.offsets[row + 1]]
+
+    def _term(
+        self, token: str, asked: tuple[Span, ...], held: tuple[Span, ...], counts: Counter[int], length: int
+    ) -> TermContribution:
+        text, kind = reading(self.analyzer, token)
+        number = self._number.get(token)
+        if number is None:
+            return TermContribution(text, kind, len(asked), 0, 0, 0.0, 0.0, asked, ())
+        count, idf = counts[number], float(self._idf[number])
+        value = len(asked) * idf * self._saturated(count, length)
+        return TermContribution(text, kind, len(asked), count, int(self._holders[number]), idf, value, asked, held)
+
+    def _saturated(self, count: int, length: int) -> float:
+        if not count:
+            return 0.0
+        k1, b = self.options.k1, self.options.b
+        return self._factor * count / (count + k1 * (1 - b + b * length / self._mean_length))
+
+
+def _lucene_idf(holders: np.ndarray, n_passages: int) -> np.ndarray:
+    return np.log1p((n_passages - holders + 0.5) / (holders + 0.5))
+
+
+def _floored_idf(holders: np.ndarray, n_passages: int) -> np.ndarray:
+    """Okapi's idf; where it is below 0, for a term of more than half of the passages, a quarter of the mean idf."""
+    idf = np.log((n_passages - holders + 0.5) / (holders + 0.5))
+    return np.where(idf < 0, 0.25 * idf.mean(), idf) if len(idf) else idf
