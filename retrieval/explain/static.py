@@ -76,6 +76,7 @@ class StaticExplainer:
     With v_i the vectors of the distinct known tokens of a question and w_j those of a passage, the cosine is
     `(sum v_i) . (sum w_j) / (|sum v_i| |sum w_j|)`, so token i of the question adds
     `v_i . (sum w_j) / (|sum v_i| |sum w_j|)`, and token j of the passage the same with its own vector.
+    An index that keeps vectors in 8 bits scores the pair a little differently.
     """
 
     def __init__(self, folder: Path, passages: Sequence[Passage], *, title: bool = True) -> None:
