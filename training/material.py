@@ -27,6 +27,7 @@ class Material:
     learnable: np.ndarray  # (n_passages,) bool: all but those of articles that test or validation questions ask about
     texts: list[str]  # of the passages, as they are indexed
     first_stage: BM25
+    marked: tuple[tuple[str, str], ...] = ()  # ids of a question and of a passage marked as a hard negative of it
 
     @classmethod
     def of(cls, plan: Plan, question_set: QuestionSet) -> "Material":
@@ -47,7 +48,7 @@ class Material:
             validation = validation.with_questions(np.sort(chosen))
         first_stage = BM25("BM25", question_set.passages, BM25Options(title=title))
         texts = indexed_texts(question_set.passages, title=title)
-        return cls(question_set, train, validation, learnable, texts, first_stage)
+        return cls(question_set, train, validation, learnable, texts, first_stage, plan.marked_negatives)
 
     @cached_property
     def relevance(self) -> csr_array:

@@ -1,6 +1,7 @@
 """Hard negatives: passages that a retriever ranks high for a question they do not answer."""
 
 import unicodedata
+from collections import defaultdict
 from dataclasses import dataclass
 from itertools import islice
 
@@ -17,14 +18,26 @@ from retrieval.rankings import NOT_FOUND, Rankings, Retriever
 from training.material import Material
 from training.options import BiEncoderOptions, CrossEncoderOptions, NegativesFrom
 
-COLUMNS = ("question_id", "question", "positive", "positive_score", "passage_id", "title", "passage", "rank", "score")
+COLUMNS = (
+    "question_id",
+    "question",
+    "positive",
+    "positive_score",
+    "passage_id",
+    "title",
+    "passage",
+    "rank",
+    "score",
+    "marked",
+)
 
 
 @dataclass(frozen=True)
 class HardNegatives:
     """Of each training question: rows of the corpus, ranks from 1 and scores `(n_questions, count)`.
 
-    A row is -1, its rank 0 and its score NaN where fewer were found. `positive_scores` are those of the question's best
+    A row is -1 where fewer were found. A rank is 0 and a score NaN there, and for a passage marked by a person that the
+    ranking does not hold. `positive_scores` are those of the question's best
     ranked relevant passage `(n_questions,)`, NaN where the ranking holds none.
     """
 
@@ -35,15 +48,45 @@ class HardNegatives:
 
 
 def mine(options: BiEncoderOptions | CrossEncoderOptions, material: Material) -> HardNegatives:
-    """Search the training questions and draw their hard negatives as the options say.
+    """Search the training questions and draw their hard negatives as the options say, after those a person marked.
 
     Never drawn: a passage relevant to the question, or to one with the same words; one of the articles that test or
-    validation questions ask about; one that holds the answer's text, unless the options allow it.
+    validation questions ask about; one that holds the answer's text, unless the options allow it. Of these, a mark
+    overrules only the last. As many marked passages are taken as a question has hard negatives, the oldest marks first.
     """
     rankings = _retriever(options, material).search(
         [question.text for question in material.train.questions], options.negatives_last
     )
-    return draw(rankings, material.train, material.relevance, options, material.learnable)
+    drawn = draw(rankings, material.train, material.relevance, options, material.learnable)
+    return led_by(marked_rows(material), drawn, rankings)
+
+
+def marked_rows(material: Material) -> dict[int, list[int]]:
+    """Return rows of the passages marked by a person, by row of the training question, those that may be negatives."""
+    row_of_question = {question.id: row for row, question in enumerate(material.train.questions)}
+    row_of_passage = material.question_set.row_of_passage
+    marked: defaultdict[int, list[int]] = defaultdict(list)
+    for question_id, passage_id in material.marked:
+        question, passage = row_of_question.get(question_id), row_of_passage.get(passage_id)
+        if question is None or passage is None or not material.learnable[passage]:
+            continue
+        if not material.relevance[question, passage]:
+            marked[question].append(passage)
+    return dict(marked)
+
+
+def led_by(marked: dict[int, list[int]], drawn: HardNegatives, rankings: Rankings) -> HardNegatives:
+    """Put marked passages, by row of the question, before those drawn from the rankings, which make room for them."""
+    rows, ranks, scores = drawn.rows.copy(), drawn.ranks.copy(), drawn.scores.copy()
+    for question, passages in marked.items():
+        drawn_too = [row for row in rows[question].tolist() if row != NOT_FOUND and row not in passages]
+        together = [*passages, *drawn_too][: rows.shape[1]]
+        found = rankings.indices[question].tolist()
+        for place, passage in enumerate(together):
+            rank = found.index(passage) + 1 if passage in found else 0
+            rows[question, place], ranks[question, place] = passage, rank
+            scores[question, place] = rankings.scores[question, rank - 1] if rank else np.nan
+    return HardNegatives(rows, ranks, scores, drawn.positive_scores)
 
 
 def draw(
@@ -113,11 +156,13 @@ def filled(
 
 
 def as_table(mined: HardNegatives, material: Material) -> pd.DataFrame:
-    """One row a negative, by question and rank, with the columns `COLUMNS`."""
+    """One row a negative, by question, marked ones first, then by rank, with the columns `COLUMNS`."""
+    marked = marked_rows(material)
     questions, places = np.nonzero(mined.rows != NOT_FOUND)
     passages = material.question_set.passages
     asked = [material.train.questions[row] for row in questions]
-    drawn = [passages[row] for row in mined.rows[questions, places]]
+    drawn_rows = mined.rows[questions, places].tolist()
+    drawn = [passages[row] for row in drawn_rows]
     row_of = material.question_set.row_of_passage
     values = (
         [question.id for question in asked],
@@ -129,6 +174,7 @@ def as_table(mined: HardNegatives, material: Material) -> pd.DataFrame:
         [passage.text for passage in drawn],
         mined.ranks[questions, places],
         mined.scores[questions, places],
+        [row in marked.get(int(question), ()) for question, row in zip(questions, drawn_rows, strict=True)],
     )
     return pd.DataFrame(dict(zip(COLUMNS, values, strict=True)))
 

@@ -58,6 +58,7 @@ def provenance(plan: Plan, source: ModelSource) -> dict[str, Any]:
         "split": asdict(plan.split),
         "options": asdict(plan.options),
         "seed": plan.options.seed,
+        "marked_negatives": [list(pair) for pair in plan.marked_negatives],
         "versions": _versions(),
         "hardware": _hardware(plan.options),
     }

@@ -69,7 +69,7 @@ class Rehearsal:
             options = {
                 name: value for name, value in options.items() if name.startswith("negatives") or name in _DRAWN_BY
             }
-        decides = [plan.kind, plan.fingerprint, asdict(plan.split), options]
+        decides = [plan.kind, plan.fingerprint, asdict(plan.split), options, plan.marked_negatives]
         key = key_of(task, ANALYZER_VERSION, json.dumps(decides, sort_keys=True))[:24]
         return cls(workspace() / "cache" / "rehearsals" / key, task)
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from data.processes import lives, this_process
+from data.remarks import remarks_of
 from data.split import SplitOptions
 from data.workspace import read_json, workspace, write_text
 from training.options import OPTIONS, BiEncoderOptions, CrossEncoderOptions, Kind
@@ -58,6 +59,7 @@ class Plan:
     split: SplitOptions
     options: BiEncoderOptions | CrossEncoderOptions
     created: str
+    marked_negatives: tuple[tuple[str, str], ...] = ()  # ids of question and passage, as they were marked when planned
 
     def as_json(self) -> str:
         """The content of `run.json`."""
@@ -121,7 +123,8 @@ class Run:
         known = {field.name for field in fields(OPTIONS[kind])}
         options = OPTIONS[kind](**{name: value for name, value in raw["options"].items() if name in known})
         rest = {name: raw[name] for name in ("name", "data", "data_name", "fingerprint", "created")}
-        return Plan(kind=kind, split=SplitOptions(**raw["split"]), options=options, **rest)
+        marked = tuple((question, passage) for question, passage in raw.get("marked_negatives", []))
+        return Plan(kind=kind, split=SplitOptions(**raw["split"]), options=options, marked_negatives=marked, **rest)
 
     def status(self) -> Status:
         """Read how it goes, and see whether its process still lives."""
@@ -256,10 +259,14 @@ def new_plan(
     split: SplitOptions,
     options: BiEncoderOptions | CrossEncoderOptions,
 ) -> Plan:
-    """Return a plan made now; `data` is the reference, the name and the fingerprint of the question set."""
+    """Return a plan made now, with the hard negatives marked by now.
+
+    `data` is the reference, the name and the fingerprint of the question set.
+    """
     reference, data_name, fingerprint = data
     created = datetime.now(UTC).isoformat(timespec="seconds")
-    return Plan(kind, name, reference, data_name, fingerprint, split, options, created)
+    marked = remarks_of(fingerprint).negatives
+    return Plan(kind, name, reference, data_name, fingerprint, split, options, created, marked)
 
 
 def _readable(run: Run) -> bool:

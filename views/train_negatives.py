@@ -14,7 +14,7 @@ from views.words import plain, word
 
 _SHOWN_ROWS = 500
 _SHOWN_CHARACTERS = 200
-_TABLE = ("question", "passage", "rank", "score", "positive_score", "positive", "title")  # what counts comes first
+_TABLE = ("question", "passage", "marked", "rank", "score", "positive_score", "positive", "title")  # what counts first
 _WIDTHS: dict[str, Literal["small"] | int] = {"rank": 60, "title": "small"}
 _TEXTS = ("question", "positive", "passage")
 
@@ -29,6 +29,8 @@ def draw_negatives(asked: Asked | None) -> None:
     questions = len(split_of(asked.plan.data, split.validation, split.test, split.seed).rows[Part.TRAIN])
     counts = {"count": f"{len(table):,}", "with_some": f"{table['question_id'].nunique():,}", "all": f"{questions:,}"}
     st.markdown(word("train.negatives_found", **counts))
+    if by_hand := int(table["marked"].sum()):
+        st.caption(word("train.negatives_marked_by_hand", count=f"{by_hand:,}"))
     if table.empty:
         st.warning(word("train.negatives_none"), icon=":material/warning:")
         return
@@ -65,6 +67,7 @@ def _browse(table: pd.DataFrame) -> None:
     if len(found) > len(shown):
         st.caption(word("train.negatives_first", shown=f"{len(shown):,}", all=f"{len(found):,}"))
     short = shown.assign(**{name: shown[name].str.slice(0, _SHOWN_CHARACTERS) for name in _TEXTS})
+    short["rank"] = short["rank"].where(short["rank"] > 0)  # a passage marked by hand may lie past the ranking
     picked = st.dataframe(
         short,
         column_order=_TABLE,
@@ -85,6 +88,8 @@ def _column(name: str) -> Any:
     label = word(f"train.negatives_{name}")
     if name in ("positive_score", "score"):
         return st.column_config.NumberColumn(label, format="%.3f", width=90)
+    if name == "marked":
+        return st.column_config.CheckboxColumn(label, width=70, help=word("train.negatives_marked_help"))
     return st.column_config.Column(label, width=_WIDTHS.get(name, "medium"))
 
 

@@ -8,14 +8,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from data.records import Passage, Question, QuestionSet
+from data.remarks import mark_negative
 from data.split import SplitOptions
 from data.store import find
 from retrieval.models import BiEncoder, find_model
 from retrieval.rankings import NOT_FOUND, Rankings
 from tests.doubles import small_set
 from tests.training.worlds import material_of, misleading_set, whole
-from training.negatives import COLUMNS, HardNegatives, as_table, draw, filled, mine
-from training.options import BiEncoderObjective, BiEncoderOptions, CrossEncoderOptions, NegativesFrom
+from training.examples import cross_encoder_examples
+from training.material import Material
+from training.negatives import COLUMNS, HardNegatives, as_table, draw, filled, led_by, marked_rows, mine
+from training.options import BiEncoderObjective, BiEncoderOptions, CrossEncoderOptions, Kind, NegativesFrom
+from training.rehearsal import Rehearsal, Task
+from training.runs import create_run, new_plan
 
 ALL = np.ones(5, dtype=bool)
 
@@ -224,6 +229,7 @@ def test_the_table_by_hand() -> None:
     )
     table = as_table(mined, material)
     assert tuple(table.columns) == COLUMNS
+    assert table.pop("marked").tolist() == [False, False, False]
     passages = [passage.text for passage in small_set().passages]
     expected = [
         ["q1", "한글을 만든 왕은 누구인가?", passages[0], 2.0, "p2", "한강", passages[1], 1, 2.5],
@@ -231,6 +237,95 @@ def test_the_table_by_hand() -> None:
         ["q3", "한강을 낀 도시는 어디인가?", passages[2], None, "p1", "세종", passages[0], 2, 1.5],
     ]
     assert json.loads(table.to_json(orient="values", force_ascii=False)) == expected
+
+
+# marked by a person
+
+
+def marked(*pairs: tuple[str, str]) -> Material:
+    return replace(whole(small_set()), marked=pairs)
+
+
+def test_marked_passages_come_first_and_the_drawn_ones_make_room() -> None:
+    mined = HardNegatives(
+        np.array([[1, 4], [0, NOT_FOUND]], dtype=np.int32),
+        np.array([[1, 3], [2, 0]], dtype=np.int32),
+        np.array([[1.0, 0.8], [0.9, np.nan]], dtype=np.float32),
+        np.array([0.9, 1.0]),
+    )
+    rankings = ranking([1, 0, 4, -1], [1, 0, -1, -1])
+    found = led_by({0: [3, 4], 1: [2]}, mined, rankings)
+    assert found.rows.tolist() == [[3, 4], [2, 0]]  # row 1 gives way: no question has more than two
+    assert found.ranks.tolist() == [[0, 3], [0, 2]]
+    np.testing.assert_allclose(found.scores, [[np.nan, 0.8], [np.nan, 0.9]])
+    assert found.positive_scores is mined.positive_scores
+    assert led_by({0: [4]}, mined, rankings).rows.tolist() == [[4, 1], [0, NOT_FOUND]]
+    assert mined.rows.tolist() == [[1, 4], [0, NOT_FOUND]]
+
+
+def test_only_marks_that_may_be_negatives_count() -> None:
+    pairs = (("q1", "p4"), ("q1", "p1"), ("q3", "p2"), ("q1", "gone"), ("gone", "p2"), ("q6", "p3"), ("q1", "p2"))
+    material = marked(*pairs)
+    # p1 answers q1, p3 answers q6; p2 holds the answer of q3, but a person has looked
+    assert marked_rows(material) == {0: [3, 1], 2: [1]}
+    learnable = material.learnable.copy()
+    learnable[3] = False  # of an article that test questions ask about
+    assert marked_rows(replace(material, learnable=learnable)) == {0: [1], 2: [1]}
+
+
+def test_a_marked_passage_that_a_twin_s_question_is_about_is_no_negative() -> None:
+    world = misleading_set()
+    twin = Question("twin", world.questions[0].text, (), ("p7",))
+    world = QuestionSet("twins", world.passages, (*world.questions, twin))
+    material = replace(whole(world), marked=((world.questions[0].id, "p7"), ("twin", "p0"), ("twin", "p9")))
+    assert marked_rows(material) == {20: [9]}
+
+
+@pytest.mark.parametrize("first", [1, 3])
+def test_marked_passages_are_mined_whatever_the_options_say(first: int) -> None:
+    material = marked(("q4", "p5"), ("q3", "p2"))
+    options = wanted(1, negatives_first=first, negatives_last=3, negatives_margin=0.9)
+    mined = mine(options, material)
+    assert mined.rows[3].tolist() == [4]
+    assert mined.rows[2].tolist() == [1]
+    table = as_table(mined, material)
+    assert table[table["marked"]]["question_id"].tolist() == ["q3", "q4"]
+    others = mine(options, whole(small_set()))
+    rest = [row for row in range(6) if row not in (2, 3)]
+    np.testing.assert_array_equal(mined.rows[rest], others.rows[rest])
+
+
+def test_an_example_is_made_of_a_marked_passage() -> None:
+    material = marked(("q5", "p1"))
+    columns, _ = cross_encoder_examples(wanted(1, negatives_first=5, negatives_last=5), material)
+    pairs = list(zip(columns["question"], columns["passage"], columns["label"], strict=True))
+    assert (material.train.questions[4].text, material.texts[0], 0.0) in pairs
+
+
+def test_a_plan_holds_the_marks_of_the_moment_it_was_made() -> None:
+    question_set = small_set()
+    mark_negative(question_set.fingerprint, "q1", "p3")
+    data = ("", question_set.name, question_set.fingerprint)
+    plan = new_plan(Kind.CROSS_ENCODER, "", data, SplitOptions(0.2, 0.2), wanted(1))
+    run = create_run(plan)
+    mark_negative(question_set.fingerprint, "q1", "p4")
+    assert run.plan() == plan
+    assert run.plan().marked_negatives == (("q1", "p3"),)
+    assert Material.of(run.plan(), question_set).marked == (("q1", "p3"),)
+    later = new_plan(Kind.CROSS_ENCODER, "", data, SplitOptions(0.2, 0.2), wanted(1))
+    assert later.marked_negatives == (("q1", "p3"), ("q1", "p4"))
+    same = replace(later, marked_negatives=plan.marked_negatives)
+    assert Rehearsal.of(later, Task.NEGATIVES) != Rehearsal.of(same, Task.NEGATIVES)
+
+
+def test_a_run_planned_before_marks_were_known_is_read() -> None:
+    question_set = small_set()
+    data = ("", question_set.name, question_set.fingerprint)
+    run = create_run(new_plan(Kind.CROSS_ENCODER, "", data, SplitOptions(), wanted(1)))
+    raw = json.loads((run.folder / "run.json").read_text(encoding="utf-8"))
+    del raw["marked_negatives"]
+    run.write("run.json", raw)
+    assert run.plan().marked_negatives == ()
 
 
 @pytest.mark.slow

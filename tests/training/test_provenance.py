@@ -53,6 +53,9 @@ def test_it_says_what_went_in_and_survives_json() -> None:
     }
     assert (made["split"], made["options"], made["seed"]) == (asdict(SHARES), asdict(plan.options), 11)
     assert made["made"].endswith("+00:00")
+    assert made["marked_negatives"] == []
+    marked = provenance(replace(plan, marked_negatives=(("q1", "p3"),)), find_model("starter"))
+    assert marked["marked_negatives"] == [["q1", "p3"]]
 
 
 def test_versions_are_those_installed() -> None:

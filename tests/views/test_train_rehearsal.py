@@ -173,6 +173,7 @@ def rows(count: int, text: str = "passage") -> pd.DataFrame:
         "passage": [f"wrong {text} {row}" for row in range(count)],
         "rank": [1 + row % 4 for row in range(count)],
         "score": [9.0 - row % 4 for row in range(count)],
+        "marked": [row == 0 for row in range(count)],
     }
     return pd.DataFrame(values)[list(COLUMNS)]
 
