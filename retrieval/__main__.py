@@ -1,8 +1,11 @@
-"""`python -m retrieval compare EXPERIMENT.toml --out DIR`."""
+"""`python -m retrieval compare EXPERIMENT.toml --out DIR`, and what is done with comparisons that are kept."""
 
 import argparse
+import json
 import sys
 import time
+from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 
 from data.problems import DataError
@@ -11,25 +14,57 @@ from retrieval.compare import Comparison, compare
 from retrieval.experiment import ExperimentError, read_experiment
 from retrieval.job import Job
 from retrieval.provenance import provenance
-from retrieval.saved import keep, save
+from retrieval.report.words import LANGUAGES
+from retrieval.saved import delete, keep, kept_comparisons, load, origin_of, rename, save
 
 _SECONDS_BETWEEN_WORDS = 0.2
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the command; returns its exit status: 0, 1 where a retriever failed, 2 where nothing could be compared."""
-    parser = argparse.ArgumentParser(prog="python -m retrieval", description="Compare retrievers on a question set.")
-    commands = parser.add_subparsers(required=True)
-    command = commands.add_parser("compare", help="run an experiment file")
-    command.add_argument("experiment", type=Path, help="experiment file (TOML)")
-    command.add_argument("--out", type=Path, required=True, help="folder for scores.json and TREC files")
-    command.add_argument("--tell", action="store_true", help="note the progress in the folder (the page uses this)")
-    options = parser.parse_args(arguments)
+    """Run the command; returns its exit status: 0, 1 where a retriever failed, 2 where nothing could be done."""
+    options = _parser().parse_args(arguments)
     try:
-        comparison = _run(options.experiment, options.out, Job(options.out) if options.tell else None)
+        status: int = options.run(options)
+    except KeyError as error:
+        print(
+            f"error: no comparison is kept as {error}; `python -m retrieval list` shows those there are",
+            file=sys.stderr,
+        )
+        return 2
     except (ExperimentError, DataError, OSError, ValueError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
+    return status
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m retrieval", description="Compare retrievers on a question set.")
+    commands = parser.add_subparsers(required=True)
+
+    def command(name: str, run: Callable[[argparse.Namespace], int], text: str) -> argparse.ArgumentParser:
+        added = commands.add_parser(name, help=text, description=text)
+        added.set_defaults(run=run)
+        return added
+
+    comparing = command("compare", _compare, "run an experiment file")
+    comparing.add_argument("experiment", type=Path, help="experiment file (TOML)")
+    comparing.add_argument("--tell", action="store_true", help="only what the page needs, with the progress noted")
+    listing = command("list", _list, "list the comparisons kept in the workspace, the newest first")
+    listing.add_argument("--json", action="store_true", help="print JSON")
+    exporting = command("export", _export, "write all files of a kept comparison")
+    for writing in (comparing, exporting):
+        writing.add_argument("--out", type=Path, required=True, help="folder for figures, report, TREC and BEIR files")
+        writing.add_argument("--language", choices=LANGUAGES, default="en", help="language of the report")
+    renaming = command("rename", _rename, "give a kept comparison a name")
+    deleting = command("delete", _delete, "remove a kept comparison")
+    for naming in (exporting, renaming, deleting):
+        naming.add_argument("key", metavar="KEY", help="its key, as list shows it")
+    renaming.add_argument("name", metavar="NAME", help="its new name")
+    return parser
+
+
+def _compare(options: argparse.Namespace) -> int:
+    comparison = _compared(options, Job(options.out) if options.tell else None)
     print(table(comparison))
     for result in comparison.results:
         if result.error:
@@ -37,8 +72,9 @@ def main(arguments: list[str] | None = None) -> int:
     return int(any(result.error for result in comparison.results))
 
 
-def _run(path: Path, out: Path, job: Job | None) -> Comparison:
+def _compared(options: argparse.Namespace, job: Job | None) -> Comparison:
     began, told = time.time(), 0.0
+    path: Path = options.experiment
 
     def tell(name: str, share: float) -> None:
         nonlocal told
@@ -52,9 +88,39 @@ def _run(path: Path, out: Path, job: Job | None) -> Comparison:
     experiment = read_experiment(path)
     question_set = find(experiment.data, path.parent)
     comparison = compare(experiment, question_set, base=path.parent, on_progress=tell)
-    write = keep if job else save  # what a page needs is there at once; the rest it makes when it is asked for
-    write(comparison, out, provenance(comparison, question_set, path.parent))
+    origin = provenance(comparison, question_set, path.parent)
+    if job:  # the page waits for no more than it needs, and makes the rest when it is asked for
+        keep(comparison, options.out, origin)
+    else:
+        save(comparison, options.out, origin, options.language)
     return comparison
+
+
+def _list(options: argparse.Namespace) -> int:
+    kept = kept_comparisons()
+    if options.json:
+        print(json.dumps([asdict(one) | {"folder": str(one.folder)} for one in kept], ensure_ascii=False, indent=2))
+    for one in () if options.json else kept:
+        names = ", ".join(one.retrievers)
+        print(f"{one.key}  {one.made[:16]}  {one.name or one.data} ({one.part}, {one.questions:,} questions): {names}")
+    return 0
+
+
+def _export(options: argparse.Namespace) -> int:
+    kept = {one.key: one for one in kept_comparisons()}[options.key]
+    comparison = load(kept.folder, find(kept.reference, kept.folder))
+    save(comparison, options.out, origin_of(kept.folder), options.language)
+    return 0
+
+
+def _rename(options: argparse.Namespace) -> int:
+    rename(options.key, options.name)
+    return 0
+
+
+def _delete(options: argparse.Namespace) -> int:
+    delete(options.key)
+    return 0
 
 
 def table(comparison: Comparison) -> str:
@@ -65,7 +131,8 @@ def table(comparison: Comparison) -> str:
     lines.append(" ".join([" " * width, *(f"{measure:>10}" for measure in measures)]))
     for result in comparison.results:
         means = result.scores.means() if result.scores else {}
-        cells = (f"{means[measure]:10.4f}" if means else f"{'failed':>10}" for measure in measures)
+        missing = f"{'-' if means else 'failed':>10}"
+        cells = (f"{means[measure]:10.4f}" if measure in means else missing for measure in measures)
         lines.append(" ".join([f"{result.name:<{width}}", *cells]))
     return "\n".join(lines)
 

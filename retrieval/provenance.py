@@ -19,10 +19,11 @@ from retrieval.analyzers import choose
 from retrieval.bm25 import indexed_texts
 from retrieval.cache import key_of
 from retrieval.compare import Comparison
-from retrieval.experiment import BM25Spec, RerankSpec, Spec
+from retrieval.experiment import BM25Spec, DenseSpec, RerankSpec, RunSpec, Spec
 from retrieval.hub import ModelError, hub_revision
 from retrieval.models import ModelSource, find_model
 from retrieval.recommended import recommended_weight
+from retrieval.significance import LEVEL, PERMUTATIONS, RESAMPLES
 
 _PROJECT = Path(__file__).parent.parent
 # the libraries whose versions decide numbers; those that are not installed are left out
@@ -70,6 +71,13 @@ def provenance(
         "experiment": experiment.model_dump(mode="json", exclude_none=True),
         "retrievers": {spec.name: _resolved(spec, asked, base) for spec in experiment.retriever},
         "analyzer_version": ANALYZER_VERSION,
+        "statistics": {
+            "level": LEVEL,
+            "resamples": RESAMPLES,
+            "permutations": PERMUTATIONS,
+            "seed": 0,
+            "correction": "holm",
+        },
         "versions": versions(LIBRARIES),
         "hardware": hardware(),
         "commit": _commit(),
@@ -81,20 +89,29 @@ def _resolved(spec: Spec, asked: QuestionSet, base: Path | None) -> dict[str, An
     told: dict[str, Any] = spec.model_dump(mode="json", exclude={"name"}, exclude_none=True)
     if isinstance(spec, BM25Spec):
         return told | {"analyzer": choose(spec.analyzer, indexed_texts(asked.passages, title=spec.title)).value}
-    reference = getattr(spec, "model", None)
-    if reference is None:
+    if isinstance(spec, RunSpec):
+        return told | _file((base or Path()) / spec.path)
+    if not isinstance(spec, DenseSpec | RerankSpec):
         return told
+    reference = spec.model
     try:
         source = find_model(reference, base)
         told["model"] = {
             "reference": reference,
-            **identity(source, indexed_texts(asked.passages, title=told["title"])),
+            **identity(source, indexed_texts(asked.passages, title=spec.title)),
         }
     except ModelError as error:
         return told | {"model": {"reference": reference, "error": error.code}}
     if isinstance(spec, RerankSpec) and spec.weight is None:
         told["weight"] = recommended_weight(source)
     return told
+
+
+def _file(path: Path) -> dict[str, str]:
+    try:
+        return {"fingerprint": hashlib.sha256(path.read_bytes()).hexdigest()}
+    except OSError:  # the retriever failed then, and says so itself
+        return {}
 
 
 def identity(source: ModelSource, texts: list[str]) -> dict[str, str]:

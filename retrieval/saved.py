@@ -15,14 +15,18 @@ from typing import Any
 
 import numpy as np
 
+from data.exports import csv_bytes
 from data.records import QuestionSet
 from data.split import Part, split
 from data.workspace import read_json, replacing, workspace, write_text
 from retrieval.compare import Comparison, Result, failures
+from retrieval.evidence import as_list, evidence
 from retrieval.experiment import Experiment
+from retrieval.exports import latex_table, markdown_table, per_question_json, per_question_table, write_beir
 from retrieval.metrics import Scores, evaluate
 from retrieval.provenance import provenance
 from retrieval.rankings import Rankings
+from retrieval.significance import intervals_of, question_groups
 from retrieval.trec import file_names, write_qrels, write_run
 
 _KEY = re.compile("[0-9a-f]{16}")
@@ -51,13 +55,28 @@ class KeptComparison:
     figures: dict[str, dict[str, float]]  # mean of every measure by retriever; those that failed are left out
 
 
-def save(comparison: Comparison, folder: Path, origin: dict[str, Any] | None = None) -> None:
-    """Write all there is of a comparison into `folder`. `origin` is its provenance, found out where left out."""
+def save(comparison: Comparison, folder: Path, origin: dict[str, Any] | None = None, language: str = "en") -> None:
+    """Write all there is of a comparison into `folder`, the report in a language of `retrieval.report.words.LANGUAGES`.
+
+    `origin` is the comparison's provenance, found out where left out.
+    """
+    from retrieval.report.report import report  # charts and templates: whoever only opens a comparison needs neither
+
+    origin = origin or provenance(comparison)
     keep(comparison, folder, origin)
+    found = evidence(comparison)
+    _write_json(folder / "significance.json", as_list(found))
     write_qrels(folder / "qrels.trec", comparison.asked)
     for result, stem in zip(comparison.results, file_names([r.name for r in comparison.results]), strict=True):
         if result.rankings:
             write_run(folder / f"{stem}.trec", result.rankings, comparison.asked, result.name)
+    write_beir(folder / "beir", comparison.asked)
+    write_text(folder / "questions.jsonl", per_question_json(comparison))
+    with replacing(folder / "questions.csv") as new:
+        new.write_bytes(csv_bytes(per_question_table(comparison)))
+    write_text(folder / "table.md", markdown_table(comparison, found))
+    write_text(folder / "table.tex", latex_table(comparison, found))
+    write_text(folder / "report.html", report(comparison, language, origin, found))
 
 
 def keep(comparison: Comparison, folder: Path, origin: dict[str, Any] | None = None) -> None:
@@ -71,7 +90,22 @@ def keep(comparison: Comparison, folder: Path, origin: dict[str, Any] | None = N
     with replacing(folder / _RANKINGS) as new, new.open("wb") as file:
         np.savez(file, **arrays)  # type: ignore[arg-type]
     _write_json(folder / _PROVENANCE, origin or provenance(comparison))
-    _write_json(folder / _SCORES, comparison.as_dict())
+    _write_json(folder / _SCORES, scores_content(comparison))
+
+
+def scores_content(comparison: Comparison) -> dict[str, Any]:
+    """Return the content of `scores.json`: that of the comparison, and each retriever's interval of every measure."""
+    content: dict[str, Any] = comparison.as_dict()
+    groups = question_groups(comparison.asked)
+    for result in comparison.results:
+        if result.scores:
+            content["retrievers"][result.name]["interval"] = intervals_of(result.scores, groups)
+    return content
+
+
+def origin_of(folder: Path) -> dict[str, Any]:
+    """Return a saved comparison's provenance; empty where there is none."""
+    return read_json(folder / _PROVENANCE)
 
 
 def load(folder: Path, question_set: QuestionSet) -> Comparison:
@@ -79,7 +113,7 @@ def load(folder: Path, question_set: QuestionSet) -> Comparison:
 
     Raises `ValueError` where the folder holds no whole comparison, or one over other passages or questions.
     """
-    scores, origin = read_json(folder / _SCORES), read_json(folder / _PROVENANCE)
+    scores, origin = read_json(folder / _SCORES), origin_of(folder)
     if not scores or not origin:
         raise ValueError(f"{folder} holds no finished comparison")
     experiment = Experiment.model_validate(origin["experiment"])
@@ -111,7 +145,7 @@ def _result(name: str, entry: dict[str, Any], rankings: Rankings, asked: Questio
     scores = evaluate(rankings, asked, experiment.ks)
     per_question = {measure: values for measure, values in scores.per_question.items() if measure in entry}
     told = {field.name: entry[field.name] for field in fields(Result) if field.name in entry}
-    return Result(name, rankings, Scores(experiment.ks, per_question), **told)
+    return Result(name, rankings, Scores(scores.ks, per_question), **told)
 
 
 def kept_comparisons() -> list[KeptComparison]:

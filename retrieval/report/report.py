@@ -1,0 +1,164 @@
+"""One comparison as one HTML file: no script, nothing from elsewhere, for the screen and for paper."""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
+
+from data.split import Part
+from retrieval.compare import Comparison
+from retrieval.evidence import Evidence, evidence, scores_of
+from retrieval.figures import figures, first_scored, label, shown_measures
+from retrieval.metrics import CUT, depth_of
+from retrieval.provenance import provenance
+from retrieval.report.colours import colour_of, letter_of
+from retrieval.report.sections import cost, curves, hardest, lost, settings, slices
+from retrieval.report.words import Say, words_of
+from retrieval.significance import PairTest
+
+_RUN_NOTES = ("unknown_passages", "repeated", "other_questions")  # what of an imported run was passed over
+_MOST_PAIRS = 28  # those of 8 retrievers: of more, only the pairs with the first
+
+
+def report(
+    comparison: Comparison,
+    language: str,
+    origin: Mapping[str, Any] | None = None,
+    found: Evidence | None = None,
+    name: str = "",
+) -> str:
+    """Return the report as HTML in a language of `LANGUAGES`.
+
+    `origin` is the comparison's provenance and `found` its evidence, both found out where left out; `name` is what a
+    person calls the comparison. Raises `ValueError` where the language is not known.
+    """
+    say = words_of(language)
+    found = found or evidence(comparison)
+    origin = origin or provenance(comparison)
+    measure = headline(comparison)
+    names = [spec.name for spec in comparison.experiment.retriever]
+    scored = list(scores_of(comparison))
+    shown = shown_measures(comparison)
+    hits = [f"hit@{k}" for k in comparison.experiment.ks] if _several_relevant(comparison) else []
+    return _template().render(
+        say=say,
+        language=language,
+        name=name,
+        label=label,
+        comparison=comparison,
+        origin=origin,
+        made=datetime.fromisoformat(origin["made"]).strftime("%Y-%m-%d %H:%M"),
+        measure=measure,
+        depth=depth_of(comparison.experiment.ks),
+        first=first_scored(comparison),
+        answers=[_answer(comparison, found, one, say) for one in dict.fromkeys([measure, f"ndcg@{CUT}"])],
+        notices=_notices(comparison, say),
+        tables=[(columns, figures(comparison, found, columns)) for columns in (shown, hits) if columns],
+        legend=[(one, colour_of(one, names), letter_of(one, names)) for one in scored],
+        curves=curves(comparison, found, names),
+        pairs=_pairs(comparison, found, measure),
+        all_pairs=len(scored) * (len(scored) - 1) // 2 <= _MOST_PAIRS,
+        points=points,
+        p_figure=p_figure,
+        slices=slices(comparison, measure, say),
+        lost=lost(comparison, say),
+        hardest=hardest(comparison),
+        cost=cost(comparison),
+        settings=settings(origin, say),
+        terms=("recall", "hit", "mrr", "ndcg", "interval", "test"),
+    )
+
+
+@cache
+def _template() -> Template:
+    environment = Environment(
+        loader=FileSystemLoader(Path(__file__).parent),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    return environment.get_template("template.html")
+
+
+def headline(comparison: Comparison) -> str:
+    """Return the measure of the sentence: the first that all have of Recall@10, nDCG@10, Recall@K from the top K."""
+    wished = [f"recall@{CUT}", f"ndcg@{CUT}", *(f"recall@{k}" for k in sorted(comparison.experiment.ks, reverse=True))]
+    scores = scores_of(comparison).values()
+    return next((one for one in wished if all(one in of.per_question for of in scores)), wished[1])
+
+
+def points(share: float) -> str:
+    """Return a difference of shares in percentage points, with its sign."""
+    return f"{share * 100:+.2f}".replace("-", "−")
+
+
+def p_figure(p: float) -> str:
+    """Return a p-value as papers print it."""
+    return "< 0.001" if p < 0.001 else f"{p:.3f}"
+
+
+def _several_relevant(comparison: Comparison) -> bool:
+    return any(len(question.relevant) > 1 for question in comparison.asked.questions)
+
+
+def _answer(comparison: Comparison, found: Evidence, measure: str, say: Say) -> str:
+    means = {name: of.means()[measure] for name, of in scores_of(comparison).items() if measure in of.per_question}
+    if not means:
+        return say("page.none")
+    first, *others = means
+    if not others:
+        low, high = (f"{share * 100:.1f}" for share in found.intervals[first][measure])
+        mean = f"{means[first] * 100:.1f}"
+        return say("answer.alone", first=first, measure=label(measure), mean=mean, low=low, high=high)
+    best = max(others, key=lambda name: means[name])
+    test = found.test(best, first, measure)
+    if test is None:  # the two have scores of this measure, so they were tested
+        raise ValueError(f"the evidence holds no test of {best!r} against {first!r}")
+    kind = "unsure" if not test.sure else ("more" if test.difference > 0 else "leads")
+    return say(
+        f"answer.{kind}",
+        best=best,
+        first=first,
+        points=f"{abs(test.difference) * 100:.1f}",
+        measure=label(measure),
+        low=points(test.low),
+        high=points(test.high),
+        p=f"p {p_figure(test.p_holm)}" if test.p_holm < 0.001 else f"p = {p_figure(test.p_holm)}",
+        questions=f"{len(comparison.asked.questions):,}",
+    )
+
+
+def _notices(comparison: Comparison, say: Say) -> list[str]:
+    told: list[str] = []
+    part = comparison.experiment.split
+    for spec, result in zip(comparison.experiment.retriever, comparison.results, strict=True):
+        if result.error is not None:
+            told.append(say("notice.failed", name=spec.name, reason=str(result.error)))
+        elif result.short:
+            k = depth_of(comparison.experiment.ks)
+            told.append(
+                say("notice.short", name=spec.name, k=k, short=f"{result.short:,}", unanswered=f"{result.unanswered:,}")
+            )
+        told += [
+            say(f"notice.{note}", name=spec.name, count=f"{result.notes[note]:,}")
+            for note in _RUN_NOTES
+            if result.notes and result.notes[note]
+        ]
+        if spec.chosen_on is not None and (spec.chosen_on is part or Part.ALL in (spec.chosen_on, part)):
+            told.append(say("notice.flattered", name=spec.name, part=say(f"part.{spec.chosen_on}")))
+    return told
+
+
+def _pairs(comparison: Comparison, found: Evidence, measure: str) -> list[tuple[str, Sequence[PairTest]]]:
+    """Tests by measure: the measure of the sentence, and nDCG@10."""
+    first, count = first_scored(comparison), len(scores_of(comparison))
+    few = count * (count - 1) // 2 <= _MOST_PAIRS
+    by_measure = [
+        (one, [test for test in found.tests if test.measure == one and (few or first in (test.a, test.b))])
+        for one in dict.fromkeys([measure, f"ndcg@{CUT}"])
+    ]
+    return [(one, tests) for one, tests in by_measure if tests]

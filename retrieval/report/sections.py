@@ -1,0 +1,229 @@
+"""What the parts of the report show: plain rows for its tables, and the charts drawn of the same rows."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from markupsafe import Markup
+
+from retrieval.compare import Comparison
+from retrieval.evidence import Evidence, scores_of
+from retrieval.figures import label
+from retrieval.lost import DEPTHS, FATES, Fate, ceilings, fates
+from retrieval.metrics import CUT, first_relevant_ranks
+from retrieval.report import charts
+from retrieval.report.words import Say
+from retrieval.significance import question_groups
+from retrieval.slices import Property, Slice, slice_table
+from retrieval.slices import slices as cut
+
+_FATE_COLOURS = (
+    "",
+    "#E69F00",
+    "#7A8290",
+    "#56B4E9",
+    "#CC79A7",
+    "#D55E00",
+)  # in the order of the fates; found: not drawn
+_MOST_SLICES = 10
+_HARDEST = 15
+
+
+def curves(comparison: Comparison, found: Evidence, names: Sequence[str]) -> list[tuple[str, Markup]]:
+    """Draw Recall@K over K, and nDCG@10 with its intervals: title and chart."""
+    rows = [
+        (name, k, float(of.per_question[f"recall@{k}"].mean()), *found.intervals[name][f"recall@{k}"])
+        for name, of in scores_of(comparison).items()
+        for k in comparison.experiment.ks
+        if f"recall@{k}" in of.per_question
+    ]
+    ndcg = [
+        (name, float(of.per_question[f"ndcg@{CUT}"].mean()), *found.intervals[name][f"ndcg@{CUT}"])
+        for name, of in scores_of(comparison).items()
+        if f"ndcg@{CUT}" in of.per_question
+    ]
+    by_k = pd.DataFrame(rows, columns=["retriever", "k", "mean", "low", "high"])
+    at_ten = pd.DataFrame(ndcg, columns=["retriever", "mean", "low", "high"])
+    scored, ndcg_label = list(at_ten["retriever"]), label(f"ndcg@{CUT}")
+    drawn = []
+    if rows:
+        drawn.append(("Recall@K", charts.curves(by_k, names, x="K", y="Recall@K")))
+    if scored:
+        drawn.append((ndcg_label, charts.intervals(at_ten, names, row="retriever", order=scored, x=ndcg_label)))
+    return [(title, charts.svg(chart)) for title, chart in drawn]
+
+
+@dataclass(frozen=True)
+class SliceSection:
+    """One property of the questions: its chart, and rows of (slice, questions, means by retriever in percent)."""
+
+    title: str
+    chart: Markup
+    rows: list[tuple[str, int, dict[str, str]]]
+
+
+def slices(comparison: Comparison, measure: str, say: Say) -> list[SliceSection]:
+    """Measure the parts of the questions by every property that tells at least two apart."""
+    scores, groups = scores_of(comparison), question_groups(comparison.asked)
+    sections = []
+    for by in Property:
+        parts = cut(comparison.asked, by)[:_MOST_SLICES]
+        if len(parts) < 2 or not scores:
+            continue
+        table = slice_table(parts, scores, measure, groups)
+        labels = _labels(parts, by)
+        table["label"] = [labels[place] for place in table["slice"]]
+        names = [spec.name for spec in comparison.experiment.retriever]
+        chart = charts.intervals(table, names, row="label", order=labels, x=label(measure))
+        means = {
+            (place, name): f"{share * 100:.1f}"
+            for place, name, share in zip(table["slice"], table["retriever"], table["mean"], strict=True)
+        }
+        rows = [
+            (labels[place], len(part.rows), {name: means[place, name] for name in scores if (place, name) in means})
+            for place, part in enumerate(parts)
+        ]
+        sections.append(SliceSection(say(f"property.{by}"), charts.svg(chart), rows))
+    return sections
+
+
+def _labels(parts: Sequence[Slice], by: Property) -> list[str]:
+    form = ".0%" if by is Property.OVERLAP else ",.0f"
+    texts = [part.label or _range(format(part.low, form), format(part.high, form)) for part in parts]
+    # two ranges may read alike once rounded, and a chart has one row for each text
+    return [text + "\u200b" * texts[:place].count(text) for place, text in enumerate(texts)]
+
+
+def _range(low: str, high: str) -> str:
+    return low if low == high else f"{low}–{high}"
+
+
+@dataclass(frozen=True)
+class LostSection:
+    """Counts of lost questions by retriever and fate, their chart (None where none is lost), and the ceilings."""
+
+    k: int  # how many passages of each ranking were looked at
+    chart: Markup | None
+    legend: list[tuple[str, str]]  # the fates that occur, and their colours
+    rows: list[tuple[str, int, list[int]]]
+    depths: tuple[int, ...]
+    ceilings: list[tuple[str, list[str]]]
+
+
+def lost(comparison: Comparison, say: Say) -> LostSection:
+    """Count what became of the questions within the first 10, or as many as every ranking has."""
+    k = min([CUT, *(result.rankings.indices.shape[1] for result in comparison.results if result.rankings)])
+    counts = {name: np.bincount(places, minlength=len(FATES)) for name, places in fates(comparison, k).items()}
+    occur = [
+        place for place, fate in enumerate(FATES) if fate is not Fate.FOUND and any(c[place] for c in counts.values())
+    ]
+    texts = [str(say(f"fate.{FATES[place]}")) for place in occur]
+    colours = [_FATE_COLOURS[place] for place in occur]
+    rows = [(name, int(c[occur].sum()), [int(c[place]) for place in occur]) for name, c in counts.items()]
+    table = pd.DataFrame(
+        [
+            (name, text, number, place)
+            for name, _, numbers in rows
+            for place, (text, number) in enumerate(zip(texts, numbers, strict=True))
+        ],
+        columns=["retriever", "part", "count", "place"],
+    )
+    title = str(say("column.questions"))
+    chart = charts.stacked(table, list(counts), parts=texts, colours=colours, x=title) if occur else None
+    wrapping = {spec.name for spec in comparison.experiment.retriever if spec.parts}
+    limits = {name: shares for name, shares in ceilings(comparison).items() if name in wrapping}
+    known = [place for place in range(len(DEPTHS)) if any(not np.isnan(shares[place]) for shares in limits.values())]
+    return LostSection(
+        k=k,
+        chart=charts.svg(chart) if chart else None,
+        legend=list(zip(texts, colours, strict=True)),
+        rows=rows,
+        depths=tuple(DEPTHS[place] for place in known),
+        ceilings=[(name, [_percent(shares[place]) for place in known]) for name, shares in limits.items()],
+    )
+
+
+def _percent(share: float) -> str:
+    return "" if np.isnan(share) else f"{share * 100:.1f}"
+
+
+def hardest(comparison: Comparison) -> list[tuple[str, str, list[int]]]:
+    """Return question, article and rank by retriever (0: not found) of the questions that stand lowest over all.
+
+    Low is a high sum of log rank, a passage that was not found counting as one past the last. None that all rank first.
+    """
+    rankings = [result.rankings for result in comparison.results if result.rankings]
+    if not rankings:
+        return []
+    ranks = np.stack([first_relevant_ranks(one, comparison.asked) for one in rankings], axis=1)
+    depths = np.array([one.indices.shape[1] for one in rankings])
+    depth = np.log(np.where(ranks == 0, depths + 1, ranks)).sum(axis=1)
+    rows = [int(row) for row in np.argsort(-depth, kind="stable")[:_HARDEST] if depth[row] > 0]
+    passages, row_of = comparison.asked.passages, comparison.asked.row_of_passage
+    questions = comparison.asked.questions
+    return [
+        (questions[row].text, passages[row_of[questions[row].relevant[0]]].title, ranks[row].tolist()) for row in rows
+    ]
+
+
+def cost(comparison: Comparison) -> list[tuple[str, str, str, str]]:
+    """Return name, seconds to build, milliseconds a question and megabytes of the index, as text."""
+    questions = len(comparison.asked.questions)
+    return [
+        (
+            result.name,
+            f"{result.build_seconds:.1f}",
+            f"{result.query_seconds / questions * 1000:.2f}",
+            f"{result.memory_bytes / 1e6:.1f}" if result.memory_bytes else "",
+        )
+        for result in comparison.results
+        if result.scores
+    ]
+
+
+def settings(origin: Mapping[str, Any], say: Say) -> list[tuple[str, str]]:
+    """Return what the comparison was made of and on, line by line."""
+    data, parts, machine, statistics = (origin[key] for key in ("data", "split", "hardware", "statistics"))
+    lines = [(name, _specification(told, say)) for name, told in origin["retrievers"].items()]
+    counts = {part: f"{count:,}" for part, count in parts["questions"].items()}
+    value = say(
+        "setup.data_value", name=data["name"], passages=f"{data['passages']:,}", questions=f"{data['questions']:,}"
+    )
+    lines.append((say("setup.data"), value))
+    lines.append((say("setup.fingerprint"), data["fingerprint"]))
+    lines.append((say("setup.split"), say("setup.split_value", seed=parts["seed"], **counts)))
+    lines.append(
+        (
+            say("setup.statistics"),
+            say(
+                "setup.statistics_value",
+                resamples=f"{statistics['resamples']:,}",
+                permutations=f"{statistics['permutations']:,}",
+                seed=statistics["seed"],
+            ),
+        )
+    )
+    gpus = ", ".join(machine["gpus"]) or say("setup.no_gpu")
+    memory = f"{machine['memory'] / 2**30:.0f}"
+    told = {"processor": machine["processor"], "cores": machine["logical_cores"], "memory": memory, "gpus": gpus}
+    lines.append((say("setup.hardware"), say("setup.hardware_value", **told)))
+    lines.append((say("setup.versions"), ", ".join(f"{name} {number}" for name, number in origin["versions"].items())))
+    return [*lines, (say("setup.commit"), origin["commit"])] if origin["commit"] else lines
+
+
+def _specification(told: Mapping[str, Any], say: Say) -> str:
+    texts = [str(told["kind"])]
+    for key, value in told.items():
+        if key == "chosen_on":
+            texts.append(say("setup.chosen_on", part=say(f"part.{value}")))
+        elif key != "kind":
+            texts.append(f"{key} {_value(value)}")
+    return " · ".join(texts)
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, Mapping):  # a model: its reference, then what tells its content
+        return " ".join(str(part)[:12] if name != "reference" else str(part) for name, part in value.items())
+    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
