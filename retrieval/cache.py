@@ -27,23 +27,35 @@ def cached_arrays(kind: str, key: str, compute: Callable[[], Arrays], *, keep: b
     `keep=False` only computes: one question typed by a person is not worth a file.
     A file that cannot be read is computed anew; a disk that cannot be written costs the saving, not the result.
     """
-    if not keep:
-        return compute()
+    kept = read_arrays(kind, key) if keep else None
+    if kept is None:
+        kept = compute()
+        if keep:
+            write_arrays(kind, key, kept)
+    return kept
+
+
+def read_arrays(kind: str, key: str) -> Arrays | None:
+    """Return the arrays kept as `workspace/cache/<kind>/<key>.npz`; None where there are none that can be read."""
     path = _path(kind, key)
     try:
         with np.load(path, allow_pickle=False) as kept:
             return dict(kept)
     except FileNotFoundError:
-        pass
+        return None
     except (OSError, ValueError, EOFError, KeyError, RuntimeError, zipfile.BadZipFile) as error:
         logger.warning("cache file %s cannot be read (%s); computing it anew", path, error)
-    arrays = compute()
+        return None
+
+
+def write_arrays(kind: str, key: str, arrays: Arrays) -> None:
+    """Keep the arrays; a disk that cannot be written is told in the log."""
+    path = _path(kind, key)
     try:
         with replacing(path) as new, new.open("wb") as file:
             np.savez(file, **arrays)  # type: ignore[arg-type]
     except OSError as error:
         logger.warning("cache file %s cannot be written: %s", path, error)
-    return arrays
 
 
 def are_kept(kind: str, key: str) -> bool:

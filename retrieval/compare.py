@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Callable, Container, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -10,26 +10,31 @@ from data.records import QuestionSet
 from data.split import split
 from retrieval.experiment import Experiment, retrievers_of
 from retrieval.hub import ModelError
+from retrieval.imported import RunError
 from retrieval.kept import Kept
-from retrieval.metrics import Scores, depth_of, evaluate
-from retrieval.rankings import Rankings
+from retrieval.metrics import Scores, evaluate
+from retrieval.rankings import NOT_FOUND, Rankings
 
 logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class Result:
-    """What one retriever found. A retriever that failed has an `error` and no score: never a score of 0."""
+    """What one retriever found. A retriever that failed has an `error` and no score: never a score of 0.
+
+    Seconds are 0 where they are not known: an imported run's.
+    """
 
     name: str
     rankings: Rankings | None = None
     scores: Scores | None = None
     build_seconds: float = 0.0
     query_seconds: float = 0.0  # for all questions
+    model_seconds: float = 0.0  # of the query seconds, those in which a model encodes or scores
     memory_bytes: int = 0  # of the index, 0 where not known
     short: int = 0  # questions for which fewer passages than the largest K were found
     unanswered: int = 0  # questions for which none was found
-    notes: tuple[str, ...] = ()  # what was passed over in an imported run
+    notes: Mapping[str, int] = field(default_factory=dict)  # what an imported run holds: `imported.Notes`
     error: Exception | None = None
 
 
@@ -55,10 +60,19 @@ class Comparison:
 
 def _result_dict(result: Result) -> dict[str, object]:
     if result.scores is None:
-        known = {"code": result.error.code, "model": result.error.model} if isinstance(result.error, ModelError) else {}
-        return {"error": str(result.error), **known}
-    seconds = {"build_seconds": result.build_seconds, "query_seconds": result.query_seconds}
-    return {**result.scores.means(), **seconds}
+        return {"error": str(result.error), **_known(result.error)}
+    told = ("build_seconds", "query_seconds", "model_seconds", "memory_bytes", "short", "unanswered")
+    notes = {"notes": dict(result.notes)} if result.notes else {}
+    return {**result.scores.means(), **{name: getattr(result, name) for name in told}, **notes}
+
+
+def _known(error: Exception | None) -> dict[str, object]:
+    """Return what `failures` makes the error of again."""
+    if isinstance(error, ModelError):
+        return {"code": error.code, "model": error.model}
+    if isinstance(error, RunError):
+        return {"code": error.code, "run": error.run, "line": error.line}
+    return {}
 
 
 def compare(
@@ -79,16 +93,15 @@ def compare(
     asked = split(question_set, experiment.split_options).questions(question_set, experiment.split)
     if not asked.questions:
         raise ValueError(f"the {experiment.split.value} part has no question with a relevant passage")
-    count = len(experiment.retriever)
+    specs = experiment.retriever
     results: list[Result] = []
 
-    def tell_within(name: str, share: float) -> None:
-        tell(name, (len(results) + share) / count)
+    def tell_within(share: float) -> None:
+        tell(specs[len(results)].name, (len(results) + share) / len(specs))
 
-    made = retrievers_of(experiment, question_set, base, tell_within)
-    for spec, retriever in zip(experiment.retriever, made, strict=True):
-        tell(spec.name, len(results) / count)
-        results.append(_result(spec.name, (failed or {}).get(spec.name, retriever), asked, experiment.ks))
+    for spec, made in zip(specs, retrievers_of(experiment, asked, base, tell_within), strict=True):
+        tell_within(0.0)
+        results.append(_result(spec.name, (failed or {}).get(spec.name, made), asked, experiment.ks))
     tell("", 1.0)
     return Comparison(experiment, asked, tuple(results))
 
@@ -96,12 +109,15 @@ def compare(
 def failures(scores: dict[str, Any]) -> dict[str, Exception]:
     """Return what went wrong, by retriever, in the content of a `scores.json`."""
     failed = {name: entry for name, entry in scores.get("retrievers", {}).items() if "error" in entry}
-    return {
-        name: ModelError(entry["code"], entry["model"], entry["error"])
-        if "code" in entry
-        else RuntimeError(entry["error"])
-        for name, entry in failed.items()
-    }
+    return {name: _failure(entry) for name, entry in failed.items()}
+
+
+def _failure(entry: dict[str, Any]) -> Exception:
+    if "model" in entry:
+        return ModelError(entry["code"], entry["model"], entry["error"])
+    if "run" in entry:
+        return RunError(entry["code"], entry["run"], entry["error"], entry["line"])
+    return RuntimeError(entry["error"])
 
 
 def is_kept(experiment: Experiment, question_set: QuestionSet, failed: Container[str] = ()) -> bool:
@@ -109,8 +125,8 @@ def is_kept(experiment: Experiment, question_set: QuestionSet, failed: Container
     asked = split(question_set, experiment.split_options).questions(question_set, experiment.split)
     texts = [question.text for question in asked.questions]
     return all(
-        spec.name in failed or isinstance(made, Exception) or made.remembers(texts, depth_of(experiment.ks))
-        for spec, made in zip(experiment.retriever, retrievers_of(experiment, question_set), strict=True)
+        spec.name in failed or isinstance(made, Exception) or made.remembers(texts, made.depth)
+        for spec, made in zip(experiment.retriever, retrievers_of(experiment, asked), strict=True)
     )
 
 
@@ -122,9 +138,24 @@ def _result(name: str, retriever: Kept | Exception, asked: QuestionSet, ks: tupl
     if isinstance(retriever, Exception):
         return Result(name, error=retriever)
     try:
-        rankings = retriever.search([question.text for question in asked.questions], depth_of(ks))
+        rankings = retriever.search([question.text for question in asked.questions], retriever.depth)
     except Exception as error:
         logger.exception("retriever %r failed", name)
         return Result(name, error=error)
+    finally:
+        retriever.release()  # those that wrap it find its rankings on disk
     scores = evaluate(rankings, asked, ks)
-    return Result(name, rankings, scores, retriever.build_seconds, retriever.query_seconds)
+    within = min(max(scores.ks, default=rankings.indices.shape[1]), len(asked.passages))
+    found = (rankings.indices[:, :within] != NOT_FOUND).sum(axis=1)
+    return Result(
+        name,
+        rankings,
+        scores,
+        build_seconds=retriever.build_seconds,
+        query_seconds=retriever.query_seconds,
+        model_seconds=retriever.model_seconds,
+        memory_bytes=retriever.memory_bytes,
+        short=int((found < within).sum()),
+        unanswered=int((found == 0).sum()),
+        notes=retriever.notes,
+    )

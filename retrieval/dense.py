@@ -8,22 +8,32 @@ from data.records import Passage
 from retrieval.bm25 import indexed_texts
 from retrieval.models import Encoder
 from retrieval.rankings import NOT_FOUND, Rankings, ranked
+from retrieval.vector_index import IndexKind, VectorIndex
 
 
 class Dense:
-    """Exact search (FAISS, inner product of vectors of length 1); scores are cosines, higher is better.
+    """Search of passage vectors in an index of some kind; scores are cosines, higher is better.
 
     A question of which the encoder knows nothing (a vector of zeros) finds nothing.
     """
 
-    def __init__(self, name: str, passages: Sequence[Passage], encoder: Encoder, *, title: bool = True) -> None:
-        import faiss
-
+    def __init__(
+        self,
+        name: str,
+        passages: Sequence[Passage],
+        encoder: Encoder,
+        *,
+        title: bool = True,
+        index: IndexKind = IndexKind.EXACT,
+    ) -> None:
         self.name = name
         self._encoder = encoder
-        vectors = encoder.encode_passages(indexed_texts(passages, title=title))
-        self._index = faiss.IndexFlatIP(vectors.shape[1])
-        self._index.add(vectors)
+        self._index = VectorIndex(encoder.encode_passages(indexed_texts(passages, title=title)), index)
+
+    @property
+    def memory_bytes(self) -> int:
+        """Size of the index."""
+        return self._index.memory_bytes
 
     def search(self, questions: Sequence[str], k: int) -> Rankings:
         """Return the best k passages of each question."""
@@ -35,16 +45,16 @@ class Dense:
             np.full((len(vectors), k), NOT_FOUND, dtype=np.int32),
             np.full((len(vectors), k), -np.inf, dtype=np.float32),
         )
-        self._fill(rankings, known, vectors[known], min(k + 1, self._index.ntotal))
+        self._fill(rankings, known, vectors[known], k + 1)
         return rankings
 
     def _fill(self, rankings: Rankings, rows: np.ndarray, vectors: np.ndarray, depth: int) -> None:
-        k = rankings.indices.shape[1]
-        scores, indices = self._index.search(vectors, depth)
+        k, deepest = rankings.indices.shape[1], min(self._index.size, self._index.most)
+        scores, indices = self._index.search(vectors, min(depth, deepest))
         best = ranked(indices, scores, k)
         rankings.indices[rows], rankings.scores[rows] = best.indices, best.scores
-        if depth < self._index.ntotal:
+        if depth < deepest:
             # FAISS picks freely among passages that tie with the k-th: there all that tie are fetched
-            tied = np.flatnonzero(scores[:, k - 1] == scores[:, -1])
+            tied = np.flatnonzero((scores[:, k - 1] == scores[:, -1]) & (indices[:, -1] != NOT_FOUND))
             if len(tied):
-                self._fill(rankings, rows[tied], vectors[tied], min(2 * depth, self._index.ntotal))
+                self._fill(rankings, rows[tied], vectors[tied], 2 * depth)

@@ -1,6 +1,24 @@
-"""Fusion: the rankings of several retrievers made into one."""
+"""Fusion: the rankings of several retrievers made into one.
 
+A passage's fused score is the sum over the retrievers of weight * value, higher is better. With ranks and scores of one
+retriever's list for one question, its values are
+
+- reciprocal rank: `1 / (60 + rank)`, 0 for a passage that is not in the list (Cormack, Clarke & Buettcher 2009);
+- min-max: `(score - lowest) / (highest - lowest)`, 0 for a passage that is not in the list, as for the last one that is
+  (Lee 1997); where all scores are equal, 1;
+- z-score: `(score - mean) / standard deviation`; a passage that is not in the list counts as the last one that is
+  (Montague & Aslam 2001 shift the scores to the same end); where all scores are equal, 0, and -1 for those not in it.
+"""
+
+from collections.abc import Sequence
 from enum import StrEnum
+
+import numpy as np
+from scipy.sparse import csr_array
+
+from retrieval.rankings import NOT_FOUND, Rankings, top_k_sparse
+
+RRF_CONSTANT = 60
 
 
 class Fusion(StrEnum):
@@ -9,3 +27,72 @@ class Fusion(StrEnum):
     RRF = "rrf"
     MIN_MAX = "min-max"
     Z_SCORE = "z-score"
+
+
+def min_max(scores: np.ndarray) -> np.ndarray:
+    """Bring each row's finite scores to 0..1, all to 1 where they are equal; the others become 0."""
+    finite = np.isfinite(scores)
+    low = np.where(finite, scores, np.inf).min(axis=1, keepdims=True, initial=np.inf)
+    spread = np.where(finite, scores, -np.inf).max(axis=1, keepdims=True, initial=-np.inf) - low
+    with np.errstate(invalid="ignore"):
+        values = np.where(spread > 0, (scores - low) / np.where(spread > 0, spread, 1), 1.0)
+    return np.where(finite, values, 0.0)
+
+
+def fused(
+    rankings: Sequence[Rankings], n_passages: int, fusion: Fusion, weights: Sequence[float] | None, k: int
+) -> Rankings:
+    """Fuse rankings of the same questions and return the best k passages of each.
+
+    Every passage of every list is a candidate; `weights` None means 1 each. A retriever of weight 0 brings nothing, not
+    even candidates: the ends of a weight curve are the retrievers themselves. Ties go to the lower row of the corpus.
+    """
+    rows, columns, values = [], [], []
+    n_questions = len(rankings[0].indices)
+    of_none = np.zeros(n_questions)  # score of a passage that no list holds
+    for one, weight in zip(rankings, weights or [1.0] * len(rankings), strict=True):
+        if weight:
+            found, absent = normalised(one, fusion)
+            row, place = np.nonzero(one.indices != NOT_FOUND)
+            rows.append(row)
+            columns.append(one.indices[row, place])
+            values.append(weight * (found[row, place] - absent[row]))
+            of_none += weight * absent
+    entries = (np.concatenate(rows), np.concatenate(columns))
+    # what several lists give a passage is summed here; adding matrices would drop those that come to 0
+    scores = csr_array((np.concatenate(values), entries), shape=(n_questions, n_passages))
+    scores.data += np.repeat(of_none, np.diff(scores.indptr))
+    return top_k_sparse(scores, k)
+
+
+def normalised(rankings: Rankings, fusion: Fusion) -> tuple[np.ndarray, np.ndarray]:
+    """Return the value of every passage found `(n_questions, k)` and of one that is not `(n_questions,)`, float64.
+
+    The value is NaN in places where nothing was found.
+    """
+    found = rankings.indices != NOT_FOUND
+    values, absent = _VALUES[fusion](np.where(found, rankings.scores, np.nan).astype(np.float64))
+    return np.where(found, values, np.nan), absent
+
+
+def _reciprocal_ranks(scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    values = 1.0 / (RRF_CONSTANT + 1 + np.arange(scores.shape[1]))
+    return np.broadcast_to(values, scores.shape), np.zeros(len(scores))
+
+
+def _by_range(scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    return min_max(scores), np.zeros(len(scores))
+
+
+def _z_scores(scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    count = np.maximum((~np.isnan(scores)).sum(axis=1, keepdims=True), 1)
+    centred = scores - np.nansum(scores, axis=1, keepdims=True) / count
+    deviation = np.sqrt(np.nansum(centred**2, axis=1, keepdims=True) / count)
+    lowest, highest = (at.reduce(scores, axis=1, keepdims=True) for at in (np.fmin, np.fmax))  # NaN for an empty list
+    differ = highest > lowest
+    values = np.where(differ, centred / np.where(differ, deviation, 1), 0.0)
+    absent = np.where(differ, np.fmin.reduce(values, axis=1, keepdims=True), np.where(np.isnan(lowest), 0.0, -1.0))
+    return values, absent[:, 0]
+
+
+_VALUES = {Fusion.RRF: _reciprocal_ranks, Fusion.MIN_MAX: _by_range, Fusion.Z_SCORE: _z_scores}

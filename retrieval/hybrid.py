@@ -1,37 +1,35 @@
-"""Hybrid retrieval: rankings of several retrievers made into one."""
+"""Hybrid retrieval: several retrievers are asked, and their rankings fused."""
 
 from collections.abc import Sequence
 
-import numpy as np
-from scipy.sparse import csr_array
-
-from retrieval.rankings import NOT_FOUND, Rankings, Retriever, top_k_sparse
-
-RRF_CONSTANT = 60  # Cormack, Clarke & Buettcher 2009
+from retrieval.fusion import Fusion, fused
+from retrieval.rankings import Rankings, Retriever
 
 
 class Hybrid:
-    """Reciprocal rank fusion: `sum over retrievers of 1 / (60 + rank)`, higher is better.
+    """The first `depth` passages of each retriever, all of them fused; see `retrieval.fusion`.
 
-    Each retriever contributes its first `depth` passages (or k, where more are asked for).
+    What is fused does not depend on how many are asked for: past the passages that the retrievers brought, nothing is
+    found.
     """
 
-    def __init__(self, name: str, parts: Sequence[Retriever], *, n_passages: int, depth: int = 100) -> None:
+    def __init__(
+        self,
+        name: str,
+        parts: Sequence[Retriever],
+        *,
+        n_passages: int,
+        depth: int = 100,
+        fusion: Fusion = Fusion.RRF,
+        weights: Sequence[float] | None = None,
+    ) -> None:
         if len(parts) < 2:
             raise ValueError("a hybrid needs at least two retrievers")
         self.name = name
         self._parts, self._n_passages, self._depth = parts, n_passages, depth
+        self._fusion, self._weights = fusion, weights
 
     def search(self, questions: Sequence[str], k: int) -> Rankings:
         """Return the best k passages of each question."""
-        depth = max(k, self._depth)
-        rankings = [part.search(questions, depth) for part in self._parts]
-        return top_k_sparse(
-            sum((self._reciprocal_ranks(r) for r in rankings[1:]), self._reciprocal_ranks(rankings[0])), k
-        )
-
-    def _reciprocal_ranks(self, rankings: Rankings) -> csr_array:
-        rows, places = np.nonzero(rankings.indices != NOT_FOUND)
-        values = 1.0 / (RRF_CONSTANT + places + 1)
-        shape = (len(rankings.indices), self._n_passages)
-        return csr_array((values, (rows, rankings.indices[rows, places])), shape=shape)
+        rankings = [part.search(questions, self._depth) for part in self._parts]
+        return fused(rankings, self._n_passages, self._fusion, self._weights, k)

@@ -21,7 +21,7 @@ DEFAULT_KS = (1, 5, 10, 20, 50, 100)
 
 @dataclass(frozen=True)
 class Scores:
-    """Every measure of one retriever: `per_question["recall@10"]` is `(n_questions,)` float64."""
+    """Every known measure of one retriever: `per_question["recall@10"]` is `(n_questions,)` float64."""
 
     ks: tuple[int, ...]
     per_question: dict[str, np.ndarray]
@@ -44,14 +44,13 @@ def depth_of(ks: Sequence[int]) -> int:
 def evaluate(rankings: Rankings, question_set: QuestionSet, ks: Sequence[int] = DEFAULT_KS) -> Scores:
     """Score rankings of the set's questions, row by row.
 
-    Raises `ValueError` where the rankings are not as many as the questions, not as deep as the largest K, or a
-    question has no relevant passage (such a question cannot be scored: leave it out before).
+    A measure that looks deeper than the rankings go is left out: what lies below is not known, and not 0. Raises
+    `ValueError` where the rankings are not as many as the questions, or a question has no relevant passage (such a
+    question cannot be scored: leave it out before).
     """
     indices = rankings.indices
     if len(indices) != len(question_set.questions) or not len(indices):
         raise ValueError(f"{len(indices)} rankings for {len(question_set.questions)} questions; at least 1 is needed")
-    if indices.shape[1] < depth_of(ks):
-        raise ValueError(f"rankings hold {indices.shape[1]} passages, {depth_of(ks)} are needed")
     relevance = question_set.relevance
     relevant_counts = np.diff(relevance.indptr)
     if not relevant_counts.all():
@@ -59,14 +58,19 @@ def evaluate(rankings: Rankings, question_set: QuestionSet, ks: Sequence[int] = 
     rows = np.arange(len(indices))[:, None]
     hits = np.asarray(relevance[rows, np.maximum(indices, 0)].todense()) & (indices != NOT_FOUND)
     found = hits.cumsum(axis=1)
-    per_question = {f"recall@{k}": found[:, k - 1] / relevant_counts for k in ks}
-    per_question |= {f"hit@{k}": (found[:, k - 1] > 0).astype(np.float64) for k in ks}
-    top = hits[:, :CUT]
-    per_question[f"mrr@{CUT}"] = np.where(top.any(axis=1), 1.0 / (top.argmax(axis=1) + 1), 0.0)
+    known = tuple(k for k in ks if k <= indices.shape[1])
+    per_question = {f"recall@{k}": found[:, k - 1] / relevant_counts for k in known}
+    per_question |= {f"hit@{k}": (found[:, k - 1] > 0).astype(np.float64) for k in known}
+    if indices.shape[1] >= CUT:
+        per_question |= _of_the_top(hits[:, :CUT], relevant_counts)
+    return Scores(known, per_question)
+
+
+def _of_the_top(top: np.ndarray, relevant_counts: np.ndarray) -> dict[str, np.ndarray]:
+    reciprocal = np.where(top.any(axis=1), 1.0 / (top.argmax(axis=1) + 1), 0.0)
     discounts = 1.0 / np.log2(np.arange(2, CUT + 2))
     ideal = discounts.cumsum()[np.minimum(relevant_counts, CUT) - 1]
-    per_question[f"ndcg@{CUT}"] = (top * discounts).sum(axis=1) / ideal
-    return Scores(tuple(ks), per_question)
+    return {f"mrr@{CUT}": reciprocal, f"ndcg@{CUT}": (top * discounts).sum(axis=1) / ideal}
 
 
 def first_relevant_ranks(rankings: Rankings, question_set: QuestionSet) -> np.ndarray:

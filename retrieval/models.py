@@ -5,6 +5,7 @@ A model is `starter` (made of the corpus searched), a folder, the id of a run in
 
 import json
 import re
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,6 +18,7 @@ from data.workspace import replacing, workspace
 from retrieval.analyzers import VERSION as ANALYZER_VERSION
 from retrieval.cache import cached_arrays, key_of
 from retrieval.hub import ModelError, hub_revision
+from retrieval.meter import Meter
 
 if TYPE_CHECKING:
     from sentence_transformers import CrossEncoder, SentenceTransformer
@@ -24,6 +26,9 @@ if TYPE_CHECKING:
 STARTER = "starter"
 DEFAULT_BI_ENCODER = "snunlp/KR-SBERT-V40K-klueNLI-augSTS"
 DEFAULT_CROSS_ENCODER = "klue/roberta-base"
+_VECTORS_VERSION = 2  # raise when what is kept of encoded texts changes
+_BLOCK = 1024  # texts between two words of progress
+_PASSAGES_SHARE = 0.8  # of the progress of encoding: passages are longer than questions
 _STARTER_VERSION = 2  # raise when a starter model of the same corpus would come out different
 _HUB_ID = re.compile(r"[\w.-]+(/[\w.-]+)?")
 
@@ -153,24 +158,52 @@ class BiEncoder(_SourcedModel):
         """The loaded model; loading imports torch."""
         return load_bi_encoder(self._source, self._corpus)
 
+    def __init__(
+        self,
+        source: ModelSource,
+        corpus: Sequence[str],
+        *,
+        batch_size: int = 64,
+        on_progress: Callable[[float], None] | None = None,
+    ) -> None:
+        super().__init__(source, corpus, batch_size=batch_size)
+        self.meter, self._on_progress = Meter(), on_progress
+
     def encode_questions(self, texts: Sequence[str]) -> np.ndarray:
         """Vectors of questions, with the model's own question prompt where it has one."""
-        return self._cached("question", texts, lambda: self.model.encode_query(list(texts), **self._encoding))
+        shares = (_PASSAGES_SHARE, 1.0)
+        return self._cached("question", texts, lambda: self._encoded(self.model.encode_query, texts, shares))
 
     def encode_passages(self, texts: Sequence[str]) -> np.ndarray:
         """Vectors of passages, with the model's own passage prompt where it has one."""
-        return self._cached("passage", texts, lambda: self.model.encode_document(list(texts), **self._encoding))
+        shares = (0.0, _PASSAGES_SHARE)
+        return self._cached("passage", texts, lambda: self._encoded(self.model.encode_document, texts, shares))
 
-    @property
-    def _encoding(self) -> dict[str, Any]:
-        return {"normalize_embeddings": True, "batch_size": self._batch_size, "show_progress_bar": False}
+    def _encoded(self, encode: Callable[..., Any], texts: Sequence[str], shares: tuple[float, float]) -> np.ndarray:
+        before, after = shares  # of all encoding done
+        blocks = []
+        for start in range(0, max(1, len(texts)), _BLOCK):
+            block = list(texts[start : start + _BLOCK])
+            vectors = encode(block, normalize_embeddings=True, batch_size=self._batch_size, show_progress_bar=False)
+            blocks.append(np.asarray(vectors, dtype=np.float32))
+            if self._on_progress:
+                self._on_progress(before + (after - before) * min(1.0, (start + _BLOCK) / max(1, len(texts))))
+        return np.concatenate(blocks)
 
-    def _cached(self, side: str, texts: Sequence[str], compute: Callable[[], Any]) -> np.ndarray:
+    def _cached(self, side: str, texts: Sequence[str], compute: Callable[[], np.ndarray]) -> np.ndarray:
         def arrays() -> dict[str, np.ndarray]:
-            return {"vectors": np.asarray(compute(), dtype=np.float32)}
+            began = time.perf_counter()
+            self.load()
+            loaded = time.perf_counter()
+            vectors = compute()
+            return {"vectors": vectors, "seconds": np.array([loaded - began, time.perf_counter() - loaded])}
 
-        key = key_of(self.fingerprint, side, list(texts))
-        return cached_arrays("vectors", key, arrays, keep=len(texts) > 1)["vectors"]
+        began = time.perf_counter()
+        key = key_of(_VECTORS_VERSION, self.fingerprint, side, list(texts))
+        kept = cached_arrays("vectors", key, arrays, keep=len(texts) > 1)
+        load_seconds, seconds = kept["seconds"].tolist()
+        self.meter.note(time.perf_counter() - began, load_seconds, seconds)
+        return kept["vectors"]
 
 
 class CrossEncoderScorer(_SourcedModel):

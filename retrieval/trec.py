@@ -36,14 +36,15 @@ def write_run(path: Path, rankings: Rankings, question_set: QuestionSet, name: s
     lines = [
         f"{id_} Q0 {passages[row]} {rank} {score:.9g} {tag}\n"
         for id_, rows, scores, mask in zip(
-            questions, rankings.indices, _without_ties(rankings.scores), found, strict=True
+            questions, rankings.indices, without_ties(rankings.scores), found, strict=True
         )
         for rank, (row, score) in enumerate(zip(rows[mask].tolist(), scores[mask].tolist(), strict=True), start=1)
     ]
     write_text(path, "".join(lines))
 
 
-def _without_ties(scores: np.ndarray) -> np.ndarray:
+def without_ties(scores: np.ndarray) -> np.ndarray:
+    """Lower each score that is not under the one before it, of the same row, to the next float32 below that one."""
     scores = scores.copy()
     for place in range(1, scores.shape[1]):
         next_lower = np.nextafter(scores[:, place - 1], np.float32(-np.inf))

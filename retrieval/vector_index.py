@@ -1,6 +1,21 @@
-"""FAISS indexes of vectors of length 1."""
+"""FAISS indexes of vectors of length 1: inner product, so that scores are cosines.
 
+`exact` compares a question with every vector; `int8` too, with 8 bits a dimension in place of 32. `hnsw` walks a graph
+of near neighbours (Malkov & Yashunin 2018) and never finds more than `HNSW_CANDIDATES`; `ivf` looks into the cells
+nearest to the question (Sivic & Zisserman 2003), so it may find fewer than it is asked for.
+"""
+
+import math
 from enum import StrEnum
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+HNSW_NEIGHBOURS = 32  # links of a vector in the graph
+HNSW_CANDIDATES_TO_BUILD = 128
+HNSW_CANDIDATES = 256  # kept during a search: more find more and take longer
+_VECTORS_A_CELL = 39  # that FAISS asks for to place the centre of a cell
 
 
 class IndexKind(StrEnum):
@@ -10,3 +25,80 @@ class IndexKind(StrEnum):
     HNSW = "hnsw"
     IVF = "ivf"
     INT8 = "int8"
+
+
+class VectorIndex:
+    """An index over `vectors` `(n, dimensions)` float32. The same vectors give the same index every time."""
+
+    def __init__(self, vectors: np.ndarray, kind: IndexKind = IndexKind.EXACT) -> None:
+        self.size = len(vectors)
+        self.most = HNSW_CANDIDATES if kind is IndexKind.HNSW else self.size  # it ever finds
+        self._index = _INDEX[kind](vectors)
+
+    def search(self, vectors: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
+        """Cosines and rows `(n_questions, k)` of what lies nearest, best first; row -1 where fewer were found."""
+        scores, rows = self._index.search(vectors, k)
+        return np.where(rows < 0, -np.inf, scores), rows
+
+    @cached_property
+    def memory_bytes(self) -> int:
+        """Size of the index as it would be written to a file."""
+        import faiss
+
+        sizes: list[int] = []
+        # part by part: `serialize_index` would hold a second copy of everything
+        writer = faiss.PyCallbackIOWriter(lambda part: sizes.append(len(part)))  # type: ignore[attr-defined]
+        faiss.write_index(self._index, writer)
+        return sum(sizes)
+
+
+def cells(n_vectors: int) -> tuple[int, int]:
+    """Number of IVF cells for so many vectors, and how many of them a question looks into: their square root."""
+    count = max(1, min(round(4 * math.sqrt(n_vectors)), n_vectors // _VECTORS_A_CELL))
+    return count, math.ceil(math.sqrt(count))
+
+
+def _exact(vectors: np.ndarray) -> Any:
+    import faiss
+
+    index = faiss.IndexFlatIP(vectors.shape[1])
+    index.add(vectors)
+    return index
+
+
+def _hnsw(vectors: np.ndarray) -> Any:
+    import faiss
+
+    index = faiss.IndexHNSWFlat(vectors.shape[1], HNSW_NEIGHBOURS, faiss.METRIC_INNER_PRODUCT)
+    index.hnsw.efConstruction, index.hnsw.efSearch = HNSW_CANDIDATES_TO_BUILD, HNSW_CANDIDATES
+    threads = faiss.omp_get_max_threads()
+    faiss.omp_set_num_threads(1)  # several would link the graph in another order each time
+    try:
+        index.add(vectors)
+    finally:
+        faiss.omp_set_num_threads(threads)
+    return index
+
+
+def _ivf(vectors: np.ndarray) -> Any:
+    import faiss
+
+    count, looked_into = cells(len(vectors))
+    index = faiss.IndexIVFFlat(faiss.IndexFlatIP(vectors.shape[1]), vectors.shape[1], count, faiss.METRIC_INNER_PRODUCT)
+    index.cp.seed, index.cp.min_points_per_centroid = 0, 1  # few vectors are no reason to warn
+    index.nprobe = looked_into
+    index.train(vectors)
+    index.add(vectors)
+    return index
+
+
+def _int8(vectors: np.ndarray) -> Any:
+    import faiss
+
+    index = faiss.IndexScalarQuantizer(vectors.shape[1], faiss.ScalarQuantizer.QT_8bit, faiss.METRIC_INNER_PRODUCT)
+    index.train(vectors)
+    index.add(vectors)
+    return index
+
+
+_INDEX = {IndexKind.EXACT: _exact, IndexKind.HNSW: _hnsw, IndexKind.IVF: _ivf, IndexKind.INT8: _int8}

@@ -54,5 +54,8 @@ class SharedWordScorer:
 
     fingerprint = "shared words"
 
+    def load(self) -> None:
+        """Nothing to load."""
+
     def score(self, pairs: Sequence[tuple[str, str]]) -> np.ndarray:
         return np.array([len(set(q.split()) & set(p.split())) for q, p in pairs], dtype=np.float32)

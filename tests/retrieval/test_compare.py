@@ -83,7 +83,8 @@ def test_what_scores_json_holds() -> None:
     assert set(written) == {"data", "fingerprint", "split", "questions", "passages", "retrievers"}
     assert (written["data"], written["split"], written["passages"]) == ("small", "test", 5)
     assert 0 < written["questions"] < len(asked)
-    assert set(written["retrievers"]["bigrams"]) == {*measures(KS), "build_seconds", "query_seconds"}
+    told = {"build_seconds", "query_seconds", "model_seconds", "memory_bytes", "short", "unanswered"}
+    assert set(written["retrievers"]["bigrams"]) == {*measures(KS), *told}
 
 
 def test_progress_only_grows_and_ends_at_1() -> None:

@@ -48,7 +48,7 @@ def test_a_hand_sum() -> None:
 @given(st.lists(RANKED_ROWS, min_size=2, max_size=4), st.integers(1, 10), st.integers(1, 10))
 def test_a_plain_loop(parts: list[list[int]], depth: int, k: int) -> None:
     rankings = Hybrid("h", [Fixed(rows) for rows in parts], n_passages=N_PASSAGES, depth=depth).search(["?"], k)
-    rows, scores = fused(parts, max(k, depth), k)
+    rows, scores = fused(parts, depth, k)
     assert rankings.indices.tolist() == [rows]
     np.testing.assert_allclose(rankings.scores, [scores], rtol=1e-6)
 
@@ -59,10 +59,12 @@ def test_questions_are_fused_each_by_itself() -> None:
     assert rankings.indices.tolist() == [[1, 0], [-1, -1], [2, 0]]
 
 
-def test_ranks_past_the_depth_do_not_count() -> None:
+@pytest.mark.parametrize("k", [1, 3])
+def test_ranks_past_the_depth_do_not_count_however_many_are_asked_for(k: int) -> None:
     parts = [Fixed([0, 1, 2]), Fixed([2, 1, 0])]
-    rankings = Hybrid("h", parts, n_passages=3, depth=1).search(["?"], 1)
-    assert (rankings.indices.tolist(), rankings.scores.tolist()) == ([[0]], [[pytest.approx(1 / 61)]])
+    rankings = Hybrid("h", parts, n_passages=3, depth=1).search(["?"], k)
+    assert rankings.indices.tolist() == [[0, 2, -1][:k]]
+    np.testing.assert_allclose(rankings.scores, [[1 / 61, 1 / 61, -np.inf][:k]], rtol=1e-6)
 
 
 @pytest.mark.parametrize("parts", [[], [Fixed([0])]])

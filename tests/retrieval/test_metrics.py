@@ -109,13 +109,18 @@ def test_depth_needed() -> None:
     assert (depth_of((1, 5)), depth_of((1, 50))) == (10, 50)
 
 
+def test_what_lies_below_the_rankings_is_not_known_and_not_0(two_questions: QuestionSet) -> None:
+    shallow = evaluate(found([1], [2], k=9), two_questions, (1, 9, 10))
+    assert (shallow.ks, list(shallow.per_question)) == ((1, 9), ["recall@1", "recall@9", "hit@1", "hit@9"])
+    whole = evaluate(found([1], [2]), two_questions, (1, 12, 13))
+    assert list(whole.per_question) == ["recall@1", "recall@12", "hit@1", "hit@12", "mrr@10", "ndcg@10"]
+    nothing = evaluate(Rankings(np.zeros((2, 0), dtype=np.int32), np.zeros((2, 0))), two_questions)
+    assert (nothing.ks, nothing.means()) == ((), {})
+
+
 def test_what_cannot_be_scored_is_refused(two_questions: QuestionSet) -> None:
     with pytest.raises(ValueError, match="1 rankings for 2 questions"):
         evaluate(found([1]), two_questions)
-    with pytest.raises(ValueError, match="hold 9 passages, 10 are needed"):
-        evaluate(found([1], [2], k=9), two_questions, (1,))
-    with pytest.raises(ValueError, match="hold 12 passages, 13 are needed"):
-        evaluate(found([1], [2]), two_questions, (1, 13))
     with pytest.raises(ValueError, match="0 rankings for 0 questions"):
         evaluate(Rankings(np.zeros((0, 12), dtype=np.int32), np.zeros((0, 12))), two_questions.with_questions([]), (1,))
     unanswerable = QuestionSet("one", two_questions.passages, (Question("q", "?"),))

@@ -3,7 +3,7 @@ import pytest
 
 from retrieval.bm25 import BM25, BM25Options, indexed_texts
 from retrieval.rankings import Rankings
-from retrieval.rerank import Reranked, interpolated, min_max
+from retrieval.rerank import Reranked, interpolated
 from tests.doubles import PASSAGES, QUESTIONS, SharedWordScorer, texts_of
 from tests.retrieval.test_hybrid import Fixed
 
@@ -26,6 +26,9 @@ class PassageScorer:
     def __init__(self, *scores: float) -> None:
         self._scores = dict(zip(indexed_texts(PASSAGES, title=True), scores, strict=True))
         self.asked: list[tuple[str, str]] = []
+
+    def load(self) -> None:
+        """Nothing to load."""
 
     def score(self, pairs: list[tuple[str, str]]) -> np.ndarray:
         self.asked += pairs
@@ -83,16 +86,9 @@ def test_more_questions_than_a_block_and_progress() -> None:
     assert told == [64 / 180, 128 / 180, 1.0]
 
 
-def test_min_max() -> None:
-    scores = np.array([[2, 4, 3], [5, 5, 5], [-np.inf, 1, 3], [-np.inf, -np.inf, 7], [-np.inf] * 3], dtype=np.float32)
-    expected = [[0, 1, 0.5], [0, 0, 0], [0, 0, 1], [0, 0, 0], [0, 0, 0]]
-    assert min_max(scores).tolist() == expected
-    assert min_max(np.zeros((0, 3))).shape == (0, 3)
-
-
 def test_interpolation_leaves_out_what_is_no_candidate() -> None:
     candidates = Rankings(np.array([[7, -1]], dtype=np.int32), np.array([[2, -np.inf]], dtype=np.float32))
-    assert interpolated(candidates, np.array([[3, -np.inf]]), 0.5).tolist() == [[0, -np.inf]]
+    assert interpolated(candidates, np.array([[3, -np.inf]]), 0.5).tolist() == [[1, -np.inf]]
 
 
 @pytest.mark.parametrize(("depth", "weight"), [(0, 1), (5, -0.1), (5, 1.1)])

@@ -34,6 +34,9 @@ class Remembered:
         self.fingerprint = "remembered"
         self.scores: dict[tuple[str, str], float] = {}
 
+    def load(self) -> None:
+        self._scorer.load()
+
     def score(self, pairs: Sequence[tuple[str, str]]) -> np.ndarray:
         if new := [pair for pair in dict.fromkeys(pairs) if pair not in self.scores]:
             self.scores |= dict(zip(new, self._scorer.score(new).tolist(), strict=True))
