@@ -225,5 +225,7 @@ def _specification(told: Mapping[str, Any], say: Say) -> str:
 
 def _value(value: Any) -> str:
     if isinstance(value, Mapping):  # a model: its reference, then what tells its content
-        return " ".join(str(part)[:12] if name != "reference" else str(part) for name, part in value.items())
+        return " ".join(text[:12] if name in ("revision", "fingerprint") else text for name, text in value.items())
+    if isinstance(value, bool):
+        return str(value).lower()
     return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
