@@ -7,7 +7,7 @@ term is not found. See Kamphuis et al. 2020, "Which BM25 do you mean?", for the 
 """
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -17,9 +17,9 @@ from data.records import Passage
 from retrieval.analyzers import Analyzer, Tokens, analyze, choose, tokens_of
 from retrieval.rankings import Rankings, top_k
 
-_BLOCK = 512  # questions scored at a time: bounds memory at 512 * n_passages floats
+_BLOCK, _CELLS = 512, 50_000_000  # questions, and scores, at a time: 200 MB
 
-# scores of analyzed questions, in blocks `(at most _BLOCK, n_passages)`, -inf where no term is shared
+# scores of analyzed questions, in blocks of some `(rows, n_passages)`, -inf where no term is shared
 ScoreBlocks = Callable[[Tokens], Iterator[np.ndarray]]
 
 
@@ -68,22 +68,36 @@ class BM25:
 
     def search(self, questions: Sequence[str], k: int) -> Rankings:
         """Return the best k passages of each question; scores are BM25, higher is better."""
-        tokens = tokens_of(self.analyzer, questions)
-        parts = [top_k(scores, k) for scores in self._scores_of(tokens)]
-        if not parts:
-            return top_k(np.zeros((0, self._n_passages), dtype=np.float32), k)
-        return Rankings(
-            np.concatenate([part.indices for part in parts]), np.concatenate([part.scores for part in parts])
-        )
+        return best_of_blocks(self.score_blocks(questions), (len(questions), self._n_passages), k)
+
+    def score_blocks(self, questions: Sequence[str]) -> Iterator[np.ndarray]:
+        """Score every passage for some questions at a time: `(rows, n_passages)`, -inf where no term is shared."""
+        return self._scores_of(tokens_of(self.analyzer, questions))
 
     def _nothing_found(self, questions: Tokens) -> Iterator[np.ndarray]:
-        for start in range(0, len(questions), _BLOCK):
-            yield np.full((min(_BLOCK, len(questions) - start), self._n_passages), -np.inf, dtype=np.float32)
+        block = _block(self._n_passages)
+        for start in range(0, len(questions), block):
+            yield np.full((min(block, len(questions) - start), self._n_passages), -np.inf, dtype=np.float32)
+
+
+def best_of_blocks(blocks: Iterable[np.ndarray], shape: tuple[int, int], k: int) -> Rankings:
+    """Return the best k columns of a score matrix of some shape that comes a few rows at a time.
+
+    Rows that do not come, because there is no passage to score, hold nothing.
+    """
+    parts = [top_k(scores, k) for scores in blocks]
+    if not parts:
+        return top_k(np.full(shape, -np.inf, dtype=np.float32), k)
+    return Rankings(np.concatenate([part.indices for part in parts]), np.concatenate([part.scores for part in parts]))
 
 
 def indexed_texts(passages: Sequence[Passage], *, title: bool) -> list[str]:
     """Return the text of each passage as it is indexed, its title on the line before it where asked and known."""
     return [f"{p.title}\n{p.text}" if title and p.title else p.text for p in passages]
+
+
+def _block(n_passages: int) -> int:
+    return max(1, min(_BLOCK, _CELLS // max(1, n_passages)))
 
 
 def _bm25s_scores(tokens: Tokens, options: BM25Options) -> ScoreBlocks:
@@ -96,9 +110,9 @@ def _bm25s_scores(tokens: Tokens, options: BM25Options) -> ScoreBlocks:
     index.index((documents, vocabulary), show_progress=False)
 
     def blocks(questions: Tokens) -> Iterator[np.ndarray]:
-        ids = questions.ids_in(vocabulary)
-        for start in range(0, len(ids), _BLOCK):
-            scores = np.stack([index.get_scores_from_ids(part.tolist()) for part in ids[start : start + _BLOCK]])
+        ids, block = questions.ids_in(vocabulary), _block(len(documents))
+        for start in range(0, len(ids), block):
+            scores = np.stack([index.get_scores_from_ids(part.tolist()) for part in ids[start : start + block]])
             yield np.where(scores > 0, scores, -np.inf)
 
     return blocks

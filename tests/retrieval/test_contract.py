@@ -12,6 +12,7 @@ from retrieval.hybrid import Hybrid
 from retrieval.kept import Kept
 from retrieval.rankings import Retriever
 from retrieval.rerank import Reranked
+from retrieval.windows import WindowedBM25
 from tests.doubles import PASSAGES, QUESTIONS, KeywordEncoder, SharedWordScorer, texts_of
 
 Make = Callable[[Sequence[Passage]], Retriever]
@@ -23,6 +24,10 @@ def bm25(passages: Sequence[Passage]) -> BM25:
 
 def reference(passages: Sequence[Passage]) -> BM25:
     return BM25("reference", passages, BM25Options("bigram", engine=Engine.RANK_BM25))
+
+
+def windowed(passages: Sequence[Passage]) -> WindowedBM25:
+    return WindowedBM25("windowed", passages, BM25Options("bigram"))
 
 
 def dense(passages: Sequence[Passage]) -> Dense:
@@ -51,7 +56,7 @@ MANY = tuple(
 ASKED = [*texts_of(QUESTIONS), "", "?!", "zebra", "서울"]
 
 
-@pytest.fixture(params=[bm25, reference, dense, hybrid, reranked, kept], ids=lambda make: make.__name__)
+@pytest.fixture(params=[bm25, reference, windowed, dense, hybrid, reranked, kept], ids=lambda make: make.__name__)
 def make(request: pytest.FixtureRequest) -> Make:
     return request.param
 
