@@ -28,6 +28,7 @@ from retrieval.rankings import Retriever
 from retrieval.recommended import recommended_weight
 from retrieval.rerank import Reranked
 from retrieval.vector_index import IndexKind
+from retrieval.windows import WindowedBM25
 
 VERSION = 2  # part of every kept ranking's key: raise it when a retriever's results change
 
@@ -70,6 +71,17 @@ class BM25Spec(_Spec):
     b: float = Field(default=0.4, ge=0, le=1)
     title: bool = True
     engine: Engine = Engine.BM25S
+
+
+class WindowedBM25Spec(_Spec):
+    """BM25 over windows of so many sentences, a passage scored by its best one; see `WindowedBM25`."""
+
+    kind: Literal["bm25-windows"] = "bm25-windows"
+    sentences: PositiveInt = 1
+    analyzer: Analyzer = Analyzer.AUTO
+    k1: float = Field(default=0.9, ge=0)
+    b: float = Field(default=0.4, ge=0, le=1)
+    title: bool = True
 
 
 class DenseSpec(_Spec):
@@ -134,7 +146,9 @@ class RunSpec(_Spec):
     path: str = Field(min_length=1)
 
 
-Spec = Annotated[BM25Spec | DenseSpec | HybridSpec | RerankSpec | RunSpec, Field(discriminator="kind")]
+Spec = Annotated[
+    BM25Spec | WindowedBM25Spec | DenseSpec | HybridSpec | RerankSpec | RunSpec, Field(discriminator="kind")
+]
 
 
 class Experiment(BaseModel):
@@ -251,6 +265,8 @@ class _Maker:
         match spec:
             case BM25Spec():
                 return self._kept(spec, lambda: self._bm25(spec))
+            case WindowedBM25Spec():
+                return self._kept(spec, lambda: self._windowed(spec))
             case DenseSpec():
                 encoder = self._encoder(spec.model, spec.title)
                 return self._kept(spec, lambda: self._dense(spec), encoder.fingerprint, meter=encoder.meter)
@@ -284,6 +300,10 @@ class _Maker:
     def _bm25(self, spec: BM25Spec) -> BM25:
         options = BM25Options(spec.analyzer, spec.k1, spec.b, spec.title, spec.engine)
         return BM25(spec.name, self._passages, options)
+
+    def _windowed(self, spec: WindowedBM25Spec) -> WindowedBM25:
+        options = BM25Options(spec.analyzer, spec.k1, spec.b, spec.title)
+        return WindowedBM25(spec.name, self._passages, options, sentences=spec.sentences)
 
     def _dense(self, spec: DenseSpec) -> Dense:
         encoder = self._encoder(spec.model, spec.title)

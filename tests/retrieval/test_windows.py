@@ -1,6 +1,7 @@
 """BM25 over windows: the windows cut, and scores by hand and from a plain BM25 over the same windows."""
 
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,8 +12,10 @@ from data.catalog import CATALOG, read_entry
 from data.records import Passage
 from retrieval.analyzers import Analyzer
 from retrieval.bm25 import BM25, BM25Options
+from retrieval.experiment import ExperimentError, read_experiment, retrievers_of
+from retrieval.kept import Kept
 from retrieval.windows import WindowedBM25, windows
-from tests.doubles import texts_of
+from tests.doubles import PASSAGES, QUESTIONS, small_set, texts_of
 
 WORD = BM25Options(Analyzer.WORD)
 SENTENCES = st.lists(st.sampled_from(["a b.", "b c!", "c c a?", "d", "…", "a. d d."]), max_size=5)
@@ -98,6 +101,33 @@ def test_passages_without_a_word_are_never_found(texts: list[str]) -> None:
     rankings = WindowedBM25("windowed", passages, WORD).search(["a word", ""], 2)
     assert rankings.indices.tolist() == [[-1, -1]] * 2
     assert rankings.scores.tolist() == [[-np.inf, -np.inf]] * 2
+
+
+def test_an_experiment_file_names_it(tmp_path: Path) -> None:
+    path = tmp_path / "experiment.toml"
+    path.write_text(
+        """data = "small"
+[[retriever]]
+name = "Sentences"
+kind = "bm25-windows"
+sentences = 2
+analyzer = "bigram"
+k1 = 0.4
+b = 0.6
+title = false
+""",
+        encoding="utf-8",
+    )
+    asked = texts_of(QUESTIONS)
+    (made,) = retrievers_of(read_experiment(path), small_set())
+    assert isinstance(made, Kept)
+    options = BM25Options(Analyzer.BIGRAM, k1=0.4, b=0.6, title=False)
+    expected = WindowedBM25("Sentences", PASSAGES, options, sentences=2).search(asked, 5)
+    np.testing.assert_array_equal(made.search(asked, 5).indices, expected.indices)
+    np.testing.assert_array_equal(made.search(asked, 5).scores, expected.scores)
+    path.write_text(path.read_text(encoding="utf-8").replace("sentences = 2", "sentences = 0"), encoding="utf-8")
+    with pytest.raises(ExperimentError, match="sentences: Input should be greater than 0"):
+        read_experiment(path)
 
 
 def test_a_window_of_nothing_is_refused() -> None:
