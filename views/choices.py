@@ -5,6 +5,7 @@ from pathlib import Path
 
 from data.split import Part, SplitOptions
 from data.store import StoredSet
+from retrieval.added import added
 from retrieval.experiment import BM25Spec, DenseSpec, Experiment, HybridSpec, RerankSpec, Spec
 from retrieval.metrics import DEFAULT_KS
 from training.options import Kind
@@ -21,6 +22,7 @@ class Choices:
     specs: dict[str, Spec]
     first_picked: tuple[str, ...]
     trained: dict[str, Plan]  # by name of the retriever that uses the trained model
+    added: tuple[str, ...]  # names of those that a person added
 
     def needed(self, picked: list[str]) -> list[Spec]:
         """Return the specs picked and those they wrap, each after what it wraps."""
@@ -51,7 +53,7 @@ class Choices:
         )
 
 
-def choices_for(data: StoredSet, added: list[Spec]) -> Choices:
+def choices_for(data: StoredSet) -> Choices:
     """Return the built-in retrievers, one or two for every finished training on this data, and what was added."""
     specs: dict[str, Spec] = {
         BM25_NAME: BM25Spec(name=BM25_NAME),
@@ -60,18 +62,21 @@ def choices_for(data: StoredSet, added: list[Spec]) -> Choices:
         RERANKED_NAME: RerankSpec(name=RERANKED_NAME, first=BM25_NAME),
     }
     picked = [*specs]
+    own = {spec.name: spec for spec in added(data.fingerprint)}
     trained: dict[str, Plan] = {}
     for run in reversed(finished_runs(data)):
         plan = run.plan()
-        for spec in _specs_of(run, plan, specs):
+        for spec in _specs_of(run, plan, {**specs, **own}):
             specs[spec.name] = spec
             trained[spec.name] = plan
         if newest := [name for name, known in trained.items() if known is plan]:
             picked.append(newest[0])
-    for spec in added:
-        specs[spec.name] = spec
-        picked.append(spec.name)
-    return Choices(specs, tuple(picked[:4] + picked[4:][-(_PICKED_FIRST - 4) :]), trained)
+    for spec in own.values():
+        if set(spec.parts) <= specs.keys():  # a training it needs may be gone
+            specs[spec.name] = spec
+            picked.append(spec.name)
+    shown = tuple(name for name in specs if name in own)
+    return Choices(specs, tuple(picked[:4] + picked[4:][-(_PICKED_FIRST - 4) :]), trained, shown)
 
 
 def finished_runs(data: StoredSet | None = None) -> list[Run]:

@@ -6,13 +6,14 @@ import streamlit as st
 
 from data.split import Part
 from data.store import StoredSet
-from retrieval.experiment import DenseSpec, RerankSpec, Spec
 from retrieval.metrics import DEFAULT_KS
-from views.choices import BM25_NAME, Choices, free_name
+from views import compare_adding
+from views.choices import Choices
 from views.state import remember, remembered
 from views.words import word
 
 _MEASURES = ("recall", "hit", "mrr", "ndcg")
+_ROUND = "picked_round"  # how often something else than a click changed what is picked
 
 
 def pick_retrievers(choices: Choices, data: StoredSet) -> tuple[list[str], Part]:
@@ -21,8 +22,11 @@ def pick_retrievers(choices: Choices, data: StoredSet) -> tuple[list[str], Part]
         left, right = st.columns([4, 1], vertical_alignment="bottom")
         with left:
             picked = _pills(list(choices.specs), choices.first_picked, f"picked_{data.key}_{len(choices.specs)}")
-        with right:
-            _draw_adding(choices, data)
+        with right, st.popover(word("compare.add"), icon=":material/add:", width="stretch"):
+            added = compare_adding.draw(choices, data)
+        if added:
+            pick_also(picked, added)
+            st.rerun()
         parts = [part.value for part in Part]
         first_part = Part.TEST if any(name in choices.trained for name in picked) else Part.ALL
         part = st.segmented_control(
@@ -78,6 +82,14 @@ def pick_view(views: Sequence[str]) -> str:
     return view
 
 
+def pick_also(names: Sequence[str], name: str, part: Part | None = None) -> None:
+    """Have the page pick one more retriever than `names` when it is drawn next, and ask the questions of `part`."""
+    st.query_params["retrievers"] = "|".join([*(one for one in names if one != name), name])
+    st.session_state[_ROUND] = st.session_state.get(_ROUND, 0) + 1
+    if part:
+        remember("part", part.value)
+
+
 def _pills(names: list[str], first_picked: tuple[str, ...], key: str) -> list[str]:
     wanted = remembered("retrievers", "", [st.query_params.get("retrievers", "")])
     from_address = [name for name in wanted.split("|") if name in names]
@@ -87,25 +99,10 @@ def _pills(names: list[str], first_picked: tuple[str, ...], key: str) -> list[st
         selection_mode="multi",
         wrap=True,
         default=from_address or [name for name in first_picked if name in names],
-        key=key,
+        key=f"{key}_{st.session_state.get(_ROUND, 0)}",
         help=word("compare.retrievers_help"),
     )
     ordered = [name for name in names if name in picked]
     if ordered != list(first_picked) or "retrievers" in st.query_params:
         st.query_params["retrievers"] = "|".join(ordered)
     return ordered
-
-
-def _draw_adding(choices: Choices, data: StoredSet) -> None:
-    with st.popover(word("compare.add"), icon=":material/add:", width="stretch"):
-        kind = st.selectbox(word("compare.add_kind"), ["dense", "rerank"], format_func=lambda k: word(f"kind.{k}"))
-        model = st.text_input(word("compare.add_model"), help=word("compare.add_model_help")).strip()
-        if st.button(word("compare.add_this"), disabled=not model, type="primary"):
-            name = free_name(f"{word(f'kind_short.{kind}')} · {model.split('/')[-1]}", choices.specs)
-            spec: Spec = (
-                DenseSpec(name=name, model=model)
-                if kind == "dense"
-                else RerankSpec(name=name, first=BM25_NAME, model=model)
-            )
-            st.session_state[f"added_{data.key}"].append(spec)
-            st.rerun()

@@ -26,7 +26,7 @@ VIEWS: dict[str, Callable[[Shown], None]] = {
 def draw() -> None:
     """Draw the page."""
     data = chosen_set()
-    choices = choices_for(data, st.session_state.setdefault(f"added_{data.key}", []))
+    choices = choices_for(data)
     title, buttons = st.columns([3, 2], vertical_alignment="bottom")
     title.title(word("compare.title"))
     answer = st.container()

@@ -111,7 +111,7 @@ def _button(name: str, run: Run, icon: str, *, disabled: bool = False, help_text
 def _use(plan: Plan, data: StoredSet) -> None:
     """Open the comparison of this model with BM25 on the test questions of the set it was trained on."""
     use_set(data.key)
-    choices = choices_for(data, st.session_state.get(f"added_{data.key}", []))
+    choices = choices_for(data)
     names = [BM25_NAME, *(name for name, known_plan in choices.trained.items() if known_plan == plan)]
     page = st.Page(compare_page.draw, url_path="compare", default=True)
     chosen = {"data": data.key, "retrievers": "|".join(names), "part": "test", "lang": language()}

@@ -23,7 +23,7 @@ _LONGEST_QUESTION = 2000
 def draw() -> None:
     """Draw the page."""
     data = chosen_set()
-    choices = choices_for(data, st.session_state.get(f"added_{data.key}", []))
+    choices = choices_for(data)
     draw_style()
     st.title(word("search.title"))
     question = _question()

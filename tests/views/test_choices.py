@@ -23,7 +23,7 @@ def finished(kind: Kind, name: str, data: StoredSet, seed: int = 0) -> Run:
 
 
 def test_without_trainings_there_are_four_and_all_are_picked() -> None:
-    choices = choices_for(sample(), [])
+    choices = choices_for(sample())
     assert list(choices.specs) == ["BM25", "Dense", "Hybrid", "Reranked"] == list(choices.first_picked)
 
 
@@ -40,13 +40,13 @@ def test_finished_trainings_appear_by_themselves_and_unfinished_ones_do_not() ->
             default_options(Kind.BI_ENCODER),
         )
     )
-    choices = choices_for(data, [])
+    choices = choices_for(data)
     assert set(choices.trained) == {"Dense · 나의 모델", "Hybrid · 나의 모델", "Reranked · reader"}
     assert choices.first_picked[-2:] == ("Dense · 나의 모델", "Reranked · reader")
 
 
 def test_an_experiment_lists_what_is_wrapped_before_what_wraps_it() -> None:
-    experiment = choices_for(sample(), []).experiment(sample(), ["Hybrid"], Part.ALL)
+    experiment = choices_for(sample()).experiment(sample(), ["Hybrid"], Part.ALL)
     assert [spec.name for spec in experiment.retriever] == ["BM25", "Dense", "Hybrid"]
     assert Experiment.model_validate_json(experiment.model_dump_json()) == experiment
 
@@ -54,11 +54,11 @@ def test_an_experiment_lists_what_is_wrapped_before_what_wraps_it() -> None:
 def test_a_trained_model_is_judged_on_the_split_it_was_trained_with() -> None:
     data = sample()
     finished(Kind.BI_ENCODER, "seeded", data, seed=7)
-    experiment = choices_for(data, []).experiment(data, ["BM25", "Dense · seeded"], Part.TEST)
+    experiment = choices_for(data).experiment(data, ["BM25", "Dense · seeded"], Part.TEST)
     assert experiment.seed == 7
 
 
 def test_names_stay_different() -> None:
     assert free_name("Dense", {}) == "Dense"
-    taken = choices_for(sample(), []).specs
+    taken = choices_for(sample()).specs
     assert free_name("Dense", taken) == "Dense (2)"

@@ -15,6 +15,7 @@ from data.records import Passage, Question, QuestionSet
 from data.split import Part
 from data.store import StoredSet, keep
 from data.workspace import workspace
+from retrieval.added import add
 from retrieval.compare import Comparison, Result
 from retrieval.experiment import DenseSpec
 from retrieval.job import Job
@@ -166,10 +167,8 @@ def test_unknown_words_find_nothing_and_a_new_question_has_no_answer_passage() -
 
 
 def test_a_retriever_that_fails_tells_why_and_the_others_go_on(data: StoredSet) -> None:
-    app = AppTest.from_function(page, default_timeout=60)
-    app.query_params.update({"lang": "en", "columns": "BM25|Dense · mine", "q": QUESTION})
-    app.session_state[f"added_{data.key}"] = [DenseSpec(name="Dense · mine", model="no/such/model")]
-    run(app)
+    add(data.fingerprint, DenseSpec(name="Dense · mine", model="no/such/model"))
+    app = opened(columns="BM25|Dense · mine", q=QUESTION)
     (error,) = app.error
     assert error.value.replace("\\", "") == "There is no folder, finished training or hub model called “no/such/model”."
     assert len(columns(app)) == 1
@@ -177,10 +176,8 @@ def test_a_retriever_that_fails_tells_why_and_the_others_go_on(data: StoredSet) 
 
 
 def test_more_than_four_are_not_squeezed_in(data: StoredSet) -> None:
-    app = AppTest.from_function(page, default_timeout=60)
-    app.query_params.update({"lang": "en", "columns": "BM25|Dense|Hybrid|Reranked|A"})
-    app.session_state[f"added_{data.key}"] = [DenseSpec(name="A", model="no/such/model")]
-    run(app)
+    add(data.fingerprint, DenseSpec(name="A", model="no/such/model"))
+    app = opened(columns="BM25|Dense|Hybrid|Reranked|A")
     assert any(c.value.startswith("Only 4 fit side by side") for c in app.caption)
 
 
@@ -203,7 +200,7 @@ class Placed:
 
 
 def test_examples_are_what_a_finished_comparison_disputes(data: StoredSet) -> None:
-    choices = choices_for(data, [])
+    choices = choices_for(data)
     experiment = choices.experiment(data, list(choices.specs), Part.ALL)
     right_at = {"BM25": (1, 1, 1, 1, 1, 2), "Dense": (1, 4, 1, 1, 2, 1), "Hybrid": (1,) * 6, "Reranked": (1,) * 6}
     asked = small_set()

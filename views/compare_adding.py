@@ -1,0 +1,79 @@
+"""Adding retrievers to a question set: models, and rankings made elsewhere; and removing them again."""
+
+from collections.abc import Mapping
+from pathlib import PurePath
+
+import streamlit as st
+from streamlit.runtime.uploaded_file_manager import UploadedFile
+
+from data.store import StoredSet
+from retrieval.added import add, add_run, remove
+from retrieval.experiment import DenseSpec, RerankSpec, Spec
+from retrieval.imported import RunError
+from views.choices import BM25_NAME, Choices, free_name
+from views.resources import question_set
+from views.words import plain, word
+
+_KINDS = ("dense", "rerank", "run")
+_LONGEST_NAME = 60
+
+
+def draw(choices: Choices, data: StoredSet) -> str | None:
+    """Draw what adds and removes; returns the name of a retriever that was added just now."""
+    kind = st.selectbox(word("compare.add_kind"), _KINDS, format_func=lambda k: word(f"kind.{k}"), key="add_kind")
+    name = _run(choices, data) if kind == "run" else _model(kind, choices, data)
+    if choices.added:
+        st.divider()
+        _draw_added(choices, data)
+    return name
+
+
+def run_words(notes: Mapping[str, int]) -> str:
+    """Return what an imported run holds (see `retrieval.imported.Notes`) and what of it was passed over."""
+    told = word("imported.read", questions=f"{notes['questions']:,}", depth=f"{notes['depth']:,}")
+    passed = ("other_questions", "unknown_passages", "repeated")
+    return " ".join([told, *(word(f"imported.{name}", count=f"{notes[name]:,}") for name in passed if notes.get(name))])
+
+
+def _model(kind: str, choices: Choices, data: StoredSet) -> str | None:
+    model = st.text_input(word("compare.add_model"), help=word("compare.add_model_help")).strip()
+    if not st.button(word("compare.add_this"), disabled=not model, type="primary"):
+        return None
+    name = _free_name(kind, PurePath(model).name, choices)
+    spec: Spec = (
+        DenseSpec(name=name, model=model) if kind == "dense" else RerankSpec(name=name, first=BM25_NAME, model=model)
+    )
+    add(data.fingerprint, spec)
+    return name
+
+
+def _run(choices: Choices, data: StoredSet) -> str | None:
+    file = st.file_uploader(word("imported.file"), key=f"run_{st.session_state.get('runs_added', 0)}")
+    st.caption(word("imported.about"))
+    if not isinstance(file, UploadedFile) or not st.button(word("compare.add_this"), type="primary"):
+        return None
+    name = _free_name("run", PurePath(file.name).stem, choices)
+    try:
+        with st.spinner(word("imported.reading"), show_time=True):
+            add_run(question_set(data.key), name, file.getvalue(), file.name)
+    except RunError as error:
+        reason = word(f"imported.{error.code}", line=f"{error.line:,}")
+        st.error(f"**{plain(file.name)}**: {reason}", icon=":material/error:")
+        return None
+    st.session_state["runs_added"] = st.session_state.get("runs_added", 0) + 1  # a new field, without the file
+    return name
+
+
+def _free_name(kind: str, given: str, choices: Choices) -> str:
+    """Return a name that is not taken; a bar separates names in the address."""
+    return free_name(f"{word(f'kind_short.{kind}')} · {given.replace('|', '/')[:_LONGEST_NAME]}", choices.specs)
+
+
+def _draw_added(choices: Choices, data: StoredSet) -> None:
+    st.caption(word("compare.added"))
+    for name in choices.added:
+        left, right = st.columns([5, 1], vertical_alignment="center")
+        left.markdown(plain(name))
+        if right.button("", icon=":material/delete:", key=f"remove_{name}", help=word("compare.remove_added")):
+            remove(data.fingerprint, name)
+            st.rerun()
