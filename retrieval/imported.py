@@ -118,15 +118,14 @@ def read_run(path: Path, question_set: QuestionSet, reference: str = "") -> tupl
 
 
 def _table(path: Path, reference: str) -> pd.DataFrame:
-    kinds = {"question": "category", "passage": "category", "score": "float64"}
+    names = [*_COLUMNS, _TOO_MANY]
     try:
         table: pd.DataFrame = pd.read_csv(
             path,
             sep=r"\s+",
             header=None,
-            names=[*_COLUMNS, _TOO_MANY],
-            usecols=["question", "passage", "score", "name", _TOO_MANY],
-            dtype=kinds,
+            names=names,
+            dtype={name: "float64" if name == "score" else "category" for name in names},
             keep_default_na=False,
             quoting=csv.QUOTE_NONE,
             encoding="utf-8-sig",

@@ -1,6 +1,7 @@
 """What every retriever promises, whatever it is made of."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import numpy as np
 import pytest
@@ -8,10 +9,12 @@ import pytest
 from data.records import Passage
 from retrieval.bm25 import BM25, BM25Options, Engine
 from retrieval.dense import Dense
+from retrieval.fusion import Fusion
 from retrieval.hybrid import Hybrid
 from retrieval.kept import Kept
 from retrieval.rankings import Retriever
 from retrieval.rerank import Reranked
+from retrieval.vector_index import IndexKind
 from retrieval.windows import WindowedBM25
 from tests.doubles import PASSAGES, QUESTIONS, KeywordEncoder, SharedWordScorer, texts_of
 
@@ -30,13 +33,13 @@ def windowed(passages: Sequence[Passage]) -> WindowedBM25:
     return WindowedBM25("windowed", passages, BM25Options("bigram"))
 
 
-def dense(passages: Sequence[Passage]) -> Dense:
-    return Dense("dense", passages, KeywordEncoder())
+def dense(passages: Sequence[Passage], index: IndexKind = IndexKind.EXACT) -> Dense:
+    return Dense("dense", passages, KeywordEncoder(), index=index)
 
 
-def hybrid(passages: Sequence[Passage]) -> Hybrid:
+def hybrid(passages: Sequence[Passage], fusion: Fusion = Fusion.RRF) -> Hybrid:
     parts = [bm25(passages), dense(passages), reference(passages)]
-    return Hybrid("hybrid", parts, n_passages=len(passages), depth=4)
+    return Hybrid("hybrid", parts, n_passages=len(passages), depth=4, fusion=fusion, weights=(0.5, 0.3, 0.2))
 
 
 def reranked(passages: Sequence[Passage]) -> Reranked:
@@ -56,7 +59,14 @@ MANY = tuple(
 ASKED = [*texts_of(QUESTIONS), "", "?!", "zebra", "서울"]
 
 
-@pytest.fixture(params=[bm25, reference, windowed, dense, hybrid, reranked, kept], ids=lambda make: make.__name__)
+MAKERS: dict[str, Make] = {
+    **{make.__name__: make for make in (bm25, reference, windowed, reranked, kept)},
+    **{f"dense {index}": partial(dense, index=index) for index in IndexKind},
+    **{f"hybrid {fusion}": partial(hybrid, fusion=fusion) for fusion in Fusion},
+}
+
+
+@pytest.fixture(params=MAKERS.values(), ids=MAKERS)
 def make(request: pytest.FixtureRequest) -> Make:
     return request.param
 
@@ -103,5 +113,13 @@ def test_a_question_is_answered_the_same_alone_and_among_others(make: Make) -> N
         np.testing.assert_allclose(alone.scores[0], together.scores[row], rtol=1e-6)
 
 
-def test_the_name_is_kept(make: Make) -> None:
-    assert make(PASSAGES).name == make.__name__
+@pytest.mark.parametrize("k", [1, 3, 8, 20])
+def test_what_is_found_first_does_not_depend_on_how_many_are_asked_for(make: Make, k: int) -> None:
+    few, many = (make(MANY).search(ASKED, depth) for depth in (k, 24))
+    np.testing.assert_array_equal(few.indices, many.indices[:, :k])
+    np.testing.assert_array_equal(few.scores, many.scores[:, :k])
+
+
+@pytest.mark.parametrize(("name", "make"), MAKERS.items(), ids=MAKERS)
+def test_the_name_is_kept(name: str, make: Make) -> None:
+    assert make(PASSAGES).name == name.partition(" ")[0]

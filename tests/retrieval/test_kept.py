@@ -6,6 +6,7 @@ import pytest
 
 from data.workspace import workspace
 from retrieval.kept import Kept
+from retrieval.meter import Meter
 from retrieval.rankings import Rankings, Retriever
 from tests.retrieval.test_hybrid import Fixed
 
@@ -106,3 +107,89 @@ def test_a_wrapper_costs_what_its_parts_cost(parts_are_on_disk: bool) -> None:
     wrapper.search(ASKED, 1)
     assert 3 * BUILD <= wrapper.build_seconds < 3 * BUILD + 2 * QUERY
     assert 3 * QUERY <= wrapper.query_seconds < 5 * QUERY  # 5 where the parts were counted twice
+
+
+def test_a_search_goes_as_deep_as_any_that_follows_needs() -> None:
+    kept = Kept("kept", "key", lambda: Fixed([3, 1, 0], [2]), depth=3)
+    assert kept.search(ASKED, 1).indices.tolist() == [[3], [2]]
+    again = Kept("kept", "key", no_build, depth=3)
+    assert again.remembers(ASKED, 3)
+    assert again.search(ASKED, 2).indices.tolist() == [[3, 1], [2, -1]]
+    assert again.search(ASKED, 3).indices.tolist() == [[3, 1, 0], [2, -1, -1]]
+    assert not again.remembers(ASKED, 4)
+
+
+def test_what_was_released_is_built_again_where_it_is_needed() -> None:
+    built: list[str] = []
+
+    def build() -> Retriever:
+        built.append("again")
+        return Fixed([1], [2])
+
+    kept = Kept("kept", "key", build)
+    kept.search(ASKED, 1)
+    kept.release()
+    assert not kept.ready
+    kept.search(ASKED, 1)
+    assert len(built) == 1
+    kept.search(ASKED, 2)
+    assert (len(built), kept.ready) == (2, True)
+
+
+def test_rankings_made_elsewhere_have_no_seconds_and_the_wrapper_has_only_its_own() -> None:
+    run = Kept("run", "run", Slow, timed=False)
+    wrapper = Kept("wrapper", "wrapper", lambda: Slow([run]), [run])
+    wrapper.search(ASKED, 1)
+    assert (run.build_seconds, run.query_seconds, run.model_seconds) == (0, 0, 0)
+    assert BUILD <= wrapper.build_seconds < 2 * BUILD
+    assert QUERY <= wrapper.query_seconds < 2 * QUERY
+
+
+class Modelled(Slow):
+    """Reads from disk in no time what a model took 7 seconds to load, 50 to index with and 3 to ask with."""
+
+    def __init__(self, meter: Meter) -> None:
+        self._meter = meter
+        meter.note(passed=0.0, load=7.0, work=50.0)
+        super().__init__()
+
+    def search(self, questions: Sequence[str], k: int) -> Rankings:
+        self._meter.note(passed=0.0, load=0.0, work=3.0)
+        return super().search(questions, k)
+
+
+def test_the_work_of_a_model_costs_what_it_took_also_where_it_comes_from_disk() -> None:
+    meter = Meter()
+    meter.note(passed=100.0, load=0.0, work=100.0)  # what another retriever with this model did is its own
+    kept = Kept("kept", "key", lambda: Modelled(meter), meter=meter)
+    kept.search(ASKED, 1)
+    assert 57 + BUILD <= kept.build_seconds < 58
+    assert 3 + QUERY <= kept.query_seconds < 4
+    assert kept.model_seconds == 3
+    wrapper = Kept("wrapper", "wrapper", lambda: Slow([kept]), [kept])
+    wrapper.search(ASKED, 1)
+    assert 57 + 2 * BUILD <= wrapper.build_seconds < 58
+    assert wrapper.model_seconds == 3
+
+
+class Sized(Slow):
+    def __init__(self, memory_bytes: int, notes: dict[str, int], parts: Sequence[Retriever] = ()) -> None:
+        super().__init__(parts)
+        self.memory_bytes, self.notes = memory_bytes, notes
+
+
+def test_memory_and_notes_are_kept_with_the_rankings() -> None:
+    for build in (lambda: Sized(1234, {"depth": 3}), no_build):
+        kept = Kept("kept", "key", build)
+        kept.search(ASKED, 1)
+        assert (kept.memory_bytes, kept.notes) == (1234, {"depth": 3})
+
+
+@pytest.mark.parametrize(("sizes", "expected"), [((10, 20), 30), ((10, 0), 0)])
+def test_the_memory_of_a_wrapper_is_that_of_its_parts_where_all_are_known(
+    sizes: tuple[int, int], expected: int
+) -> None:
+    parts = [Kept(str(size), str(size), lambda size=size: Sized(size, {})) for size in sizes]
+    wrapper = Kept("wrapper", "wrapper", lambda: Slow(parts), parts)
+    wrapper.search(ASKED, 1)
+    assert (wrapper.memory_bytes, wrapper.notes) == (expected, {})

@@ -3,6 +3,8 @@
 import ir_measures
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from ir_measures import RR, R, Success, nDCG
 
 from data.records import Passage, Question, QuestionSet
@@ -67,6 +69,28 @@ def test_every_measure_equals_ir_measures(most_relevant: int, n_passages: int, k
     if most_relevant == 1:
         for depth in KS:
             np.testing.assert_array_equal(scores.per_question[f"recall@{depth}"], scores.per_question[f"hit@{depth}"])
+
+
+def _cut(drawn: tuple[list[int], int]) -> list[int]:
+    rows, count = drawn
+    return rows[:count]
+
+
+@settings(deadline=None)
+@given(st.data())
+def test_any_rankings_of_any_questions_equal_ir_measures(data: st.DataObject) -> None:
+    n_passages = data.draw(st.integers(1, 14), "passages")
+    orders = st.permutations(range(n_passages))
+    relevant, listed = (st.tuples(orders, st.integers(least, n_passages)).map(_cut) for least in (1, 0))
+    drawn = data.draw(st.lists(st.tuples(relevant, listed), min_size=1, max_size=4), "relevant and found")
+    passages = tuple(Passage(f"p{row}", f"text {row}") for row in range(n_passages))
+    questions = tuple(
+        Question(f"q{row}", "?", relevant=tuple(f"p{p}" for p in those)) for row, (those, _) in enumerate(drawn)
+    )
+    question_set, rankings = QuestionSet("any", passages, questions), found(*(line for _, line in drawn), k=20)
+    expected = of_ir_measures(rankings, question_set)
+    for name, values in evaluate(rankings, question_set, KS).per_question.items():
+        np.testing.assert_allclose(values, expected[name], atol=1e-6, err_msg=name)
 
 
 @pytest.fixture
