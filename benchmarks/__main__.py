@@ -4,9 +4,18 @@ import logging
 import platform
 import sys
 
-from benchmarks import bm25_engines, cold_and_warm, first_page, readme, starter_training, training_speed
+from benchmarks import (
+    best_without_download,
+    bm25_engines,
+    cold_and_warm,
+    first_page,
+    readme,
+    starter_training,
+    training_speed,
+)
 
 _ALL = {
+    "best_without_download": best_without_download.measure,
     "bm25_engines": bm25_engines.measure,
     "cold_and_warm": cold_and_warm.measure,
     "first_page": first_page.measure,
