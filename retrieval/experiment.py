@@ -108,9 +108,7 @@ class HybridSpec(_Spec):
     @model_validator(mode="after")
     def _one_weight_a_retriever(self) -> "HybridSpec":
         if self.weights is not None and (len(self.weights) != len(self.of) or not any(self.weights)):
-            raise ValueError(
-                f"weights must be {len(self.of)} numbers of which one is more than 0, like of = {[*self.of]}"
-            )
+            raise ValueError(f"weights must be {len(self.of)} numbers, one for each in `of`, and not all 0")
         return self
 
     @property

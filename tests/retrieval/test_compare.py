@@ -1,11 +1,18 @@
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from data.workspace import workspace
+from retrieval import experiment as making
+from retrieval.bm25 import BM25
 from retrieval.compare import compare, failures, is_kept
 from retrieval.experiment import Experiment
 from retrieval.hub import ModelError
+from retrieval.imported import RunError
 from retrieval.metrics import evaluate, measures
+from retrieval.rankings import Rankings
+from retrieval.trec import write_run
 from tests.doubles import PASSAGES, QUESTIONS, small_set, texts_of
 
 BIGRAMS = {"name": "bigrams", "kind": "bm25", "analyzer": "bigram"}
@@ -109,3 +116,133 @@ def test_a_comparison_is_kept_once_it_was_run_and_failures_are_not_tried_again()
     assert isinstance(failed["lost"], ModelError)
     assert (failed["lost"].code, str(failed["lost"])) == ("model_not_found", str(first.results[1].error))
     assert compare(experiment, question_set, failed=failed).results[1].error is failed["lost"]
+
+
+def searched(monkeypatch: pytest.MonkeyPatch, *specs: dict[str, object], **more: object) -> list[tuple[str, int]]:
+    """Compare, and return which BM25 was searched how deep."""
+    told: list[tuple[str, int]] = []
+
+    class Told(BM25):
+        def search(self, questions: list[str], k: int) -> Rankings:
+            told.append((self.name, k))
+            return super().search(questions, k)
+
+    monkeypatch.setattr(making, "BM25", Told)
+    compare(experiment_of(*specs, **more), small_set())
+    return told
+
+
+def test_every_retriever_is_searched_once_as_deep_as_any_needs(monkeypatch: pytest.MonkeyPatch) -> None:
+    hybrids = [
+        {"name": f"{fusion}", "kind": "hybrid", "of": ["words", "bigrams"], "depth": 40, "fusion": fusion}
+        for fusion in ("rrf", "min-max", "z-score")
+    ]
+    assert searched(monkeypatch, WORDS, BIGRAMS, *hybrids) == [("words", 40), ("bigrams", 40)]
+    assert searched(monkeypatch, WORDS, BIGRAMS, *hybrids) == []
+    weighted = {"name": "weighted", "kind": "hybrid", "of": ["words", "bigrams"], "depth": 40, "weights": [1, 3]}
+    assert searched(monkeypatch, WORDS, BIGRAMS, weighted) == []
+
+
+def test_what_wraps_a_retriever_changes_nothing_in_its_own_figures() -> None:
+    hybrid = {"name": "hybrid", "kind": "hybrid", "of": ["words", "bigrams"], "depth": 2}
+    deep = {"name": "deep", "kind": "hybrid", "of": ["hybrid", "words"], "depth": 60}
+    alone = compare(experiment_of(WORDS, BIGRAMS, hybrid), small_set()).results
+    wrapped = compare(experiment_of(WORDS, BIGRAMS, hybrid, deep), small_set()).results
+    assert [result.scores.means() for result in alone] == [result.scores.means() for result in wrapped[:3]]
+    assert wrapped[2].rankings.indices.shape == (6, 60)
+    np.testing.assert_array_equal(wrapped[2].rankings.indices[:, :10], alone[2].rankings.indices)
+
+
+def test_questions_with_few_passages_or_none_are_counted() -> None:
+    result = compare(experiment_of(WORDS, ks=(1, 2)), small_set()).results[0]
+    found = (result.rankings.indices[:, :2] >= 0).sum(axis=1)
+    assert (result.short, result.unanswered) == (int((found < 2).sum()), int((found == 0).sum()))
+    assert result.short > 0
+    first_only = compare(experiment_of(BIGRAMS, ks=(1,)), small_set()).results[0]
+    assert (first_only.short, first_only.unanswered) == (0, 0)
+
+
+def write(folder: Path, *lines: str) -> dict[str, object]:
+    (folder / "theirs.trec").write_text("".join(f"{line} x\n" for line in lines))
+    return {"name": "theirs", "kind": "run", "path": "theirs.trec"}
+
+
+def test_an_imported_run_of_ours_is_the_native_result(tmp_path: Path) -> None:
+    asked = compare(experiment_of(BIGRAMS, split="test", test_share=0.5), small_set())
+    write_run(tmp_path / "ours.trec", asked.results[0].rankings, asked.asked, "ours")
+    run = {"name": "run", "kind": "run", "path": "ours.trec"}
+    both = experiment_of(BIGRAMS, run, split="test", test_share=0.5)
+    native, imported = compare(both, small_set(), base=tmp_path).results
+    depth = imported.rankings.indices.shape[1]
+    np.testing.assert_array_equal(imported.rankings.indices, native.rankings.indices[:, :depth])
+    for measure, values in imported.scores.per_question.items():
+        np.testing.assert_array_equal(values, native.scores.per_question[measure])
+    assert (imported.build_seconds, imported.query_seconds, imported.memory_bytes) == (0, 0, 0)
+
+
+def test_a_run_of_few_passages_has_no_figure_below_them_and_its_hybrid_has(tmp_path: Path) -> None:
+    run = write(tmp_path, "q1 Q0 p2 1 9", "q1 Q0 p1 2 8", "q2 Q0 p2 1 7", "q9 Q0 p2 1 7", "q2 Q0 p9 2 6")
+    hybrid = {"name": "hybrid", "kind": "hybrid", "of": ["theirs", "bigrams"]} | {
+        "fusion": "min-max",
+        "weights": [2, 1],
+    }
+    experiment = experiment_of(run, BIGRAMS, hybrid)
+    comparison = compare(experiment, small_set(), base=tmp_path)
+    theirs, _, both = comparison.results
+    assert theirs.rankings.indices.tolist() == [[1, 0], [1, -1], *[[-1, -1]] * 4]
+    assert theirs.scores.ks == (1,)
+    per_question = {name: values.tolist() for name, values in theirs.scores.per_question.items()}
+    assert per_question == {"recall@1": [0, 1, 0, 0, 0, 0], "hit@1": [0, 1, 0, 0, 0, 0]}
+    assert (theirs.short, theirs.unanswered) == (4, 4)
+    assert theirs.notes == {"depth": 2, "questions": 2, "other_questions": 1, "unknown_passages": 1, "repeated": 0}
+    assert comparison.as_dict()["retrievers"]["theirs"]["notes"] == theirs.notes
+    assert set(both.scores.per_question) == set(measures(KS))
+    assert both.scores.per_question["hit@1"].tolist() == [0, 1, 1, 1, 1, 1]  # the run counts twice where it answers
+    again = compare(experiment, small_set(), base=tmp_path)
+    assert again.results[0].notes == theirs.notes
+
+
+@pytest.mark.slow
+def test_a_reranked_run_is_no_deeper_than_the_run(tmp_path: Path) -> None:
+    run = write(tmp_path, "q1 Q0 p2 1 9", "q1 Q0 p1 2 8", "q2 Q0 p2 1 7")
+    rerank = {"name": "reranked", "kind": "rerank", "first": "theirs", "weight": 1}
+    result = compare(experiment_of(run, rerank), small_set(), base=tmp_path).results[1]
+    assert result.error is None
+    assert [sorted(row) for row in result.rankings.indices.tolist()] == [[0, 1], [-1, 1], *[[-1, -1]] * 4]
+    assert result.scores.ks == (1,)
+
+
+def test_a_run_that_cannot_be_read_is_told_and_not_tried_again(tmp_path: Path) -> None:
+    experiment = experiment_of(write(tmp_path, "q1 Q0 p2 1 9", "q1 Q0 p1 2 eight"), WORDS)
+    comparison = compare(experiment, small_set(), base=tmp_path)
+    told = comparison.as_dict()["retrievers"]["theirs"]
+    assert (told["code"], told["run"], told["line"]) == ("run_broken_line", "theirs.trec", 2)
+    (error,) = failures(comparison.as_dict()).values()
+    assert isinstance(error, RunError)
+    assert (error.code, error.run, error.line, str(error)) == (
+        "run_broken_line",
+        "theirs.trec",
+        2,
+        told["error"],
+    )
+
+
+@pytest.mark.slow
+def test_another_weight_depth_or_index_computes_nothing_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    def files(kind: str) -> set[str]:
+        return {path.name for path in (workspace() / "cache" / kind).iterdir()}
+
+    dense, rerank = {"name": "d", "kind": "dense"}, {"name": "r", "kind": "rerank", "first": "bigrams"}
+    first = compare(experiment_of(BIGRAMS, dense, rerank | {"depth": 5}), small_set()).results
+    vectors, pairs = files("vectors"), files("pairs")
+    for name in ("load_bi_encoder", "load_cross_encoder"):
+        monkeypatch.setattr(f"retrieval.models.{name}", lambda *_: pytest.fail("a model was loaded"))
+    others = [rerank | {"name": "r2", "depth": 3, "weight": 0.3}, dense | {"name": "d2", "index": "hnsw"}]
+    second = compare(experiment_of(BIGRAMS, *others), small_set()).results
+    assert [result.error for result in (*first, *second)] == [None] * 6
+    assert (files("vectors"), files("pairs")) == (vectors, pairs)
+    by_name = {result.name: result for result in (*first, *second)}
+    assert by_name["d2"].rankings.indices.tolist() == by_name["d"].rankings.indices.tolist()
+    assert by_name["d2"].memory_bytes > by_name["d"].memory_bytes > 0
+    assert 0 < by_name["r2"].model_seconds <= by_name["r"].model_seconds
+    assert by_name["d2"].model_seconds == pytest.approx(by_name["d"].model_seconds)

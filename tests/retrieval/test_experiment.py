@@ -2,6 +2,7 @@ from pathlib import Path
 
 import pytest
 
+from data.split import Part
 from retrieval.analyzers import Analyzer
 from retrieval.bm25 import Engine
 from retrieval.experiment import (
@@ -10,12 +11,18 @@ from retrieval.experiment import (
     Experiment,
     ExperimentError,
     HybridSpec,
+    Lab,
     RerankSpec,
+    RunSpec,
     read_experiment,
     retrievers_of,
+    search_depths,
     write_experiment,
 )
+from retrieval.fusion import Fusion
+from retrieval.imported import RunError
 from retrieval.kept import Kept
+from retrieval.vector_index import IndexKind
 from tests.doubles import QUESTIONS, small_set, texts_of
 
 EXAMPLE = """
@@ -87,6 +94,81 @@ def test_a_written_experiment_is_read_back(tmp_path: Path) -> None:
         update={"retriever": (*experiment.retriever[:3], RerankSpec(name="한", first="BM25"))}
     )
     assert read(write_experiment(unweighted), tmp_path) == unweighted
+
+
+TUNED = """
+data = "sample"
+split = "validation"
+lab = "hybrid"
+
+[[retriever]]
+name = "theirs"
+kind = "run"
+path = "their runs/lucene.trec"
+
+[[retriever]]
+name = "dense"
+kind = "dense"
+index = "hnsw"
+
+[[retriever]]
+name = "both"
+kind = "hybrid"
+of = ["theirs", "dense"]
+fusion = "z-score"
+weights = [0.25, 1]
+chosen_on = "validation"
+"""
+
+
+def test_fusions_indexes_runs_labs_and_what_values_were_chosen_on(tmp_path: Path) -> None:
+    experiment = read(TUNED, tmp_path)
+    assert (experiment.lab, experiment.split) == (Lab.HYBRID, Part.VALIDATION)
+    assert experiment.retriever == (
+        RunSpec(name="theirs", path="their runs/lucene.trec"),
+        DenseSpec(name="dense", index=IndexKind.HNSW),
+        HybridSpec(
+            name="both",
+            of=("theirs", "dense"),
+            fusion=Fusion.Z_SCORE,
+            weights=(0.25, 1.0),
+            chosen_on=Part.VALIDATION,
+        ),
+    )
+    assert read(write_experiment(experiment), tmp_path) == experiment
+    plain = read('data = "sample"\n[[retriever]]\nname = "a"\nkind = "dense"', tmp_path)
+    assert (plain.lab, plain.retriever[0].chosen_on) == (None, None)
+    assert plain.retriever[0].index is IndexKind.EXACT
+    hybrid = HybridSpec(name="h", of=("a", "b"))
+    assert (hybrid.fusion, hybrid.weights) == (Fusion.RRF, None)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "place"),
+    [
+        ('"hybrid"', '"fusion"', "lab: Input should be 'bm25', 'hybrid', 'rerank' or 'index'"),
+        ('"hnsw"', '"pq"', "retriever.1.dense.index: Input should be 'exact', 'hnsw', 'ivf' or 'int8'"),
+        ('"z-score"', '"sum"', "retriever.2.hybrid.fusion: Input should be 'rrf', 'min-max' or 'z-score'"),
+        ("[0.25, 1]", "[0.25]", "weights must be 2 numbers, one for each in `of`, and not all 0"),
+        ("[0.25, 1]", "[0.25, 1, 1]", "weights must be 2 numbers"),
+        ("[0.25, 1]", "[0, 0.0]", "weights must be 2 numbers"),
+        ("[0.25, 1]", "[0.25, -1]", "retriever.2.hybrid.weights.1: Input should be greater than or equal to 0"),
+        ("[0.25, 1]", "[0.25, inf]", "retriever.2.hybrid.weights.1: Input should be a finite number"),
+        ("[0.25, 1]", "[0.25, nan]", "retriever.2.hybrid.weights.1: Input should be"),
+        (
+            'chosen_on = "validation"',
+            'chosen_on = "dev"',
+            "retriever.2.hybrid.chosen_on: Input should be 'all'",
+        ),
+        ('path = "their runs/lucene.trec"', "", "retriever.0.run.path: Field required"),
+        ('"their runs/lucene.trec"', '""', "retriever.0.run.path: String should have at least 1 character"),
+    ],
+)
+def test_mistakes_in_what_is_tuned_are_told(old: str, new: str, place: str, tmp_path: Path) -> None:
+    assert old in TUNED
+    with pytest.raises(ExperimentError) as caught:
+        read(TUNED.replace(old, new, 1), tmp_path)
+    assert place in str(caught.value)
 
 
 def test_a_byte_order_mark_is_no_mistake(tmp_path: Path) -> None:
@@ -181,6 +263,7 @@ def test_a_name_is_no_part_of_what_is_kept_and_everything_else_is() -> None:
 
     assert key(BIGRAMS) == key(BIGRAMS | {"name": "other"})
     assert key(BIGRAMS, rerank) == key(BIGRAMS | {"name": "other"}, rerank | {"first": "other", "name": "second"})
+    assert key(BIGRAMS) == key(BIGRAMS | {"chosen_on": "validation"})
     hybrid = {"name": "h", "kind": "hybrid", "of": ["bigrams", "words"]}
     dense = {"name": "d", "kind": "dense"}
     different = [
@@ -192,6 +275,8 @@ def test_a_name_is_no_part_of_what_is_kept_and_everything_else_is() -> None:
         (WORDS,),
         (dense,),
         (dense | {"title": False},),
+        (dense | {"index": "hnsw"},),
+        (dense | {"index": "int8"},),
         (BIGRAMS, rerank),
         (BIGRAMS | {"k1": 1.0}, rerank),
         (BIGRAMS, rerank | {"depth": 5}),
@@ -199,6 +284,9 @@ def test_a_name_is_no_part_of_what_is_kept_and_everything_else_is() -> None:
         (BIGRAMS, rerank | {"weight": 0.4}),
         (BIGRAMS, WORDS, hybrid),
         (BIGRAMS, WORDS, hybrid | {"depth": 5}),
+        (BIGRAMS, WORDS, hybrid | {"fusion": "min-max"}),
+        (BIGRAMS, WORDS, hybrid | {"fusion": "z-score"}),
+        (BIGRAMS, WORDS, hybrid | {"fusion": "z-score", "weights": [1, 2]}),
         (BIGRAMS, WORDS | {"b": 0.5}, hybrid),
     ]
     assert len({key(*specs) for specs in different}) == len(different)
@@ -211,3 +299,50 @@ def test_a_model_that_cannot_be_found_fails_what_wraps_it_and_nothing_else() -> 
     made = retrievers_of(experiment_of(lost, BIGRAMS, hybrid, rerank, WORDS), small_set())
     assert [isinstance(retriever, Kept) for retriever in made] == [False, True, False, False, True]
     assert {str(made[row]) for row in (0, 2, 3)} == {"'no such model!' is no folder, no finished run and no hub id"}
+
+
+def test_a_retriever_is_searched_as_deep_as_any_that_wraps_it_needs() -> None:
+    hybrid = {"name": "hybrid", "kind": "hybrid", "of": ["bigrams", "words"], "depth": 30}
+    near = {"name": "near", "kind": "rerank", "first": "hybrid", "depth": 5}
+    far = {"name": "far", "kind": "rerank", "first": "hybrid", "depth": 200}
+    over = {"name": "over", "kind": "rerank", "first": "far", "depth": 300}
+    experiment = Experiment.model_validate({"data": "s", "ks": [1, 20], "retriever": [BIGRAMS, WORDS, hybrid, near]})
+    assert search_depths(experiment) == {"bigrams": 30, "words": 30, "hybrid": 20, "near": 20}
+    specs = [BIGRAMS, WORDS, hybrid, near, far, over]
+    deeper = Experiment.model_validate({"data": "s", "ks": [1], "retriever": specs})
+    assert search_depths(deeper) == {
+        "bigrams": 30,  # a hybrid reads no more, whatever it is asked for
+        "words": 30,
+        "hybrid": 300,  # below the first 200 `far` hands on what it was given
+        "near": 10,
+        "far": 300,
+        "over": 10,
+    }
+
+
+def test_retrievers_with_one_model_share_it() -> None:
+    def model_of(retriever: Kept | Exception) -> object:
+        assert isinstance(retriever, Kept)
+        return retriever._meter
+
+    dense = {"kind": "dense", "model": "starter"}
+    specs = [dense | {"name": index, "index": index} for index in IndexKind] + [dense | {"name": "t", "title": False}]
+    *same, other = map(model_of, retrievers_of(experiment_of(*specs), small_set()))
+    assert len(set(map(id, same))) == 1
+    assert other is not same[0]
+
+
+def test_a_run_that_is_not_there_fails_what_wraps_it_and_one_that_changed_is_another(tmp_path: Path) -> None:
+    run = {"name": "run", "kind": "run", "path": "r.trec"}
+    experiment = experiment_of(BIGRAMS, run, {"name": "h", "kind": "hybrid", "of": ["bigrams", "run"]})
+    made = retrievers_of(experiment, small_set(), tmp_path)
+    assert [type(retriever) for retriever in made] == [Kept, RunError, RunError]
+
+    def keys() -> list[str]:
+        return [retriever.key for retriever in retrievers_of(experiment, small_set(), tmp_path)]
+
+    (tmp_path / "r.trec").write_text("q1 Q0 p1 1 1 x\n")
+    bm25, first, hybrid = keys()
+    assert keys() == [bm25, first, hybrid]
+    (tmp_path / "r.trec").write_text("q1 Q0 p1 1 12 x\n")
+    assert not {first, hybrid} & set(keys())

@@ -187,6 +187,26 @@ def test_what_was_encoded_is_read_without_loading_a_model(models: Path) -> None:
 
 
 @pytest.mark.slow
+def test_encoding_tells_how_far_it_is_and_what_it_costs(models: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("retrieval.models._BLOCK", 2)
+    source, told = find_model(str(models / BI_ENCODER)), []
+    encoder = BiEncoder(source, [], on_progress=told.append)
+    in_blocks = encoder.encode_passages(SENTENCES)
+    encoder.encode_questions(SENTENCES[:3])
+    assert told == pytest.approx([0.8 * 2 / 5, 0.8 * 4 / 5, 0.8, 0.8 + 0.2 * 2 / 3, 1.0])
+    first_load, (passed, work) = encoder.meter.load, encoder.meter.lap()
+    assert passed >= first_load + work > work > 0
+    again = BiEncoder(source, [])
+    again.encode_passages(SENTENCES)
+    again.encode_questions(SENTENCES[:3])
+    assert again.meter.load == pytest.approx(first_load)
+    assert again.meter.lap()[1] == pytest.approx(work)  # what came from disk costs what it took
+    assert encoder.meter.lap() == (0, 0)
+    monkeypatch.setattr("retrieval.models._VECTORS_VERSION", "another")
+    monkeypatch.setattr("retrieval.models._BLOCK", 1024)
+    np.testing.assert_allclose(BiEncoder(source, []).encode_passages(SENTENCES), in_blocks, atol=1e-6)
+
+
 @pytest.mark.parametrize("kind", ["module", "auto_map"])
 def test_code_that_comes_with_a_model_never_runs(kind: str, tmp_path: Path) -> None:
     folder, mark = build_bi_encoder(tmp_path / "evil"), tmp_path / "it ran"
