@@ -10,7 +10,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 
 from data.split import Part
 from retrieval.compare import Comparison
-from retrieval.evidence import Evidence, evidence, scores_of
+from retrieval.evidence import Evidence, evidence, scores_of, turned
 from retrieval.figures import figures, first_scored, label, shown_measures
 from retrieval.metrics import CUT, depth_of
 from retrieval.provenance import provenance
@@ -54,7 +54,7 @@ def report(
         measure=measure,
         depth=depth_of(comparison.experiment.ks),
         first=first_scored(comparison),
-        answers=[_answer(comparison, found, one, say) for one in dict.fromkeys([measure, f"ndcg@{CUT}"])],
+        answers=dict.fromkeys(_answer(comparison, found, one, say) for one in (measure, f"ndcg@{CUT}")),
         notices=_notices(comparison, say),
         tables=[(columns, figures(comparison, found, columns)) for columns in (shown, hits) if columns],
         legend=[(one, colour_of(one, names), letter_of(one, names)) for one in scored],
@@ -92,8 +92,9 @@ def headline(comparison: Comparison) -> str:
 
 
 def points(share: float) -> str:
-    """Return a difference of shares in percentage points, with its sign."""
-    return f"{share * 100:+.2f}".replace("-", "−")
+    """Return a difference of shares in percentage points, with its sign unless it is 0.00."""
+    shown = round(share * 100, 2)
+    return f"{shown:+.2f}".replace("-", "−") if shown else "0.00"
 
 
 def p_figure(p: float) -> str:
@@ -119,11 +120,13 @@ def _answer(comparison: Comparison, found: Evidence, measure: str, say: Say) -> 
     if test is None:  # the two have scores of this measure, so they were tested
         raise ValueError(f"the evidence holds no test of {best!r} against {first!r}")
     kind = "unsure" if not test.sure else ("more" if test.difference > 0 else "leads")
+    if kind == "leads":
+        test = turned(test)  # by how much the first is ahead
     return say(
         f"answer.{kind}",
         best=best,
         first=first,
-        points=f"{abs(test.difference) * 100:.1f}",
+        points=f"{abs(test.difference) * 100:.2f}",
         measure=label(measure),
         low=points(test.low),
         high=points(test.high),

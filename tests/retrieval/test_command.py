@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -10,7 +11,15 @@ from typing import Any
 
 import ir_measures
 import pytest
+from beir.datasets.data_loader import GenericDataLoader
 from ir_measures import RR, R, Success, nDCG
+
+from data.store import find, keep
+from retrieval.__main__ import main
+from retrieval.experiment import read_experiment
+from retrieval.job import Job
+from retrieval.saved import kept_comparisons, load
+from tests.doubles import small_set
 
 ROOT = Path(__file__).parents[2]
 KS = (1, 5, 10, 20)
@@ -46,7 +55,10 @@ first = "qrels"
 depth = 10
 """
 WORDS = 'data = "sample"\nks = [1]\n[[retriever]]\nname = "words"\nkind = "bm25"\nanalyzer = "word"\n'
-ALWAYS = {"qrels.trec", "scores.json", "provenance.json", "rankings.npz"}
+ALWAYS = {
+    *("scores.json", "significance.json", "provenance.json", "rankings.npz", "qrels.trec", "beir"),
+    *("questions.jsonl", "questions.csv", "table.md", "table.tex", "report.html"),
+}
 LOST = '[[retriever]]\nname = "lost"\nkind = "dense"\nmodel = "no such model!"\n'
 
 
@@ -97,7 +109,11 @@ def test_every_kind_is_scored(every_kind: Run) -> None:
     assert (scores["data"], scores["split"], scores["passages"]) == ("Korean sample", "test", 200)
     assert list(scores["retrievers"]) == ["BM25 (words)", "../dense/starter", "qrels", ".."]
     for measured in scores["retrievers"].values():
-        assert list(measured) == [*THEIRS, "build_seconds", "query_seconds"]
+        assert list(measured)[: len(THEIRS)] == list(THEIRS)
+        told = {"build_seconds", "query_seconds", "model_seconds", "memory_bytes", "short", "unanswered", "interval"}
+        assert set(measured) - set(THEIRS) == told
+        assert list(measured["interval"]) == list(THEIRS)
+        assert all(low <= measured[name] <= high for name, (low, high) in measured["interval"].items())
         assert all(0 <= measured[name] <= 1 for name in THEIRS)
         assert measured["recall@20"] > 0.5
         assert measured["build_seconds"] > 0
@@ -121,6 +137,55 @@ def test_other_tools_read_the_same_figures_from_the_files(every_kind: Run, name:
     theirs = ir_measures.calc_aggregate(list(THEIRS.values()), qrels, ranking)
     ours = every_kind.scores["retrievers"][name]
     assert {m: ours[m] for m in THEIRS} == pytest.approx({m: theirs[THEIRS[m]] for m in THEIRS}, abs=1e-6)
+
+
+@pytest.mark.slow
+def test_the_command_of_ir_measures_gives_the_same_figures(every_kind: Run) -> None:
+    for name, file in (("BM25 (words)", "BM25_words_.trec"), ("..", "retriever.trec")):
+        command = [sys.executable, "-m", "ir_measures", "qrels.trec", file, *map(str, THEIRS.values())]
+        done = subprocess.run(command, cwd=every_kind.folder, capture_output=True, text=True, check=True)
+        printed = dict(line.split("\t") for line in done.stdout.splitlines())
+        ours = every_kind.scores["retrievers"][name]
+        # four decimals, as it prints them
+        assert {m: float(printed[str(THEIRS[m])]) for m in THEIRS} == pytest.approx(
+            {m: ours[m] for m in THEIRS}, abs=5.1e-5
+        )
+
+
+@pytest.mark.slow
+def test_significance_holds_every_pair_by_every_measure(every_kind: Run) -> None:
+    tests = json.loads((every_kind.folder / "significance.json").read_text(encoding="utf-8"))
+    names = list(every_kind.scores["retrievers"])
+    pairs = [(a, b) for place, a in enumerate(names) for b in names[place + 1 :]]
+    assert [(test["measure"], test["a"], test["b"]) for test in tests] == [(m, *pair) for m in THEIRS for pair in pairs]
+    for test in tests:
+        a, b = (every_kind.scores["retrievers"][test[side]][test["measure"]] for side in "ab")
+        assert test["difference"] == pytest.approx(a - b, abs=1e-9)
+        assert test["wins"] + test["ties"] + test["losses"] == every_kind.scores["questions"]
+        assert 0 < test["p"] <= test["p_holm"] <= 1
+
+
+@pytest.mark.slow
+def test_the_beir_folder_holds_the_questions_asked(every_kind: Run) -> None:
+    corpus, queries, qrels = GenericDataLoader(str(every_kind.folder / "beir")).load(split="test")
+    assert (len(corpus), len(queries)) == (200, every_kind.scores["questions"])
+    judged = {(q.query_id, q.doc_id) for q in ir_measures.read_trec_qrels(str(every_kind.folder / "qrels.trec"))}
+    assert {(question, passage) for question, found in qrels.items() for passage in found} == judged
+
+
+@pytest.mark.slow
+def test_the_folder_says_what_was_compared_and_opens_again(every_kind: Run) -> None:
+    origin = json.loads((every_kind.folder / "provenance.json").read_text(encoding="utf-8"))
+    whole = find("sample")
+    assert origin["data"]["fingerprint"] == whole.fingerprint
+    assert origin["split"]["questions"]["test"] == every_kind.scores["questions"]
+    assert origin["retrievers"][".."]["weight"] == 0.5
+    opened = load(every_kind.folder, whole)
+    for result in opened.results:
+        assert result.scores is not None
+        ours = every_kind.scores["retrievers"][result.name]
+        assert result.scores.means() == {name: ours[name] for name in THEIRS}
+    assert "qrels" in (every_kind.folder / "report.html").read_text(encoding="utf-8")
 
 
 @pytest.mark.slow
@@ -178,3 +243,53 @@ def test_what_cannot_be_compared_gives_status_2_and_no_files(experiment: str, to
     assert told in done.errors
     assert "Traceback" not in done.errors
     assert not done.folder.exists()
+
+
+def kept_by_the_page(tmp_path: Path) -> Job:
+    """What the page's own process leaves."""
+    stored = keep(small_set())
+    (tmp_path / "experiment.toml").write_text(WORDS.replace("sample", stored.key), encoding="utf-8")
+    job = Job.of(read_experiment(tmp_path / "experiment.toml"), stored.fingerprint)
+    assert main(["compare", str(tmp_path / "experiment.toml"), "--out", str(job.folder), "--tell"]) == 0
+    return job
+
+
+def test_the_page_s_process_leaves_what_the_page_needs(tmp_path: Path) -> None:
+    job = kept_by_the_page(tmp_path)
+    assert job.done
+    files = {"rankings.npz", "provenance.json", "scores.json", "progress.json"}
+    assert {path.name for path in job.folder.iterdir()} == files
+    progress = job.progress()
+    assert progress is not None
+    assert (progress.name, progress.share) == ("", 1.0)
+
+
+def test_kept_comparisons_are_listed_renamed_and_deleted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    key = kept_by_the_page(tmp_path).folder.name
+    capsys.readouterr()
+    assert main(["list", "--json"]) == 0
+    [entry] = json.loads(capsys.readouterr().out)
+    assert (entry["key"], entry["data"], entry["retrievers"], entry["part"]) == (key, "small", ["words"], "all")
+    assert entry["figures"]["words"]["recall@1"] == kept_comparisons()[0].figures["words"]["recall@1"]
+    assert main(["rename", key, "첫 비교 / ../x"]) == 0
+    assert main(["list"]) == 0
+    assert capsys.readouterr().out == f"{key}  {entry['made'][:16]}  첫 비교 / ../x (all, 6 questions): words\n"
+    assert main(["delete", key]) == 0
+    assert main(["list"]) == 0
+    assert capsys.readouterr().out == ""
+
+
+def test_a_kept_comparison_is_exported_when_all_but_its_data_is_gone(tmp_path: Path) -> None:
+    job = kept_by_the_page(tmp_path)
+    shutil.rmtree(tmp_path / "workspace" / "cache")
+    assert main(["export", job.folder.name, "--out", str(tmp_path / "out"), "--language", "ko"]) == 0
+    assert {path.name for path in (tmp_path / "out").iterdir()} == ALWAYS | {"words.trec"}
+    assert '<html lang="ko">' in (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
+    for file in ("scores.json", "provenance.json"):
+        assert (tmp_path / "out" / file).read_text() == (job.folder / file).read_text()
+
+
+@pytest.mark.parametrize("command", [["rename", "NOPE", "x"], ["delete", "../.."], ["export", "0" * 16, "--out", "x"]])
+def test_an_unknown_comparison_gives_status_2(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(command) == 2
+    assert f"error: no comparison is kept as {command[1]!r}" in capsys.readouterr().err

@@ -1,0 +1,69 @@
+"""A comparison whose every figure can be counted: rankings written by hand over the small set."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from data.records import Passage, Question, QuestionSet
+from retrieval.compare import Comparison, Result
+from retrieval.experiment import Experiment
+from retrieval.metrics import evaluate
+from retrieval.rankings import Rankings
+from tests.doubles import small_set
+
+LOST = ValueError("it is <lost>")
+
+
+def rankings_of(rows: Sequence[Sequence[int]], depth: int = 10) -> Rankings:
+    indices = np.full((len(rows), depth), -1, dtype=np.int32)
+    scores = np.full((len(rows), depth), -np.inf, dtype=np.float32)
+    for row, found in enumerate(rows):
+        indices[row, : len(found)] = found
+        scores[row, : len(found)] = np.arange(len(found), 0, -1)
+    return Rankings(indices, scores)
+
+
+def comparison_of(
+    found: Mapping[str, Sequence[Sequence[int]] | None],
+    asked: QuestionSet | None = None,
+    ks: Sequence[int] = (1, 3),
+    depth: int = 10,
+) -> Comparison:
+    """Rows of the corpus by retriever and question; a retriever without any failed."""
+    asked = asked or small_set()
+    specs = [{"name": name, "kind": "bm25", "analyzer": "word"} for name in found]
+    experiment = Experiment.model_validate({"data": "small", "ks": ks, "retriever": specs})
+    results = []
+    for name, rows in found.items():
+        if rows is None:
+            results.append(Result(name, error=LOST))
+        else:
+            rankings = rankings_of(rows, depth)
+            results.append(Result(name, rankings, evaluate(rankings, asked, ks), 1.0, 0.6))
+    return Comparison(experiment, asked, tuple(results))
+
+
+RIGHT = [[0], [1], [2], [3], [4], [1, 2]]  # every relevant passage first
+LATE = [[4, 0], [4, 1], [4, 2], [4, 3], [0, 4], [1, 4, 2]]  # second place but for the last question
+NONE = [[4], [4], [4], [4], [0], [4]]
+
+
+def many_questions(copies: int = 8) -> tuple[QuestionSet, Comparison]:
+    """Enough questions that right and wrong are surely apart: each passage and question, `copies` times over."""
+    small = small_set()
+    passages = tuple(
+        Passage(f"{p.id}-{copy}", f"{p.text} {copy}", p.title) for copy in range(copies) for p in small.passages
+    )
+    questions = tuple(
+        Question(f"{q.id}-{copy}", f"{q.text} {copy}", q.answers, tuple(f"{id_}-{copy}" for id_ in q.relevant))
+        for copy in range(copies)
+        for q in small.questions
+    )
+    asked = QuestionSet("many", passages, questions)
+
+    def shifted(rows: Sequence[Sequence[int]]) -> list[list[int]]:
+        return [[5 * copy + row for row in found] for copy in range(copies) for found in rows]
+
+    return asked, comparison_of(
+        {"right": shifted(RIGHT), "late": shifted(LATE), "same": shifted(RIGHT), "lost": None}, asked
+    )
