@@ -35,7 +35,7 @@ class Progress:
 
 @dataclass(frozen=True)
 class Job:
-    """The folder `workspace/comparisons/<key>/` of one comparison: experiment, progress, log, and what `saved.keep` writes."""
+    """The folder `workspace/comparisons/<key>/` of one comparison: experiment, progress, log, what `keep` writes."""
 
     folder: Path
 
