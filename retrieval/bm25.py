@@ -52,7 +52,10 @@ class BM25Options:
 
 
 class BM25:
-    """A BM25 index over passages; building it analyzes them (cached on disk)."""
+    """A BM25 index over passages; building it analyzes them (cached on disk).
+
+    `memory_bytes` is the size of the index's weights, 0 where not known.
+    """
 
     def __init__(self, name: str, passages: Sequence[Passage], options: BM25Options | None = None) -> None:
         self.name = name
@@ -64,7 +67,9 @@ class BM25:
         tokens = tokens_of(self.analyzer, texts)
         build = _bm25s_scores if self.options.engine is Engine.BM25S else _rank_bm25_scores
         # neither engine can index passages without a single token
-        self._scores_of = build(tokens, self.options) if len(tokens.ids) else self._nothing_found
+        self._scores_of, self.memory_bytes = (
+            build(tokens, self.options) if len(tokens.ids) else (self._nothing_found, 0)
+        )
 
     def search(self, questions: Sequence[str], k: int) -> Rankings:
         """Return the best k passages of each question; scores are BM25, higher is better."""
@@ -100,7 +105,8 @@ def _block(n_passages: int) -> int:
     return max(1, min(_BLOCK, _CELLS // max(1, n_passages)))
 
 
-def _bm25s_scores(tokens: Tokens, options: BM25Options) -> ScoreBlocks:
+def _bm25s_scores(tokens: Tokens, options: BM25Options) -> tuple[ScoreBlocks, int]:
+    """Return what scores questions, and the bytes of the index's arrays."""
     import bm25s
 
     logging.getLogger("bm25s").setLevel(logging.WARNING)  # it asks for every detail by itself
@@ -115,10 +121,10 @@ def _bm25s_scores(tokens: Tokens, options: BM25Options) -> ScoreBlocks:
             scores = np.stack([index.get_scores_from_ids(part.tolist()) for part in ids[start : start + block]])
             yield np.where(scores > 0, scores, -np.inf)
 
-    return blocks
+    return blocks, sum(part.nbytes for part in index.scores.values() if isinstance(part, np.ndarray))
 
 
-def _rank_bm25_scores(tokens: Tokens, options: BM25Options) -> ScoreBlocks:
+def _rank_bm25_scores(tokens: Tokens, options: BM25Options) -> tuple[ScoreBlocks, int]:
     from rank_bm25 import BM25Okapi
 
     index = BM25Okapi(tokens.texts(), k1=options.k1, b=options.b)
@@ -128,4 +134,4 @@ def _rank_bm25_scores(tokens: Tokens, options: BM25Options) -> ScoreBlocks:
             scores = index.get_scores(words)[None, :]
             yield np.where(scores > 0, scores, -np.inf)
 
-    return blocks
+    return blocks, 0  # a reference: nobody asks what its dictionaries weigh

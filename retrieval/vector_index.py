@@ -53,9 +53,9 @@ class VectorIndex:
 
 
 def cells(n_vectors: int) -> tuple[int, int]:
-    """Number of IVF cells for so many vectors, and how many of them a question looks into: their square root."""
+    """Number of IVF cells for so many vectors, and how many of them a question looks into: 8, or their square root."""
     count = max(1, min(round(4 * math.sqrt(n_vectors)), n_vectors // _VECTORS_A_CELL))
-    return count, math.ceil(math.sqrt(count))
+    return count, min(count, max(8, math.ceil(math.sqrt(count))))
 
 
 def _exact(vectors: np.ndarray) -> Any:

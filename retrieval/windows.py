@@ -36,6 +36,7 @@ class WindowedBM25:
         self._first = np.cumsum([0, *map(len, cut)])[:-1]  # window of every passage
         texts = [Passage("", text, p.title) for p, found in zip(passages, cut, strict=True) for text in found]
         self._index = BM25(name, texts, options)
+        self.memory_bytes = self._index.memory_bytes
 
     def search(self, questions: Sequence[str], k: int) -> Rankings:
         """Return the best k passages of each question; a score is the BM25 of the best window, higher is better."""

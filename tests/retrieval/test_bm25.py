@@ -196,3 +196,11 @@ def test_more_questions_than_a_block() -> None:
 def test_parameters_outside_their_range_are_refused(k1: float, b: float) -> None:
     with pytest.raises(ValueError, match="k1 must be 0 or more and b between 0 and 1"):
         BM25Options(k1=k1, b=b)
+
+
+def test_memory_is_that_of_a_weight_and_a_row_for_every_term_of_every_passage() -> None:
+    passages = [Passage("p1", "a b a"), Passage("p2", "b c")]
+    known = BM25("", passages, BM25Options(Analyzer.WHITESPACE)).memory_bytes
+    assert 4 * (4 + 4) <= known <= 4 * (4 + 8) + 8 * 5  # ab, bc; and where each term's weights begin
+    assert BM25("", passages, BM25Options(Analyzer.WHITESPACE, engine=Engine.RANK_BM25)).memory_bytes == 0
+    assert BM25("", [Passage("p1", "")], BM25Options(Analyzer.WHITESPACE)).memory_bytes == 0

@@ -77,7 +77,7 @@ def test_cells_that_are_not_found_are_no_rows(vectors: np.ndarray) -> None:
 
 
 @pytest.mark.parametrize(
-    ("vectors", "expected"), [(1, (1, 1)), (77, (1, 1)), (78, (2, 2)), (961, (24, 5)), (1_000_000, (4000, 64))]
+    ("vectors", "expected"), [(1, (1, 1)), (77, (1, 1)), (78, (2, 2)), (961, (24, 8)), (1_000_000, (4000, 64))]
 )
 def test_cells(vectors: int, expected: tuple[int, int]) -> None:
     assert cells(vectors) == expected
