@@ -4,10 +4,11 @@ A question counts as found where one of its relevant passages is among the first
 cannot find because no part of it brought the passage is one thing; what it was given and put too low is another.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 
 import numpy as np
+import pandas as pd
 
 from retrieval.compare import Comparison
 from retrieval.experiment import HybridSpec, RerankSpec, Spec
@@ -28,40 +29,69 @@ class Fate(StrEnum):
 
 
 FATES = tuple(Fate)
+_PLACE = {fate: place for place, fate in enumerate(FATES)}
 
 
 def fates(compared: Comparison, k: int) -> dict[str, np.ndarray]:
-    """Tell the fate of every question with every retriever that has rankings, as places in `FATES` `(n_questions,)`.
+    """Tell the fate of every question with every retriever, as places in `FATES` `(n_questions,)`.
 
-    Raises `ValueError` where k is not within 1 and the depth of the rankings.
+    A retriever that was not searched k deep has none, nor has one that wraps a retriever without rankings: what became
+    of its questions is not known. Raises `ValueError` where k is less than 1.
     """
-    ranks = _ranks(compared)
-    if k < 1 or any(k > one.rankings.indices.shape[1] for one in compared.results if one.rankings):
-        raise ValueError(f"k={k} is not within the depth of the rankings")
+    if k < 1:
+        raise ValueError(f"k must be 1 or more, not {k}")
+    ranks, depths = _ranks(compared), _depths(compared)
     specs = {spec.name: spec for spec in compared.experiment.retriever}
-    return {name: _fate(specs, ranks, name, k) for name in ranks}
+    return {name: _fate(specs, ranks, name, k) for name in ranks if depths[name] >= k and _traced(specs, ranks, name)}
 
 
-def ceilings(compared: Comparison, depths: tuple[int, ...] = DEPTHS) -> dict[str, np.ndarray]:
+def fate_counts(found: Mapping[str, np.ndarray]) -> pd.DataFrame:
+    """Count the fates of `fates`: a row a retriever, by name, a column each of `FATES`, by its value."""
+    counts = {name: np.bincount(places, minlength=len(FATES)) for name, places in found.items()}
+    return pd.DataFrame.from_dict(counts, orient="index", columns=[fate.value for fate in FATES])
+
+
+def ceilings(compared: Comparison, depths: Sequence[int] = DEPTHS) -> dict[str, np.ndarray]:
     """Share of questions with a relevant passage among the candidates at each depth, `(len(depths),)`.
 
-    That is what no reranking of so many candidates can exceed: of a reranker the first so many of the retriever it
-    reads, of a hybrid the first so many of every part together, of any other its own. NaN past the depth searched.
+    That is what no order of so many candidates can exceed: of a reranker the first so many of the retriever it reads,
+    of a hybrid the first so many of every part together, of any other its own. NaN past the depth searched.
     """
-    ranks = _ranks(compared)
-    searched = {one.name: one.rankings.indices.shape[1] for one in compared.results if one.rankings}
+    ranks, searched = _ranks(compared), _depths(compared)
     found: dict[str, np.ndarray] = {}
     for spec in compared.experiment.retriever:
-        parts = [name for name in spec.parts if name in ranks] or [spec.name]
-        if spec.name in ranks:
-            deepest = min(searched[name] for name in parts)
-            shares = [_any_within(ranks, parts, depth).mean() if depth <= deepest else np.nan for depth in depths]
+        sources = candidate_sources(spec)
+        if spec.name in ranks and all(name in ranks for name in sources):
+            deepest = min(searched[name] for name in sources)
+            shares = [_any_within(ranks, sources, depth).mean() if depth <= deepest else np.nan for depth in depths]
             found[spec.name] = np.array(shares)
     return found
 
 
+def candidate_sources(spec: Spec) -> tuple[str, ...]:
+    """Names of the retrievers whose passages this one orders: itself where it wraps no other."""
+    if isinstance(spec, HybridSpec) and spec.weights:  # a part of weight 0 brings no candidates
+        return tuple(name for name, weight in zip(spec.of, spec.weights, strict=True) if weight)
+    return spec.parts or (spec.name,)
+
+
+def candidate_depth(spec: Spec, k: int) -> int:
+    """How many passages of each source a retriever orders to find its first k; 0 where it wraps no other."""
+    if isinstance(spec, RerankSpec):
+        return max(spec.depth, k)  # those below the candidates keep their order, and may be among the first k
+    return spec.depth if isinstance(spec, HybridSpec) else 0
+
+
 def _ranks(compared: Comparison) -> dict[str, np.ndarray]:
     return {one.name: first_relevant_ranks(one.rankings, compared.asked) for one in compared.results if one.rankings}
+
+
+def _depths(compared: Comparison) -> dict[str, int]:
+    return {one.name: one.rankings.indices.shape[1] for one in compared.results if one.rankings}
+
+
+def _traced(specs: Mapping[str, Spec], ranks: Mapping[str, np.ndarray], name: str) -> bool:
+    return name in ranks and all(_traced(specs, ranks, part) for part in specs[name].parts)
 
 
 def _within(ranks: np.ndarray, depth: int) -> np.ndarray:
@@ -69,21 +99,21 @@ def _within(ranks: np.ndarray, depth: int) -> np.ndarray:
     return within
 
 
-def _any_within(ranks: Mapping[str, np.ndarray], names: list[str], depth: int) -> np.ndarray:
+def _any_within(ranks: Mapping[str, np.ndarray], names: Sequence[str], depth: int) -> np.ndarray:
     return np.any([_within(ranks[name], depth) for name in names], axis=0)  # type: ignore[no-any-return]
 
 
 def _fate(specs: Mapping[str, Spec], ranks: Mapping[str, np.ndarray], name: str, k: int) -> np.ndarray:
     spec = specs[name]
+    depth = candidate_depth(spec, k)
     if isinstance(spec, HybridSpec):
-        given = _any_within(ranks, list(spec.of), max(spec.depth, k))
-        lost = np.where(given, FATES.index(Fate.LOST_IN_FUSION), FATES.index(Fate.NOT_A_CANDIDATE))
+        given = _any_within(ranks, candidate_sources(spec), depth)
+        lost = np.where(given, _PLACE[Fate.LOST_IN_FUSION], _PLACE[Fate.NOT_A_CANDIDATE])
     elif isinstance(spec, RerankSpec):
-        depth = max(spec.depth, k)
         before = _fate(specs, ranks, spec.first, depth)
-        never_near = (FATES.index(Fate.BELOW), FATES.index(Fate.NOT_FOUND))
-        before = np.where(np.isin(before, never_near), FATES.index(Fate.NOT_A_CANDIDATE), before)
-        lost = np.where(_within(ranks[spec.first], depth), FATES.index(Fate.LOST_IN_RERANKING), before)
+        never_near = np.isin(before, (_PLACE[Fate.BELOW], _PLACE[Fate.NOT_FOUND]))
+        lost = np.where(never_near, _PLACE[Fate.NOT_A_CANDIDATE], before)
+        lost = np.where(before == _PLACE[Fate.FOUND], _PLACE[Fate.LOST_IN_RERANKING], lost)
     else:
-        lost = np.where(ranks[name] > 0, FATES.index(Fate.BELOW), FATES.index(Fate.NOT_FOUND))
-    return np.where(_within(ranks[name], k), FATES.index(Fate.FOUND), lost)
+        lost = np.where(ranks[name] > 0, _PLACE[Fate.BELOW], _PLACE[Fate.NOT_FOUND])
+    return np.where(_within(ranks[name], k), _PLACE[Fate.FOUND], lost)

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -12,7 +13,7 @@ from data.records import QuestionSet
 from retrieval.analyzers import Analyzer, choose, tokens_of
 from retrieval.bm25 import indexed_texts
 from retrieval.metrics import Scores
-from retrieval.significance import mean_intervals, share_intervals
+from retrieval.significance import LEVEL, holm, mean_intervals, pair_tests, share_intervals
 
 _RANGES = 4
 
@@ -41,11 +42,17 @@ class Slice:
     high: float = float("nan")
 
 
+def properties(asked: QuestionSet) -> list[Property]:
+    """Return what can tell these questions apart: kinds and articles only where the set knows at least two."""
+    return [by for by in Property if by not in _LABELS or len({*_LABELS[by](asked)} - {""}) > 1]
+
+
 def slices(asked: QuestionSet, by: Property) -> list[Slice]:
     """Cut questions that all have a relevant passage into slices.
 
-    Kinds and articles in the order of their size, numbers as up to four ranges of about as many questions each. Empty
-    where the set does not know the property: no kinds, no titles. A question whose value is not known is in no slice.
+    Kinds and articles in the order of their size; numbers as up to four ranges of about as many questions each, where
+    questions of the same value are always in the same range. Empty where the set does not know the property: no kinds,
+    no titles. A question whose value is not known is in no slice.
     """
     if by in _LABELS:
         return _by_label(_LABELS[by](asked))
@@ -58,16 +65,17 @@ def slice_table(
     """Measure every retriever on every slice: a row each, with `groups` as in `significance`.
 
     Columns: "slice" (its place in `parts`), "questions", "retriever", "mean" with its 95 % interval "low" to "high",
-    and "difference" from the first retriever with "difference_low" to "difference_high" (all shares).
+    and "difference" from the first retriever with "difference_low" to "difference_high" (all shares; 0 for the first
+    itself). A retriever without the measure has no row. Each interval stands on its own: of many, some miss the truth.
     """
-    known = {name: of.per_question[measure] for name, of in scores.items() if measure in of.per_question}
+    known = _known(scores, measure)
     if not known:
         return pd.DataFrame(columns=_COLUMNS)
-    values = np.stack(list(known.values()), axis=1)
+    values = np.stack([of.per_question[measure] for of in known.values()], axis=1)
     rows: list[tuple[object, ...]] = []
     for place, part in enumerate(parts):
         of_slice = values[part.rows]
-        numbers = None if groups is None else np.unique(groups[part.rows], return_inverse=True)[1]
+        numbers = _renumbered(groups, part)
         shares = share_intervals(of_slice, numbers)
         differences = of_slice - of_slice[:, :1]
         apart = mean_intervals(differences, numbers)
@@ -88,6 +96,49 @@ _COLUMNS = [
     "difference_low",
     "difference_high",
 ]
+
+
+def slice_tests(
+    parts: Sequence[Slice], scores: Mapping[str, Scores], measure: str, groups: np.ndarray | None = None
+) -> np.ndarray:
+    """Test each difference of `slice_table` as `pair_tests` does: p-values in the order of its rows.
+
+    They are Holm-corrected over all slices and retrievers, for whoever looks at all of them; NaN for the first
+    retriever, which differs from itself in nothing.
+    """
+    known = _known(scores, measure)
+    first, *others = known or [""]
+    found: list[float] = []
+    for part in parts if known else []:
+        of_slice = {name: Scores((), {measure: of.per_question[measure][part.rows]}) for name, of in known.items()}
+        tests = pair_tests(of_slice, [measure], _renumbered(groups, part))
+        p_of = {test.b: test.p for test in tests if test.a == first}
+        found += [np.nan, *(p_of[name] for name in others)]
+    p = np.array(found)
+    tested = ~np.isnan(p)
+    p[tested] = holm(p[tested])
+    return p
+
+
+def most_telling(table: pd.DataFrame) -> "pd.Series[Any] | None":
+    """Return the row with the largest difference that is sure, of a `slice_table` with "p_holm" from `slice_tests`.
+
+    Sure is what is below 5 % with all looked at together, and whose own interval leaves 0 out. None where nothing is.
+    """
+    apart = (table["difference_low"] > 0) | (table["difference_high"] < 0)
+    sure = table[apart & (table["p_holm"] < 1 - LEVEL)]
+    return sure.iloc[int(sure["difference"].abs().to_numpy().argmax())] if len(sure) else None
+
+
+def most_contested(table: pd.DataFrame, count: int) -> list[int]:
+    """Return the slices of a `slice_table` where a retriever wins or loses most questions against the first.
+
+    As many as `count` of them; the largest where it has only one retriever.
+    """
+    won = (table["difference"].abs() * table["questions"]).groupby(table["slice"]).max()
+    size = table.groupby("slice")["questions"].first()
+    ranked = pd.DataFrame({"won": won, "size": size}).sort_values(["won", "size"], ascending=False, kind="stable")
+    return [int(place) for place in ranked.index[:count]]
 
 
 def terms_found(asked: QuestionSet) -> np.ndarray:
@@ -121,13 +172,20 @@ def _by_label(labels: Sequence[str]) -> list[Slice]:
 
 def _by_range(values: np.ndarray) -> list[Slice]:
     known = np.flatnonzero(~np.isnan(values))
-    if not len(known):
-        return []
-    edges = np.unique(np.quantile(values[known], np.linspace(0, 1, _RANGES + 1), method="nearest"))
-    # a value on an inner edge begins the upper range
-    place = np.clip(np.searchsorted(edges, values, side="right") - 1, 0, max(0, len(edges) - 2))
-    parts = [known[place[known] == number] for number in range(max(1, len(edges) - 1))]
-    return [Slice(rows, low=float(values[rows].min()), high=float(values[rows].max())) for rows in parts if len(rows)]
+    # where the middle one of all equal values stands among all, 0 to 1: equal values are never torn apart
+    standing = (pd.Series(values[known]).rank().to_numpy() - 0.5) / max(1, len(known))
+    place = (standing * _RANGES).astype(np.int64)
+    parts = [known[place == number] for number in np.unique(place)]
+    return [Slice(rows, low=float(values[rows].min()), high=float(values[rows].max())) for rows in parts]
+
+
+def _known(scores: Mapping[str, Scores], measure: str) -> dict[str, Scores]:
+    return {name: of for name, of in scores.items() if measure in of.per_question}
+
+
+def _renumbered(groups: np.ndarray | None, part: Slice) -> np.ndarray | None:
+    """Groups of a slice's questions, numbered without gaps."""
+    return None if groups is None else np.unique(groups[part.rows], return_inverse=True)[1]
 
 
 def _first_passages(asked: QuestionSet) -> list[int]:
