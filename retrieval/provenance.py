@@ -19,7 +19,7 @@ from retrieval.analyzers import choose
 from retrieval.bm25 import indexed_texts
 from retrieval.cache import key_of
 from retrieval.compare import Comparison
-from retrieval.experiment import BM25Spec, DenseSpec, RerankSpec, RunSpec, Spec
+from retrieval.experiment import BM25Spec, DenseSpec, RerankSpec, RunSpec, Spec, WindowedBM25Spec
 from retrieval.hub import ModelError, hub_revision
 from retrieval.models import ModelSource, find_model
 from retrieval.recommended import recommended_weight
@@ -87,7 +87,7 @@ def provenance(
 def _resolved(spec: Spec, asked: QuestionSet, base: Path | None) -> dict[str, Any]:
     """Return a specification with what its open values came to: `auto`, a model's newest revision, a chosen weight."""
     told: dict[str, Any] = spec.model_dump(mode="json", exclude={"name"}, exclude_none=True)
-    if isinstance(spec, BM25Spec):
+    if isinstance(spec, BM25Spec | WindowedBM25Spec):
         return told | {"analyzer": choose(spec.analyzer, indexed_texts(asked.passages, title=spec.title)).value}
     if isinstance(spec, RunSpec):
         return told | _file((base or Path()) / spec.path)

@@ -6,7 +6,7 @@ from pathlib import Path
 from data.split import Part, SplitOptions
 from data.store import StoredSet
 from retrieval.added import added
-from retrieval.experiment import BM25Spec, DenseSpec, Experiment, HybridSpec, RerankSpec, Spec
+from retrieval.experiment import BM25Spec, DenseSpec, Experiment, HybridSpec, RerankSpec, RunSpec, Spec
 from retrieval.metrics import DEFAULT_KS
 from training.options import Kind
 from training.runs import Plan, Run, State, all_runs
@@ -23,6 +23,11 @@ class Choices:
     first_picked: tuple[str, ...]
     trained: dict[str, Plan]  # by name of the retriever that uses the trained model
     added: tuple[str, ...]  # names of those that a person added
+
+    @property
+    def searchable(self) -> list[str]:
+        """Names of those that can be asked anything: an imported run knows only the questions it answers."""
+        return [name for name in self.specs if not any(isinstance(spec, RunSpec) for spec in self.needed([name]))]
 
     def needed(self, picked: list[str]) -> list[Spec]:
         """Return the specs picked and those they wrap, each after what it wraps."""

@@ -8,7 +8,7 @@ import streamlit as st
 
 from data.records import QuestionSet
 from data.store import StoredSet
-from retrieval.experiment import BM25Spec, DenseSpec, HybridSpec, RerankSpec, Spec
+from retrieval.experiment import HybridSpec, RerankSpec, Spec
 from retrieval.marking import MarkedText
 from retrieval.one_question import DEPTH, Findings, Truth
 from views.colours import colour_of, shape_of
@@ -58,7 +58,8 @@ def draw_columns(answered: Answered, specs: Sequence[Spec], names: Sequence[str]
             elif not outcome.rows:
                 st.info(word("search.found_nothing"), icon=":material/info:")
             else:
-                st.caption(word(f"search.score_{spec.kind}"), help=word(f"search.score_{spec.kind}_help"))
+                score = f"search.score_{_score_kind(spec)}"
+                st.caption(word(score), help=word(f"{score}_help"))
                 hits = [_hit(answered, spec, outcome, row, marks[row]) for row in outcome.rows[: answered.k]]
                 st.html(hits_html(hits))
 
@@ -78,7 +79,7 @@ def draw_table(answered: Answered, specs: Sequence[Spec]) -> None:
             columns[f"{spec.name} score"] = st.column_config.NumberColumn(
                 word("search.score_of", name=spec.name),
                 format=f"%.{_digits(spec)}f",
-                help=word(f"search.score_{spec.kind}_help"),
+                help=word(f"search.score_{_score_kind(spec)}_help"),
             )
     with st.expander(word("search.as_table"), icon=":material/table:"):
         st.dataframe(table, hide_index=True, width="stretch", column_config=columns)
@@ -136,7 +137,11 @@ def _part_rank(name: str, rank: int | None) -> str:
 
 
 def _digits(spec: Spec) -> int:
-    return {BM25Spec: 2, DenseSpec: 3, RerankSpec: 3, HybridSpec: 4}[type(spec)]
+    return {"bm25": 2, "hybrid": 4}.get(_score_kind(spec), 3)
+
+
+def _score_kind(spec: Spec) -> str:
+    return spec.kind.split("-")[0]  # a score of windows is one of BM25
 
 
 def _label(answered: Answered, row: int) -> str:

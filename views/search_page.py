@@ -95,7 +95,7 @@ def _disputed(data: StoredSet, choices: Choices) -> list[str]:
 
 
 def _controls(data: StoredSet, choices: Choices) -> tuple[list[str], int]:
-    names = list(choices.specs)
+    names = choices.searchable
     kept = str(st.query_params.get("columns") or st.session_state.get("kept_columns", ""))
     default = [name for name in kept.split("|") if name in names] or names[:_MOST_COLUMNS]
     left, right = st.columns([3, 1], vertical_alignment="bottom")
@@ -122,7 +122,7 @@ def _controls(data: StoredSet, choices: Choices) -> tuple[list[str], int]:
 
 def _results(data: StoredSet, choices: Choices, picked: list[str], question: str, k: int) -> None:
     # one experiment of everything that can be picked: another pick finds the models loaded
-    experiment = choices.experiment(data, list(choices.specs), Part.ALL)
+    experiment = choices.experiment(data, choices.searchable, Part.ALL)
     outcomes = search(data, experiment, [spec.name for spec in choices.needed(picked)], question)
     answered = Answered(data, question, outcomes, truth_of(question_set(data.key), question), k)
     _what_is_known(answered)

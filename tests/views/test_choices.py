@@ -5,7 +5,8 @@ from dataclasses import replace
 from data.catalog import CATALOG, read_entry
 from data.split import Part, SplitOptions
 from data.store import StoredSet, keep
-from retrieval.experiment import Experiment
+from retrieval.added import add
+from retrieval.experiment import Experiment, HybridSpec, RunSpec
 from training.options import Kind, default_options
 from training.runs import Run, State, create_run, new_plan
 from views.choices import choices_for, free_name
@@ -62,3 +63,12 @@ def test_names_stay_different() -> None:
     assert free_name("Dense", {}) == "Dense"
     taken = choices_for(sample()).specs
     assert free_name("Dense", taken) == "Dense (2)"
+
+
+def test_an_imported_run_and_what_wraps_it_cannot_be_asked_something_new() -> None:
+    data = sample()
+    add(data.fingerprint, RunSpec(name="Run", path="/x.trec"))
+    add(data.fingerprint, HybridSpec(name="Both", of=("BM25", "Run")))
+    choices = choices_for(data)
+    assert {"Run", "Both"} <= choices.specs.keys()
+    assert choices.searchable == ["BM25", "Dense", "Hybrid", "Reranked"]
