@@ -14,23 +14,30 @@ from data.catalog import CATALOG, read_entry
 from data.records import QuestionSet
 from data.split import Split, SplitOptions, split
 from data.store import StoredSet, keep, load, stored
+from retrieval.analyzers import Analyzer
+from retrieval.changes import Change, changes
 from retrieval.compare import Comparison, compare, is_kept
 from retrieval.disagreement import most_disputed
+from retrieval.evidence import Evidence, evidence
 from retrieval.experiment import Experiment, retrievers_of
 from retrieval.hub import HubRevision, hub_revision
 from retrieval.kept import Kept
-from retrieval.lost import ceilings, fates
+from retrieval.lab_tables import lab_figures
+from retrieval.labs import analyzers_for
+from retrieval.lost import ceilings, fate_counts, fates
 from retrieval.marking import MarkedText, marked
 from retrieval.metrics import Scores
 from retrieval.one_question import Findings, ask, truth_of
 from retrieval.rank_map import RankMap, rank_map
 from retrieval.saved import load as load_comparison
 from retrieval.significance import PairTest, intervals_of, pair_tests, question_groups
-from retrieval.slices import Property, Slice, slice_table, slices
+from retrieval.slices import Property, Slice, properties, slice_table, slice_tests, slices
+from retrieval.terms import Unmatched, readings, unmatched
 
 logger = logging.getLogger(__name__)
 
 SAMPLE = "sample"
+MEASURED_SLICES = 500  # the largest: tens of thousands of titles would keep the page waiting
 
 
 class Address(NamedTuple):
@@ -110,19 +117,41 @@ def tests(at: Address, names: tuple[str, ...], measure: str) -> list[PairTest]:
     return pair_tests(scores, [measure], groups_of(at))
 
 
+@st.cache_resource(show_spinner=False, max_entries=8)
+def evidence_of(at: Address) -> Evidence:
+    """Return every interval and every test of a comparison, as a report and the exports show them."""
+    return evidence(_opened(at))
+
+
+@st.cache_resource(show_spinner=False, max_entries=8)
+def changes_between(before: Address, after: Address) -> list[Change]:
+    """Test what changed between two comparisons of the same questions."""
+    return changes(_opened(before), _opened(after))
+
+
 @st.cache_resource(show_spinner=False, max_entries=32)
 def slices_by(at: Address, by: Property) -> list[Slice]:
     """Cut a comparison's questions into slices."""
     return slices(_opened(at).asked, by)
 
 
+@st.cache_resource(show_spinner=False, max_entries=16)
+def properties_of(at: Address) -> list[Property]:
+    """Return what can tell a comparison's questions apart."""
+    return properties(_opened(at).asked)
+
+
 @st.cache_resource(show_spinner=False, max_entries=64)
 def slice_figures(at: Address, by: Property, names: tuple[str, ...], measure: str) -> pd.DataFrame:
-    """Measure the retrievers named on every slice, differences from the first of them."""
+    """Measure the retrievers named on the first `MEASURED_SLICES` slices, differences from the first retriever tested.
+
+    The columns of `slice_table`, and "p_holm".
+    """
     found = _scores(at)
     scores = {name: found[name] for name in names if name in found}
-    parts = slices_by(at, by)
-    return slice_table(parts, scores, measure, groups_of(at))
+    parts, groups = slices_by(at, by)[:MEASURED_SLICES], groups_of(at)
+    table = slice_table(parts, scores, measure, groups)
+    return table.assign(p_holm=slice_tests(parts, scores, measure, groups))
 
 
 @st.cache_resource(show_spinner=False, max_entries=32)
@@ -139,10 +168,16 @@ def fates_of(at: Address, k: int) -> dict[str, np.ndarray]:
     return fates(_opened(at), k)
 
 
+@st.cache_resource(show_spinner=False, max_entries=64)
+def fate_counts_of(at: Address, k: int) -> pd.DataFrame:
+    """Count what became of the questions: a row a retriever, a column a fate."""
+    return fate_counts(fates_of(at, k))
+
+
 @st.cache_resource(show_spinner=False, max_entries=16)
-def ceilings_of(at: Address) -> dict[str, np.ndarray]:
-    """Return the ceiling of every retriever at `retrieval.lost.DEPTHS`."""
-    return ceilings(_opened(at))
+def ceilings_of(at: Address, depths: tuple[int, ...]) -> dict[str, np.ndarray]:
+    """Return the ceiling of every retriever at these depths."""
+    return ceilings(_opened(at), depths)
 
 
 def _opened(at: Address) -> Comparison:
@@ -192,6 +227,30 @@ def disputed_questions(at: Address, count: int) -> list[str]:
     rankings = [result.rankings for result in found.results if result.rankings]
     rows = most_disputed(rankings, found.asked, count) if rankings else []
     return [found.asked.questions[row].text for row in rows]
+
+
+@st.cache_resource(show_spinner=False, max_entries=64)
+def lab_table(at: Address, measure: str) -> pd.DataFrame:
+    """Return the figures of what a lab tried; see `retrieval.lab_tables.lab_figures`."""
+    return lab_figures(_opened(at), measure, groups_of(at))
+
+
+@st.cache_resource(show_spinner=False, max_entries=8)
+def analyzers_of(key: str) -> tuple[Analyzer, ...]:
+    """Return the analyzers worth trying on a stored set."""
+    return analyzers_for(passage.text for passage in question_set(key).passages)
+
+
+@st.cache_resource(show_spinner=False, max_entries=64)
+def readings_of(text: str) -> dict[Analyzer, list[str]]:
+    """Return the tokens of a text under every analyzer."""
+    return readings(text)
+
+
+@st.cache_resource(show_spinner=False, max_entries=16)
+def unmatched_of(at: Address, analyzer: Analyzer) -> Unmatched:
+    """Return the questions of a comparison that share no term with any passage, or with their own."""
+    return unmatched(_opened(at).asked, analyzer)
 
 
 def finished_at(folder: Path) -> float:
