@@ -24,7 +24,7 @@ def curves(table: pd.DataFrame, names: Sequence[str], *, x: str, y: str, detail:
             detail,
             type="nominal",
             scale=colours,
-            legend=alt.Legend(orient="bottom", columns=2, title=None, labelLimit=300),
+            legend=alt.Legend(orient="bottom", columns=2, title=None, labelLimit=300, symbolOpacity=1),
         ),
         tooltip=[
             alt.Tooltip(detail),
@@ -35,7 +35,6 @@ def curves(table: pd.DataFrame, names: Sequence[str], *, x: str, y: str, detail:
     bands = base.mark_area(fillOpacity=0.15).encode(
         y=alt.Y("low:Q", title=y, scale=alt.Scale(domain=[low, 1.0])),
         y2="high:Q",
-        color=alt.Color(detail, type="nominal", scale=colours, legend=None),
     )
     marks = base.mark_point(filled=True, size=70, opacity=1).encode(
         shape=alt.Shape(
@@ -107,3 +106,52 @@ def distribution(
     side, gap = ("right", -4) if median > (low + high) / 2 else ("left", 4)
     words = middle.mark_text(align=side, dx=gap, dy=-8, y=0, fontWeight="bold", color=PALETTE[4]).encode(text="label")
     return (bars + line + words).properties(height=_DISTRIBUTION_HEIGHT)
+
+
+def term_bars(table: pd.DataFrame, terms: Sequence[str], sides: Sequence[str], *, x: str, y: str) -> alt.Chart:
+    """Two bars a term, columns "term", "side" and "value", in the order of `terms`."""
+    scale = alt.Scale(domain=list(sides), range=[PALETTE[2], PALETTE[4]])
+    return (
+        alt.Chart(table)
+        .mark_bar()
+        .encode(
+            y=alt.Y("term", type="nominal", sort=list(terms), title=None, axis=alt.Axis(labelLimit=180)),
+            yOffset=alt.YOffset("side", type="nominal", sort=list(sides)),
+            x=alt.X("value", type="quantitative", title=x),
+            color=alt.Color(
+                "side", type="nominal", scale=scale, legend=alt.Legend(orient="top", title=None, labelLimit=300)
+            ),
+            tooltip=[
+                alt.Tooltip("term", title=y),
+                alt.Tooltip("side", title=" "),
+                alt.Tooltip("value", type="quantitative", title=x, format="+.3f"),
+            ],
+        )
+        .properties(height=110 + 26 * len(terms))  # legend and axis, and the bars
+    )
+
+
+def part_bars(table: pd.DataFrame, names: Sequence[str], *, x: str, title: str) -> alt.Chart:
+    """One bar a "side", stacked of what each "part" (a retriever) adds, "value"."""
+    shown = [name for name in names if name in set(table["part"])]
+    sides = list(dict.fromkeys(table["side"]))
+    return (
+        alt.Chart(table)
+        .mark_bar(height=22)
+        .encode(
+            y=alt.Y("side", type="nominal", sort=sides, title=None, axis=alt.Axis(labelLimit=220)),
+            x=alt.X("value", type="quantitative", title=x),
+            color=alt.Color(
+                "part",
+                type="nominal",
+                scale=alt.Scale(domain=shown, range=[colour_of(name, names) for name in shown]),
+                legend=alt.Legend(orient="top", title=None, labelLimit=300),
+            ),
+            tooltip=[
+                alt.Tooltip("side", title=" "),
+                alt.Tooltip("part", title=title),
+                alt.Tooltip("value", type="quantitative", title=x, format="+.4f"),
+            ],
+        )
+        .properties(height=200)
+    )

@@ -10,7 +10,7 @@ from data.split import Part
 from data.store import StoredSet
 from retrieval.experiment import Experiment, write_experiment
 from retrieval.job import Job
-from views import compare_overview, compare_running, compare_where
+from views import compare_overview, compare_running, compare_where, compare_why
 from views.choices import Choices, choices_for
 from views.compare_controls import pick_figure, pick_retrievers, pick_view
 from views.resources import Address, comparison, finished_at
@@ -21,6 +21,7 @@ from views.words import known, plain, word
 VIEWS: dict[str, Callable[[Shown], None]] = {
     "overview": compare_overview.draw,
     "where": compare_where.draw,
+    "why": compare_why.draw,
 }
 
 

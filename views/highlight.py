@@ -7,6 +7,7 @@ from pathlib import Path
 
 import streamlit as st
 
+from retrieval.explain.located import Piece
 from retrieval.marking import MarkedText
 from views.words import word
 
@@ -33,6 +34,7 @@ class Hit:
     relevant: bool
     notes: Sequence[str] = ()
     before: int | None = None
+    confuser: bool = False  # of the article the question is about, and yet no answer
 
 
 def draw_style() -> None:
@@ -52,6 +54,29 @@ def legend_html(*, truth: bool) -> str:
     matched = f"<span><mark>{escape(word('search.legend_match'))}</mark></span>"
     known = f"<span><u>{escape(word('search.legend_answer'))}</u></span>" if truth else ""
     return f'<div class="found-legend">{matched}{known}</div>'
+
+
+def reason_html(name: str, colour: str, shape: str, sentence: str) -> str:
+    """Return a retriever's mark and name, and what is to be said of it."""
+    mark = f'<span class="mark" aria-hidden="true">{_MARKS[shape]}</span>'
+    return f'<p class="reason" style="--own:{colour}">{mark}<b>{escape(name)}</b> {escape(sentence)}</p>'
+
+
+def weighed_html(title: Sequence[Piece], text: Sequence[Piece], *, gold: bool) -> str:
+    """Return a passage whose letters are shaded by what they add to its score, those below 0 otherwise."""
+    most = max((abs(weight) for _, weight in (*title, *text)), default=0.0) or 1.0
+    head = "".join(_weighed(*piece, most) for piece in title)
+    body = "".join(_weighed(*piece, most) for piece in text)
+    kind = ' class="gold"' if gold else ""
+    return f'<div class="found weighed"><div{kind}><div class="title">{head}</div><p>{body}</p></div></div>'
+
+
+def _weighed(text: str, weight: float, most: float) -> str:
+    if not weight:
+        return escape(text)
+    kind = "plus" if weight > 0 else "minus"
+    strength = f"{10 + 50 * abs(weight) / most:.0f}%"
+    return f'<span class="{kind}" style="--strength:{strength}" title="{weight:+.3f}">{escape(text)}</span>'
 
 
 def hits_html(hits: Sequence[Hit]) -> str:
@@ -83,6 +108,8 @@ def _hit(hit: Hit) -> str:
 
 def _notes(hit: Hit) -> str:
     notes = [f'<span class="truth">✔ {escape(word("search.gold"))}</span>'] if hit.relevant else []
+    if hit.confuser:
+        notes.append(f'<span class="confuser">≈ {escape(word("why.confuser"))}</span>')
     if hit.before is not None:
         notes.append(_moved(hit.before, hit.rank))
     notes += [f'<span class="parts">{escape(note)}</span>' for note in hit.notes]
