@@ -13,6 +13,7 @@ from views.state import remember, remembered
 from views.words import word
 
 _MEASURES = ("recall", "hit", "mrr", "ndcg")
+_VIEW = "compare_view"
 _ROUND = "picked_round"  # how often something else than a click changed what is picked
 
 
@@ -68,18 +69,24 @@ def pick_figure() -> tuple[str, int]:
 
 def pick_view(views: Sequence[str]) -> str:
     """Draw the choice of what to look at; returns it."""
+    st.session_state.setdefault(_VIEW, remembered("view", views[0], views))
     chosen = st.segmented_control(
         word("compare.view"),
         views,
-        default=remembered("view", views[0], views),
         format_func=lambda value: word(f"compare.view_{value}"),
         label_visibility="collapsed",
-        key="compare_view",
+        key=_VIEW,
     )
     view = chosen or views[0]
     if view != views[0] or "view" in st.query_params:
         remember("view", view)
     return view
+
+
+def open_view(view: str) -> None:
+    """Have the page show another view when it is drawn next; only in a callback."""
+    st.session_state[_VIEW] = view
+    remember("view", view)
 
 
 def pick_also(names: Sequence[str], name: str, part: Part | None = None) -> None:
