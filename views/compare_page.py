@@ -1,32 +1,44 @@
 """Compare: what each retriever finds of the same questions, side by side."""
 
-import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
-import numpy as np
 import streamlit as st
 
-from data.split import Part
 from data.store import StoredSet
-from retrieval.experiment import Experiment, write_experiment
+from retrieval.experiment import Experiment
 from retrieval.job import Job
-from views import compare_overview, compare_running, compare_where, compare_why
-from views.choices import Choices, choices_for
-from views.compare_controls import pick_figure, pick_retrievers, pick_view
+from retrieval.saved import KeptComparison
+from views import (
+    compare_export,
+    compare_kept,
+    compare_notices,
+    compare_overview,
+    compare_running,
+    compare_tune,
+    compare_where,
+    compare_why,
+)
+from views.choices import choices_for
+from views.compare_controls import pick_among, pick_figure, pick_retrievers, pick_view
 from views.resources import Address, comparison, finished_at
 from views.shown import Shown
 from views.state import chosen_set
-from views.words import known, plain, word
+from views.words import moment, plain, word
 
 VIEWS: dict[str, Callable[[Shown], None]] = {
     "overview": compare_overview.draw,
     "where": compare_where.draw,
     "why": compare_why.draw,
+    "tune": compare_tune.draw,
+    "kept": compare_kept.draw,
 }
 
 
 def draw() -> None:
-    """Draw the page."""
+    """Draw the page: the comparison of what is picked, or a kept one that the address names."""
+    if kept := compare_kept.asked_for():
+        _draw_kept(kept)
+        return
     data = chosen_set()
     choices = choices_for(data)
     title, buttons = st.columns([3, 2], vertical_alignment="bottom")
@@ -38,17 +50,41 @@ def draw() -> None:
         return
     experiment = choices.experiment(data, picked, part)
     job = Job.of(experiment, data.fingerprint)
-    shown = _finished(job, data, choices, picked)
+    at = Address(data.key, str(job.folder), finished_at(job.folder)) if job.done else None
+    shown = _shown(at, data, picked, list(choices.specs)) if at else None
     with buttons.container(horizontal=True, horizontal_alignment="right"):
         _draw_start(job, experiment)
-        _draw_exports(shown)
-    if shown is None:
-        with answer:
-            compare_running.draw(job, experiment, data)
-        return
+        compare_export.draw(shown)
     with answer:
+        if shown is None:
+            compare_running.draw(job, experiment, data)
+            return
         compare_overview.draw_answer(shown)
-        _draw_notices(shown, choices, part)
+        compare_notices.draw(shown, choices)
+    VIEWS[pick_view(list(VIEWS))](shown)
+
+
+def _draw_kept(kept: KeptComparison) -> None:
+    data = chosen_set()
+    title, buttons = st.columns([3, 2], vertical_alignment="bottom")
+    title.title(plain(compare_kept.title_of(kept)))
+    st.info(word("kept.shown", made=moment(kept.made), part=word(f"part.{kept.part}")), icon=":material/history:")
+    answer = st.container()
+    picked = pick_among(kept.retrievers, kept.key)
+    at = Address(data.key, str(kept.folder), finished_at(kept.folder))
+    shown = _shown(at, data, picked, kept.retrievers)
+    with buttons.container(horizontal=True, horizontal_alignment="right"):
+        st.button(word("kept.back"), icon=":material/arrow_back:", on_click=compare_kept.close)
+        compare_export.draw(shown)
+    with answer:
+        if shown is None:
+            st.error(word("kept.cannot_open"), icon=":material/error:")
+            return
+        if not picked:
+            st.info(word("compare.pick_one"), icon=":material/info:")
+            return
+        compare_overview.draw_answer(shown)
+        compare_notices.draw(shown, choices_for(data))
     VIEWS[pick_view(list(VIEWS))](shown)
 
 
@@ -60,50 +96,10 @@ def _draw_start(job: Job, experiment: Experiment) -> None:
         st.rerun()
 
 
-def _finished(job: Job, data: StoredSet, choices: Choices, picked: list[str]) -> Shown | None:
-    if not job.done:
-        return None
-    at = Address(data.key, str(job.folder), finished_at(job.folder))
+def _shown(at: Address, data: StoredSet, picked: list[str], names: Sequence[str]) -> Shown | None:
     found = comparison(at)
     if found is None:
         return None
     results = tuple(result for result in found.results if result.name in picked)
     measure, k = pick_figure()
-    return Shown(data, at, found, results, tuple(choices.specs), measure, k)
-
-
-def _draw_exports(shown: Shown | None) -> None:
-    with st.popover(word("compare.export"), icon=":material/download:", disabled=shown is None):
-        if shown is None:
-            return
-        table = compare_overview.means(shown.found.results)
-        st.download_button(word("compare.csv"), table.to_csv(index=False).encode("utf-8-sig"), "scores.csv", "text/csv")
-        scores = json.dumps(shown.found.as_dict(), ensure_ascii=False, indent=2)
-        st.download_button(word("compare.json"), scores, "scores.json", "application/json")
-        file = write_experiment(shown.found.experiment)
-        st.download_button(word("compare.experiment"), file, "experiment.toml", "application/toml")
-        st.caption(word("compare.experiment_help"))
-
-
-def _draw_notices(shown: Shown, choices: Choices, part: Part) -> None:
-    for result in shown.results:
-        if result.error is not None:
-            code = f"model.{getattr(result.error, 'code', '')}"
-            reason = word(code, model=getattr(result.error, "model", "")) if known(code) else str(result.error)
-            st.error(word("compare.failed", name=plain(result.name), reason=reason), icon=":material/error:")
-        elif shown.figure not in (result.scores.per_question if result.scores else {}):
-            st.info(word("compare.not_deep_enough", name=plain(result.name), figure=shown.figure_label))
-        elif result.unanswered:
-            told = word("compare.unanswered", name=plain(result.name), questions=f"{result.unanswered:,}")
-            st.caption(told)
-    if part is not Part.TEST and any(result.name in choices.trained for result in shown.results):
-        st.warning(word("compare.trained_on_these"), icon=":material/warning:")
-    tuned = [plain(one.name) for one in shown.results if _is_tuned_on(shown.spec(one.name).chosen_on, part)]
-    if tuned:
-        st.warning(word("compare.tuned_on_these", names=", ".join(tuned)), icon=":material/warning:")
-    several = (np.diff(shown.found.asked.relevance.indptr) > 1).any()
-    st.caption(word("compare.recall_is_not_hit") if several else word("compare.recall_is_hit"))
-
-
-def _is_tuned_on(chosen_on: Part | None, part: Part) -> bool:
-    return chosen_on is not None and (chosen_on is part or Part.ALL in (chosen_on, part))
+    return Shown(data, at, found, results, tuple(names), measure, k)
