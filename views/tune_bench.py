@@ -18,6 +18,7 @@ from views.compare_kept import close
 from views.compare_running import follow
 from views.resources import Address, comparison, finished_at, lab_table, tests
 from views.shown import Shown
+from views.state import remember
 from views.words import plain, word
 
 
@@ -65,7 +66,7 @@ def run(bench: Bench, experiment: Experiment) -> Tried | None:
     elif job.progress() is not None:
         follow(job, experiment)
         return None
-    elif job.log():
+    elif job.folder.is_dir():  # it was started before
         follow(job, experiment)
     label = word("tune.start", count=f"{len(tried(experiment)):,}")
     if st.button(label, icon=":material/science:", key=f"start_{experiment.lab}"):
@@ -171,13 +172,14 @@ def draw_use(bench: Bench, experiment: Experiment, name: str) -> None:
         key=f"use_{experiment.lab}",
         help=word("tune.use_help"),
         on_click=_use,
-        args=(bench.shown, spec),
+        args=(bench, spec),
     )
     if pressed:
         st.rerun()
 
 
-def _use(shown: Shown, spec: Spec) -> None:
+def _use(bench: Bench, spec: Spec) -> None:
+    shown = bench.shown
     known = choices_for(shown.data).specs
     for part in needed(shown.found.experiment, spec.parts):  # of a kept comparison, some may not be picked any more
         if part.name not in known:
@@ -185,4 +187,7 @@ def _use(shown: Shown, spec: Spec) -> None:
     add(shown.data.fingerprint, spec)
     close()  # what is picked is compared, not what was kept
     pick_also([one.name for one in shown.results], spec.name, Part.TEST)
+    measure, cut = bench.measure.split("@")  # the test is looked at by what it was tuned for
+    remember("measure", measure)
+    remember("k", cut)
     open_view("overview")

@@ -147,6 +147,19 @@ def test_a_lab_that_runs_shows_how_far_it_is_and_stops(
     assert started == []
 
 
+def test_a_lab_that_was_stopped_can_be_started_again(data: StoredSet, started: list[Experiment]) -> None:
+    experiment = bm25_lab(compared(data, "BM25"), "BM25", [Analyzer.WORD], k1s=[1], bs=[0.5])
+    folder = Job.of(experiment, data.fingerprint).folder
+    folder.mkdir(parents=True)
+    (folder / "log.txt").write_text("what went <b>wrong</b>")
+    app = opened("BM25", part="all", analyzers="word", k1="1", b="0.5")
+    assert any(warning.value.startswith("It was stopped before it ended.") for warning in app.warning)
+    assert [code.value for code in app.code] == ["what went <b>wrong</b>"]
+    app.button(key="start_bm25").click()
+    run(app)
+    assert started == [experiment]
+
+
 def test_the_best_setting_is_used_and_judged_on_test(data: StoredSet, started: list[Experiment]) -> None:
     add(data.fingerprint, WORDS)
     experiment = compared(data, "Words")
@@ -168,13 +181,14 @@ def test_the_best_setting_is_used_and_judged_on_test(data: StoredSet, started: l
     assert added(data.fingerprint) == [WORDS, spec.model_copy(update={"name": f"BM25 · {leader}"})]
     assert (app.query_params["part"], app.query_params["view"]) == ("test", "overview")
     assert app.query_params["retrievers"] == f"Words|BM25 · {leader}"
+    assert app.query_params["measure"] == "ndcg"
     assert started[-1].split is Part.TEST
     assert [one.name for one in started[-1].retriever] == ["Words", f"BM25 · {leader}"]
 
     finished(data, started[-1])
-    app.query_params["part"] = "test"
     run(app)
-    assert any(f"BM25 · {leader}" in text for text in texts(app).splitlines())
+    assert f"BM25 · {leader}" in texts(app)
+    assert "of nDCG@10" in texts(app)
 
 
 @pytest.mark.usefixtures("started")
