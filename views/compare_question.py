@@ -30,14 +30,14 @@ def draw(of: Listed, row: int, ids: Sequence[str]) -> None:
     draw_style()
     _draw_way(of, asked.question.id, ids)
     st.subheader(plain(asked.question.text), anchor=False)
-    left, right = st.columns([3, 2])
-    with left:
-        _draw_known(asked)
-    with right:
-        remarks = remarks_of(of.shown.data.fingerprint)
-        compare_remarks.draw_note(of.shown.data.fingerprint, remarks, asked.question.id)
-    st.markdown(f"**{word('why.reasons')}**")
-    with st.spinner(word("why.reading")):
+    remarks = remarks_of(of.shown.data.fingerprint)
+    with st.spinner(word("why.reading")):  # the first time, while the analyzer is loaded
+        left, right = st.columns([3, 2])
+        with left:
+            _draw_known(asked)
+        with right:
+            compare_remarks.draw_note(of.shown.data.fingerprint, remarks, asked.question.id)
+        st.markdown(f"**{word('why.reasons')}**")
         compare_question_reasons.draw(asked)
     if _pick_part() == "scores":
         compare_question_scores.draw(asked)

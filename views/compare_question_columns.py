@@ -15,7 +15,14 @@ from views.words import word
 
 _SIDE_BY_SIDE = 4
 _COUNTS = ("3", "5", "10", "20")
-DIGITS = {"bm25": 2, "dense": 3, "rerank": 3, "hybrid": 4, "run": 4}  # of a score, by the kind of retriever
+DIGITS = {
+    "bm25": 2,
+    "bm25-windows": 2,
+    "dense": 3,
+    "rerank": 3,
+    "hybrid": 4,
+    "run": 4,
+}  # of a score, by the kind of retriever
 
 
 def draw(asked: Asked, remarks: Remarks) -> None:

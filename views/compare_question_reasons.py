@@ -2,7 +2,7 @@
 
 import streamlit as st
 
-from retrieval.experiment import BM25Spec, DenseSpec, HybridSpec, RerankSpec
+from retrieval.experiment import BM25Spec, DenseSpec, HybridSpec, RerankSpec, WindowedBM25Spec
 from retrieval.reasons import Duel, telling_token, term_table, token_table, word_reason
 from views.colours import colour_of, shape_of
 from views.compare_question_asked import Asked
@@ -29,6 +29,8 @@ def sentences(asked: Asked, name: str) -> list[str]:
     said = [_place(asked, name, of)]
     if isinstance(spec, BM25Spec):
         return said + _of_words(asked, spec, of)
+    if isinstance(spec, WindowedBM25Spec):
+        return [*said, word("why.best_windows", sentences=spec.sentences), *_of_words(asked, spec, of)]
     if isinstance(spec, DenseSpec):
         return said + _of_cosines(asked, spec, of)
     if isinstance(spec, HybridSpec):
@@ -44,7 +46,7 @@ def _place(asked: Asked, name: str, of: Duel) -> str:
     return word("why.place_first") if of.right_rank == 1 else word("why.place_at", rank=of.right_rank)
 
 
-def _of_words(asked: Asked, spec: BM25Spec, of: Duel) -> list[str]:
+def _of_words(asked: Asked, spec: BM25Spec | WindowedBM25Spec, of: Duel) -> list[str]:
     if of.wrong is None:
         return []
     key, json, question = asked.shown.data.key, spec.model_dump_json(), asked.question.text

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import pandas as pd
 import streamlit as st
 
-from retrieval.experiment import BM25Spec, DenseSpec, HybridSpec, RerankSpec
+from retrieval.experiment import BM25Spec, DenseSpec, HybridSpec, RerankSpec, WindowedBM25Spec
 from retrieval.explain.bm25 import BM25Explanation
 from retrieval.explain.fused import PartContribution
 from retrieval.explain.static import StaticExplanation
@@ -37,7 +37,7 @@ def draw(asked: Asked) -> None:
     spec = asked.spec(name)
     if of.wrong is None:
         st.info(word("why.nothing_wrong"), icon=":material/info:")
-    elif isinstance(spec, BM25Spec):
+    elif isinstance(spec, BM25Spec | WindowedBM25Spec):
         _draw_terms(asked, spec, of)
     elif isinstance(spec, DenseSpec):
         _draw_tokens(asked, spec, of)
@@ -72,7 +72,7 @@ def _pick_wrong(asked: Asked, name: str) -> Duel:
     return asked.duel(name, wrong[ids.index(chosen)] if ids else None)
 
 
-def _draw_terms(asked: Asked, spec: BM25Spec, of: Duel) -> None:
+def _draw_terms(asked: Asked, spec: BM25Spec | WindowedBM25Spec, of: Duel) -> None:
     key, json, question = asked.shown.data.key, spec.model_dump_json(), asked.question.text
     right, wrong = (explained_bm25(key, json, question, row) for row in (of.right, of.wrong or 0))
     _draw_sums(of, right.score, wrong.score, DIGITS[spec.kind])

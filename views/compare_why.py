@@ -110,18 +110,18 @@ def _draw_list(of: Listed) -> None:
         shown,
         column_order=["question", *(["kind"] if table["kind"].any() else []), *ranks, "overlap"],
         column_config={
-            "question": st.column_config.TextColumn(word("why.question"), pinned=True),
-            "kind": st.column_config.TextColumn(word("why.kind"), width="small"),
+            "question": st.column_config.TextColumn(word("why.question"), width=300, pinned=True),
+            "kind": st.column_config.TextColumn(word("why.kind"), width=90),
             "overlap": st.column_config.ProgressColumn(
                 word("data_page.overlap"),
-                width=100,
+                width=95,
                 help=word("data_page.overlap_help"),
                 format="percent",
                 min_value=0,
                 max_value=1,
             ),
             **{
-                rank: st.column_config.NumberColumn(name, help=word("why.rank_help"), width=80)
+                rank: st.column_config.NumberColumn(name, help=word("why.rank_help"), width=70)
                 for rank, name in zip(ranks, of.names, strict=True)
             },
         },

@@ -5,15 +5,17 @@ import logging
 import numpy as np
 import pandas as pd
 import streamlit as st
+from pydantic import TypeAdapter
 
 from retrieval.bm25 import BM25Options, indexed_texts
 from retrieval.compare import Comparison
 from retrieval.drill_down import findings_of, most_unlike, question_table, rows_with_text, same_article
-from retrieval.experiment import BM25Spec, HybridSpec, RerankSpec, Spec
+from retrieval.experiment import BM25Spec, HybridSpec, RerankSpec, Spec, WindowedBM25Spec
 from retrieval.explain.bm25 import BM25Explainer, BM25Explanation
 from retrieval.explain.fused import FusionExplanation, RerankExplanation, fusion_contributions, rerank_contributions
 from retrieval.explain.sentences import SentenceExplanation, sentence_contributions
 from retrieval.explain.static import StaticExplainer, StaticExplanation, static_explainer
+from retrieval.explain.windows import WindowedBM25Explainer
 from retrieval.hub import ModelError
 from retrieval.models import BiEncoder, find_model
 from retrieval.one_question import Findings
@@ -23,6 +25,7 @@ from retrieval.recommended import recommended_weight
 from views.resources import Address, comparison, question_set, ranks_of
 
 logger = logging.getLogger(__name__)
+_BM25_SPECS: TypeAdapter[BM25Spec | WindowedBM25Spec] = TypeAdapter(BM25Spec | WindowedBM25Spec)
 
 
 @st.cache_resource(show_spinner=False, max_entries=32)
@@ -64,15 +67,17 @@ def confusers_at(at: Address, row: int) -> frozenset[int]:
 
 
 @st.cache_resource(show_spinner=False, max_entries=8)
-def _bm25_explainer(key: str, spec: str) -> BM25Explainer:
-    of = BM25Spec.model_validate_json(spec)
-    options = BM25Options(of.analyzer, of.k1, of.b, of.title, of.engine)
-    return BM25Explainer(question_set(key).passages, options)
+def _bm25_explainer(key: str, spec: str) -> BM25Explainer | WindowedBM25Explainer:
+    of, passages = _BM25_SPECS.validate_json(spec), question_set(key).passages
+    if isinstance(of, WindowedBM25Spec):
+        options = BM25Options(of.analyzer, of.k1, of.b, of.title)
+        return WindowedBM25Explainer(passages, options, sentences=of.sentences)
+    return BM25Explainer(passages, BM25Options(of.analyzer, of.k1, of.b, of.title, of.engine))
 
 
 @st.cache_resource(show_spinner=False, max_entries=512)
 def explained_bm25(key: str, spec: str, question: str, row: int) -> BM25Explanation:
-    """Explain the score of a passage (a row); `spec` is that of the retriever, as JSON."""
+    """Explain the score of a passage (a row), of windows its best one; `spec` is that of the retriever, as JSON."""
     return _bm25_explainer(key, spec).explain(question, row)
 
 

@@ -16,13 +16,16 @@ from data.records import Passage, Question, QuestionSet
 from data.remarks import mark_negative, remarks_of, write_note
 from data.split import Part
 from data.store import StoredSet, keep
+from retrieval.added import add, add_run
 from retrieval.bm25 import BM25
 from retrieval.compare import Comparison, Result
+from retrieval.experiment import WindowedBM25Spec
 from retrieval.hybrid import Hybrid
 from retrieval.job import Job
 from retrieval.metrics import evaluate
 from retrieval.rankings import Rankings
 from retrieval.saved import keep as keep_comparison
+from retrieval.windows import WindowedBM25
 from tests.doubles import small_set, texts_of
 from views.choices import choices_for
 from views.words import catalog
@@ -318,6 +321,51 @@ def test_the_terms_of_a_score_add_up_to_it() -> None:
     assert wrong == pytest.approx(float(total["wrong"]), abs=0.005)
     assert html(app).count("found weighed") == 2
     assert 'class="plus"' in html(app)
+
+
+def test_of_windows_the_best_one_is_explained() -> None:
+    asked = small_set()
+    data = keep(asked)
+    spec = WindowedBM25Spec(name="BM25 windows")
+    add(data.fingerprint, spec)
+    experiment = choices_for(data).experiment(data, ["BM25 windows"], Part.ALL)
+    rankings = WindowedBM25(spec.name, asked.passages).search(texts_of(asked.questions), 100)
+    result = Result(spec.name, rankings, evaluate(rankings, asked, experiment.ks))
+    keep_comparison(Comparison(experiment, asked, (result,)), Job.of(experiment, data.fingerprint).folder)
+    app = opened(retrievers=spec.name, question="q2", shows="scores")
+    table = next(frame.value for frame in app.dataframe if "idf" in frame.value)
+    assert float(table.iloc[-1]["right"]) == pytest.approx(float(rankings.scores[1, 0]), rel=1e-5)
+    assert EN["why.best_windows"].format(sentences=1) in html(app)
+
+
+def test_a_shallow_imported_run_stands_beside_ours() -> None:
+    asked = small_set()
+    data = keep(asked)
+    lines = [
+        f"{q.id} Q0 {asked.passages[row].id} {place} {9 - place} x"
+        for q in asked.questions
+        for place, row in enumerate((4, 0, 1), start=1)
+    ]
+    add_run(asked, "Elsewhere", "\n".join(lines).encode(), "elsewhere.trec")
+    experiment = choices_for(data).experiment(data, ["BM25", "Elsewhere"], Part.ALL)
+    results = []
+    for name, retriever, depth in (
+        ("BM25", BM25("BM25", asked.passages), 100),
+        ("Elsewhere", Fixed("Elsewhere", [[4, 0, 1]] * 6), 3),
+    ):
+        rankings = retriever.search(texts_of(asked.questions), depth)
+        results.append(Result(name, rankings, evaluate(rankings, asked, experiment.ks)))
+    keep_comparison(Comparison(experiment, asked, tuple(results)), Job.of(experiment, data.fingerprint).folder)
+    address = {"retrievers": "BM25|Elsewhere", "k": "10"}
+    app = opened(**address)
+    assert len(listed(app)) == 6
+    app = opened(**address, question="q3")
+    assert "does not find the answer passage among its first 3." in html(app)
+    app = opened(**address, question="q3", shows="scores", explained="Elsewhere")
+    assert EN["why.imported"] in [info.value for info in app.info]
+    # past its depth nobody knows what became of a question: at 1 two are lost, at 10 nothing is filtered
+    assert set(listed(opened(**address | {"k": "1"}, of="Elsewhere", fate="not_found"))) == {"q3", "q4"}
+    assert len(listed(opened(**address, of="Elsewhere", fate="not_found"))) == 6
 
 
 @pytest.mark.usefixtures("data")

@@ -1,0 +1,107 @@
+"""From a lost question to its reason: as a person clicks, and as a shared address shows it."""
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, FloatRect, Locator, Page, TimeoutError, expect
+
+from tests.browser.conftest import new_page
+from tests.browser.test_first_visit import compared
+
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
+
+
+def quadrant(page: Page, key: str) -> int:
+    label = page.locator(f".st-key-why_quadrant_{key}").inner_text()
+    return int(re.findall(r"[\d,]+", label)[0].replace(",", ""))
+
+
+def heading(page: Page) -> Locator:
+    return page.get_by_test_id("stMain").get_by_role("heading", level=3)
+
+
+def click_in(drawn: Locator, place: Callable[[FloatRect], tuple[float, float]], shown: str) -> None:
+    """Click a place in a drawing until `shown` is there: what is drawn on a canvas does not say when it listens."""
+    expect(drawn).to_be_visible()
+    wanted = drawn.page.get_by_text(shown)
+    for _ in range(10):
+        box = drawn.bounding_box()
+        assert box
+        x, y = place(box)
+        drawn.click(position={"x": x, "y": y})
+        try:
+            wanted.wait_for(timeout=6000)
+        except TimeoutError:
+            continue
+        return
+    expect(wanted).to_be_visible(timeout=1)
+
+
+def listed(page: Page) -> None:
+    """The Why view of the sample, the questions that BM25 puts first and Dense does not."""
+    expect(page.get_by_role("radio", name="Why", exact=True)).to_be_checked()
+    expect(page.get_by_text(re.compile("BM25 finds it in the first 1, Dense does not"))).to_be_visible()
+
+
+def test_from_a_lost_question_to_its_reason_and_a_shared_address(
+    app: str, page: Page, browser: Browser, workspace: Path
+) -> None:
+    page.goto(f"{app}/?k=1")
+    compared(page, "Run again")
+    page.get_by_role("radio", name="Why", exact=True).click()
+    expect(page.get_by_text("Where each retriever ranks the answer passage")).to_be_visible()
+    expect(page.get_by_test_id("stVegaLiteChart")).to_be_visible()
+    count = quadrant(page, "only_first")
+    assert count > 0
+    page.locator(".st-key-why_quadrant_only_first button").click()
+    listed(page)
+    expect(page.get_by_text(f"{count} of 480 questions")).to_be_visible()
+
+    page.locator(".st-key-why_first button").click()
+    expect(page.get_by_text(re.compile(rf"^1 of {count} · BM25 finds it"))).to_be_visible()
+    question = heading(page).inner_text()
+    reasons = page.locator("p.reason")
+    expect(reasons).to_have_count(4)
+    expect(reasons.nth(0)).to_contain_text("BM25 puts the answer passage first.")
+    expect(reasons.nth(1)).to_contain_text(
+        re.compile(r"Dense puts the answer passage at rank \d+\. Its cosine is 0\.\d+")
+    )
+    expect(page.locator(".found-head")).to_have_count(4)
+    expect(page.locator(".found .gold u").first).to_be_visible()
+
+    wrong = page.get_by_role("button", name="Use as hard negative").first
+    wrong.click()
+    expect(page.get_by_role("button", name="Hard negative", exact=True).first).to_be_visible()
+    (kept,) = (workspace / "remarks").glob("*.json")
+    assert len(json.loads(kept.read_text(encoding="utf-8"))["negatives"]) == 1
+
+    page.get_by_role("radio", name="What the scores are made of").click()
+    expect(
+        page.get_by_text(re.compile(r"Answer passage \(rank \d+\): 0\.\d+ · wrong passage \(rank 1\)"))
+    ).to_be_visible()
+    expect(page.locator(".weighed .plus").first).to_be_visible()
+    sums = page.get_by_text(re.compile(r"^Answer passage \(rank")).inner_text()
+
+    for other in new_page(browser, "en-US"):
+        other.goto(page.url)
+        expect(heading(other)).to_have_text(question)
+        expect(other.get_by_text(re.compile(rf"^1 of {count} · BM25 finds it"))).to_be_visible()
+        expect(other.get_by_text(sums)).to_be_visible()
+        other.locator(".st-key-why_back button").click()
+        listed(other)
+        expect(other.get_by_text(f"{count} of 480 questions")).to_be_visible()
+        expect(other.get_by_text("Your notes and hard negatives (1)")).to_be_visible()
+
+
+def test_a_block_of_the_map_and_a_row_of_the_list_are_clicked(app: str, page: Page) -> None:
+    page.goto(f"{app}/?k=1&view=why")
+    compared(page, "Run again")
+    drawn = page.get_by_test_id("stVegaLiteChart").locator("canvas, svg").first
+    click_in(drawn, lambda box: (box["width"] * 0.3, 20), "one block of the map: BM25 ranks it 1")  # its first block
+    page.locator(".st-key-why_clear button").click()
+    expect(page.get_by_text("All 480 questions")).to_be_visible()
+    grid = page.locator('[class*="st-key-why_list"]').get_by_test_id("stDataFrame")
+    click_in(grid, lambda _: (16, 52), "1 of 480 · all questions")  # the box that selects the first row
