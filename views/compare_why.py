@@ -77,7 +77,13 @@ def _draw_filters(of: Listed) -> None:
     with right:
         st.session_state.setdefault("why_words", of.words)
         st.text_input(
-            word("why.words"), key="why_words", type="search", max_chars=200, on_change=enter, args=("words",)
+            word("why.words"),
+            key="why_words",
+            type="search",
+            placeholder=word("why.words_placeholder"),
+            max_chars=200,
+            on_change=enter,
+            args=("words",),
         )
 
 

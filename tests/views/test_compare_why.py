@@ -19,14 +19,16 @@ from data.store import StoredSet, keep
 from retrieval.added import add, add_run
 from retrieval.bm25 import BM25
 from retrieval.compare import Comparison, Result
-from retrieval.experiment import WindowedBM25Spec
+from retrieval.experiment import DenseSpec, WindowedBM25Spec
 from retrieval.hybrid import Hybrid
 from retrieval.job import Job
 from retrieval.metrics import evaluate
+from retrieval.models import BiEncoder, find_model
 from retrieval.rankings import Rankings
 from retrieval.saved import keep as keep_comparison
 from retrieval.windows import WindowedBM25
-from tests.doubles import small_set, texts_of
+from tests.doubles import PASSAGES, QUESTIONS, small_set, texts_of
+from tests.hub import build_bi_encoder
 from views.choices import choices_for
 from views.words import catalog
 
@@ -396,6 +398,46 @@ def test_another_wrong_passage_can_be_set_against_it() -> None:
 def test_a_model_is_loaded_only_when_asked_for() -> None:
     app = opened(question="q2", shows="scores", explained="Dense")  # no starter was ever built here
     assert [button.label for button in app.button if "sentences" in (button.key or "")] == [EN["why.sentences_ask"]]
+
+
+def with_model(model: str) -> AppTest:
+    """The scores of q2 in a dense retriever of this model; its rankings are told, as if found with it."""
+    asked = small_set()
+    data = keep(asked)
+    add(data.fingerprint, DenseSpec(name="Own", model=model))
+    experiment = choices_for(data).experiment(data, ["Own"], Part.ALL)
+    rankings = Fixed("Own", DENSE).search(texts_of(asked.questions), 100)
+    result = Result("Own", rankings, evaluate(rankings, asked, experiment.ks))
+    keep_comparison(Comparison(experiment, asked, (result,)), Job.of(experiment, data.fingerprint).folder)
+    app = opened(retrievers="Own", question="q2", shows="scores")
+    app.button(key="ask_why_sentences_Own").click().run()
+    assert not app.exception
+    return app
+
+
+@pytest.mark.slow
+def test_a_model_that_reads_in_context_reads_each_sentence(tmp_path: Path) -> None:
+    folder = build_bi_encoder(tmp_path / "tiny")
+    app = with_model(str(folder))
+    assert not app.error
+    tables = [frame.value for frame in app.dataframe if "sentence" in frame.value]
+    assert [list(table["sentence"]) for table in tables] == [
+        ["한강", "한강은 서울을 지나 서해로 흐른다"],
+        [PASSAGES[4].text],
+    ]
+    encoder = BiEncoder(find_model(str(folder)), [])
+    question = encoder.encode_questions([QUESTIONS[1].text])[0]
+    for table in tables:
+        np.testing.assert_allclose(
+            table["cosine"], encoder.encode_passages(list(table["sentence"])) @ question, atol=1e-5
+        )
+
+
+def test_a_model_that_is_gone_is_told() -> None:
+    app = with_model("no/such/model")
+    assert [error.value.replace("\\", "") for error in app.error] == [
+        EN["model.model_not_found"].format(model="no/such/model")
+    ]
 
 
 # notes and marks
