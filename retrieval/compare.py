@@ -8,10 +8,11 @@ from typing import Any
 
 from data.records import QuestionSet
 from data.split import split
-from retrieval.experiment import Experiment, retrievers_of
+from retrieval.experiment import Experiment
 from retrieval.hub import ModelError
 from retrieval.imported import RunError
 from retrieval.kept import Kept
+from retrieval.making import retrievers_of
 from retrieval.metrics import Scores, evaluate
 from retrieval.rankings import NOT_FOUND, Rankings
 

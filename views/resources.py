@@ -19,12 +19,13 @@ from retrieval.changes import Change, changes
 from retrieval.compare import Comparison, compare, is_kept
 from retrieval.disagreement import most_disputed
 from retrieval.evidence import Evidence, evidence
-from retrieval.experiment import Experiment, retrievers_of
+from retrieval.experiment import Experiment
 from retrieval.hub import HubRevision, hub_revision
 from retrieval.kept import Kept
 from retrieval.lab_tables import lab_figures
 from retrieval.labs import analyzers_for
 from retrieval.lost import ceilings, fate_counts, fates
+from retrieval.making import retrievers_of
 from retrieval.marking import MarkedText, marked
 from retrieval.metrics import Scores
 from retrieval.one_question import Findings, ask, truth_of

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from data.workspace import workspace
-from retrieval import experiment as making
+from retrieval import making
 from retrieval.bm25 import BM25
 from retrieval.compare import compare, failures, is_kept
 from retrieval.experiment import Experiment

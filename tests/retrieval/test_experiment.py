@@ -15,13 +15,12 @@ from retrieval.experiment import (
     RerankSpec,
     RunSpec,
     read_experiment,
-    retrievers_of,
-    search_depths,
     write_experiment,
 )
 from retrieval.fusion import Fusion
 from retrieval.imported import RunError
 from retrieval.kept import Kept
+from retrieval.making import retrievers_of, search_depths
 from retrieval.vector_index import IndexKind
 from tests.doubles import QUESTIONS, small_set, texts_of
 

@@ -12,8 +12,9 @@ from data.catalog import CATALOG, read_entry
 from data.records import Passage
 from retrieval.analyzers import Analyzer
 from retrieval.bm25 import BM25, BM25Options
-from retrieval.experiment import ExperimentError, read_experiment, retrievers_of
+from retrieval.experiment import ExperimentError, read_experiment
 from retrieval.kept import Kept
+from retrieval.making import retrievers_of
 from retrieval.windows import WindowedBM25, windows
 from tests.doubles import PASSAGES, QUESTIONS, small_set, texts_of
 

@@ -1,0 +1,167 @@
+"""An experiment's specifications made into retrievers that search."""
+
+from collections.abc import Callable, Sequence
+from functools import cache, partial
+from pathlib import Path
+
+from data.records import QuestionSet
+from retrieval.analyzers import VERSION as ANALYZER_VERSION
+from retrieval.bm25 import BM25, BM25Options, indexed_texts
+from retrieval.cache import key_of
+from retrieval.dense import Dense
+from retrieval.experiment import (
+    VERSION,
+    BM25Spec,
+    DenseSpec,
+    Experiment,
+    HybridSpec,
+    RerankSpec,
+    RunSpec,
+    Spec,
+    WindowedBM25Spec,
+)
+from retrieval.hybrid import Hybrid
+from retrieval.imported import Imported, find_run, fingerprint
+from retrieval.kept import Kept
+from retrieval.meter import Meter
+from retrieval.metrics import depth_of
+from retrieval.models import BiEncoder, CrossEncoderScorer, find_model
+from retrieval.rankings import Retriever
+from retrieval.recommended import recommended_weight
+from retrieval.rerank import Reranked
+from retrieval.windows import WindowedBM25
+
+
+def search_depths(experiment: Experiment) -> dict[str, int]:
+    """Return how many passages a question each retriever is searched for: as many as the measures and all that wrap it
+    ask for, so that it is searched once.
+    """
+    depths = {spec.name: depth_of(experiment.ks) for spec in experiment.retriever}
+    for spec in reversed(experiment.retriever):
+        if isinstance(spec, HybridSpec):
+            wanted = spec.depth
+        elif isinstance(spec, RerankSpec):
+            wanted = max(spec.depth, depths[spec.name])
+        for part in spec.parts:
+            depths[part] = max(depths[part], wanted)
+    return depths
+
+
+def retrievers_of(
+    experiment: Experiment,
+    question_set: QuestionSet,
+    base: Path | None = None,
+    on_progress: Callable[[float], None] | None = None,
+) -> list[Kept | Exception]:
+    """Make the experiment's retrievers over the set's passages; nothing is built before it is searched.
+
+    Imported runs answer the questions of the set, no others. Where a model cannot be found, or a part could not be
+    made, the place holds the exception instead: the others go on. `on_progress` is told how much of its work, 0 to 1,
+    the retriever has done that is at work.
+    """
+    maker = _Maker(experiment, question_set, base, on_progress)
+    made: dict[str, Kept | Exception] = {}
+    for spec in experiment.retriever:
+        try:
+            made[spec.name] = maker.make(spec, [_usable(made[name]) for name in spec.parts])
+        except Exception as error:
+            made[spec.name] = error
+    return list(made.values())
+
+
+def _usable(part: Kept | Exception) -> Kept:
+    if isinstance(part, Exception):
+        raise part
+    return part
+
+
+class _Maker:
+    """Makes retrievers of their specifications; those with the same model share it."""
+
+    def __init__(
+        self,
+        experiment: Experiment,
+        question_set: QuestionSet,
+        base: Path | None,
+        on_progress: Callable[[float], None] | None,
+    ) -> None:
+        self._questions, self._passages = question_set, question_set.passages
+        self._base, self._on_progress = base, on_progress
+        self._depths = search_depths(experiment)
+        self._texts = cache(lambda title: indexed_texts(self._passages, title=title))
+        self._source = cache(lambda model: find_model(model, base))
+        self._encoder = cache(
+            lambda model, title: BiEncoder(self._source(model), self._texts(title), on_progress=on_progress)
+        )
+        self._scorer = cache(lambda model, title: CrossEncoderScorer(self._source(model), self._texts(title)))
+
+    def make(self, spec: Spec, parts: list[Kept]) -> Kept:
+        match spec:
+            case BM25Spec():
+                return self._kept(spec, lambda: self._bm25(spec))
+            case WindowedBM25Spec():
+                return self._kept(spec, lambda: self._windowed(spec))
+            case DenseSpec():
+                encoder = self._encoder(spec.model, spec.title)
+                return self._kept(spec, lambda: self._dense(spec), encoder.fingerprint, meter=encoder.meter)
+            case HybridSpec():
+                return self._kept(spec, lambda: self._hybrid(spec, parts), parts=parts)
+            case RerankSpec():
+                weight = recommended_weight(self._source(spec.model)) if spec.weight is None else spec.weight
+                content, meter = (self._scorer(spec.model, spec.title).fingerprint, weight), Meter()
+                build = partial(self._reranked, spec, parts[0], weight, meter)
+                return self._kept(spec, build, *content, parts=parts, meter=meter)
+            case RunSpec():
+                path = find_run(spec.path, self._base)
+                build_run = partial(Imported, spec.name, path, self._questions, spec.path)
+                return self._kept(spec, build_run, fingerprint(path), self._questions.fingerprint, timed=False)
+
+    def _kept(
+        self,
+        spec: Spec,
+        build: Callable[[], Retriever],
+        *content: object,
+        parts: Sequence[Kept] = (),
+        meter: Meter | None = None,
+        timed: bool = True,
+    ) -> Kept:
+        """Keep what it finds by all that this depends on: its values, its parts, and `content`."""
+        values = spec.model_dump(mode="json", exclude={"name", "chosen_on", "of", "first", "path"})
+        corpus = self._questions.corpus_fingerprint
+        key = key_of(VERSION, ANALYZER_VERSION, corpus, values, [part.key for part in parts], *content)
+        return Kept(spec.name, key, build, parts, depth=self._depths[spec.name], meter=meter, timed=timed)
+
+    def _bm25(self, spec: BM25Spec) -> BM25:
+        options = BM25Options(spec.analyzer, spec.k1, spec.b, spec.title, spec.engine)
+        return BM25(spec.name, self._passages, options)
+
+    def _windowed(self, spec: WindowedBM25Spec) -> WindowedBM25:
+        options = BM25Options(spec.analyzer, spec.k1, spec.b, spec.title)
+        return WindowedBM25(spec.name, self._passages, options, sentences=spec.sentences)
+
+    def _dense(self, spec: DenseSpec) -> Dense:
+        encoder = self._encoder(spec.model, spec.title)
+        return Dense(spec.name, self._passages, encoder, title=spec.title, index=spec.index)
+
+    def _hybrid(self, spec: HybridSpec, parts: Sequence[Kept]) -> Hybrid:
+        return Hybrid(
+            spec.name,
+            parts,
+            n_passages=len(self._passages),
+            depth=spec.depth,
+            fusion=spec.fusion,
+            weights=spec.weights,
+        )
+
+    def _reranked(self, spec: RerankSpec, first: Kept, weight: float, meter: Meter) -> Reranked:
+        return Reranked(
+            spec.name,
+            first,
+            self._scorer(spec.model, spec.title),
+            self._passages,
+            depth=spec.depth,
+            weight=weight,
+            title=spec.title,
+            meter=meter,
+            on_progress=self._on_progress,
+        )
