@@ -43,7 +43,8 @@ def click_in(drawn: Locator, place: Callable[[FloatRect], tuple[float, float]], 
 def listed(page: Page) -> None:
     """The Why view of the sample, the questions that BM25 puts first and Dense does not."""
     expect(page.get_by_role("radio", name="Why", exact=True)).to_be_checked()
-    expect(page.get_by_text(re.compile("BM25 finds it in the first 1, Dense does not"))).to_be_visible()
+    said = re.compile(r"^\d+ of 480 questions: BM25 finds it in the first 1, Dense does not")
+    expect(page.get_by_text(said)).to_be_visible()
 
 
 def test_from_a_lost_question_to_its_reason_and_a_shared_address(
@@ -104,4 +105,5 @@ def test_a_block_of_the_map_and_a_row_of_the_list_are_clicked(app: str, page: Pa
     page.locator(".st-key-why_clear button").click()
     expect(page.get_by_text("All 480 questions")).to_be_visible()
     grid = page.locator('[class*="st-key-why_list"]').get_by_test_id("stDataFrame")
+    expect(grid).to_have_count(1)  # that of the block is there until the page is drawn
     click_in(grid, lambda _: (16, 52), "1 of 480 · all questions")  # the box that selects the first row
