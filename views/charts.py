@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import altair as alt
 import pandas as pd
 
-from views.colours import PALETTE, colour_of, shape_of
+from retrieval.report.colours import PALETTE, colour_of, shape_of
 
 _HEIGHT = 320
 _READABLE = "#7c818c"  # on light and dark alike: figures inside a chart do not follow the theme

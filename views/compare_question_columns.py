@@ -5,8 +5,8 @@ import streamlit as st
 from data.remarks import Remarks
 from retrieval.experiment import HybridSpec, RerankSpec, Spec
 from retrieval.marking import MarkedText
+from retrieval.report.colours import colour_of, shape_of
 from views import compare_remarks
-from views.colours import colour_of, shape_of
 from views.compare_question_asked import Asked
 from views.compare_why_choices import enter
 from views.highlight import Hit, head_html, hits_html, legend_html

@@ -4,7 +4,7 @@ import streamlit as st
 
 from retrieval.experiment import BM25Spec, DenseSpec, HybridSpec, RerankSpec, WindowedBM25Spec
 from retrieval.reasons import Duel, telling_token, term_table, token_table, word_reason
-from views.colours import colour_of, shape_of
+from retrieval.report.colours import colour_of, shape_of
 from views.compare_question_asked import Asked
 from views.compare_question_columns import DIGITS
 from views.highlight import reason_html

@@ -6,7 +6,7 @@ from typing import Any
 import altair as alt
 import pandas as pd
 
-from views.colours import colour_of, shape_of
+from retrieval.report.colours import colour_of, shape_of
 from views.words import word
 
 _READABLE = "#7c818c"  # on light and dark alike: figures inside a chart do not follow the theme

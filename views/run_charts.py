@@ -7,9 +7,9 @@ import altair as alt
 import pandas as pd
 import streamlit as st
 
+from retrieval.report.colours import PALETTE, shape_of
 from training.curves import MEASURES, Points
 from training.options import Kind
-from views.colours import PALETTE, shape_of
 from views.words import word
 
 MEASURE_NAMES = dict(zip(MEASURES, ("Recall@1", "Recall@10", "MRR@10", "nDCG@10"), strict=True))

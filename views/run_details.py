@@ -4,10 +4,10 @@ from typing import Any
 
 import streamlit as st
 
+from retrieval.report.colours import PALETTE
 from training.curves import MEASURES, curves
 from training.options import Kind
 from training.runs import Plan, Run, all_runs
-from views.colours import PALETTE
 from views.run_charts import COLOUR, draw_figure, pick_measure
 from views.run_facts import draw_provenance, draw_settings
 from views.run_view import draw_log

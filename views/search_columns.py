@@ -11,7 +11,7 @@ from data.store import StoredSet
 from retrieval.experiment import HybridSpec, RerankSpec, Spec
 from retrieval.marking import MarkedText
 from retrieval.one_question import DEPTH, Findings, Truth
-from views.colours import colour_of, shape_of
+from retrieval.report.colours import colour_of, shape_of
 from views.highlight import Hit, head_html, hits_html, legend_html
 from views.resources import marked_passages, question_set
 from views.searching import Outcome

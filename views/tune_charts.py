@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import altair as alt
 import pandas as pd
 
-from views.colours import PALETTE, SHAPES
+from retrieval.report.colours import PALETTE, SHAPES
 
 _HEIGHT = 320
 _CELL = 34
