@@ -69,7 +69,8 @@ def pick_figure() -> tuple[str, int]:
 
 def pick_view(views: Sequence[str]) -> str:
     """Draw the choice of what to look at; returns it."""
-    st.session_state.setdefault(_VIEW, remembered("view", views[0], views))
+    # written every time: what a fragment chose would otherwise not reach the browser
+    st.session_state[_VIEW] = st.session_state.get(_VIEW) or remembered("view", views[0], views)
     chosen = st.segmented_control(
         word("compare.view"),
         views,
