@@ -6,6 +6,7 @@ import altair as alt
 import pandas as pd
 
 from retrieval.report.colours import PALETTE, colour_of, shape_of
+from views.words import word
 
 _HEIGHT = 320
 _READABLE = "#7c818c"  # on light and dark alike: figures inside a chart do not follow the theme
@@ -29,7 +30,7 @@ def curves(table: pd.DataFrame, names: Sequence[str], *, x: str, y: str, detail:
         tooltip=[
             alt.Tooltip(detail),
             alt.Tooltip(x),
-            *(alt.Tooltip(column, type="quantitative", format=".2%") for column in (y, "low", "high")),
+            *_share_tooltips(y),
         ],
     )
     bands = base.mark_area(fillOpacity=0.15).encode(
@@ -60,7 +61,7 @@ def bars(table: pd.DataFrame, names: Sequence[str], *, value: str, detail: str) 
         ),
         tooltip=[
             alt.Tooltip(detail),
-            *(alt.Tooltip(column, type="quantitative", format=".2%") for column in (value, "low", "high")),
+            *_share_tooltips(value),
         ],
     )
     filled = base.mark_bar().encode(
@@ -155,3 +156,9 @@ def part_bars(table: pd.DataFrame, names: Sequence[str], *, x: str, title: str) 
         )
         .properties(height=200)
     )
+
+
+def _share_tooltips(value: str) -> list[alt.Tooltip]:
+    """What is said of a share and its interval."""
+    titles = {value: value, "low": word("compare.low"), "high": word("compare.high")}
+    return [alt.Tooltip(name, type="quantitative", title=title, format=".2%") for name, title in titles.items()]

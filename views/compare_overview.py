@@ -12,7 +12,7 @@ from retrieval.significance import PairTest
 from views import charts
 from views.resources import intervals, tests
 from views.shown import Shown
-from views.words import plain, word
+from views.words import plain, signed, word
 
 
 def draw_answer(shown: Shown) -> None:
@@ -26,8 +26,8 @@ def draw_answer(shown: Shown) -> None:
         "best": plain(best.b),
         "first": plain(best.a),
         "points": f"{abs(best.difference) * 100:.1f}",
-        "low": f"{-best.high * 100:+.1f}",
-        "high": f"{-best.low * 100:+.1f}",
+        "low": signed(-best.high),
+        "high": signed(-best.low),
         "figure": shown.figure_label,
         "questions": f"{len(shown.found.asked.questions):,}",
     }

@@ -13,7 +13,7 @@ from views.compare_to_why import show_why
 from views.resources import MEASURED_SLICES, properties_of, slice_figures, slices_by
 from views.shown import Shown
 from views.state import remember, remembered
-from views.words import plain, word
+from views.words import plain, signed, word
 
 _CHARTED = 12
 _DECIMALS = range(4)
@@ -87,8 +87,8 @@ def _draw_most_telling(shown: Shown, figures: pd.DataFrame, labels: Sequence[str
         "name": plain(most["retriever"]),
         "first": plain(first),
         "points": f"{abs(most['difference']) * 100:.1f}",
-        "low": f"{most['difference_low'] * 100:+.1f}",
-        "high": f"{most['difference_high'] * 100:+.1f}",
+        "low": signed(most["difference_low"]),
+        "high": signed(most["difference_high"]),
         "count": count,
     }
     st.markdown(word(f"where.telling_{side}", **values))

@@ -8,7 +8,7 @@ import streamlit as st
 from training.options import CrossEncoderOptions, Kind
 from training.runs import Plan
 from views.run_charts import MEASURE_NAMES
-from views.words import word
+from views.words import signed, word
 
 _MAIN = {Kind.BI_ENCODER: "recall@10", Kind.CROSS_ENCODER: "ndcg@10"}  # where the scores name no gain
 _ROWS = ("before", "after", "interpolated", "bm25")
@@ -73,14 +73,10 @@ def _sentence(plan: Plan, rows: dict[str, dict[str, float]], gain: dict[str, Any
     if rows["before"] == rows["after"]:
         text += " " + word("train.nothing_learned")
     elif gain:
-        low, high = (value * 100 for value in gain["interval"])
+        low, high = gain["interval"]
         sure = low > 0 or high < 0
-        text += " " + word(f"train.gain_{'sure' if sure else 'unsure'}", low=_signed(low), high=_signed(high))
+        text += " " + word(f"train.gain_{'sure' if sure else 'unsure'}", low=signed(low), high=signed(high))
     st.markdown(text)
-
-
-def _signed(points: float) -> str:
-    return f"{points:+.1f}".replace("-", "−")
 
 
 def _row_name(name: str, scores: dict[str, Any]) -> str:

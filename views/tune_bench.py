@@ -19,7 +19,7 @@ from views.compare_running import follow
 from views.resources import Address, comparison, finished_at, lab_table, tests
 from views.shown import Shown
 from views.state import remember
-from views.words import plain, word
+from views.words import plain, signed, word
 
 
 @dataclass(frozen=True)
@@ -111,12 +111,6 @@ def draw_table(
 
 
 _SHARES = {"value", "low", "high", "ceiling", "overlap", "difference", "difference_low", "difference_high"}
-
-
-def signed(share: float) -> str:
-    """Return a difference of shares in points; nothing has no sign."""
-    points = round(share * 100, 1)
-    return f"{points:+.1f}" if points else "0.0"
 
 
 def figure_columns(bench: Bench) -> dict[str, Any]:

@@ -6,6 +6,7 @@ import altair as alt
 import pandas as pd
 
 from retrieval.report.colours import PALETTE, SHAPES
+from views.words import word
 
 _HEIGHT = 320
 _CELL = 34
@@ -24,8 +25,8 @@ def heat(
             alt.Tooltip(f"{x[0]}:O", title=x[1]),
             alt.Tooltip(f"{y[0]}:O", title=y[1]),
             alt.Tooltip("value:Q", title=value, format=".2%"),
-            alt.Tooltip("low:Q", format=".2%"),
-            alt.Tooltip("high:Q", format=".2%"),
+            alt.Tooltip("low:Q", title=word("compare.low"), format=".2%"),
+            alt.Tooltip("high:Q", title=word("compare.high"), format=".2%"),
         ],
     )
     cells = base.mark_rect().encode(
@@ -65,8 +66,8 @@ def bands(
             alt.Tooltip(f"{detail[0]}:N", title=detail[1]),
             alt.Tooltip("x:Q", title=x),
             alt.Tooltip("value:Q", title=y, format=".2%"),
-            alt.Tooltip("low:Q", format=".2%"),
-            alt.Tooltip("high:Q", format=".2%"),
+            alt.Tooltip("low:Q", title=word("compare.low"), format=".2%"),
+            alt.Tooltip("high:Q", title=word("compare.high"), format=".2%"),
         ],
     )
     areas = base.mark_area(fillOpacity=0.1).encode(y=alt.Y("low:Q", title=y, scale=scale), y2="high:Q")

@@ -9,9 +9,9 @@ from retrieval.experiment import DenseSpec
 from retrieval.labs import index_lab
 from retrieval.vector_index import IndexKind
 from views.state import remember, remembered
-from views.tune_bench import Bench, Tried, draw_table, draw_use, figure_columns, names_of, run, signed
+from views.tune_bench import Bench, Tried, draw_table, draw_use, figure_columns, names_of, run
 from views.tune_charts import scattered
-from views.words import word
+from views.words import signed, word
 
 _MEGABYTE = 1e6
 

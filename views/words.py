@@ -51,6 +51,12 @@ def duration(seconds: float) -> str:
     return word("time.hours", hours=minutes // 60, minutes=minutes % 60)
 
 
+def signed(share: float) -> str:
+    """Return a difference of shares in percentage points; nothing has no sign."""
+    points = round(share * 100, 1)
+    return f"{points:+.1f}" if points else "0.0"
+
+
 def moment(iso: str) -> str:
     """Return a moment, an ISO 8601 time, as the person's clock shows it."""
     try:
