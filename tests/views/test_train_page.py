@@ -224,7 +224,7 @@ def test_a_finished_training_shows_what_it_gained(app: AppTest) -> None:
 )
 def test_a_gain_says_whether_it_is_sure(app: AppTest, interval: list[float], outcome: str) -> None:
     done_run(gain={"measure": "ndcg@10", "difference": 0.1, "interval": interval})
-    low, high = (f"{value * 100:+.1f}" for value in interval)
+    low, high = (f"{value * 100:+.1f}" if value else "0.0" for value in interval)
     wanted = EN[f"train.{outcome}"].format(low=low, high=high)
     assert f"nDCG@10 **rose by 10.0 points**, from 60.0 % to 70.0 %. {wanted}" in texts(run(app))
 
