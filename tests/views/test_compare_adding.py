@@ -1,10 +1,8 @@
 """Retrievers added on the Compare page: models and runs, picked at once, there for another browser, removed again."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import streamlit as st
 from streamlit.testing.v1 import AppTest
 
 from data.store import StoredSet, keep
@@ -13,6 +11,7 @@ from retrieval.experiment import DenseSpec, Experiment, RerankSpec, RunSpec
 from retrieval.imported import read_run
 from retrieval.job import Job
 from tests.doubles import small_set
+from tests.views.driving import opened, run
 from views.choices import BM25_NAME
 
 
@@ -20,13 +19,6 @@ def page() -> None:
     from views import compare_page
 
     compare_page.draw()
-
-
-@pytest.fixture(autouse=True)
-def _nothing_remembered() -> Iterator[None]:
-    st.cache_resource.clear()
-    yield
-    st.cache_resource.clear()
 
 
 @pytest.fixture(autouse=True)
@@ -40,18 +32,6 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[Experiment]:
 @pytest.fixture
 def data() -> StoredSet:
     return keep(small_set())
-
-
-def opened(**address: str) -> AppTest:
-    app = AppTest.from_function(page, default_timeout=60)
-    app.query_params.update({"lang": "en", **address})
-    return run(app)
-
-
-def run(app: AppTest) -> AppTest:
-    app.run()
-    assert not app.exception
-    return app
 
 
 def press_add(app: AppTest) -> AppTest:
@@ -76,7 +56,7 @@ def add_run(app: AppTest, name: str, content: str) -> AppTest:
 
 
 def test_models_are_added_picked_and_there_in_another_browser(data: StoredSet, started: list[Experiment]) -> None:
-    app = add_model(opened(retrievers="BM25"), "dense", "some/model")
+    app = add_model(opened(page, retrievers="BM25"), "dense", "some/model")
     app = add_model(app, "rerank", "/folders/some/model")
     wanted = [
         DenseSpec(name="Dense · model", model="some/model"),
@@ -87,18 +67,18 @@ def test_models_are_added_picked_and_there_in_another_browser(data: StoredSet, s
     assert app.query_params["retrievers"] == "|".join(names)
     assert list(app.pills[0].value) == names
     assert [spec.name for spec in started[-1].retriever] == names
-    other = opened()
+    other = opened(page)
     assert other.pills[0].options[-2:] == names[1:]
 
 
 def test_the_same_model_twice_gets_a_name_of_its_own(data: StoredSet) -> None:
-    app = add_model(opened(), "dense", "some/model")
+    app = add_model(opened(page), "dense", "some/model")
     add_model(app, "dense", "some/model")
     assert [spec.name for spec in added(data.fingerprint)] == ["Dense · model", "Dense · model (2)"]
 
 
 def test_a_run_is_read_at_once_and_kept_under_another_name(data: StoredSet) -> None:
-    app = add_run(opened(retrievers="BM25"), "나의 | 결과.trec", "q1 Q0 p1 1 2.5 x\nq9 Q0 p1 1 1 x\n")
+    app = add_run(opened(page, retrievers="BM25"), "나의 | 결과.trec", "q1 Q0 p1 1 2.5 x\nq9 Q0 p1 1 1 x\n")
     (spec,) = added(data.fingerprint)
     assert isinstance(spec, RunSpec)
     assert spec.name == "Run · 나의 / 결과"
@@ -118,7 +98,7 @@ def test_a_run_is_read_at_once_and_kept_under_another_name(data: StoredSet) -> N
     ],
 )
 def test_a_bad_run_is_told_and_not_added(data: StoredSet, content: str, says: str) -> None:
-    app = add_run(opened(retrievers="BM25"), "*bad*.txt", content)
+    app = add_run(opened(page, retrievers="BM25"), "*bad*.txt", content)
     (error,) = app.error
     assert error.value.startswith(r"**\*bad\*\.txt**: " + says)
     assert added(data.fingerprint) == []
@@ -126,7 +106,7 @@ def test_a_bad_run_is_told_and_not_added(data: StoredSet, content: str, says: st
 
 
 def test_what_was_added_is_removed(data: StoredSet) -> None:
-    app = add_model(opened(retrievers="BM25"), "dense", "some/model")
+    app = add_model(opened(page, retrievers="BM25"), "dense", "some/model")
     app.button(key="remove_Dense · model").click()
     run(app)
     assert added(data.fingerprint) == []

@@ -4,13 +4,11 @@ import io
 import json
 import shutil
 import zipfile
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
 import pytest
-import streamlit as st
 from streamlit.testing.v1 import AppTest
 
 from data.split import Part
@@ -23,6 +21,7 @@ from retrieval.saved import keep as keep_comparison
 from retrieval.saved import kept_comparisons, rename
 from tests.doubles import small_set
 from tests.retrieval.compared import comparison_of, many_questions
+from tests.views.driving import opened, run
 from views import compare_export
 from views.choices import choices_for
 from views.resources import Address, comparison
@@ -42,13 +41,6 @@ def page() -> None:
     compare_page.draw()
 
 
-@pytest.fixture(autouse=True)
-def _nothing_remembered() -> Iterator[None]:
-    st.cache_resource.clear()
-    yield
-    st.cache_resource.clear()
-
-
 @pytest.fixture
 def data() -> StoredSet:
     return keep(small_set())
@@ -64,18 +56,6 @@ def finished(data: StoredSet, results: tuple[Result, ...] | None = None) -> Path
     folder = Job.of(experiment, data.fingerprint).folder
     keep_comparison(Comparison(experiment, by_hand.asked, results or by_hand.results), folder)
     return folder
-
-
-def opened(**address: str) -> AppTest:
-    app = AppTest.from_function(page, default_timeout=60)
-    app.query_params.update({"lang": "en", **address})
-    return run(app)
-
-
-def run(app: AppTest) -> AppTest:
-    app.run()
-    assert not app.exception
-    return app
 
 
 def said(app: AppTest) -> str:
@@ -96,7 +76,7 @@ def choose(app: AppTest, row: int, press: str = "") -> AppTest:
 
 def test_figures_come_with_their_intervals_and_every_pair_is_tested(data: StoredSet) -> None:
     finished(data)
-    app = opened(k="1")
+    app = opened(page, k="1")
     assert "cannot separate" in str(app.dataframe[-1].value.to_dict())
     pairs = app.dataframe[-1].value
     assert len(pairs) == 6
@@ -109,7 +89,7 @@ def test_figures_come_with_their_intervals_and_every_pair_is_tested(data: Stored
 def test_what_failed_has_no_figure_and_says_why(data: StoredSet) -> None:
     by_hand = comparison_of({"BM25": FOUND, "Dense": MISSED, "Hybrid": FOUND}, small_set(), KS, depth=100)
     finished(data, (*by_hand.results, Result("Reranked", error=RuntimeError("no *model* here"))))
-    app = opened()
+    app = opened(page)
     assert r"**Reranked** could not be measured and has no score: no \*model\* here" in said(app)
     assert len(app.dataframe[-1].value) == 3  # pairs of the three that have a score
     table = app.dataframe[0].value
@@ -125,16 +105,16 @@ def test_what_is_not_deep_enough_is_told_and_in_no_test(data: StoredSet) -> None
         per_question={name: of for name, of in shallow.scores.per_question.items() if name != "recall@100"},
     )
     finished(data, (by_hand.results[0], replace(shallow, scores=scores), *by_hand.results[2:]))
-    app = opened(k="100")
+    app = opened(page, k="100")
     assert "**Dense** was not searched deep enough to have a Recall@100" in said(app)
     assert len(app.dataframe[-1].value) == 1
-    assert "not searched deep enough" not in said(opened(k="50"))
+    assert "not searched deep enough" not in said(opened(page, k="50"))
 
 
 def test_nothing_found_is_told(data: StoredSet) -> None:
     by_hand = comparison_of({"BM25": FOUND, "Dense": MISSED}, small_set(), KS, depth=100)
     finished(data, (by_hand.results[0], replace(by_hand.results[1], unanswered=2)))
-    assert "**Dense** found no passage at all for 2 questions" in said(opened())
+    assert "**Dense** found no passage at all for 2 questions" in said(opened(page))
 
 
 # what it gives
@@ -170,13 +150,13 @@ def test_every_file_can_be_taken_away(data: StoredSet, language: str) -> None:
 
 def test_a_kept_comparison_is_opened_again_without_its_models(data: StoredSet) -> None:
     key = finished(data).name
-    app = opened(view="kept")
+    app = opened(page, view="kept")
     choose(app, 0)
     choose(app, 0, "kept_open")
     assert app.query_params["comparison"] == key
     assert app.title[0].value == "small"
     assert "A kept comparison of" in said(app)
-    fresh = opened(comparison=key)  # the address alone, in a session that knows nothing
+    fresh = opened(page, comparison=key)  # the address alone, in a session that knows nothing
     assert "A kept comparison of" in said(fresh)
     assert len(fresh.dataframe[0].value) == 4
 
@@ -185,7 +165,7 @@ def test_an_address_switches_to_the_question_set_of_its_comparison(data: StoredS
     key = finished(data).name
     other, _ = many_questions(2)
     newer = keep(other)
-    app = opened(comparison=key, data=newer.key)
+    app = opened(page, comparison=key, data=newer.key)
     assert app.query_params["data"] == data.key
     assert "A kept comparison of" in said(app)
     app.sidebar.selectbox[0].select(newer.key)  # who picks another set leaves the comparison
@@ -197,7 +177,7 @@ def test_an_address_switches_to_the_question_set_of_its_comparison(data: StoredS
 def test_an_address_of_nothing_kept_is_told(data: StoredSet) -> None:
     finished(data)
     for wrong in ("0123456789abcdef", "../../etc/passwd"):
-        app = opened(comparison=wrong)
+        app = opened(page, comparison=wrong)
         assert EN["kept.not_here"] in said(app)
         next(one for one in app.button if one.label == EN["kept.back"]).click()
         assert run(app).title[0].value == EN["compare.title"]
@@ -207,13 +187,13 @@ def test_a_comparison_whose_set_is_gone_is_told(data: StoredSet) -> None:
     key = finished(data).name
     keep(many_questions(2)[0])
     shutil.rmtree(workspace() / "datasets" / data.key)
-    app = opened(comparison=key)
+    app = opened(page, comparison=key)
     assert "is not in the workspace any more" in said(app)
 
 
 def test_names_are_given_and_comparisons_deleted(data: StoredSet) -> None:
     key = finished(data).name
-    app = choose(opened(view="kept"), 0)
+    app = choose(opened(page, view="kept"), 0)
     next(one for one in app.text_input if one.label == EN["kept.name"]).set_value("../<b>mine</b>")
     choose(app, 0, EN["kept.rename"])
     assert [one.name for one in kept_comparisons()] == ["../<b>mine</b>"]
@@ -231,7 +211,7 @@ def test_labs_are_not_in_the_list(data: StoredSet) -> None:
     shutil.copytree(folder, lab)
     (lab / "provenance.json").write_text(json.dumps(origin), encoding="utf-8")
     assert len(kept_comparisons()) == 2
-    assert len(opened(view="kept").dataframe[0].value) == 1
+    assert len(opened(page, view="kept").dataframe[0].value) == 1
 
 
 def test_two_comparisons_of_the_same_questions_are_set_side_by_side(data: StoredSet) -> None:
@@ -242,7 +222,7 @@ def test_two_comparisons_of_the_same_questions_are_set_side_by_side(data: Stored
     worse = comparison_of({"BM25": MISSED}, small_set(), KS, depth=100)
     keep_comparison(Comparison(experiment, worse.asked, worse.results), earlier)
     rename(earlier.name, "earlier")
-    app = opened(view="kept", k="1")
+    app = opened(page, view="kept", k="1")
     names = app.dataframe[0].value["name"].tolist()
     choose(app, names.index("earlier"))
     changes = app.dataframe[-1].value
@@ -258,7 +238,7 @@ def test_other_questions_are_not_set_side_by_side(data: StoredSet) -> None:
     kept = keep(asked)
     folder = Job.of(others.experiment, kept.fingerprint).folder
     keep_comparison(others, folder)
-    app = opened(view="kept", data=data.key)
+    app = opened(page, view="kept", data=data.key)
     names = app.dataframe[0].value["data"].tolist()
     choose(app, names.index("many"))
     assert EN["kept.other_passages"] in said(app)

@@ -1,11 +1,9 @@
 """The Tune view as a person uses it: a lab started and followed, its best setting read, used and judged on Test."""
 
 import json
-from collections.abc import Iterator
 
 import pandas as pd
 import pytest
-import streamlit as st
 from streamlit.testing.v1 import AppTest
 
 from data.catalog import CATALOG, read_entry
@@ -22,6 +20,7 @@ from retrieval.labs import bm25_lab, hybrid_lab, index_lab, rerank_lab, tried
 from retrieval.saved import keep as keep_comparison
 from retrieval.significance import question_groups
 from tests.doubles import small_set
+from tests.views.driving import run
 from views.choices import choices_for
 from views.resources import question_set
 
@@ -32,13 +31,6 @@ def page() -> None:
     from views import compare_page
 
     compare_page.draw()
-
-
-@pytest.fixture(autouse=True)
-def _nothing_remembered() -> Iterator[None]:
-    st.cache_resource.clear()
-    yield
-    st.cache_resource.clear()
 
 
 @pytest.fixture
@@ -67,12 +59,6 @@ def opened(*names: str, **address: str) -> AppTest:
     app = AppTest.from_function(page, default_timeout=60)
     app.query_params.update({"lang": "en", "view": "tune", "retrievers": "|".join(names), **address})
     return run(app)
-
-
-def run(app: AppTest) -> AppTest:
-    app.run()
-    assert not app.exception
-    return app
 
 
 def texts(app: AppTest) -> str:

@@ -1,12 +1,11 @@
 """The Where view as a person uses it: slices, lost questions, ceilings, and the ways from their numbers."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-import streamlit as st
 from streamlit.testing.v1 import AppTest
 
 from data.records import Passage, Question, QuestionSet
@@ -18,6 +17,7 @@ from retrieval.metrics import evaluate
 from retrieval.rankings import Rankings
 from retrieval.saved import keep as keep_comparison
 from retrieval.slices import Property, Slice
+from tests.views.driving import run
 from views.compare_slices import labels_of
 from views.resources import Address, comparison, finished_at
 from views.shown import Shown
@@ -95,13 +95,6 @@ def shown(data: StoredSet, k: int, picked: Sequence[str]) -> Shown:
     return Shown(data, at, found, results, names, "recall", k)
 
 
-@pytest.fixture(autouse=True)
-def _nothing_remembered() -> Iterator[None]:
-    st.cache_resource.clear()
-    yield
-    st.cache_resource.clear()
-
-
 @pytest.fixture
 def data() -> StoredSet:
     stored = keep(asked())
@@ -114,12 +107,6 @@ def opened(data: StoredSet, *, k: int = 1, picked: Sequence[str] = (), **address
     app.session_state["data"], app.session_state["k"], app.session_state["picked"] = data, k, list(picked)
     app.query_params.update({"lang": "en", **address})
     return run(app)
-
-
-def run(app: AppTest) -> AppTest:
-    app.run()
-    assert not app.exception
-    return app
 
 
 def texts(app: AppTest) -> list[str]:

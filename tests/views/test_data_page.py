@@ -13,6 +13,7 @@ from streamlit.testing.v1.element_tree import Selectbox
 from data.catalog import CATALOG
 from data.store import stored
 from tests.data.files import ROWS, as_csv, as_squad
+from tests.views.driving import run
 
 KORQUAD = "korquad-v1-dev"
 TABLE = as_csv(ROWS).encode("cp949", "replace")
@@ -33,12 +34,6 @@ def app(monkeypatch: pytest.MonkeyPatch) -> AppTest:
     test = AppTest.from_function(page, default_timeout=30)
     test.query_params["lang"] = "ko"
     return run(test)
-
-
-def run(app: AppTest) -> AppTest:
-    app.run()
-    assert not app.exception
-    return app
 
 
 def upload(app: AppTest, content: str | bytes, name: str = "내 질문.csv") -> AppTest:

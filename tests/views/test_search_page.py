@@ -3,7 +3,7 @@
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -23,6 +23,7 @@ from retrieval.metrics import evaluate
 from retrieval.rankings import Rankings
 from retrieval.saved import keep as keep_comparison
 from tests.doubles import PASSAGES, QUESTIONS, small_set
+from tests.views.driving import opened, run
 from views.choices import choices_for
 
 QUESTION = QUESTIONS[0].text
@@ -35,28 +36,9 @@ def page() -> None:
     search_page.draw()
 
 
-@pytest.fixture(autouse=True)
-def _nothing_remembered() -> Iterator[None]:
-    st.cache_resource.clear()
-    yield
-    st.cache_resource.clear()
-
-
 @pytest.fixture
 def data() -> StoredSet:
     return keep(small_set())
-
-
-def opened(**address: str) -> AppTest:
-    app = AppTest.from_function(page, default_timeout=60)
-    app.query_params.update({"lang": "en", **address})
-    return run(app)
-
-
-def run(app: AppTest) -> AppTest:
-    app.run()
-    assert not app.exception
-    return app
 
 
 def ask(app: AppTest, question: str) -> AppTest:
@@ -83,7 +65,7 @@ def heads(app: AppTest) -> list[str]:
 
 @pytest.mark.usefixtures("data")
 def test_an_empty_page_says_what_to_do_and_gives_the_first_questions() -> None:
-    app = opened()
+    app = opened(page)
     assert [info.value for info in app.info] == [
         "Enter a question above and press Search, or pick one of the examples."
     ]
@@ -93,7 +75,7 @@ def test_an_empty_page_says_what_to_do_and_gives_the_first_questions() -> None:
 
 @pytest.mark.usefixtures("data")
 def test_a_question_asked_of_bm25() -> None:
-    app = ask(opened(columns="BM25"), QUESTION)
+    app = ask(opened(page, columns="BM25"), QUESTION)
     assert app.query_params["q"] == QUESTION
     (column,) = columns(app)
     first = column.split('<div role="listitem"')[1]
@@ -108,7 +90,7 @@ def test_a_question_asked_of_bm25() -> None:
 
 @pytest.mark.usefixtures("data")
 def test_the_address_and_an_example_search_too() -> None:
-    app = opened(columns="BM25", q=QUESTIONS[3].text)
+    app = opened(page, columns="BM25", q=QUESTIONS[3].text)
     assert "설악산" in columns(app)[0]
     app.button(key="example_1").click()
     run(app)
@@ -119,7 +101,7 @@ def test_the_address_and_an_example_search_too() -> None:
 
 @pytest.mark.usefixtures("data")
 def test_all_four_side_by_side() -> None:
-    app = ask(opened(), QUESTION)
+    app = ask(opened(page), QUESTION)
     assert not app.error
     assert len(columns(app)) == len(heads(app)) == 4
     hybrid, reranked = columns(app)[2:]
@@ -143,7 +125,7 @@ def test_text_of_users_is_never_html(data: StoredSet) -> None:
     answer = '"><b>답</b>'
     passages = (Passage("<i>id</i>", f"{HOSTILE} {answer}", HOSTILE), *PASSAGES)
     questions = (Question("q", HOSTILE, (answer,), ("<i>id</i>",)),)
-    app = ask(opened(data=keep(QuestionSet("hostile", passages, questions)).key, columns="BM25"), HOSTILE)
+    app = ask(opened(page, data=keep(QuestionSet("hostile", passages, questions)).key, columns="BM25"), HOSTILE)
     text = "".join(columns(app) + heads(app))
     for never in ("<img", "<script", "<i>", "<b>"):
         assert never not in text
@@ -154,7 +136,7 @@ def test_text_of_users_is_never_html(data: StoredSet) -> None:
 
 @pytest.mark.usefixtures("data")
 def test_unknown_words_find_nothing_and_a_new_question_has_no_answer_passage() -> None:
-    app = ask(opened(columns="BM25"), "qwxzv")
+    app = ask(opened(page, columns="BM25"), "qwxzv")
     assert [info.value for info in app.info] == [
         "Nothing found: no passage holds a word of this question. Try other words, or more of them."
     ]
@@ -168,7 +150,7 @@ def test_unknown_words_find_nothing_and_a_new_question_has_no_answer_passage() -
 
 def test_a_retriever_that_fails_tells_why_and_the_others_go_on(data: StoredSet) -> None:
     add(data.fingerprint, DenseSpec(name="Dense · mine", model="no/such/model"))
-    app = opened(columns="BM25|Dense · mine", q=QUESTION)
+    app = opened(page, columns="BM25|Dense · mine", q=QUESTION)
     (error,) = app.error
     assert error.value.replace("\\", "") == "There is no folder, finished training or hub model called “no/such/model”."
     assert len(columns(app)) == 1
@@ -177,7 +159,7 @@ def test_a_retriever_that_fails_tells_why_and_the_others_go_on(data: StoredSet) 
 
 def test_more_than_four_are_not_squeezed_in(data: StoredSet) -> None:
     add(data.fingerprint, DenseSpec(name="A", model="no/such/model"))
-    app = opened(columns="BM25|Dense|Hybrid|Reranked|A")
+    app = opened(page, columns="BM25|Dense|Hybrid|Reranked|A")
     assert any(c.value.startswith("Only 4 fit side by side") for c in app.caption)
 
 
@@ -211,13 +193,13 @@ def test_examples_are_what_a_finished_comparison_disputes(data: StoredSet) -> No
     folder = Job.of(experiment, data.fingerprint).folder
     keep_comparison(Comparison(experiment, asked, tuple(results)), folder)
     disputed = [QUESTIONS[row].text for row in (1, 4, 5)]
-    assert examples(opened()) == disputed
+    assert examples(opened(page)) == disputed
     shutil.rmtree(workspace() / "cache", ignore_errors=True)  # the folder alone is enough
     st.cache_resource.clear()
-    assert examples(opened()) == disputed
+    assert examples(opened(page)) == disputed
     (folder / "rankings.npz").write_bytes(b"torn")
     st.cache_resource.clear()
-    assert examples(opened()) == [q.text for q in QUESTIONS[:3]]
+    assert examples(opened(page)) == [q.text for q in QUESTIONS[:3]]
 
 
 def test_opening_and_bm25_import_no_torch(data: StoredSet) -> None:

@@ -14,6 +14,7 @@ from data.split import SplitOptions
 from data.store import StoredSet, keep
 from retrieval.models import DEFAULT_BI_ENCODER, STARTER
 from tests.doubles import small_set
+from tests.views.driving import run
 from training.options import (
     BiEncoderObjective,
     BiEncoderOptions,
@@ -70,12 +71,6 @@ def submitted(monkeypatch: pytest.MonkeyPatch) -> list[Run]:
     monkeypatch.setattr(train_start, "create_run", created)
     monkeypatch.setattr(train_start, "start_worker", lambda: None)
     return runs
-
-
-def run(app: AppTest) -> AppTest:
-    app.run()
-    assert not app.exception
-    return app
 
 
 def kept_set() -> StoredSet:

@@ -22,6 +22,7 @@ from data.split import SplitOptions
 from data.store import StoredSet, keep
 from retrieval.models import STARTER
 from tests.doubles import small_set
+from tests.views.driving import run
 from training.checkpoints import seal
 from training.options import Kind, default_options
 from training.runs import RESUMABLE, Phase, Run, State, Status, all_runs, create_run, new_plan
@@ -60,12 +61,6 @@ def app() -> Iterator[AppTest]:
 def no_worker(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is queued stays so."""
     monkeypatch.setattr("training.queue.start_worker", lambda: None)
-
-
-def run(app: AppTest) -> AppTest:
-    app.run()
-    assert not app.exception
-    return app
 
 
 def made_run(state: State, kind: Kind = Kind.BI_ENCODER, name: str = "first", **status: Any) -> Run:
