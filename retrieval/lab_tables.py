@@ -8,7 +8,7 @@ from retrieval.experiment import BM25Spec, HybridSpec, Lab, RerankSpec, Spec
 from retrieval.labs import tried
 from retrieval.metrics import evaluate
 from retrieval.rankings import NOT_FOUND, Rankings
-from retrieval.significance import mean_intervals, share_intervals
+from retrieval.significance import difference_intervals, share_intervals
 from retrieval.vector_index import IndexKind
 
 
@@ -119,7 +119,7 @@ def _with_losses(figures: pd.DataFrame, lab: Comparison, measure: str, groups: n
     scores = [results[name].scores for name in figures["name"]]
     values = np.stack([of.per_question[measure] for of in scores if of], axis=1)
     differences = values - exact.scores.per_question[measure][:, None]
-    ends = mean_intervals(differences, groups)
+    ends = difference_intervals(differences, groups)
     found = [results[name].rankings for name in figures["name"]]
     return figures.assign(
         difference=differences.mean(axis=0),

@@ -83,14 +83,22 @@ def share_intervals(values: np.ndarray, groups: np.ndarray | None = None) -> np.
     """`mean_intervals` of shares between 0 and 1, honest where every question has all, or every one nothing.
 
     There the bootstrap knows no spread, so the end that is open is the exact one of Clopper & Pearson (1934) over the
-    groups: 300 groups without a miss still leave room for 1.2 %.
+    groups: 300 groups without a miss still leave room for 1.2 %. A part of all in one group alone says nothing.
     """
-    intervals = mean_intervals(values, groups)
     n_groups = len(values) if groups is None else len(np.unique(groups))
+    intervals = mean_intervals(values, groups)
+    if n_groups == 1:
+        intervals[:] = 0, 1
     most_missed = 1 - ((1 - LEVEL) / 2) ** (1 / n_groups)
     intervals[(values == 1).all(axis=0), 0] = 1 - most_missed
     intervals[(values == 0).all(axis=0), 1] = most_missed
     return intervals
+
+
+def difference_intervals(values: np.ndarray, groups: np.ndarray | None = None) -> np.ndarray:
+    """`mean_intervals` of differences of shares, -1 to 1: one group alone knows no spread and leaves all of it open."""
+    n_groups = len(values) if groups is None else len(np.unique(groups))
+    return mean_intervals(values, groups) if n_groups > 1 else np.tile([-1.0, 1.0], (values.shape[1], 1))
 
 
 def intervals_of(scores: Scores, groups: np.ndarray | None = None) -> dict[str, tuple[float, float]]:
@@ -127,7 +135,7 @@ def pair_tests(
         return []
     columns = [scores[a].per_question[measure] - scores[b].per_question[measure] for measure, a, b in known]
     differences = np.stack(columns, axis=1)
-    intervals = mean_intervals(differences, groups)
+    intervals = difference_intervals(differences, groups)
     wins, losses = (differences > 0).sum(axis=0), (differences < 0).sum(axis=0)
     is_hit = np.array([measure.startswith("hit@") for measure, _, _ in known])
     p = np.where(is_hit, _mcnemar(wins, losses), _randomization(differences, groups))

@@ -13,7 +13,7 @@ from data.records import QuestionSet
 from retrieval.analyzers import Analyzer, choose, tokens_of
 from retrieval.bm25 import indexed_texts
 from retrieval.metrics import Scores
-from retrieval.significance import LEVEL, holm, mean_intervals, pair_tests, share_intervals
+from retrieval.significance import LEVEL, difference_intervals, holm, pair_tests, share_intervals
 
 _RANGES = 4
 
@@ -78,7 +78,7 @@ def slice_table(
         numbers = _renumbered(groups, part)
         shares = share_intervals(of_slice, numbers)
         differences = of_slice - of_slice[:, :1]
-        apart = mean_intervals(differences, numbers)
+        apart = difference_intervals(differences, numbers)
         for column, name in enumerate(known):
             mean, difference = of_slice[:, column].mean(), differences[:, column].mean()
             rows.append((place, len(part.rows), name, mean, *shares[column], difference, *apart[column]))
