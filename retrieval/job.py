@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from data.processes import lives, this_process
-from data.workspace import workspace, write_text
+from data.workspace import read_json, workspace, write_text
 from retrieval.analyzers import VERSION as ANALYZER_VERSION
 from retrieval.cache import key_of
 from retrieval.experiment import VERSION, Experiment, write_experiment
@@ -52,9 +52,8 @@ class Job:
 
     def progress(self) -> Progress | None:
         """How far it is; None where it does not run."""
-        try:
-            raw = json.loads((self.folder / "progress.json").read_text(encoding="utf-8"))
-        except (OSError, ValueError):
+        raw = read_json(self.folder / "progress.json")
+        if not raw:
             return None
         seconds = time.time() - raw["began"]
         if not lives(raw["pid"], raw["pid_started"]) and (raw["pid"] or seconds > _SECONDS_TO_START):

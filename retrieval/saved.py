@@ -113,6 +113,13 @@ def load(folder: Path, question_set: QuestionSet) -> Comparison:
 
     Raises `ValueError` where the folder holds no whole comparison, or one over other passages or questions.
     """
+    try:
+        return _load(folder, question_set)
+    except (AttributeError, KeyError, TypeError) as error:  # JSON, but not what `keep` writes
+        raise ValueError(f"{folder} holds no comparison of this version: {error!r}") from error
+
+
+def _load(folder: Path, question_set: QuestionSet) -> Comparison:
     scores, origin = read_json(folder / _SCORES), origin_of(folder)
     if not scores or not origin:
         raise ValueError(f"{folder} holds no finished comparison")
