@@ -53,7 +53,7 @@ def draw() -> None:
     at = Address(data.key, str(job.folder), finished_at(job.folder)) if job.done else None
     shown = _shown(at, data, picked, list(choices.specs)) if at else None
     with buttons.container(horizontal=True, horizontal_alignment="right"):
-        _draw_start(job, experiment)
+        _draw_start(job, experiment, again=shown is not None)
         compare_export.draw(shown)
     with answer:
         if shown is None:
@@ -88,9 +88,9 @@ def _draw_kept(kept: KeptComparison) -> None:
     VIEWS[pick_view(list(VIEWS))](shown)
 
 
-def _draw_start(job: Job, experiment: Experiment) -> None:
+def _draw_start(job: Job, experiment: Experiment, *, again: bool) -> None:
     running = not job.done and job.progress() is not None
-    label = word("compare.run_again") if job.done else word("compare.run")
+    label = word("compare.run_again") if again else word("compare.run")
     if st.button(label, type="primary", icon=":material/play_arrow:", disabled=running, key="run"):
         job.start(experiment)
         st.rerun()
