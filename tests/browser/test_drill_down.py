@@ -68,7 +68,7 @@ def test_from_a_lost_question_to_its_reason_and_a_shared_address(
     expect(reasons).to_have_count(4)
     expect(reasons.nth(0)).to_contain_text("BM25 puts the answer passage first.")
     expect(reasons.nth(1)).to_contain_text(
-        re.compile(r"Dense puts the answer passage at rank \d+\. Its cosine is 0\.\d+")
+        re.compile(r"Dense puts the answer passage at rank \d+\. The answer passage's cosine is 0\.\d+")
     )
     expect(page.locator(".found-head")).to_have_count(4)
     expect(page.locator(".found .gold u").first).to_be_visible()

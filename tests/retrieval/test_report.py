@@ -130,20 +130,20 @@ def test_charts_are_drawn_in_the_reader_s_ink() -> None:
     [
         (
             {"late": LATE, "right": RIGHT},
-            r"right beats late: 32\.09 percentage points more by nDCG@10, between \+[\d.]+ and \+[\d.]+ "
-            r"with 95 % confidence \(p < 0\.001\)\.",
+            r"right beats late by 32\.09 percentage points on nDCG@10 "
+            r"\(95 % interval \+[\d.]+ to \+[\d.]+, p < 0\.001\)\.",
         ),
         (
             {"right": RIGHT, "late": LATE},
-            r"right is the best: late, the next, is 32\.09 percentage points lower by nDCG@10, between "
-            r"\+[\d.]+ and \+[\d.]+ with 95 % confidence \(p < 0\.001\)\.",
+            r"right is the best on nDCG@10: late, the next, is 32\.09 percentage points behind "
+            r"\(95 % interval of the lead \+[\d.]+ to \+[\d.]+, p < 0\.001\)\.",
         ),
         (
             {"right": RIGHT, "same": RIGHT},
-            r"These 48 questions cannot separate same from right: by nDCG@10 the difference lies between "
-            r"0\.00 and 0\.00 percentage points with 95 % confidence \(p = 1\.000\)\.",
+            r"These 48 questions cannot separate same, the best of the others, from right on nDCG@10 "
+            r"\(95 % interval of the difference 0\.00 to 0\.00 percentage points, p = 1\.000\)\.",
         ),
-        ({"right": RIGHT}, r"right reaches 100\.0 % by nDCG@10, between [\d.]+ and 100\.0 with 95 % confidence\."),
+        ({"right": RIGHT}, r"right reaches 100\.0 % on nDCG@10 \(95 % interval [\d.]+ to 100\.0\)\."),
         ({"right": None}, r"No retriever could be measured\."),
     ],
 )
@@ -169,7 +169,7 @@ def test_what_a_reader_must_know_is_told() -> None:
     experiment = compared.experiment.model_copy(update={"retriever": tuple(specs)})
     text = Page(report(Comparison(experiment, compared.asked, tuple(results)), "en")).text
     assert "lost could not be measured and has no score: it is <lost>" in text.replace("  ", " ")
-    assert "right found fewer than 10 passages for 3 questions, of which 1 have none at all." in text
+    assert "right found fewer than 10 passages for 3 questions, and none at all for 1 of these." in text
     assert "The settings of late were chosen on questions that are measured here (validation part)" in text
 
 

@@ -104,7 +104,7 @@ def test_values_that_are_none_are_told(data: StoredSet, k1: str, b: str) -> None
     app.text_input(key="lab_b").set_value(b)
     run(app)
     assert [error.value for error in app.error] == [
-        "k1 and b must be up to 12 numbers each, parted by commas: k1 from 0 to 10, b from 0 to 1."
+        "k1 and b must be up to 12 numbers each, separated by commas: k1 from 0 to 10, b from 0 to 1."
     ]
     assert not [button for button in app.button if button.key == "start_bm25"]
 
@@ -159,7 +159,7 @@ def test_the_best_setting_is_used_and_judged_on_test(data: StoredSet, started: l
     leader = best(figures)
     assert leader.startswith("bigram")
     assert f"**BM25 · {leader}** beats **Words** by " in texts(app)
-    assert "picked as the best of 4 on these very questions" in "".join(c.value for c in app.caption)
+    assert "picked as the best of 4 on these same questions" in "".join(c.value for c in app.caption)
 
     app.button(key="use_bm25").click()
     run(app)
@@ -174,7 +174,7 @@ def test_the_best_setting_is_used_and_judged_on_test(data: StoredSet, started: l
     finished(data, started[-1])
     run(app)
     assert f"BM25 · {leader}" in texts(app)
-    assert "of nDCG@10" in texts(app)
+    assert "on nDCG@10" in texts(app)
 
 
 @pytest.mark.usefixtures("started")
@@ -234,7 +234,7 @@ def test_the_index_lab_tells_what_each_index_loses(data: StoredSet) -> None:
     assert sorted(table["title"]) == ["Exact", "HNSW", "IVF", "int8"]
     assert table["megabytes"].is_monotonic_increasing
     assert table.set_index("title").loc["Exact", "overlap"] == 100
-    assert "of exact's first 10; nDCG@10 changes by" in texts(app)
+    assert "of the exact index's first 10; nDCG@10 changes by" in texts(app)
     app.button(key="use_index").click()
     run(app)
     (spec,) = added(data.fingerprint)
@@ -247,7 +247,7 @@ def test_the_index_lab_tells_what_each_index_loses(data: StoredSet) -> None:
     ("lab", "says"),
     [
         ("hybrid", "This lab fuses two retrievers."),
-        ("rerank", "This lab varies a reranker."),
+        ("rerank", "This lab varies the settings of a reranker."),
         ("index", "This lab varies the index of a dense retriever."),
     ],
 )

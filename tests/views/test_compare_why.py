@@ -280,10 +280,12 @@ def test_the_reason_of_each_retriever_is_a_sentence() -> None:
     reasons = re.findall(r'<p class="reason".*?<b>(.*?)</b> (.*?)</p>', text)
     assert [name for name, _ in reasons] == list(NAMES)
     told = dict(reasons)
-    assert told["BM25"].startswith("puts the answer passage first. It holds 4 of the question&#x27;s 5 words; ")
-    assert told["BM25"].endswith("No passage holds “누구”.")
+    assert told["BM25"].startswith(
+        "puts the answer passage first. The answer passage contains 4 of the question&#x27;s 5 words; "
+    )
+    assert told["BM25"].endswith("No passage contains “누구”.")
     assert told["Dense"] == "does not find the answer passage among its first 100."
-    assert "BM25 brings it at rank 1, Dense does not have it among the first 100" in told["Hybrid"]
+    assert "BM25 has it at rank 1, Dense does not have it among the first 100" in told["Hybrid"]
     assert told["Reranked"].startswith("puts the answer passage first.")
 
 

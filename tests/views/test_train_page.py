@@ -235,7 +235,7 @@ def test_a_training_that_changed_nothing_says_so(app: AppTest) -> None:
     done_run(after=SCORES["before"], gain={"measure": "recall@10", "difference": 0.0, "interval": [0.0, 0.0]})
     shown = texts(run(app))
     assert f"Recall@10 **stayed at 70.0 %**. {EN['train.nothing_learned']}" in shown
-    assert "95 % sure" not in shown
+    assert "95 % interval" not in shown
 
 
 def test_a_reranker_shows_what_mixing_gives(app: AppTest) -> None:
