@@ -10,7 +10,7 @@ from retrieval.metrics import DEFAULT_KS
 from views import compare_adding
 from views.choices import Choices
 from views.state import remember, remembered
-from views.words import word
+from views.words import plain, word
 
 _MEASURES = ("recall", "hit", "mrr", "ndcg")
 _VIEW = "compare_view"
@@ -107,6 +107,7 @@ def _pills(names: list[str], first_picked: tuple[str, ...], key: str) -> list[st
         selection_mode="multi",
         wrap=True,
         default=from_address or [name for name in first_picked if name in names],
+        format_func=plain,
         key=f"{key}_{st.session_state.get(_ROUND, 0)}",
         help=word("compare.retrievers_help"),
     )

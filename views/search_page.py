@@ -105,6 +105,7 @@ def _controls(data: StoredSet, choices: Choices) -> tuple[list[str], int]:
         selection_mode="multi",
         wrap=True,
         default=default,
+        format_func=plain,
         key=f"columns_{data.key}_{len(names)}",
         help=word("search.retrievers_help", most=_MOST_COLUMNS),
     )

@@ -10,15 +10,16 @@ from streamlit.testing.v1 import AppTest
 from data.records import QuestionSet
 from data.split import Part
 from data.store import keep
+from retrieval.added import add
 from retrieval.compare import Comparison, Result
-from retrieval.experiment import Experiment
+from retrieval.experiment import BM25Spec, Experiment
 from retrieval.job import Job
 from retrieval.saved import keep as keep_comparison
 from tests.doubles import PASSAGES, QUESTIONS, small_set
 from tests.retrieval.compared import comparison_of
 from tests.views.driving import opened
 from views.choices import choices_for
-from views.words import catalog
+from views.words import catalog, plain
 
 EN = catalog("en")
 NAMES = ("BM25", "Dense")
@@ -170,3 +171,15 @@ def test_an_address_of_nonsense_opens_the_page(view: str) -> None:
 def test_an_address_of_no_view_is_the_overview() -> None:
     compared(small_set(), {"BM25": FOUND, "Dense": FOUND})
     assert len(look(view="../x").dataframe[0].value) == 2
+
+
+def test_names_of_retrievers_are_no_markdown() -> None:
+    data = keep(small_set())
+    name = "*a* _b_ $c$ :smile: [d](e) <b>"
+    add(data.fingerprint, BM25Spec(name=name, analyzer="word"))
+    folder = Job.of(choices_for(data).experiment(data, [name], Part.ALL), data.fingerprint).folder
+    keep_comparison(comparison_of({name: FOUND}, small_set(), KS, depth=100), folder)
+    app = opened(page, part="all", retrievers=name)
+    assert app.pills[0].options[-1] == plain(name) != name
+    assert app.pills[0].value == [name]
+    assert app.dataframe[0].value["retriever"].tolist() == [name]
