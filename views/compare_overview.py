@@ -7,6 +7,7 @@ import pandas as pd
 import streamlit as st
 
 from retrieval.compare import Result
+from retrieval.evidence import turned
 from retrieval.metrics import DEFAULT_KS
 from retrieval.significance import PairTest
 from views import charts
@@ -21,7 +22,8 @@ def draw_answer(shown: Shown) -> None:
     if len(names) < 2:
         return
     with_first = [test for test in tests(shown.address, names, shown.figure) if test.a == names[0]]
-    best = min(with_first, key=lambda test: test.difference)  # of the first less the other
+    surely_above = [test for test in with_first if test.sure and test.difference < 0]
+    best = min(surely_above or with_first, key=lambda test: test.difference)  # of the first less the other
     values = {
         "best": plain(best.b),
         "first": plain(best.a),
@@ -32,6 +34,7 @@ def draw_answer(shown: Shown) -> None:
         "questions": f"{len(shown.found.asked.questions):,}",
     }
     sure = ("more" if best.difference < 0 else "less") if best.sure else "unsure"
+    sure = sure if best.wins or best.losses else "same"
     st.markdown(word(f"compare.answer_{sure}", **values))
 
 
@@ -132,7 +135,10 @@ def _with_interval(value: float, low: float, high: float) -> str:
 
 
 def _draw_pairs(shown: Shown) -> None:
-    found = tests(shown.address, shown.scored_names, shown.figure)
+    found = [
+        turned(test) if test.difference < 0 else test  # the better one first, as the words beside it say
+        for test in tests(shown.address, shown.scored_names, shown.figure)
+    ]
     if not found:
         return
     st.subheader(word("compare.pairs", figure=shown.figure_label))
@@ -177,5 +183,4 @@ def _kind_of_test(shown: Shown) -> str:
 def _in_words(test: PairTest, questions: int) -> str:
     if not test.sure:
         return word("compare.pair_unsure", a=test.a, b=test.b, questions=f"{questions:,}")
-    better, worse = (test.a, test.b) if test.difference > 0 else (test.b, test.a)
-    return word("compare.pair_sure", better=better, worse=worse, points=f"{abs(test.difference) * 100:.1f}")
+    return word("compare.pair_sure", better=test.a, worse=test.b, points=f"{test.difference * 100:.1f}")
