@@ -117,6 +117,12 @@ def test_nothing_found_is_told(data: StoredSet) -> None:
     assert "**Dense** found no passage at all for 2 questions" in said(opened(page))
 
 
+def test_two_that_find_the_same_are_not_told_apart_by_an_interval_of_nothing(data: StoredSet) -> None:
+    by_hand = comparison_of({"BM25": FOUND, "Dense": FOUND}, small_set(), KS, depth=100)
+    finished(data, by_hand.results)
+    assert "**Dense** and **BM25** come out the same for every one of these questions (6)" in said(opened(page))
+
+
 # what it gives
 
 
