@@ -5,9 +5,11 @@ from itertools import chain, count
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+from pyarrow.csv import WriteOptions, write_csv
 
 from data.records import QuestionSet
-from data.workspace import write_text
+from data.workspace import replacing, write_text
 from retrieval.rankings import NOT_FOUND, Rankings
 
 _SPACE = re.compile(r"\s+")
@@ -30,17 +32,21 @@ def write_run(path: Path, rankings: Rankings, question_set: QuestionSet, name: s
     Evaluation tools order by score alone and ties by id: a score that ties with the one before is written one float32
     step lower, so that they see our order.
     """
-    questions, passages = trec_ids(question_set)
-    tag = _SPACE.sub("_", name)
-    found = rankings.indices != NOT_FOUND
-    lines = [
-        f"{id_} Q0 {passages[row]} {rank} {score:.9g} {tag}\n"
-        for id_, rows, scores, mask in zip(
-            questions, rankings.indices, without_ties(rankings.scores), found, strict=True
-        )
-        for rank, (row, score) in enumerate(zip(rows[mask].tolist(), scores[mask].tolist(), strict=True), start=1)
-    ]
-    write_text(path, "".join(lines))
+    questions, passages = (pa.array(ids) for ids in trec_ids(question_set))
+    rows, places = np.nonzero(rankings.indices != NOT_FOUND)
+    table = pa.table(
+        {
+            "question": questions.take(pa.array(rows)),
+            "Q0": pa.repeat("Q0", len(rows)),
+            "passage": passages.take(pa.array(rankings.indices[rows, places])),
+            "rank": places + 1,
+            "score": without_ties(rankings.scores)[rows, places],  # written so that reading gives the same float32
+            "name": pa.repeat(_SPACE.sub("_", name), len(rows)),
+        }
+    )
+    layout = WriteOptions(include_header=False, delimiter=" ", quoting_style="none")
+    with replacing(path) as new:
+        write_csv(table, new, layout)
 
 
 def without_ties(scores: np.ndarray) -> np.ndarray:

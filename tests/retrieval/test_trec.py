@@ -22,7 +22,7 @@ def test_lines(tmp_path: Path) -> None:
     assert (tmp_path / "qrels").read_text() == "q1 0 p1 1\nq6 0 p2 1\nq6 0 p3 1\n"
     assert (tmp_path / "run").read_text().splitlines() == [
         "q1 Q0 p3 1 1.5 my_retriever",
-        "q1 Q0 p1 2 0.100000001 my_retriever",
+        "q1 Q0 p1 2 0.1 my_retriever",
         "q6 Q0 p5 1 7 my_retriever",
     ]
 
