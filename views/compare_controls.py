@@ -6,7 +6,6 @@ import streamlit as st
 
 from data.split import Part
 from data.store import StoredSet
-from retrieval.metrics import DEFAULT_KS
 from views import compare_adding
 from views.choices import Choices
 from views.state import remember, remembered
@@ -49,11 +48,12 @@ def pick_among(names: Sequence[str], key: str) -> list[str]:
         return _pills(list(names), tuple(names), f"picked_{key}")
 
 
-def pick_figure() -> tuple[str, int]:
-    """Draw the choice of the measure and of K; returns both."""
-    ks = [str(k) for k in DEFAULT_KS]
+def pick_figure(measured: Sequence[int]) -> tuple[str, int]:
+    """Draw the choice of the measure and of K, one of those measured; returns both."""
+    ks = [str(k) for k in measured]
+    first = "10" if "10" in ks else ks[-1]
     left, right = st.columns(2, vertical_alignment="bottom")
-    k = left.segmented_control("K", ks, default=remembered("k", "10", ks), help=word("compare.k_help")) or "10"
+    k = left.segmented_control("K", ks, default=remembered("k", first, ks), help=word("compare.k_help")) or first
     measure = right.segmented_control(
         word("compare.measure"),
         _MEASURES,

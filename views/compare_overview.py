@@ -8,7 +8,6 @@ import streamlit as st
 
 from retrieval.compare import Result
 from retrieval.evidence import turned
-from retrieval.metrics import DEFAULT_KS
 from retrieval.significance import PairTest
 from views import charts
 from views.resources import intervals, tests
@@ -40,7 +39,7 @@ def draw_answer(shown: Shown) -> None:
 
 def draw(shown: Shown) -> None:
     """Draw the tables and the pictures, and what to do next."""
-    draw_table(shown.results, shown.measure if shown.measure in ("recall", "hit") else "recall")
+    draw_table(shown.results, shown.over_k, shown.found.experiment.ks)
     if shown.scored:
         _draw_pictures(shown)
         _draw_pairs(shown)
@@ -57,10 +56,10 @@ def means(found: Sequence[Result]) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def draw_table(shown: Sequence[Result], measure: str) -> None:
-    """Draw `measure` at every K, MRR, nDCG and times, in percent; the best of a column is bold."""
+def draw_table(shown: Sequence[Result], measure: str, ks: Sequence[int]) -> None:
+    """Draw `measure` at every K of `ks`, MRR, nDCG and times, in percent; the best of a column is bold."""
     figures = means(shown)
-    columns = [f"{measure}@{k}" for k in DEFAULT_KS] + ["mrr@10", "ndcg@10"]
+    columns = [f"{measure}@{k}" for k in ks] + ["mrr@10", "ndcg@10"]
     figures = figures.reindex(columns=["retriever", *columns, "build_seconds", "query_seconds"])
     questions = next((len(result.rankings.indices) for result in shown if result.rankings), 1)
     figures["per_question"] = figures.pop("query_seconds") / questions * 1000
@@ -96,8 +95,8 @@ def _label(column: str) -> str:
 
 
 def _draw_pictures(shown: Shown) -> None:
-    over_k = shown.measure if shown.measure in ("recall", "hit") else "recall"
-    height, detail = word(f"measure.{over_k}"), word("compare.retriever")
+    over_k, detail = shown.over_k, word("compare.retriever")
+    height = word(f"measure.{over_k}")
     ends = intervals(shown.address)
     curve = pd.DataFrame(
         [

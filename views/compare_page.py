@@ -101,5 +101,5 @@ def _shown(at: Address, data: StoredSet, picked: list[str], names: Sequence[str]
     if found is None:
         return None
     results = tuple(result for result in found.results if result.name in picked)
-    measure, k = pick_figure()
+    measure, k = pick_figure(found.experiment.ks)
     return Shown(data, at, found, results, tuple(names), measure, k)

@@ -54,4 +54,4 @@ def _poll(asked: str) -> None:
         first = experiment.model_copy(update={"retriever": experiment.retriever[:finished]})
         found = finished_part(chosen_set().key, first.model_dump_json())
         if found:
-            compare_overview.draw_table(found.results, "recall")
+            compare_overview.draw_table(found.results, "recall", experiment.ks)

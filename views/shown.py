@@ -32,6 +32,11 @@ class Shown:
         return f"{self.measure}@{self.k if self.measure in ('recall', 'hit') else 10}"
 
     @property
+    def over_k(self) -> str:
+        """The measure to draw over K: the one looked at, or Recall where that has no K."""
+        return self.measure if self.measure in ("recall", "hit") else "recall"
+
+    @property
     def figure_label(self) -> str:
         """The measure looked at as a person reads it: "Recall@10"."""
         measure, cut = self.figure.split("@")

@@ -167,6 +167,20 @@ def test_a_kept_comparison_is_opened_again_without_its_models(data: StoredSet) -
     assert len(fresh.dataframe[0].value) == 4
 
 
+def test_a_comparison_made_elsewhere_shows_the_depths_it_was_measured_at(data: StoredSet) -> None:
+    key = finished(data).name
+    folder = workspace() / "comparisons" / key[::-1]
+    by_hand = comparison_of({"BM25": FOUND, "Dense": MISSED}, small_set(), (2, 4), depth=4)
+    experiment = by_hand.experiment.model_copy(update={"data": data.key})
+    keep_comparison(replace(by_hand, experiment=experiment), folder)
+    app = opened(page, comparison=folder.name, k="50")  # the address of someone who looked at another one
+    assert app.query_params["k"] == "4"
+    shown = app.dataframe[0].value
+    assert [column for column in shown if column.startswith("recall")] == ["recall@2", "recall@4"]
+    assert shown.iloc[0]["recall@4"] == 100
+    assert "On Recall@4" in said(app)
+
+
 def test_an_address_switches_to_the_question_set_of_its_comparison(data: StoredSet) -> None:
     key = finished(data).name
     other, _ = many_questions(2)
