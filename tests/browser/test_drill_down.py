@@ -105,5 +105,7 @@ def test_a_block_of_the_map_and_a_row_of_the_list_are_clicked(app: str, page: Pa
     page.locator(".st-key-why_clear button").click()
     expect(page.get_by_text("All 480 questions")).to_be_visible()
     grid = page.locator('[class*="st-key-why_list"]').get_by_test_id("stDataFrame")
-    expect(grid).to_have_count(1)  # that of the block is there until the page is drawn
+    # that of the block stands beside it until the page is drawn
+    expect(page.locator('[data-testid="stApp"][data-test-script-state="notRunning"]')).to_be_visible()
+    expect(grid).to_have_count(1)
     click_in(grid, lambda _: (16, 52), "1 of 480 · all questions")  # the box that selects the first row
