@@ -161,7 +161,7 @@ def _draw_pairs(shown: Shown) -> None:
         hide_index=True,
         width="stretch",
         column_config={
-            "in_words": text(word("compare.in_words"), width=380, pinned=True),
+            "in_words": text(word("compare.in_words"), width=330, pinned=True),
             "difference": number(word("compare.difference"), format="%+.2f", help=word("compare.difference_help")),
             "low": number(word("compare.low"), format="%+.2f", help=word("compare.interval_help")),
             "high": number(word("compare.high"), format="%+.2f", help=word("compare.interval_help")),
