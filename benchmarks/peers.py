@@ -1,0 +1,100 @@
+"""Ours against what others would use, on the same data and machine, in turns: the lines of `results.json`."""
+
+import gc
+import json
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from statistics import median
+from time import perf_counter
+
+RESULTS = Path(__file__).parent / "results.json"
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One comparison. `ours` and `theirs` are in `unit`; `ratio` is how many times better ours is (seconds and bytes:
+    theirs / ours; a rate: ours / theirs), the median over the rounds, and `spread` its lowest and highest.
+
+    Where the peer cannot do it, or there is none, `theirs`, `ratio` and `spread` are None and `note` says why.
+    """
+
+    name: str  # what is done: "BM25 search"
+    peer: str  # who else does it: "rank-bm25 0.2.2"
+    size: str  # of what: "100,000 passages"
+    ours: float
+    theirs: float | None = None
+    ratio: float | None = None
+    spread: tuple[float, float] | None = None
+    unit: str = "seconds"
+    wanted: float | None = None  # the ratio it should reach
+    note: str = ""
+
+
+def in_turns(
+    name: str,
+    peer: str,
+    size: str,
+    ours: Callable[[], object],
+    theirs: Callable[[], object],
+    *,
+    rounds: int = 3,
+    wanted: float | None = None,
+    note: str = "",
+) -> Measured:
+    """Time both in turns, after one round that is not counted."""
+    seconds = [(_seconds(ours), _seconds(theirs)) for _ in range(rounds + 1)][1:]
+    return of_rounds(name, peer, size, seconds, wanted=wanted, note=note)
+
+
+def of_rounds(
+    name: str,
+    peer: str,
+    size: str,
+    seconds: list[tuple[float, float]],
+    *,
+    wanted: float | None = None,
+    note: str = "",
+    unit: str = "seconds",
+) -> Measured:
+    """Make one of what was measured, `(ours, theirs)` a round, where less is better."""
+    ratios = [theirs / ours for ours, theirs in seconds]
+    ours, theirs = (median(column) for column in zip(*seconds, strict=True))
+    spread = (min(ratios), max(ratios))
+    return Measured(name, peer, size, ours, theirs, median(ratios), spread, unit=unit, wanted=wanted, note=note)
+
+
+def keep(measured: list[Measured], path: Path = RESULTS) -> None:
+    """Write the lines into `results.json` in place of those of the same name, peer and size."""
+    kept = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else []
+    lines = {(one["name"], one["peer"], one["size"]): one for one in [*kept, *map(asdict, measured)]}
+    path.write_text(json.dumps(list(lines.values()), ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
+
+
+def table(path: Path = RESULTS) -> list[str]:
+    """Return the README's table of all that `results.json` holds."""
+    lines = ["| | against | of | ours | theirs | times better | |", "|---|---|---|---:|---:|---:|---|"]
+    for one in json.loads(path.read_text(encoding="utf-8")):
+        theirs = _shown(one["theirs"], one["unit"]) if one["theirs"] is not None else "–"
+        ratio = "–"
+        if one["ratio"] is not None:
+            low, high = one["spread"]
+            ratio = f"**{one['ratio']:.3g}** ({low:.3g} to {high:.3g})"
+        wanted = f"wanted {one['wanted']:g}" if one["wanted"] else ""
+        said = "; ".join(part for part in (wanted, one["note"]) if part)
+        cells = (one["name"], one["peer"] or "–", one["size"], _shown(one["ours"], one["unit"]), theirs, ratio, said)
+        lines.append("| " + " | ".join(cells) + " |")
+    return lines
+
+
+def _shown(value: float, unit: str) -> str:
+    if unit == "seconds":
+        return f"{value:.3g} s" if value >= 0.1 else f"{value * 1000:.3g} ms"
+    return f"{value:,.4g} {unit}"
+
+
+def _seconds(work: Callable[[], object]) -> float:
+    gc.collect()
+    start = perf_counter()
+    work()
+    return perf_counter() - start
