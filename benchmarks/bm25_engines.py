@@ -5,7 +5,8 @@ import time
 from benchmarks.korquad import korquad
 from data.read import read_file
 from retrieval.analyzers import Analyzer, tokens_of
-from retrieval.bm25 import BM25, BM25Options, Engine
+from retrieval.bm25 import BM25, BM25Options
+from retrieval.bm25_engines import Engine
 
 _QUESTIONS = 100  # rank-bm25 needs milliseconds for each
 _ROUNDS = 3

@@ -76,11 +76,17 @@ class Tokens:
         words = np.asarray(self.vocabulary, dtype=object)[self.ids]
         return [list(part) for part in np.split(words, self.offsets[1:-1])] if len(self) else []
 
+    def flat_ids_in(self, vocabulary: dict[str, int]) -> tuple[np.ndarray, np.ndarray]:
+        """Ids in another vocabulary, of the tokens it knows, and offsets `(n_texts + 1,)` of each text among them."""
+        translation = np.array([vocabulary.get(token, -1) for token in self.vocabulary], dtype=np.int64)
+        ids = translation[self.ids]
+        known = ids >= 0
+        return ids[known], np.concatenate([[0], np.cumsum(known)])[self.offsets]
+
     def ids_in(self, vocabulary: dict[str, int]) -> list[np.ndarray]:
         """Ids of each text in another vocabulary; tokens it does not know are left out."""
-        translation = np.array([vocabulary.get(token, -1) for token in self.vocabulary], dtype=np.int64)
-        translated = translation[self.ids] if len(self.ids) else np.zeros(0, dtype=np.int64)
-        return [part[part >= 0] for part in np.split(translated, self.offsets[1:-1])] if len(self) else []
+        ids, offsets = self.flat_ids_in(vocabulary)
+        return np.split(ids, offsets[1:-1]) if len(self) else []
 
 
 def tokens_of(analyzer: Analyzer, texts: Sequence[str]) -> Tokens:

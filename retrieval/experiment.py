@@ -10,13 +10,13 @@ from pydantic import BaseModel, ConfigDict, Field, PositiveInt, ValidationError,
 
 from data.split import Part, SplitOptions
 from retrieval.analyzers import Analyzer
-from retrieval.bm25 import Engine
+from retrieval.bm25_engines import Engine
 from retrieval.fusion import Fusion
 from retrieval.metrics import DEFAULT_KS
 from retrieval.models import STARTER
 from retrieval.vector_index import IndexKind
 
-VERSION = 2  # part of every kept ranking's key: raise it when a retriever's results change
+VERSION = 3  # part of every kept ranking's key: raise it when a retriever's results change
 
 
 class ExperimentError(Exception):
@@ -56,7 +56,7 @@ class BM25Spec(_Spec):
     k1: float = Field(default=0.9, ge=0)
     b: float = Field(default=0.4, ge=0, le=1)
     title: bool = True
-    engine: Engine = Engine.BM25S
+    engine: Engine = Engine.POSTINGS
 
 
 class WindowedBM25Spec(_Spec):

@@ -32,6 +32,7 @@ LIBRARIES = (
     "scipy",
     "scikit-learn",
     "bm25s",
+    "numba",
     "rank-bm25",
     "kiwipiepy",
     "faiss-cpu",

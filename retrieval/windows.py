@@ -12,7 +12,8 @@ import numpy as np
 import regex
 
 from data.records import Passage
-from retrieval.bm25 import BM25, BM25Options, best_of_blocks
+from retrieval.bm25 import BM25, BM25Options
+from retrieval.bm25_engines import best_of_blocks
 from retrieval.rankings import Rankings
 
 # up to a mark before a space or the end, or one of those that need no space; none goes beyond its line

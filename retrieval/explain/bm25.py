@@ -10,7 +10,8 @@ import numpy as np
 
 from data.records import Passage
 from retrieval.analyzers import choose, tokens_of
-from retrieval.bm25 import BM25Options, Engine, indexed_texts
+from retrieval.bm25 import BM25Options, indexed_texts
+from retrieval.bm25_engines import Engine
 from retrieval.explain.located import (
     IndexedText,
     Piece,

@@ -13,7 +13,8 @@ from rank_bm25 import BM25Okapi
 from data.catalog import CATALOG, read_entry
 from data.records import Passage, QuestionSet
 from retrieval.analyzers import Analyzer, analyze
-from retrieval.bm25 import BM25, BM25Options, Engine, indexed_texts
+from retrieval.bm25 import BM25, BM25Options, indexed_texts
+from retrieval.bm25_engines import Engine
 from retrieval.rankings import Rankings
 from tests.doubles import PASSAGES, texts_of
 
@@ -130,11 +131,11 @@ def test_the_reference_engine_ranks_as_bm25s_does_in_that_variant(sample: Questi
 
 
 @pytest.mark.parametrize("analyzer", [Analyzer.WHITESPACE, Analyzer.WORD])
-def test_both_engines_find_the_same_first_passage(sample: QuestionSet, analyzer: Analyzer) -> None:
+def test_the_reference_finds_the_same_first_passage(sample: QuestionSet, analyzer: Analyzer) -> None:
     questions = texts_of(sample.questions)
     first, second = (
         BM25(engine.value, sample.passages, BM25Options(analyzer, engine=engine)).search(questions, 2)
-        for engine in Engine
+        for engine in (Engine.POSTINGS, Engine.RANK_BM25)
     )
     clear = (first.scores[:, 0] > first.scores[:, 1]) & (second.scores[:, 0] > second.scores[:, 1])
     assert clear.sum() > 400

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from data.records import Passage
-from retrieval.bm25 import BM25, BM25Options, Engine
+from retrieval.bm25 import BM25, BM25Options
+from retrieval.bm25_engines import Engine
 from retrieval.dense import Dense
 from retrieval.fusion import Fusion
 from retrieval.hybrid import Hybrid

@@ -4,7 +4,7 @@ import pytest
 
 from data.split import Part
 from retrieval.analyzers import Analyzer
-from retrieval.bm25 import Engine
+from retrieval.bm25_engines import Engine
 from retrieval.experiment import (
     BM25Spec,
     DenseSpec,
@@ -72,7 +72,7 @@ def test_an_example_of_every_kind(tmp_path: Path) -> None:
         seed=7,
         ks=(1, 5, 10),
         retriever=(
-            BM25Spec(name="BM25", analyzer=Analyzer.KIWI, k1=1.2, b=0.75, title=True, engine=Engine.BM25S),
+            BM25Spec(name="BM25", analyzer=Analyzer.KIWI, k1=1.2, b=0.75, title=True, engine=Engine.POSTINGS),
             DenseSpec(name="Dense", model="starter", title=True),
             HybridSpec(name="Hybrid", of=("BM25", "Dense"), depth=100),
             RerankSpec(name="Reranked", first="Hybrid", model="starter", depth=30, weight=0.25, title=True),
@@ -192,7 +192,11 @@ def test_a_byte_order_mark_is_no_mistake(tmp_path: Path) -> None:
         ("k1 = 1.2", "k1 = -1", "retriever.0.bm25.k1: Input should be greater than or equal to 0"),
         ("k1 = 1.2", "k1 = nan", "retriever.0.bm25.k1: Input should be greater than or equal to 0"),
         ("b = 0.75", "b = 1.5", "retriever.0.bm25.b: Input should be less than or equal to 1"),
-        ("b = 0.75", 'engine = "lucene"', "retriever.0.bm25.engine: Input should be 'bm25s' or 'rank-bm25'"),
+        (
+            "b = 0.75",
+            'engine = "lucene"',
+            "retriever.0.bm25.engine: Input should be 'postings', 'bm25s' or 'rank-bm25'",
+        ),
         ("b = 0.75", "c = 1", "retriever.0.bm25.c: Extra inputs are not permitted"),
         ('name = "BM25"', 'name = ""', "retriever.0.bm25.name: String should have at least 1 character"),
         ('name = "BM25"\n', "", "retriever.0.bm25.name: Field required"),

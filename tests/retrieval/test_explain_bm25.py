@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from data.catalog import CATALOG, read_entry
 from data.records import Passage, QuestionSet
 from retrieval.analyzers import Analyzer, analyze
-from retrieval.bm25 import BM25, BM25Options, Engine, indexed_texts
+from retrieval.bm25 import BM25, BM25Options, indexed_texts
+from retrieval.bm25_engines import Engine
 from retrieval.explain.bm25 import BM25Explainer, BM25Explanation
 from retrieval.explain.located import TokenKind
 from tests.doubles import texts_of
