@@ -50,9 +50,12 @@ class Postings:
             part = slice(start, start + _AT_A_TIME)
             search(self.starts, self.rows, self.weights, self.n_passages, ids, asked, rows[part], scores[part])
 
-        if depth:
+        starts = range(0, n_questions if depth else 0, _AT_A_TIME)
+        if len(starts) > 1:
             with ThreadPoolExecutor(os.cpu_count()) as cores:
-                list(cores.map(some, range(0, n_questions, _AT_A_TIME)))
+                list(cores.map(some, starts))
+        else:
+            list(map(some, starts))  # threads take longer to start than one question to answer
         return ranked(rows, scores, k)
 
     def scores(self, ids: np.ndarray, offsets: np.ndarray, at_a_time: int) -> Iterator[np.ndarray]:
