@@ -15,7 +15,7 @@ def synthetic_tokens(n_passages: int, seed: int = 0) -> tuple[Tokens, Tokens]:
 
     Lengths and tokens are drawn from those of KorQuAD's passages. What it holds once stands for the tail: such a draw
     is a word never seen before as often as the vocabulary grows by Heaps' law, `V = c * tokens^beta`, with beta of
-    KorQuAD's first half and whole, and else one of the tail so far. Draws are independent: no passage is about anything.
+    KorQuAD's first half and whole, and else one of the tail so far. Draws are independent: passages have no subject.
     """
     question_set = read_file(korquad()).question_set
     real = tokens_of(Analyzer.KIWI_BIGRAM, indexed_texts(question_set.passages, title=True))
