@@ -14,6 +14,7 @@ from retrieval.bm25_engines import Engine
 from retrieval.fusion import Fusion
 from retrieval.metrics import DEFAULT_KS
 from retrieval.models import STARTER
+from retrieval.precision import Precision
 from retrieval.vector_index import IndexKind
 
 VERSION = 3  # part of every kept ranking's key: raise it when a retriever's results change
@@ -77,6 +78,7 @@ class DenseSpec(_Spec):
     model: str = STARTER
     title: bool = True
     index: IndexKind = IndexKind.EXACT
+    precision: Precision = Precision.AUTO
 
 
 class HybridSpec(_Spec):
@@ -116,6 +118,7 @@ class RerankSpec(_Spec):
     depth: PositiveInt = 20
     weight: float | None = Field(default=None, ge=0, le=1)
     title: bool = True
+    precision: Precision = Precision.AUTO
 
     @property
     def parts(self) -> tuple[str, ...]:

@@ -9,6 +9,7 @@ from retrieval.analyzers import VERSION as ANALYZER_VERSION
 from retrieval.bm25 import BM25, BM25Options, indexed_texts
 from retrieval.cache import key_of
 from retrieval.dense import Dense
+from retrieval.encoding import BiEncoder
 from retrieval.experiment import (
     VERSION,
     BM25Spec,
@@ -25,10 +26,11 @@ from retrieval.imported import Imported, find_run, fingerprint
 from retrieval.kept import Kept
 from retrieval.meter import Meter
 from retrieval.metrics import depth_of
-from retrieval.models import BiEncoder, CrossEncoderScorer, find_model
+from retrieval.models import find_model
 from retrieval.rankings import Retriever
 from retrieval.recommended import recommended_weight
 from retrieval.rerank import Reranked
+from retrieval.scoring import CrossEncoderScorer
 from retrieval.windows import WindowedBM25
 
 
@@ -91,9 +93,15 @@ class _Maker:
         self._texts = cache(lambda title: indexed_texts(self._passages, title=title))
         self._source = cache(lambda model: find_model(model, base))
         self._encoder = cache(
-            lambda model, title: BiEncoder(self._source(model), self._texts(title), on_progress=on_progress)
+            lambda model, title, precision: BiEncoder(
+                self._source(model), self._texts(title), precision=precision, on_progress=on_progress
+            )
         )
-        self._scorer = cache(lambda model, title: CrossEncoderScorer(self._source(model), self._texts(title)))
+        self._scorer = cache(
+            lambda model, title, precision: CrossEncoderScorer(
+                self._source(model), self._texts(title), precision=precision
+            )
+        )
 
     def make(self, spec: Spec, parts: list[Kept]) -> Kept:
         match spec:
@@ -102,13 +110,13 @@ class _Maker:
             case WindowedBM25Spec():
                 return self._kept(spec, lambda: self._windowed(spec))
             case DenseSpec():
-                encoder = self._encoder(spec.model, spec.title)
+                encoder = self._encoder(spec.model, spec.title, spec.precision)
                 return self._kept(spec, lambda: self._dense(spec), encoder.fingerprint, meter=encoder.meter)
             case HybridSpec():
                 return self._kept(spec, lambda: self._hybrid(spec, parts), parts=parts)
             case RerankSpec():
                 weight = recommended_weight(self._source(spec.model)) if spec.weight is None else spec.weight
-                content, meter = (self._scorer(spec.model, spec.title).fingerprint, weight), Meter()
+                content, meter = (self._scorer(spec.model, spec.title, spec.precision).fingerprint, weight), Meter()
                 build = partial(self._reranked, spec, parts[0], weight, meter)
                 return self._kept(spec, build, *content, parts=parts, meter=meter)
             case RunSpec():
@@ -126,7 +134,8 @@ class _Maker:
         timed: bool = True,
     ) -> Kept:
         """Keep what it finds by all that this depends on: its values, its parts, and `content`."""
-        values = spec.model_dump(mode="json", exclude={"name", "chosen_on", "of", "first", "path"})
+        # a precision is part of the model's fingerprint, where it makes a difference
+        values = spec.model_dump(mode="json", exclude={"name", "chosen_on", "of", "first", "path", "precision"})
         corpus = self._questions.corpus_fingerprint
         key = key_of(VERSION, ANALYZER_VERSION, corpus, values, [part.key for part in parts], *content)
         return Kept(spec.name, key, build, parts, depth=self._depths[spec.name], meter=meter, timed=timed)
@@ -140,7 +149,7 @@ class _Maker:
         return WindowedBM25(spec.name, self._passages, options, sentences=spec.sentences)
 
     def _dense(self, spec: DenseSpec) -> Dense:
-        encoder = self._encoder(spec.model, spec.title)
+        encoder = self._encoder(spec.model, spec.title, spec.precision)
         return Dense(spec.name, self._passages, encoder, title=spec.title, index=spec.index)
 
     def _hybrid(self, spec: HybridSpec, parts: Sequence[Kept]) -> Hybrid:
@@ -157,7 +166,7 @@ class _Maker:
         return Reranked(
             spec.name,
             first,
-            self._scorer(spec.model, spec.title),
+            self._scorer(spec.model, spec.title, spec.precision),
             self._passages,
             depth=spec.depth,
             weight=weight,

@@ -5,7 +5,6 @@ A model is `starter` (made of the corpus searched), a folder, the id of a run in
 
 import json
 import re
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -16,9 +15,9 @@ import numpy as np
 
 from data.workspace import replacing, workspace
 from retrieval.analyzers import VERSION as ANALYZER_VERSION
-from retrieval.cache import cached_arrays, key_of
+from retrieval.cache import key_of
 from retrieval.hub import ModelError, hub_revision
-from retrieval.meter import Meter
+from retrieval.precision import Precision
 
 if TYPE_CHECKING:
     from sentence_transformers import CrossEncoder, SentenceTransformer
@@ -26,9 +25,6 @@ if TYPE_CHECKING:
 STARTER = "starter"
 DEFAULT_BI_ENCODER = "snunlp/KR-SBERT-V40K-klueNLI-augSTS"
 DEFAULT_CROSS_ENCODER = "klue/roberta-base"
-_VECTORS_VERSION = 2  # raise when what is kept of encoded texts changes
-_BLOCK = 1024  # texts between two words of progress
-_PASSAGES_SHARE = 0.8  # of the progress of encoding: passages are longer than questions
 _STARTER_VERSION = 2  # raise when a starter model of the same corpus would come out different
 _HUB_ID = re.compile(r"[\w.-]+(/[\w.-]+)?")
 
@@ -132,95 +128,24 @@ def _with_a_model(reference: str, folder: Path) -> Path:
     return folder.resolve()
 
 
-class _SourcedModel:
-    """A model that is known by its content before it is loaded."""
+class SourcedModel:
+    """A model that is known by its content before it is loaded. A starter computes in float32 whatever is asked."""
 
     model: Any
 
-    def __init__(self, source: ModelSource, corpus: Sequence[str], *, batch_size: int = 64) -> None:
-        self._source, self._corpus, self._batch_size = source, corpus, batch_size
+    def __init__(self, source: ModelSource, corpus: Sequence[str], precision: Precision) -> None:
+        self._source, self._corpus, self._precision = source, corpus, precision
 
     @cached_property
     def fingerprint(self) -> str:
-        """Key of the model's content."""
-        return self._source.fingerprint(key_of(list(self._corpus)))
+        """Key of the model's content, and of the precision where it is not float32."""
+        content = self._source.fingerprint(key_of(list(self._corpus)))
+        exact = self._precision is Precision.FLOAT32 or is_starter(self._source)
+        return content if exact else key_of(content, self._precision)
 
     def load(self) -> None:
         """Load the model now rather than with the first text, so that loading counts as building an index."""
         _ = self.model
-
-
-class BiEncoder(_SourcedModel):
-    """A sentence-transformers bi-encoder, loaded when a text is encoded whose vector is not on disk."""
-
-    @cached_property
-    def model(self) -> "SentenceTransformer":
-        """The loaded model; loading imports torch."""
-        return load_bi_encoder(self._source, self._corpus)
-
-    def __init__(
-        self,
-        source: ModelSource,
-        corpus: Sequence[str],
-        *,
-        batch_size: int = 64,
-        on_progress: Callable[[float], None] | None = None,
-    ) -> None:
-        super().__init__(source, corpus, batch_size=batch_size)
-        self.meter, self._on_progress = Meter(), on_progress
-
-    def encode_questions(self, texts: Sequence[str]) -> np.ndarray:
-        """Vectors of questions, with the model's own question prompt where it has one."""
-        shares = (_PASSAGES_SHARE, 1.0)
-        return self._cached("question", texts, lambda: self._encoded(self.model.encode_query, texts, shares))
-
-    def encode_passages(self, texts: Sequence[str]) -> np.ndarray:
-        """Vectors of passages, with the model's own passage prompt where it has one."""
-        shares = (0.0, _PASSAGES_SHARE)
-        return self._cached("passage", texts, lambda: self._encoded(self.model.encode_document, texts, shares))
-
-    def _encoded(self, encode: Callable[..., Any], texts: Sequence[str], shares: tuple[float, float]) -> np.ndarray:
-        before, after = shares  # of all encoding done
-        blocks = []
-        for start in range(0, max(1, len(texts)), _BLOCK):
-            block = list(texts[start : start + _BLOCK])
-            vectors = encode(block, normalize_embeddings=True, batch_size=self._batch_size, show_progress_bar=False)
-            blocks.append(np.asarray(vectors, dtype=np.float32))
-            if self._on_progress:
-                self._on_progress(before + (after - before) * min(1.0, (start + _BLOCK) / max(1, len(texts))))
-        return np.concatenate(blocks)
-
-    def _cached(self, side: str, texts: Sequence[str], compute: Callable[[], np.ndarray]) -> np.ndarray:
-        def arrays() -> dict[str, np.ndarray]:
-            began = time.perf_counter()
-            self.load()
-            loaded = time.perf_counter()
-            vectors = compute()
-            return {"vectors": vectors, "seconds": np.array([loaded - began, time.perf_counter() - loaded])}
-
-        began = time.perf_counter()
-        key = key_of(_VECTORS_VERSION, self.fingerprint, side, list(texts))
-        kept = cached_arrays("vectors", key, arrays, keep=len(texts) > 1)
-        load_seconds, seconds = kept["seconds"].tolist()
-        self.meter.note(time.perf_counter() - began, load_seconds, seconds)
-        return kept["vectors"]
-
-
-class CrossEncoderScorer(_SourcedModel):
-    """A sentence-transformers cross-encoder, loaded when the first pair is scored."""
-
-    @cached_property
-    def model(self) -> "CrossEncoder":
-        """The loaded model; loading imports torch."""
-        return load_cross_encoder(self._source, self._corpus)
-
-    def score(self, pairs: Sequence[tuple[str, str]]) -> np.ndarray:
-        """Score pairs; logits, so that neighbouring scores do not melt into 1.0."""
-        import torch
-
-        identity = torch.nn.Identity()
-        settings = {"batch_size": self._batch_size, "activation_fn": identity, "show_progress_bar": False}
-        return np.asarray(self.model.predict(list(pairs), **settings), dtype=np.float32)
 
 
 def load_bi_encoder(source: ModelSource, corpus: Sequence[str]) -> "SentenceTransformer":

@@ -26,6 +26,8 @@ NEVER = {
 HEAVY = {"torch", "sentence_transformers", "transformers", "datasets"}
 # files that are themselves imported inside functions only
 LOADED_LATE = {
+    "retrieval/inference.py",
+    "retrieval/pair_tokens.py",
     "retrieval/starter/bi_encoder.py",
     "retrieval/starter/cross_encoder.py",
     "training/batches.py",

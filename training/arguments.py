@@ -5,7 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from retrieval.models import STARTER
-from training.options import Precision, Report, TrainingOptions
+from retrieval.precision import Precision, in_bfloat16
+from training.options import Report, TrainingOptions
 
 VALIDATION = "validation"  # what measures are logged as: eval_validation_<measure>
 
@@ -51,12 +52,6 @@ def trainer_arguments(checkpoints: Path, options: TrainingOptions, batch_sampler
 
 def uses_bfloat16(options: TrainingOptions) -> bool:
     """Whether matrix products are computed in bfloat16: as told, or where this machine is made for it."""
-    if options.precision is not Precision.AUTO:
-        return options.precision is Precision.BFLOAT16
-    import torch
-
-    if options.base == STARTER:
+    if options.base == STARTER and options.precision is Precision.AUTO:
         return False  # a starter looks vectors up, it multiplies hardly any
-    if torch.cuda.is_available():
-        return bool(torch.cuda.is_bf16_supported(including_emulation=False))
-    return bool(torch.cpu._is_avx512_bf16_supported())
+    return in_bfloat16(options.precision)

@@ -1,14 +1,14 @@
 """The bi-encoder recipe: what is loaded, measured and made smaller."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from retrieval.dense import Dense
+from retrieval.encoding import BiEncoder
 from retrieval.metrics import Scores
-from retrieval.models import BiEncoder, ModelSource, load_bi_encoder
+from retrieval.models import ModelSource, load_bi_encoder
+from retrieval.vector_blocks import Kept, VectorBlocks
 from training.adaptation import adapt
 from training.arguments import processes
 from training.examples import bi_encoder_examples
@@ -29,7 +29,7 @@ class BiEncoderRecipe:
 
     def measured(self, source: ModelSource) -> Scores:
         """Measure a model on the validation questions, over the whole corpus."""
-        return self._measured(BiEncoder(source, self._material.texts))
+        return self._measured(BiEncoder(source, self._material.texts, precision=self._options.precision))
 
     def task(self, source: ModelSource) -> Task:
         """Load the base, change it as told, and gather what its training needs. Raises `OptionError`."""
@@ -56,16 +56,17 @@ class BiEncoderRecipe:
         return self._material.measure(Dense("dense", passages, encoder, title=self._options.title))
 
     def _live(self, model: Any) -> BiEncoder:
-        return _LiveBiEncoder(model, self._material.texts, self._options.evaluation_batch_size)
+        return _LiveBiEncoder(model, self._material.texts, self._options)
 
 
 class _LiveBiEncoder(BiEncoder):
     """A model in the middle of its training: nothing it says is kept."""
 
-    def __init__(self, model: Any, corpus: Sequence[str], batch_size: int) -> None:
-        super().__init__(ModelSource("live"), corpus, batch_size=batch_size)
+    def __init__(self, model: Any, corpus: Sequence[str], options: BiEncoderOptions) -> None:
+        batch_size, precision = options.evaluation_batch_size, options.precision
+        super().__init__(ModelSource("live"), corpus, precision=precision, batch_size=batch_size)
         self.model = model
 
-    def _cached(self, side: str, texts: Sequence[str], compute: Callable[[], Any]) -> np.ndarray:
+    def _kept(self, side: str, texts: Sequence[str], blocks: VectorBlocks) -> Kept:
         del side, texts
-        return np.asarray(compute(), dtype=np.float32)
+        return blocks.computed()

@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 
 from retrieval.metrics import CUT, Scores
-from retrieval.models import CrossEncoderScorer, ModelSource, load_cross_encoder
+from retrieval.models import ModelSource, load_cross_encoder
 from retrieval.rankings import Rankings, ranked
 from retrieval.recommended import recommend_weight
 from retrieval.rerank import Reranked, interpolated
+from retrieval.scoring import CrossEncoderScorer
 from training.adaptation import adapt
 from training.examples import cross_encoder_examples
 from training.material import Material
@@ -33,7 +34,7 @@ class CrossEncoderRecipe:
 
     def measured(self, source: ModelSource) -> Scores:
         """Measure a reranker alone over BM25's first passages of the validation questions."""
-        return self._reranked(CrossEncoderScorer(source, self._material.texts)).scores(1.0)
+        return self._reranked(self._scorer(source)).scores(1.0)
 
     def task(self, source: ModelSource) -> Task:
         """Load the base, change it as told, and gather what its training needs. Raises `OptionError`."""
@@ -49,7 +50,7 @@ class CrossEncoderRecipe:
         The mixing weight is the one that is best on these same validation questions; it is kept with the model.
         """
         source = ModelSource(run.id, folder=run.model_folder)
-        reranked = self._reranked(CrossEncoderScorer(source, self._material.texts))
+        reranked = self._reranked(self._scorer(source))
         weight = reranked.best_weight()
         recommend_weight(
             run.model_folder, weight, chosen_on=f"validation questions, BM25's first {self._options.depth}"
@@ -77,15 +78,19 @@ class CrossEncoderRecipe:
         questions = [question.text for question in material.validation.questions]
         return _Reranked(material, self._candidates, reranked.candidate_scores(questions, self._candidates))
 
+    def _scorer(self, source: ModelSource) -> CrossEncoderScorer:
+        return CrossEncoderScorer(source, self._material.texts, precision=self._options.precision)
+
     def _live(self, model: Any) -> CrossEncoderScorer:
-        return _LiveScorer(model, self._material.texts, self._options.evaluation_batch_size)
+        return _LiveScorer(model, self._material.texts, self._options)
 
 
 class _LiveScorer(CrossEncoderScorer):
     """A model in the middle of its training."""
 
-    def __init__(self, model: Any, corpus: Sequence[str], batch_size: int) -> None:
-        super().__init__(ModelSource("live"), corpus, batch_size=batch_size)
+    def __init__(self, model: Any, corpus: Sequence[str], options: CrossEncoderOptions) -> None:
+        batch_size, precision = options.evaluation_batch_size, options.precision
+        super().__init__(ModelSource("live"), corpus, precision=precision, batch_size=batch_size)
         self.model = model
 
 

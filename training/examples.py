@@ -4,8 +4,9 @@ from typing import Any
 
 import numpy as np
 
-from retrieval.models import CrossEncoderScorer, find_model
+from retrieval.models import find_model
 from retrieval.rankings import NOT_FOUND
+from retrieval.scoring import CrossEncoderScorer
 from training.batches import Examples
 from training.material import Material
 from training.negatives import filled, mine

@@ -11,9 +11,10 @@ from scipy.sparse import csr_array
 
 from data.records import QuestionSet
 from retrieval.dense import Dense
+from retrieval.encoding import BiEncoder
 from retrieval.hybrid import Hybrid
 from retrieval.marking import answer_spans
-from retrieval.models import BiEncoder, find_model
+from retrieval.models import find_model
 from retrieval.rankings import NOT_FOUND, Rankings, Retriever
 from training.material import Material
 from training.options import BiEncoderOptions, CrossEncoderOptions, NegativesFrom

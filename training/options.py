@@ -5,6 +5,7 @@ from enum import StrEnum
 from typing import Any
 
 from retrieval.models import DEFAULT_BI_ENCODER, DEFAULT_CROSS_ENCODER, STARTER
+from retrieval.precision import Precision
 
 
 class Kind(StrEnum):
@@ -48,14 +49,6 @@ class NegativesFrom(StrEnum):
     BM25 = "bm25"
     DENSE = "dense"
     HYBRID = "hybrid"
-
-
-class Precision(StrEnum):
-    """The numbers matrix products are computed in; weights stay float32."""
-
-    AUTO = "auto"  # bfloat16 where the processor or GPU computes in it and the base is no starter
-    FLOAT32 = "float32"
-    BFLOAT16 = "bfloat16"
 
 
 class Measure(StrEnum):

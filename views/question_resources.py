@@ -10,6 +10,7 @@ from pydantic import TypeAdapter
 from retrieval.bm25 import BM25Options, indexed_texts
 from retrieval.compare import Comparison
 from retrieval.drill_down import findings_of, most_unlike, question_table, rows_with_text, same_article
+from retrieval.encoding import BiEncoder
 from retrieval.experiment import BM25Spec, HybridSpec, RerankSpec, Spec, WindowedBM25Spec
 from retrieval.explain.bm25 import BM25Explainer, BM25Explanation
 from retrieval.explain.fused import FusionExplanation, RerankExplanation, fusion_contributions, rerank_contributions
@@ -17,7 +18,7 @@ from retrieval.explain.sentences import SentenceExplanation, sentence_contributi
 from retrieval.explain.static import StaticExplainer, StaticExplanation, static_explainer
 from retrieval.explain.windows import WindowedBM25Explainer
 from retrieval.hub import ModelError
-from retrieval.models import BiEncoder, find_model
+from retrieval.models import find_model
 from retrieval.one_question import Findings
 from retrieval.rank_map import Quadrant, quadrants
 from retrieval.rankings import Rankings

@@ -9,8 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from data.records import Passage
+from retrieval.encoding import BiEncoder
 from retrieval.explain.sentences import sentence_contributions, sentence_spans
-from retrieval.models import BiEncoder, find_model
+from retrieval.models import find_model
 from tests.doubles import KeywordEncoder
 from tests.hub import build_bi_encoder
 

@@ -15,9 +15,10 @@ from data.records import Passage, QuestionSet
 from retrieval.analyzers import Analyzer, analyze
 from retrieval.bm25 import indexed_texts
 from retrieval.dense import Dense
+from retrieval.encoding import BiEncoder
 from retrieval.explain.static import StaticExplainer, StaticExplanation, static_explainer
 from retrieval.hub import ModelError
-from retrieval.models import STARTER, BiEncoder, find_model
+from retrieval.models import STARTER, find_model
 from tests.doubles import texts_of
 from tests.hub import build_bi_encoder
 

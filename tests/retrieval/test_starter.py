@@ -10,7 +10,9 @@ import pytest
 from data.records import Passage
 from retrieval.analyzers import Analyzer, analyze
 from retrieval.bm25 import indexed_texts
-from retrieval.models import STARTER, BiEncoder, CrossEncoderScorer, find_model
+from retrieval.encoding import BiEncoder
+from retrieval.models import STARTER, find_model
+from retrieval.scoring import CrossEncoderScorer
 from tests.doubles import PASSAGES, QUESTIONS, texts_of
 
 pytestmark = pytest.mark.slow

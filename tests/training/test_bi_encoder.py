@@ -5,8 +5,9 @@ import pytest
 
 from data.split import SplitOptions
 from retrieval.dense import Dense
+from retrieval.encoding import BiEncoder
 from retrieval.metrics import evaluate
-from retrieval.models import BiEncoder, ModelSource, find_model, load_bi_encoder
+from retrieval.models import ModelSource, find_model, load_bi_encoder
 from tests.training.worlds import Trained, at_checkpoint, logged, margin_loss, misleading_set, planned, source_of
 from training.batches import batch_sampler
 from training.examples import bi_encoder_examples

@@ -10,9 +10,10 @@ from data.split import SplitOptions
 from data.store import find
 from retrieval.bm25 import BM25
 from retrieval.metrics import evaluate
-from retrieval.models import CrossEncoderScorer, ModelSource, find_model, load_cross_encoder
+from retrieval.models import ModelSource, find_model, load_cross_encoder
 from retrieval.recommended import recommended_weight
 from retrieval.rerank import Reranked
+from retrieval.scoring import CrossEncoderScorer
 from tests.doubles import small_set
 from tests.training.worlds import Trained, at_checkpoint, logged, misleading_set, planned, source_of
 from training.cross_encoder import WEIGHTS

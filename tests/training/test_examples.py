@@ -8,7 +8,8 @@ import pytest
 from data.records import QuestionSet
 from data.split import SplitOptions
 from data.store import find
-from retrieval.models import CrossEncoderScorer, find_model
+from retrieval.models import find_model
+from retrieval.scoring import CrossEncoderScorer
 from tests.doubles import PASSAGES, QUESTIONS, small_set
 from tests.training.worlds import material_of, whole
 from training.examples import Columns, bi_encoder_examples, cross_encoder_examples

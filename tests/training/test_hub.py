@@ -16,7 +16,8 @@ from safetensors.numpy import load_file
 
 from data.split import SplitOptions
 from data.store import keep
-from retrieval.models import BiEncoder, CrossEncoderScorer
+from retrieval.encoding import BiEncoder
+from retrieval.scoring import CrossEncoderScorer
 from tests.hub import (
     BI_ENCODER,
     CROSS_ENCODER_BASE,

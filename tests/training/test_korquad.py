@@ -10,11 +10,13 @@ from data.split import Part, SplitOptions, split
 from data.store import find
 from retrieval.bm25 import BM25, indexed_texts
 from retrieval.dense import Dense
+from retrieval.encoding import BiEncoder
 from retrieval.metrics import evaluate
-from retrieval.models import BiEncoder, CrossEncoderScorer, ModelSource, find_model
+from retrieval.models import ModelSource, find_model
 from retrieval.rankings import Retriever
 from retrieval.recommended import recommended_weight
 from retrieval.rerank import Reranked
+from retrieval.scoring import CrossEncoderScorer
 from tests.training.worlds import planned, source_of
 from training.options import Kind
 from training.runs import Run, State

@@ -11,7 +11,8 @@ from data.records import Passage, Question, QuestionSet
 from data.remarks import mark_negative
 from data.split import SplitOptions
 from data.store import find
-from retrieval.models import BiEncoder, find_model
+from retrieval.encoding import BiEncoder
+from retrieval.models import find_model
 from retrieval.rankings import NOT_FOUND, Rankings
 from tests.doubles import small_set
 from tests.training.worlds import material_of, misleading_set, whole

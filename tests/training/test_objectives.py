@@ -11,7 +11,10 @@ import numpy as np
 import pytest
 
 from data.split import SplitOptions
-from retrieval.models import STARTER, BiEncoder, CrossEncoderScorer, ModelSource, find_model
+from retrieval.encoding import BiEncoder
+from retrieval.models import STARTER, ModelSource, find_model
+from retrieval.precision import Precision
+from retrieval.scoring import CrossEncoderScorer
 from tests.hub import build_bi_encoder, build_cross_encoder_base
 from tests.training.worlds import planned, shuffled, source_of, whole
 from training.material import Material
@@ -21,7 +24,6 @@ from training.options import (
     CrossEncoderObjective,
     CrossEncoderOptions,
     Kind,
-    Precision,
 )
 from training.runs import Run, State
 from training.train import load_material, recipe_of, train

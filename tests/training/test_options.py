@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from retrieval.models import DEFAULT_BI_ENCODER, DEFAULT_CROSS_ENCODER, STARTER
+from retrieval.precision import Precision
 from training.arguments import trainer_arguments
 from training.options import (
     BiEncoderObjective,
@@ -15,7 +16,6 @@ from training.options import (
     Measure,
     NegativesFrom,
     OptionError,
-    Precision,
     default_options,
 )
 

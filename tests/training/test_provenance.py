@@ -14,10 +14,11 @@ from data.records import Passage, Question, QuestionSet
 from data.split import Part, SplitOptions, split
 from data.store import keep
 from retrieval.models import ModelSource, find_model, load_bi_encoder
+from retrieval.precision import Precision
 from retrieval.provenance import content_fingerprint
 from tests.doubles import small_set
 from tests.hub import COMMIT, hub_server
-from training.options import Kind, Precision, default_options
+from training.options import Kind, default_options
 from training.provenance import LIBRARIES, provenance
 from training.runs import Plan, new_plan
 

@@ -16,7 +16,8 @@ from data.records import Passage, Question, QuestionSet
 from data.split import SplitOptions
 from data.store import keep
 from retrieval.bm25 import BM25, indexed_texts
-from retrieval.models import BiEncoder, ModelSource
+from retrieval.encoding import BiEncoder
+from retrieval.models import ModelSource
 from tests.hub import SENTENCES
 from training.material import Material
 from training.options import BiEncoderOptions, CrossEncoderOptions, Kind, default_options

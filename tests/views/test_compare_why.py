@@ -18,11 +18,12 @@ from data.store import StoredSet, keep
 from retrieval.added import add, add_run
 from retrieval.bm25 import BM25
 from retrieval.compare import Comparison, Result
+from retrieval.encoding import BiEncoder
 from retrieval.experiment import DenseSpec, WindowedBM25Spec
 from retrieval.hybrid import Hybrid
 from retrieval.job import Job
 from retrieval.metrics import evaluate
-from retrieval.models import BiEncoder, find_model
+from retrieval.models import find_model
 from retrieval.rankings import Rankings
 from retrieval.saved import keep as keep_comparison
 from retrieval.windows import WindowedBM25

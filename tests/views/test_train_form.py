@@ -13,6 +13,7 @@ from streamlit.testing.v1 import AppTest
 from data.split import SplitOptions
 from data.store import StoredSet, keep
 from retrieval.models import DEFAULT_BI_ENCODER, STARTER
+from retrieval.precision import Precision
 from tests.doubles import small_set
 from tests.views.driving import run
 from training.options import (
@@ -23,7 +24,6 @@ from training.options import (
     Kind,
     NegativesFrom,
     Pooling,
-    Precision,
     Report,
     default_options,
 )

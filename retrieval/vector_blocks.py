@@ -1,0 +1,193 @@
+"""Vectors of many texts, made block by block on disk: what is done stays done, whoever did it and however it ended.
+
+The blocks are the same whoever computes them: the texts by length, the longest first, `BLOCK` at a time. Each is
+written as a part under a temporary name and renamed, so a part that is there is whole; several processes, also of
+several machines that share the folder, need nothing else to work together. When all are there they become one `.npy`
+file, which is mapped into memory, not read: processes share its pages.
+"""
+
+import json
+import logging
+import os
+import shutil
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from data.workspace import read_json, replacing, write_text
+
+logger = logging.getLogger(__name__)
+Block = tuple[np.ndarray, float]  # vectors, and the seconds they took
+BLOCK = 256  # texts, a minute's work for a large model on a small machine: what is lost at most when it ends
+
+
+@dataclass(frozen=True)
+class Kept:
+    """Vectors `(n_texts, dimensions)` float32 in the order of the texts, and what they took when they were made."""
+
+    vectors: np.ndarray
+    load_seconds: float
+    seconds: float  # of all processes together
+
+
+@dataclass(frozen=True)
+class Share:
+    """Which process of how many this is: every `of`-th block is its own. The first, `rank` 0, assembles."""
+
+    rank: int = 0
+    of: int = 1
+
+    @classmethod
+    def of_environment(cls) -> "Share":
+        """As `torchrun` says."""
+        return cls(int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1")))
+
+
+class VectorBlocks:
+    """Texts to be encoded by `encode(texts)`, `(n_texts, dimensions)` float32, after `load()`.
+
+    `on_progress` is told the share of the characters done, 0 to 1.
+    """
+
+    def __init__(
+        self,
+        texts: Sequence[str],
+        encode: Callable[[list[str]], np.ndarray],
+        load: Callable[[], None],
+        on_progress: Callable[[float], None],
+        share: Share = Share(),
+    ) -> None:
+        lengths = np.array([max(1, len(text)) for text in texts], dtype=np.int64)
+        order = np.argsort(-lengths, kind="stable")
+        self._rows = np.split(order, range(BLOCK, len(order), BLOCK))
+        self._shares = np.array([lengths[rows].sum() for rows in self._rows]) / max(1, lengths.sum())
+        self._texts, self._encode, self._load, self._on_progress = texts, encode, load, on_progress
+        self._share = share
+        self._load_seconds = 0.0
+        self._unwritten: dict[int, Block] = {}  # what the disk had no place for
+
+    def computed(self) -> Kept:
+        """Compute all, and keep nothing."""
+        vectors, seconds = self._fill(self._block, _in_memory)
+        self._on_progress(1.0)
+        return Kept(vectors, self._load_seconds, seconds)
+
+    def kept(self, path: Path) -> Kept:
+        """Return what is kept as `path`; where it is not, compute the blocks that are missing, and keep it.
+
+        A process that is not the first of several computes its own and returns when they are done, with no vectors. A
+        disk that cannot be written costs the saving, not the result.
+        """
+        if kept := read_vectors(path):
+            return kept
+        parts, done = path.with_suffix(".parts"), 0.0
+        for number in self._mine():
+            # the parts go when the first process has assembled them
+            if not (_is_whole(_part(parts, number)) or path.is_file()):
+                self._write(parts, number, self._block(number))
+            done += self._shares[number]
+            self._on_progress(min(1.0, done))
+        if self._share.rank > 0:
+            return Kept(np.zeros((0, 0), dtype=np.float32), self._load_seconds, 0.0)
+        return self._assembled_as(path, parts)
+
+    def _write(self, parts: Path, number: int, block: Block) -> None:
+        try:
+            with replacing(_part(parts, number)) as new, new.open("wb") as file:
+                np.savez(file, vectors=block[0], seconds=np.array(block[1]))
+        except OSError as error:
+            logger.warning("part %s of %s cannot be written: %s", number, parts, error)
+            self._unwritten[number] = block
+
+    def _read(self, parts: Path, number: int) -> Block:
+        if number in self._unwritten:
+            return self._unwritten[number]
+        with np.load(_part(parts, number), allow_pickle=False) as part:
+            return part["vectors"], float(part["seconds"])
+
+    def _mine(self) -> list[int]:
+        """Blocks in the order this process sees to them: its own, then, for the first, those of the others.
+
+        So it waits for nobody, and what another left undone is done. It takes theirs from the end, where they come
+        last.
+        """
+        numbers = range(len(self._rows))
+        own = [number for number in numbers if number % self._share.of == self._share.rank]
+        return own if self._share.rank else [*own, *(n for n in reversed(numbers) if n % self._share.of)]
+
+    def _block(self, number: int) -> Block:
+        began = time.perf_counter()
+        self._load()
+        loaded = time.perf_counter()
+        self._load_seconds = max(self._load_seconds, loaded - began)
+        vectors = self._encode([self._texts[row] for row in self._rows[number]])
+        return vectors, time.perf_counter() - loaded
+
+    def _assembled_as(self, path: Path, parts: Path) -> Kept:
+        try:
+            with replacing(path) as new:
+                seconds = self._fill(lambda number: self._read(parts, number), lambda shape: _mapped(new, shape))[1]
+                write_text(_seconds_of(path), json.dumps({"load": self._load_seconds, "work": seconds}))
+        except OSError as error:
+            logger.warning("vectors %s cannot be written: %s", path, error)
+            vectors, seconds = self._fill(lambda number: self._read(parts, number), _in_memory)
+            return Kept(vectors, self._load_seconds, seconds)
+        shutil.rmtree(parts, ignore_errors=True)
+        return read_vectors(path) or self.computed()
+
+    def _fill(
+        self, block_of: Callable[[int], Block], make: Callable[[tuple[int, int]], np.ndarray]
+    ) -> tuple[np.ndarray, float]:
+        """Put the blocks' rows where their texts stand, and add up their seconds."""
+        whole, total = np.zeros((0, 0), dtype=np.float32), 0.0
+        for number, rows in enumerate(self._rows):
+            vectors, seconds = block_of(number)
+            if not number:
+                whole = make((len(self._texts), vectors.shape[-1]))
+            whole[rows] = vectors
+            total += seconds
+        return whole, total
+
+
+def _in_memory(shape: tuple[int, int]) -> np.ndarray:
+    return np.zeros(shape, dtype=np.float32)
+
+
+def _mapped(path: Path, shape: tuple[int, int]) -> np.ndarray:
+    return np.lib.format.open_memmap(path, mode="w+", dtype=np.float32, shape=shape)
+
+
+def read_vectors(path: Path) -> Kept | None:
+    """Map the vectors kept as `path` into memory; None where there are none that can be read."""
+    try:
+        vectors = np.load(path, mmap_mode="r", allow_pickle=False)
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, EOFError) as error:
+        logger.warning("vectors %s cannot be read (%s); computing them anew", path, error)
+        path.unlink(missing_ok=True)
+        return None
+    seconds = read_json(_seconds_of(path))
+    return Kept(vectors, float(seconds.get("load", 0.0)), float(seconds.get("work", 0.0)))
+
+
+def _seconds_of(path: Path) -> Path:
+    return path.with_suffix(".json")
+
+
+def _part(parts: Path, number: int) -> Path:
+    return parts / f"{number:08}.npz"
+
+
+def _is_whole(part: Path) -> bool:
+    try:
+        with np.load(part, allow_pickle=False) as there:
+            return {"vectors", "seconds"} <= set(there.files)
+    except FileNotFoundError:
+        return False
+    except Exception as error:  # whatever a torn file makes of the reader
+        logger.warning("part %s cannot be read (%s); computing it anew", part, error)
+        return False
