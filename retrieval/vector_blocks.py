@@ -12,6 +12,7 @@ import os
 import shutil
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -164,11 +165,12 @@ def read_vectors(path: Path) -> Kept | None:
     """Map the vectors kept as `path` into memory; None where there are none that can be read."""
     try:
         vectors = np.load(path, mmap_mode="r", allow_pickle=False)
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return None
     except (OSError, ValueError, EOFError) as error:
         logger.warning("vectors %s cannot be read (%s); computing them anew", path, error)
-        path.unlink(missing_ok=True)
+        with suppress(OSError):
+            path.unlink()
         return None
     seconds = read_json(_seconds_of(path))
     return Kept(vectors, float(seconds.get("load", 0.0)), float(seconds.get("work", 0.0)))
@@ -186,7 +188,7 @@ def _is_whole(part: Path) -> bool:
     try:
         with np.load(part, allow_pickle=False) as there:
             return {"vectors", "seconds"} <= set(there.files)
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return False
     except Exception as error:  # whatever a torn file makes of the reader
         logger.warning("part %s cannot be read (%s); computing it anew", part, error)

@@ -17,6 +17,7 @@ from safetensors.numpy import load_file
 from data.split import SplitOptions
 from data.store import keep
 from retrieval.encoding import BiEncoder
+from retrieval.precision import Precision
 from retrieval.scoring import CrossEncoderScorer
 from tests.hub import (
     BI_ENCODER,
@@ -151,10 +152,13 @@ def test_a_bi_encoder_is_a_plain_sentence_transformer(trainings: Trainings, name
     run, material = trainings.run(name), trainings.material(name)
     plain = SentenceTransformer(str(run.model_folder), device="cpu")
     vectors = plain.encode(material.texts, normalize_embeddings=True)
-    ours = BiEncoder(source_of(run), material.texts)
+    ours = BiEncoder(source_of(run), material.texts, precision=Precision.FLOAT32)
     np.testing.assert_allclose(vectors, ours.encode_passages(material.texts), atol=1e-6)
-    questions = plain.encode([q.text for q in material.validation.questions], normalize_embeddings=True)
-    orders = np.argsort(-questions @ vectors.T, axis=1, kind="stable")
+    asked = [question.text for question in material.validation.questions]
+    np.testing.assert_allclose(plain.encode(asked, normalize_embeddings=True), ours.encode_questions(asked), atol=1e-6)
+    measured = BiEncoder(source_of(run), material.texts, precision=run.plan().options.precision)
+    cosines = measured.encode_questions(asked) @ measured.encode_passages(material.texts).T
+    orders = np.argsort(-cosines, axis=1, kind="stable")
     assert run.scores()["after"] == pytest.approx(measures_by_hand(material, orders.tolist()), abs=1e-9)
 
     untrained = SentenceTransformer(str(run.folder.parent / "hub" / BI_ENCODER), device="cpu")
@@ -170,17 +174,20 @@ def test_a_cross_encoder_is_a_plain_cross_encoder(trainings: Trainings, name: st
     plain = CrossEncoder(str(run.model_folder), device="cpu")
     pairs = [(question.text, text) for question in material.validation.questions for text in material.texts]
     logits = plain.predict(pairs, activation_fn=torch.nn.Identity())
-    ours = CrossEncoderScorer(source_of(run), material.texts).score(pairs)
+    ours = CrossEncoderScorer(source_of(run), material.texts, precision=Precision.FLOAT32).score(pairs)
     np.testing.assert_allclose(logits, ours, atol=1e-6)
     np.testing.assert_allclose(plain.predict(pairs), 1 / (1 + np.exp(-ours)), atol=1e-6)
     assert len(np.unique(logits.round(6))) > len(pairs) // 2
 
-    scores = logits.reshape(-1, len(material.texts))
-    found = material.candidates(material.validation, 20).indices
-    orders = [
-        sorted((row for row in rows.tolist() if row >= 0), key=lambda row: -score[row])
-        for rows, score in zip(found, scores, strict=True)
+    found = [
+        [row for row in rows if row >= 0] for rows in material.candidates(material.validation, 20).indices.tolist()
     ]
+    questions = [question.text for question in material.validation.questions]
+    candidates = [(text, row) for text, rows in zip(questions, found, strict=True) for row in rows]
+    measured = CrossEncoderScorer(source_of(run), material.texts, precision=run.plan().options.precision)
+    scores = iter(measured.score([(text, material.texts[row]) for text, row in candidates]).tolist())
+    of_row = [{row: next(scores) for row in rows} for rows in found]
+    orders = [sorted(rows, key=lambda row: -score[row]) for rows, score in zip(found, of_row, strict=True)]
     assert run.scores()["after"] == pytest.approx(measures_by_hand(material, orders), abs=1e-9)
 
 
