@@ -1,4 +1,4 @@
-"""`python -m retrieval compare EXPERIMENT.toml --out DIR`, and what is done with comparisons that are kept."""
+"""`python -m retrieval compare EXPERIMENT.toml --out DIR`, what is done with comparisons that are kept, `encode`."""
 
 import argparse
 import json
@@ -10,8 +10,10 @@ from pathlib import Path
 
 from data.problems import DataError
 from data.store import find
+from retrieval import encode_corpus
 from retrieval.compare import Comparison, compare
 from retrieval.experiment import ExperimentError, read_experiment
+from retrieval.hub import ModelError
 from retrieval.job import Job
 from retrieval.provenance import provenance
 from retrieval.report.words import LANGUAGES
@@ -31,7 +33,7 @@ def main(arguments: list[str] | None = None) -> int:
             file=sys.stderr,
         )
         return 2
-    except (ExperimentError, DataError, OSError, ValueError) as error:
+    except (ExperimentError, DataError, ModelError, OSError, ValueError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
     return status
@@ -51,6 +53,7 @@ def _parser() -> argparse.ArgumentParser:
     comparing.add_argument("--tell", action="store_true", help="only what the page needs, with the progress noted")
     listing = command("list", _list, "list the comparisons kept in the workspace, the newest first")
     listing.add_argument("--json", action="store_true", help="print JSON")
+    encode_corpus.add_arguments(command("encode", _encode, encode_corpus.HELP))
     exporting = command("export", _export, "write all files of a kept comparison")
     for writing in (comparing, exporting):
         writing.add_argument("--out", type=Path, required=True, help="folder for figures, report, TREC and BEIR files")
@@ -94,6 +97,15 @@ def _compared(options: argparse.Namespace, job: Job | None) -> Comparison:
     else:
         save(comparison, options.out, origin, options.language)
     return comparison
+
+
+def _encode(options: argparse.Namespace) -> int:
+    def tell(share: float) -> None:
+        if sys.stderr.isatty():
+            print(f"\r{share:4.0%}\033[K", end="" if share < 1 else "\n", file=sys.stderr)
+
+    print("\n".join(encode_corpus.encode(options, tell)))
+    return 0
 
 
 def _list(options: argparse.Namespace) -> int:

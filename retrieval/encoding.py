@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Sequence
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -90,4 +91,9 @@ class BiEncoder(SourcedModel):
     def _kept(self, side: str, texts: Sequence[str], blocks: VectorBlocks) -> Kept:
         if len(texts) <= 1:  # one question typed by a person is not worth a file
             return blocks.computed()
-        return blocks.kept(workspace() / "cache" / "vectors" / f"{self.key_of(side, texts)}.npy")
+        return blocks.kept(kept_at(self.key_of(side, texts)))
+
+
+def kept_at(key: str) -> Path:
+    """Return where the vectors with this key are kept in the workspace."""
+    return workspace() / "cache" / "vectors" / f"{key}.npy"

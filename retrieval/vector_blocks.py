@@ -47,6 +47,9 @@ class Share:
         return cls(int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1")))
 
 
+ALONE = Share()
+
+
 class VectorBlocks:
     """Texts to be encoded by `encode(texts)`, `(n_texts, dimensions)` float32, after `load()`.
 
@@ -59,14 +62,12 @@ class VectorBlocks:
         encode: Callable[[list[str]], np.ndarray],
         load: Callable[[], None],
         on_progress: Callable[[float], None],
-        share: Share = Share(),
     ) -> None:
         lengths = np.array([max(1, len(text)) for text in texts], dtype=np.int64)
         order = np.argsort(-lengths, kind="stable")
         self._rows = np.split(order, range(BLOCK, len(order), BLOCK))
         self._shares = np.array([lengths[rows].sum() for rows in self._rows]) / max(1, lengths.sum())
         self._texts, self._encode, self._load, self._on_progress = texts, encode, load, on_progress
-        self._share = share
         self._load_seconds = 0.0
         self._unwritten: dict[int, Block] = {}  # what the disk had no place for
 
@@ -76,7 +77,7 @@ class VectorBlocks:
         self._on_progress(1.0)
         return Kept(vectors, self._load_seconds, seconds)
 
-    def kept(self, path: Path) -> Kept:
+    def kept(self, path: Path, share: Share = ALONE) -> Kept:
         """Return what is kept as `path`; where it is not, compute the blocks that are missing, and keep it.
 
         A process that is not the first of several computes its own and returns when they are done, with no vectors. A
@@ -85,13 +86,13 @@ class VectorBlocks:
         if kept := read_vectors(path):
             return kept
         parts, done = path.with_suffix(".parts"), 0.0
-        for number in self._mine():
+        for number in self._of(share):
             # the parts go when the first process has assembled them
             if not (_is_whole(_part(parts, number)) or path.is_file()):
                 self._write(parts, number, self._block(number))
             done += self._shares[number]
             self._on_progress(min(1.0, done))
-        if self._share.rank > 0:
+        if share.rank > 0:
             return Kept(np.zeros((0, 0), dtype=np.float32), self._load_seconds, 0.0)
         return self._assembled_as(path, parts)
 
@@ -109,15 +110,15 @@ class VectorBlocks:
         with np.load(_part(parts, number), allow_pickle=False) as part:
             return part["vectors"], float(part["seconds"])
 
-    def _mine(self) -> list[int]:
-        """Blocks in the order this process sees to them: its own, then, for the first, those of the others.
+    def _of(self, share: Share) -> list[int]:
+        """Blocks in the order in which a process sees to them: its own, then, for the first, those of the others.
 
         So it waits for nobody, and what another left undone is done. It takes theirs from the end, where they come
         last.
         """
         numbers = range(len(self._rows))
-        own = [number for number in numbers if number % self._share.of == self._share.rank]
-        return own if self._share.rank else [*own, *(n for n in reversed(numbers) if n % self._share.of)]
+        own = [number for number in numbers if number % share.of == share.rank]
+        return own if share.rank else [*own, *(number for number in reversed(numbers) if number % share.of)]
 
     def _block(self, number: int) -> Block:
         began = time.perf_counter()
@@ -174,6 +175,17 @@ def read_vectors(path: Path) -> Kept | None:
         return None
     seconds = read_json(_seconds_of(path))
     return Kept(vectors, float(seconds.get("load", 0.0)), float(seconds.get("work", 0.0)))
+
+
+def copy_vectors(path: Path, other: Path) -> None:
+    """Keep the vectors in another place too, without a second copy where both are on one disk."""
+    if not other.is_file():
+        for old, new in ((_seconds_of(path), _seconds_of(other)), (path, other)):
+            with replacing(new) as made:
+                try:
+                    os.link(old, made)
+                except OSError:
+                    shutil.copyfile(old, made)
 
 
 def _seconds_of(path: Path) -> Path:

@@ -1,0 +1,88 @@
+"""`python -m retrieval encode`, by one process and by two under torchrun."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from data.store import find
+from retrieval.__main__ import main
+from retrieval.bm25 import indexed_texts
+from retrieval.encoding import BiEncoder
+from retrieval.models import find_model
+from retrieval.precision import Precision
+from tests.hub import SENTENCES, build_bi_encoder
+
+ROOT = Path(__file__).parents[2]
+TORCHRUN = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m"]
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build_bi_encoder(tmp_path_factory.mktemp("model") / "tiny")
+
+
+def encoded(out: Path) -> dict[str, np.ndarray]:
+    told = json.loads((out / "encoding.json").read_text(encoding="utf-8"))
+    assert not list(out.glob("*.parts"))
+    return {name: np.load(out / file) for name, file in told["files"].items()}
+
+
+def test_two_processes_go_on_where_one_was_and_write_what_one_writes(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words, rng = " ".join(SENTENCES).split(), np.random.default_rng(0)
+    texts = [" ".join(rng.choice(words, length)) for length in rng.integers(5, 40, 700)]  # three blocks
+    data, one, two = tmp_path / "data.jsonl", tmp_path / "one", tmp_path / "two"
+    rows = [json.dumps({"question": f"{text}?", "context": text}, ensure_ascii=False) for text in texts]
+    data.write_text("\n".join(rows), encoding="utf-8")
+    arguments = ["encode", "--data", str(data), "--model", str(model)]
+    assert main([*arguments, "--out", str(one)]) == 0
+
+    with monkeypatch.context() as second:
+        second.setenv("RANK", "1")
+        second.setenv("WORLD_SIZE", "2")
+        assert main([*arguments, "--out", str(two)]) == 0
+    assert [path.name for path in two.glob("passages-*.parts/*")] == ["00000001.npz"]
+    assert not (two / "encoding.json").exists()
+    done = subprocess.run(
+        [sys.executable, *TORCHRUN, "retrieval", *arguments, "--out", str(two)],
+        cwd=ROOT,
+        env=os.environ,  # the same number of threads
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    expected, found = encoded(one), encoded(two)
+    assert {name: len(vectors) for name, vectors in expected.items()} == {"passages": 700, "questions": 700}
+    for name, vectors in expected.items():
+        assert found[name].tobytes() == vectors.tobytes()
+
+
+def test_what_was_encoded_is_known_to_a_comparison(
+    model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out"
+    words = ["encode", "--data", "sample", "--model", str(model), "--out", str(out), "--precision", "float32"]
+    assert main(words) == 0
+    told = json.loads((out / "encoding.json").read_text(encoding="utf-8"))
+    sample = find("sample")
+    assert told["ids"]["passages"] == [passage.id for passage in sample.passages]
+    assert told["data_fingerprint"] == sample.fingerprint
+    assert f"{len(sample.questions):,} questions, 32 dimensions" in capsys.readouterr().out
+    corpus = indexed_texts(sample.passages, title=True)
+    encoder = BiEncoder(find_model(str(model)), corpus, precision=Precision(told["precision"]))
+    np.testing.assert_array_equal(encoder.encode_passages(corpus), np.load(out / told["files"]["passages"]))
+    assert "model" not in vars(encoder)
+
+
+def test_a_model_that_is_not_there_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["encode", "--data", "sample", "--model", "no such model!", "--out", str(tmp_path)]) == 2
+    assert "no such model!" in capsys.readouterr().err
