@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.korquad import korquad
+from benchmarks.random_models import bi_encoder
 from data.read import read_file
 from data.split import SplitOptions
 from retrieval.models import find_model
@@ -28,8 +29,6 @@ _BATCH = 16
 _STEPS = 5  # the first of each is not counted
 _ROUNDS = 2
 _MAX_LENGTH = 128  # as KR-SBERT reads
-_VOCABULARY = 32_000
-_NO_DROPOUT = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}  # so that losses can be compared
 Batches = list[list[int]] | None  # rows of the pairs; None: as the recipe makes them
 
 
@@ -38,7 +37,7 @@ def measure() -> list[str]:
     with tempfile.TemporaryDirectory() as folder:
         os.environ["MRC_WORKSPACE"] = folder
         question_set = read_file(korquad()).question_set
-        base = _base(Path(folder, "base"), [passage.text for passage in question_set.passages])
+        base = bi_encoder(Path(folder, "base"), [passage.text for passage in question_set.passages], _MAX_LENGTH)
         # what the library does where nothing is said: no warmup, no weight decay
         plain = {"warmup": 0.0, "weight_decay": 0.0, "batch_size": _BATCH, "logging_steps": 1}
         options = BiEncoderOptions(base=str(base), max_length=_MAX_LENGTH, **plain)  # type: ignore[arg-type]
@@ -60,25 +59,6 @@ def measure() -> list[str]:
     ratios = ", ".join(f"{one['ours'][0] / one['plain'][0]:.2f}" for one in rounds)
     difference = abs(losses["ours"] / losses["plain"] - 1)
     return [*lines, "", f"Ours / plain, in each of {_ROUNDS} rounds: {ratios}. The losses differ by {difference:.2%}."]
-
-
-def _base(folder: Path, texts: list[str]) -> Path:
-    """Write a random BERT of base size whose word pieces are those of the texts."""
-    import torch
-    from sentence_transformers import SentenceTransformer
-    from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
-    from tokenizers import BertWordPieceTokenizer
-    from transformers import BertConfig, BertModel, BertTokenizerFast
-
-    pieces = BertWordPieceTokenizer(strip_accents=False, lowercase=False)
-    pieces.train_from_iterator(texts, vocab_size=_VOCABULARY, show_progress=False)
-    tokenizer = BertTokenizerFast(tokenizer_object=pieces._tokenizer, model_max_length=_MAX_LENGTH)
-    torch.manual_seed(0)
-    BertModel(BertConfig(vocab_size=_VOCABULARY, **_NO_DROPOUT)).save_pretrained(folder / "bert")
-    tokenizer.save_pretrained(folder / "bert")
-    transformer = Transformer(str(folder / "bert"), max_seq_length=_MAX_LENGTH)
-    SentenceTransformer(modules=[transformer, Pooling(768)]).save_pretrained(str(folder / "model"))
-    return folder / "model"
 
 
 def _plain(options: BiEncoderOptions, material: Material, out: Path, batches: Batches) -> tuple[float, float]:
