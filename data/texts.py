@@ -1,0 +1,125 @@
+"""Texts as a column: a sequence of strings that are made when they are asked for, and what they are by content."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
+from hashlib import sha256
+from itertools import chain, islice
+from typing import Any, TypeVar, overload
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+BLOCK = 8_192  # texts made at a time: some megabytes
+
+_T = TypeVar("_T")
+
+
+class Texts(Sequence[str]):
+    """The texts of an Arrow column of strings without nulls; with `titles`, each known one on the line before its text.
+
+    Equal to any sequence of the same texts.
+    """
+
+    def __init__(self, texts: Any, titles: Any = None) -> None:
+        self._texts, self._titles = texts, titles
+
+    @property
+    def column(self) -> Any:
+        """The texts as an Arrow column, made in memory where there are titles."""
+        return self._texts if self._titles is None else _joined(self._titles, self._texts)
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """The `fingerprint_of` these texts."""
+        return fingerprint_of(self)
+
+    @cached_property
+    def hashes(self) -> np.ndarray:
+        """Python's hash of every text, `(n_texts,)` int64: the same within a process, and only there."""
+        return np.fromiter(map(hash, self), dtype=np.int64, count=len(self))
+
+    @cached_property
+    def by_hash(self) -> np.ndarray:
+        """Rows in the order of their hashes, `(n_texts,)` int64; the lower row first where they are equal."""
+        return np.argsort(self.hashes, kind="stable")
+
+    @property
+    def repeated_row(self) -> int | None:
+        """The first row whose text an earlier one has; None where all differ."""
+        ordered = self.hashes[self.by_hash]
+        same = np.flatnonzero(ordered[1:] == ordered[:-1])
+        rows = np.sort(self.by_hash[np.union1d(same, same + 1)])  # few, unless the texts repeat
+        seen: set[str] = set()
+        for row, text in zip(rows.tolist(), self.at(rows), strict=True):
+            if text in seen:
+                return int(row)
+            seen.add(text)
+        return None
+
+    def blocks(self, size: int = BLOCK) -> Iterator[list[str]]:
+        """Yield the texts in order, `size` at a time."""
+        for start in range(0, len(self), size):
+            yield self[start : start + size].column.to_pylist()
+
+    def at(self, rows: Sequence[int] | np.ndarray) -> list[str]:
+        """Return the texts of some rows."""
+        places = pa.array(np.asarray(rows, dtype=np.int64))
+        texts = self._texts.take(places)
+        made: list[str] = (texts if self._titles is None else _joined(self._titles.take(places), texts)).to_pylist()
+        return made
+
+    def __len__(self) -> int:
+        return len(self._texts)
+
+    @overload
+    def __getitem__(self, place: int) -> str: ...
+    @overload
+    def __getitem__(self, place: slice) -> "Texts": ...
+    def __getitem__(self, place: int | slice) -> "str | Texts":
+        columns = (self._texts,) if self._titles is None else (self._texts, self._titles)
+        if isinstance(place, slice):
+            start, stop, step = place.indices(len(self))
+            if step != 1:
+                rows = pa.array(np.arange(start, stop, step))
+                return Texts(*(column.take(rows) for column in columns))
+            return Texts(*(column.slice(start, max(0, stop - start)) for column in columns))
+        text, *title = (column[int(place)].as_py() for column in columns)
+        return f"{title[0]}\n{text}" if title and title[0] else str(text)
+
+    def __iter__(self) -> Iterator[str]:
+        return chain.from_iterable(self.blocks())
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Sequence) or isinstance(other, str):
+            return NotImplemented
+        return len(self) == len(other) and all(a == b for a, b in zip(self, other, strict=True))
+
+    __hash__ = None  # type: ignore[assignment]  # equal to lists, which have none
+
+    def __repr__(self) -> str:
+        return f"Texts({len(self):,})"
+
+
+def fingerprint_of(texts: Iterable[str]) -> str:
+    """sha256 (hexadecimal) of texts in order, whatever holds them: of `BLOCK` of them at a time, first their lengths
+    in characters (int64, little-endian), then all in UTF-8 without a gap. A lone surrogate is three bytes.
+    """
+    digest = sha256()
+    for block in texts.blocks() if isinstance(texts, Texts) else in_blocks(texts):
+        digest.update(np.fromiter(map(len, block), dtype="<i8", count=len(block)).tobytes())
+        digest.update("".join(block).encode("utf-8", "surrogatepass"))
+    return digest.hexdigest()
+
+
+def in_blocks(values: Iterable[_T], size: int = BLOCK) -> Iterator[list[_T]]:
+    """Yield the values in order, `size` at a time."""
+    rest = iter(values)
+    while block := list(islice(rest, size)):
+        yield block
+
+
+def _joined(titles: Any, texts: Any) -> Any:
+    known = pc.if_else(pc.equal(titles, ""), pa.scalar(None, pa.large_string()), titles)
+    newline = pa.scalar("\n", pa.large_string())
+    return pc.binary_join_element_wise(known, texts, newline, null_handling="skip")
