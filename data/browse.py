@@ -3,30 +3,35 @@
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
+import numpy as np
+
 from data.records import Question, QuestionSet
+from data.texts import Texts
 
 
-def passages_with(question_set: QuestionSet, text: str) -> list[int]:
-    """Return the rows of the passages whose text, title or questions hold `text`, in any case; "" is in all."""
-    wanted = text.strip().lower()
+def passages_with(question_set: QuestionSet, text: str) -> np.ndarray:
+    """Return the rows of the passages whose text, title or questions hold `text`, in any case; "" is in all.
+
+    Ascending, `(n_found,)` int64.
+    """
+    wanted, passages = text.strip().lower(), question_set.passages
     if not wanted:
-        return list(range(len(question_set.passages)))
-    rows = {
-        row
-        for row, passage in enumerate(question_set.passages)
-        if wanted in passage.text.lower() or wanted in passage.title.lower()
-    }
-    for question in question_set.questions:
-        if wanted in question.text.lower():
-            rows.update(question_set.row_of_passage[id_] for id_ in question.relevant)
-    return sorted(rows)
+        return np.arange(len(passages))
+    held = _holding(passages.texts, wanted) | _holding(passages.titles, wanted)
+    asked = [place for place, question in enumerate(question_set.questions) if wanted in question.text.lower()]
+    held[question_set.relevance[asked].indices] = True
+    return np.flatnonzero(held)
 
 
-def questions_of(question_set: QuestionSet, rows: Sequence[int]) -> dict[int, list[Question]]:
+def _holding(texts: Texts, wanted: str) -> np.ndarray:
+    return np.fromiter((wanted in text.lower() for text in texts), dtype=bool, count=len(texts))
+
+
+def questions_of(question_set: QuestionSet, rows: Sequence[int] | np.ndarray) -> dict[int, list[Question]]:
     """Return the questions about each of the passages at `rows`, in the set's order."""
     asked: defaultdict[int, list[Question]] = defaultdict(list)
     by_passage = question_set.relevance[:, list(rows)].tocsc()
-    for place, row in enumerate(rows):
+    for place, row in enumerate(rows.tolist() if isinstance(rows, np.ndarray) else rows):
         found = by_passage.indices[by_passage.indptr[place] : by_passage.indptr[place + 1]]
         asked[row] = [question_set.questions[question] for question in sorted(found)]
     return dict(asked)

@@ -6,8 +6,8 @@ from enum import StrEnum
 from typing import Any
 
 from data.delimited import find_delimiter
-from data.encodings import decode
-from data.json_rows import is_jsonl, parse_json
+from data.encodings import EncodedText, encoding_of
+from data.json_rows import is_jsonl, leading_object, parse_json
 from data.problems import DataError, Problem, ProblemCode
 from data.squad import squad_articles
 from data.workbooks import is_workbook
@@ -35,9 +35,9 @@ class Recognised:
 
     format: Format
     encoding: str = ""
-    text: str = ""
+    text: EncodedText | None = None
     delimiter: str = ""
-    value: Any = None  # the parsed JSON
+    value: Any = None  # the parsed JSON; None where there is an object a line
     problems: tuple[Problem, ...] = ()
 
 
@@ -64,31 +64,36 @@ def _binary(content: bytes) -> Recognised | None:
 
 def _text(content: bytes) -> Recognised:
     try:
-        text, encoding, problems = decode(content)
+        encoding = encoding_of(content)
     except DataError:
         _refuse_binary(content[:4096].decode("latin-1"), most=0.03)
         raise
-    _refuse_binary(text[:4096], most=0.1)
-    start = text.lstrip()[:1]
+    text = EncodedText(content, encoding)
+    _refuse_binary(text.head[:4096], most=0.1)
+    start = (text.head.lstrip() or text.whole.lstrip())[:1]
     if not start:
         raise DataError.of(ProblemCode.EMPTY_FILE)
     if start == "<":
         raise DataError.of(ProblemCode.UNKNOWN_FORMAT, found="it begins with <, as a web page does")
     if start in "{[":
         format_, value = _json(text)
-        return Recognised(format_, encoding, text, value=value, problems=problems)
-    delimiter = find_delimiter(text)
+        return Recognised(format_, encoding.name, text, value=value, problems=encoding.problems)
+    delimiter = find_delimiter(text.head)
     if delimiter is None:
         raise DataError.of(ProblemCode.UNKNOWN_FORMAT, found="text without columns")
     format_ = Format.TSV if delimiter == "\t" else Format.CSV
-    return Recognised(format_, encoding, text, delimiter, problems=problems)
+    return Recognised(format_, encoding.name, text, delimiter, problems=encoding.problems)
 
 
-def _json(text: str) -> tuple[Format, Any]:
+def _json(text: EncodedText) -> tuple[Format, Any]:
+    first = leading_object(text.head)
+    if first is not None:
+        return (Format.JSONL if squad_articles(first) is None else Format.SQUAD), None
+    whole = text.whole
     try:
-        value = parse_json(text)
+        value = parse_json(whole)
     except DataError:
-        if is_jsonl(text):
+        if is_jsonl(whole):
             return Format.JSONL, None
         raise
     return (Format.JSON if squad_articles(value) is None else Format.SQUAD), value

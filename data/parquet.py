@@ -1,6 +1,9 @@
 """Parquet files become a table."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from io import BytesIO
+from itertools import count
 from typing import Any
 
 import pyarrow as pa
@@ -18,12 +21,19 @@ _BATCH_ROWS = 4_096
 
 
 def parquet_table(content: bytes) -> Table:
-    """Read every row of a Parquet file. Raises `DataError` where it is broken or claims too much."""
-    try:
+    """Read a Parquet file, its rows as they are asked for. Raises `DataError` where it is broken or claims too much."""
+    with _broken_told():
         file = pq.ParquetFile(BytesIO(content))
         _check_claims(file)
         _check_size(content, file.metadata)
-        return _table(file)
+        names = column_names(file.schema_arrow.names)
+    return Table(names, _rows(file, names))
+
+
+@contextmanager
+def _broken_told() -> Iterator[None]:
+    try:
+        yield
     except DataError:
         raise
     except Exception as error:  # a broken part can surface as any of Arrow's errors, or as one of Python's
@@ -68,14 +78,13 @@ def _check(found: int, unit: str, limit: int) -> None:
         raise DataError.of(ProblemCode.TOO_LARGE, size=f"{found:,}", unit=unit, limit=f"{limit:,}")
 
 
-def _table(file: Any) -> Table:
-    names = column_names(file.schema_arrow.names)
-    rows: list[RawRow] = []
-    for batch in file.iter_batches(batch_size=_BATCH_ROWS):
-        columns = [_values(column) for column in batch.columns]
-        for cells in zip(*columns, strict=True):
-            rows.append(RawRow(len(rows) + 1, dict(zip(names, cells, strict=True))))
-    return Table(names, rows)
+def _rows(file: Any, names: tuple[str, ...]) -> Iterator[RawRow]:
+    number = count(1)
+    with _broken_told():
+        for batch in file.iter_batches(batch_size=_BATCH_ROWS):
+            columns = [_values(column) for column in batch.columns]
+            for cells in zip(*columns, strict=True):
+                yield RawRow(next(number), dict(zip(names, cells, strict=True)))
 
 
 def _values(column: Any) -> list[Any]:

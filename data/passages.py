@@ -28,11 +28,13 @@ class Passage:
 class Passages(Sequence[Passage]):
     """The passages of a corpus, in order; equal to any sequence of the same passages.
 
-    `table` has the columns of `SCHEMA`, without nulls, and may be mapped from a file.
+    `table` has the columns of `SCHEMA`, without nulls, and may be mapped from a file. `known` is the fingerprint of
+    passages that were looked at before, and need not be again.
     """
 
-    def __init__(self, table: Any) -> None:
+    def __init__(self, table: Any, *, known: str = "") -> None:
         self._table = table.cast(SCHEMA)
+        self._known = known
         self.ids, self.texts, self.titles = (Texts(self._table.column(name)) for name in SCHEMA.names)
         self._untitled, self._titled = self.texts, Texts(self._table.column("text"), self._table.column("title"))
 
@@ -55,6 +57,8 @@ class Passages(Sequence[Passage]):
     @cached_property
     def fingerprint(self) -> str:
         """sha256 (hexadecimal) of ids, texts and titles, in order: of a line `["id", "text", "title"]` a passage."""
+        if self._known:
+            return self._known
         digest, quoted = sha256(), json.encoder.encode_basestring
         for id_, text, title in self._rows():
             digest.update(f"[{quoted(id_)}, {quoted(text)}, {quoted(title)}]\n".encode())
@@ -68,8 +72,10 @@ class Passages(Sequence[Passage]):
     @cached_property
     def repeated(self) -> str:
         """What two passages may not share and do, such as "passage id 'a'"; empty where all is well."""
+        if self._known:
+            return ""
         for what, texts in (("id", self.ids), ("text", self.texts)):
-            row = texts.repeated_row
+            row = texts.repeated_row()
             if row is not None:
                 return f"passage {what} {texts[row][:80]!r}"
         return ""
@@ -114,9 +120,9 @@ class RowOfId(Mapping[str, int]):
     """Rows by id, as two arrays: the ids' hashes in ascending order, and whose they are. Ids differ."""
 
     def __init__(self, ids: Texts) -> None:
-        self._ids = ids
-        self._order = ids.by_hash
-        self._hashes = ids.hashes[self._order]
+        hashes = ids.hashes()
+        self._ids, self._order = ids, np.argsort(hashes, kind="stable")
+        self._hashes = hashes[self._order]
 
     def rows(self, ids: Sequence[str]) -> np.ndarray:
         """Return the row of each id, `(n,)` int64, -1 where it is unknown."""

@@ -1,11 +1,12 @@
 """The public way in: the bytes of a file become a question set, and a list of what was wrong with them."""
 
 import gc
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import chain, islice
 from pathlib import Path, PurePath
+from typing import Any
 
 import pandas as pd
 
@@ -18,7 +19,7 @@ from data.json_rows import json_table, jsonl_table
 from data.parquet import parquet_table
 from data.problems import DataError, Problem, ProblemCode
 from data.records import QuestionSet
-from data.squad import SQUAD_COLUMNS, squad_articles, squad_rows
+from data.squad import SQUAD_COLUMNS, squad_articles, squad_lines, squad_rows
 from data.tables import RawRow, Table, column_names
 from data.workbooks import workbook_table
 
@@ -122,7 +123,7 @@ def _collector_paused() -> Iterator[None]:
 
 def _table_and_guess(content: bytes, recognised: Recognised) -> tuple[Table, Columns]:
     if recognised.format is Format.SQUAD:
-        return Table((), squad_rows(squad_articles(recognised.value) or [])), SQUAD_COLUMNS
+        return Table((), squad_rows(_articles(recognised))), SQUAD_COLUMNS
     table = _table(content, recognised)
     rows = iter(table.rows)
     first = list(islice(rows, _SAMPLE_ROWS))
@@ -130,18 +131,25 @@ def _table_and_guess(content: bytes, recognised: Recognised) -> tuple[Table, Col
     return Table(table.names, chain(first, rows)), guess
 
 
+def _articles(recognised: Recognised) -> Iterable[Any]:
+    if recognised.value is None and recognised.text is not None:
+        return squad_lines(recognised.text)
+    return squad_articles(recognised.value) or []
+
+
 def _table(content: bytes, recognised: Recognised) -> Table:
+    text = recognised.text or ""
     match recognised.format:
         case Format.EXCEL:
             return workbook_table(content)
         case Format.PARQUET:
             return parquet_table(content)
         case Format.JSONL:
-            return jsonl_table(recognised.text)
+            return jsonl_table(text)
         case Format.JSON:
             return json_table(recognised.value)
         case _:
-            return delimited_table(recognised.text, recognised.delimiter)
+            return delimited_table(text, recognised.delimiter)
 
 
 def _needed(columns: Columns, names: tuple[str, ...]) -> Columns:

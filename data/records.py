@@ -85,7 +85,6 @@ class QuestionSet:
         """Return the same corpus with only the questions at `rows`, in that order."""
         return replace(self, questions=tuple(self.questions[int(row)] for row in rows))
 
-
     @cached_property
     def _relevant_rows(self) -> np.ndarray:
         """Rows of the relevant passages of one question after the other, -1 where there is no such passage."""

@@ -34,22 +34,20 @@ class Texts(Sequence[str]):
         """The `fingerprint_of` these texts."""
         return fingerprint_of(self)
 
-    @cached_property
+    def lengths(self) -> np.ndarray:
+        """Return the length of every text in characters, `(n_texts,)` int64."""
+        return np.fromiter(map(len, self), dtype=np.int64, count=len(self))
+
     def hashes(self) -> np.ndarray:
         """Python's hash of every text, `(n_texts,)` int64: the same within a process, and only there."""
         return np.fromiter(map(hash, self), dtype=np.int64, count=len(self))
 
-    @cached_property
-    def by_hash(self) -> np.ndarray:
-        """Rows in the order of their hashes, `(n_texts,)` int64; the lower row first where they are equal."""
-        return np.argsort(self.hashes, kind="stable")
-
-    @property
     def repeated_row(self) -> int | None:
-        """The first row whose text an earlier one has; None where all differ."""
-        ordered = self.hashes[self.by_hash]
-        same = np.flatnonzero(ordered[1:] == ordered[:-1])
-        rows = np.sort(self.by_hash[np.union1d(same, same + 1)])  # few, unless the texts repeat
+        """Return the first row whose text an earlier one has; None where all differ."""
+        hashes = self.hashes()
+        order = np.argsort(hashes, kind="stable")
+        same = np.flatnonzero(hashes[order][1:] == hashes[order][:-1])
+        rows = np.sort(order[np.union1d(same, same + 1)])  # few, unless the texts repeat
         seen: set[str] = set()
         for row, text in zip(rows.tolist(), self.at(rows), strict=True):
             if text in seen:
