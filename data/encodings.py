@@ -85,7 +85,7 @@ def encoding_of(content: bytes) -> Encoding:
     if b"\x00" in content and (codec := _utf16_without_mark(content)) is not None:
         return Encoding(codec, "UTF-16")
     try:
-        _decode_in_parts(content, "utf-8-sig")
+        _decode_in_parts(content, "utf-8")
     except UnicodeDecodeError:
         return _cp949(content) or _damaged_utf8(content)
     return Encoding("utf-8-sig", "UTF-8")
