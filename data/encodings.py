@@ -3,19 +3,19 @@
 import codecs
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
-from io import BytesIO, StringIO, TextIOWrapper
+from io import StringIO, TextIOWrapper
 from typing import NamedTuple
 
 from data.cells import REPLACEMENT
+from data.content import Content
 from data.problems import DataError, Problem, ProblemCode
 
 _HANGUL = re.compile("[가-힣]")
 _FOREIGN_LETTER = re.compile("[\\u3131-\\u318e\\u4e00-\\u9fff\\uf900-\\ufaff]")  # jamo, Hanja
 _FAMILIAR = re.compile("[\t\n\r -~가-힣]")
 _HEAD = 1_000_000  # characters
-_PART = 1 << 20  # bytes
 _UTF32_MARKS = (codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)
 
 
@@ -40,23 +40,23 @@ class Encoding(NamedTuple):
 class EncodedText:
     """The text of a file, decoded a little at a time."""
 
-    content: bytes = field(repr=False)
+    content: Content
     encoding: Encoding
 
     @cached_property
     def head(self) -> str:
         """The first million characters."""
         decoder = codecs.getincrementaldecoder(self.encoding.codec)(self.encoding.errors)
-        return decoder.decode(self.content[: 4 * _HEAD])[:_HEAD]
+        return decoder.decode(self.content.start)[:_HEAD]
 
     @property
     def whole(self) -> str:
         """All of it, decoded anew at each call."""
-        return self.content.decode(self.encoding.codec, self.encoding.errors)
+        return self.content.whole.decode(self.encoding.codec, self.encoding.errors)
 
     def lines(self, newline: str) -> Iterator[str]:
         """Yield the lines with their ends, as `lines_of`."""
-        return TextIOWrapper(BytesIO(self.content), self.encoding.codec, self.encoding.errors, newline)
+        return TextIOWrapper(self.content.open(), self.encoding.codec, self.encoding.errors, newline)
 
 
 def lines_of(text: str | EncodedText, newline: str) -> Iterator[str]:
@@ -72,31 +72,32 @@ def decode(content: bytes) -> Decoded:
 
     Raises `DataError` where no known encoding fits.
     """
-    found = encoding_of(content)
+    found = encoding_of(Content(content))
     return Decoded(content.decode(found.codec, found.errors), found.name, found.problems)
 
 
-def encoding_of(content: bytes) -> Encoding:
+def encoding_of(content: Content) -> Encoding:
     """Tell how bytes become text. Raises `DataError` where no known encoding fits."""
-    if content.startswith(_UTF32_MARKS):
-        raise _unknown(content, 0)
-    if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-        return _strictly(content, "utf-16")
-    if b"\x00" in content and (codec := _utf16_without_mark(content)) is not None:
+    if content.start.startswith(_UTF32_MARKS):
+        raise _unknown(content.whole, 0)
+    if content.start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return _strictly(content.whole, "utf-16")
+    if any(b"\x00" in part for part in content.parts()) and (codec := _utf16_without_mark(content.whole)) is not None:
         return Encoding(codec, "UTF-16")
+    if _is_utf8(content):
+        return Encoding("utf-8-sig", "UTF-8")
+    return _cp949(content.whole) or _damaged_utf8(content.whole)
+
+
+def _is_utf8(content: Content) -> bool:
+    decoder = codecs.getincrementaldecoder("utf-8")()
     try:
-        _decode_in_parts(content, "utf-8")
+        for part in content.parts():
+            decoder.decode(part)
+        decoder.decode(b"", final=True)
     except UnicodeDecodeError:
-        return _cp949(content) or _damaged_utf8(content)
-    return Encoding("utf-8-sig", "UTF-8")
-
-
-def _decode_in_parts(content: bytes, codec: str) -> None:
-    """Raise `UnicodeDecodeError` where the bytes are not of this codec; of the text no more is held than a part."""
-    decoder = codecs.getincrementaldecoder(codec)()
-    for start in range(0, len(content), _PART):
-        decoder.decode(content[start : start + _PART])
-    decoder.decode(b"", final=True)
+        return False
+    return True
 
 
 def _strictly(content: bytes, codec: str) -> Encoding:

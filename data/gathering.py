@@ -6,7 +6,7 @@ from typing import Any
 import pyarrow as pa
 
 from data.passages import SCHEMA, Passages
-from data.texts import BLOCK, in_blocks
+from data.texts import BLOCK, column_of, in_blocks
 
 
 class GatheredPassages:
@@ -35,13 +35,13 @@ class GatheredPassages:
         self._titles.append(title)
         self.ids.append(id_)
         if len(self._open) == BLOCK:
-            self._blocks.append(pa.array(self._open, pa.large_string()))
+            self._blocks.append(column_of(self._open))
             self._open = []
         return place
 
     def passages(self, ids: Iterable[str]) -> Passages:
         """Return all of them under these ids."""
-        texts = [*self._blocks, pa.array(self._open, pa.large_string())]
+        texts = [*self._blocks, column_of(self._open)]
         columns = [_column(in_blocks(ids)), pa.chunked_array(texts), _column(in_blocks(self._titles))]
         return Passages(pa.Table.from_arrays(columns, schema=SCHEMA))
 
@@ -61,4 +61,4 @@ class GatheredPassages:
 
 
 def _column(blocks: Iterable[list[str]]) -> Any:
-    return pa.chunked_array([pa.array(block, pa.large_string()) for block in blocks], pa.large_string())
+    return pa.chunked_array([column_of(block) for block in blocks], pa.large_string())

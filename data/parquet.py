@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from io import BytesIO
 from itertools import count
 from typing import Any
 
@@ -11,6 +10,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from data.cells import shown
+from data.content import Content
 from data.problems import DataError, ProblemCode
 from data.tables import RawRow, Table, column_names
 
@@ -20,10 +20,10 @@ MAX_UNPACKED_BYTES = 2**31
 _BATCH_ROWS = 4_096
 
 
-def parquet_table(content: bytes) -> Table:
+def parquet_table(content: Content) -> Table:
     """Read a Parquet file, its rows as they are asked for. Raises `DataError` where it is broken or claims too much."""
     with _broken_told():
-        file = pq.ParquetFile(BytesIO(content))
+        file = pq.ParquetFile(content.open())
         _check_claims(file)
         _check_size(content, file.metadata)
         names = column_names(file.schema_arrow.names)
@@ -52,10 +52,10 @@ def _check_claims(file: Any) -> None:
     _check(values, "values", MAX_VALUES)
 
 
-def _check_size(content: bytes, metadata: Any) -> None:
+def _check_size(content: Content, metadata: Any) -> None:
     """Measure texts before unpacking: by its dictionary a small file can hold a long text a million times."""
     paths = [metadata.schema.column(place).path for place in range(metadata.num_columns)]
-    packed = pq.ParquetFile(BytesIO(content), read_dictionary=paths)
+    packed = pq.ParquetFile(content.open(), read_dictionary=paths)
     size = 0
     for batch in packed.iter_batches(batch_size=_BATCH_ROWS):
         size += sum(map(_unpacked_bytes, batch.columns))

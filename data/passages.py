@@ -11,7 +11,7 @@ from typing import Any, overload
 import numpy as np
 import pyarrow as pa
 
-from data.texts import Texts, in_blocks
+from data.texts import Texts, column_of, in_blocks
 
 SCHEMA = pa.schema([("id", pa.large_string()), ("text", pa.large_string()), ("title", pa.large_string())])
 
@@ -91,7 +91,7 @@ class Passages(Sequence[Passage]):
         if isinstance(place, slice):
             start, stop, step = place.indices(len(self))
             if step != 1:
-                return Passages(self._table.take(np.arange(start, stop, step)))
+                return Passages.of(self[row] for row in range(start, stop, step))
             return Passages(self._table.slice(start, max(0, stop - start)))
         return Passage(self.ids[place], self.texts[place], self.titles[place])
 
@@ -156,4 +156,4 @@ class RowOfId(Mapping[str, int]):
 
 def _batch(passages: list[Passage]) -> Any:
     columns = ([getattr(passage, name) for passage in passages] for name in SCHEMA.names)
-    return pa.record_batch([pa.array(column, pa.large_string()) for column in columns], schema=SCHEMA)
+    return pa.record_batch([column_of(column) for column in columns], schema=SCHEMA)

@@ -62,10 +62,8 @@ class Texts(Sequence[str]):
 
     def at(self, rows: Sequence[int] | np.ndarray) -> list[str]:
         """Return the texts of some rows."""
-        places = pa.array(np.asarray(rows, dtype=np.int64))
-        texts = self._texts.take(places)
-        made: list[str] = (texts if self._titles is None else _joined(self._titles.take(places), texts)).to_pylist()
-        return made
+        # Arrow's `take` would first copy all texts into one piece
+        return [self[row] for row in np.asarray(rows, dtype=np.int64).tolist()]
 
     def __len__(self) -> int:
         return len(self._texts)
@@ -79,8 +77,7 @@ class Texts(Sequence[str]):
         if isinstance(place, slice):
             start, stop, step = place.indices(len(self))
             if step != 1:
-                rows = pa.array(np.arange(start, stop, step))
-                return Texts(*(column.take(rows) for column in columns))
+                return Texts(pa.chunked_array([column_of(self.at(range(start, stop, step)))]))
             return Texts(*(column.slice(start, max(0, stop - start)) for column in columns))
         text, *title = (column[int(place)].as_py() for column in columns)
         return f"{title[0]}\n{text}" if title and title[0] else str(text)
@@ -115,6 +112,16 @@ def in_blocks(values: Iterable[_T], size: int = BLOCK) -> Iterator[list[_T]]:
     rest = iter(values)
     while block := list(islice(rest, size)):
         yield block
+
+
+def column_of(texts: Sequence[str]) -> Any:
+    """Return texts as an Arrow array of exactly their size: Arrow's own way takes twice that, and keeps it.
+
+    Raises `ValueError` for a lone surrogate.
+    """
+    encoded = [text.encode() for text in texts]
+    offsets = np.concatenate([[0], np.cumsum([len(one) for one in encoded], dtype=np.int64)]).astype(np.int64)
+    return pa.LargeStringArray.from_buffers(len(texts), pa.py_buffer(offsets), pa.py_buffer(b"".join(encoded)))
 
 
 def _joined(titles: Any, texts: Any) -> Any:
