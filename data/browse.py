@@ -6,7 +6,6 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from data.records import Question, QuestionSet
-from data.texts import Texts
 
 
 def passages_with(question_set: QuestionSet, text: str) -> np.ndarray:
@@ -17,21 +16,17 @@ def passages_with(question_set: QuestionSet, text: str) -> np.ndarray:
     wanted, passages = text.strip().lower(), question_set.passages
     if not wanted:
         return np.arange(len(passages))
-    held = _holding(passages.texts, wanted) | _holding(passages.titles, wanted)
+    held = passages.texts.holding(wanted) | passages.titles.holding(wanted)
     asked = [place for place, question in enumerate(question_set.questions) if wanted in question.text.lower()]
     held[question_set.relevance[asked].indices] = True
     return np.flatnonzero(held)
 
 
-def _holding(texts: Texts, wanted: str) -> np.ndarray:
-    return np.fromiter((wanted in text.lower() for text in texts), dtype=bool, count=len(texts))
-
-
-def questions_of(question_set: QuestionSet, rows: Sequence[int] | np.ndarray) -> dict[int, list[Question]]:
+def questions_of(question_set: QuestionSet, rows: Sequence[int]) -> dict[int, list[Question]]:
     """Return the questions about each of the passages at `rows`, in the set's order."""
     asked: defaultdict[int, list[Question]] = defaultdict(list)
     by_passage = question_set.relevance[:, list(rows)].tocsc()
-    for place, row in enumerate(rows.tolist() if isinstance(rows, np.ndarray) else rows):
+    for place, row in enumerate(rows):
         found = by_passage.indices[by_passage.indptr[place] : by_passage.indptr[place + 1]]
         asked[row] = [question_set.questions[question] for question in sorted(found)]
     return dict(asked)

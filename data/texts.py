@@ -36,7 +36,14 @@ class Texts(Sequence[str]):
 
     def lengths(self) -> np.ndarray:
         """Return the length of every text in characters, `(n_texts,)` int64."""
-        return np.fromiter(map(len, self), dtype=np.int64, count=len(self))
+        lengths = [np.asarray(pc.utf8_length(part)) for part in self._parts(BLOCK)]
+        return np.concatenate(lengths) if lengths else np.zeros(0, dtype=np.int64)
+
+    def holding(self, wanted: str) -> np.ndarray:
+        """Return which texts hold `wanted` somewhere, in any case, `(n_texts,)` bool."""
+        # with case Arrow searches ten times as long
+        held = [np.asarray(pc.match_substring(part, wanted, ignore_case=True)) for part in self._parts(BLOCK)]
+        return np.concatenate(held) if held else np.zeros(0, dtype=bool)
 
     def hashes(self) -> np.ndarray:
         """Python's hash of every text, `(n_texts,)` int64: the same within a process, and only there."""
@@ -57,13 +64,15 @@ class Texts(Sequence[str]):
 
     def blocks(self, size: int = BLOCK) -> Iterator[list[str]]:
         """Yield the texts in order, `size` at a time."""
-        for start in range(0, len(self), size):
-            yield self[start : start + size].column.to_pylist()
+        return (part.to_pylist() for part in self._parts(size))
 
     def at(self, rows: Sequence[int] | np.ndarray) -> list[str]:
         """Return the texts of some rows."""
         # Arrow's `take` would first copy all texts into one piece
         return [self[row] for row in np.asarray(rows, dtype=np.int64).tolist()]
+
+    def _parts(self, size: int) -> Iterator[Any]:
+        return (self[start : start + size].column for start in range(0, len(self), size))
 
     def __len__(self) -> int:
         return len(self._texts)
