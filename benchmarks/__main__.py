@@ -11,6 +11,7 @@ from benchmarks import (
     deeper_comparison,
     first_page,
     interactions,
+    large_sets,
     readme,
     starter_training,
     training_speed,
@@ -23,6 +24,7 @@ _ALL = {
     "deeper_comparison": deeper_comparison.measure,
     "first_page": first_page.measure,
     "interactions": interactions.measure,
+    "large_sets": large_sets.measure,
     "starter_training": starter_training.measure,
     "training_speed": training_speed.measure,
 }
