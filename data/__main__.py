@@ -1,4 +1,7 @@
-"""`python -m data inspect FILE`: what is understood of a file, what is wrong with it, and what it is like."""
+"""`python -m data inspect FILE`: what is understood of a file, what is wrong with it, and what it is like.
+
+`python -m data keep FILE` puts it among the sets of the workspace: a file too large to be uploaded, for one.
+"""
 
 import argparse
 import json
@@ -14,6 +17,7 @@ from data.audit import Audit, audit
 from data.problems import DataError
 from data.read import Columns, Reading, file_content, propose_columns, read, read_file
 from data.split import Part, Split, split
+from data.store import keep
 
 _ROLES = [field.name for field in fields(Columns)]
 _SHOWN_PROBLEMS = 10
@@ -27,6 +31,10 @@ def main(arguments: list[str] | None = None) -> int:
     except DataError as error:
         print(error, file=sys.stderr)
         return 1
+    if options.command == "keep":
+        kept = keep(reading.question_set, source=options.file.name)
+        print("\n".join([*_understood(reading), *_problems(reading), f"Kept as {kept.key}"]))
+        return 0
     figures, parts = audit(reading.question_set), split(reading.question_set)
     if options.json:
         print(json.dumps(_as_json(reading, figures, parts), ensure_ascii=False, indent=1))
@@ -37,17 +45,19 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m data", description="Look at question sets.")
-    inspect = parser.add_subparsers(required=True).add_parser("inspect", help="tell what a file holds")
-    inspect.add_argument("file", type=Path, help="SQuAD JSON, JSON, JSONL, CSV, TSV, Excel (.xlsx) or Parquet")
+    commands = parser.add_subparsers(dest="command", required=True)
+    inspect = commands.add_parser("inspect", help="tell what a file holds")
     inspect.add_argument("--json", action="store_true", help="print everything as JSON")
-    inspect.add_argument(
-        "--columns",
-        nargs="+",
-        type=_column,
-        default=[],
-        metavar="ROLE=NAME",
-        help=f"name columns yourself, for example question=질문; roles: {', '.join(_ROLES)}",
-    )
+    for command in (inspect, commands.add_parser("keep", help="put a file among the sets of the workspace")):
+        command.add_argument("file", type=Path, help="SQuAD JSON, JSON, JSONL, CSV, TSV, Excel (.xlsx) or Parquet")
+        command.add_argument(
+            "--columns",
+            nargs="+",
+            type=_column,
+            default=[],
+            metavar="ROLE=NAME",
+            help=f"name columns yourself, for example question=질문; roles: {', '.join(_ROLES)}",
+        )
     return parser
 
 

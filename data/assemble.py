@@ -7,18 +7,12 @@ from itertools import count
 from data.answers import answer_texts
 from data.cells import as_text, shown
 from data.columns import Columns
+from data.gathering import GatheredPassages
 from data.problems import DataError, Problem, ProblemCode
-from data.records import Passage, Question, QuestionSet
+from data.records import Question, QuestionSet
 from data.row_reader import RowReader
 from data.squad import IMPOSSIBLE, PARAGRAPH_ID
 from data.tables import RawRow
-
-
-@dataclass(slots=True)
-class _Passage:
-    text: str
-    title: str
-    id: str
 
 
 @dataclass(slots=True)
@@ -40,9 +34,8 @@ class Assembly:
     rejected: list[tuple[Problem, RawRow]] = field(default_factory=list)
     row_count: int = 0
     paragraph_count: int = 0
-    _passages: list[_Passage] = field(default_factory=list)
+    _passages: GatheredPassages = field(default_factory=GatheredPassages)
     _questions: list[_Question] = field(default_factory=list)
-    _place_of_text: dict[str, int] = field(default_factory=dict)
     _by_key: dict[str | tuple[str, int], _Question] = field(default_factory=dict)
 
     def add_all(self, rows: Iterable[RawRow]) -> "Assembly":
@@ -74,17 +67,17 @@ class Assembly:
         """Build the set; ids that are missing are made. Raises `DataError` where no question is left."""
         if not self._questions:
             raise self._no_question()
-        passage_ids = list(_filled_ids("p", [passage.id for passage in self._passages]))
+        passages = self._passages.passages(_filled_ids("p", self._passages.ids))
         question_ids = _filled_ids("q", [question.id for question in self._questions])
         return QuestionSet(
             name,
-            tuple(Passage(id_, p.text, p.title) for id_, p in zip(passage_ids, self._passages, strict=True)),
+            passages,
             tuple(
                 Question(
                     id_,
                     question.text,
                     tuple(question.answers),
-                    tuple(passage_ids[place] for place, answers in question.contexts.items() if answers),
+                    tuple(passages.ids[place] for place, answers in question.contexts.items() if answers),
                     question.kind,
                 )
                 for id_, question in zip(question_ids, self._questions, strict=True)
@@ -108,7 +101,7 @@ class Assembly:
             self._place(context, reader)
             return None
         id_ = reader.text("id")
-        place = self._place_of_text.get(context, len(self._passages))
+        place = self._passages.find(context)
         key = id_ or (question, place)
         first = self._by_key.get(key)
         if first is not None and first.text != question:
@@ -127,13 +120,9 @@ class Assembly:
 
     def _place(self, context: str, reader: RowReader) -> int:
         """Return the place of the passage, which is new, or known with or without a title."""
-        place = self._place_of_text.setdefault(context, len(self._passages))
-        title = reader.text("title")
-        if place == len(self._passages):
-            self._passages.append(_Passage(context, title, reader.fit(as_text(reader.row.cells.get(PARAGRAPH_ID)))))
-        elif not self._passages[place].title:
-            self._passages[place].title = title
-        return place
+        is_new = self._passages.find(context) == len(self._passages)
+        id_ = reader.fit(as_text(reader.row.cells.get(PARAGRAPH_ID))) if is_new else ""
+        return self._passages.add(context, reader.text("title"), id_)
 
 
 def _says_yes(value: object) -> bool:

@@ -5,6 +5,7 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 
 import numpy as np
+import pyarrow.compute as pc
 
 from data.records import Question, QuestionSet
 
@@ -41,10 +42,10 @@ def audit(question_set: QuestionSet) -> Audit:
         passage_count=len(passages),
         question_count=len(questions),
         unanswerable_count=len(questions) - len(question_set.answerable),
-        article_count=len({passage.title for passage in passages} - {""}),
+        article_count=len(set(pc.unique(passages.titles.column).to_pylist()) - {""}),
         passages_without_question=int((asked == 0).sum()),
         questions_per_passage=asked.astype(np.int64),
-        passage_lengths=np.array([len(passage.text) for passage in passages], dtype=np.int64),
+        passage_lengths=passages.texts.lengths(),
         question_lengths=np.array([len(question.text) for question in questions], dtype=np.int64),
         word_overlap=overlap,
         mean_word_overlap=float(measured.mean()) if len(measured) else float("nan"),
@@ -63,9 +64,11 @@ def word_overlap(question_set: QuestionSet) -> np.ndarray:
     """
     overlap = np.full(len(question_set.questions), np.nan)
     by_passage = question_set.relevance.tocsc()
-    for column, passage in enumerate(question_set.passages):
+    for column in np.flatnonzero(
+        np.diff(by_passage.indptr)
+    ).tolist():  # a large corpus has passages that nobody asks about
         rows = by_passage.indices[by_passage.indptr[column] : by_passage.indptr[column + 1]]
-        text = passage.text.lower()  # two letters side by side are always of one word
+        text = question_set.passages.texts[column].lower()  # two letters side by side are always of one word
         for row in rows:
             if asked := bigrams(question_set.questions[row].text):
                 overlap[row] = np.fmax(overlap[row], sum(pair in text for pair in asked) / len(asked))
@@ -87,12 +90,10 @@ def _duplicates(questions: tuple[Question, ...]) -> dict[str, tuple[str, ...]]:
 
 
 def _answers_not_found(question_set: QuestionSet) -> tuple[str, ...]:
-    passages, row_of = question_set.passages, question_set.row_of_passage
-    return tuple(
-        question.id
-        for question in question_set.questions
-        if question.relevant
-        and any(
-            all(answer not in passages[row_of[id_]].text for id_ in question.relevant) for answer in question.answers
-        )
-    )
+    texts, row_of = question_set.passages.texts, question_set.row_of_passage
+
+    def is_lost(question: Question) -> bool:
+        passages = [texts[row_of[id_]] for id_ in question.relevant]
+        return bool(passages) and any(all(answer not in text for text in passages) for answer in question.answers)
+
+    return tuple(question.id for question in question_set.questions if is_lost(question))

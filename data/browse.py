@@ -3,23 +3,23 @@
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
+import numpy as np
+
 from data.records import Question, QuestionSet
 
 
-def passages_with(question_set: QuestionSet, text: str) -> list[int]:
-    """Return the rows of the passages whose text, title or questions hold `text`, in any case; "" is in all."""
-    wanted = text.strip().lower()
+def passages_with(question_set: QuestionSet, text: str) -> np.ndarray:
+    """Return the rows of the passages whose text, title or questions hold `text`, in any case; "" is in all.
+
+    Ascending, `(n_found,)` int64.
+    """
+    wanted, passages = text.strip().lower(), question_set.passages
     if not wanted:
-        return list(range(len(question_set.passages)))
-    rows = {
-        row
-        for row, passage in enumerate(question_set.passages)
-        if wanted in passage.text.lower() or wanted in passage.title.lower()
-    }
-    for question in question_set.questions:
-        if wanted in question.text.lower():
-            rows.update(question_set.row_of_passage[id_] for id_ in question.relevant)
-    return sorted(rows)
+        return np.arange(len(passages))
+    held = passages.texts.holding(wanted) | passages.titles.holding(wanted)
+    asked = [place for place, question in enumerate(question_set.questions) if wanted in question.text.lower()]
+    held[question_set.relevance[asked].indices] = True
+    return np.flatnonzero(held)
 
 
 def questions_of(question_set: QuestionSet, rows: Sequence[int]) -> dict[int, list[Question]]:

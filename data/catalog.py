@@ -67,7 +67,7 @@ def obtain(entry: CatalogEntry, on_progress: Progress | None = None) -> bytes:
     publisher and kept there. Raises `DataError` where the download fails or is not the known file.
     """
     if not entry.address:
-        return file_content(entry.path)
+        return file_content(entry.path).whole
     kept = workspace() / "downloads" / entry.path.name
     folder = os.environ.get("MRC_DATA")
     for path in ([Path(folder) / entry.path.name] if folder else []) + [kept]:

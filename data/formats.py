@@ -5,14 +5,16 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from data.content import Content
 from data.delimited import find_delimiter
-from data.encodings import decode
-from data.json_rows import is_jsonl, parse_json
+from data.encodings import EncodedText, encoding_of
+from data.json_rows import is_jsonl, leading_object, parse_json
 from data.problems import DataError, Problem, ProblemCode
 from data.squad import squad_articles
 from data.workbooks import is_workbook
 
-MAX_BYTES = 2**30
+MAX_BYTES = 2**33
+MAX_WHOLE_BYTES = 2**30  # of JSON in one piece and Excel, which are read whole
 _OLD_OFFICE = bytes.fromhex("D0CF11E0A1B11AE1")
 _CONTROL = re.compile("[\x00-\x08\x0e-\x1a\x1c-\x1f]")
 
@@ -35,63 +37,75 @@ class Recognised:
 
     format: Format
     encoding: str = ""
-    text: str = ""
+    text: EncodedText | None = None
     delimiter: str = ""
-    value: Any = None  # the parsed JSON
+    value: Any = None  # the parsed JSON; None where there is an object a line
     problems: tuple[Problem, ...] = ()
 
 
-def recognise(content: bytes) -> Recognised:
+def recognise(content: bytes | Content) -> Recognised:
     """Tell the format of a file's bytes. Raises `DataError` where it is none that can be read."""
-    if not content or content.isspace():
+    content = Content.of(content)
+    if all(part.isspace() for part in content.parts()):
         raise DataError.of(ProblemCode.EMPTY_FILE)
-    if len(content) > MAX_BYTES:
-        raise DataError.of(ProblemCode.TOO_LARGE, size=f"{len(content):,}", unit="bytes", limit=f"{MAX_BYTES:,}")
+    _check_size(content, MAX_BYTES, "bytes")
     return _binary(content) or _text(content)
 
 
-def _binary(content: bytes) -> Recognised | None:
-    if content.startswith(b"PAR1"):
+def _binary(content: Content) -> Recognised | None:
+    if content.start.startswith(b"PAR1"):
         return Recognised(Format.PARQUET)
-    if content.startswith(_OLD_OFFICE):
+    if content.start.startswith(_OLD_OFFICE):
         raise DataError.of(ProblemCode.OLD_WORKBOOK)
-    if not content.startswith(b"PK\x03\x04"):
+    if not content.start.startswith(b"PK\x03\x04"):
         return None
-    if not is_workbook(content):
+    _check_size(content, MAX_WHOLE_BYTES, "bytes")
+    if not is_workbook(content.whole):
         raise DataError.of(ProblemCode.NOT_A_WORKBOOK)
     return Recognised(Format.EXCEL)
 
 
-def _text(content: bytes) -> Recognised:
+def _text(content: Content) -> Recognised:
     try:
-        text, encoding, problems = decode(content)
+        encoding = encoding_of(content)
     except DataError:
-        _refuse_binary(content[:4096].decode("latin-1"), most=0.03)
+        _refuse_binary(content.start[:4096].decode("latin-1"), most=0.03)
         raise
-    _refuse_binary(text[:4096], most=0.1)
-    start = text.lstrip()[:1]
+    text = EncodedText(content, encoding)
+    _refuse_binary(text.head[:4096], most=0.1)
+    start = (text.head.lstrip() or text.whole.lstrip())[:1]
     if not start:
         raise DataError.of(ProblemCode.EMPTY_FILE)
     if start == "<":
         raise DataError.of(ProblemCode.UNKNOWN_FORMAT, found="it begins with <, as a web page does")
     if start in "{[":
         format_, value = _json(text)
-        return Recognised(format_, encoding, text, value=value, problems=problems)
-    delimiter = find_delimiter(text)
+        return Recognised(format_, encoding.name, text, value=value, problems=encoding.problems)
+    delimiter = find_delimiter(text.head)
     if delimiter is None:
         raise DataError.of(ProblemCode.UNKNOWN_FORMAT, found="text without columns")
     format_ = Format.TSV if delimiter == "\t" else Format.CSV
-    return Recognised(format_, encoding, text, delimiter, problems=problems)
+    return Recognised(format_, encoding.name, text, delimiter, problems=encoding.problems)
 
 
-def _json(text: str) -> tuple[Format, Any]:
+def _json(text: EncodedText) -> tuple[Format, Any]:
+    first = leading_object(text.head)
+    if first is not None:
+        return (Format.JSONL if squad_articles(first) is None else Format.SQUAD), None
+    _check_size(text.content, MAX_WHOLE_BYTES, "bytes of JSON in one piece")
+    whole = text.whole
     try:
-        value = parse_json(text)
+        value = parse_json(whole)
     except DataError:
-        if is_jsonl(text):
+        if is_jsonl(whole):
             return Format.JSONL, None
         raise
     return (Format.JSON if squad_articles(value) is None else Format.SQUAD), value
+
+
+def _check_size(content: Content, limit: int, unit: str) -> None:
+    if content.size > limit:
+        raise DataError.of(ProblemCode.TOO_LARGE, size=f"{content.size:,}", unit=unit, limit=f"{limit:,}")
 
 
 def _refuse_binary(start: str, most: float) -> None:

@@ -1,12 +1,13 @@
 """JSON text becomes values, and JSON or JSONL rows become a table."""
 
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 from typing import Any, NoReturn
 
 from data.cells import is_fit, kind_of, shown
 from data.columns import guess_columns
+from data.encodings import EncodedText, lines_of
 from data.problems import DataError, Problem, ProblemCode
 from data.tables import RawRow, Table
 
@@ -31,10 +32,22 @@ def is_jsonl(text: str) -> bool:
     return len(lines) > 1 and bool(objects) and (objects[0] or 2 * sum(objects) > len(lines))
 
 
-def jsonl_table(text: str) -> Table:
-    """Read one object a line; a broken line is a row with a problem."""
-    lines = enumerate(text.split("\n"), start=1)
-    return _table((number, _parse_line(number, line), line) for number, line in lines if line.strip())
+def leading_object(text: str) -> dict[str, Any] | None:
+    """The object that the first line is, where others follow it: so begins JSONL, and no other JSON."""
+    first, _, rest = text.lstrip().partition("\n")
+    value = _parse_line(1, first) if rest.strip() else None
+    return value if isinstance(value, dict) else None
+
+
+def jsonl_table(text: str | EncodedText) -> Table:
+    """Read one object a line; a broken line is a row with a problem. The lines are read twice, for the names first."""
+    return _table(lambda: json_lines(text))
+
+
+def json_lines(text: str | EncodedText) -> Iterator[tuple[int, Any, str]]:
+    """Yield number, value and text of each line that is not blank; the value is a `Problem` where it is no JSON."""
+    lines = (line.removesuffix("\n") for line in lines_of(text, "\n"))
+    return ((number, _parse_line(number, line), line) for number, line in enumerate(lines, start=1) if line.strip())
 
 
 def json_table(value: Any) -> Table:
@@ -45,7 +58,7 @@ def json_table(value: Any) -> Table:
     items = value if isinstance(value, list) else _only_list(value)
     if not any(isinstance(item, dict) for item in items):
         _refuse("an empty list" if not items else f"a list whose first item is {kind_of(items[0])}")
-    return _table((number, item, item) for number, item in enumerate(items, start=1))
+    return _table(lambda: ((number, item, item) for number, item in enumerate(items, start=1)))
 
 
 def _only_list(value: Any) -> list[Any]:
@@ -80,13 +93,14 @@ def _parse_line(number: int, line: str) -> Any:
         return Problem.of(ProblemCode.BROKEN_LINE, number, column=1, reason="nested too deeply")
 
 
-def _table(items: Iterable[tuple[int, Any, object]]) -> Table:
-    rows = [_row(number, item, given) for number, item, given in items]
+def _table(items: Callable[[], Iterable[tuple[int, Any, object]]]) -> Table:
+    rows = (_row(number, item, given) for number, item, given in items())
     names = tuple(dict.fromkeys(chain.from_iterable(row.cells for row in rows if row.problem is None)))
+    rows = (_row(number, item, given) for number, item, given in items())
     if all(map(is_fit, names)):
         return Table(names, rows)
-    rows = [row._replace(cells={shown(name): cell for name, cell in row.cells.items()}) for row in rows]
-    return Table(tuple(dict.fromkeys(map(shown, names))), rows)
+    mended = (row._replace(cells={shown(name): cell for name, cell in row.cells.items()}) for row in rows)
+    return Table(tuple(dict.fromkeys(map(shown, names))), mended)
 
 
 def _row(number: int, item: Any, given: object) -> RawRow:

@@ -1,6 +1,8 @@
 """Parquet files become a table."""
 
-from io import BytesIO
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import count
 from typing import Any
 
 import pyarrow as pa
@@ -8,6 +10,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from data.cells import shown
+from data.content import Content
 from data.problems import DataError, ProblemCode
 from data.tables import RawRow, Table, column_names
 
@@ -17,13 +20,20 @@ MAX_UNPACKED_BYTES = 2**31
 _BATCH_ROWS = 4_096
 
 
-def parquet_table(content: bytes) -> Table:
-    """Read every row of a Parquet file. Raises `DataError` where it is broken or claims too much."""
-    try:
-        file = pq.ParquetFile(BytesIO(content))
+def parquet_table(content: Content) -> Table:
+    """Read a Parquet file, its rows as they are asked for. Raises `DataError` where it is broken or claims too much."""
+    with _broken_told():
+        file = pq.ParquetFile(content.open())
         _check_claims(file)
         _check_size(content, file.metadata)
-        return _table(file)
+        names = column_names(file.schema_arrow.names)
+    return Table(names, _rows(file, names))
+
+
+@contextmanager
+def _broken_told() -> Iterator[None]:
+    try:
+        yield
     except DataError:
         raise
     except Exception as error:  # a broken part can surface as any of Arrow's errors, or as one of Python's
@@ -42,10 +52,10 @@ def _check_claims(file: Any) -> None:
     _check(values, "values", MAX_VALUES)
 
 
-def _check_size(content: bytes, metadata: Any) -> None:
+def _check_size(content: Content, metadata: Any) -> None:
     """Measure texts before unpacking: by its dictionary a small file can hold a long text a million times."""
     paths = [metadata.schema.column(place).path for place in range(metadata.num_columns)]
-    packed = pq.ParquetFile(BytesIO(content), read_dictionary=paths)
+    packed = pq.ParquetFile(content.open(), read_dictionary=paths)
     size = 0
     for batch in packed.iter_batches(batch_size=_BATCH_ROWS):
         size += sum(map(_unpacked_bytes, batch.columns))
@@ -68,14 +78,13 @@ def _check(found: int, unit: str, limit: int) -> None:
         raise DataError.of(ProblemCode.TOO_LARGE, size=f"{found:,}", unit=unit, limit=f"{limit:,}")
 
 
-def _table(file: Any) -> Table:
-    names = column_names(file.schema_arrow.names)
-    rows: list[RawRow] = []
-    for batch in file.iter_batches(batch_size=_BATCH_ROWS):
-        columns = [_values(column) for column in batch.columns]
-        for cells in zip(*columns, strict=True):
-            rows.append(RawRow(len(rows) + 1, dict(zip(names, cells, strict=True))))
-    return Table(names, rows)
+def _rows(file: Any, names: tuple[str, ...]) -> Iterator[RawRow]:
+    number = count(1)
+    with _broken_told():
+        for batch in file.iter_batches(batch_size=_BATCH_ROWS):
+            columns = [_values(column) for column in batch.columns]
+            for cells in zip(*columns, strict=True):
+                yield RawRow(next(number), dict(zip(names, cells, strict=True)))
 
 
 def _values(column: Any) -> list[Any]:

@@ -1,24 +1,26 @@
 """The public way in: the bytes of a file become a question set, and a list of what was wrong with them."""
 
 import gc
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import chain, islice
 from pathlib import Path, PurePath
+from typing import Any
 
 import pandas as pd
 
 from data.assemble import Assembly
 from data.cells import mend, shown
 from data.columns import NAMES, Columns, guess_columns
+from data.content import Content
 from data.delimited import delimited_table
 from data.formats import Format, Recognised, recognise
 from data.json_rows import json_table, jsonl_table
 from data.parquet import parquet_table
 from data.problems import DataError, Problem, ProblemCode
 from data.records import QuestionSet
-from data.squad import SQUAD_COLUMNS, squad_articles, squad_rows
+from data.squad import SQUAD_COLUMNS, squad_articles, squad_lines, squad_rows
 from data.tables import RawRow, Table, column_names
 from data.workbooks import workbook_table
 
@@ -64,21 +66,23 @@ def read_file(path: Path, columns: Columns | None = None) -> Reading:
     return read(file_content(path), path.name, columns)
 
 
-def file_content(path: Path) -> bytes:
-    """Return the bytes of a file. Raises `DataError` where it cannot be opened."""
+def file_content(path: Path) -> Content:
+    """Return the content of a file. Raises `DataError` where it cannot be opened."""
     try:
-        return path.read_bytes()
+        with path.open("rb"):
+            return Content(path)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise DataError.of(ProblemCode.UNREADABLE_FILE, path=shown(str(path)), reason=reason) from error
 
 
-def read(content: bytes, name: str, columns: Columns | None = None) -> Reading:
-    """Read the bytes of a file, whose format is told by content; `name` only names the set.
+def read(content: bytes | Content, name: str, columns: Columns | None = None) -> Reading:
+    """Read the content of a file, whose format is told by content; `name` only names the set.
 
     Columns are guessed unless given. Rows that cannot be used are left out and listed in `problems`. Raises
     `DataError` where the file cannot be read, a needed column is missing, or no question is left.
     """
+    content = Content.of(content)
     recognised = recognise(content)
     is_squad = recognised.format is Format.SQUAD
     table, guess = _table_and_guess(content, recognised)
@@ -99,11 +103,12 @@ def read(content: bytes, name: str, columns: Columns | None = None) -> Reading:
     )
 
 
-def propose_columns(content: bytes) -> tuple[Columns, tuple[str, ...]]:
+def propose_columns(content: bytes | Content) -> tuple[Columns, tuple[str, ...]]:
     """Return the best guess and all column names, also where `read` misses a column; none for SQuAD files.
 
     Raises `DataError` where the file cannot be read.
     """
+    content = Content.of(content)
     table, guess = _table_and_guess(content, recognise(content))
     return guess, table.names
 
@@ -120,9 +125,9 @@ def _collector_paused() -> Iterator[None]:
             gc.enable()
 
 
-def _table_and_guess(content: bytes, recognised: Recognised) -> tuple[Table, Columns]:
+def _table_and_guess(content: Content, recognised: Recognised) -> tuple[Table, Columns]:
     if recognised.format is Format.SQUAD:
-        return Table((), squad_rows(squad_articles(recognised.value) or [])), SQUAD_COLUMNS
+        return Table((), squad_rows(_articles(recognised))), SQUAD_COLUMNS
     table = _table(content, recognised)
     rows = iter(table.rows)
     first = list(islice(rows, _SAMPLE_ROWS))
@@ -130,18 +135,25 @@ def _table_and_guess(content: bytes, recognised: Recognised) -> tuple[Table, Col
     return Table(table.names, chain(first, rows)), guess
 
 
-def _table(content: bytes, recognised: Recognised) -> Table:
+def _articles(recognised: Recognised) -> Iterable[Any]:
+    if recognised.value is None and recognised.text is not None:
+        return squad_lines(recognised.text)
+    return squad_articles(recognised.value) or []
+
+
+def _table(content: Content, recognised: Recognised) -> Table:
+    text = recognised.text or ""
     match recognised.format:
         case Format.EXCEL:
-            return workbook_table(content)
+            return workbook_table(content.whole)
         case Format.PARQUET:
             return parquet_table(content)
         case Format.JSONL:
-            return jsonl_table(recognised.text)
+            return jsonl_table(text)
         case Format.JSON:
             return json_table(recognised.value)
         case _:
-            return delimited_table(recognised.text, recognised.delimiter)
+            return delimited_table(text, recognised.delimiter)
 
 
 def _needed(columns: Columns, names: tuple[str, ...]) -> Columns:

@@ -9,14 +9,9 @@ from functools import cached_property
 import numpy as np
 from scipy.sparse import csr_array
 
+from data.passages import Passage, Passages, RowOfId
 
-@dataclass(frozen=True, slots=True)
-class Passage:
-    """One text that can be found. `title` is the article it comes from, empty where unknown."""
-
-    id: str
-    text: str
-    title: str = ""
+__all__ = ["Passage", "Passages", "Question", "QuestionSet"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,16 +36,16 @@ class QuestionSet:
     """
 
     name: str
-    passages: tuple[Passage, ...]
+    passages: Passages  # any sequence of passages may be given
     questions: tuple[Question, ...]
 
     def __post_init__(self) -> None:
-        _all_different((passage.id for passage in self.passages), "passage id")
-        _all_different((passage.text for passage in self.passages), "passage text")
+        object.__setattr__(self, "passages", Passages.of(self.passages))
+        if repeated := self.passages.repeated:
+            raise ValueError(f"{repeated} occurs twice")
         _all_different((question.id for question in self.questions), "question id")
-        for question in self.questions:
-            if unknown := [id_ for id_ in question.relevant if id_ not in self.row_of_passage]:
-                raise ValueError(f"question {question.id!r} names unknown passages {unknown}")
+        if (self._relevant_rows < 0).any():
+            raise ValueError(self._unknown_passages())
 
     @cached_property
     def fingerprint(self) -> str:
@@ -60,23 +55,23 @@ class QuestionSet:
             *((q.id, q.text, q.answers, q.relevant, q.kind) for q in self.questions),
         )
 
-    @cached_property
+    @property
     def corpus_fingerprint(self) -> str:
         """sha256 (hexadecimal) of the passages alone, the key of everything built from the corpus."""
-        return _sha256(*((p.id, p.text, p.title) for p in self.passages))
+        return self.passages.fingerprint
 
-    @cached_property
-    def row_of_passage(self) -> dict[str, int]:
+    @property
+    def row_of_passage(self) -> RowOfId:
         """Row of the corpus by passage id."""
-        return {passage.id: row for row, passage in enumerate(self.passages)}
+        return self.passages.row_of
 
     @cached_property
     def relevance(self) -> csr_array:
         """Boolean `(n_questions, n_passages)`: which passages are relevant to which question."""
         lengths = [len(question.relevant) for question in self.questions]
-        columns = [self.row_of_passage[id_] for question in self.questions for id_ in question.relevant]
         indptr = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
         shape = (len(self.questions), len(self.passages))
+        columns = self._relevant_rows
         matrix = csr_array((np.ones(len(columns), dtype=bool), columns, indptr), shape=shape)
         matrix.sum_duplicates()
         return matrix
@@ -89,6 +84,17 @@ class QuestionSet:
     def with_questions(self, rows: Sequence[int] | np.ndarray) -> "QuestionSet":
         """Return the same corpus with only the questions at `rows`, in that order."""
         return replace(self, questions=tuple(self.questions[int(row)] for row in rows))
+
+    @cached_property
+    def _relevant_rows(self) -> np.ndarray:
+        """Rows of the relevant passages of one question after the other, -1 where there is no such passage."""
+        return self.passages.row_of.rows([id_ for question in self.questions for id_ in question.relevant])
+
+    def _unknown_passages(self) -> str:
+        for question in self.questions:
+            if unknown := [id_ for id_ in question.relevant if id_ not in self.row_of_passage]:
+                return f"question {question.id!r} names unknown passages {unknown}"
+        return ""
 
 
 def _all_different(values: Iterable[str], what: str) -> None:

@@ -72,11 +72,11 @@ def write_note(fingerprint: str, question: str, text: str) -> None:
 def as_table(remarks: Remarks, question_set: QuestionSet) -> pd.DataFrame:
     """One row a remark, with the columns `COLUMNS`: notes, then hard negatives; ids the set lacks are left out."""
     questions = {question.id: question for question in question_set.questions}
-    passages = {passage.id: passage for passage in question_set.passages}
+    row_of = question_set.row_of_passage
     rows = [(id_, questions[id_].text, note, "", "", "") for id_, note in remarks.notes if id_ in questions]
     for id_, passage_id in remarks.negatives:
-        if id_ in questions and passage_id in passages:
-            passage = passages[passage_id]
+        if id_ in questions and passage_id in row_of:
+            passage = question_set.passages[row_of[passage_id]]
             rows.append((id_, questions[id_].text, "", passage_id, passage.title, passage.text))
     return pd.DataFrame(rows, columns=list(COLUMNS))
 

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 import numpy as np
+import pyarrow.compute as pc
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
@@ -77,16 +78,16 @@ def split(question_set: QuestionSet, options: SplitOptions | None = None) -> Spl
 def passage_groups(question_set: QuestionSet) -> np.ndarray:
     """Number the groups of the passages, `(n_passages,)` int32, in order of first appearance."""
     n = len(question_set.passages)
-    first_of_title: dict[str, int] = {}
-    same_title = [
-        first_of_title.setdefault(passage.title, row) if passage.title else row
-        for row, passage in enumerate(question_set.passages)
-    ]
+    titles = question_set.passages.titles
+    number = np.asarray(titles.column.combine_chunks().dictionary_encode().indices)
+    _, first_of_title = np.unique(number, return_index=True)
+    is_known = np.asarray(pc.not_equal(titles.column, ""))
+    same_title = np.where(is_known, first_of_title[number], np.arange(n))
     relevance = question_set.relevance
     lengths = np.diff(relevance.indptr)
     starts = np.repeat(relevance.indptr[:-1][lengths > 0], lengths[lengths > 0])
     sources = np.concatenate([np.arange(n), relevance.indices[starts]])
-    targets = np.concatenate([np.asarray(same_title, dtype=np.int64), relevance.indices])
+    targets = np.concatenate([same_title, relevance.indices])
     links = coo_array((np.ones(len(sources), dtype=np.int8), (sources, targets)), shape=(n, n))
     labels = connected_components(links, directed=False)[1]
     _, first, inverse = np.unique(labels, return_index=True, return_inverse=True)

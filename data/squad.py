@@ -1,11 +1,13 @@
 """SQuAD-layout JSON (SQuAD, KorQuAD 1, KLUE-MRC) becomes a stream of raw rows."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import count
 from typing import Any
 
 from data.cells import kind_of
 from data.columns import Columns
+from data.encodings import EncodedText
+from data.json_rows import json_lines
 from data.problems import Problem, ProblemCode
 from data.tables import RawRow
 
@@ -24,7 +26,13 @@ def squad_articles(value: Any) -> list[Any] | None:
     return None
 
 
-def squad_rows(articles: list[Any]) -> Iterator[RawRow]:
+def squad_lines(text: EncodedText) -> Iterator[Any]:
+    """Yield the articles of a text that has SQuAD's layout in every line; what is none is yielded as it is."""
+    for _, value, line in json_lines(text):
+        yield from squad_articles(value) or [line if isinstance(value, Problem) else value]
+
+
+def squad_rows(articles: Iterable[Any]) -> Iterator[RawRow]:
     """Yield each paragraph, then its questions, numbered from 1 through the whole file."""
     numbers = count(1)
     for place, article in enumerate(articles):

@@ -14,14 +14,14 @@ import pyarrow.parquet as pq
 
 from data.catalog import CATALOG, read_entry
 from data.cells import shown
+from data.kept_passages import open_passages, write_passages
 from data.problems import DataError, ProblemCode
 from data.read import read_file
-from data.records import Passage, Question, QuestionSet
+from data.records import Question, QuestionSet
 from data.workspace import replacing, workspace
 
 _KEY = re.compile("[0-9a-f]{16}")
 _TEXTS = pa.list_(pa.string())
-_PASSAGES = pa.schema([("id", pa.string()), ("text", pa.string()), ("title", pa.string())])
 _QUESTIONS = pa.schema(
     [
         ("id", pa.string()),
@@ -59,8 +59,8 @@ def keep(question_set: QuestionSet, *, source: str = "") -> StoredSet:
     )
     with replacing(_folder(kept.key)) as new:
         new.mkdir()
-        _write(new / "passages.parquet", question_set.passages, _PASSAGES)
-        _write(new / "questions.parquet", question_set.questions, _QUESTIONS)
+        write_passages(new, question_set.passages)
+        _write(new / "questions.parquet", question_set.questions)
         (new / "set.json").write_text(json.dumps(asdict(kept), ensure_ascii=False, indent=1), "utf-8")
     return kept
 
@@ -78,9 +78,8 @@ def load(key: str) -> QuestionSet:
     kept = _known(key)
     folder = _folder(key)
     try:
-        passages = [Passage(**row) for row in pq.read_table(folder / "passages.parquet").to_pylist()]
         questions = [_question(row) for row in pq.read_table(folder / "questions.parquet").to_pylist()]
-        question_set = QuestionSet(kept.name, tuple(passages), tuple(questions))
+        question_set = QuestionSet(kept.name, open_passages(folder), tuple(questions))
         changed = question_set.fingerprint != kept.fingerprint
     except (OSError, TypeError, ValueError, KeyError, pa.ArrowException) as error:
         reason = str(error).split("\n")[0][:200]
@@ -119,9 +118,9 @@ def _folder(key: str) -> Path:
     return workspace() / "datasets" / key
 
 
-def _write(path: Path, records: tuple[Passage, ...] | tuple[Question, ...], schema: Any) -> None:
-    columns = [pa.array([getattr(r, field.name) for r in records], field.type) for field in schema]
-    pq.write_table(pa.Table.from_arrays(columns, schema=schema), path, compression="zstd")
+def _write(path: Path, questions: tuple[Question, ...]) -> None:
+    columns = [pa.array([getattr(one, field.name) for one in questions], field.type) for field in _QUESTIONS]
+    pq.write_table(pa.Table.from_arrays(columns, schema=_QUESTIONS), path, compression="zstd")
 
 
 def _question(row: dict[str, Any]) -> Question:

@@ -89,9 +89,9 @@ def findings_of(compared: Comparison, row: int) -> dict[str, Findings]:
 def same_article(asked: QuestionSet, row: int) -> frozenset[int]:
     """Return rows of the passages from the articles of a question's relevant passages that are not relevant."""
     relevant = {asked.row_of_passage[id_] for id_ in asked.questions[row].relevant}
-    titles = {asked.passages[one].title for one in relevant} - {""}
+    titles = set(asked.passages.titles.at(sorted(relevant))) - {""}
     return frozenset(
-        place for place, passage in enumerate(asked.passages) if passage.title in titles and place not in relevant
+        place for place, title in enumerate(asked.passages.titles) if title in titles and place not in relevant
     )
 
 

@@ -62,7 +62,7 @@ def trec_ids(question_set: QuestionSet) -> tuple[list[str], list[str]]:
     """Ids of questions and passages without white space, which separates the columns; still all different."""
     return (
         _without_space([question.id for question in question_set.questions], "q"),
-        _without_space([passage.id for passage in question_set.passages], "p"),
+        _without_space(list(question_set.passages.ids), "p"),
     )
 
 

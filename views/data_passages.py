@@ -3,10 +3,12 @@
 import math
 from html import escape
 
+import numpy as np
 import streamlit as st
 
-from data.browse import answer_spans, passages_with, questions_of
+from data.browse import answer_spans, questions_of
 from data.records import Passage, Question, QuestionSet
+from views.resources import passages_found
 from views.words import plain, word
 
 _A_PAGE = 5
@@ -22,15 +24,15 @@ def draw(questions: QuestionSet, key: str) -> None:
     """Draw a page of passages; `key` tells the set from others."""
     st.subheader(word("data_page.passages"), anchor=False)
     wanted = _filter()
-    rows = passages_with(questions, wanted)
-    if not rows:
+    rows = passages_found(questions, wanted) if wanted else np.arange(len(questions.passages))
+    if not len(rows):
         st.info(word("data_page.none_found"), icon=":material/search_off:")
         return
     pages = math.ceil(len(rows) / _A_PAGE)
     st.caption(word("data_page.found", count=f"{len(rows):,}", all=f"{len(questions.passages):,}"))
     place = st.container()
     page = _page(pages, f"{key} {wanted}")
-    shown = rows[(page - 1) * _A_PAGE : page * _A_PAGE]
+    shown = rows[(page - 1) * _A_PAGE : page * _A_PAGE].tolist()
     asked = questions_of(questions, shown)
     with place:
         for row in shown:

@@ -10,6 +10,7 @@ import pandas as pd
 import streamlit as st
 
 from data.audit import Audit, audit
+from data.browse import passages_with
 from data.catalog import CATALOG, read_entry
 from data.records import QuestionSet
 from data.split import Split, SplitOptions, split
@@ -79,6 +80,12 @@ def audit_of(key: str) -> Audit:
 def split_of(key: str, validation: float, test: float, seed: int) -> Split:
     """Return the split of a stored set."""
     return split(question_set(key), SplitOptions(validation, test, seed))
+
+
+@st.cache_resource(show_spinner=False, max_entries=16, hash_funcs={QuestionSet: lambda one: one.fingerprint})
+def passages_found(questions: QuestionSet, wanted: str) -> np.ndarray:
+    """Return the rows of the passages that hold what is wanted, in a set that may not be stored."""
+    return passages_with(questions, wanted)
 
 
 @st.cache_resource(show_spinner=False, max_entries=8)
@@ -239,7 +246,7 @@ def lab_table(at: Address, measure: str) -> pd.DataFrame:
 @st.cache_resource(show_spinner=False, max_entries=8)
 def analyzers_of(key: str) -> tuple[Analyzer, ...]:
     """Return the analyzers worth trying on a stored set."""
-    return analyzers_for(passage.text for passage in question_set(key).passages)
+    return analyzers_for(question_set(key).passages.texts)
 
 
 @st.cache_resource(show_spinner=False, max_entries=64)

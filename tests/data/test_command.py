@@ -4,6 +4,7 @@ from pathlib import Path
 import pytest
 
 from data.__main__ import main
+from data.store import load, stored
 
 TEXT = (
     "번호,제목,질문,지문,정답\n1,서울,수도는?,서울은 수도이다,서울\n2,서울,강은?,,한강\n3,부산,바다는?,부산 바다,남해\n"
@@ -72,3 +73,11 @@ def test_a_column_without_a_role(file: Path, capsys: pytest.CaptureFixture[str])
     with pytest.raises(SystemExit):
         main(["inspect", str(file), "--columns", "질문"])
     assert "is not ROLE=NAME with a role of question, context, answers, title, id, kind" in capsys.readouterr().err
+
+
+def test_keep(file: Path, workspace_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["keep", str(file), "--columns", "title=번호"]) == 0
+    (kept,) = stored()
+    assert capsys.readouterr().out.splitlines()[-1] == f"Kept as {kept.key}"
+    assert (kept.name, kept.source, kept.passages, kept.questions) == ("set", "set.csv", 2, 2)
+    assert [passage.title for passage in load(kept.key).passages] == ["1", "3"]

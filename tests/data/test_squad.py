@@ -1,6 +1,7 @@
 import json
 from typing import Any
 
+from data.formats import Format
 from data.problems import ProblemCode
 from data.read import Reading, read
 
@@ -104,3 +105,35 @@ def test_a_list_of_articles_and_a_single_article() -> None:
     for value in ([_article(QUESTION)], _article(QUESTION)):
         reading = read(json.dumps(value).encode(), "set")
         assert (reading.format, len(reading.question_set.questions)) == ("squad", 1)
+
+
+LINES = (
+    '{"title": "서울", "paragraphs": [{"context": "서울은 수도이다.", "qas": [{"id": "a", "question": "수도는?"}]}]}',
+    '{"title": "부산", "paragraphs": [{"context": "부산은 항구다."}, {"context": "바다가 있다.", "qas": []}]}',
+    '{"data": [{"paragraphs": [{"context": "대구", "qas": [{"id": "b", "question": "어디?"}]}]}]}',
+)
+
+
+def test_an_article_a_line() -> None:
+    reading = read("\n\n".join(LINES).encode(), "set")
+    assert (reading.format, reading.columns, reading.problems) == (Format.SQUAD, None, ())
+    passages = [(p.id, p.text, p.title) for p in reading.question_set.passages]
+    assert passages == [
+        ("p1", "서울은 수도이다.", "서울"),
+        ("p2", "부산은 항구다.", "부산"),
+        ("p3", "바다가 있다.", "부산"),
+        ("p4", "대구", ""),
+    ]
+    assert [(q.id, q.relevant) for q in reading.question_set.questions] == [("a", ("p1",)), ("b", ("p4",))]
+    assert (reading.row_count, reading.paragraph_count) == (2, 4)
+
+
+def test_a_broken_line_among_articles_is_told() -> None:
+    reading = read(f"{LINES[0]}\n{LINES[1][:40]}\n{LINES[2]}\n[]".encode(), "set")
+    assert [problem.message for problem in reading.problems] == [
+        "data[1] is a text or number where an article with a list of paragraphs was expected, and was left out. "
+        "Mend it if it holds questions.",
+        "data[3] is a list where an article with a list of paragraphs was expected, and was left out. "
+        "Mend it if it holds questions.",
+    ]
+    assert len(reading.question_set.questions) == 2

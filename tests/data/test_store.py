@@ -1,5 +1,9 @@
+import shutil
+from collections.abc import Callable
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from data.problems import DataError
@@ -69,6 +73,52 @@ def test_changed_content_is_refused(workspace_folder: Path) -> None:
     (folder / kept.key / "questions.parquet").write_bytes(b"PAR1")
     with pytest.raises(DataError, match=f"The kept question set {kept.key} cannot be read"):
         load(kept.key)
+
+
+def test_passages_of_another_set_are_refused(workspace_folder: Path) -> None:
+    kept, other = keep(SET), keep(QuestionSet("other", (*SET.passages, Passage("c", "대구")), SET.questions))
+    folder = workspace_folder / "datasets"
+    for name in ("passages.arrow", "passages.json"):
+        (folder / kept.key / name).write_bytes((folder / other.key / name).read_bytes())
+    with pytest.raises(DataError, match=r"\(its content is not what was kept\)"):
+        load(kept.key)
+
+
+@pytest.mark.parametrize("damage", [lambda old: old[:-9], lambda old: old.replace("부산".encode(), "울산".encode())])
+def test_damaged_passages_are_refused(workspace_folder: Path, damage: Callable[[bytes], bytes]) -> None:
+    kept = keep(SET)
+    path = workspace_folder / "datasets" / kept.key / "passages.arrow"
+    path.write_bytes(damage(path.read_bytes()))
+    with pytest.raises(DataError, match=f"The kept question set {kept.key} cannot be read"):
+        load(kept.key)
+
+
+def test_a_copied_workspace_is_read_through(
+    workspace_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = keep(SET)
+    shutil.copytree(workspace_folder, tmp_path / "copy", copy_function=shutil.copyfile)
+    (tmp_path / "copy" / "datasets" / kept.key / "passages.json").unlink()
+    monkeypatch.setenv("MRC_WORKSPACE", str(tmp_path / "copy"))
+    assert load(kept.key) == SET
+
+
+def test_a_set_kept_as_parquet_still_opens(workspace_folder: Path) -> None:
+    kept = keep(SET)
+    folder = workspace_folder / "datasets" / kept.key
+    rows = {name: [getattr(passage, name) for passage in SET.passages] for name in ("id", "text", "title")}
+    pq.write_table(pa.table(rows), folder / "passages.parquet", compression="zstd")
+    for name in ("passages.arrow", "passages.json"):
+        (folder / name).unlink()
+    assert load(kept.key) == SET
+
+
+def test_passages_are_mapped_and_not_read(workspace_folder: Path) -> None:
+    kept = keep(SET)
+    before = pa.total_allocated_bytes()
+    passages = load(kept.key).passages
+    assert pa.total_allocated_bytes() == before
+    assert passages[1] == SET.passages[1]
 
 
 def test_find(workspace_folder: Path, tmp_path: Path) -> None:

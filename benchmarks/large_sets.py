@@ -1,0 +1,93 @@
+"""Sets of many passages: read, kept, opened and shown; seconds, and the most memory a process had.
+
+MRC_LARGE names the sizes, "10000,100000" where it does not; a million passages take some minutes.
+"""
+
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from time import perf_counter
+
+import psutil
+from playwright.sync_api import Page, WebSocket
+
+from benchmarks.app import opened_page, running_app
+
+_GIB = 2**30
+_PATIENCE = 300_000  # milliseconds
+_STEPS = {
+    "imports alone": "",
+    "read and keep": "keep(read_file(Path({file!r})).question_set)",
+    "open": "load(stored()[0].key).relevance",
+    "open, audit, split": "asked = load(stored()[0].key); audit(asked); split(asked)",
+    "find a word": "passages_with(load(stored()[0].key), '설악산')",
+}
+_IMPORTS = (
+    "from pathlib import Path; from data.audit import audit; from data.browse import passages_with; "
+    "from data.read import read_file; from data.split import split; from data.store import keep, load, stored; "
+)
+
+
+def measure() -> list[str]:
+    """Make, read, keep and open a set of each size, each step in a process of its own; returns lines of a table."""
+    lines = ["| passages | file | step | seconds | peak memory |", "|---:|---:|---|---:|---:|"]
+    for size in map(int, os.environ.get("MRC_LARGE", "10000,100000").split(",")):
+        with tempfile.TemporaryDirectory() as folder:
+            file = Path(folder) / "set.jsonl"
+            # not in this process: a child is counted with what its parent has when it is born
+            subprocess.run([sys.executable, "-m", "benchmarks.synthetic", str(size), str(file)], check=True)
+            before = f"| {size:,} | {file.stat().st_size / 10**6:,.0f} MB |"
+            for step, program in _STEPS.items():
+                seconds, peak = _in_process(_IMPORTS + program.format(file=str(file)), Path(folder))
+                lines.append(f"{before} {step} | {seconds:.1f} | {peak / _GIB:.2f} GiB |")
+            lines += [f"{before} {line}" for line in _pages(Path(folder))]
+    return lines
+
+
+def _in_process(program: str, workspace: Path) -> tuple[float, int]:
+    """Run a program; returns its seconds, and the most bytes it had in memory, those of mapped files included."""
+    start = perf_counter()
+    environment = {**os.environ, "MRC_WORKSPACE": str(workspace)}
+    process = subprocess.Popen([sys.executable, "-c", program], env=environment)
+    _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode:
+        raise RuntimeError(f"exit status {process.returncode}: {program}")
+    return perf_counter() - start, usage.ru_maxrss * 1024
+
+
+def _pages(workspace: Path) -> Iterator[str]:
+    """Open the Data page and look for a word in its passages; yields the ends of lines of the table."""
+    with opened_page() as page, running_app(workspace) as app:
+        app.wait()
+        sent = _sent(page)
+        yield _step(page, app.pid, sent, "Data page", lambda: page.goto(f"{app.address}/data"))
+        page.locator("input[type=search]").last.fill("서울")
+        yield _step(page, app.pid, sent, "its filter", lambda: page.keyboard.press("Enter"))
+
+
+def _step(page: Page, pid: int, sent: list[int], name: str, act: Callable[[], object]) -> str:
+    sent.clear()
+    start = perf_counter()
+    act()
+    page.wait_for_timeout(500)  # until the page is at work
+    page.wait_for_selector("[data-testid=stApp][data-test-script-state=notRunning]", timeout=_PATIENCE)
+    page.wait_for_selector("h1", timeout=_PATIENCE)
+    seconds = perf_counter() - start
+    anonymous = sum(part.private_dirty for part in psutil.Process(pid).memory_maps())  # a mapped set is not its own
+    memory = f"{anonymous / _GIB:.2f} GiB, without the mapped set"
+    return f"{name}, {sum(sent) / 1000:,.0f} kB sent | {seconds:.1f} | {memory} |"
+
+
+def _sent(page: Page) -> list[int]:
+    """Sizes of what the server sends over its socket from now on, in bytes."""
+    sizes: list[int] = []
+
+    def follow(socket: WebSocket) -> None:
+        socket.on("framereceived", lambda payload: sizes.append(len(payload)))
+
+    page.on("websocket", follow)
+    return sizes

@@ -1,0 +1,159 @@
+"""Passages as columns: a million of them are three Arrow arrays, and a `Passage` is made when one is asked for."""
+
+import json.encoder
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from hashlib import sha256
+from itertools import chain
+from typing import Any, overload
+
+import numpy as np
+import pyarrow as pa
+
+from data.texts import Texts, column_of, in_blocks
+
+SCHEMA = pa.schema([("id", pa.large_string()), ("text", pa.large_string()), ("title", pa.large_string())])
+
+
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """One text that can be found. `title` is the article it comes from, empty where unknown."""
+
+    id: str
+    text: str
+    title: str = ""
+
+
+class Passages(Sequence[Passage]):
+    """The passages of a corpus, in order; equal to any sequence of the same passages.
+
+    `table` has the columns of `SCHEMA`, without nulls, and may be mapped from a file. `known` is the fingerprint of
+    passages that were looked at before, and need not be again.
+    """
+
+    def __init__(self, table: Any, *, known: str = "") -> None:
+        self._table = table.cast(SCHEMA)
+        self._known = known
+        self.ids, self.texts, self.titles = (Texts(self._table.column(name)) for name in SCHEMA.names)
+        self._untitled, self._titled = self.texts, Texts(self._table.column("text"), self._table.column("title"))
+
+    @classmethod
+    def of(cls, passages: Iterable[Passage]) -> "Passages":
+        """Make columns of passages; `Passages` are returned as they are. Raises `ValueError` for a lone surrogate."""
+        if isinstance(passages, cls):
+            return passages
+        return cls(pa.Table.from_batches(map(_batch, in_blocks(passages)), SCHEMA))
+
+    @property
+    def table(self) -> Any:
+        """The Arrow table of the columns `SCHEMA`."""
+        return self._table
+
+    def indexed_texts(self, *, title: bool) -> Texts:
+        """Return the text of each passage as it is indexed, its title on the line before it where asked and known."""
+        return self._titled if title else self._untitled
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """sha256 (hexadecimal) of ids, texts and titles, in order: of a line `["id", "text", "title"]` a passage."""
+        if self._known:
+            return self._known
+        digest, quoted = sha256(), json.encoder.encode_basestring
+        for id_, text, title in self._rows():
+            digest.update(f"[{quoted(id_)}, {quoted(text)}, {quoted(title)}]\n".encode())
+        return digest.hexdigest()
+
+    @cached_property
+    def row_of(self) -> "RowOfId":
+        """Row by passage id."""
+        return RowOfId(self.ids)
+
+    @cached_property
+    def repeated(self) -> str:
+        """What two passages may not share and do, such as "passage id 'a'"; empty where all is well."""
+        if self._known:
+            return ""
+        for what, texts in (("id", self.ids), ("text", self.texts)):
+            row = texts.repeated_row()
+            if row is not None:
+                return f"passage {what} {texts[row][:80]!r}"
+        return ""
+
+    def __len__(self) -> int:
+        return int(self._table.num_rows)
+
+    @overload
+    def __getitem__(self, place: int) -> Passage: ...
+    @overload
+    def __getitem__(self, place: slice) -> "Passages": ...
+    def __getitem__(self, place: int | slice) -> "Passage | Passages":
+        if isinstance(place, slice):
+            start, stop, step = place.indices(len(self))
+            if step != 1:
+                return Passages.of(self[row] for row in range(start, stop, step))
+            return Passages(self._table.slice(start, max(0, stop - start)))
+        return Passage(self.ids[place], self.texts[place], self.titles[place])
+
+    def __iter__(self) -> Iterator[Passage]:
+        return (Passage(*row) for row in self._rows())
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, Passages):
+            return self is other or bool(self._table.equals(other.table))
+        if not isinstance(other, Sequence) or len(self) != len(other):
+            return NotImplemented
+        return all(mine == theirs for mine, theirs in zip(self, other, strict=True))
+
+    def __hash__(self) -> int:
+        return hash(self.fingerprint)
+
+    def __repr__(self) -> str:
+        return f"Passages({len(self):,})"
+
+    def _rows(self) -> Iterator[tuple[str, str, str]]:
+        columns = (self.ids.blocks(), self.texts.blocks(), self.titles.blocks())
+        return chain.from_iterable(zip(*block, strict=True) for block in zip(*columns, strict=True))
+
+
+class RowOfId(Mapping[str, int]):
+    """Rows by id, as two arrays: the ids' hashes in ascending order, and whose they are. Ids differ."""
+
+    def __init__(self, ids: Texts) -> None:
+        hashes = ids.hashes()
+        self._ids, self._order = ids, np.argsort(hashes, kind="stable")
+        self._hashes = hashes[self._order]
+
+    def rows(self, ids: Sequence[str]) -> np.ndarray:
+        """Return the row of each id, `(n,)` int64, -1 where it is unknown."""
+        hashes = np.fromiter(map(hash, ids), dtype=np.int64, count=len(ids))
+        places = np.searchsorted(self._hashes, hashes)
+        known = places < len(self._hashes)
+        known[known] = self._hashes[places[known]] == hashes[known]
+        rows = np.full(len(ids), -1, dtype=np.int64)
+        rows[known] = self._order[places[known]]
+        found = zip(np.flatnonzero(known).tolist(), self._ids.at(rows[known]), strict=True)
+        for place in (place for place, id_ in found if id_ != ids[place]):  # another id with the same hash
+            rows[place] = self.get(ids[place], -1)
+        return rows
+
+    def __getitem__(self, id_: str) -> int:
+        wanted = hash(id_)
+        place = int(np.searchsorted(self._hashes, wanted))
+        while place < len(self._hashes) and self._hashes[place] == wanted:
+            row = int(self._order[place])
+            if self._ids[row] == id_:
+                return row
+            place += 1
+        raise KeyError(id_)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._ids)
+
+    def __len__(self) -> int:
+        return len(self._ids)
+
+
+def _batch(passages: list[Passage]) -> Any:
+    columns = ([getattr(passage, name) for passage in passages] for name in SCHEMA.names)
+    return pa.record_batch([column_of(column) for column in columns], schema=SCHEMA)

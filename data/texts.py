@@ -1,0 +1,139 @@
+"""Texts as a column: a sequence of strings that are made when they are asked for, and what they are by content."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
+from hashlib import sha256
+from itertools import chain, islice
+from typing import Any, TypeVar, overload
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+BLOCK = 8_192  # texts made at a time: some megabytes
+
+_T = TypeVar("_T")
+
+
+class Texts(Sequence[str]):
+    """The texts of an Arrow column of strings without nulls; with `titles`, each known one on the line before its text.
+
+    Equal to any sequence of the same texts.
+    """
+
+    def __init__(self, texts: Any, titles: Any = None) -> None:
+        self._texts, self._titles = texts, titles
+
+    @property
+    def column(self) -> Any:
+        """The texts as an Arrow column, made in memory where there are titles."""
+        return self._texts if self._titles is None else _joined(self._titles, self._texts)
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """The `fingerprint_of` these texts."""
+        return fingerprint_of(self)
+
+    def lengths(self) -> np.ndarray:
+        """Return the length of every text in characters, `(n_texts,)` int64."""
+        lengths = [np.asarray(pc.utf8_length(part)) for part in self._parts(BLOCK)]
+        return np.concatenate(lengths) if lengths else np.zeros(0, dtype=np.int64)
+
+    def holding(self, wanted: str) -> np.ndarray:
+        """Return which texts hold `wanted` somewhere, in any case, `(n_texts,)` bool."""
+        # with case Arrow searches ten times as long
+        held = [np.asarray(pc.match_substring(part, wanted, ignore_case=True)) for part in self._parts(BLOCK)]
+        return np.concatenate(held) if held else np.zeros(0, dtype=bool)
+
+    def hashes(self) -> np.ndarray:
+        """Python's hash of every text, `(n_texts,)` int64: the same within a process, and only there."""
+        return np.fromiter(map(hash, self), dtype=np.int64, count=len(self))
+
+    def repeated_row(self) -> int | None:
+        """Return the first row whose text an earlier one has; None where all differ."""
+        hashes = self.hashes()
+        order = np.argsort(hashes, kind="stable")
+        same = np.flatnonzero(hashes[order][1:] == hashes[order][:-1])
+        rows = np.sort(order[np.union1d(same, same + 1)])  # few, unless the texts repeat
+        seen: set[str] = set()
+        for row, text in zip(rows.tolist(), self.at(rows), strict=True):
+            if text in seen:
+                return int(row)
+            seen.add(text)
+        return None
+
+    def blocks(self, size: int = BLOCK) -> Iterator[list[str]]:
+        """Yield the texts in order, `size` at a time."""
+        return (part.to_pylist() for part in self._parts(size))
+
+    def at(self, rows: Sequence[int] | np.ndarray) -> list[str]:
+        """Return the texts of some rows."""
+        # Arrow's `take` would first copy all texts into one piece
+        return [self[row] for row in np.asarray(rows, dtype=np.int64).tolist()]
+
+    def _parts(self, size: int) -> Iterator[Any]:
+        return (self[start : start + size].column for start in range(0, len(self), size))
+
+    def __len__(self) -> int:
+        return len(self._texts)
+
+    @overload
+    def __getitem__(self, place: int) -> str: ...
+    @overload
+    def __getitem__(self, place: slice) -> "Texts": ...
+    def __getitem__(self, place: int | slice) -> "str | Texts":
+        columns = (self._texts,) if self._titles is None else (self._texts, self._titles)
+        if isinstance(place, slice):
+            start, stop, step = place.indices(len(self))
+            if step != 1:
+                return Texts(pa.chunked_array([column_of(self.at(range(start, stop, step)))]))
+            return Texts(*(column.slice(start, max(0, stop - start)) for column in columns))
+        text, *title = (column[int(place)].as_py() for column in columns)
+        return f"{title[0]}\n{text}" if title and title[0] else str(text)
+
+    def __iter__(self) -> Iterator[str]:
+        return chain.from_iterable(self.blocks())
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Sequence) or isinstance(other, str):
+            return NotImplemented
+        return len(self) == len(other) and all(a == b for a, b in zip(self, other, strict=True))
+
+    __hash__ = None  # type: ignore[assignment]  # equal to lists, which have none
+
+    def __repr__(self) -> str:
+        return f"Texts({len(self):,})"
+
+
+def fingerprint_of(texts: Iterable[str]) -> str:
+    """sha256 (hexadecimal) of texts in order, whatever holds them: of `BLOCK` of them at a time, first their lengths
+    in characters (int64, little-endian), then all in UTF-8 without a gap. A lone surrogate is three bytes.
+    """
+    digest = sha256()
+    for block in texts.blocks() if isinstance(texts, Texts) else in_blocks(texts):
+        digest.update(np.fromiter(map(len, block), dtype="<i8", count=len(block)).tobytes())
+        digest.update("".join(block).encode("utf-8", "surrogatepass"))
+    return digest.hexdigest()
+
+
+def in_blocks(values: Iterable[_T], size: int = BLOCK) -> Iterator[list[_T]]:
+    """Yield the values in order, `size` at a time."""
+    rest = iter(values)
+    while block := list(islice(rest, size)):
+        yield block
+
+
+def column_of(texts: Sequence[str]) -> Any:
+    """Return texts as an Arrow array of exactly their size: Arrow's own way takes twice that, and keeps it.
+
+    Raises `ValueError` for a lone surrogate.
+    """
+    encoded = [text.encode() for text in texts]
+    offsets = np.concatenate([[0], np.cumsum([len(one) for one in encoded], dtype=np.int64)]).astype(np.int64)
+    return pa.LargeStringArray.from_buffers(len(texts), pa.py_buffer(offsets), pa.py_buffer(b"".join(encoded)))
+
+
+def _joined(titles: Any, texts: Any) -> Any:
+    known = pc.if_else(pc.equal(titles, ""), pa.scalar(None, pa.large_string()), titles)
+    newline = pa.scalar("\n", pa.large_string())
+    return pc.binary_join_element_wise(known, texts, newline, null_handling="skip")

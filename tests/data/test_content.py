@@ -1,0 +1,54 @@
+"""A file on the disk, read a part at a time, is what its bytes in memory are."""
+
+from pathlib import Path
+
+import pytest
+
+from data import content as content_module
+from data.content import Content
+from data.problems import DataError
+from data.read import propose_columns, read, read_file
+from tests.data.files import ROWS, as_csv, as_excel, as_json, as_jsonl, as_parquet, as_squad
+
+FILES = {
+    "csv": as_csv(ROWS).encode(),
+    "cp949": as_csv(ROWS).encode("cp949"),
+    "tsv": as_csv(ROWS, "\t").encode("utf-16"),
+    "json": as_json(ROWS).encode(),
+    "jsonl": as_jsonl(ROWS).encode(),
+    "squad": as_squad(ROWS).encode("utf-16-le"),
+    "excel": as_excel(ROWS),
+    "parquet": as_parquet(ROWS),
+}
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_file_is_read_as_its_bytes_are(name: str, tmp_path: Path) -> None:
+    path = tmp_path / "set"
+    path.write_bytes(FILES[name])
+    assert read_file(path) == read(FILES[name], "set")
+    assert propose_columns(Content(path)) == propose_columns(FILES[name])
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_characters_that_lie_in_two_parts(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = read(FILES[name], "set")
+    monkeypatch.setattr(content_module, "_PART", 7)
+    assert read(FILES[name], "set") == whole
+
+
+@pytest.mark.parametrize("source", [b"\xed\x95\x9c\n", b""])
+def test_content(source: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(source)
+    for content in (Content(source), Content(path)):
+        assert (content.size, content.start, content.whole) == (len(source), source, source)
+        assert b"".join(content.parts()) == source
+    assert Content.of(content) is content
+
+
+def test_json_in_one_piece_has_a_limit_and_json_lines_have_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("data.formats.MAX_WHOLE_BYTES", 10)
+    with pytest.raises(DataError, match=r"holds or claims \d+ bytes of JSON in one piece; at most 10 are read"):
+        read(FILES["json"], "set")
+    assert len(read(FILES["jsonl"], "set").question_set.questions) == len(ROWS)

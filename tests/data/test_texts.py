@@ -1,0 +1,70 @@
+import hashlib
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from data.texts import BLOCK, Texts, column_of, fingerprint_of
+
+WORDS = st.lists(st.text("가나ab \n😀", max_size=3), max_size=12)
+
+
+def column(texts: list[str], size: int = 3) -> object:
+    """The texts in pieces of some size, as a file's blocks leave them."""
+    pieces = [column_of(texts[start : start + size]) for start in range(0, len(texts), size)]
+    return pa.chunked_array(pieces, pa.large_string())
+
+
+@given(WORDS, st.integers(-13, 13), st.integers(-13, 13), st.sampled_from([-2, -1, 1, 2]))
+def test_it_is_the_sequence_of_its_texts(texts: list[str], start: int, stop: int, step: int) -> None:
+    found = Texts(column(texts))
+    assert (list(found), len(found), found) == (texts, len(texts), texts)
+    assert list(found[start:stop:step]) == texts[start:stop:step]
+    assert list(found.blocks(2)) == [texts[place : place + 2] for place in range(0, len(texts), 2)]
+    rows = list(range(len(texts)))[::-1]
+    assert [found[row] for row in rows] == found.at(rows) == texts[::-1]
+    assert found.lengths().tolist() == [len(text) for text in texts]
+
+
+@given(st.lists(st.tuples(st.text("가a", max_size=2), st.text("나b", max_size=2)), max_size=8))
+def test_known_titles_stand_on_the_line_before(rows: list[tuple[str, str]]) -> None:
+    titles, texts = [title for title, _ in rows], [text for _, text in rows]
+    found = Texts(column(texts), column(titles))
+    expected = [f"{title}\n{text}" if title else text for title, text in rows]
+    assert list(found) == expected == [found[row] for row in range(len(rows))]
+    assert list(found[1:4]) == expected[1:4]
+    assert list(found[::2]) == expected[::2]
+
+
+@given(WORDS)
+def test_the_first_repeated_row(texts: list[str]) -> None:
+    expected = next((row for row, text in enumerate(texts) if text in texts[:row]), None)
+    assert Texts(column(texts)).repeated_row() == expected
+
+
+def test_the_fingerprint_by_its_formula() -> None:
+    content = (2).to_bytes(8, "little") + (0).to_bytes(8, "little") + (1).to_bytes(8, "little") + "서울a".encode()
+    assert fingerprint_of(["서울", "", "a"]) == hashlib.sha256(content).hexdigest()
+
+
+def test_the_fingerprint_does_not_depend_on_what_holds_the_texts() -> None:
+    texts = [f"글 {row}" for row in range(BLOCK + 3)]
+    assert Texts(column(texts, 1000)).fingerprint == fingerprint_of(texts) == fingerprint_of(iter(texts))
+    titled = Texts(column(texts), column(["제목"] * len(texts)))
+    assert titled.fingerprint == fingerprint_of([f"제목\n{text}" for text in texts])
+
+
+def test_different_texts_have_different_fingerprints() -> None:
+    several = [["ab"], ["a", "b"], ["", "ab"], ["ab", ""], [], ["\ud83d\ude00"], ["😀"]]
+    assert len({fingerprint_of(texts) for texts in several}) == len(several)
+
+
+@pytest.mark.parametrize(("wanted", "held"), [("bm", [0, 1]), ("BM25", [0, 1]), (".", [3]), ("서울", [2]), ("x", [])])
+def test_texts_that_hold_one_in_any_case(wanted: str, held: list[int]) -> None:
+    assert Texts(column(["BM25", "a bm25", "서울은", "a.b"])).holding(wanted).nonzero()[0].tolist() == held
+
+
+def test_a_lone_surrogate_is_refused() -> None:
+    with pytest.raises(ValueError, match="surrogates not allowed"):
+        column_of(["a", "\ud800"])
