@@ -15,6 +15,7 @@ from retrieval.experiment import (
     DenseSpec,
     Experiment,
     HybridSpec,
+    MilvusSpec,
     RerankSpec,
     RunSpec,
     Spec,
@@ -25,6 +26,10 @@ from retrieval.imported import Imported, find_run, fingerprint
 from retrieval.kept import Kept
 from retrieval.meter import Meter
 from retrieval.metrics import depth_of
+from retrieval.milvus.fields import Field, TermField, VectorField
+from retrieval.milvus.kinds import Search
+from retrieval.milvus.place import Place, place
+from retrieval.milvus.retriever import EngineFusion, Milvus
 from retrieval.models import BiEncoder, CrossEncoderScorer, find_model
 from retrieval.rankings import Retriever
 from retrieval.recommended import recommended_weight
@@ -95,7 +100,7 @@ class _Maker:
         )
         self._scorer = cache(lambda model, title: CrossEncoderScorer(self._source(model), self._texts(title)))
 
-    def make(self, spec: Spec, parts: list[Kept]) -> Kept:
+    def make(self, spec: Spec, parts: list[Kept]) -> Kept:  # noqa: PLR0911 - one for each kind
         match spec:
             case BM25Spec():
                 return self._kept(spec, lambda: self._bm25(spec))
@@ -115,6 +120,13 @@ class _Maker:
                 path = find_run(spec.path, self._base)
                 build_run = partial(Imported, spec.name, path, self._questions, spec.path)
                 return self._kept(spec, build_run, fingerprint(path), self._questions.fingerprint, timed=False)
+            case MilvusSpec():
+                where = place()
+                asked = self._encoder(spec.model, spec.title) if spec.search is not Search.BM25 else None
+                # the address, without what opens it, tells the times of one server from another's
+                known_by = (where.shown, asked.fingerprint if asked else "")
+                build_there = partial(self._milvus, spec, where, asked)
+                return self._kept(spec, build_there, *known_by, meter=asked.meter if asked else None)
 
     def _kept(
         self,
@@ -152,6 +164,16 @@ class _Maker:
             fusion=spec.fusion,
             weights=spec.weights,
         )
+
+    def _milvus(self, spec: MilvusSpec, where: Place, encoder: BiEncoder | None) -> Milvus:
+        fields: list[Field] = []
+        if spec.search is not Search.DENSE:
+            fields.append(TermField(self._passages, BM25Options(spec.analyzer, spec.k1, spec.b, spec.title)))
+        if encoder:
+            fields.append(VectorField(self._passages, encoder, title=spec.title, index=spec.index))
+        fusion = EngineFusion(spec.fusion, spec.depth, spec.weights) if len(fields) > 1 else None
+        n_passages = len(self._passages)
+        return Milvus(spec.name, n_passages, fields, where, fusion=fusion, on_progress=self._on_progress)
 
     def _reranked(self, spec: RerankSpec, first: Kept, weight: float, meter: Meter) -> Reranked:
         return Reranked(
