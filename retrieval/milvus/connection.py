@@ -1,5 +1,6 @@
 """A connection for as long as it is used: a file is one process's at a time, so it is opened, used and closed."""
 
+import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from typing import Any
@@ -7,9 +8,9 @@ from typing import Any
 from data.workspace import workspace
 from retrieval.milvus.place import MilvusError, Place
 
-# a lost connection: after 0.01, 0.03, ... 2.4, 3 and 3 seconds, ten in all
-PATIENCE = {"retry_times": 8}
-_SECONDS_TO_CONNECT = 10.0
+PATIENCE = {"retry_times": 8}  # of a call whose connection was lost: after 0.01, 0.03, ... 3 seconds, ten in all
+_WAITS = (0.25, 0.5, 1.0, 2.0, 4.0)  # seconds before a connection is tried again
+_SECONDS_TO_CONNECT = 5.0
 _SECONDS_FOR_A_TURN = 60.0
 
 
@@ -64,30 +65,39 @@ def _served(place: Place, collection: str) -> Iterator[str]:
 
 def _client(address: str, place: Place) -> Any:
     from pymilvus import MilvusClient
-
-    return MilvusClient(
-        address,
-        token=place.token,
-        db_name=place.database,
-        timeout=_SECONDS_TO_CONNECT,
-        dedicated=True,  # shared ones stay open, also to a file that is closed
-        # a proxy of the system is not asked for what is on this machine
-        grpc_options={"grpc.enable_http_proxy": 0} if address.startswith("http://127.0.0.1:") else {},
-    )
-
-
-def _told(error: Exception, place: Place) -> MilvusError:
-    from pymilvus.client.types import Status
     from pymilvus.exceptions import MilvusException
 
-    status: Any = error.code if isinstance(error, MilvusException) else error.code()  # type: ignore[attr-defined]
-    said = error.message if isinstance(error, MilvusException) else error.details()  # type: ignore[attr-defined]
-    said = place.without_secrets(str(said))
+    for wait in (*_WAITS, None):
+        try:
+            return MilvusClient(
+                address,
+                token=place.token,
+                db_name=place.database,
+                timeout=_SECONDS_TO_CONNECT,
+                dedicated=True,  # shared ones stay open, also to a file that is closed
+                # a proxy of the system is not asked for what is on this machine
+                grpc_options={"grpc.enable_http_proxy": 0} if address.startswith("http://127.0.0.1:") else {},
+            )
+        except MilvusException as error:
+            if wait is None or _told(error, place).code != "milvus_unreachable":
+                raise
+            time.sleep(wait)
+    raise AssertionError("the last try returns or raises")
+
+
+def _told(error: Any, place: Place) -> MilvusError:
+    """Return what a `MilvusException` or an `RpcError` means; the client hides the latter behind the former."""
+    from grpc import RpcError
+    from pymilvus.client.types import Status
+
+    cause = next((one for one in (error.__cause__, error) if isinstance(one, RpcError)), None)
+    status = cause.code() if cause else error.code
+    said = place.without_secrets(str(cause.details() if cause else error.message))
     name = getattr(status, "name", "")
     if name in ("UNAUTHENTICATED", "PERMISSION_DENIED") or "auth check failure" in said:
         message = f"Milvus at {place.shown} does not take the token of MILVUS_TOKEN: {said}"
         return MilvusError("milvus_refused", place.shown, message)
-    if name in ("UNAVAILABLE", "DEADLINE_EXCEEDED") or status in (Status.CONNECT_FAILED, 2):
+    if name in ("UNAVAILABLE", "DEADLINE_EXCEEDED") or status == Status.CONNECT_FAILED:
         message = f"Milvus at {place.shown} does not answer; is it running, and is MILVUS_URI right? {said}"
         return MilvusError("milvus_unreachable", place.shown, message)
     return MilvusError("milvus_failed", place.shown, f"Milvus at {place.shown} failed: {said}")
