@@ -7,6 +7,7 @@ import time
 import traceback
 from base64 import b64decode
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 
 import grpc
@@ -145,6 +146,17 @@ def test_a_server_that_goes_while_it_is_asked_is_said(impatient: None, tmp_path:
     with pytest.raises(MilvusError, match="does not answer") as caught:
         milvus.search(texts_of(QUESTIONS), 3)
     assert (caught.value.code, caught.value.place) == ("milvus_unreachable", address)
+
+    with ExitStack() as server:
+        address = server.enter_context(serving(tmp_path / "lite"))
+
+        def use_it_past_its_end() -> None:
+            with connection.connected(Place(address), "") as client:
+                server.close()
+                client.has_collection("any", **connection.PATIENCE)
+
+        with pytest.raises(MilvusError, match="does not answer"):
+            use_it_past_its_end()
 
     with serving(tmp_path / "other") as address, pytest.raises(MilvusError, match="failed") as caught:
         Milvus("milvus", 1, [], Place(address))  # a collection without a vector is none
