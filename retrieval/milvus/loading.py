@@ -20,7 +20,7 @@ def load(
 ) -> None:
     """Fill the collection, unless it is whole. `tell` hears how much of it is loaded, 0 to 1.
 
-    Two that load it at once write the same rows; who is done second finds it whole.
+    Two that fill one collection at once write the same rows; who is done second finds it whole.
     """
     from pymilvus.exceptions import MilvusException
 
