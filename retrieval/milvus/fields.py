@@ -76,11 +76,9 @@ class TermField:
 
     def of_questions(self, questions: Sequence[str]) -> tuple[np.ndarray, Vectors]:
         """Return the questions that share a term with any passage, and their counts by term."""
-        ids = tokens_of(self._analyzer, questions).ids_in(self._number)
-        known = np.flatnonzero([len(part) for part in ids])
-        offsets = np.cumsum([0, *(len(ids[row]) for row in known)])
-        asked = np.concatenate([ids[row] for row in known]) if len(known) else np.zeros(0, dtype=np.int64)
-        return known, _by_term(counts(asked, offsets, len(self._number)))
+        ids, offsets = tokens_of(self._analyzer, questions).flat_ids_in(self._number)
+        known = np.flatnonzero(np.diff(offsets))
+        return known, _by_term(counts(ids, np.append(offsets[known], len(ids)), len(self._number)))
 
 
 class VectorField:

@@ -49,8 +49,8 @@ def test_the_weights_of_a_passage_times_the_counts_of_a_question_are_its_score(k
     passages = [*PASSAGES, Passage("empty", "?!"), Passage("long", "한강은 한강 " * 9)]
     texts, asked = indexed_texts(passages, title=True), [*ASKED, "한강 한강은 한강"]
     tokens, questions = tokens_of(Analyzer.BIGRAM, texts), tokens_of(Analyzer.BIGRAM, asked)
-    ids = questions.ids_in({term: number for number, term in enumerate(tokens.vocabulary)})
-    known = counts(np.concatenate(ids), np.cumsum([0, *map(len, ids)]), len(tokens.vocabulary))
+    ids, offsets = questions.flat_ids_in({term: number for number, term in enumerate(tokens.vocabulary)})
+    known = counts(ids, offsets, len(tokens.vocabulary))
     weights = TermWeights(tokens, k1, b)
     in_parts = [weights.of(start, start + 3) for start in range(0, len(passages), 3)]
     scores = np.hstack([(known @ part.T).toarray() for part in in_parts])
