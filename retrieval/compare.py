@@ -14,6 +14,7 @@ from retrieval.imported import RunError
 from retrieval.kept import Kept
 from retrieval.making import retrievers_of
 from retrieval.metrics import Scores, evaluate
+from retrieval.milvus.place import MilvusError
 from retrieval.rankings import NOT_FOUND, Rankings
 
 logger = logging.getLogger(__name__)
@@ -73,6 +74,8 @@ def _known(error: Exception | None) -> dict[str, object]:
         return {"code": error.code, "model": error.model}
     if isinstance(error, RunError):
         return {"code": error.code, "run": error.run, "line": error.line}
+    if isinstance(error, MilvusError):
+        return {"code": error.code, "milvus": error.place}
     return {}
 
 
@@ -118,6 +121,8 @@ def _failure(entry: dict[str, Any]) -> Exception:
         return ModelError(entry["code"], entry["model"], entry["error"])
     if "run" in entry:
         return RunError(entry["code"], entry["run"], entry["error"], entry["line"])
+    if "milvus" in entry:
+        return MilvusError(entry["code"], entry["milvus"], entry["error"])
     return RuntimeError(entry["error"])
 
 

@@ -13,6 +13,7 @@ from retrieval.analyzers import Analyzer
 from retrieval.bm25_engines import Engine
 from retrieval.fusion import Fusion
 from retrieval.metrics import DEFAULT_KS
+from retrieval.milvus.kinds import Ranker, Search
 from retrieval.models import STARTER
 from retrieval.precision import Precision
 from retrieval.vector_index import IndexKind
@@ -34,6 +35,7 @@ class Lab(StrEnum):
 
 
 Weight = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Share = Annotated[float, Field(ge=0, le=1)]
 
 
 class _Spec(BaseModel):
@@ -133,8 +135,44 @@ class RunSpec(_Spec):
     path: str = Field(min_length=1)
 
 
+class MilvusSpec(_Spec):
+    """BM25, a bi-encoder or both of them fused, searched in Milvus; see `retrieval.milvus`.
+
+    Where Milvus is, and what opens it, is no part of an experiment: `MILVUS_URI` and `MILVUS_TOKEN` tell it. `depth`,
+    `fusion` and `weights` (0 to 1 each, of BM25 and of the bi-encoder) are for `hybrid`; `weighted` alone has weights.
+    """
+
+    kind: Literal["milvus"] = "milvus"
+    search: Search = Search.BM25
+    analyzer: Analyzer = Analyzer.AUTO
+    k1: float = Field(default=0.9, ge=0)
+    b: float = Field(default=0.4, ge=0, le=1)
+    title: bool = True
+    model: str = STARTER
+    index: IndexKind = IndexKind.EXACT
+    depth: PositiveInt = 100
+    fusion: Ranker = Ranker.RRF
+    weights: tuple[Share, Share] | None = None
+
+    @model_validator(mode="after")
+    def _weights_where_they_count(self) -> "MilvusSpec":
+        if self.weights is not None and (self.fusion is Ranker.RRF or not any(self.weights)):
+            raise ValueError('weights are for fusion = "weighted", and not both 0')
+        return self
+
+    @property
+    def local(self) -> "BM25Spec | DenseSpec | MilvusSpec":
+        """The local retriever of the same name and scores, which explains them; itself where Milvus fuses."""
+        if self.search is Search.BM25:
+            return BM25Spec(name=self.name, analyzer=self.analyzer, k1=self.k1, b=self.b, title=self.title)
+        if self.search is Search.DENSE:
+            return DenseSpec(name=self.name, model=self.model, title=self.title, index=self.index)
+        return self
+
+
 Spec = Annotated[
-    BM25Spec | WindowedBM25Spec | DenseSpec | HybridSpec | RerankSpec | RunSpec, Field(discriminator="kind")
+    BM25Spec | WindowedBM25Spec | DenseSpec | HybridSpec | RerankSpec | RunSpec | MilvusSpec,
+    Field(discriminator="kind"),
 ]
 
 

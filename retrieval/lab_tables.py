@@ -78,6 +78,7 @@ _VALUES = {
     "hybrid": ("fusion",),
     "rerank": ("depth", "weight"),
     "run": (),
+    "milvus": (),
 }
 
 

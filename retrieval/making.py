@@ -16,6 +16,7 @@ from retrieval.experiment import (
     DenseSpec,
     Experiment,
     HybridSpec,
+    MilvusSpec,
     RerankSpec,
     RunSpec,
     Spec,
@@ -26,7 +27,12 @@ from retrieval.imported import Imported, find_run, fingerprint
 from retrieval.kept import Kept
 from retrieval.meter import Meter
 from retrieval.metrics import depth_of
+from retrieval.milvus.fields import Field, TermField, VectorField
+from retrieval.milvus.kinds import Search
+from retrieval.milvus.place import Place, place
+from retrieval.milvus.retriever import EngineFusion, Milvus
 from retrieval.models import find_model
+from retrieval.precision import Precision
 from retrieval.rankings import Retriever
 from retrieval.recommended import recommended_weight
 from retrieval.rerank import Reranked
@@ -103,7 +109,7 @@ class _Maker:
             )
         )
 
-    def make(self, spec: Spec, parts: list[Kept]) -> Kept:
+    def make(self, spec: Spec, parts: list[Kept]) -> Kept:  # noqa: PLR0911 - one for each kind
         match spec:
             case BM25Spec():
                 return self._kept(spec, lambda: self._bm25(spec))
@@ -123,6 +129,13 @@ class _Maker:
                 path = find_run(spec.path, self._base)
                 build_run = partial(Imported, spec.name, path, self._questions, spec.path)
                 return self._kept(spec, build_run, fingerprint(path), self._questions.fingerprint, timed=False)
+            case MilvusSpec():
+                where = place()
+                asked = self._encoder(spec.model, spec.title, Precision.AUTO) if spec.search is not Search.BM25 else None
+                # the address, without what opens it, tells the times of one server from another's
+                known_by = (where.shown, asked.fingerprint if asked else "")
+                build_there = partial(self._milvus, spec, where, asked)
+                return self._kept(spec, build_there, *known_by, meter=asked.meter if asked else None)
 
     def _kept(
         self,
@@ -161,6 +174,16 @@ class _Maker:
             fusion=spec.fusion,
             weights=spec.weights,
         )
+
+    def _milvus(self, spec: MilvusSpec, where: Place, encoder: BiEncoder | None) -> Milvus:
+        fields: list[Field] = []
+        if spec.search is not Search.DENSE:
+            fields.append(TermField(self._passages, BM25Options(spec.analyzer, spec.k1, spec.b, spec.title)))
+        if encoder:
+            fields.append(VectorField(self._passages, encoder, title=spec.title, index=spec.index))
+        fusion = EngineFusion(spec.fusion, spec.depth, spec.weights) if len(fields) > 1 else None
+        n_passages = len(self._passages)
+        return Milvus(spec.name, n_passages, fields, where, fusion=fusion, on_progress=self._on_progress)
 
     def _reranked(self, spec: RerankSpec, first: Kept, weight: float, meter: Meter) -> Reranked:
         return Reranked(

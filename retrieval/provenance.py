@@ -19,8 +19,9 @@ from retrieval.analyzers import choose
 from retrieval.bm25 import indexed_texts
 from retrieval.cache import key_of
 from retrieval.compare import Comparison
-from retrieval.experiment import BM25Spec, DenseSpec, RerankSpec, RunSpec, Spec, WindowedBM25Spec
+from retrieval.experiment import BM25Spec, DenseSpec, MilvusSpec, RerankSpec, RunSpec, Spec, WindowedBM25Spec
 from retrieval.hub import ModelError, hub_revision
+from retrieval.milvus.kinds import Search
 from retrieval.models import ModelSource, find_model
 from retrieval.recommended import recommended_weight
 from retrieval.significance import LEVEL, PERMUTATIONS, RESAMPLES
@@ -36,6 +37,8 @@ LIBRARIES = (
     "rank-bm25",
     "kiwipiepy",
     "faiss-cpu",
+    "pymilvus",
+    "milvus-lite",
     "torch",
     "transformers",
     "sentence-transformers",
@@ -92,7 +95,11 @@ def _resolved(spec: Spec, asked: QuestionSet, base: Path | None) -> dict[str, An
         return told | {"analyzer": choose(spec.analyzer, indexed_texts(asked.passages, title=spec.title)).value}
     if isinstance(spec, RunSpec):
         return told | _file((base or Path()) / spec.path)
-    if not isinstance(spec, DenseSpec | RerankSpec):
+    if isinstance(spec, MilvusSpec) and spec.search is not Search.DENSE:
+        told["analyzer"] = choose(spec.analyzer, indexed_texts(asked.passages, title=spec.title)).value
+    if not isinstance(spec, DenseSpec | RerankSpec | MilvusSpec) or (
+        isinstance(spec, MilvusSpec) and spec.search is Search.BM25
+    ):
         return told
     reference = spec.model
     try:

@@ -14,6 +14,9 @@ def pytest_configure(config: pytest.Config) -> None:
     os.environ.pop("HF_HUB_OFFLINE", None)
     os.environ["HF_HOME"] = model_cache.name
     os.environ["MRC_LOCK"] = str(Path(model_cache.name, "training.lock"))  # the user's own trainings are not waited for
+    # the contract is tested on a server where there is one, and nothing else uses it
+    if "MILVUS_URI" in os.environ:
+        os.environ["TESTED_MILVUS_URI"] = os.environ.pop("MILVUS_URI")
     os.environ["HF_ENDPOINT"] = "http://127.0.0.1:9"  # nobody answers here
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
     # threads that wait for each other's cores are slower than one: test processes share the cores between them

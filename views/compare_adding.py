@@ -8,20 +8,25 @@ from streamlit.runtime.uploaded_file_manager import UploadedFile
 
 from data.store import StoredSet
 from retrieval.added import add, add_run, remove
-from retrieval.experiment import DenseSpec, RerankSpec, Spec
+from retrieval.experiment import DenseSpec, MilvusSpec, RerankSpec, Spec
 from retrieval.imported import RunError
+from retrieval.milvus.kinds import Search
+from retrieval.models import STARTER
 from views.choices import BM25_NAME, Choices, free_name
 from views.resources import question_set
 from views.words import plain, word
 
-_KINDS = ("dense", "rerank", "run")
+_KINDS = ("dense", "rerank", "run", "milvus")
 _LONGEST_NAME = 60
 
 
 def draw(choices: Choices, data: StoredSet) -> str | None:
     """Draw what adds and removes; returns the name of a retriever that was added just now."""
     kind = st.selectbox(word("compare.add_kind"), _KINDS, format_func=lambda k: word(f"kind.{k}"), key="add_kind")
-    name = _run(choices, data) if kind == "run" else _model(kind, choices, data)
+    if kind == "run":
+        name = _run(choices, data)
+    else:
+        name = _milvus(choices, data) if kind == "milvus" else _model(kind, choices, data)
     if choices.added:
         st.divider()
         _draw_added(choices, data)
@@ -61,6 +66,22 @@ def _run(choices: Choices, data: StoredSet) -> str | None:
         st.error(f"**{plain(file.name)}**: {reason}", icon=":material/error:")
         return None
     st.session_state["runs_added"] = st.session_state.get("runs_added", 0) + 1  # a new field, without the file
+    return name
+
+
+def _milvus(choices: Choices, data: StoredSet) -> str | None:
+    search = st.selectbox(word("milvus.search"), list(Search), format_func=lambda one: word(f"milvus.search_{one}"))
+    search = search or Search.BM25
+    model = STARTER
+    if search is not Search.BM25:
+        entered = st.text_input(word("milvus.model"), help=word("compare.add_model_help"))
+        model = entered.strip() or STARTER
+    st.caption(word("milvus.about"))
+    if not st.button(word("compare.add_this"), type="primary"):
+        return None
+    of_model = [] if model == STARTER else [PurePath(model).name]
+    name = _free_name("milvus", " · ".join([word(f"milvus.name_{search}"), *of_model]), choices)
+    add(data.fingerprint, MilvusSpec(name=name, search=search, model=model))
     return name
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import streamlit as st
 
 from data.split import Part
-from retrieval.experiment import DenseSpec, RerankSpec
+from retrieval.experiment import DenseSpec, MilvusSpec, RerankSpec
 from views.choices import Choices
 from views.compare_adding import run_words
 from views.shown import Shown
@@ -35,8 +35,8 @@ def draw(shown: Shown, choices: Choices) -> None:
 
 
 def _reason(error: Exception) -> str:
-    details = {name: getattr(error, name, "") for name in ("model", "line")}
-    codes = (f"{section}.{getattr(error, 'code', '')}" for section in ("model", "imported"))
+    details = {name: getattr(error, name, "") for name in ("model", "line", "place")}
+    codes = (f"{section}.{getattr(error, 'code', '')}" for section in ("model", "imported", "milvus"))
     return next((word(code, **details) for code in codes if known(code)), str(error))
 
 
@@ -45,7 +45,7 @@ def _is_trained(shown: Shown, choices: Choices, name: str) -> bool:
     trained = [choices.specs[known_name] for known_name in choices.trained]
     models = {spec.model for spec in trained if isinstance(spec, DenseSpec | RerankSpec)}
     spec = shown.spec(name)
-    is_one = isinstance(spec, DenseSpec | RerankSpec) and spec.model in models
+    is_one = isinstance(spec, DenseSpec | RerankSpec | MilvusSpec) and spec.model in models
     return is_one or any(_is_trained(shown, choices, part) for part in spec.parts)
 
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from data.records import Passage, Question
-from retrieval.experiment import Spec
+from retrieval.experiment import MilvusSpec, Spec
 from retrieval.one_question import Findings
 from retrieval.reasons import Duel, duel
 from views.compare_why_filters import Listed
@@ -54,8 +54,9 @@ class Asked:
         return self.shown.found.asked.passages[row]
 
     def spec(self, name: str) -> Spec:
-        """How a retriever is made."""
-        return self.shown.spec(name)
+        """How a retriever is made; of one in Milvus, the local one that has its scores."""
+        spec = self.shown.spec(name)
+        return spec.local if isinstance(spec, MilvusSpec) else spec
 
     def duel(self, name: str, against: int | None = None) -> Duel:
         """Return the two passages to set against each other in a retriever's ranking."""

@@ -22,6 +22,7 @@ DIGITS = {
     "rerank": 3,
     "hybrid": 4,
     "run": 4,
+    "milvus": 4,
 }  # of a score, by the kind of retriever
 
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import pandas as pd
 import streamlit as st
 
-from retrieval.experiment import BM25Spec, DenseSpec, HybridSpec, RerankSpec, WindowedBM25Spec
+from retrieval.experiment import BM25Spec, DenseSpec, HybridSpec, MilvusSpec, RerankSpec, WindowedBM25Spec
 from retrieval.explain.bm25 import BM25Explanation
 from retrieval.explain.fused import PartContribution
 from retrieval.explain.static import StaticExplanation
@@ -45,6 +45,8 @@ def draw(asked: Asked) -> None:
         _draw_fusion(asked, spec, of)
     elif isinstance(spec, RerankSpec):
         _draw_reranking(asked, spec, of)
+    elif isinstance(spec, MilvusSpec):
+        st.info(word("why.fused_by_milvus"), icon=":material/info:")
     else:
         st.info(word("why.imported"), icon=":material/info:")
 

@@ -8,8 +8,9 @@ import streamlit as st
 
 from data.records import QuestionSet
 from data.store import StoredSet
-from retrieval.experiment import HybridSpec, RerankSpec, Spec
+from retrieval.experiment import HybridSpec, MilvusSpec, RerankSpec, Spec
 from retrieval.marking import MarkedText
+from retrieval.milvus.kinds import Ranker
 from retrieval.one_question import DEPTH, Findings, Truth
 from retrieval.report.colours import colour_of, shape_of
 from views.highlight import Hit, head_html, hits_html, legend_html
@@ -89,9 +90,10 @@ def draw_table(answered: Answered, specs: Sequence[Spec]) -> None:
 
 def reason(error: Exception) -> str:
     """Return why a retriever failed, in words; not Markdown."""
-    code = f"model.{getattr(error, 'code', '')}"
-    if known(code):
-        return word(code, model=getattr(error, "model", ""))
+    code = getattr(error, "code", "")
+    for key in (f"model.{code}", f"milvus.{code}"):
+        if known(key):
+            return word(key, **{name: getattr(error, name, "") for name in ("model", "place")})
     first_line = next(iter(str(error).splitlines()), "")[:300]
     return word("search.failed", reason=first_line or type(error).__name__)
 
@@ -141,6 +143,10 @@ def _digits(spec: Spec) -> int:
 
 
 def _score_kind(spec: Spec) -> str:
+    if isinstance(spec, MilvusSpec):
+        local = spec.local
+        fused = "hybrid" if spec.fusion is Ranker.RRF else "milvus"
+        return fused if isinstance(local, MilvusSpec) else local.kind
     return spec.kind.split("-")[0]  # a score of windows is one of BM25
 
 

@@ -1,6 +1,7 @@
 """What every retriever promises, whatever it is made of."""
 
-from collections.abc import Callable, Sequence
+import os
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 import numpy as np
@@ -13,11 +14,15 @@ from retrieval.dense import Dense
 from retrieval.fusion import Fusion
 from retrieval.hybrid import Hybrid
 from retrieval.kept import Kept
+from retrieval.milvus.fields import TermField, VectorField
+from retrieval.milvus.place import place
+from retrieval.milvus.retriever import EngineFusion, Milvus
 from retrieval.rankings import Retriever
 from retrieval.rerank import Reranked
 from retrieval.vector_index import IndexKind
 from retrieval.windows import WindowedBM25
 from tests.doubles import PASSAGES, QUESTIONS, KeywordEncoder, SharedWordScorer, texts_of
+from tests.milvus_server import serving
 
 Make = Callable[[Sequence[Passage]], Retriever]
 
@@ -51,6 +56,13 @@ def kept(passages: Sequence[Passage]) -> Kept:
     return Kept("kept", f"key of {len(passages)}", lambda: bm25(passages))
 
 
+def milvus(passages: Sequence[Passage], *searches: str) -> Milvus:
+    terms, vectors = TermField(passages, BM25Options("bigram")), VectorField(passages, KeywordEncoder())
+    fields = [{"bm25": terms, "dense": vectors}[search] for search in searches]
+    fusion = EngineFusion(depth=4) if len(fields) > 1 else None
+    return Milvus("milvus", len(passages), fields, place(), fusion=fusion)
+
+
 # more passages than the small set's, in groups that hold the same words: many tie
 MANY = tuple(
     Passage(f"{passage.id}-{copy}", f"{passage.text}{mark}", passage.title)
@@ -65,11 +77,37 @@ MAKERS: dict[str, Make] = {
     **{f"dense {index}": partial(dense, index=index) for index in IndexKind},
     **{f"hybrid {fusion}": partial(hybrid, fusion=fusion) for fusion in Fusion},
 }
+MILVUS: dict[str, Make] = {
+    "milvus bm25": lambda passages: milvus(passages, "bm25"),
+    "milvus dense": lambda passages: milvus(passages, "dense"),
+    "milvus hybrid": lambda passages: milvus(passages, "bm25", "dense"),
+}
+PLACES = ["file", "served", *(["given"] if "TESTED_MILVUS_URI" in os.environ else [])]
 
 
-@pytest.fixture(params=MAKERS.values(), ids=MAKERS)
-def make(request: pytest.FixtureRequest) -> Make:
-    return request.param
+@pytest.fixture(scope="session")
+def milvus_files(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A workspace for all tests: what one has loaded, another finds."""
+    return str(tmp_path_factory.mktemp("milvus"))
+
+
+@pytest.fixture(scope="session")
+def milvus_served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with serving(tmp_path_factory.mktemp("served")) as address:
+        yield address
+
+
+@pytest.fixture(params=[*MAKERS, *(f"{name} {where}" for name in MILVUS for where in PLACES)])
+def make(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Make:
+    name, _, where = request.param.rpartition(" ")
+    if name not in MILVUS:
+        return MAKERS[request.param]
+    if where == "file":
+        monkeypatch.setenv("MRC_WORKSPACE", request.getfixturevalue("milvus_files"))
+    else:
+        served = request.getfixturevalue("milvus_served") if where == "served" else os.environ["TESTED_MILVUS_URI"]
+        monkeypatch.setenv("MILVUS_URI", served)
+    return MILVUS[name]
 
 
 @pytest.mark.parametrize("passages", [PASSAGES, PASSAGES[:1], MANY], ids=["five", "one", "many"])
@@ -121,6 +159,5 @@ def test_what_is_found_first_does_not_depend_on_how_many_are_asked_for(make: Mak
     np.testing.assert_array_equal(few.scores, many.scores[:, :k])
 
 
-@pytest.mark.parametrize(("name", "make"), MAKERS.items(), ids=MAKERS)
-def test_the_name_is_kept(name: str, make: Make) -> None:
-    assert make(PASSAGES).name == name.partition(" ")[0]
+def test_the_name_is_kept(make: Make, request: pytest.FixtureRequest) -> None:
+    assert make(PASSAGES).name == request.node.callspec.params["make"].partition(" ")[0]

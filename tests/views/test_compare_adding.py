@@ -7,9 +7,10 @@ from streamlit.testing.v1 import AppTest
 
 from data.store import StoredSet, keep
 from retrieval.added import added
-from retrieval.experiment import DenseSpec, Experiment, RerankSpec, RunSpec
+from retrieval.experiment import DenseSpec, Experiment, MilvusSpec, RerankSpec, RunSpec
 from retrieval.imported import read_run
 from retrieval.job import Job
+from retrieval.milvus.kinds import Search
 from tests.doubles import small_set
 from tests.views.driving import opened, run
 from views.choices import BM25_NAME
@@ -75,6 +76,23 @@ def test_the_same_model_twice_gets_a_name_of_its_own(data: StoredSet) -> None:
     app = add_model(opened(page), "dense", "some/model")
     add_model(app, "dense", "some/model")
     assert [spec.name for spec in added(data.fingerprint)] == ["Dense · model", "Dense · model (2)"]
+
+
+def test_milvus_is_added_with_one_press_and_with_a_model(data: StoredSet, started: list[Experiment]) -> None:
+    app = opened(page, retrievers="BM25")
+    app.selectbox(key="add_kind").set_value("milvus")
+    press_add(run(app))
+    assert [spec.name for spec in started[-1].retriever] == ["BM25", "Milvus · BM25"]
+    next(box for box in app.selectbox if box.label == "What to search with").set_value(Search.HYBRID)
+    run(app)
+    press_add(app)
+    next(box for box in app.text_input if box.label.startswith("Model (")).set_value("some/model")
+    press_add(run(app))
+    assert added(data.fingerprint) == [
+        MilvusSpec(name="Milvus · BM25"),
+        MilvusSpec(name="Milvus · Hybrid", search=Search.HYBRID),
+        MilvusSpec(name="Milvus · Hybrid · model", search=Search.HYBRID, model="some/model"),
+    ]
 
 
 def test_a_run_is_read_at_once_and_kept_under_another_name(data: StoredSet) -> None:

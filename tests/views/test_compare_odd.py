@@ -12,13 +12,15 @@ from data.split import Part
 from data.store import keep
 from retrieval.added import add
 from retrieval.compare import Comparison, Result
-from retrieval.experiment import BM25Spec, Experiment
+from retrieval.experiment import BM25Spec, Experiment, MilvusSpec
 from retrieval.job import Job
+from retrieval.milvus.place import MilvusError
 from retrieval.saved import keep as keep_comparison
 from tests.doubles import PASSAGES, QUESTIONS, small_set
 from tests.retrieval.compared import comparison_of
 from tests.views.driving import opened
 from views.choices import choices_for
+from views.search_columns import reason
 from views.words import catalog, plain
 
 EN = catalog("en")
@@ -140,6 +142,21 @@ def test_a_failed_first_stage_leaves_the_others_their_figures() -> None:
     for view in ("overview", "where", "why", "tune", "kept"):
         app = opened(page, part="all", retrievers="BM25|Dense|Hybrid", view=view)
         assert len(app.error) == 2
+
+
+@pytest.mark.parametrize("code", ["address", "unreachable", "refused", "busy", "failed"])
+def test_what_is_wrong_with_milvus_is_said_in_the_reader_s_words(code: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = keep(small_set())
+    add(data.fingerprint, MilvusSpec(name="Milvus"))
+    experiment = choices_for(data).experiment(data, ["Milvus"], Part.ALL)
+    result = Result("Milvus", error=MilvusError(f"milvus_{code}", "http://host:1/mine", "in the program's words"))
+    folder = Job.of(experiment, data.fingerprint).folder
+    keep_comparison(Comparison(experiment, small_set(), (result,)), folder)
+    (error,) = opened(page, part="all", retrievers="Milvus").error
+    told = EN[f"milvus.milvus_{code}"].format(place="http://host:1/mine")
+    assert plain(told) in error.value
+    monkeypatch.setattr("views.words.language", lambda: "en")
+    assert reason(result.error or ValueError()) == told  # on the Search page too
 
 
 @pytest.mark.parametrize("view", ["overview", "where", "why", "tune", "kept"])

@@ -19,10 +19,11 @@ from retrieval.added import add, add_run
 from retrieval.bm25 import BM25
 from retrieval.compare import Comparison, Result
 from retrieval.encoding import BiEncoder
-from retrieval.experiment import DenseSpec, WindowedBM25Spec
+from retrieval.experiment import DenseSpec, MilvusSpec, WindowedBM25Spec
 from retrieval.hybrid import Hybrid
 from retrieval.job import Job
 from retrieval.metrics import evaluate
+from retrieval.milvus.kinds import Search
 from retrieval.models import find_model
 from retrieval.rankings import Rankings
 from retrieval.saved import keep as keep_comparison
@@ -333,6 +334,26 @@ def test_of_windows_the_best_one_is_explained() -> None:
     table = next(frame.value for frame in app.dataframe if "idf" in frame.value)
     assert float(table.iloc[-1]["right"]) == pytest.approx(float(rankings.scores[1, 0]), rel=1e-5)
     assert EN["why.best_windows"].format(sentences=1) in html(app)
+
+
+@pytest.mark.parametrize("search", Search)
+def test_a_score_of_milvus_is_explained_as_the_local_one(search: Search) -> None:
+    asked = small_set()
+    data = keep(asked)
+    spec = MilvusSpec(name="Milvus", search=search)
+    add(data.fingerprint, spec)
+    experiment = choices_for(data).experiment(data, [spec.name], Part.ALL)
+    rankings = BM25(spec.name, asked.passages).search(texts_of(asked.questions), 100)  # as Milvus finds them
+    result = Result(spec.name, rankings, evaluate(rankings, asked, experiment.ks))
+    keep_comparison(Comparison(experiment, asked, (result,)), Job.of(experiment, data.fingerprint).folder)
+    app = opened(retrievers=spec.name, question="q2", shows="scores")
+    tables = [frame.value for frame in app.dataframe if "idf" in frame.value]
+    if search is Search.BM25:
+        assert float(tables[0].iloc[-1]["right"]) == pytest.approx(float(rankings.scores[1, 0]), rel=1e-5)
+    else:
+        assert tables == []
+    told = [info.value for info in app.info]
+    assert (EN["why.fused_by_milvus"] in told) == (search is Search.HYBRID)
 
 
 def test_a_shallow_imported_run_stands_beside_ours() -> None:
