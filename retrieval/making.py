@@ -131,7 +131,8 @@ class _Maker:
                 return self._kept(spec, build_run, fingerprint(path), self._questions.fingerprint, timed=False)
             case MilvusSpec():
                 where = place()
-                asked = self._encoder(spec.model, spec.title, Precision.AUTO) if spec.search is not Search.BM25 else None
+                encodes = spec.search is not Search.BM25
+                asked = self._encoder(spec.model, spec.title, Precision.AUTO) if encodes else None
                 # the address, without what opens it, tells the times of one server from another's
                 known_by = (where.shown, asked.fingerprint if asked else "")
                 build_there = partial(self._milvus, spec, where, asked)
