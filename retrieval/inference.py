@@ -14,7 +14,7 @@ from torch import Tensor
 from retrieval.precision import Precision, in_bfloat16
 
 Features = dict[str, Any]
-TOKENS_A_PASS = {"cpu": 8192, "cuda": 65536}  # places, padding among them; more take memory and gain nothing
+TOKENS_A_PASS = {"cpu": 2048, "cuda": 65536}  # places, padding among them: more is more padding, less more waiting
 _MULTIPLE = 8  # of which a pass's length is: what matrix units work in
 _ROWS = {"input_ids", "attention_mask", "token_type_ids"}
 _HEADS = ("classifier", "score")  # what a transformer for classification calls its last layer

@@ -28,7 +28,7 @@ def plain(folder: Path, texts: list[str], prompt: str | None = None) -> np.ndarr
     return np.asarray(model.encode(texts, normalize_embeddings=True, prompt=prompt))
 
 
-@pytest.mark.parametrize("places", [64, 8192])
+@pytest.mark.parametrize("places", [64, 65536])
 def test_float32_is_what_the_library_encodes(places: int, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(TOKENS_A_PASS, "cpu", places)
     encoder = BiEncoder(find_model(str(folder)), [], precision=Precision.FLOAT32)
