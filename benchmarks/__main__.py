@@ -14,6 +14,7 @@ from benchmarks import (
     first_page,
     interactions,
     large_sets,
+    peers,
     readme,
     reranking,
     starter_training,
@@ -48,6 +49,10 @@ def main(names: list[str]) -> int:
         lines = _ALL[name]()
         print("\n".join(lines), flush=True)
         readme.put(name, lines)
+    if peers.RESULTS.is_file():
+        lines = peers.table()
+        print("\n" + "\n".join(lines))
+        readme.put("peers", lines)
     return 0
 
 
