@@ -1,5 +1,6 @@
 """Random models of real sizes: what a model costs does not depend on what it knows."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 _VOCABULARY = 32_000
@@ -8,7 +9,7 @@ BASE: dict[str, int] = {}  # BERT's own size: 12 layers of 768
 SMALL = {"num_hidden_layers": 6, "hidden_size": 384, "num_attention_heads": 12, "intermediate_size": 1536}
 
 
-def bi_encoder(folder: Path, texts: list[str], max_length: int, size: dict[str, int] = BASE) -> Path:
+def bi_encoder(folder: Path, texts: Sequence[str], max_length: int, size: dict[str, int] = BASE) -> Path:
     """Write a random BERT with mean pooling whose word pieces are those of the texts; return the model's folder."""
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
@@ -21,7 +22,7 @@ def bi_encoder(folder: Path, texts: list[str], max_length: int, size: dict[str, 
     return folder / "model"
 
 
-def cross_encoder(folder: Path, texts: list[str], max_length: int, size: dict[str, int] = BASE) -> Path:
+def cross_encoder(folder: Path, texts: Sequence[str], max_length: int, size: dict[str, int] = BASE) -> Path:
     """Write a random BERT with one score. Its layers' weights are wider than is usual, so that scores differ."""
     from transformers import BertConfig, BertForSequenceClassification
 
@@ -30,7 +31,7 @@ def cross_encoder(folder: Path, texts: list[str], max_length: int, size: dict[st
     return folder / "bert"
 
 
-def _write(folder: Path, texts: list[str], max_length: int, kind: type, config: object) -> None:
+def _write(folder: Path, texts: Sequence[str], max_length: int, kind: type, config: object) -> None:
     import torch
     from tokenizers import BertWordPieceTokenizer
     from transformers import BertTokenizerFast

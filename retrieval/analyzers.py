@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import regex
 
+from data.texts import fingerprint_of, in_blocks
 from retrieval.cache import cached_arrays, key_of
 
 VERSION = 1  # part of every cache key: raise it when any analyzer's output changes
@@ -23,7 +24,7 @@ _HANGUL = regex.compile(r"\p{Hangul}")
 _UNSPACED = regex.compile(r"[\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}]")
 _LETTER = regex.compile(r"\p{L}")
 
-_REMEMBERED_TEXTS = 100_000
+_REMEMBERED_TEXTS = 20_000
 _morphemes: dict[str, list[str]] = {}
 
 # Kiwi's tags: nouns, verbs and adjectives, modifiers, roots; foreign letters, Chinese characters, numbers.
@@ -93,16 +94,21 @@ def tokens_of(analyzer: Analyzer, texts: Sequence[str]) -> Tokens:
     """Return the tokens of `texts`, from the disk cache where these texts were analyzed before."""
 
     def compute() -> dict[str, np.ndarray]:
-        documents = analyze(analyzer, texts)
         number: dict[str, int] = {}
-        ids = [number.setdefault(token, len(number)) for document in documents for token in document]
+        ids, lengths = [np.zeros(0, dtype=np.int32)], [0]
+        for block in in_blocks(texts):  # the tokens of a corpus take far more memory as strings than as numbers
+            documents = analyze(analyzer, block)
+            lengths += map(len, documents)
+            found = (number.setdefault(token, len(number)) for document in documents for token in document)
+            ids.append(np.fromiter(found, dtype=np.int32))
         return {
             "vocabulary": np.frombuffer("\n".join(number).encode(), dtype=np.uint8),  # no analyzer keeps a newline
-            "ids": np.array(ids, dtype=np.int32),
-            "offsets": np.concatenate([[0], np.cumsum([len(document) for document in documents])]).astype(np.int64),
+            "ids": np.concatenate(ids),
+            "offsets": np.cumsum(lengths, dtype=np.int64),
         }
 
-    arrays = cached_arrays("tokens", key_of(VERSION, analyzer, list(texts)), compute, keep=len(texts) > 1)
+    key = key_of(VERSION, analyzer, fingerprint_of(texts))
+    arrays = cached_arrays("tokens", key, compute, keep=len(texts) > 1)
     vocabulary = arrays["vocabulary"].tobytes().decode().split("\n") if len(arrays["vocabulary"]) else []
     return Tokens(vocabulary, arrays["ids"], arrays["offsets"])
 

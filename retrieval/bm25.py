@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from data.records import Passage
+from data.passages import Passage, Passages
 from retrieval.analyzers import Analyzer, analyze, choose, tokens_of
 from retrieval.bm25_engines import ENGINES, Engine, Index, NothingFound
 from retrieval.rankings import Rankings
@@ -63,6 +63,6 @@ class BM25:
         return self._index.score_blocks(tokens_of(self.analyzer, questions))
 
 
-def indexed_texts(passages: Sequence[Passage], *, title: bool) -> list[str]:
+def indexed_texts(passages: Sequence[Passage], *, title: bool) -> Sequence[str]:
     """Return the text of each passage as it is indexed, its title on the line before it where asked and known."""
-    return [f"{p.title}\n{p.text}" if title and p.title else p.text for p in passages]
+    return Passages.of(passages).indexed_texts(title=title)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from data.texts import fingerprint_of
 from data.workspace import workspace
 from retrieval.cache import key_of
 from retrieval.meter import Meter
@@ -18,7 +19,7 @@ from retrieval.vector_blocks import Kept, VectorBlocks
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
-_VERSION = 3  # raise when what is kept of encoded texts changes
+_VERSION = 4  # raise when what is kept of encoded texts changes
 _PASSAGES_SHARE = 0.8  # of the progress of encoding: passages are longer than questions
 
 
@@ -57,7 +58,7 @@ class BiEncoder(SourcedModel):
 
     def key_of(self, side: str, texts: Sequence[str]) -> str:
         """Key of the vectors of texts that are `question`s or `passage`s."""
-        return key_of(_VERSION, self.fingerprint, side, list(texts))
+        return key_of(_VERSION, self.fingerprint, side, fingerprint_of(texts))
 
     def encode(self, side: str, texts: Sequence[str]) -> np.ndarray:
         """Encode texts now, all as one block, and keep nothing: `(n_texts, dimensions)` float32, of length 1."""

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from data.texts import fingerprint_of
 from data.workspace import replacing, workspace
 from retrieval.analyzers import VERSION as ANALYZER_VERSION
 from retrieval.cache import key_of
@@ -139,7 +140,7 @@ class SourcedModel:
     @cached_property
     def fingerprint(self) -> str:
         """Key of the model's content, and of the precision where it is not float32."""
-        content = self._source.fingerprint(key_of(list(self._corpus)))
+        content = self._source.fingerprint(fingerprint_of(self._corpus))
         exact = self._precision is Precision.FLOAT32 or is_starter(self._source)
         return content if exact else key_of(content, self._precision)
 
@@ -215,4 +216,4 @@ def _starter(source: ModelSource, kind: str, corpus: Sequence[str], build: Calla
 
 
 def _starter_folder(source: ModelSource, kind: str, corpus: Sequence[str]) -> Path:
-    return workspace() / "cache" / "starters" / f"{kind}-{source.fingerprint(key_of(list(corpus)))}"
+    return workspace() / "cache" / "starters" / f"{kind}-{source.fingerprint(fingerprint_of(corpus))}"

@@ -5,6 +5,7 @@ import platform
 import re
 import subprocess
 import sys
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -14,10 +15,10 @@ import psutil
 
 from data.records import QuestionSet
 from data.split import split
+from data.texts import fingerprint_of
 from retrieval.analyzers import VERSION as ANALYZER_VERSION
 from retrieval.analyzers import choose
 from retrieval.bm25 import indexed_texts
-from retrieval.cache import key_of
 from retrieval.compare import Comparison
 from retrieval.experiment import BM25Spec, DenseSpec, MilvusSpec, RerankSpec, RunSpec, Spec, WindowedBM25Spec
 from retrieval.hub import ModelError, hub_revision
@@ -122,13 +123,13 @@ def _file(path: Path) -> dict[str, str]:
         return {}
 
 
-def identity(source: ModelSource, texts: list[str]) -> dict[str, str]:
+def identity(source: ModelSource, texts: Sequence[str]) -> dict[str, str]:
     """Tell a model by its content: the hub's commit, the files of a folder, or the texts a starter is made of."""
     if source.hub_id:
         return {"revision": hub_revision(source.hub_id).commit}
     if source.folder:
         return {"fingerprint": content_fingerprint(source.folder)}
-    return {"fingerprint": source.fingerprint(key_of(texts))}
+    return {"fingerprint": source.fingerprint(fingerprint_of(texts))}
 
 
 def content_fingerprint(folder: Path) -> str:

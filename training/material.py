@@ -47,7 +47,7 @@ class Material:
             chosen = np.random.default_rng(plan.split.seed).permutation(len(validation.questions))[:limit]
             validation = validation.with_questions(np.sort(chosen))
         first_stage = BM25("BM25", question_set.passages, BM25Options(title=title))
-        texts = indexed_texts(question_set.passages, title=title)
+        texts = list(indexed_texts(question_set.passages, title=title))  # a training asks for them in any order
         return cls(question_set, train, validation, learnable, texts, first_stage, plan.marked_negatives)
 
     @cached_property

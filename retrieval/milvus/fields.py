@@ -8,6 +8,7 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from data.records import Passage
+from data.texts import fingerprint_of
 from retrieval.analyzers import analyze, choose, tokens_of
 from retrieval.bm25 import BM25Options, indexed_texts
 from retrieval.cache import key_of
@@ -97,7 +98,7 @@ class VectorField:
         self._texts, self._encoder = indexed_texts(passages, title=title), encoder
         self._type, self._build, self.search = _index(index, len(passages))
         self.most = HNSW_CANDIDATES if index is IndexKind.HNSW else MOST
-        self.key = key_of("vector", encoder.fingerprint, self._texts, self._type, self._build)
+        self.key = key_of("vector", encoder.fingerprint, fingerprint_of(self._texts), self._type, self._build)
 
     @cached_property
     def _vectors(self) -> np.ndarray:
