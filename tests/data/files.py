@@ -81,3 +81,16 @@ def rezipped(content: bytes, name: str, change: Callable[[bytes], bytes]) -> byt
 
 def _cell(value: Any) -> Any:
     return json.dumps(value, ensure_ascii=False) if isinstance(value, list) else value
+
+
+# the same rows in every format
+FILES = {
+    "csv": as_csv(ROWS).encode(),
+    "cp949": as_csv(ROWS).encode("cp949"),
+    "tsv": as_csv(ROWS, "\t").encode("utf-16"),
+    "json": as_json(ROWS).encode(),
+    "jsonl": as_jsonl(ROWS).encode(),
+    "squad": as_squad(ROWS).encode("utf-16-le"),
+    "excel": as_excel(ROWS),
+    "parquet": as_parquet(ROWS),
+}

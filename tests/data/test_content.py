@@ -8,18 +8,7 @@ from data import content as content_module
 from data.content import Content
 from data.problems import DataError
 from data.read import propose_columns, read, read_file
-from tests.data.files import ROWS, as_csv, as_excel, as_json, as_jsonl, as_parquet, as_squad
-
-FILES = {
-    "csv": as_csv(ROWS).encode(),
-    "cp949": as_csv(ROWS).encode("cp949"),
-    "tsv": as_csv(ROWS, "\t").encode("utf-16"),
-    "json": as_json(ROWS).encode(),
-    "jsonl": as_jsonl(ROWS).encode(),
-    "squad": as_squad(ROWS).encode("utf-16-le"),
-    "excel": as_excel(ROWS),
-    "parquet": as_parquet(ROWS),
-}
+from tests.data.files import FILES, ROWS
 
 
 @pytest.mark.parametrize("name", FILES)

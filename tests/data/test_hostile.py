@@ -8,18 +8,8 @@ from data.audit import audit
 from data.problems import DataError
 from data.read import read
 from data.split import split
-from tests.data.files import ROWS, as_csv, as_excel, as_json, as_jsonl, as_parquet, as_squad
+from tests.data.files import FILES
 
-FILES = {
-    "csv": as_csv(ROWS).encode(),
-    "cp949": as_csv(ROWS).encode("cp949"),
-    "tsv": as_csv(ROWS, "\t").encode("utf-16"),
-    "json": as_json(ROWS).encode(),
-    "jsonl": as_jsonl(ROWS).encode(),
-    "squad": as_squad(ROWS).encode("utf-16-le"),
-    "excel": as_excel(ROWS),
-    "parquet": as_parquet(ROWS),
-}
 PIECES = st.binary(max_size=8) | st.sampled_from(
     [
         b'"',
