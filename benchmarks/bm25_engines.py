@@ -19,8 +19,8 @@ import numpy as np
 from benchmarks import peers
 from benchmarks.peers import Measured
 from benchmarks.token_statistics import synthetic_tokens
-from retrieval.analyzers import Tokens
 from retrieval.postings import Postings, bm25_postings
+from retrieval.tokens import Tokens
 
 _SIZES = os.environ.get("BENCH_PASSAGES", "1000 10000 100000 1000000").split()
 _K, _K1, _B = 100, 0.9, 0.4
@@ -30,22 +30,17 @@ _MOST_IN_LISTS = 100_000  # passages that the peers can be built of
 
 def measure() -> list[str]:
     """Measure every size; returns lines of a report."""
-    measured = []
+    lines = []
     for size in _SIZES:
-        measured += [Measured(**one) for one in _in_a_process(size, "all")]
-        peak = _in_a_process(size, "ours")
-        measured.append(
-            Measured(
-                "BM25 build and search, peak memory",
-                "",
-                _of(int(size)),
-                peak / 2**30,
-                unit="GiB",
-                note="wanted under 6",
-            )
-        )
-    peers.keep(measured)
-    return [f"{one.name}, {one.size}, {one.peer}: {one.ours:.4g} {one.unit}, ratio {one.ratio}" for one in measured]
+        measured = [Measured(**one) for one in _in_a_process(size, "all")]
+        peak = _in_a_process(size, "ours") / 2**30
+        name, note = "BM25 build and search, peak memory", "wanted under 6"
+        measured.append(Measured(name, "", _of(int(size)), peak, unit="GiB", note=note))
+        peers.keep(measured)  # a later size may not fit into memory
+        lines += [
+            f"{one.name}, {one.size}, {one.peer}: {one.ours:.4g} {one.unit}, ratio {one.ratio}" for one in measured
+        ]
+    return lines
 
 
 def _in_a_process(size: str, what: str) -> Any:
@@ -91,7 +86,7 @@ def _against_bm25s(
     else:
         index.scores = {"data": postings.weights, "indices": postings.rows, "indptr": postings.starts}
         index.scores["num_docs"] = size
-        index.vocab_dict = vocabulary
+        index.vocab_dict, index.unique_token_ids_set = vocabulary, set(vocabulary.values())
         note = "a list of numbers a passage does not fit the memory of this comparison"
         measured.append(Measured("BM25 build", peer, _of(size), built, note=note))
     depth = min(_K, size)

@@ -4,8 +4,9 @@ import numpy as np
 
 from benchmarks.korquad import korquad
 from data.read import read_file
-from retrieval.analyzers import Analyzer, Tokens, tokens_of
+from retrieval.analyzers import Analyzer
 from retrieval.bm25 import indexed_texts
+from retrieval.tokens import Tokens, tokens_of
 
 _AT_A_TIME = 20_000_000  # tokens
 

@@ -32,7 +32,7 @@ class Texts(Sequence[str]):
     @cached_property
     def fingerprint(self) -> str:
         """The `fingerprint_of` these texts."""
-        return fingerprint_of(self)
+        return _digest(self.blocks())
 
     def lengths(self) -> np.ndarray:
         """Return the length of every text in characters, `(n_texts,)` int64."""
@@ -109,8 +109,12 @@ def fingerprint_of(texts: Iterable[str]) -> str:
     """sha256 (hexadecimal) of texts in order, whatever holds them: of `BLOCK` of them at a time, first their lengths
     in characters (int64, little-endian), then all in UTF-8 without a gap. A lone surrogate is three bytes.
     """
+    return texts.fingerprint if isinstance(texts, Texts) else _digest(in_blocks(texts))
+
+
+def _digest(blocks: Iterable[list[str]]) -> str:
     digest = sha256()
-    for block in texts.blocks() if isinstance(texts, Texts) else in_blocks(texts):
+    for block in blocks:
         digest.update(np.fromiter(map(len, block), dtype="<i8", count=len(block)).tobytes())
         digest.update("".join(block).encode("utf-8", "surrogatepass"))
     return digest.hexdigest()

@@ -6,16 +6,11 @@ is named, so that results and caches can say which one they saw.
 
 import unicodedata
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
 from typing import Any
 
-import numpy as np
 import regex
-
-from data.texts import fingerprint_of, in_blocks
-from retrieval.cache import cached_arrays, key_of
 
 VERSION = 1  # part of every cache key: raise it when any analyzer's output changes
 
@@ -59,58 +54,6 @@ def choose(analyzer: Analyzer, texts: Iterable[str]) -> Analyzer:
 def analyze(analyzer: Analyzer, texts: Sequence[str]) -> list[list[str]]:
     """Tokens of each text, repeated as often as they occur. Raises `KeyError` for `AUTO`: `choose` first."""
     return _FUNCTIONS[analyzer]([unicodedata.normalize("NFC", text) for text in texts])
-
-
-@dataclass(frozen=True)
-class Tokens:
-    """Analyzed texts as arrays: text i holds `vocabulary[ids[offsets[i]:offsets[i + 1]]]`."""
-
-    vocabulary: list[str]
-    ids: np.ndarray  # (n_tokens,) int32
-    offsets: np.ndarray  # (n_texts + 1,) int64
-
-    def __len__(self) -> int:
-        return len(self.offsets) - 1
-
-    def texts(self) -> list[list[str]]:
-        """Tokens of each text as strings."""
-        words = np.asarray(self.vocabulary, dtype=object)[self.ids]
-        return [list(part) for part in np.split(words, self.offsets[1:-1])] if len(self) else []
-
-    def flat_ids_in(self, vocabulary: dict[str, int]) -> tuple[np.ndarray, np.ndarray]:
-        """Ids in another vocabulary, of the tokens it knows, and offsets `(n_texts + 1,)` of each text among them."""
-        translation = np.array([vocabulary.get(token, -1) for token in self.vocabulary], dtype=np.int64)
-        ids = translation[self.ids]
-        known = ids >= 0
-        return ids[known], np.concatenate([[0], np.cumsum(known)])[self.offsets]
-
-    def ids_in(self, vocabulary: dict[str, int]) -> list[np.ndarray]:
-        """Ids of each text in another vocabulary; tokens it does not know are left out."""
-        ids, offsets = self.flat_ids_in(vocabulary)
-        return np.split(ids, offsets[1:-1]) if len(self) else []
-
-
-def tokens_of(analyzer: Analyzer, texts: Sequence[str]) -> Tokens:
-    """Return the tokens of `texts`, from the disk cache where these texts were analyzed before."""
-
-    def compute() -> dict[str, np.ndarray]:
-        number: dict[str, int] = {}
-        ids, lengths = [np.zeros(0, dtype=np.int32)], [0]
-        for block in in_blocks(texts):  # the tokens of a corpus take far more memory as strings than as numbers
-            documents = analyze(analyzer, block)
-            lengths += map(len, documents)
-            found = (number.setdefault(token, len(number)) for document in documents for token in document)
-            ids.append(np.fromiter(found, dtype=np.int32))
-        return {
-            "vocabulary": np.frombuffer("\n".join(number).encode(), dtype=np.uint8),  # no analyzer keeps a newline
-            "ids": np.concatenate(ids),
-            "offsets": np.cumsum(lengths, dtype=np.int64),
-        }
-
-    key = key_of(VERSION, analyzer, fingerprint_of(texts))
-    arrays = cached_arrays("tokens", key, compute, keep=len(texts) > 1)
-    vocabulary = arrays["vocabulary"].tobytes().decode().split("\n") if len(arrays["vocabulary"]) else []
-    return Tokens(vocabulary, arrays["ids"], arrays["offsets"])
 
 
 def _whitespace(texts: list[str]) -> list[list[str]]:

@@ -6,15 +6,16 @@ with N passages, n of them holding the term, f its count in the passage. Higher 
 term is not found. See Kamphuis et al. 2020, "Which BM25 do you mean?", for the variants.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from data.passages import Passage, Passages
-from retrieval.analyzers import Analyzer, analyze, choose, tokens_of
+from retrieval.analyzers import Analyzer, analyze, choose
 from retrieval.bm25_engines import ENGINES, Engine, Index, NothingFound
 from retrieval.rankings import Rankings
+from retrieval.tokens import tokens_of
 
 
 @dataclass(frozen=True)
@@ -36,19 +37,25 @@ class BM25Options:
 
 
 class BM25:
-    """A BM25 index over passages; building it analyzes them (cached on disk).
+    """A BM25 index over passages; building it analyzes them (cached on disk), which `on_progress` is told of, 0 to 1.
 
     `memory_bytes` is the size of the index's weights, 0 where not known.
     """
 
-    def __init__(self, name: str, passages: Sequence[Passage], options: BM25Options | None = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        passages: Sequence[Passage],
+        options: BM25Options | None = None,
+        on_progress: Callable[[float], None] | None = None,
+    ) -> None:
         self.name = name
         self.options = options or BM25Options()
         texts = indexed_texts(passages, title=self.options.title)
         self.analyzer = choose(self.options.analyzer, texts)
         self._n_passages = len(passages)
         analyze(self.analyzer, [""])  # loads what it needs now: with tokens from disk it would wait for a question
-        tokens = tokens_of(self.analyzer, texts)
+        tokens = tokens_of(self.analyzer, texts, on_progress)
         # no engine can index passages without a single token
         engine = ENGINES[self.options.engine] if len(tokens.ids) else NothingFound
         self._index: Index = engine(tokens, self.options.k1, self.options.b)

@@ -7,8 +7,8 @@ from typing import Protocol
 
 import numpy as np
 
-from retrieval.analyzers import Tokens
 from retrieval.rankings import Rankings, top_k
+from retrieval.tokens import Tokens
 
 _BLOCK, _CELLS = 512, 50_000_000  # questions, and scores, at a time: 200 MB
 

@@ -156,11 +156,11 @@ class _Maker:
 
     def _bm25(self, spec: BM25Spec) -> BM25:
         options = BM25Options(spec.analyzer, spec.k1, spec.b, spec.title, spec.engine)
-        return BM25(spec.name, self._passages, options)
+        return BM25(spec.name, self._passages, options, self._on_progress)
 
     def _windowed(self, spec: WindowedBM25Spec) -> WindowedBM25:
         options = BM25Options(spec.analyzer, spec.k1, spec.b, spec.title)
-        return WindowedBM25(spec.name, self._passages, options, sentences=spec.sentences)
+        return WindowedBM25(spec.name, self._passages, options, sentences=spec.sentences, on_progress=self._on_progress)
 
     def _dense(self, spec: DenseSpec) -> Dense:
         encoder = self._encoder(spec.model, spec.title, spec.precision)

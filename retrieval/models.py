@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 STARTER = "starter"
 DEFAULT_BI_ENCODER = "snunlp/KR-SBERT-V40K-klueNLI-augSTS"
 DEFAULT_CROSS_ENCODER = "klue/roberta-base"
-_STARTER_VERSION = 2  # raise when a starter model of the same corpus would come out different
+_STARTER_VERSION = 3  # raise when a starter model of the same corpus would come out different
 _HUB_ID = re.compile(r"[\w.-]+(/[\w.-]+)?")
 
 

@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from data.texts import fingerprint_of
 from retrieval.cache import key_of, read_arrays, write_arrays
 from retrieval.meter import Meter
 from retrieval.models import PairScorer
@@ -52,7 +53,7 @@ class PairScores:
     def _known(self, questions: Sequence[str]) -> "_Known":
         if self._meter is None or len(questions) == 1:  # one question typed by a person is not worth a file
             return _Known(len(self._texts))
-        return _Known(len(self._texts), key_of(self._scorer.fingerprint, list(self._texts), list(questions)))
+        return _Known(len(self._texts), key_of(self._scorer.fingerprint, fingerprint_of(self._texts), list(questions)))
 
     def _score(self, questions: Sequence[str], rows: np.ndarray, passages: np.ndarray, known: "_Known") -> np.ndarray:
         began = time.perf_counter()

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from retrieval.analyzers import Tokens
 from retrieval.postings_search import Array, all_scores, compiled, search
 from retrieval.rankings import NOT_FOUND, Rankings, ranked
+from retrieval.tokens import Tokens
 
 _AT_A_TIME = 16  # questions that a core takes: few enough that none waits long for the others
 
@@ -68,9 +68,9 @@ class Postings:
 def bm25_postings(tokens: Tokens, k1: float, b: float) -> Postings:
     """Index analyzed passages by the weights of `retrieval.bm25`; it takes 8 bytes for each passage of each term."""
     n_terms, n_passages = len(tokens.vocabulary), len(tokens)
-    holders = _holders(tokens.ids, tokens.offsets, n_terms)
-    starts = np.concatenate([[0], np.cumsum(holders)])
-    idf = np.log1p((n_passages - holders + 0.5) / (holders + 0.5))
+    held = holders(tokens.ids, tokens.offsets, n_terms)
+    starts = np.concatenate([[0], np.cumsum(held)])
+    idf = np.log1p((n_passages - held + 0.5) / (held + 0.5))
     lengths = np.diff(tokens.offsets)
     held_back = k1 * (1 - b + b * lengths / lengths.mean())
     rows, weights = _weigh(tokens.ids, tokens.offsets, starts, idf, held_back)
@@ -78,17 +78,17 @@ def bm25_postings(tokens: Tokens, k1: float, b: float) -> Postings:
 
 
 @compiled
-def _holders(ids: Array, offsets: Array, n_terms: int) -> Array:
-    """How many passages hold each term, `(n_terms,)` int64."""
-    holders = np.zeros(n_terms, dtype=np.int64)
+def holders(ids: Array, offsets: Array, n_terms: int) -> Array:
+    """Return how many passages hold each term, `(n_terms,)` int64."""
+    held = np.zeros(n_terms, dtype=np.int64)
     last = np.full(n_terms, -1, dtype=np.int32)
     for row in range(len(offsets) - 1):
         for place in range(offsets[row], offsets[row + 1]):
             term = ids[place]
             if last[term] != row:
                 last[term] = row
-                holders[term] += 1
-    return holders
+                held[term] += 1
+    return held
 
 
 @compiled

@@ -10,10 +10,11 @@ import pandas as pd
 
 from data.audit import word_overlap
 from data.records import QuestionSet
-from retrieval.analyzers import Analyzer, choose, tokens_of
+from retrieval.analyzers import Analyzer, choose
 from retrieval.bm25 import indexed_texts
 from retrieval.metrics import Scores
 from retrieval.significance import LEVEL, difference_intervals, holm, pair_tests, share_intervals
+from retrieval.terms import shared_terms
 
 _RANGES = 4
 
@@ -151,17 +152,10 @@ def terms_found(asked: QuestionSet) -> np.ndarray:
     analyzer = choose(Analyzer.AUTO, texts)
     # a letter pair is no word
     analyzer = Analyzer.KIWI if analyzer is Analyzer.KIWI_BIGRAM else analyzer
-    passages = tokens_of(analyzer, texts)
-    number = {token: place for place, token in enumerate(passages.vocabulary)}
-    of_passage = [set(part.tolist()) for part in np.split(passages.ids, passages.offsets[1:-1])]
-    of_question = tokens_of(analyzer, [question.text for question in asked.questions]).ids_in(number)
-    return np.array(
-        [
-            max(len(of_passage[asked.row_of_passage[id_]].intersection(ids.tolist())) for id_ in question.relevant)
-            for question, ids in zip(asked.questions, of_question, strict=True)
-        ],
-        dtype=np.float64,
-    )
+    rows, counts = shared_terms(asked, analyzer)
+    most = np.zeros(len(asked.questions))
+    np.maximum.at(most, rows, counts)
+    return most
 
 
 def _by_label(labels: Sequence[str]) -> list[Slice]:

@@ -6,8 +6,10 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from data.records import QuestionSet
-from retrieval.analyzers import Analyzer, analyze, tokens_of
+from retrieval.analyzers import Analyzer, analyze
 from retrieval.bm25 import indexed_texts
+from retrieval.term_statistics import term_statistics
+from retrieval.tokens import Tokens, tokens_at, tokens_of
 
 NAMED = tuple(analyzer for analyzer in Analyzer if analyzer is not Analyzer.AUTO)
 
@@ -30,22 +32,36 @@ def readings(text: str) -> dict[Analyzer, list[str]]:
 
 def unmatched(asked: QuestionSet, analyzer: Analyzer, *, title: bool = True) -> Unmatched:
     """Find the questions that share no term with any passage, or with their own."""
-    passages = tokens_of(analyzer, indexed_texts(asked.passages, title=title))
-    questions = tokens_of(analyzer, [question.text for question in asked.questions])
-    number = {token: place for place, token in enumerate(passages.vocabulary)}
-    shared = questions.ids_in(number)
-    rows, columns = asked.relevance.tocoo().coords
-    met = _holds(shared, len(number))[rows].multiply(_holds(passages.ids_in(number), len(number))[columns]).sum(axis=1)
+    known = term_statistics(analyzer, indexed_texts(asked.passages, title=title)).number
+    _, offsets = _questions(asked, analyzer).flat_ids_in(known)
+    rows, counts = shared_terms(asked, analyzer, title=title)
     own = np.zeros(len(asked.questions), dtype=bool)
-    own[rows[met > 0]] = True
-    return Unmatched(
-        anywhere=np.flatnonzero([not len(ids) for ids in shared]),
-        own=np.flatnonzero(~own),
-    )
+    own[rows[counts > 0]] = True
+    return Unmatched(anywhere=np.flatnonzero(np.diff(offsets) == 0), own=np.flatnonzero(~own))
 
 
-def _holds(ids: list[np.ndarray], size: int) -> csr_array:
-    """Return how often each text holds each term, `(n_texts, size)`."""
-    offsets = np.concatenate([[0], np.cumsum([len(part) for part in ids])])
-    flat = np.concatenate([np.zeros(0, dtype=np.int64), *ids])
-    return csr_array((np.ones(len(flat)), flat, offsets), shape=(len(ids), size))
+def shared_terms(asked: QuestionSet, analyzer: Analyzer, *, title: bool = True) -> tuple[np.ndarray, np.ndarray]:
+    """Count the distinct terms each question shares with each of its relevant passages.
+
+    Returns question rows and counts, one each for every such pair.
+    """
+    rows, columns = asked.relevance.tocoo().coords
+    relevant, place = np.unique(columns, return_inverse=True)
+    passages = tokens_at(analyzer, indexed_texts(asked.passages, title=title), relevant)
+    number = {token: place for place, token in enumerate(passages.vocabulary)}
+    asks = _holds(*_questions(asked, analyzer).flat_ids_in(number), len(number))
+    holds = _holds(passages.ids, passages.offsets, len(number))
+    counts: np.ndarray = asks[rows].multiply(holds[place]).sum(axis=1)
+    return rows, counts
+
+
+def _questions(asked: QuestionSet, analyzer: Analyzer) -> Tokens:
+    return tokens_of(analyzer, [question.text for question in asked.questions])
+
+
+def _holds(ids: np.ndarray, offsets: np.ndarray, n_terms: int) -> csr_array:
+    """Return whether each text holds each term, `(n_texts, n_terms)` int32."""
+    found = csr_array((np.ones(len(ids), dtype=np.int32), ids, offsets), shape=(len(offsets) - 1, n_terms))
+    found.sum_duplicates()
+    found.data[:] = 1
+    return found

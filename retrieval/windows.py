@@ -6,12 +6,12 @@ lost what its passage is about, so the title stands before it; fused with BM25 o
 either does.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 import regex
 
-from data.records import Passage
+from data.passages import Passage, Passages
 from retrieval.bm25 import BM25, BM25Options
 from retrieval.bm25_engines import best_of_blocks
 from retrieval.rankings import Rankings
@@ -28,15 +28,20 @@ class WindowedBM25:
     """
 
     def __init__(
-        self, name: str, passages: Sequence[Passage], options: BM25Options | None = None, *, sentences: int = 1
+        self,
+        name: str,
+        passages: Sequence[Passage],
+        options: BM25Options | None = None,
+        *,
+        sentences: int = 1,
+        on_progress: Callable[[float], None] | None = None,
     ) -> None:
         if sentences < 1:
             raise ValueError(f"a window must hold 1 sentence or more, not {sentences}")
         self.name = name
-        cut = [windows(passage.text, sentences) for passage in passages]
-        self._first = np.cumsum([0, *map(len, cut)])[:-1]  # window of every passage
-        texts = [Passage("", text, p.title) for p, found in zip(passages, cut, strict=True) for text in found]
-        self._index = BM25(name, texts, options)
+        texts, bounds = windows_of(passages, sentences)
+        self._first = bounds[:-1]
+        self._index = BM25(name, texts, options, on_progress)
         self.memory_bytes = self._index.memory_bytes
 
     def search(self, questions: Sequence[str], k: int) -> Rankings:
@@ -44,6 +49,19 @@ class WindowedBM25:
         blocks = self._index.score_blocks(questions) if len(self._first) else ()
         best_windows = (np.maximum.reduceat(scores, self._first, axis=1) for scores in blocks)
         return best_of_blocks(best_windows, (len(questions), len(self._first)), k)
+
+
+def windows_of(passages: Sequence[Passage], sentences: int) -> tuple[Passages, np.ndarray]:
+    """Cut passages into windows, each with its passage's title; those of row i are `bounds[i]` to `bounds[i + 1]`."""
+    bounds = [0]
+
+    def cut() -> Iterator[Passage]:
+        for passage in passages:
+            found = windows(passage.text, sentences)
+            bounds.append(bounds[-1] + len(found))
+            yield from (Passage("", text, passage.title) for text in found)
+
+    return Passages.of(cut()), np.array(bounds)
 
 
 def windows(text: str, sentences: int) -> list[str]:

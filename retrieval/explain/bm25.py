@@ -2,14 +2,13 @@
 
 import math
 import unicodedata
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from data.records import Passage
-from retrieval.analyzers import choose, tokens_of
+from retrieval.analyzers import choose
 from retrieval.bm25 import BM25Options, indexed_texts
 from retrieval.bm25_engines import Engine
 from retrieval.explain.located import (
@@ -22,6 +21,7 @@ from retrieval.explain.located import (
     weighted_pieces,
 )
 from retrieval.matching import Span
+from retrieval.term_statistics import term_statistics
 
 
 @dataclass(frozen=True)
@@ -81,8 +81,8 @@ class BM25Explanation:
 class BM25Explainer:
     """Explains the scores of a `BM25` over the same passages with the same options, of either engine.
 
-    It counts the same tokens (from the disk cache) and follows the written formula, so it needs no index. Build it once
-    and ask often.
+    It counts the same tokens and follows the written formula, so it needs no index: what it holds is the corpus's terms
+    (counted from the disk cache), and a passage is analyzed again when it is asked about. Build it once and ask often.
     """
 
     def __init__(self, passages: Sequence[Passage], options: BM25Options | None = None) -> None:
@@ -91,14 +91,9 @@ class BM25Explainer:
         texts = indexed_texts(passages, title=self.options.title)
         self.analyzer = choose(self.options.analyzer, texts)
         spans_by_token(self.analyzer, [""])  # loads what it needs now, not with the first question
-        self._tokens = tokens_of(self.analyzer, texts)
-        self._number = {token: number for number, token in enumerate(self._tokens.vocabulary)}
-        self._holders = np.zeros(len(self._number), dtype=np.int64)
-        for row in range(len(passages)):
-            self._holders[np.unique(self._ids(row))] += 1
-        self._mean_length = len(self._tokens.ids) / len(passages) if passages else 0.0
+        self._corpus = term_statistics(self.analyzer, texts)
         okapi = self.options.engine is Engine.RANK_BM25
-        self._idf = (_floored_idf if okapi else _lucene_idf)(self._holders, len(passages))
+        self._idf = (_floored_idf if okapi else _lucene_idf)(self._corpus.holders, len(passages))
         self._factor = self.options.k1 + 1 if okapi else 1.0
 
     def explain(self, question: str, row: int) -> BM25Explanation:
@@ -106,31 +101,25 @@ class BM25Explainer:
         question = unicodedata.normalize("NFC", question)
         passage = indexed_text(self._passages[row], title=self.options.title)
         asked, held = spans_by_token(self.analyzer, [question, passage.text])
-        ids = self._ids(row)
-        counts = Counter(ids.tolist())
-        terms = [self._term(token, spans, held.get(token, ()), counts, len(ids)) for token, spans in asked.items()]
+        length = sum(map(len, held.values()))
+        terms = [self._term(token, spans, held.get(token, ()), length) for token, spans in asked.items()]
         terms.sort(key=lambda term: -term.value)
-        return BM25Explanation(question, passage, tuple(terms), len(ids), self._mean_length)
+        return BM25Explanation(question, passage, tuple(terms), length, self._corpus.mean_length)
 
-    def _ids(self, row: int) -> np.ndarray:
-        return self._tokens.ids[self._tokens.offsets[row] : self._tokens.offsets[row + 1]]
-
-    def _term(
-        self, token: str, asked: tuple[Span, ...], held: tuple[Span, ...], counts: Counter[int], length: int
-    ) -> TermContribution:
+    def _term(self, token: str, asked: tuple[Span, ...], held: tuple[Span, ...], length: int) -> TermContribution:
         text, kind = reading(self.analyzer, token)
-        number = self._number.get(token)
+        number = self._corpus.number.get(token)
         if number is None:
             return TermContribution(text, kind, len(asked), 0, 0, 0.0, 0.0, asked, ())
-        count, idf = counts[number], float(self._idf[number])
+        count, idf, holders = len(held), float(self._idf[number]), int(self._corpus.holders[number])
         value = len(asked) * idf * self._saturated(count, length)
-        return TermContribution(text, kind, len(asked), count, int(self._holders[number]), idf, value, asked, held)
+        return TermContribution(text, kind, len(asked), count, holders, idf, value, asked, held)
 
     def _saturated(self, count: int, length: int) -> float:
         if not count:
             return 0.0
         k1, b = self.options.k1, self.options.b
-        return self._factor * count / (count + k1 * (1 - b + b * length / self._mean_length))
+        return self._factor * count / (count + k1 * (1 - b + b * length / self._corpus.mean_length))
 
 
 def _lucene_idf(holders: np.ndarray, n_passages: int) -> np.ndarray:

@@ -9,11 +9,12 @@ from scipy.sparse import csr_array
 
 from data.records import Passage
 from data.texts import fingerprint_of
-from retrieval.analyzers import analyze, choose, tokens_of
+from retrieval.analyzers import analyze, choose
 from retrieval.bm25 import BM25Options, indexed_texts
 from retrieval.cache import key_of
 from retrieval.milvus.weights import TermWeights, counts
 from retrieval.models import Encoder
+from retrieval.tokens import tokens_of
 from retrieval.vector_index import HNSW_CANDIDATES, HNSW_CANDIDATES_TO_BUILD, HNSW_NEIGHBOURS, IndexKind, cells
 
 MOST = 16_384  # hits that Milvus gives for a question

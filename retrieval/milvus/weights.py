@@ -5,8 +5,8 @@ import hashlib
 import numpy as np
 from scipy.sparse import csr_array
 
-from retrieval.analyzers import Tokens
 from retrieval.cache import key_of
+from retrieval.tokens import Tokens
 
 _ROWS = 4096  # passages whose terms are counted at a time
 

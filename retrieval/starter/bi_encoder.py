@@ -11,8 +11,8 @@ from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import WhitespaceSplit
 
-from retrieval.analyzers import Analyzer, choose, tokens_of
-from retrieval.starter.vocabulary import Vocabulary, latent_vectors
+from retrieval.analyzers import Analyzer, choose
+from retrieval.starter.vocabulary import Vocabulary, latent_vectors, tokens_of_some
 
 DIMENSIONS = 512
 
@@ -57,7 +57,7 @@ def build_bi_encoder(texts: Sequence[str], dimensions: int = DIMENSIONS) -> Sent
     cosine similarity that is the text folded into the LSA space. Raises `ValueError` for a corpus without a word.
     """
     analyzer = choose(Analyzer.AUTO, texts)
-    tokens, vectors, idf = latent_vectors(tokens_of(analyzer, texts), dimensions)
+    tokens, vectors, idf = latent_vectors(tokens_of_some(analyzer, texts), dimensions)
     tokenizer = Tokenizer(WordLevel({token: number for number, token in enumerate(tokens)}))
     tokenizer.pre_tokenizer = WhitespaceSplit()
     module = AnalyzedEmbedding(tokenizer, analyzer.value, embedding_weights=vectors * idf[:, None])

@@ -11,8 +11,8 @@ from sentence_transformers import CrossEncoder
 from sentence_transformers.base.modules import InputModule
 from torch import Tensor, nn
 
-from retrieval.analyzers import Analyzer, choose, tokens_of
-from retrieval.starter.vocabulary import Vocabulary, latent_vectors
+from retrieval.analyzers import Analyzer, choose
+from retrieval.starter.vocabulary import Vocabulary, latent_vectors, tokens_of_some
 
 DIMENSIONS = 128
 CENTRES = (0.9, 0.7, 0.5, 0.3, 0.1, -0.1)  # of the soft-match kernels, in cosine
@@ -114,7 +114,7 @@ def build_cross_encoder(texts: Sequence[str], dimensions: int = DIMENSIONS) -> C
     analyzer = choose(Analyzer.AUTO, texts)
     # morphemes alone: a third of the tokens, so ten times the pairs a second
     analyzer = Analyzer.KIWI if analyzer is Analyzer.KIWI_BIGRAM else analyzer
-    tokens, vectors, idf = latent_vectors(tokens_of(analyzer, texts), dimensions)
+    tokens, vectors, idf = latent_vectors(tokens_of_some(analyzer, texts), dimensions)
     module = KernelPooling(tokens, analyzer.value, vectors.shape[1])
     with torch.no_grad():
         module.vectors.weight.zero_()

@@ -7,8 +7,10 @@ from scipy.sparse import csr_array
 from sklearn.decomposition import TruncatedSVD
 from sklearn.preprocessing import normalize
 
-from retrieval.analyzers import Analyzer, Tokens, analyze
+from retrieval.analyzers import Analyzer, analyze
+from retrieval.tokens import Tokens, tokens_of
 
+MAX_TEXTS = 20_000  # passages whose words are related to each other; more cost minutes and change little
 MAX_TOKENS = 50_000  # tokens kept, those that most passages hold: bounds a model at 100 MB
 _REMEMBERED_TEXTS = 200_000
 
@@ -34,6 +36,14 @@ class Vocabulary:
             known = dict.fromkeys(token for token in tokens if token in self._numbers)
             self._remembered[text] = [self._numbers[token] for token in known]
         return [self._remembered[text] for text in texts]
+
+
+def tokens_of_some(analyzer: Analyzer, texts: Sequence[str]) -> Tokens:
+    """Return the tokens of the texts; of more than `MAX_TEXTS`, those of so many, evenly spread."""
+    if len(texts) <= MAX_TEXTS:
+        return tokens_of(analyzer, texts)
+    rows = np.linspace(0, len(texts) - 1, MAX_TEXTS).astype(np.int64)
+    return tokens_of(analyzer, [texts[row] for row in rows.tolist()])
 
 
 def latent_vectors(tokens: Tokens, dimensions: int) -> tuple[list[str], np.ndarray, np.ndarray]:

@@ -1,9 +1,8 @@
 import unicodedata
 
-import numpy as np
 import pytest
 
-from retrieval.analyzers import Analyzer, analyze, choose, tokens_of
+from retrieval.analyzers import Analyzer, analyze, choose
 
 NAMED = [analyzer for analyzer in Analyzer if analyzer is not Analyzer.AUTO]
 KOREAN = "한글은 세종대왕이 만들었다."
@@ -88,26 +87,3 @@ def test_choice_by_script(texts: list[str], chosen: Analyzer) -> None:
 
 def test_a_named_analyzer_is_not_chosen_again() -> None:
     assert choose(Analyzer.WHITESPACE, [KOREAN]) is Analyzer.WHITESPACE
-
-
-@pytest.mark.parametrize("analyzer", NAMED)
-def test_tokens_come_back_from_disk_as_they_were(analyzer: Analyzer) -> None:
-    texts = [KOREAN, "", ENGLISH, JAPANESE, "...", KOREAN]
-    first, second = tokens_of(analyzer, texts), tokens_of(analyzer, texts)
-    for tokens in (first, second):
-        assert len(tokens) == len(texts)
-        assert tokens.texts() == analyze(analyzer, texts)
-        assert (tokens.ids.dtype, tokens.offsets.dtype) == (np.int32, np.int64)
-        assert len(set(tokens.vocabulary)) == len(tokens.vocabulary)
-
-
-@pytest.mark.parametrize("texts", [[], [""], ["", ""]])
-def test_tokens_of_nothing(texts: list[str]) -> None:
-    tokens = tokens_of(Analyzer.WORD, texts)
-    assert (len(tokens), tokens.texts(), tokens.vocabulary) == (len(texts), [[]] * len(texts), [])
-    assert [part.tolist() for part in tokens.ids_in({"a": 0})] == [[]] * len(texts)
-
-
-def test_ids_in_another_vocabulary() -> None:
-    tokens = tokens_of(Analyzer.WORD, ["a b a", "c", "b z"])
-    assert [part.tolist() for part in tokens.ids_in({"a": 7, "b": 3, "y": 1})] == [[7, 3, 7], [], [3]]

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from data.workspace import workspace
-from retrieval.analyzers import Analyzer, analyze, tokens_of
+from retrieval.analyzers import Analyzer, analyze
 from retrieval.cache import Arrays, cached_arrays, key_of
+from retrieval.tokens import tokens_of
 
 ARRAYS = {"numbers": np.arange(50, dtype=np.int32), "shares": np.linspace(0, 1, 7)}
 

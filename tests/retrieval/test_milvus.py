@@ -9,7 +9,7 @@ import pytest
 
 from data.read import read_file
 from data.records import Passage
-from retrieval.analyzers import Analyzer, tokens_of
+from retrieval.analyzers import Analyzer
 from retrieval.bm25 import BM25, BM25Options, indexed_texts
 from retrieval.compare import compare
 from retrieval.dense import Dense
@@ -21,6 +21,7 @@ from retrieval.milvus.place import Place
 from retrieval.milvus.retriever import EngineFusion, Milvus
 from retrieval.milvus.weights import TermWeights, counts
 from retrieval.rankings import Rankings
+from retrieval.tokens import tokens_of
 from retrieval.vector_index import IndexKind
 from tests.doubles import PASSAGES, QUESTIONS, KeywordEncoder, small_set, texts_of
 

@@ -6,11 +6,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from data.catalog import CATALOG, read_entry
-from retrieval.analyzers import Analyzer, Tokens
+from retrieval.analyzers import Analyzer
 from retrieval.bm25 import BM25, BM25Options
 from retrieval.bm25_engines import Engine
 from retrieval.postings import Postings, bm25_postings
 from retrieval.rankings import Rankings, top_k
+from retrieval.tokens import Tokens
 from tests.doubles import texts_of
 
 DOCUMENTS = st.lists(st.lists(st.integers(0, 6), max_size=8), min_size=1, max_size=30).filter(any)
