@@ -36,15 +36,13 @@ def write_beir(folder: Path, asked: QuestionSet) -> None:
     Ids are those of the TREC files, so that a run of ours is a run of this set.
     """
     questions, passages = trec_ids(asked)
-    corpus = [
-        {"_id": id_, "title": passage.title, "text": passage.text}
-        for id_, passage in zip(passages, asked.passages, strict=True)
-    ]
-    queries = [{"_id": id_, "text": q.text} for id_, q in zip(questions, asked.questions, strict=True)]
+    corpus = ({"_id": i, "title": p.title, "text": p.text} for i, p in zip(passages, asked.passages, strict=True))
+    queries = ({"_id": i, "text": q.text} for i, q in zip(questions, asked.questions, strict=True))
     with replacing(folder) as new:
         (new / "qrels").mkdir(parents=True)
-        (new / "corpus.jsonl").write_text(_lines(corpus), encoding="utf-8")
-        (new / "queries.jsonl").write_text(_lines(queries), encoding="utf-8")
+        for name, entries in (("corpus.jsonl", corpus), ("queries.jsonl", queries)):
+            with (new / name).open("w", encoding="utf-8") as lines:
+                lines.writelines(_lines(entries))
         with (new / "qrels" / "test.tsv").open("w", encoding="utf-8", newline="") as file:
             rows = csv.writer(file, delimiter="\t", lineterminator="\n")
             rows.writerow(["query-id", "corpus-id", "score"])
@@ -57,18 +55,17 @@ def per_question_json(comparison: Comparison) -> str:
     (null where none was found), every measure, and the ids of the first 10 passages.
     """
     found = [(result.name, list(_per_question(result, comparison.asked))) for result in _searched(comparison)]
-    return _lines(
-        [
-            {
-                "id": question.id,
-                "text": question.text,
-                "kind": question.kind,
-                "relevant": question.relevant,
-                "retrievers": {name: entries[row] for name, entries in found},
-            }
-            for row, question in enumerate(comparison.asked.questions)
-        ]
+    entries = (
+        {
+            "id": question.id,
+            "text": question.text,
+            "kind": question.kind,
+            "relevant": question.relevant,
+            "retrievers": {name: entries[row] for name, entries in found},
+        }
+        for row, question in enumerate(comparison.asked.questions)
     )
+    return "".join(_lines(entries))
 
 
 def per_question_table(comparison: Comparison) -> pd.DataFrame:
@@ -95,12 +92,14 @@ def _searched(comparison: Comparison) -> list[Result]:
 def _per_question(result: Result, asked: QuestionSet) -> Iterator[dict[str, Any]]:
     if result.rankings is None or result.scores is None:
         return
-    ids = np.array([passage.id for passage in asked.passages], dtype=object)
+    top = result.rankings.indices[:, :CUT]
+    rows, places = np.unique(top, return_inverse=True)  # of a large corpus most ids are not asked for
+    ids = np.array([asked.passages.ids[row] if row != NOT_FOUND else "" for row in rows.tolist()], dtype=object)
     ranks = first_relevant_ranks(result.rankings, asked).tolist()
     values = {measure: column.tolist() for measure, column in result.scores.per_question.items()}
-    for row, (rank, found) in enumerate(zip(ranks, result.rankings.indices[:, :CUT], strict=True)):
+    for row, (rank, found) in enumerate(zip(ranks, ids[places.reshape(top.shape)], strict=True)):
         measured = {measure: column[row] for measure, column in values.items()}
-        yield {"rank": rank or None, **measured, "top": ids[found[found != NOT_FOUND]].tolist()}
+        yield {"rank": rank or None, **measured, "top": found[top[row] != NOT_FOUND].tolist()}
 
 
 def markdown_table(comparison: Comparison, evidence: Evidence) -> str:
@@ -154,5 +153,5 @@ def _caption(comparison: Comparison) -> str:
     )
 
 
-def _lines(entries: Iterable[dict[str, Any]]) -> str:
-    return "".join(json.dumps(entry, ensure_ascii=False) + "\n" for entry in entries)
+def _lines(entries: Iterable[dict[str, Any]]) -> Iterator[str]:
+    return (json.dumps(entry, ensure_ascii=False) + "\n" for entry in entries)
