@@ -3,6 +3,7 @@
 import json
 import time
 from collections.abc import Callable, Sequence
+from threading import RLock
 
 import numpy as np
 
@@ -34,6 +35,7 @@ class Kept:
         self.name, self.key, self.depth = name, key, depth
         self._build, self._parts, self._meter, self._timed = build, parts, meter or Meter(), timed
         self._retriever: Retriever | None = None
+        self._building = RLock()  # sessions of the app share it, and one builds it for all
         self._own_build_seconds = 0.0
         self._elapsed = 0.0  # of the last search, whatever came from disk
         self.build_seconds = 0.0  # as measured when the rankings were made
@@ -50,6 +52,12 @@ class Kept:
     def remembers(self, questions: Sequence[str], k: int) -> bool:
         """Whether this search was done before and is on disk."""
         return are_kept("rankings", self._key_of(questions, k))
+
+    def prepare(self) -> None:
+        """Build what searching needs, parts included, so that a new question is answered at once."""
+        for part in self._parts:
+            part.prepare()
+        self._built()
 
     def release(self) -> None:
         """Let go of the index; it is built again where something new is asked."""
@@ -90,14 +98,15 @@ class Kept:
         }
 
     def _built(self) -> Retriever:
-        if self._retriever is None:
-            self._meter.lap()
-            start = time.perf_counter()
-            self._retriever = self._build()
-            elapsed = time.perf_counter() - start
-            passed, work = self._meter.lap()
-            self._own_build_seconds = elapsed - passed + work
-        return self._retriever
+        with self._building:
+            if self._retriever is None:
+                self._meter.lap()
+                start = time.perf_counter()
+                self._retriever = self._build()
+                elapsed = time.perf_counter() - start
+                passed, work = self._meter.lap()
+                self._own_build_seconds = elapsed - passed + work
+            return self._retriever
 
     def _memory_of(self, retriever: Retriever) -> int:
         parts = [part.memory_bytes for part in self._parts]

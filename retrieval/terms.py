@@ -9,7 +9,7 @@ from data.records import QuestionSet
 from retrieval.analyzers import Analyzer, analyze
 from retrieval.bm25 import indexed_texts
 from retrieval.term_statistics import term_statistics
-from retrieval.tokens import Tokens, tokens_at, tokens_of
+from retrieval.tokens import Tokens, tokens_of
 
 NAMED = tuple(analyzer for analyzer in Analyzer if analyzer is not Analyzer.AUTO)
 
@@ -47,7 +47,8 @@ def shared_terms(asked: QuestionSet, analyzer: Analyzer, *, title: bool = True) 
     """
     rows, columns = asked.relevance.tocoo().coords
     relevant, place = np.unique(columns, return_inverse=True)
-    passages = tokens_at(analyzer, indexed_texts(asked.passages, title=title), relevant)
+    texts = indexed_texts(asked.passages, title=title)
+    passages = tokens_of(analyzer, [texts[row] for row in relevant.tolist()])  # of a large corpus few are relevant
     number = {token: place for place, token in enumerate(passages.vocabulary)}
     asks = _holds(*_questions(asked, analyzer).flat_ids_in(number), len(number))
     holds = _holds(passages.ids, passages.offsets, len(number))

@@ -2,7 +2,7 @@
 corpus that grew analyzes what is new.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -30,14 +30,6 @@ class Tokens:
         words = np.asarray(self.vocabulary, dtype=object)[self.ids]
         return [list(part) for part in np.split(words, self.offsets[1:-1])] if len(self) else []
 
-    def at(self, rows: np.ndarray) -> "Tokens":
-        """Tokens of some texts, with no more of the vocabulary than these hold."""
-        starts, lengths = self.offsets[rows], np.diff(self.offsets)[rows]
-        offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
-        places = np.arange(offsets[-1]) + np.repeat(starts - offsets[:-1], lengths)
-        numbers, ids = np.unique(self.ids[places], return_inverse=True)
-        return Tokens([self.vocabulary[number] for number in numbers.tolist()], ids.astype(np.int32), offsets)
-
     def flat_ids_in(self, vocabulary: dict[str, int]) -> tuple[np.ndarray, np.ndarray]:
         """Ids in another vocabulary, of the tokens it knows, and offsets `(n_texts + 1,)` of each text among them."""
         translation = np.array([vocabulary.get(token, -1) for token in self.vocabulary], dtype=np.int64)
@@ -56,15 +48,7 @@ def tokens_of(analyzer: Analyzer, texts: Sequence[str], on_progress: Callable[[f
 
     `on_progress` is told the share of the texts that are analyzed.
     """
-    return _joined(list(token_parts(analyzer, texts, on_progress)))
-
-
-def tokens_at(analyzer: Analyzer, texts: Sequence[str], rows: np.ndarray) -> Tokens:
-    """Return the tokens of the texts in some rows, ascending; all are analyzed, as for `tokens_of`, but not held."""
-    first = range(0, max(1, len(texts)), PART)
-    within = (rows[np.searchsorted(rows, start) : np.searchsorted(rows, start + PART)] - start for start in first)
-    parts = zip(token_parts(analyzer, texts), within, strict=True)
-    return _joined([part.at(wanted) for part, wanted in parts])
+    return _joined(token_parts(analyzer, texts, on_progress))
 
 
 def token_parts(
@@ -102,16 +86,11 @@ def _part(analyzer: Analyzer, texts: Sequence[str], tell: Callable[[int], None])
     return Tokens(vocabulary, arrays["ids"], arrays["offsets"])
 
 
-def _joined(parts: list[Tokens]) -> Tokens:
-    """Join parts in one vocabulary, in the order in which its tokens first occur. Empties the list."""
-    if len(parts) == 1:
-        return parts.pop()
-    ids = np.empty(sum(len(part.ids) for part in parts), dtype=np.int32)
-    offsets, number, start = [np.zeros(1, dtype=np.int64)], dict[str, int](), 0
-    while parts:
-        part = parts.pop(0)  # let go, so that at no time all tokens are held twice
+def _joined(parts: Iterable[Tokens]) -> Tokens:
+    """Join parts in one vocabulary, in the order in which its tokens first occur, holding one of them at a time."""
+    ids, offsets, number = bytearray(), [np.zeros(1, dtype=np.int64)], dict[str, int]()  # a bytearray grows in place
+    for part in parts:
         translation = np.array([number.setdefault(token, len(number)) for token in part.vocabulary], dtype=np.int32)
-        ids[start : start + len(part.ids)] = translation[part.ids]
-        offsets.append(part.offsets[1:] + start)
-        start += len(part.ids)
-    return Tokens(list(number), ids, np.concatenate(offsets))
+        offsets.append(part.offsets[1:] + len(ids) // translation.itemsize)
+        ids += translation[part.ids].tobytes()
+    return Tokens(list(number), np.frombuffer(ids, dtype=np.int32), np.concatenate(offsets))

@@ -13,16 +13,18 @@ from training.runs import Plan, Run, State, all_runs
 
 BM25_NAME, DENSE_NAME, HYBRID_NAME, RERANKED_NAME = "BM25", "Dense", "Hybrid", "Reranked"
 _PICKED_FIRST = 6
+_LARGE = 50_000  # passages: their vectors are hours of work for a transformer, and minutes for a starter
 
 
 @dataclass(frozen=True)
 class Choices:
-    """Everything that can be picked, by name, and what is picked before anybody chooses."""
+    """Everything that can be picked, by name, and what is picked before anybody chooses: of a `large` set little."""
 
     specs: dict[str, Spec]
     first_picked: tuple[str, ...]
     trained: dict[str, Plan]  # by name of the retriever that uses the trained model
     added: tuple[str, ...]  # names of those that a person added
+    large: bool = False
 
     @property
     def searchable(self) -> list[str]:
@@ -66,7 +68,8 @@ def choices_for(data: StoredSet) -> Choices:
         HYBRID_NAME: HybridSpec(name=HYBRID_NAME, of=(BM25_NAME, DENSE_NAME)),
         RERANKED_NAME: RerankSpec(name=RERANKED_NAME, first=BM25_NAME),
     }
-    picked = [*specs]
+    large = data.passages > _LARGE
+    picked = [BM25_NAME] if large else [*specs]
     own = {spec.name: spec for spec in added(data.fingerprint)}
     trained: dict[str, Plan] = {}
     for run in reversed(finished_runs(data)):
@@ -81,7 +84,7 @@ def choices_for(data: StoredSet) -> Choices:
             specs[spec.name] = spec
             picked.append(spec.name)
     shown = tuple(name for name in specs if name in own)
-    return Choices(specs, tuple(picked[:4] + picked[4:][-(_PICKED_FIRST - 4) :]), trained, shown)
+    return Choices(specs, tuple(picked[:4] + picked[4:][-(_PICKED_FIRST - 4) :]), trained, shown, large)
 
 
 def finished_runs(data: StoredSet | None = None) -> list[Run]:

@@ -22,6 +22,8 @@ def pick_retrievers(choices: Choices, data: StoredSet) -> tuple[list[str], Part]
         left, right = st.columns([4, 1], vertical_alignment="bottom")
         with left:
             picked = _pills(list(choices.specs), choices.first_picked, f"picked_{data.key}_{len(choices.specs)}")
+            if choices.large:
+                st.caption(word("compare.large_set", passages=f"{data.passages:,}"))
         with right, st.popover(word("compare.add"), icon=":material/add:", width="stretch"):
             added = compare_adding.draw(choices, data)
         if added:

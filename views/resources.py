@@ -1,7 +1,10 @@
 """The only cached functions: plain keys in, objects out."""
 
 import logging
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from typing import NamedTuple
 
@@ -201,8 +204,26 @@ def _scores(at: Address) -> dict[str, Scores]:
 
 @st.cache_resource(show_spinner=False, max_entries=4)
 def retrievers(key: str, experiment: str) -> list[Kept | Exception]:
-    """Return the experiment's retrievers, which build themselves when first searched."""
-    return retrievers_of(Experiment.model_validate_json(experiment), question_set(key))
+    """Return the experiment's retrievers, which build themselves when first searched, and tell the one `listening`."""
+    return retrievers_of(Experiment.model_validate_json(experiment), question_set(key), on_progress=_tell)
+
+
+@contextmanager
+def listening(listener: Callable[[float], None]) -> Iterator[None]:
+    """Have the retrievers that are built meanwhile, by this session, tell how far they are, 0 to 1."""
+    token = _listener.set(listener)
+    try:
+        yield
+    finally:
+        _listener.reset(token)
+
+
+_listener: ContextVar[Callable[[float], None] | None] = ContextVar("_listener", default=None)
+
+
+def _tell(share: float) -> None:
+    if listener := _listener.get():
+        listener(share)
 
 
 @st.cache_resource(show_spinner=False, max_entries=512)

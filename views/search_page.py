@@ -29,8 +29,9 @@ def draw() -> None:
     question = _question()
     _examples(data, choices)
     picked, k = _controls(data, choices)
+    stopped = st.session_state.pop("search_stopped", False)
     if not question:
-        st.info(word("search.ask"), icon=":material/search:")
+        st.info(word("search.stopped" if stopped else "search.ask"), icon=":material/search:")
     elif not picked:
         st.info(word("search.pick_one"), icon=":material/info:")
     else:
@@ -97,7 +98,9 @@ def _disputed(data: StoredSet, choices: Choices) -> list[str]:
 def _controls(data: StoredSet, choices: Choices) -> tuple[list[str], int]:
     names = choices.searchable
     kept = str(st.query_params.get("columns") or st.session_state.get("kept_columns", ""))
-    default = [name for name in kept.split("|") if name in names] or names[:_MOST_COLUMNS]
+    default = [name for name in kept.split("|") if name in names] or [
+        name for name in choices.first_picked if name in names
+    ][:_MOST_COLUMNS]
     left, right = st.columns([3, 1], vertical_alignment="bottom")
     picked = left.pills(
         word("compare.retrievers"),

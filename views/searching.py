@@ -10,12 +10,14 @@ from data.store import StoredSet
 from retrieval.experiment import Experiment
 from retrieval.kept import Kept
 from retrieval.one_question import Findings
-from views.resources import findings, retrievers
+from views.resources import findings, listening, retrievers
 from views.words import duration, plain, word
 
 logger = logging.getLogger(__name__)
 
 Outcome = Findings | Exception
+
+_TELLING = 0.02  # the share of the work from which on the time left can be told
 
 
 def search(data: StoredSet, experiment: Experiment, names: Sequence[str], question: str) -> dict[str, Outcome]:
@@ -27,15 +29,46 @@ def search(data: StoredSet, experiment: Experiment, names: Sequence[str], questi
     outcomes: dict[str, Outcome] = {}
     place = st.empty()
     with place.status(word("search.loading"), expanded=True) as status:
+        st.button(word("search.stop"), icon=":material/stop:", on_click=_stop)
         for number, name in enumerate(names, start=1):
             began = time.perf_counter()
             label = word("search.loading_one", name=plain(name), number=number, all=len(names))
             status.update(label=label, expanded=True)
-            with st.spinner(word("search.loading"), show_time=True):
-                outcomes[name] = _outcome(data, experiment, name, question)
+            outcomes[name] = _prepared(made[name]) or _outcome(data, experiment, name, question)
             st.write(word("search.loaded_one", name=plain(name), time=duration(time.perf_counter() - began)))
     place.empty()
     return outcomes
+
+
+def _prepared(retriever: Kept | Exception) -> Exception | None:
+    """Build a retriever, with a bar where it tells how far it is; returns what went wrong.
+
+    Each move of the bar lets the run be stopped, or replaced by a newer one; what was analyzed or encoded is kept.
+    """
+    if isinstance(retriever, Exception):
+        return retriever
+    place, began = st.empty(), time.perf_counter()
+
+    def draw(share: float) -> None:
+        left = (time.perf_counter() - began) * (1 - share) / share if share > _TELLING else None
+        place.progress(min(1.0, share), word("search.preparing_left", left=duration(left)) if left else None)
+
+    try:
+        with listening(draw), st.spinner(word("search.loading"), show_time=True):
+            retriever.prepare()
+    except Exception as error:
+        logger.warning("retriever %r cannot be built: %s", retriever.name, error, exc_info=not hasattr(error, "code"))
+        return error
+    finally:
+        place.empty()
+    return None
+
+
+def _stop() -> None:
+    """Ask nothing any more; the question stays in its box."""
+    st.query_params.pop("q", None)
+    st.session_state.pop("kept_q", None)
+    st.session_state["search_stopped"] = True
 
 
 def try_failed_again() -> None:

@@ -5,7 +5,7 @@ from retrieval import tokens as tokens_module
 from retrieval.analyzers import Analyzer, analyze
 from retrieval.postings import bm25_postings
 from retrieval.term_statistics import term_statistics
-from retrieval.tokens import Tokens, token_parts, tokens_at, tokens_of
+from retrieval.tokens import Tokens, token_parts, tokens_of
 from tests.retrieval.test_analyzers import ENGLISH, JAPANESE, KOREAN, NAMED
 
 TEXTS = ["a b a", "c", "", "b z", "a d", "e e c", "z"]
@@ -87,21 +87,6 @@ def test_the_share_analyzed_is_told() -> None:
     told: list[float] = []
     tokens_of(Analyzer.WORD, TEXTS, told.append)
     assert told == [2 / 7, 4 / 7, 6 / 7, 1.0]
-
-
-@pytest.mark.parametrize("part", [2, 100])
-@pytest.mark.parametrize("rows", [[], [0], [6], [2], [0, 1, 4], list(range(7))])
-def test_tokens_of_some_rows(part: int, rows: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tokens_module, "PART", part)
-    some = tokens_at(Analyzer.WORD, TEXTS, np.array(rows, dtype=np.int64))
-    expected = [analyze(Analyzer.WORD, TEXTS)[row] for row in rows]
-    assert some.texts() == expected
-    assert set(some.vocabulary) == {token for tokens in expected for token in tokens}
-
-
-def test_rows_in_any_order_and_twice() -> None:
-    tokens = tokens_of(Analyzer.WORD, TEXTS)
-    assert tokens.at(np.array([4, 0, 4])).texts() == [["a", "d"], ["a", "b", "a"], ["a", "d"]]
 
 
 @pytest.mark.parametrize("part", [2, 100])

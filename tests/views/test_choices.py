@@ -28,6 +28,12 @@ def test_without_trainings_there_are_four_and_all_are_picked() -> None:
     assert list(choices.specs) == ["BM25", "Dense", "Hybrid", "Reranked"] == list(choices.first_picked)
 
 
+def test_of_a_large_set_bm25_alone_is_picked_at_first() -> None:
+    choices = choices_for(replace(sample(), passages=1_000_000))
+    assert choices.large
+    assert (list(choices.specs), choices.first_picked) == (["BM25", "Dense", "Hybrid", "Reranked"], ("BM25",))
+
+
 def test_finished_trainings_appear_by_themselves_and_unfinished_ones_do_not() -> None:
     data = sample()
     finished(Kind.BI_ENCODER, "나의 모델", data)
