@@ -1,4 +1,4 @@
-"""Sets of many passages: read, kept, opened and shown; seconds, and the most memory a process had.
+"""Sets of many passages: read, kept, opened, searched and shown; seconds, and the most memory a process had.
 
 MRC_LARGE names the sizes, "10000,100000" where it does not; a million passages take some minutes.
 """
@@ -15,6 +15,12 @@ import psutil
 from playwright.sync_api import Page, WebSocket
 
 from benchmarks.app import opened_page, running_app
+from data.store import load, stored
+from retrieval.analyzers import Analyzer
+from retrieval.compare import compare
+from retrieval.experiment import BM25Spec, Experiment
+from retrieval.job import Job
+from retrieval.saved import keep, kept_comparisons
 
 _GIB = 2**30
 _PATIENCE = 300_000  # milliseconds
@@ -24,10 +30,13 @@ _STEPS = {
     "open": "load(stored()[0].key).relevance",
     "open, audit, split": "asked = load(stored()[0].key); audit(asked); split(asked)",
     "find a word": "passages_with(load(stored()[0].key), '설악산')",
+    "compare by BM25 of words": "compared(0.9)",
+    "again with another k1, tokens kept": "compared(1.2)",
 }
 _IMPORTS = (
     "from pathlib import Path; from data.audit import audit; from data.browse import passages_with; "
     "from data.read import read_file; from data.split import split; from data.store import keep, load, stored; "
+    "from benchmarks.large_sets import compared; "
 )
 
 
@@ -46,6 +55,16 @@ def measure() -> list[str]:
     return lines
 
 
+def compared(k1: float) -> str:
+    """Compare by BM25 and keep it, as the page does; returns the comparison's key."""
+    question_set = load(stored()[0].key)
+    bm25 = BM25Spec(name="BM25", analyzer=Analyzer.WORD, k1=k1)
+    experiment = Experiment(data=stored()[0].key, retriever=(bm25,))
+    folder = Job.of(experiment, question_set.fingerprint).folder
+    keep(compare(experiment, question_set), folder)
+    return folder.name
+
+
 def _in_process(program: str, workspace: Path) -> tuple[float, int]:
     """Run a program; returns its seconds, and the most bytes it had in memory, those of mapped files included.
 
@@ -61,12 +80,19 @@ def _in_process(program: str, workspace: Path) -> tuple[float, int]:
 
 def _pages(workspace: Path) -> Iterator[str]:
     """Open the Data page and look for a word in its passages; yields the ends of lines of the table."""
+    os.environ["MRC_WORKSPACE"] = str(workspace)
     with opened_page() as page, running_app(workspace) as app:
         app.wait()
         sent = _sent(page)
         yield _step(page, app.pid, sent, "Data page", lambda: page.goto(f"{app.address}/data"))
         page.locator("input[type=search]").last.fill("서울")
         yield _step(page, app.pid, sent, "its filter", lambda: page.keyboard.press("Enter"))
+        kept = f"{app.address}/?comparison={kept_comparisons()[0].key}"
+        yield _step(page, app.pid, sent, "a kept comparison", lambda: page.goto(kept))
+        yield _step(page, app.pid, sent, "where it wins and loses", lambda: page.goto(f"{kept}&view=where"))
+        asked = f"{kept}&view=why&question=q0"
+        yield _step(page, app.pid, sent, "a question with its reasons", lambda: page.goto(asked))
+        yield _step(page, app.pid, sent, "the same again", lambda: page.goto(asked))
 
 
 def _step(page: Page, pid: int, sent: list[int], name: str, act: Callable[[], object]) -> str:

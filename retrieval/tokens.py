@@ -12,6 +12,7 @@ from retrieval.analyzers import VERSION, Analyzer, analyze
 from retrieval.cache import cached_arrays, key_of
 
 PART = 1 << 16  # texts kept together: with Kiwi, a minute or two of work
+_BLOCK = 1024  # analyzed at a time: tokens take far more memory as strings than as numbers
 
 
 @dataclass(frozen=True)
@@ -68,7 +69,7 @@ def _part(analyzer: Analyzer, texts: Sequence[str], tell: Callable[[int], None])
     def compute() -> dict[str, np.ndarray]:
         number: dict[str, int] = {}
         ids, lengths = [np.zeros(0, dtype=np.int32)], [0]
-        for block in in_blocks(texts):  # tokens take far more memory as strings than as numbers
+        for block in in_blocks(texts, _BLOCK):
             documents = analyze(analyzer, block)
             lengths += map(len, documents)
             found = (number.setdefault(token, len(number)) for document in documents for token in document)

@@ -40,9 +40,7 @@ def _pick_set() -> None:
         groups = split_of(current.key, 0.1, 0.2, 0).group_counts
     except DataError:  # the page tells what is wrong with the set
         return
-    st.caption(
-        word("sidebar.split", train=groups["train"], validation=groups["validation"], test=groups["test"])  # type: ignore[index]
-    )
+    st.caption(word("sidebar.split", **{part.value: f"{count:,}" for part, count in groups.items()}))
 
 
 def _pick_language() -> None:
