@@ -17,6 +17,8 @@ from retrieval.bm25_engines import ENGINES, Engine, Index, NothingFound
 from retrieval.rankings import Rankings
 from retrieval.tokens import tokens_of
 
+_ANALYSIS = 0.9  # the share of analysis in all the work
+
 
 @dataclass(frozen=True)
 class BM25Options:
@@ -55,7 +57,7 @@ class BM25:
         self.analyzer = choose(self.options.analyzer, texts)
         self._n_passages = len(passages)
         analyze(self.analyzer, [""])  # loads what it needs now: with tokens from disk it would wait for a question
-        tokens = tokens_of(self.analyzer, texts, on_progress)
+        tokens = tokens_of(self.analyzer, texts, on_progress and (lambda share: on_progress(_ANALYSIS * share)))
         # no engine can index passages without a single token
         engine = ENGINES[self.options.engine] if len(tokens.ids) else NothingFound
         self._index: Index = engine(tokens, self.options.k1, self.options.b)
