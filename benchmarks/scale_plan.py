@@ -22,7 +22,7 @@ class Assumed:
     filled: float = 0.7  # of a machine's memory, the rest being its own
     machine_hour: float = 1.0
     gpu_hour: float = 2.5
-    gpu_flops: float = 150e12  # that a GPU really reaches in bfloat16, a second
+    gpu_tflops: float = 150  # that a GPU really reaches in bfloat16, 10^12 operations a second
     object_gib_month: float = 0.023  # in object storage
     dimensions: float = 768  # of a vector
     pq_bytes: float = 96  # of a vector in product quantization: one for 8 dimensions
@@ -78,7 +78,7 @@ class Plan:
     @property
     def gpu_hours(self) -> float:
         """To encode by GPUs."""
-        return FLOPS_A_PASSAGE * self.n / self.assumed.gpu_flops / _HOUR
+        return FLOPS_A_PASSAGE * self.n / (1e12 * self.assumed.gpu_tflops) / _HOUR
 
     def read(self, size: float, rate: float, machines: float) -> float:
         """Milliseconds to read so many bytes at a rate of the measured machine's, by so many machines at once."""
@@ -104,7 +104,8 @@ def _bm25_limit(plan: Plan) -> float:
 
 
 def _scan(plan: Plan) -> float:
-    return plan.read(plan.small, plan.rates.scanned_small, plan.machines(plan.small))
+    rate = plan.rates.scanned_small * plan.rates.cores
+    return plan.read(plan.small, rate, plan.machines(plan.small))
 
 
 def _scan_limit(plan: Plan) -> float:
@@ -138,11 +139,11 @@ PLAN = (
     ),
     Quantity("machines: 8 bits", "", lambda p: p.machines(p.small), "1 byte a dimension / memory"),
     Quantity("machines: DiskANN", "", lambda p: p.machines(p.quantized), "`pq_bytes` / memory, float32 on their disks"),
-    Quantity("a question to all, 8 bits", "ms", _scan, "measured; every machine what it holds"),
+    Quantity("a question to all, 8 bits", "ms", _scan, "measured; every core its part"),
     Quantity("its limit", "ms", _scan_limit, "bytes / bandwidth"),
     Quantity("Encoding: processors", "machine hours", lambda p: p.machine_hours, "measured"),
     Quantity("its limit", "machine hours", _encoding_limit, "2 operations a parameter and token / bfloat16 rate"),
-    Quantity("GPUs", "GPU hours", lambda p: p.gpu_hours, "the same operations / `gpu_flops`"),
+    Quantity("GPUs", "GPU hours", lambda p: p.gpu_hours, "the same operations / `gpu_tflops`"),
     Quantity(
         "Cost: BM25, once",
         "$",

@@ -36,7 +36,7 @@ class Rates:
     index_peak: float  # bytes a passage while the index is built and searched
     bm25_seconds: float  # a core's, a question and passage
     encoded: float  # passages of `_TOKENS` tokens a second, base size
-    scanned: float  # bytes of float32 vectors a second, one question at a time
+    scanned: float  # bytes of float32 vectors a second and core: one question is searched by one
     scanned_small: float  # the same of 8 bits a dimension
     graph_seconds: float  # a question in the graph of the most vectors that was measured
     graph_vectors: float  # how many these were

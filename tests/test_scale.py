@@ -30,7 +30,7 @@ RATES = Rates(
     bandwidth=4e9,
     flops=1e12,
 )
-ASSUMED = Assumed(cores=8, memory_gib=100, filled=0.5, machine_hour=2, gpu_hour=3, gpu_flops=1e14, dimensions=1000)
+ASSUMED = Assumed(cores=8, memory_gib=100, filled=0.5, machine_hour=2, gpu_hour=3, gpu_tflops=100, dimensions=1000)
 
 
 def planned(n: int, rates: Rates = RATES) -> list[float]:
@@ -54,7 +54,7 @@ def test_a_hundred_million_passages_are_what_the_formulas_tell() -> None:
             math.ceil((4e11 + 272e8) / GIB / 50),
             2,
             1,
-            1e11 / (1e9 * 8) * 1000,
+            1e11 / (1e9 * 16) * 1000,
             1e11 / (4e9 * 8) * 1000,
             1e8 / 40 / 3600,
             flops / 4e12 / 3600,
