@@ -88,6 +88,8 @@ def test_the_largest_measured_set_tells_the_rates(tmp_path: Path, monkeypatch: p
         Measured("BM25 build", "bm25s", "1,000 passages", 9.0),
         Measured("BM25 build", "bm25s", "1,000,000 passages", 20.0),
         Measured("BM25 search, one question at a time", "bm25s", "200 questions, 100,000 passages", 4.0),
+        Measured("BM25 build and search, peak memory", "", "10,000 passages", 0.5, unit="GiB"),
+        Measured("BM25 build and search, peak memory", "", "1,010,000 passages", 3.5, unit="GiB"),
         Measured("Encoding, base size", "plain", "16 passages, 512 tokens", 1.0),
         Measured("Encoding, base size", "plain", "64 passages, 128 tokens", 2.0),
         Measured("hnsw search, one question", "exact", "10,000 vectors of 384", 0.001, 0.002),
@@ -98,7 +100,7 @@ def test_the_largest_measured_set_tells_the_rates(tmp_path: Path, monkeypatch: p
     rates = measured(results)
     assert (rates.indexed, rates.bm25_seconds, rates.encoded) == pytest.approx((50_000, 2e-7, 32))
     assert (rates.scanned, rates.scanned_small) == pytest.approx((10_000 * 384 * 4 / 0.002, 10_000 * 384 / 0.003))
-    assert math.isnan(rates.index_peak)
+    assert rates.index_peak == pytest.approx(3 * GIB / 1e6)
     assert math.isnan(measured(tmp_path / "none.json").indexed)
 
 
