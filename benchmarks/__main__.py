@@ -17,6 +17,7 @@ from benchmarks import (
     peers,
     readme,
     reranking,
+    scale,
     starter_training,
     training_speed,
 )
@@ -32,6 +33,7 @@ _ALL = {
     "interactions": interactions.measure,
     "large_sets": large_sets.measure,
     "reranking": reranking.measure,
+    "scale": scale.measure,
     "starter_training": starter_training.measure,
     "training_speed": training_speed.measure,
 }

@@ -1,14 +1,15 @@
-"""Puts what was measured where it is read: between two marks of README.md."""
+"""Puts what was measured where it is read: between two marks of README.md or of a page of docs."""
 
 from pathlib import Path
 
-_README = Path(__file__).parent.parent / "README.md"
+_ROOT = Path(__file__).parent.parent
 
 
 def put(name: str, lines: list[str]) -> None:
     """Replace what stands between the marks `<!-- bench: NAME -->` and `<!-- /bench -->`; without marks, do nothing."""
-    text = _README.read_text(encoding="utf-8")
-    before, mark, rest = text.partition(f"<!-- bench: {name} -->\n")
-    if mark:
-        after = rest[rest.index("<!-- /bench -->") :]
-        _README.write_text(before + mark + "\n".join(lines) + "\n" + after, encoding="utf-8")
+    for page in (_ROOT / "README.md", *sorted((_ROOT / "docs").glob("*.md"))):
+        text = page.read_text(encoding="utf-8")
+        before, mark, rest = text.partition(f"<!-- bench: {name} -->\n")
+        if mark:
+            after = rest[rest.index("<!-- /bench -->") :]
+            page.write_text(before + mark + "\n".join(lines) + "\n" + after, encoding="utf-8")

@@ -1,39 +1,36 @@
 """BM25 weights of passages as sparse vectors, so that an inner product with term counts is the score of `BM25`."""
 
 import hashlib
+from functools import cached_property
 
 import numpy as np
-from scipy.sparse import csr_array
+from scipy.sparse import csc_array, csr_array
 
 from retrieval.cache import key_of
 from retrieval.tokens import Tokens
 
-_ROWS = 4096  # passages whose terms are counted at a time
-
 
 class TermWeights:
-    """Lucene's BM25 weights of analyzed passages; see `retrieval.bm25` for the formula."""
+    """What `retrieval.postings` lists by term, by passage. `key` tells the weights without computing them."""
 
     def __init__(self, tokens: Tokens, k1: float, b: float) -> None:
-        self._tokens = tokens
-        lengths = np.diff(tokens.offsets)
-        self._held_back = k1 * (1 - b + b * lengths / max(lengths.mean(), 1e-9)) if len(lengths) else lengths
-        holding = np.zeros(len(tokens.vocabulary), dtype=np.int64)
-        for start in range(0, len(tokens), _ROWS):
-            holding += np.bincount(self._counts(start, start + _ROWS).indices, minlength=len(holding))
-        self._idf = np.log1p((len(tokens) - holding + 0.5) / (holding + 0.5))
+        self._tokens, self._k1, self._b = tokens, k1, b
         self.key = key_of("bm25", _fingerprint(tokens), k1, b)
 
     def of(self, start: int, stop: int) -> csr_array:
         """Return the weights of passages `start` to `stop`, `(stop - start, n_terms)` float32, none of them 0."""
-        weights = self._counts(start, stop)
-        held_back = np.repeat(self._held_back[start:stop], np.diff(weights.indptr))
-        values = self._idf[weights.indices] * weights.data / (weights.data + held_back)
-        return csr_array((values.astype(np.float32), weights.indices, weights.indptr), shape=weights.shape)
+        return self._by_passage[start:stop]
 
-    def _counts(self, start: int, stop: int) -> csr_array:
-        offsets = self._tokens.offsets[start : stop + 1]
-        return counts(self._tokens.ids[offsets[0] : offsets[-1]], offsets - offsets[0], len(self._tokens.vocabulary))
+    @cached_property
+    def _by_passage(self) -> csr_array:
+        """Lists by term are the columns of a matrix of passages by terms; it takes their memory once more."""
+        shape = len(self._tokens), len(self._tokens.vocabulary)
+        if not len(self._tokens.ids):
+            return csr_array(shape, dtype=np.float32)
+        from retrieval.postings import bm25_postings  # imports a compiler
+
+        postings = bm25_postings(self._tokens, self._k1, self._b)
+        return csc_array((postings.weights, postings.rows, postings.starts), shape=shape).tocsr()
 
 
 def counts(ids: np.ndarray, offsets: np.ndarray, n_terms: int) -> csr_array:

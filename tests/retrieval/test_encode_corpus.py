@@ -1,9 +1,11 @@
-"""`python -m retrieval encode`, by one process and by two under torchrun."""
+"""`python -m retrieval encode`: by one process, by two under torchrun, by two machines, and by what is left of two."""
 
 import json
 import os
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +18,7 @@ from retrieval.encoding import BiEncoder
 from retrieval.models import find_model
 from retrieval.precision import Precision
 from tests.hub import SENTENCES, build_bi_encoder
+from tests.two_machines import torchrun_on, two_machines
 
 ROOT = Path(__file__).parents[2]
 TORCHRUN = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m"]
@@ -33,25 +36,45 @@ def encoded(out: Path) -> dict[str, np.ndarray]:
     return {name: np.load(out / file) for name, file in told["files"].items()}
 
 
-def test_two_processes_go_on_where_one_was_and_write_what_one_writes(
-    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture(scope="module")
+def arguments(model: Path, tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """The command for a corpus of three blocks, all but the folder it writes."""
     words, rng = " ".join(SENTENCES).split(), np.random.default_rng(0)
-    texts = [" ".join(rng.choice(words, length)) for length in rng.integers(5, 40, 700)]  # three blocks
-    data, one, two = tmp_path / "data.jsonl", tmp_path / "one", tmp_path / "two"
+    texts = [" ".join(rng.choice(words, length)) for length in rng.integers(5, 40, 700)]
+    data = tmp_path_factory.mktemp("data") / "data.jsonl"
     rows = [json.dumps({"question": f"{text}?", "context": text}, ensure_ascii=False) for text in texts]
     data.write_text("\n".join(rows), encoding="utf-8")
-    arguments = ["encode", "--data", str(data), "--model", str(model)]
-    assert main([*arguments, "--out", str(one)]) == 0
+    return ["encode", "--data", str(data), "--model", str(model)]
 
+
+@pytest.fixture(scope="module")
+def expected(arguments: list[str], tmp_path_factory: pytest.TempPathFactory) -> dict[str, np.ndarray]:
+    """What one process makes of it."""
+    one = tmp_path_factory.mktemp("one")
+    assert main([*arguments, "--out", str(one)]) == 0
+    vectors = encoded(one)
+    assert {name: len(rows) for name, rows in vectors.items()} == {"passages": 700, "questions": 700}
+    return vectors
+
+
+def assert_same(out: Path, expected: dict[str, np.ndarray]) -> None:
+    found = encoded(out)
+    assert {name: rows.tobytes() for name, rows in found.items()} == {
+        name: rows.tobytes() for name, rows in expected.items()
+    }
+
+
+def test_two_processes_go_on_where_one_was_and_write_what_one_writes(
+    arguments: list[str], expected: dict[str, np.ndarray], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with monkeypatch.context() as second:
         second.setenv("RANK", "1")
         second.setenv("WORLD_SIZE", "2")
-        assert main([*arguments, "--out", str(two)]) == 0
-    assert [path.name for path in two.glob("passages-*.parts/*")] == ["00000001.npz"]
-    assert not (two / "encoding.json").exists()
+        assert main([*arguments, "--out", str(tmp_path)]) == 0
+    assert [path.name for path in tmp_path.glob("passages-*.parts/*")] == ["00000001.npz"]
+    assert not (tmp_path / "encoding.json").exists()
     done = subprocess.run(
-        [sys.executable, *TORCHRUN, "retrieval", *arguments, "--out", str(two)],
+        [sys.executable, *TORCHRUN, "retrieval", *arguments, "--out", str(tmp_path)],
         cwd=ROOT,
         env=os.environ,  # the same number of threads
         capture_output=True,
@@ -60,10 +83,38 @@ def test_two_processes_go_on_where_one_was_and_write_what_one_writes(
         timeout=120,
     )
     assert done.returncode == 0, done.stderr[-3000:]
-    expected, found = encoded(one), encoded(two)
-    assert {name: len(vectors) for name, vectors in expected.items()} == {"passages": 700, "questions": 700}
-    for name, vectors in expected.items():
-        assert found[name].tobytes() == vectors.tobytes()
+    assert_same(tmp_path, expected)
+
+
+def test_two_machines_write_what_one_writes(
+    arguments: list[str], expected: dict[str, np.ndarray], tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    with two_machines() as machines:
+        torchrun_on(machines, ["retrieval", *arguments, "--out", str(out)], tmp_path)
+    assert_same(out, expected)
+
+
+def test_a_machine_that_dies_stops_no_other_and_a_rerun_does_what_it_left(
+    arguments: list[str], expected: dict[str, np.ndarray], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = [*arguments, "--out", str(tmp_path)]
+    first = subprocess.Popen(
+        [sys.executable, "-m", "retrieval", *words], cwd=ROOT, env=os.environ | {"RANK": "0", "WORLD_SIZE": "2"}
+    )
+    end = time.monotonic() + 120
+    while not list(tmp_path.glob("*.parts/*.npz")):
+        assert time.monotonic() < end
+        time.sleep(0.005)
+    first.kill()
+    assert first.wait() == -signal.SIGKILL
+    with monkeypatch.context() as second:
+        second.setenv("RANK", "1")
+        second.setenv("WORLD_SIZE", "2")
+        assert main(words) == 0
+    assert not (tmp_path / "encoding.json").exists()
+    assert main(words) == 0
+    assert_same(tmp_path, expected)
 
 
 def test_what_was_encoded_is_known_to_a_comparison(

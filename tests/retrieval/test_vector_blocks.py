@@ -148,6 +148,19 @@ def test_the_first_does_what_another_left_undone(tmp_path: Path) -> None:
     assert late.asked == []
 
 
+def test_a_part_that_comes_after_the_whole_does_not_stay(tmp_path: Path) -> None:
+    class Overtaken(Counting):
+        def __call__(self, texts: list[str]) -> np.ndarray:
+            if len(self.asked) == 5:  # of 6: the first process takes over what is not there yet
+                blocks(Counting()).kept(tmp_path / "vectors.npy", Share(0, 2))
+            return super().__call__(texts)
+
+    encode = Overtaken()
+    blocks(encode).kept(tmp_path / "vectors.npy", Share(1, 2))
+    assert len(encode.asked) == 6
+    assert {path.name for path in tmp_path.iterdir()} == {"vectors.npy", "vectors.json"}
+
+
 def test_a_disk_that_cannot_be_written_costs_only_the_saving(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("where the folder should be")
     encode = Counting()

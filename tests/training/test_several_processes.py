@@ -1,4 +1,4 @@
-"""The same options under torchrun: two processes on CPU, over gloo."""
+"""The same options under torchrun: two processes on CPU, over gloo, on one machine and on two."""
 
 import json
 import os
@@ -12,9 +12,14 @@ from safetensors.numpy import load_file
 
 from tests.hub import build_bi_encoder
 from tests.training.worlds import PROJECT, logged
+from tests.two_machines import torchrun_on, two_machines
 from training.runs import Run, State
 
 pytestmark = pytest.mark.slow
+
+# no dropout in what it trains: two processes draw other random numbers than one
+GATHERING = ["--objective", "multiple-negatives", "--batch-size", "28", "--logging-steps", "1", "--epochs", "1"]
+GATHERING += ["--learning-rate", "0.0005", "--precision", "float32"]
 
 
 def trained(out: Path, processes: int, *words: str) -> Run:
@@ -41,17 +46,36 @@ def weights(run: Run) -> dict[str, np.ndarray]:
     return dict(load_file(next(run.model_folder.rglob("model.safetensors"))))
 
 
-@pytest.mark.parametrize("base", ["starter", "tiny"])
-def test_gathered_negatives_give_the_loss_of_one_process(base: str, tmp_path: Path) -> None:
-    # no dropout: two processes draw other random numbers than one
-    words = ["--base", base, "--objective", "multiple-negatives", "--batch-size", "28", "--logging-steps", "1"]
-    words += ["--epochs", "1", "--learning-rate", "0.0005", "--precision", "float32"]
-    if base == "tiny":
-        words[1] = str(build_bi_encoder(tmp_path / "tiny"))
-        config = tmp_path / "tiny" / "config.json"
-        plain = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
-        config.write_text(json.dumps(json.loads(config.read_text()) | plain))
-    one, two = (trained(tmp_path / f"{processes}", processes, *words) for processes in (1, 2))
+@pytest.fixture(scope="module")
+def near(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """What two processes of this machine make of the starter."""
+    return trained(tmp_path_factory.mktemp("near") / "run", 2, "--base", "starter", *GATHERING)
+
+
+def test_gathered_negatives_give_the_loss_of_one_process(near: Run, tmp_path: Path) -> None:
+    assert_same(trained(tmp_path / "one", 1, "--base", "starter", *GATHERING), near)
+
+
+def test_so_they_do_for_a_transformer(tmp_path: Path) -> None:
+    tiny = build_bi_encoder(tmp_path / "tiny")
+    config = tiny / "config.json"
+    plain = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+    config.write_text(json.dumps(json.loads(config.read_text()) | plain))
+    assert_same(*(trained(tmp_path / f"{count}", count, "--base", str(tiny), *GATHERING) for count in (1, 2)))
+
+
+def test_two_machines_learn_what_two_processes_of_one_learn(near: Run, tmp_path: Path) -> None:
+    far = tmp_path / "far"
+    command = ["training", "bi-encoder", "--data", "sample", "--base", "starter", "--out", str(far), *GATHERING]
+    with two_machines() as machines:
+        torchrun_on(machines, command, tmp_path, OMP_NUM_THREADS="1", MRC_LOCK=str(tmp_path / "lock"))
+    assert Run(far).status().state is State.DONE, Run(far).status().message
+    assert Run(far).provenance()["processes"] == near.provenance()["processes"] == {"count": 2, "negatives": "gathered"}
+    assert_same(near, Run(far))
+
+
+def assert_same(one: Run, two: Run) -> None:
+    """Check that two runs learnt the same: losses, weights, scores."""
     assert two.status().total_steps == one.status().total_steps == 12  # 336 pairs
     assert len(logged(one, "loss")) == len(logged(two, "loss")) == 12
     np.testing.assert_allclose(logged(two, "loss"), logged(one, "loss"), rtol=1e-3)

@@ -1,0 +1,99 @@
+"""Two machines' worth of network on one: two network namespaces and a cable between them.
+
+The namespaces have no name and live as long as what holds them; that ends when its input does, so with the tests,
+however these end. The cable goes with the namespaces.
+"""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+_NETWORK, _PORT = "10.213.7", 29500
+_PATIENCE = 120  # seconds
+
+
+@dataclass(frozen=True)
+class Machine:
+    """A namespace by the process that holds it, and its end of the cable."""
+
+    holder: int
+    address: str
+    cable: str
+
+    def command(self, words: Sequence[str]) -> list[str]:
+        """Return the command line that runs something there."""
+        return ["nsenter", f"--net=/proc/{self.holder}/ns/net", *words]
+
+
+@contextmanager
+def two_machines() -> Iterator[tuple[Machine, Machine]]:
+    """Yield two that see each other and nothing else; skips the test where the system does not permit that."""
+    with ExitStack() as stack:
+        try:
+            holders = [_held(stack) for _ in range(2)]
+            one, two = (
+                Machine(pid, f"{_NETWORK}.{place}", f"mrc{place}") for place, pid in enumerate(holders, start=1)
+            )
+            far_end = ["peer", "name", two.cable, "netns", str(two.holder)]
+            _run(one.command(["ip", "link", "add", one.cable, "type", "veth", *far_end]))
+            for machine in (one, two):
+                _run(machine.command(["ip", "address", "add", f"{machine.address}/24", "dev", machine.cable]))
+                for link in ("lo", machine.cable):
+                    _run(machine.command(["ip", "link", "set", link, "up"]))
+        except OSError as error:
+            pytest.skip(f"two network namespaces need Linux, root, util-linux and iproute2: {error}")
+        yield one, two
+
+
+def torchrun_on(machines: Sequence[Machine], words: Sequence[str], folder: Path, **environment: str) -> None:
+    """Run `torchrun -m ...`, one process a machine, as `docs/scale.md` says; raises where one fails."""
+    first, running = machines[0], []
+    with ExitStack() as stack:
+        for rank, machine in enumerate(machines):
+            place = ["--nnodes", str(len(machines)), "--node-rank", str(rank), "--nproc-per-node", "1"]
+            meeting = ["--master-addr", first.address, "--master-port", str(_PORT)]
+            command = [sys.executable, "-m", "torch.distributed.run", *place, *meeting, "-m", *words]
+            told = stack.enter_context((folder / f"machine-{rank}.log").open("w+"))
+            process = subprocess.Popen(
+                machine.command(command),
+                cwd=Path(__file__).parents[1],
+                env=os.environ | {"GLOO_SOCKET_IFNAME": machine.cable} | environment,
+                stdout=told,
+                stderr=told,
+            )
+            stack.callback(process.wait)
+            stack.callback(process.terminate)  # it ends what it has started
+            running.append((process, told))
+        for process, told in running:
+            status = process.wait(_PATIENCE)
+            told.seek(0)
+            assert status == 0, told.read()[-3000:]
+
+
+def _held(stack: ExitStack) -> int:
+    """Return the process that holds a new namespace: it ends with its input."""
+    holder = subprocess.Popen(
+        ["unshare", "--net", "sh", "-c", "echo && exec cat"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    stack.callback(holder.wait)
+    stack.callback(holder.communicate)  # closes its input
+    assert holder.stdout is not None
+    assert holder.stderr is not None
+    if not holder.stdout.readline():
+        raise OSError(holder.stderr.read().decode().strip())
+    return holder.pid
+
+
+def _run(command: list[str]) -> None:
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise OSError(done.stderr.strip() or done.stdout.strip())
