@@ -16,9 +16,10 @@ import numpy as np
 from benchmarks import peers
 from benchmarks.korquad import korquad
 from data.read import read_file
-from retrieval.analyzers import Analyzer, analyze, tokens_of
+from retrieval.analyzers import Analyzer, analyze
 from retrieval.bm25 import indexed_texts
 from retrieval.postings import bm25_postings
+from retrieval.tokens import tokens_of
 
 _COPIED = 1 << 28  # bytes a core: more than any cache holds
 _SIDE = 2048  # of matrices that are multiplied
