@@ -12,27 +12,35 @@ from safetensors.numpy import load_file
 
 from tests.hub import build_bi_encoder
 from tests.training.worlds import PROJECT, logged
+from training.__main__ import main
 from training.runs import Run, State
 
 pytestmark = pytest.mark.slow
 
+TRAIN_ALL = """
+import json, sys
+from training.__main__ import main
 
-def trained(out: Path, processes: int, *words: str) -> Run:
-    """Train by the command line, in one process or under torchrun."""
-    module = ["-m", "training"]
-    if processes > 1:
-        module = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(processes), "-m", "training"]
+for words in json.loads(sys.argv[1]):
+    assert main(words) == 0, words
+"""
+
+
+def in_two_processes(*program: str) -> None:
     done = subprocess.run(
-        [sys.executable, *module, "bi-encoder", "--data", "sample", "--out", str(out), *words],
+        [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", *program],
         cwd=PROJECT,
-        env=os.environ | {"OMP_NUM_THREADS": "1", "MRC_LOCK": str(out) + ".lock"},
+        env=os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(PROJECT)},
         capture_output=True,
         text=True,
         check=False,
         timeout=300,
     )
-    run = Run(out)
     assert done.returncode == 0, done.stderr[-3000:]
+
+
+def trained(folder: Path) -> Run:
+    run = Run(folder)
     assert run.status().state is State.DONE, run.status().message
     return run
 
@@ -41,30 +49,45 @@ def weights(run: Run) -> dict[str, np.ndarray]:
     return dict(load_file(next(run.model_folder.rglob("model.safetensors"))))
 
 
-@pytest.mark.parametrize("base", ["starter", "tiny"])
-def test_gathered_negatives_give_the_loss_of_one_process(base: str, tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def by_one_and_by_two(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Folders `one` and `two` with the same trainings, a folder a base: in this process, and in two under torchrun."""
+    folder = tmp_path_factory.mktemp("processes")
+    tiny = build_bi_encoder(folder / "model")
     # no dropout: two processes draw other random numbers than one
-    words = ["--base", base, "--objective", "multiple-negatives", "--batch-size", "28", "--logging-steps", "1"]
-    words += ["--epochs", "1", "--learning-rate", "0.0005", "--precision", "float32"]
-    if base == "tiny":
-        words[1] = str(build_bi_encoder(tmp_path / "tiny"))
-        config = tmp_path / "tiny" / "config.json"
-        plain = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
-        config.write_text(json.dumps(json.loads(config.read_text()) | plain))
-    one, two = (trained(tmp_path / f"{processes}", processes, *words) for processes in (1, 2))
+    config = tiny / "config.json"
+    plain = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+    config.write_text(json.dumps(json.loads(config.read_text()) | plain))
+
+    def words(out: str, base: str, model: str) -> list[str]:
+        words = ["bi-encoder", "--data", "sample", "--out", str(folder / out / base), "--base", model]
+        words += ["--objective", "multiple-negatives", "--batch-size", "28", "--logging-steps", "1"]
+        return [*words, "--epochs", "1", "--learning-rate", "0.0005", "--precision", "float32"]
+
+    one, two = ([words(out, "starter", "starter"), words(out, "tiny", str(tiny))] for out in ("one", "two"))
+    for training in one:
+        assert main(training) == 0
+    (folder / "train_all.py").write_text(TRAIN_ALL)
+    in_two_processes(str(folder / "train_all.py"), json.dumps(two))
+    return folder
+
+
+@pytest.mark.parametrize("base", ["starter", "tiny"])
+def test_gathered_negatives_give_the_loss_of_one_process(base: str, by_one_and_by_two: Path) -> None:
+    one, two = (trained(by_one_and_by_two / out / base) for out in ("one", "two"))
     assert two.status().total_steps == one.status().total_steps == 12  # 336 pairs
     assert len(logged(one, "loss")) == len(logged(two, "loss")) == 12
     np.testing.assert_allclose(logged(two, "loss"), logged(one, "loss"), rtol=1e-3)
     for name, array in weights(one).items():
         np.testing.assert_allclose(weights(two)[name], array, atol=1e-4, err_msg=name)
     assert two.scores()["after"]["ndcg@10"] == pytest.approx(one.scores()["after"]["ndcg@10"], abs=0.01)
+    assert two.provenance()["processes"] == {"count": 2, "negatives": "gathered"}
 
 
 def test_negatives_that_are_not_gathered_are_told(tmp_path: Path) -> None:
-    run = trained(
-        tmp_path / "two", 2, "--base", "starter", "--epochs", "1", "--batch-size", "28", "--logging-steps", "1"
-    )
-    assert run.provenance()["processes"] == {"count": 2, "negatives": "own"}
+    words = ["--data", "sample", "--base", "starter", "--epochs", "1", "--batch-size", "28", "--logging-steps", "1"]
+    in_two_processes("-m", "training", "bi-encoder", *words, "--out", str(tmp_path / "two"))
+    assert trained(tmp_path / "two").provenance()["processes"] == {"count": 2, "negatives": "own"}
 
 
 def test_a_folder_is_needed() -> None:
