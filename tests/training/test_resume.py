@@ -1,6 +1,7 @@
 """Whatever ends a training, it goes on from its last complete checkpoint and comes out as if nothing had happened."""
 
 import errno
+import gc
 import multiprocessing
 import multiprocessing.process
 import os
@@ -145,6 +146,7 @@ def start(run: Run) -> "subprocess.Popen[bytes]":
 
 
 def carry_out(folder: Path, environment: dict[str, str]) -> None:
+    gc.freeze()  # no training need look for garbage in the libraries
     os.environ.update(environment)
     with (folder / "log.txt").open("ab") as log:
         os.dup2(log.fileno(), 1)
