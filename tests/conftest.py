@@ -6,6 +6,27 @@ from pathlib import Path
 
 import pytest
 
+# what waits for other processes, longest first: begun last, one core would stand idle at the end
+LONG = (
+    "browser/test_journey.py",
+    "training/test_queue.py",
+    "training/test_resume.py",
+    "browser/test_trainings.py",
+    "training/test_several_processes.py",
+    "browser/test_drill_down.py",
+    "browser/test_first_visit.py",
+    "training/test_objectives.py",
+    "training/test_korquad.py",
+    "training/test_hub.py",
+    "training/test_estimate.py",
+    "training/test_command.py",
+    "retrieval/test_command.py",
+    "retrieval/test_korquad.py",
+    "retrieval/test_encode_corpus.py",
+    "retrieval/test_models.py",
+    "test_hub.py",
+)
+
 
 def pytest_configure(config: pytest.Config) -> None:
     # before any test module is imported: the libraries read these once
@@ -22,6 +43,12 @@ def pytest_configure(config: pytest.Config) -> None:
     # threads that wait for each other's cores are slower than one: test processes share the cores between them
     workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
     os.environ.setdefault("OMP_NUM_THREADS", str(max(1, min(4, (os.cpu_count() or 1) // workers))))
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    here = Path(__file__).parent
+    place = {here / name: number for number, name in enumerate(LONG)}
+    items.sort(key=lambda item: place.get(item.path, len(LONG)))
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -92,7 +92,10 @@ def test_what_was_stopped_is_resumed_and_ends_with_all_its_steps(app: str, page:
     expect(page.get_by_role("button", name="Resume")).to_have_count(2)  # of the first test's, and above it of this one
     page.wait_for_selector("[data-testid=stApp][data-test-script-state=notRunning]")
     page.get_by_role("button", name="Resume").first.click()
+    expect(page.get_by_role("button", name="Stop", exact=True)).to_be_visible()
+    page.goto("about:blank")  # it goes on while nobody looks
     ended = int(wait_for(workspace, "resumed", "done").split()[1])
+    page.goto(f"{app}/train")
     assert 0 < step < ended == 180  # 336 questions, three batches an epoch
     expect(page.get_by_role("main").get_by_text("Done").first).to_be_visible()
 

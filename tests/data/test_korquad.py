@@ -23,9 +23,9 @@ def test_korquad_audit(korquad: Reading) -> None:
 
 
 def test_korquad_is_quick(korquad_file: Path) -> None:
-    start = time.perf_counter()
+    start = time.process_time()
     question_set = read_file(korquad_file).question_set
-    read_in = time.perf_counter() - start
+    read_in = time.process_time() - start
     audit(question_set)
     assert read_in < 1
-    assert time.perf_counter() - start < 3
+    assert time.process_time() - start < 3

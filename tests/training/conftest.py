@@ -1,6 +1,8 @@
 """Trainings that many tests look at, done once."""
 
+import gc
 import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -9,6 +11,14 @@ from data.split import SplitOptions
 from data.store import find
 from tests.training.worlds import Trained, planned, trained_in
 from training.options import Kind
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _libraries_are_no_garbage() -> None:
+    """Every training ends with a look for garbage through all there is: the libraries need not be looked through."""
+    if "sentence_transformers" in sys.modules:
+        gc.collect()
+        gc.freeze()
 
 
 @pytest.fixture(scope="session")

@@ -181,13 +181,13 @@ def test_the_gradient_reaches_every_pair(
 
 BI_ENCODERS_THAT_LEARN: dict[str, dict[str, Any]] = {
     "mega-batch": {"objective": MEGA},
-    "mega-batch, in parts": {"objective": MEGA, "mini_batch_size": 2},
+    "mega-batch, in parts": {"objective": MEGA, "mini_batch_size": 3},
     "multiple-negatives": {"objective": MULTIPLE},
-    "multiple-negatives, in parts": {"objective": MULTIPLE, "mini_batch_size": 2},
+    "multiple-negatives, in parts": {"objective": MULTIPLE, "mini_batch_size": 3},
     "multiple-negatives, hard ones": {"objective": MULTIPLE, "negatives": 2},
-    "multiple-negatives, hard ones, in parts": {"objective": MULTIPLE, "negatives": 2, "mini_batch_size": 2},
+    "multiple-negatives, hard ones, in parts": {"objective": MULTIPLE, "negatives": 2, "mini_batch_size": 3},
     "gist": {"objective": GIST},
-    "gist, in parts": {"objective": GIST, "mini_batch_size": 2},
+    "gist, in parts": {"objective": GIST, "mini_batch_size": 3},
     "triplet": {"objective": TRIPLET, "negatives": 2},
     "matryoshka": {"objective": MULTIPLE, "matryoshka": "8"},
 }

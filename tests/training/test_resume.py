@@ -1,6 +1,7 @@
 """Whatever ends a training, it goes on from its last complete checkpoint and comes out as if nothing had happened."""
 
 import errno
+import gc
 import multiprocessing
 import multiprocessing.process
 import os
@@ -9,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
@@ -20,7 +22,7 @@ from safetensors.numpy import load_file
 
 from data.workspace import workspace
 from tests.training.worlds import PROJECT, logged, misleading_set, planned, wait_until
-from training import queue
+from training import progress, queue
 from training.checkpoints import newest_checkpoint, step_of
 from training.options import Kind
 from training.progress import RunFolderCallback
@@ -31,22 +33,6 @@ pytestmark = pytest.mark.slow
 
 # measured and saved in the middle of epochs, too
 OFTEN: dict[str, Any] = {"batch_size": 16, "evaluation_steps": 10, "save_steps": 10, "logging_steps": 1}
-KILLED_AT_30 = """
-import os, signal, sys
-from pathlib import Path
-import training.progress
-from training.checkpoints import seal
-from training.runs import Run
-from training.train import train
-
-def killed(folder):
-    if folder.name == "checkpoint-30":
-        os.kill(os.getpid(), signal.SIGKILL)
-    seal(folder)
-
-training.progress.seal = killed
-train(Run(Path(sys.argv[1])))
-"""
 
 
 def weights(run: Run) -> dict[str, np.ndarray]:
@@ -160,6 +146,7 @@ def start(run: Run) -> "subprocess.Popen[bytes]":
 
 
 def carry_out(folder: Path, environment: dict[str, str]) -> None:
+    gc.freeze()  # no training need look for garbage in the libraries
     os.environ.update(environment)
     with (folder / "log.txt").open("ab") as log:
         os.dup2(log.fileno(), 1)
@@ -167,21 +154,41 @@ def carry_out(folder: Path, environment: dict[str, str]) -> None:
     train(Run(folder), sent_by_worker=True)
 
 
-def test_ten_kills_at_random_moments(monkeypatch: pytest.MonkeyPatch) -> None:
+def carry_out_until_it_saves_step_30(folder: Path, environment: dict[str, str]) -> None:
+    sealed = progress.seal
+
+    def killed(checkpoint: Path) -> None:
+        if checkpoint.name == "checkpoint-30":
+            os.kill(os.getpid(), signal.SIGKILL)
+        sealed(checkpoint)
+
+    progress.seal = killed
+    carry_out(folder, environment)
+
+
+Begin = Callable[..., multiprocessing.process.BaseProcess]
+
+
+@pytest.fixture
+def begin(monkeypatch: pytest.MonkeyPatch) -> Begin:
+    """Carry out a run in a process of its own, which begins with the libraries already read."""
     # a page that was tested before may have left itself as the program that new processes would begin with
     monkeypatch.setitem(sys.modules, "__main__", ModuleType("__main__"))
-    # twenty processes that all begin with the libraries already read
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["training.train", "training.trainers", "training.progress", "training.card"])
 
-    def begin(run: Run) -> multiprocessing.process.BaseProcess:
+    def begun(run: Run, do: Callable[[Path, dict[str, str]], None] = carry_out) -> multiprocessing.process.BaseProcess:
         here = {"MRC_WORKSPACE": str(workspace()), "MRC_LOCK": str(run.folder / "machine.lock")}
-        process = context.Process(target=carry_out, args=(run.folder, here))
+        process = context.Process(target=do, args=(run.folder, here))
         process.start()
         return process
 
+    return begun
+
+
+def test_ten_kills_at_random_moments(begin: Begin) -> None:
     def planned_here() -> Run:
-        return planned(Kind.BI_ENCODER, misleading_set(200), **OFTEN, epochs=30.0)
+        return planned(Kind.BI_ENCODER, misleading_set(200), **OFTEN, epochs=12.0)
 
     def seconds_of(run: Run) -> float:
         began = time.monotonic()
@@ -211,11 +218,12 @@ def test_ten_kills_at_random_moments(monkeypatch: pytest.MonkeyPatch) -> None:
     assert max(went_on_from) > 0, went_on_from  # not all of them before the first checkpoint
 
 
-def test_a_run_killed_while_it_saves_goes_on_from_the_checkpoint_before() -> None:
+def test_a_run_killed_while_it_saves_goes_on_from_the_checkpoint_before(begin: Begin) -> None:
     options = OFTEN | {"epochs": 5.0}
     whole, run = (planned(Kind.BI_ENCODER, misleading_set(200), **options) for _ in range(2))
-    killed = subprocess.run([sys.executable, "-c", KILLED_AT_30, str(run.folder)], cwd=PROJECT, check=False)
-    assert killed.returncode == -signal.SIGKILL
+    killed = begin(run, carry_out_until_it_saves_step_30)
+    killed.join(300)
+    assert killed.exitcode == -signal.SIGKILL
     assert run.status().state is State.INTERRUPTED
     checkpoint = newest_checkpoint(run)
     assert checkpoint is not None

@@ -1,4 +1,4 @@
-"""The same options under torchrun: two processes on CPU, over gloo, on one machine and on two."""
+"""The same options under torchrun: two processes on CPU, over gloo."""
 
 import json
 import os
@@ -13,31 +13,38 @@ from safetensors.numpy import load_file
 from tests.hub import build_bi_encoder
 from tests.training.worlds import PROJECT, logged
 from tests.two_machines import torchrun_on, two_machines
+from training.__main__ import main
 from training.runs import Run, State
 
 pytestmark = pytest.mark.slow
 
-# no dropout in what it trains: two processes draw other random numbers than one
 GATHERING = ["--objective", "multiple-negatives", "--batch-size", "28", "--logging-steps", "1", "--epochs", "1"]
 GATHERING += ["--learning-rate", "0.0005", "--precision", "float32"]
 
+TRAIN_ALL = """
+import json, sys
+from training.__main__ import main
 
-def trained(out: Path, processes: int, *words: str) -> Run:
-    """Train by the command line, in one process or under torchrun."""
-    module = ["-m", "training"]
-    if processes > 1:
-        module = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(processes), "-m", "training"]
+for words in json.loads(sys.argv[1]):
+    assert main(words) == 0, words
+"""
+
+
+def in_two_processes(*program: str) -> None:
     done = subprocess.run(
-        [sys.executable, *module, "bi-encoder", "--data", "sample", "--out", str(out), *words],
+        [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", *program],
         cwd=PROJECT,
-        env=os.environ | {"OMP_NUM_THREADS": "1", "MRC_LOCK": str(out) + ".lock"},
+        env=os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(PROJECT)},
         capture_output=True,
         text=True,
         check=False,
         timeout=300,
     )
-    run = Run(out)
     assert done.returncode == 0, done.stderr[-3000:]
+
+
+def trained(folder: Path) -> Run:
+    run = Run(folder)
     assert run.status().state is State.DONE, run.status().message
     return run
 
@@ -47,31 +54,40 @@ def weights(run: Run) -> dict[str, np.ndarray]:
 
 
 @pytest.fixture(scope="module")
-def near(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    """What two processes of this machine make of the starter."""
-    return trained(tmp_path_factory.mktemp("near") / "run", 2, "--base", "starter", *GATHERING)
-
-
-def test_gathered_negatives_give_the_loss_of_one_process(near: Run, tmp_path: Path) -> None:
-    assert_same(trained(tmp_path / "one", 1, "--base", "starter", *GATHERING), near)
-
-
-def test_so_they_do_for_a_transformer(tmp_path: Path) -> None:
-    tiny = build_bi_encoder(tmp_path / "tiny")
+def by_one_and_by_two(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Folders `one` and `two` with the same trainings, a folder a base: in this process, and in two under torchrun."""
+    folder = tmp_path_factory.mktemp("processes")
+    tiny = build_bi_encoder(folder / "model")
+    # no dropout: two processes draw other random numbers than one
     config = tiny / "config.json"
     plain = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
     config.write_text(json.dumps(json.loads(config.read_text()) | plain))
-    assert_same(*(trained(tmp_path / f"{count}", count, "--base", str(tiny), *GATHERING) for count in (1, 2)))
+
+    def words(out: str, base: str, model: str) -> list[str]:
+        return ["bi-encoder", "--data", "sample", "--out", str(folder / out / base), "--base", model, *GATHERING]
+
+    one, two = ([words(out, "starter", "starter"), words(out, "tiny", str(tiny))] for out in ("one", "two"))
+    for training in one:
+        assert main(training) == 0
+    (folder / "train_all.py").write_text(TRAIN_ALL)
+    in_two_processes(str(folder / "train_all.py"), json.dumps(two))
+    return folder
 
 
-def test_two_machines_learn_what_two_processes_of_one_learn(near: Run, tmp_path: Path) -> None:
-    far = tmp_path / "far"
-    command = ["training", "bi-encoder", "--data", "sample", "--base", "starter", "--out", str(far), *GATHERING]
+@pytest.mark.parametrize("base", ["starter", "tiny"])
+def test_gathered_negatives_give_the_loss_of_one_process(base: str, by_one_and_by_two: Path) -> None:
+    one, two = (trained(by_one_and_by_two / out / base) for out in ("one", "two"))
+    assert_same(one, two)
+    assert two.provenance()["processes"] == {"count": 2, "negatives": "gathered"}
+
+
+def test_two_machines_learn_what_two_processes_of_one_learn(by_one_and_by_two: Path, tmp_path: Path) -> None:
+    command = ["training", "bi-encoder", "--data", "sample", "--base", "starter", "--out", str(tmp_path / "far")]
     with two_machines() as machines:
-        torchrun_on(machines, command, tmp_path, OMP_NUM_THREADS="1", MRC_LOCK=str(tmp_path / "lock"))
-    assert Run(far).status().state is State.DONE, Run(far).status().message
-    assert Run(far).provenance()["processes"] == near.provenance()["processes"] == {"count": 2, "negatives": "gathered"}
-    assert_same(near, Run(far))
+        torchrun_on(machines, [*command, *GATHERING], tmp_path, OMP_NUM_THREADS="1", MRC_LOCK=str(tmp_path / "lock"))
+    near, far = trained(by_one_and_by_two / "two" / "starter"), trained(tmp_path / "far")
+    assert far.provenance()["processes"] == {"count": 2, "negatives": "gathered"}
+    assert_same(near, far)
 
 
 def assert_same(one: Run, two: Run) -> None:
@@ -85,10 +101,9 @@ def assert_same(one: Run, two: Run) -> None:
 
 
 def test_negatives_that_are_not_gathered_are_told(tmp_path: Path) -> None:
-    run = trained(
-        tmp_path / "two", 2, "--base", "starter", "--epochs", "1", "--batch-size", "28", "--logging-steps", "1"
-    )
-    assert run.provenance()["processes"] == {"count": 2, "negatives": "own"}
+    words = ["--data", "sample", "--base", "starter", "--epochs", "1", "--batch-size", "28", "--logging-steps", "1"]
+    in_two_processes("-m", "training", "bi-encoder", *words, "--out", str(tmp_path / "two"))
+    assert trained(tmp_path / "two").provenance()["processes"] == {"count": 2, "negatives": "own"}
 
 
 def test_a_folder_is_needed() -> None:
