@@ -5,6 +5,7 @@ import platform
 import sys
 
 from benchmarks import (
+    analyzers,
     best_without_download,
     bm25_engines,
     cold_and_warm,
@@ -12,16 +13,20 @@ from benchmarks import (
     dense_search,
     encoding,
     first_page,
+    growth,
     interactions,
     large_sets,
     peers,
     readme,
     reranking,
     starter_training,
+    ten_sessions,
     training_speed,
+    whole_job,
 )
 
 _ALL = {
+    "analyzers": analyzers.measure,
     "best_without_download": best_without_download.measure,
     "bm25_engines": bm25_engines.measure,
     "cold_and_warm": cold_and_warm.measure,
@@ -29,11 +34,14 @@ _ALL = {
     "dense_search": dense_search.measure,
     "encoding": encoding.measure,
     "first_page": first_page.measure,
+    "growth": growth.measure,
     "interactions": interactions.measure,
     "large_sets": large_sets.measure,
     "reranking": reranking.measure,
     "starter_training": starter_training.measure,
+    "ten_sessions": ten_sessions.measure,
     "training_speed": training_speed.measure,
+    "whole_job": whole_job.measure,
 }
 
 
