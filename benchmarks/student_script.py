@@ -132,4 +132,4 @@ def recall(rankings: list[list[int]], relevant: list[int], k: int) -> float:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:4], int(sys.argv[4]), float(sys.argv[5]))
+    main(sys.argv[1], sys.argv[2], sys.argv[3], int(sys.argv[4]), float(sys.argv[5]))

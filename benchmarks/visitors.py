@@ -47,4 +47,4 @@ async def _visit(connection: ClientConnection, page: str, query: str) -> float:
 def _is_end(content: str | bytes) -> bool:
     """Whether a message says that the script ran to its end: one that ended early is followed by another run."""
     told = ForwardMsg.FromString(content if isinstance(content, bytes) else content.encode())
-    return told.WhichOneof("type") == "script_finished" and told.script_finished == ForwardMsg.FINISHED_SUCCESSFULLY
+    return (told.WhichOneof("type"), told.script_finished) == ("script_finished", ForwardMsg.FINISHED_SUCCESSFULLY)
