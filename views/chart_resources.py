@@ -10,6 +10,7 @@ from types import FunctionType
 from typing import Any, Literal
 
 import altair
+import pyarrow as pa
 import streamlit as st
 
 from views.words import language
@@ -31,7 +32,7 @@ def draw_chart(
     Nothing else may decide what it makes, but for the language.
     """
     st.vega_lite_chart(
-        spec=_spec(language(), make, *of, **named),
+        spec=made(language(), make, *of, **named),
         key=key,
         on_select=on_select,
         selection_mode=selection_mode,
@@ -42,10 +43,20 @@ def draw_chart(
 @st.cache_resource(
     show_spinner=False, max_entries=256, hash_funcs={FunctionType: lambda make: make.__qualname__ + make.__module__}
 )
-def _spec(language: str, make: Callable[..., Any], *of: Any, **named: Any) -> dict[str, Any]:
-    del language  # a part of the key
+def made(language: str, make: Callable[..., Any], *of: Any, **named: Any) -> dict[str, Any]:
+    """Return the chart as Vega-Lite, its data as Arrow; `language` is that of the words in it."""
+    del language  # only a part of the key
     chart = make(*of, **named)
     with _at_work, altair.data_transformers.enable("default", max_rows=None):
         spec: dict[str, Any] = chart.to_dict()
     spec.pop("config")  # Altair's sizes of a plot: the page has its own
-    return spec
+    # as the page sends them: else it would make them of rows every time
+    return spec | {"datasets": {name: _arrow(rows) for name, rows in spec["datasets"].items()}}
+
+
+def _arrow(rows: list[dict[str, Any]]) -> bytes:
+    table, stream = pa.Table.from_pylist(rows), pa.BufferOutputStream()
+    with pa.ipc.new_stream(stream, table.schema) as writer:
+        writer.write_table(table)
+    content: bytes = stream.getvalue().to_pybytes()
+    return content
