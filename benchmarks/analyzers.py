@@ -16,8 +16,9 @@ from benchmarks import peers, synthetic
 from benchmarks.korquad import korquad
 from data.read import read_file
 from data.texts import fingerprint_of
-from retrieval.analyzers import Analyzer, Tokens, analyze, tokens_of
+from retrieval.analyzers import Analyzer, analyze
 from retrieval.bm25 import indexed_texts
+from retrieval.tokens import Tokens, tokens_of
 
 _ROUNDS = 5  # of reading; Kiwi is slow, and two will do
 _WANTED = 100  # MB a second

@@ -154,9 +154,10 @@ def _reading(file: Path) -> Iterator[tuple[str, float]]:
 
 def _words(*, kiwi: bool) -> Iterator[tuple[str, float]]:
     from data.store import load, stored
-    from retrieval.analyzers import Analyzer, analyze, tokens_of
+    from retrieval.analyzers import Analyzer, analyze
     from retrieval.bm25 import indexed_texts
     from retrieval.bm25_engines import ENGINES, Engine
+    from retrieval.tokens import tokens_of
 
     asked = load(stored()[0].key)
     texts = indexed_texts(asked.passages, title=True)

@@ -1,7 +1,7 @@
 import numpy as np
 
 from benchmarks.analyzers import bytes_of
-from retrieval.analyzers import Tokens
+from retrieval.tokens import Tokens
 
 
 def test_tokens_are_as_large_as_their_arrays_and_their_words() -> None:
