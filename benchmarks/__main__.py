@@ -5,6 +5,7 @@ import platform
 import sys
 
 from benchmarks import (
+    analyzers,
     best_without_download,
     bm25_engines,
     cold_and_warm,
@@ -12,6 +13,7 @@ from benchmarks import (
     dense_search,
     encoding,
     first_page,
+    growth,
     interactions,
     large_sets,
     peers,
@@ -19,10 +21,13 @@ from benchmarks import (
     reranking,
     scale,
     starter_training,
+    ten_sessions,
     training_speed,
+    whole_job,
 )
 
 _ALL = {
+    "analyzers": analyzers.measure,
     "best_without_download": best_without_download.measure,
     "bm25_engines": bm25_engines.measure,
     "cold_and_warm": cold_and_warm.measure,
@@ -30,12 +35,15 @@ _ALL = {
     "dense_search": dense_search.measure,
     "encoding": encoding.measure,
     "first_page": first_page.measure,
+    "growth": growth.measure,
     "interactions": interactions.measure,
     "large_sets": large_sets.measure,
     "reranking": reranking.measure,
     "scale": scale.measure,
     "starter_training": starter_training.measure,
+    "ten_sessions": ten_sessions.measure,
     "training_speed": training_speed.measure,
+    "whole_job": whole_job.measure,
 }
 
 

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from playwright.sync_api import Page, sync_playwright
+from playwright.sync_api import Browser, Page, sync_playwright
 
 _CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
 _PATIENCE = 60.0
@@ -51,14 +51,25 @@ def running_app(workspace: Path) -> Iterator[RunningApp]:
         yield RunningApp(f"http://localhost:{port}", server.pid)
     finally:
         server.terminate()
-        server.wait(10)
+        try:
+            server.wait(10)
+        except subprocess.TimeoutExpired:  # a busy machine: it must not outlive what is measured
+            server.kill()
+            server.wait()
+
+
+@contextmanager
+def opened_browser() -> Iterator[Browser]:
+    """A new Chromium, ended afterwards."""
+    path = next((found for name in _CHROMIUM if (found := shutil.which(name))), None)
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox", "--disable-gpu"])
+        yield browser
+        browser.close()
 
 
 @contextmanager
 def opened_page() -> Iterator[Page]:
     """An empty page of a new Chromium, in English."""
-    path = next((found for name in _CHROMIUM if (found := shutil.which(name))), None)
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox", "--disable-gpu"])
+    with opened_browser() as browser:
         yield browser.new_page(locale="en-US", viewport={"width": 1280, "height": 1000})
-        browser.close()

@@ -10,6 +10,7 @@ import streamlit as st
 from retrieval.compare import Result
 from retrieval.lost import DEPTHS, candidate_depth, candidate_sources
 from views import compare_where_charts as charts
+from views.chart_resources import draw_chart
 from views.resources import ceilings_of
 from views.shown import Shown
 from views.words import plain, word
@@ -52,14 +53,13 @@ def draw(shown: Shown) -> None:
     _draw_sentences(known, shown.k)
     curves = _curves(known, ceilings, depths, shown.k)
     if curves["depth"].nunique() > 1:
-        st.altair_chart(
-            charts.ceilings(
-                curves,
-                pd.DataFrame(known).drop(columns="sources").dropna(),
-                shown.names,
-                x=word("where.candidates"),
-                y=word("where.questions_share"),
-            )
+        draw_chart(
+            charts.ceilings,
+            curves,
+            pd.DataFrame(known).drop(columns="sources").dropna(),
+            shown.names,
+            x=word("where.candidates"),
+            y=word("where.questions_share"),
         )
         st.caption(word("where.how_to_read", k=shown.k))
     _draw_table(known, curves, shown.k)

@@ -5,6 +5,7 @@ import streamlit as st
 
 from retrieval.lost import FATES, Fate
 from views import compare_where_charts as charts
+from views.chart_resources import draw_chart
 from views.compare_to_why import show_why
 from views.resources import fate_counts_of
 from views.shown import Shown
@@ -39,13 +40,12 @@ def _draw_chart(counts: pd.DataFrame) -> None:
     long = counts[occur].rename_axis("retriever").reset_index().melt("retriever", var_name="fate", value_name="count")
     long["label"] = long["fate"].map(lambda fate: word(f"fate.{fate}"))
     labels = [word(f"fate.{fate}") for fate in occur]
-    st.altair_chart(
-        charts.lost_questions(
-            long,
-            order=list(counts.index),
-            fates=dict(zip(labels, occur, strict=True)),
-            x=word("where.lost_questions"),
-        )
+    draw_chart(
+        charts.lost_questions,
+        long,
+        order=list(counts.index),
+        fates=dict(zip(labels, occur, strict=True)),
+        x=word("where.lost_questions"),
     )
 
 

@@ -10,6 +10,7 @@ from retrieval.compare import Result
 from retrieval.evidence import turned
 from retrieval.significance import PairTest
 from views import charts
+from views.chart_resources import draw_chart
 from views.resources import intervals, tests
 from views.shown import Shown
 from views.words import plain, signed, word
@@ -119,10 +120,10 @@ def _draw_pictures(shown: Shown) -> None:
     left, right = st.columns(2)
     with left:
         st.markdown(f"**{word('compare.curve', measure=height)}**")
-        st.altair_chart(charts.curves(curve, shown.names, x="K", y=height, detail=detail))
+        draw_chart(charts.curves, curve, shown.names, x="K", y=height, detail=detail)
     with right:
         st.markdown(f"**{word('compare.bars', measure=shown.figure_label)}**")
-        st.altair_chart(charts.bars(bars, shown.names, value=shown.figure_label, detail=detail))
+        draw_chart(charts.bars, bars, shown.names, value=shown.figure_label, detail=detail)
     with st.expander(word("compare.as_table")):
         st.caption(word("compare.interval_help"))
         curve["text"] = [_with_interval(*row) for row in curve[[height, "low", "high"]].itertuples(index=False)]

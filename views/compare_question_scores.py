@@ -11,6 +11,7 @@ from retrieval.explain.fused import PartContribution
 from retrieval.explain.static import StaticExplanation
 from retrieval.reasons import Duel, term_table, token_table
 from views import compare_question_sentences
+from views.chart_resources import draw_chart
 from views.charts import part_bars, term_bars
 from views.compare_question_asked import Asked
 from views.compare_question_columns import DIGITS
@@ -110,7 +111,7 @@ def _draw_parts_of_words(table: pd.DataFrame) -> None:
     long = pd.concat(
         [pd.DataFrame({"term": labels, "side": label, "value": shown[side].tolist()}) for side, label in sides.items()]
     )
-    st.altair_chart(term_bars(long, labels, list(sides.values()), x=word("why.adds"), y=word("why.term")))
+    draw_chart(term_bars, long, labels, list(sides.values()), x=word("why.adds"), y=word("why.term"))
     with st.expander(word("compare.as_table")):
         _draw_word_table(table, sides)
 
@@ -189,7 +190,7 @@ def _draw_added(asked: Asked, found: Sequence[dict[str, PartContribution]]) -> N
         return
     table = pd.DataFrame(rows, columns=["side", "part", "rank", "score", "normalised", "weight", "value"])
     table["rank"] = table["rank"].astype("Int64")
-    st.altair_chart(part_bars(table, asked.shown.names, x=word("why.adds"), title=word("compare.retriever")))
+    draw_chart(part_bars, table, asked.shown.names, x=word("why.adds"), title=word("compare.retriever"))
     number, text = st.column_config.NumberColumn, st.column_config.TextColumn
     st.dataframe(
         table,

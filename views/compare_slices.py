@@ -9,6 +9,7 @@ import streamlit as st
 from data.exports import csv_bytes
 from retrieval.slices import Property, Slice, most_contested, most_telling
 from views import compare_where_charts as charts
+from views.chart_resources import draw_chart
 from views.compare_to_why import show_why
 from views.resources import MEASURED_SLICES, properties_of, slice_figures, slices_by
 from views.shown import Shown
@@ -104,20 +105,19 @@ def _draw_charts(shown: Shown, figures: pd.DataFrame, labels: Sequence[str]) -> 
     with left:
         st.markdown(f"**{shown.figure_label}**")
         title = word("where.with_interval", figure=shown.figure_label)
-        st.altair_chart(charts.on_slices(drawn, shown.scored_names, shown.names, order, x=title))
+        draw_chart(charts.on_slices, drawn, shown.scored_names, shown.names, order, x=title)
     first, *others = shown.scored_names
     if others:
         with right:
             st.markdown(f"**{word('where.from_first', first=plain(first))}**")
-            st.altair_chart(
-                charts.on_slices(
-                    drawn[drawn["retriever"] != first],
-                    shown.scored_names,
-                    shown.names,
-                    order,
-                    x=word("where.points"),
-                    kind="difference",
-                )
+            draw_chart(
+                charts.on_slices,
+                drawn[drawn["retriever"] != first],
+                shown.scored_names,
+                shown.names,
+                order,
+                x=word("where.points"),
+                kind="difference",
             )
     if len(labels) > len(places):
         chosen = "where.charted_differ" if others else "where.charted_largest"

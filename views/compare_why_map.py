@@ -6,6 +6,7 @@ import streamlit as st
 
 from retrieval.drill_down import band_counts
 from retrieval.rank_map import BANDS
+from views.chart_resources import draw_chart
 from views.compare_why_choices import set_parameter
 from views.compare_why_filters import Listed, band_words, block_name
 from views.resources import ranks_of
@@ -34,8 +35,17 @@ def draw(listed: Listed) -> None:
     first = everywhere_first if zoomed and everywhere_first < count else 0
     # cleared filters leave nothing marked, and a chart keeps its marks as long as it keeps its key
     key = f"{_KEY}_{'-'.join(listed.names)}_{first}_{bool(listed.block)}"
-    chart = _chart(_blocks(listed, first), listed.names, first, count)
-    st.altair_chart(chart, key=key, on_select=lambda: _choose(key), selection_mode="block", alt=word("why.map_help"))
+    draw_chart(
+        _chart,
+        _blocks(listed, first),
+        listed.names,
+        first,
+        count,
+        key=key,
+        on_select=lambda: _choose(key),
+        selection_mode="block",
+        alt=word("why.map_help"),
+    )
     with st.expander(word("compare.as_table")):
         _draw_table(listed)
 

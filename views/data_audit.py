@@ -3,7 +3,6 @@
 import math
 from typing import Literal
 
-import altair as alt
 import numpy as np
 import pandas as pd
 import streamlit as st
@@ -14,6 +13,7 @@ from data.exports import csv_bytes
 from data.figures import OVERLAP_WIDTH, histogram, kinds_table, overlap_level, parts_table, split_table
 from data.records import Question, QuestionSet
 from data.split import Split
+from views.chart_resources import draw_chart
 from views.charts import distribution
 from views.words import word
 
@@ -110,7 +110,7 @@ def _overlap(figures: Audit) -> None:
     table = histogram(figures.word_overlap, OVERLAP_WIDTH)
     if len(table):
         median = float(np.nanmedian(figures.word_overlap))
-        st.altair_chart(_chart(table, "overlap_axis", "questions_axis", median, percent=True))
+        _draw_chart(table, "overlap_axis", "questions_axis", median, percent=True)
         _as_table(table, percent=True)
 
 
@@ -122,13 +122,14 @@ def _lengths(figures: Audit) -> None:
             spread = {"least": f"{values.min():,}", "median": f"{np.median(values):,.0f}", "most": f"{values.max():,}"}
             st.caption(word("data_page.lengths_spread", **spread))
             table = histogram(values)
-            st.altair_chart(_chart(table, "characters", f"{name}_axis", float(np.median(values))))
+            _draw_chart(table, "characters", f"{name}_axis", float(np.median(values)))
             _as_table(table)
 
 
-def _chart(table: pd.DataFrame, x: str, y: str, median: float, *, percent: bool = False) -> alt.LayerChart:
+def _draw_chart(table: pd.DataFrame, x: str, y: str, median: float, *, percent: bool = False) -> None:
     shown = f"{median:.0%}" if percent else f"{median:,.0f}"
-    return distribution(
+    draw_chart(
+        distribution,
         table,
         x=word(f"data_page.{x}"),
         y=word(f"data_page.{y}"),

@@ -10,6 +10,7 @@ import streamlit as st
 from retrieval.report.colours import PALETTE, shape_of
 from training.curves import MEASURES, Points
 from training.options import Kind
+from views.chart_resources import draw_chart
 from views.words import word
 
 MEASURE_NAMES = dict(zip(MEASURES, ("Recall@1", "Recall@10", "MRR@10", "nDCG@10"), strict=True))
@@ -49,8 +50,7 @@ def draw_figure(
         st.caption(word("train.no_measure_yet" if name in MEASURES else "train.no_figure_yet"))
         return
     table = pd.DataFrame(rows, columns=["run", "step", "value"])
-    chart = _lines(name, table, list(lines), colours, max(last_step, int(table["step"].max())))
-    st.altair_chart(chart if bm25 is None else chart + _bm25_rule(bm25))
+    draw_chart(_chart, name, table, list(lines), list(colours), max(last_step, int(table["step"].max())), bm25=bm25)
     _numbers(name, table, list(lines), bm25)
 
 
@@ -62,6 +62,13 @@ def _help(name: str) -> str:
     if name in MEASURES:
         return f"{word('help.' + name.split('@', maxsplit=1)[0])} {word('train.measured_help')}"
     return word(f"train.{name}_help")
+
+
+def _chart(
+    name: str, table: pd.DataFrame, runs: list[str], colours: Sequence[str], last_step: int, *, bm25: float | None
+) -> alt.LayerChart:
+    lines = _lines(name, table, runs, colours, last_step)
+    return lines if bm25 is None else lines + _bm25_rule(bm25)
 
 
 def _lines(name: str, table: pd.DataFrame, runs: list[str], colours: Sequence[str], last_step: int) -> alt.LayerChart:

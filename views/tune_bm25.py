@@ -9,6 +9,7 @@ from retrieval.lab_tables import best
 from retrieval.labs import BS, K1S, bm25_lab, numbers
 from retrieval.terms import NAMED
 from views import tune_terms
+from views.chart_resources import draw_chart
 from views.resources import analyzers_of
 from views.tune_bench import Bench, Tried, draw_table, draw_verdict, figure_columns, names_of, run
 from views.tune_charts import heat
@@ -106,8 +107,8 @@ def _draw_heat(bench: Bench, table: pd.DataFrame, leader: str) -> None:
         with places[number % 2]:
             window = f" · {word(f'tune.window_{sentences}')}" if table["sentences"].nunique() > 1 else ""
             st.markdown(f"**{plain(str(analyzer))}**{window}")
-            chart = heat(part, leader, x=("k1", "k1"), y=("b", "b"), value=bench.label, bounds=bounds)
-            st.altair_chart(chart, key=f"heat_{number}")
+            k1, b = ("k1", "k1"), ("b", "b")
+            draw_chart(heat, part, leader, x=k1, y=b, value=bench.label, bounds=bounds, key=f"heat_{number}")
 
 
 def _listed(name: str, default: list[str]) -> list[str]:

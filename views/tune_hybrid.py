@@ -6,6 +6,7 @@ from retrieval.experiment import BM25Spec, DenseSpec, Experiment, HybridSpec
 from retrieval.fusion import Fusion
 from retrieval.lab_tables import best
 from retrieval.labs import hybrid_lab
+from views.chart_resources import draw_chart
 from views.state import remember, remembered
 from views.tune_bench import Bench, Tried, draw_table, draw_verdict, figure_columns, names_of, run
 from views.tune_charts import bands
@@ -46,10 +47,8 @@ def _draw_found(bench: Bench, found: Tried, first: str, second: str) -> None:
     st.caption(word("tune.curve_help", first=plain(first), second=plain(second)))
     fusions = [str(fusion) for fusion in Fusion]
     detail = ("fusion", word("tune.fusion"))
-    chart = bands(
-        table, leader, x=word("tune.weight_of", name=first), y=bench.label, detail=detail, names=fusions, ordinal=False
-    )
-    st.altair_chart(chart, key="mix_curve")
+    x = word("tune.weight_of", name=first)
+    draw_chart(bands, table, leader, x=x, y=bench.label, detail=detail, names=fusions, ordinal=False, key="mix_curve")
     number, text = st.column_config.NumberColumn, st.column_config.TextColumn
     name = draw_table(
         found,

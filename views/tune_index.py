@@ -8,6 +8,7 @@ import streamlit as st
 from retrieval.experiment import DenseSpec
 from retrieval.labs import index_lab
 from retrieval.vector_index import IndexKind
+from views.chart_resources import draw_chart
 from views.state import remember, remembered
 from views.tune_bench import Bench, Tried, draw_table, draw_use, figure_columns, names_of, run
 from views.tune_charts import scattered
@@ -96,6 +97,5 @@ def _draw_pictures(bench: Bench, table: pd.DataFrame) -> None:
             title = word(f"tune.{cost}")
             st.markdown(f"**{word(f'tune.against_{cost}')}**")
             points = table.assign(x=table[column], y=table["overlap"])
-            st.altair_chart(
-                scattered(points, x=title, y=overlap, detail=("title", word("tune.index"))), key=f"by_{column}"
-            )
+            detail = ("title", word("tune.index"))
+            draw_chart(scattered, points, x=title, y=overlap, detail=detail, key=f"by_{column}")

@@ -6,6 +6,7 @@ import streamlit as st
 from retrieval.experiment import RerankSpec
 from retrieval.lab_tables import best
 from retrieval.labs import DEPTHS, rerank_lab
+from views.chart_resources import draw_chart
 from views.state import remember, remembered
 from views.tune_bench import Bench, Tried, draw_table, draw_verdict, figure_columns, names_of, run
 from views.tune_charts import bands, heat, steps
@@ -64,8 +65,8 @@ def _draw_found(bench: Bench, found: Tried, present: str) -> None:
     _draw_depths(bench, table[table["tried"]], leader)
     st.markdown(f"**{word('tune.depth_and_weight', figure=bench.label)}**")
     bounds = (float(table["value"].min()), float(table["value"].max()))
-    axes = {"x": ("weight", word("tune.weight")), "y": ("depth", word("tune.depth"))}
-    st.altair_chart(heat(table, leader, value=bench.label, bounds=bounds, **axes), key="rerank_heat")
+    x, y = ("weight", word("tune.weight")), ("depth", word("tune.depth"))
+    draw_chart(heat, table, leader, x=x, y=y, value=bench.label, bounds=bounds, key="rerank_heat")
     number = st.column_config.NumberColumn
     name = draw_table(
         Tried(found.experiment, found.address, table),
@@ -103,7 +104,8 @@ def _draw_depths(bench: Bench, table: pd.DataFrame, leader: str) -> None:
     left, right = st.columns(2)
     with left:
         st.markdown(f"**{word('tune.by_depth', figure=bench.label)}**")
-        chart = bands(
+        draw_chart(
+            bands,
             lines,
             leader,
             x=word("tune.depth"),
@@ -111,10 +113,10 @@ def _draw_depths(bench: Bench, table: pd.DataFrame, leader: str) -> None:
             detail=("line", ""),
             names=[reached, ceiling],
             ordinal=True,
+            key="rerank_depths",
         )
-        st.altair_chart(chart, key="rerank_depths")
     with right:
         st.markdown(f"**{word('tune.by_time', figure=bench.label)}**")
         costs = ahead.assign(x=ahead["milliseconds"], y=ahead["value"], label=ahead["depth"].astype(str))
-        chart = steps(costs, x=word("tune.milliseconds"), y=bench.label, label=("label", word("tune.depth")))
-        st.altair_chart(chart, key="rerank_costs")
+        label = ("label", word("tune.depth"))
+        draw_chart(steps, costs, x=word("tune.milliseconds"), y=bench.label, label=label, key="rerank_costs")
