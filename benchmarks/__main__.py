@@ -25,6 +25,7 @@ from benchmarks import (
     training_speed,
     whole_job,
 )
+from retrieval.provenance import hardware
 
 _ALL = {
     "analyzers": analyzers.measure,
@@ -53,7 +54,9 @@ def main(names: list[str]) -> int:
     if unknown := set(names) - set(_ALL):
         print(f"unknown: {', '.join(sorted(unknown))}; there are {', '.join(_ALL)}", file=sys.stderr)
         return 2
-    print(f"{platform.processor() or platform.machine()}, Python {platform.python_version()}")
+    machine = _machine()
+    print(machine)
+    readme.put("machine", [machine])
     for name in names or _ALL:
         print(f"\n## {name}", flush=True)
         lines = _ALL[name]()
@@ -62,8 +65,15 @@ def main(names: list[str]) -> int:
     if peers.RESULTS.is_file():
         lines = peers.table()
         print("\n" + "\n".join(lines))
-        readme.put("peers", lines)
+        readme.put("all_peers", lines)
+        readme.put("peers", peers.table(bounded=True))
     return 0
+
+
+def _machine() -> str:
+    of = hardware()
+    cores, memory = f"{of['physical_cores']} cores", f"{of['memory'] / 2**30:.0f} GiB"
+    return f"{of['processor']}, {cores}, {memory}, Python {platform.python_version()}"
 
 
 if __name__ == "__main__":

@@ -87,6 +87,7 @@ def _against_bm25s(
         index.scores = {"data": postings.weights, "indices": postings.rows, "indptr": postings.starts}
         index.scores["num_docs"] = size
         index.vocab_dict, index.unique_token_ids_set = vocabulary, set(vocabulary.values())
+        index.nonoccurrence_array = None
         note = "a list of numbers a passage does not fit the memory of this comparison"
         measured.append(Measured("BM25 build", peer, _of(size), built, note=note))
     depth = min(_K, size)

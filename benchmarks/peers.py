@@ -71,10 +71,12 @@ def keep(measured: list[Measured], path: Path = RESULTS) -> None:
     path.write_text(json.dumps(list(lines.values()), ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
 
 
-def table(path: Path = RESULTS) -> list[str]:
-    """Return the README's table of all that `results.json` holds."""
+def table(path: Path = RESULTS, *, bounded: bool = False) -> list[str]:
+    """Return a table of all that `results.json` holds, or of the comparisons that should reach some ratio."""
     lines = ["| | against | of | ours | theirs | times better | |", "|---|---|---|---:|---:|---:|---|"]
     for one in json.loads(path.read_text(encoding="utf-8")):
+        if bounded and not one["wanted"]:
+            continue
         theirs = _shown(one["theirs"], one["unit"]) if one["theirs"] is not None else "–"
         ratio = "–"
         if one["ratio"] is not None:

@@ -8,14 +8,14 @@ browsers do not; so both their processor seconds are told, and what ten visitors
 import os
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
 import psutil
-from playwright.sync_api import Browser, Locator, Page
+from playwright.sync_api import Browser, Page
 
 from benchmarks.app import RunningApp, opened_browser, running_app
 from benchmarks.deeper_comparison import RETRIEVERS
@@ -44,17 +44,27 @@ _NOTE_ENDS = """() => {
     if (idle()) frame(() => frame(() => { window.ended = performance.now(); }));
   }).observe(app, {attributes: true, attributeFilter: ['data-test-script-state']});
 }"""
-_CLICK_AT = """(element, at) => {
+# Looked for when its time comes: what the page draws anew in the meantime is another element.
+_CLICK_AT = """([selector, text, at]) => {
+  const shown = () => [...document.querySelectorAll(selector)].find(one => !text || one.textContent.trim() === text);
+  const click = () => { window.began = performance.now(); shown().click(); };
   window.ended = 0;
-  setTimeout(() => { window.began = performance.now(); element.click(); }, at - Date.now());
+  setTimeout(click, at - Date.now());
 }"""
+
+
+class Target(NamedTuple):
+    """What is clicked: the first element with this selector and, where there is one, this text."""
+
+    selector: str
+    text: str = ""
 
 
 class Click(NamedTuple):
     """What is clicked on a page, and the page and the query that open what it leads to."""
 
     name: str
-    on: Callable[[Page], Locator]
+    on: Target
     page: str
     query: dict[str, str]
 
@@ -153,17 +163,16 @@ def _clicks(question: str) -> list[Click]:
     ]
 
 
-def _radio(name: str) -> Callable[[Page], Locator]:
-    return lambda page: page.get_by_role("radio", name=name, exact=True)
+def _radio(name: str) -> Target:
+    return Target("[role=radio]", name)
 
 
-def _button(key: str) -> Callable[[Page], Locator]:
-    return lambda page: page.locator(f".st-key-{key} button")
+def _button(key: str) -> Target:
+    return Target(f".st-key-{key} button")
 
 
-def _link(path: str) -> Callable[[Page], Locator]:
-    end = f"/{path}"
-    return lambda page: page.locator(f"[data-testid=stTopNavLink][href$='{end}']")
+def _link(path: str) -> Target:
+    return Target(f"[data-testid=stTopNavLink][href$='/{path}']")
 
 
 def _opened(browser: Browser, app: RunningApp) -> Page:
@@ -190,18 +199,19 @@ def _together(costs: Sequence[Cost]) -> Cost:
     return Cost(seconds, median(cost.server for cost in costs), median(cost.browser for cost in costs))
 
 
-def _cost(app: RunningApp, pages: Sequence[Page], on: Callable[[Page], Locator]) -> Cost:
+def _cost(app: RunningApp, pages: Sequence[Page], on: Target) -> Cost:
     before = _processor(app)
     seconds = _at_once(pages, on)
     server, browser = ((b - a) / len(pages) for a, b in zip(before, _processor(app), strict=True))
     return Cost(seconds, server, browser)
 
 
-def _at_once(pages: Sequence[Page], on: Callable[[Page], Locator]) -> list[float]:
+def _at_once(pages: Sequence[Page], on: Target) -> list[float]:
     """Click the same in all pages at the same moment; returns the seconds of each."""
     at = 1000 * (time.time() + 0.3 + 0.05 * len(pages))  # the last page must know of it by then
     for page in pages:
-        on(page).evaluate(_CLICK_AT, at)
+        page.wait_for_selector(on.selector, timeout=_PATIENCE)
+        page.evaluate(_CLICK_AT, [*on, at])
     for page in pages:
         page.wait_for_function("() => window.settled()", timeout=_PATIENCE, polling=100)
     return [page.evaluate("() => window.ended - window.began") / 1000 for page in pages]

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from retrieval.postings_search import Array, all_scores, compiled, search
-from retrieval.rankings import NOT_FOUND, Rankings, ranked
+from retrieval.rankings import NOT_FOUND, Rankings
 from retrieval.tokens import Tokens
 
 _AT_A_TIME = 16  # questions that a core takes: few enough that none waits long for the others
@@ -41,22 +41,22 @@ class Postings:
 
         A term counts as often as it is asked. Scores are sums of weights, higher is better, ties by row.
         """
-        n_questions, depth = len(offsets) - 1, min(k, self.n_passages)
-        rows = np.full((n_questions, depth), NOT_FOUND, dtype=np.int32)
-        scores = np.full((n_questions, depth), -np.inf, dtype=np.float32)
+        n_questions = len(offsets) - 1
+        rows = np.full((n_questions, k), NOT_FOUND, dtype=np.int32)
+        scores = np.full((n_questions, k), -np.inf, dtype=np.float32)
 
         def some(start: int) -> None:
             asked = offsets[start : start + _AT_A_TIME + 1]
             part = slice(start, start + _AT_A_TIME)
             search(self.starts, self.rows, self.weights, self.n_passages, ids, asked, rows[part], scores[part])
 
-        starts = range(0, n_questions if depth else 0, _AT_A_TIME)
+        starts = range(0, n_questions if k else 0, _AT_A_TIME)
         if len(starts) > 1:
             with ThreadPoolExecutor(os.cpu_count()) as cores:
                 list(cores.map(some, starts))
         else:
             list(map(some, starts))  # threads take longer to start than one question to answer
-        return ranked(rows, scores, k)
+        return Rankings(rows, scores)
 
     def scores(self, ids: np.ndarray, offsets: np.ndarray, at_a_time: int) -> Iterator[np.ndarray]:
         """Score all passages for some questions at a time: `(at_a_time, n_passages)` float32, -inf where no term is."""

@@ -12,6 +12,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 _STRETCH = 1 << 17  # passages; their sums take 1 MB
 _CHUNK = 64  # passages of which it is asked first whether any is good enough
 _NOTHING = 1e-30  # less than any weight
+_LAST_ROW = np.uint32(2**32 - 1)
 
 
 def compiled(function: Function) -> Function:
@@ -37,8 +38,9 @@ def all_scores(starts: Array, rows: Array, weights: Array, n_passages: int, ids:
 def search(
     starts: Array, rows: Array, weights: Array, n_passages: int, ids: Array, offsets: Array, found: Array, scores: Array
 ) -> None:
-    """Write the best passages of each question, as many as there are places, into `found` and `scores`, in no order."""
+    """Write the best passages of each question, as many as there are places, into `found` and `scores`, best first."""
     sums = np.zeros(min(_STRETCH, n_passages), dtype=np.float64)
+    best = np.empty(found.shape[1], dtype=np.uint64)
     for question in range(len(offsets) - 1):
         terms = ids[offsets[question] : offsets[question + 1]]
         places, ends = starts[terms], starts[terms + 1]
@@ -49,8 +51,10 @@ def search(
                 end = _first_from(rows, places[term], ends[term], first + n_here)
                 _add(rows, weights, places[term], end, first, sums)
                 places[term] = end
-            size = _offer_all(scores[question], found[question], size, sums[:n_here], first)
+            size = _offer_all(best, size, sums[:n_here], first)
             sums[:n_here] = 0
+        for place, key in enumerate(np.sort(best[:size])[::-1]):
+            found[question, place], scores[question, place] = _row(key), _score(key)
 
 
 @compiled
@@ -78,14 +82,14 @@ def _first_from(rows: Array, place: int, last: int, row: int) -> int:
 
 
 @compiled
-def _offer_all(best: Array, best_rows: Array, size: int, sums: Array, first: int) -> int:
+def _offer_all(best: Array, size: int, sums: Array, first: int) -> int:
     """Put the best of a stretch among the best so far; returns how many these are."""
     for chunk in range(0, len(sums), _CHUNK):
-        least = max(_NOTHING, best[0]) if size == len(best) else _NOTHING
+        least = max(_NOTHING, float(_score(best[0]))) if size == len(best) else _NOTHING
         if _any(sums[chunk : chunk + _CHUNK], least):
             for here in range(chunk, min(chunk + _CHUNK, len(sums))):
                 if sums[here] >= least:
-                    size = _offer(best, best_rows, size, sums[here], first + here)
+                    size = _offer(best, size, _key(sums[here], first + here))
     return size
 
 
@@ -99,28 +103,42 @@ def _any(sums: Array, least: float) -> bool:
 
 
 @compiled
-def _offer(best: Array, best_rows: Array, size: int, total: float, row: int) -> int:
-    """Put a passage, later than all before, into the heap of the best, its worst on top; returns the heap's size."""
-    score = np.float32(total)
+def _offer(best: Array, size: int, key: np.uint64) -> int:
+    """Put a passage into the heap of the best, its worst on top; returns the heap's size."""
     if size < len(best):
         place = size
-        while place > 0 and score <= best[(place - 1) // 2]:  # of equals the latest is the worst
-            best[place], best_rows[place] = best[(place - 1) // 2], best_rows[(place - 1) // 2]
+        while place > 0 and key < best[(place - 1) // 2]:
+            best[place] = best[(place - 1) // 2]
             place = (place - 1) // 2
-        best[place], best_rows[place] = score, row
+        best[place] = key
         return size + 1
-    if score <= best[0]:  # an equal one that came first stays
+    if key <= best[0]:
         return size
     place, child = 0, 1
     while child < size:
-        other = child + 1
-        if other < size and (
-            best[other] < best[child] or (best[other] == best[child] and best_rows[other] > best_rows[child])
-        ):
-            child = other
-        if best[child] >= score:  # one that is equal came first, so it is better
+        child += child + 1 < size and best[child + 1] < best[child]
+        if best[child] >= key:
             break
-        best[place], best_rows[place] = best[child], best_rows[child]
+        best[place] = best[child]
         place, child = child, 2 * child + 1
-    best[place], best_rows[place] = score, row
+    best[place] = key
     return size
+
+
+@compiled
+def _key(total: float, row: int) -> np.uint64:
+    """Return a score and a row as one number: higher is better, of equal scores the first row is.
+
+    The bits of a float above 0 are in the order of its values.
+    """
+    return (np.uint64(np.float32(total).view(np.uint32)) << np.uint64(32)) | np.uint64(_LAST_ROW - np.uint32(row))
+
+
+@compiled
+def _score(key: np.uint64) -> np.float32:
+    return np.uint32(key >> np.uint64(32)).view(np.float32)
+
+
+@compiled
+def _row(key: np.uint64) -> np.uint32:
+    return _LAST_ROW - np.uint32(key & np.uint64(_LAST_ROW))

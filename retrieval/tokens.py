@@ -49,7 +49,8 @@ def tokens_of(analyzer: Analyzer, texts: Sequence[str], on_progress: Callable[[f
 
     `on_progress` is told the share of the texts that are analyzed.
     """
-    return _joined(token_parts(analyzer, texts, on_progress))
+    parts = token_parts(analyzer, texts, on_progress)
+    return next(parts) if len(texts) <= PART else _joined(parts)
 
 
 def token_parts(
