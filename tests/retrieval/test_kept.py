@@ -1,5 +1,6 @@
 import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -134,6 +135,36 @@ def test_what_was_released_is_built_again_where_it_is_needed() -> None:
     assert len(built) == 1
     kept.search(ASKED, 2)
     assert (len(built), kept.ready) == (2, True)
+
+
+def test_what_was_prepared_with_its_parts_answers_without_building() -> None:
+    built: list[str] = []
+
+    def build(name: str) -> Retriever:
+        built.append(name)
+        return Fixed([1], [2])
+
+    part = Kept("part", "part", lambda: build("part"))
+    whole = Kept("whole", "whole", lambda: build("whole"), [part])
+    whole.prepare()
+    assert (built, part.ready, whole.ready) == (["part", "whole"], True, True)
+    whole.search(["c"], 1)
+    whole.prepare()
+    assert built == ["part", "whole"]
+
+
+def test_sessions_that_ask_at_once_wait_for_one_to_build() -> None:
+    built: list[str] = []
+
+    def build() -> Retriever:
+        time.sleep(BUILD)
+        built.append("once")
+        return Fixed([1], [2])
+
+    kept = Kept("kept", "key", build)
+    with ThreadPoolExecutor(4) as sessions:
+        list(sessions.map(lambda _: kept.prepare(), range(4)))
+    assert built == ["once"]
 
 
 def test_rankings_made_elsewhere_have_no_seconds_and_the_wrapper_has_only_its_own() -> None:

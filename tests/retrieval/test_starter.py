@@ -13,6 +13,7 @@ from retrieval.bm25 import indexed_texts
 from retrieval.encoding import BiEncoder
 from retrieval.models import STARTER, find_model
 from retrieval.scoring import CrossEncoderScorer
+from retrieval.starter import vocabulary
 from tests.doubles import PASSAGES, QUESTIONS, texts_of
 
 pytestmark = pytest.mark.slow
@@ -29,6 +30,13 @@ CORPORA = [
     (KOREAN, texts_of(QUESTIONS), Analyzer.KIWI_BIGRAM),
     (ENGLISH, ["old bridge over the river", "when do trains leave", "old old old station"], Analyzer.WORD),
 ]
+
+
+def test_of_a_large_corpus_some_passages_evenly_spread_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(vocabulary, "MAX_TEXTS", 3)
+    read = vocabulary.tokens_of_some(Analyzer.WORD, ENGLISH)
+    assert read.texts() == analyze(Analyzer.WORD, [ENGLISH[0], ENGLISH[2], ENGLISH[4]])
+    assert len(vocabulary.tokens_of_some(Analyzer.WORD, ENGLISH[:3])) == 3
 
 
 def lsa(documents: list[list[str]], dimensions: int) -> dict[str, tuple[float, np.ndarray]]:

@@ -25,6 +25,7 @@ from retrieval.saved import keep as keep_comparison
 from tests.doubles import PASSAGES, QUESTIONS, small_set
 from tests.views.driving import opened, run
 from views.choices import choices_for
+from views.resources import listening, retrievers
 
 QUESTION = QUESTIONS[0].text
 HOSTILE = "<img src=x onerror=alert(1)> **굵게** 한글 <script>alert(2)</script>"
@@ -217,3 +218,28 @@ def test_opening_and_bm25_import_no_torch(data: StoredSet) -> None:
         [sys.executable, "-c", code], check=False, cwd=root, capture_output=True, text=True, timeout=60
     )
     assert done.returncode == 0, done.stderr
+
+
+def test_what_is_stopped_is_asked_no_more_and_stays_in_its_box(data: StoredSet) -> None:
+    app = ask(opened(page, data=data.key), QUESTION)
+    assert columns(app)
+    app.session_state["search_stopped"] = True  # as the button does that stands beside a long build
+    app.query_params.clear()
+    app.session_state["kept_q"] = ""
+    run(app)
+    assert not columns(app)
+    assert "goes on from there" in app.info[0].value
+    assert app.text_input(key="question_box").value == QUESTION
+
+
+def test_a_retriever_tells_the_session_that_builds_it(data: StoredSet) -> None:
+    told: list[float] = []
+    specs = choices_for(data).experiment(data, ["BM25"], Part.ALL).model_dump_json()
+    with listening(told.append):
+        retriever = retrievers(data.key, specs)[0]
+        assert not isinstance(retriever, Exception)
+        retriever.prepare()
+    assert told == [0.9]
+    retriever.release()
+    retriever.prepare()
+    assert told == [0.9]
