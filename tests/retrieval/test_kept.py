@@ -148,7 +148,7 @@ def test_what_was_prepared_with_its_parts_answers_without_building() -> None:
     whole = Kept("whole", "whole", lambda: build("whole"), [part])
     whole.prepare()
     assert (built, part.ready, whole.ready) == (["part", "whole"], True, True)
-    whole.search(["c"], 1)
+    whole.search(ASKED, 1)
     whole.prepare()
     assert built == ["part", "whole"]
 
