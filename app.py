@@ -2,12 +2,15 @@
 
 import logging
 
+import pandas as pd
 import streamlit as st
 
 from views import compare_page, data_page, search_page, sidebar, train_page
 from views.problem_words import errors_told
 from views.words import word
 
+# a page's tables are small, and their styles are written a cell at a time: Arrow would copy a column for each
+pd.set_option("mode.string_storage", "python")
 st.set_page_config(page_title="MRC Retrieval Workbench", page_icon=":material/manage_search:", layout="wide")
 
 PAGES = {
