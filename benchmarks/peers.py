@@ -2,11 +2,13 @@
 
 import gc
 import json
+import re
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median
 from time import perf_counter
+from typing import Any
 
 RESULTS = Path(__file__).parent / "results.json"
 
@@ -74,25 +76,44 @@ def keep(measured: list[Measured], path: Path = RESULTS) -> None:
 def table(path: Path = RESULTS, *, bounded: bool = False) -> list[str]:
     """Return a table of all that `results.json` holds, or of the comparisons that should reach some ratio."""
     lines = ["| | against | of | ours | theirs | times better | |", "|---|---|---|---:|---:|---:|---|"]
-    for one in json.loads(path.read_text(encoding="utf-8")):
+    for one in _in_order(json.loads(path.read_text(encoding="utf-8"))):
         if bounded and not one["wanted"]:
             continue
         theirs = _shown(one["theirs"], one["unit"]) if one["theirs"] is not None else "–"
         ratio = "–"
         if one["ratio"] is not None:
-            low, high = one["spread"]
-            ratio = f"**{one['ratio']:.3g}** ({low:.3g} to {high:.3g})"
-        wanted = f"wanted {one['wanted']:g}" if one["wanted"] else ""
-        said = "; ".join(part for part in (wanted, one["note"]) if part)
+            low, high = (_short(end) for end in one["spread"])
+            ratio = f"**{_short(one['ratio'])}** ({low} to {high})"
+        said = "; ".join(part for part in (_bound(one), one["note"]) if part)
         cells = (one["name"], one["peer"] or "–", one["size"], _shown(one["ours"], one["unit"]), theirs, ratio, said)
         lines.append("| " + " | ".join(cells) + " |")
     return lines
 
 
+def _in_order(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """What is done as it came, and of the same against the same peer the smaller size first."""
+    names = list(dict.fromkeys(one["name"] for one in lines))
+    numbers = [[int(number.replace(",", "")) for number in re.findall(r"\d[\d,]*", one["size"])] for one in lines]
+    keys = [
+        (names.index(one["name"]), one["peer"], sorted(found)[::-1]) for one, found in zip(lines, numbers, strict=True)
+    ]
+    return [lines[place] for place in sorted(range(len(lines)), key=keys.__getitem__)]
+
+
+def _bound(one: dict[str, Any]) -> str:
+    if not one["wanted"]:
+        return ""
+    return f"wanted {one['wanted']:g}" + ("" if one["ratio"] >= one["wanted"] else ", **missed**")
+
+
 def _shown(value: float, unit: str) -> str:
     if unit == "seconds":
-        return f"{value:.3g} s" if value >= 0.1 else f"{value * 1000:.3g} ms"
-    return f"{value:,.4g} {unit}"
+        return f"{_short(value)} s" if value >= 0.1 else f"{value * 1000:.3g} ms"
+    return f"{value:,.0f} {unit}" if value >= 1000 else f"{_short(value)} {unit}"
+
+
+def _short(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
 def _seconds(work: Callable[[], object]) -> float:

@@ -49,6 +49,7 @@ def _measured(rates: Rates) -> list[tuple[str, str]]:
         (f"graph (HNSW) of {shown(rates.graph_vectors)} vectors", shown(1000 * rates.graph_seconds, "ms a question")),
         ("limit: bandwidth, read and written", shown(rates.bandwidth / 1e9, "GB a second")),
         ("limit: bfloat16 products", shown(rates.flops / 1e9, "GFLOP a second")),
+        ("limit: float32 products", shown(rates.flops_float32 / 1e9, "GFLOP a second")),
     ]
 
 

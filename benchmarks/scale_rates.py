@@ -46,6 +46,7 @@ class Rates:
     text_bytes: float  # of a passage
     bandwidth: float  # bytes read and written a second
     flops: float  # a second, bfloat16
+    flops_float32: float  # a second
 
 
 def measured(results: Path = peers.RESULTS) -> Rates:
@@ -67,7 +68,8 @@ def measured(results: Path = peers.RESULTS) -> Rates:
         graph_seconds=graph["ours"],
         graph_vectors=vectors,
         bandwidth=_bandwidth(),
-        flops=_flops(),
+        flops=_flops("bfloat16"),
+        flops_float32=_flops("float32"),
         **_of_korquad(),
     )
 
@@ -122,11 +124,11 @@ def _bandwidth() -> float:
     return 2 * _COPIED * cores / min(seconds)
 
 
-def _flops() -> float:
-    """Multiply two matrices in bfloat16, as the encoder does: operations a second, the best of some rounds."""
+def _flops(precision: str) -> float:
+    """Multiply two matrices, as an encoder does: operations a second, the best of some rounds."""
     import torch
 
-    matrix = torch.ones(_SIDE, _SIDE, dtype=torch.bfloat16)
+    matrix = torch.ones(_SIDE, _SIDE, dtype=getattr(torch, precision))
     return 2 * _SIDE**3 / min(_seconds(lambda: matrix @ matrix) for _ in range(_ROUNDS))
 
 

@@ -29,6 +29,7 @@ RATES = Rates(
     text_bytes=1000,
     bandwidth=4e9,
     flops=1e12,
+    flops_float32=5e11,
 )
 ASSUMED = Assumed(cores=8, memory_gib=100, filled=0.5, machine_hour=2, gpu_hour=3, gpu_tflops=100, dimensions=1000)
 
@@ -83,7 +84,7 @@ def test_the_largest_measured_set_tells_the_rates(tmp_path: Path, monkeypatch: p
     ):
         monkeypatch.setattr(scale_rates, quick, lambda value=value: value)
     monkeypatch.setattr(scale_rates, "_bandwidth", lambda: 1.0)
-    monkeypatch.setattr(scale_rates, "_flops", lambda: 1.0)
+    monkeypatch.setattr(scale_rates, "_flops", lambda precision: 1.0)
     lines = [
         Measured("BM25 build", "bm25s", "1,000 passages", 9.0),
         Measured("BM25 build", "bm25s", "1,000,000 passages", 20.0),
