@@ -1,33 +1,58 @@
-"""What BM25 knows of a corpus beside each passage: which terms there are, and how many passages hold them."""
+"""What BM25 knows of a corpus beside each passage: which terms there are, and how many passages hold them.
+
+Terms are told apart by 64-bit hashes: as strings, those of a million passages take gigabytes. That any two of ten
+million terms share a hash happens in one of 400,000 corpora.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import pandas as pd
 
-from retrieval.analyzers import Analyzer
+from data.texts import fingerprint_of
+from retrieval.analyzers import VERSION, Analyzer
+from retrieval.cache import cached_arrays, key_of
 from retrieval.tokens import token_parts
 
 
 @dataclass(frozen=True)
 class TermStatistics:
-    """Each term's number, how many passages hold it (`holders` `(n_terms,)` int64), and the mean length in tokens."""
+    """Terms by ascending `hashes`, how many passages hold each (`holders`), and the passages' mean length in tokens."""
 
-    number: dict[str, int]
-    holders: np.ndarray
+    hashes: np.ndarray  # (n_terms,) uint64
+    holders: np.ndarray  # (n_terms,) int64
     n_passages: int
     mean_length: float
 
+    def places_of(self, terms: Sequence[str]) -> np.ndarray:
+        """Return each term's place in `holders`, `(len(terms),)` int64; -1 where no passage holds it."""
+        asked = _hashes(terms)
+        places = np.searchsorted(self.hashes, asked)
+        known = np.append(self.hashes, np.uint64(0))[places] == asked
+        return np.where(known & (places < len(self.hashes)), places, -1)
+
 
 def term_statistics(analyzer: Analyzer, texts: Sequence[str]) -> TermStatistics:
-    """Count the passages that hold each term; of the tokens, a part is held at a time."""
-    from retrieval.postings import holders  # imports a compiler
+    """Count the passages that hold each term, a part of the tokens at a time, or read the counts that were kept."""
 
-    number: dict[str, int] = {}
-    counted, n_tokens = np.zeros(0, dtype=np.int64), 0
-    for part in token_parts(analyzer, texts):
-        places = np.array([number.setdefault(token, len(number)) for token in part.vocabulary], dtype=np.int64)
-        counted = np.concatenate([counted, np.zeros(len(number) - len(counted), dtype=np.int64)])
-        counted[places] += holders(part.ids, part.offsets, len(part.vocabulary))
-        n_tokens += len(part.ids)
-    return TermStatistics(number, counted, len(texts), n_tokens / max(1, len(texts)))
+    def count() -> dict[str, np.ndarray]:
+        from retrieval.postings import holders  # imports a compiler
+
+        hashes, counts, n_tokens = [], [], 0
+        for part in token_parts(analyzer, texts):
+            hashes.append(_hashes(part.vocabulary))
+            counts.append(holders(part.ids, part.offsets, len(part.vocabulary)))
+            n_tokens += len(part.ids)
+        distinct, places = np.unique(np.concatenate(hashes), return_inverse=True)
+        held = np.bincount(places, np.concatenate(counts), minlength=len(distinct)).astype(np.int64)
+        return {"hashes": distinct, "holders": held, "n_tokens": np.array(n_tokens)}
+
+    kept = cached_arrays("terms", key_of(VERSION, analyzer, fingerprint_of(texts)), count)
+    mean_length = float(kept["n_tokens"]) / max(1, len(texts))
+    return TermStatistics(kept["hashes"], kept["holders"], len(texts), mean_length)
+
+
+def _hashes(terms: Sequence[str]) -> np.ndarray:
+    hashes: np.ndarray = pd.util.hash_array(np.array(terms, dtype=object), categorize=False)
+    return hashes

@@ -32,8 +32,12 @@ def readings(text: str) -> dict[Analyzer, list[str]]:
 
 def unmatched(asked: QuestionSet, analyzer: Analyzer, *, title: bool = True) -> Unmatched:
     """Find the questions that share no term with any passage, or with their own."""
-    known = term_statistics(analyzer, indexed_texts(asked.passages, title=title)).number
-    _, offsets = _questions(asked, analyzer).flat_ids_in(known)
+    corpus, questions = (
+        term_statistics(analyzer, indexed_texts(asked.passages, title=title)),
+        _questions(asked, analyzer),
+    )
+    known = corpus.places_of(questions.vocabulary) >= 0
+    offsets = np.concatenate([[0], np.cumsum(known[questions.ids])])[questions.offsets]  # among the known
     rows, counts = shared_terms(asked, analyzer, title=title)
     own = np.zeros(len(asked.questions), dtype=bool)
     own[rows[counts > 0]] = True

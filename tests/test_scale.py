@@ -84,7 +84,7 @@ def test_the_largest_measured_set_tells_the_rates(tmp_path: Path, monkeypatch: p
     ):
         monkeypatch.setattr(scale_rates, quick, lambda value=value: value)
     monkeypatch.setattr(scale_rates, "_bandwidth", lambda: 1.0)
-    monkeypatch.setattr(scale_rates, "_flops", lambda precision: 1.0)
+    monkeypatch.setattr(scale_rates, "_flops", lambda _: 1.0)
     lines = [
         Measured("BM25 build", "bm25s", "1,000 passages", 9.0),
         Measured("BM25 build", "bm25s", "1,000,000 passages", 20.0),

@@ -81,8 +81,8 @@ class BM25Explanation:
 class BM25Explainer:
     """Explains the scores of a `BM25` over the same passages with the same options, of either engine.
 
-    It counts the same tokens and follows the written formula, so it needs no index: what it holds is the corpus's terms
-    (counted from the disk cache), and a passage is analyzed again when it is asked about. Build it once and ask often.
+    It counts the same tokens and follows the written formula, so it needs no index: what it holds is how many passages
+    hold each term (kept on disk), and a passage is analyzed again when it is asked about. Build it once and ask often.
     """
 
     def __init__(self, passages: Sequence[Passage], options: BM25Options | None = None) -> None:
@@ -102,16 +102,21 @@ class BM25Explainer:
         passage = indexed_text(self._passages[row], title=self.options.title)
         asked, held = spans_by_token(self.analyzer, [question, passage.text])
         length = sum(map(len, held.values()))
-        terms = [self._term(token, spans, held.get(token, ()), length) for token, spans in asked.items()]
+        places = self._corpus.places_of(list(asked)).tolist()
+        terms = [
+            self._term(token, place, spans, held.get(token, ()), length)
+            for (token, spans), place in zip(asked.items(), places, strict=True)
+        ]
         terms.sort(key=lambda term: -term.value)
         return BM25Explanation(question, passage, tuple(terms), length, self._corpus.mean_length)
 
-    def _term(self, token: str, asked: tuple[Span, ...], held: tuple[Span, ...], length: int) -> TermContribution:
+    def _term(
+        self, token: str, place: int, asked: tuple[Span, ...], held: tuple[Span, ...], length: int
+    ) -> TermContribution:
         text, kind = reading(self.analyzer, token)
-        number = self._corpus.number.get(token)
-        if number is None:
+        if place < 0:
             return TermContribution(text, kind, len(asked), 0, 0, 0.0, 0.0, asked, ())
-        count, idf, holders = len(held), float(self._idf[number]), int(self._corpus.holders[number])
+        count, idf, holders = len(held), float(self._idf[place]), int(self._corpus.holders[place])
         value = len(asked) * idf * self._saturated(count, length)
         return TermContribution(text, kind, len(asked), count, holders, idf, value, asked, held)
 

@@ -92,10 +92,20 @@ def test_the_share_analyzed_is_told() -> None:
 @pytest.mark.parametrize("part", [2, 100])
 def test_terms_are_counted_over_all_parts(part: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tokens_module, "PART", part)
-    counted = term_statistics(Analyzer.WORD, TEXTS)
-    holders = {term: int(counted.holders[number]) for term, number in counted.number.items()}
-    assert holders == {"a": 2, "b": 2, "c": 2, "z": 2, "d": 1, "e": 1}
-    assert (counted.n_passages, counted.mean_length) == (7, pytest.approx(12 / 7))
+    asked = ["a", "b", "c", "z", "d", "e", "nowhere", ""]
+    for _ in ("counted", "kept"):
+        corpus = term_statistics(Analyzer.WORD, TEXTS)
+        places = corpus.places_of(asked)
+        assert corpus.holders[places[:6]].tolist() == [2, 2, 2, 2, 1, 1]
+        assert places[6:].tolist() == [-1, -1]
+        assert len(corpus.holders) == len(set(places[:6].tolist())) == 6
+        assert (corpus.n_passages, corpus.mean_length) == (7, pytest.approx(12 / 7))
+        monkeypatch.setattr(tokens_module, "analyze", None)  # what is kept is not analyzed again
+
+
+def test_a_corpus_without_terms_knows_none() -> None:
+    for texts in ([], ["", "!"]):
+        assert term_statistics(Analyzer.WORD, texts).places_of(["a"]).tolist() == [-1]
 
 
 def test_the_index_of_parts_is_the_index(monkeypatch: pytest.MonkeyPatch) -> None:
