@@ -50,6 +50,7 @@ def _measured(rates: Rates) -> list[tuple[str, str]]:
         ("limit: bandwidth, read and written", shown(rates.bandwidth / 1e9, "GB a second")),
         ("limit: bfloat16 products", shown(rates.flops / 1e9, "GFLOP a second")),
         ("limit: float32 products", shown(rates.flops_float32 / 1e9, "GFLOP a second")),
+        ("limit: bfloat16 against float32", shown(rates.flops / rates.flops_float32, "times")),
     ]
 
 
