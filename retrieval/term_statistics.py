@@ -29,8 +29,9 @@ class TermStatistics:
         """Return each term's place in `holders`, `(len(terms),)` int64; -1 where no passage holds it."""
         asked = _hashes(terms)
         places = np.searchsorted(self.hashes, asked)
-        known = np.append(self.hashes, np.uint64(0))[places] == asked
-        return np.where(known & (places < len(self.hashes)), places, -1)
+        known = places < len(self.hashes)
+        known[known] = self.hashes[places[known]] == asked[known]
+        return np.where(known, places, -1)
 
 
 def term_statistics(analyzer: Analyzer, texts: Sequence[str]) -> TermStatistics:
