@@ -1,11 +1,13 @@
 """The MRC retrieval workbench: `streamlit run app.py`."""
 
 import logging
+from functools import partial
+from importlib import import_module
 
 import pandas as pd
 import streamlit as st
 
-from views import compare_page, data_page, search_page, sidebar, train_page
+from views import sidebar
 from views.problem_words import errors_told
 from views.words import word
 
@@ -14,16 +16,22 @@ pd.set_option("mode.string_storage", "python")
 st.set_page_config(page_title="MRC Retrieval Workbench", page_icon=":material/manage_search:", layout="wide")
 
 PAGES = {
-    "compare": (compare_page.draw, ":material/leaderboard:"),
-    "data": (data_page.draw, ":material/description:"),
-    "train": (train_page.draw, ":material/model_training:"),
-    "search": (search_page.draw, ":material/search:"),
+    "compare": ":material/leaderboard:",
+    "data": ":material/description:",
+    "train": ":material/model_training:",
+    "search": ":material/search:",
 }
+
+
+def draw(name: str) -> None:
+    """Draw a page, read when it is first opened: who opens the app waits for one page, not for four."""
+    import_module(f"views.{name}_page").draw()
+
 
 page = st.navigation(
     [
-        st.Page(draw, title=word(f"page.{name}"), icon=icon, url_path=name, default=name == "compare")
-        for name, (draw, icon) in PAGES.items()
+        st.Page(partial(draw, name), title=word(f"page.{name}"), icon=icon, url_path=name, default=name == "compare")
+        for name, icon in PAGES.items()
     ],
     position="top",
 )

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import psutil
 from playwright.sync_api import Browser, Page, sync_playwright
 
 _CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
@@ -39,17 +40,19 @@ class RunningApp:
 
 
 @contextmanager
-def running_app(workspace: Path) -> Iterator[RunningApp]:
-    """Start the app with this workspace, and end it afterwards."""
+def running_app(workspace: Path, script: Path = Path("app.py")) -> Iterator[RunningApp]:
+    """Start the app with this workspace, and end it afterwards; or start another `script` in its place."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    command = [sys.executable, "-m", "streamlit", "run", "app.py", "--server.port", str(port)]
+    command = [sys.executable, "-m", "streamlit", "run", str(script), "--server.port", str(port)]
     environment = {**os.environ, "MRC_WORKSPACE": str(workspace), "STREAMLIT_SERVER_HEADLESS": "true"}
     server = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         yield RunningApp(f"http://localhost:{port}", server.pid)
     finally:
+        for job in psutil.Process(server.pid).children(recursive=True):  # it would go on beside what is measured next
+            job.kill()
         server.terminate()
         try:
             server.wait(10)

@@ -11,7 +11,6 @@ from data.encodings import EncodedText, encoding_of
 from data.json_rows import is_jsonl, leading_object, parse_json
 from data.problems import DataError, Problem, ProblemCode
 from data.squad import squad_articles
-from data.workbooks import is_workbook
 
 MAX_BYTES = 2**33
 MAX_WHOLE_BYTES = 2**30  # of JSON in one piece and Excel, which are read whole
@@ -60,6 +59,8 @@ def _binary(content: Content) -> Recognised | None:
     if not content.start.startswith(b"PK\x03\x04"):
         return None
     _check_size(content, MAX_WHOLE_BYTES, "bytes")
+    from data.workbooks import is_workbook  # openpyxl: only who reads a workbook waits for it
+
     if not is_workbook(content.whole):
         raise DataError.of(ProblemCode.NOT_A_WORKBOOK)
     return Recognised(Format.EXCEL)

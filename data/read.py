@@ -22,7 +22,6 @@ from data.problems import DataError, Problem, ProblemCode
 from data.records import QuestionSet
 from data.squad import SQUAD_COLUMNS, squad_articles, squad_lines, squad_rows
 from data.tables import RawRow, Table, column_names
-from data.workbooks import workbook_table
 
 __all__ = ["Columns", "Format", "Reading", "file_content", "propose_columns", "read", "read_file"]
 
@@ -145,6 +144,8 @@ def _table(content: Content, recognised: Recognised) -> Table:
     text = recognised.text or ""
     match recognised.format:
         case Format.EXCEL:
+            from data.workbooks import workbook_table  # openpyxl: only who reads a workbook waits for it
+
             return workbook_table(content.whole)
         case Format.PARQUET:
             return parquet_table(content)

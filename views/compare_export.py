@@ -12,9 +12,8 @@ import streamlit as st
 from data.exports import csv_bytes
 from retrieval.experiment import write_experiment
 from retrieval.exports import latex_table, markdown_table, per_question_json, per_question_table
-from retrieval.report.report import report
 from retrieval.saved import origin_of, save, scores_content
-from views.compare_overview import means
+from views.compare_scores import means
 from views.resources import evidence_of
 from views.shown import Shown
 from views.words import language, word
@@ -37,6 +36,8 @@ def _files(shown: Shown, in_language: str) -> dict[str, tuple[str, str, Callable
     folder = Path(at.folder)
 
     def made_report() -> str:
+        from retrieval.report.report import report  # charts and templates: only who takes a report away waits for them
+
         return report(found, in_language, origin_of(folder), evidence_of(at))
 
     return {

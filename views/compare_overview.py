@@ -1,41 +1,16 @@
-"""The overview of a comparison: who finds more and how sure that is, in a sentence, tables and pictures."""
-
-from collections.abc import Hashable, Sequence
-from typing import Any
+"""The overview of a comparison: who finds more and how sure that is, in tables and pictures."""
 
 import pandas as pd
 import streamlit as st
 
-from retrieval.compare import Result
 from retrieval.evidence import turned
 from retrieval.significance import PairTest
 from views import charts
 from views.chart_resources import draw_chart
+from views.compare_scores import draw_table
 from views.resources import intervals, tests
 from views.shown import Shown
-from views.words import plain, signed, word
-
-
-def draw_answer(shown: Shown) -> None:
-    """Say in one sentence whether anything beats the first retriever, by how much, and how sure that is."""
-    names = shown.scored_names
-    if len(names) < 2:
-        return
-    with_first = [test for test in tests(shown.address, names, shown.figure) if test.a == names[0]]
-    surely_above = [test for test in with_first if test.sure and test.difference < 0]
-    best = min(surely_above or with_first, key=lambda test: test.difference)  # of the first less the other
-    values = {
-        "best": plain(best.b),
-        "first": plain(best.a),
-        "points": f"{abs(best.difference) * 100:.1f}",
-        "low": signed(-best.high),
-        "high": signed(-best.low),
-        "figure": shown.figure_label,
-        "questions": f"{len(shown.found.asked.questions):,}",
-    }
-    sure = ("more" if best.difference < 0 else "less") if best.sure else "unsure"
-    sure = sure if best.wins or best.losses else "same"
-    st.markdown(word(f"compare.answer_{sure}", **values))
+from views.words import word
 
 
 def draw(shown: Shown) -> None:
@@ -45,54 +20,6 @@ def draw(shown: Shown) -> None:
         _draw_pictures(shown)
         _draw_pairs(shown)
     st.info(word("compare.next"), icon=":material/lightbulb:")
-
-
-def means(found: Sequence[Result]) -> pd.DataFrame:
-    """One row a retriever: its name, every measure (0 to 1) and its times; nothing but the name where it failed."""
-    rows = []
-    for result in found:
-        means = result.scores.means() if result.scores else {}
-        times = {"build_seconds": result.build_seconds, "query_seconds": result.query_seconds} if means else {}
-        rows.append({"retriever": result.name, **means, **times})
-    return pd.DataFrame(rows)
-
-
-def draw_table(shown: Sequence[Result], measure: str, ks: Sequence[int]) -> None:
-    """Draw `measure` at every K of `ks`, MRR, nDCG and times, in percent; the best of a column is bold."""
-    figures = means(shown)
-    columns = [f"{measure}@{k}" for k in ks] + ["mrr@10", "ndcg@10"]
-    figures = figures.reindex(columns=["retriever", *columns, "build_seconds", "query_seconds"])
-    questions = next((len(result.rankings.indices) for result in shown if result.rankings), 1)
-    figures["per_question"] = figures.pop("query_seconds") / questions * 1000
-    figures[columns] *= 100
-    best = {column: figures[column].max() for column in columns}
-
-    def weigh(column: pd.Series) -> list[str]:
-        top = best.get(str(column.name))
-        return ["font-weight: 700" if value == top else "" for value in column]
-
-    numbers: list[Hashable] = [*columns, "build_seconds", "per_question"]
-    st.dataframe(
-        figures.style.apply(weigh, axis=0).format("{:.2f}", subset=numbers, na_rep="–"),
-        hide_index=True,
-        width="stretch",
-        column_config=_column_words(columns),
-    )
-
-
-def _column_words(columns: Sequence[str]) -> dict[str, Any]:
-    number = st.column_config.NumberColumn
-    return {
-        "retriever": st.column_config.TextColumn(word("compare.retriever"), pinned=True, width=170),
-        **{column: number(_label(column), help=word(f"help.{column.split('@')[0]}")) for column in columns},
-        "build_seconds": number(word("compare.build"), help=word("help.build")),
-        "per_question": number(word("compare.per_question"), help=word("help.per_question")),
-    }
-
-
-def _label(column: str) -> str:
-    measure, cut = column.split("@")
-    return {"recall": "R", "hit": "Hit", "mrr": "MRR", "ndcg": "nDCG"}[measure] + f"@{cut}"
 
 
 def _draw_pictures(shown: Shown) -> None:

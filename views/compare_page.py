@@ -1,6 +1,7 @@
 """Compare: what each retriever finds of the same questions, side by side."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from importlib import import_module
 
 import streamlit as st
 
@@ -8,16 +9,7 @@ from data.store import StoredSet
 from retrieval.experiment import Experiment
 from retrieval.job import Job
 from retrieval.saved import KeptComparison
-from views import (
-    compare_export,
-    compare_kept,
-    compare_notices,
-    compare_overview,
-    compare_running,
-    compare_tune,
-    compare_where,
-    compare_why,
-)
+from views import compare_answer, compare_export, compare_kept, compare_notices, compare_running
 from views.choices import choices_for
 from views.compare_controls import pick_among, pick_figure, pick_retrievers, pick_view
 from views.resources import Address, comparison, finished_at
@@ -25,13 +17,7 @@ from views.shown import Shown
 from views.state import chosen_set
 from views.words import moment, plain, word
 
-VIEWS: dict[str, Callable[[Shown], None]] = {
-    "overview": compare_overview.draw,
-    "where": compare_where.draw,
-    "why": compare_why.draw,
-    "tune": compare_tune.draw,
-    "kept": compare_kept.draw,
-}
+VIEWS = ("overview", "where", "why", "tune", "kept")
 
 
 def draw() -> None:
@@ -59,9 +45,9 @@ def draw() -> None:
         if shown is None:
             compare_running.draw(job, experiment, data)
             return
-        compare_overview.draw_answer(shown)
+        compare_answer.draw(shown)
         compare_notices.draw(shown, choices)
-    VIEWS[pick_view(list(VIEWS))](shown)
+    _draw_view(pick_view(list(VIEWS)), shown)
 
 
 def _draw_kept(kept: KeptComparison) -> None:
@@ -83,9 +69,14 @@ def _draw_kept(kept: KeptComparison) -> None:
         if not picked:
             st.info(word("compare.pick_one"), icon=":material/info:")
             return
-        compare_overview.draw_answer(shown)
+        compare_answer.draw(shown)
         compare_notices.draw(shown, choices_for(data))
-    VIEWS[pick_view(list(VIEWS))](shown)
+    _draw_view(pick_view(list(VIEWS)), shown)
+
+
+def _draw_view(name: str, shown: Shown) -> None:
+    """Draw one of `VIEWS`, read when it is first drawn: who opens the app does not wait for Altair."""
+    import_module(f"views.compare_{name}").draw(shown)
 
 
 def _draw_start(job: Job, experiment: Experiment, *, again: bool) -> None:

@@ -5,7 +5,7 @@ import streamlit as st
 from data.store import StoredSet
 from retrieval.experiment import Experiment
 from retrieval.job import Job
-from views import compare_overview
+from views.compare_scores import draw_table
 from views.resources import finished_part
 from views.state import chosen_set
 from views.words import duration, plain, word
@@ -54,4 +54,4 @@ def _poll(asked: str) -> None:
         first = experiment.model_copy(update={"retriever": experiment.retriever[:finished]})
         found = finished_part(chosen_set().key, first.model_dump_json())
         if found:
-            compare_overview.draw_table(found.results, "recall", experiment.ks)
+            draw_table(found.results, "recall", experiment.ks)
