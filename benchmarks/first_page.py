@@ -23,15 +23,19 @@ def measure() -> list[str]:
     with tempfile.TemporaryDirectory() as folder:
         for start in range(_STARTS):
             workspace = Path(folder, f"workspace_{start}")
-            ours.append(_seconds(workspace, Path("app.py")))
-            torch |= ours[-1][1]
+            seconds, with_torch = _seconds(workspace, Path("app.py"))
+            ours.append(seconds)
+            torch |= with_torch
             script = Path(folder, "one_line.py")
             script.write_text(_ONE_LINE, encoding="utf-8")
-            one_line.append(_seconds(workspace, script))
+            one_line.append(_seconds(workspace, script)[0])
     return [
-        f"first page ready {_spread([seconds for seconds, _ in ours])} after the server's start   (wanted: within 3 s)",
-        f"an app of one line {_spread([seconds for seconds, _ in one_line])}",
-        f"torch imported by the server: {'yes' if torch else 'no'}   (wanted: no)",
+        f"| drawn so long after the server's start | seconds | in {_STARTS} starts |",
+        "|---|---:|---:|",
+        _row("the first page (wanted: 3)", ours),
+        _row("an app of one line", one_line),
+        "",
+        f"The server has{'' if torch else ' not'} imported torch by then (wanted: not).",
     ]
 
 
@@ -48,5 +52,5 @@ def _seconds(workspace: Path, script: Path) -> tuple[float, bool]:
     return seconds, torch
 
 
-def _spread(seconds: Sequence[float]) -> str:
-    return f"{median(seconds):.1f} s ({min(seconds):.1f} to {max(seconds):.1f} in {len(seconds)} starts)"
+def _row(name: str, seconds: Sequence[float]) -> str:
+    return f"| {name} | {median(seconds):.1f} | {min(seconds):.1f} to {max(seconds):.1f} |"

@@ -6,6 +6,7 @@ from pathlib import Path
 _VOCABULARY = 32_000
 _NO_DROPOUT = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}  # so that losses can be compared
 BASE: dict[str, int] = {}  # BERT's own size: 12 layers of 768
+TINY = {"num_hidden_layers": 2, "hidden_size": 128, "num_attention_heads": 2, "intermediate_size": 512}
 SMALL = {"num_hidden_layers": 6, "hidden_size": 384, "num_attention_heads": 12, "intermediate_size": 1536}
 
 

@@ -15,6 +15,7 @@ from data.passages import Passage, Passages
 from retrieval.analyzers import Analyzer, analyze, choose
 from retrieval.bm25_engines import ENGINES, Engine, Index, NothingFound
 from retrieval.rankings import Rankings
+from retrieval.term_statistics import term_statistics
 from retrieval.tokens import tokens_of
 
 _ANALYSIS = 0.9  # the share of analysis in all the work
@@ -58,6 +59,8 @@ class BM25:
         self._n_passages = len(passages)
         analyze(self.analyzer, [""])  # loads what it needs now: with tokens from disk it would wait for a question
         tokens = tokens_of(self.analyzer, texts, on_progress and (lambda share: on_progress(_ANALYSIS * share)))
+        # kept for explanations now: to read a million passages' tokens again takes the first of them a minute
+        term_statistics(self.analyzer, texts, tokens)
         # no engine can index passages without a single token
         engine = ENGINES[self.options.engine] if len(tokens.ids) else NothingFound
         self._index: Index = engine(tokens, self.options.k1, self.options.b)

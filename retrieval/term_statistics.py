@@ -13,7 +13,7 @@ import pandas as pd
 from data.texts import fingerprint_of
 from retrieval.analyzers import VERSION, Analyzer
 from retrieval.cache import cached_arrays, key_of
-from retrieval.tokens import token_parts
+from retrieval.tokens import Tokens, token_parts
 
 
 @dataclass(frozen=True)
@@ -34,14 +34,17 @@ class TermStatistics:
         return np.where(known, places, -1)
 
 
-def term_statistics(analyzer: Analyzer, texts: Sequence[str]) -> TermStatistics:
-    """Count the passages that hold each term, a part of the tokens at a time, or read the counts that were kept."""
+def term_statistics(analyzer: Analyzer, texts: Sequence[str], tokens: Tokens | None = None) -> TermStatistics:
+    """Count the passages that hold each term, or read the counts that were kept.
+
+    `tokens` are those of the texts where they are at hand; else they are read from the disk cache, a part at a time.
+    """
 
     def count() -> dict[str, np.ndarray]:
         from retrieval.postings import holders  # imports a compiler
 
         hashes, counts, n_tokens = [], [], 0
-        for part in token_parts(analyzer, texts):
+        for part in [tokens] if tokens else token_parts(analyzer, texts):
             hashes.append(_hashes(part.vocabulary))
             counts.append(holders(part.ids, part.offsets, len(part.vocabulary)))
             n_tokens += len(part.ids)

@@ -55,6 +55,16 @@ def test_the_fingerprint_does_not_depend_on_what_holds_the_texts() -> None:
     assert titled.fingerprint == fingerprint_of([f"제목\n{text}" for text in texts])
 
 
+@given(st.lists(st.tuples(st.text("가a", max_size=2), st.text("나b😀", max_size=2)), max_size=8), st.integers(1, 3))
+def test_the_fingerprint_of_a_column_is_that_of_its_texts(rows: list[tuple[str, str]], chunk: int) -> None:
+    titles, texts = [title for title, _ in rows], [text for _, text in rows]
+    for whole in (Texts(column(texts, chunk)), Texts(column(texts, chunk), column(titles, chunk))):
+        for part in (whole, whole[1:], whole[2:5]):
+            assert part.fingerprint == fingerprint_of(list(part))
+    for kind in (pa.string(), pa.large_string()):
+        assert Texts(pa.array(texts, kind)).fingerprint == fingerprint_of(texts)
+
+
 def test_different_texts_have_different_fingerprints() -> None:
     several = [["ab"], ["a", "b"], ["", "ab"], ["ab", ""], [], ["\ud83d\ude00"], ["😀"]]
     assert len({fingerprint_of(texts) for texts in several}) == len(several)

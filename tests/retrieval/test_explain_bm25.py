@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from data.catalog import CATALOG, read_entry
 from data.records import Passage, QuestionSet
+from retrieval import term_statistics
 from retrieval.analyzers import Analyzer, analyze
 from retrieval.bm25 import BM25, BM25Options, indexed_texts
 from retrieval.bm25_engines import Engine
@@ -94,6 +95,17 @@ def test_every_part_is_the_written_formula(sample: QuestionSet, analyzer: Analyz
         got = [(-term.value, term.in_question, term.in_passage, term.passages, term.idf) for term in explanation.terms]
         for one, other in zip(sorted(got), sorted(expected), strict=True):
             assert one == pytest.approx(other, abs=1e-12)
+
+
+@pytest.mark.parametrize("title", [True, False])
+def test_an_index_once_built_is_explained_without_reading_the_tokens_again(
+    sample: QuestionSet, title: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = BM25Options(Analyzer.WORD, title=title)
+    BM25("BM25", sample.passages, options)
+    monkeypatch.setattr(term_statistics, "token_parts", None)
+    explained = BM25Explainer(sample.passages, options).explain(sample.questions[0].text, 0)
+    assert any(term.passages for term in explained.terms)
 
 
 def test_a_small_case_by_hand() -> None:

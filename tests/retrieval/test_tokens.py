@@ -1,3 +1,5 @@
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -101,6 +103,19 @@ def test_terms_are_counted_over_all_parts(part: int, monkeypatch: pytest.MonkeyP
         assert len(corpus.holders) == len(set(places[:6].tolist())) == 6
         assert (corpus.n_passages, corpus.mean_length) == (7, pytest.approx(12 / 7))
         monkeypatch.setattr(tokens_module, "analyze", None)  # what is kept is not analyzed again
+
+
+@pytest.mark.usefixtures("parts_of_two")
+def test_terms_counted_in_joined_tokens_are_those_counted_in_parts(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    in_parts = term_statistics(Analyzer.WORD, TEXTS)
+    tokens = tokens_of(Analyzer.WORD, TEXTS)
+    monkeypatch.setenv("MRC_WORKSPACE", str(tmp_path / "another"))
+    joined = term_statistics(Analyzer.WORD, TEXTS, tokens)
+    assert joined.hashes.tolist() == in_parts.hashes.tolist()
+    assert joined.holders.tolist() == in_parts.holders.tolist()
+    assert joined.mean_length == in_parts.mean_length
 
 
 def test_a_corpus_without_terms_knows_none() -> None:
