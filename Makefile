@@ -16,7 +16,7 @@ run: install ## start the app and open it in the browser
 install: .venv/installed ## make the environment
 
 test: .venv/installed-dev chromium ## run every test (MRC_DATA=folder adds those with real data)
-	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 check: .venv/installed-dev ## lint, format and types
 	$(BIN)/ruff check .
