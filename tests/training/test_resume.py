@@ -188,7 +188,7 @@ def begin(monkeypatch: pytest.MonkeyPatch) -> Begin:
 
 def test_ten_kills_at_random_moments(begin: Begin) -> None:
     def planned_here() -> Run:
-        return planned(Kind.BI_ENCODER, misleading_set(200), **OFTEN, epochs=6.0)
+        return planned(Kind.BI_ENCODER, misleading_set(200), **OFTEN, epochs=12.0)
 
     def seconds_of(run: Run) -> float:
         began = time.monotonic()
