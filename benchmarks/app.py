@@ -8,7 +8,7 @@ import sys
 import time
 import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -52,7 +52,8 @@ def running_app(workspace: Path, script: Path = Path("app.py")) -> Iterator[Runn
         yield RunningApp(f"http://localhost:{port}", server.pid)
     finally:
         for job in psutil.Process(server.pid).children(recursive=True):  # it would go on beside what is measured next
-            job.kill()
+            with suppress(psutil.NoSuchProcess):  # it may have ended with the one before
+                job.kill()
         server.terminate()
         try:
             server.wait(10)

@@ -21,13 +21,13 @@ def measure() -> list[str]:
     """
     ours, one_line, torch = [], [], False
     with tempfile.TemporaryDirectory() as folder:
+        script = Path(folder, "one_line.py")
+        script.write_text(_ONE_LINE, encoding="utf-8")
         for start in range(_STARTS):
             workspace = Path(folder, f"workspace_{start}")
             seconds, with_torch = _seconds(workspace, Path("app.py"))
             ours.append(seconds)
             torch |= with_torch
-            script = Path(folder, "one_line.py")
-            script.write_text(_ONE_LINE, encoding="utf-8")
             one_line.append(_seconds(workspace, script)[0])
     return [
         f"| drawn so long after the server's start | seconds | in {_STARTS} starts |",

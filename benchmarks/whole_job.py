@@ -18,12 +18,11 @@ from typing import Any
 
 from benchmarks import peers
 from benchmarks.korquad import korquad
-from benchmarks.random_models import bi_encoder, cross_encoder
+from benchmarks.random_models import TINY, bi_encoder, cross_encoder
 from data.read import read_file
 from retrieval.bm25 import indexed_texts
 
 _WANTED = 10
-_SIZE = {"num_hidden_layers": 2, "hidden_size": 128, "num_attention_heads": 2, "intermediate_size": 512}
 _MAX_LENGTH = 512
 _WEIGHTS = (1.0, 2.0)  # of the dense retriever in the hybrid: the first run's, the second's
 _RETRIEVERS = ("BM25", "Dense", "Hybrid", "Reranked")
@@ -132,8 +131,8 @@ def _said(one: peers.Measured) -> str:
 def _models(folder: Path) -> dict[str, Path]:
     texts = list(indexed_texts(read_file(korquad()).question_set.passages, title=True))
     return {
-        "bi_encoder": bi_encoder(folder / "bi", texts, _MAX_LENGTH, _SIZE),
-        "cross_encoder": cross_encoder(folder / "cross", texts, _MAX_LENGTH, _SIZE),
+        "bi_encoder": bi_encoder(folder / "bi", texts, _MAX_LENGTH, TINY),
+        "cross_encoder": cross_encoder(folder / "cross", texts, _MAX_LENGTH, TINY),
     }
 
 

@@ -44,7 +44,7 @@ def term_statistics(analyzer: Analyzer, texts: Sequence[str], tokens: Tokens | N
         from retrieval.postings import holders  # imports a compiler
 
         hashes, counts, n_tokens = [], [], 0
-        for part in [tokens] if tokens else token_parts(analyzer, texts):
+        for part in token_parts(analyzer, texts) if tokens is None else [tokens]:
             hashes.append(_hashes(part.vocabulary))
             counts.append(holders(part.ids, part.offsets, len(part.vocabulary)))
             n_tokens += len(part.ids)
