@@ -1,13 +1,12 @@
 """The MRC retrieval workbench: `streamlit run app.py`."""
 
 import logging
-from functools import partial
-from importlib import import_module
 
 import pandas as pd
 import streamlit as st
 
 from views import sidebar
+from views.navigation import pages
 from views.problem_words import errors_told
 from views.words import word
 
@@ -15,26 +14,7 @@ from views.words import word
 pd.set_option("mode.string_storage", "python")
 st.set_page_config(page_title="MRC Retrieval Workbench", page_icon=":material/manage_search:", layout="wide")
 
-PAGES = {
-    "compare": ":material/leaderboard:",
-    "data": ":material/description:",
-    "train": ":material/model_training:",
-    "search": ":material/search:",
-}
-
-
-def draw(name: str) -> None:
-    """Draw a page, read when it is first opened: who opens the app waits for one page, not for four."""
-    import_module(f"views.{name}_page").draw()
-
-
-page = st.navigation(
-    [
-        st.Page(partial(draw, name), title=word(f"page.{name}"), icon=icon, url_path=name, default=name == "compare")
-        for name, icon in PAGES.items()
-    ],
-    position="top",
-)
+page = st.navigation(pages(), position="top")
 try:
     sidebar.draw()
     with errors_told():

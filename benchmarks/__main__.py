@@ -4,28 +4,12 @@ import logging
 import platform
 import sys
 
-from benchmarks import (
-    analyzers,
-    best_without_download,
-    bm25_engines,
-    cold_and_warm,
-    deeper_comparison,
-    dense_search,
-    encoding,
-    first_page,
-    growth,
-    interactions,
-    large_sets,
-    peers,
-    readme,
-    reranking,
-    scale,
-    starter_training,
-    ten_sessions,
-    training_speed,
-    whole_job,
-)
-from retrieval.provenance import hardware
+from benchmarks import peers, readme
+from benchmarks.app import deeper_comparison, first_page, interactions, ten_sessions
+from benchmarks.quality import analyzers, best_without_download, starter_training
+from benchmarks.scale import growth, large_sets
+from benchmarks.speed import bm25_engines, cold_and_warm, dense_search, encoding, reranking, training_speed, whole_job
+from jobs.machine import hardware
 
 _ALL = {
     "analyzers": analyzers.measure,
@@ -40,7 +24,6 @@ _ALL = {
     "interactions": interactions.measure,
     "large_sets": large_sets.measure,
     "reranking": reranking.measure,
-    "scale": scale.measure,
     "starter_training": starter_training.measure,
     "ten_sessions": ten_sessions.measure,
     "training_speed": training_speed.measure,

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from data.audit import Audit, audit
+from data.audit.audit import Audit, audit
 from data.problems import DataError
 from data.read import Columns, Reading, file_content, propose_columns, read, read_file
 from data.split import Part, Split, split

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from http.client import HTTPException
 from pathlib import Path
 
-from data.cells import shown
+from data.files.cells import shown
 from data.problems import DataError, ProblemCode
 from data.read import Reading, file_content, read
 from data.workspace import replacing, workspace

@@ -10,18 +10,18 @@ from typing import Any
 
 import pandas as pd
 
-from data.assemble import Assembly
-from data.cells import mend, shown
-from data.columns import NAMES, Columns, guess_columns
-from data.content import Content
-from data.delimited import delimited_table
-from data.formats import Format, Recognised, recognise
-from data.json_rows import json_table, jsonl_table
-from data.parquet import parquet_table
+from data.files.cells import mend, shown
+from data.files.columns import NAMES, Columns, guess_columns
+from data.files.content import Content
+from data.files.delimited import delimited_table
+from data.files.formats import Format, Recognised, recognise
+from data.files.json_rows import json_table, jsonl_table
+from data.files.parquet import parquet_table
+from data.files.squad import SQUAD_COLUMNS, squad_articles, squad_lines, squad_rows
+from data.files.tables import RawRow, Table, column_names
 from data.problems import DataError, Problem, ProblemCode
 from data.records import QuestionSet
-from data.squad import SQUAD_COLUMNS, squad_articles, squad_lines, squad_rows
-from data.tables import RawRow, Table, column_names
+from data.rows.assembly import Assembly
 
 __all__ = ["Columns", "Format", "Reading", "file_content", "propose_columns", "read", "read_file"]
 
@@ -144,7 +144,7 @@ def _table(content: Content, recognised: Recognised) -> Table:
     text = recognised.text or ""
     match recognised.format:
         case Format.EXCEL:
-            from data.workbooks import workbook_table  # openpyxl: only who reads a workbook waits for it
+            from data.files.workbooks import workbook_table  # openpyxl: only who reads a workbook waits for it
 
             return workbook_table(content.whole)
         case Format.PARQUET:

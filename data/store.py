@@ -13,8 +13,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from data.catalog import CATALOG, read_entry
-from data.cells import shown
-from data.kept_passages import open_passages, write_passages
+from data.files.cells import shown
+from data.passage_file import open_passages, write_passages
 from data.problems import DataError, ProblemCode
 from data.read import read_file
 from data.records import Question, QuestionSet

@@ -9,10 +9,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+PROJECT = Path(__file__).parent.parent  # the folder of `app.py`
+
 
 def workspace() -> Path:
     """Return the workspace folder: `MRC_WORKSPACE` where set, else `workspace/` beside `app.py`."""
-    return Path(os.environ.get("MRC_WORKSPACE") or Path(__file__).parent.parent / "workspace").resolve()
+    return Path(os.environ.get("MRC_WORKSPACE") or PROJECT / "workspace").resolve()
 
 
 @contextmanager

@@ -9,8 +9,8 @@ from typing import Any
 
 import ray
 
-from retrieval.encoding import BiEncoder
-from retrieval.models import find_model
+from models.bi_encoder import BiEncoder
+from models.sources import find_model
 
 
 class Encoder:

@@ -10,14 +10,15 @@ from pathlib import Path
 
 from data.problems import DataError
 from data.store import find
-from retrieval import encode_corpus
-from retrieval.compare import Comparison, compare
-from retrieval.experiment import ExperimentError, read_experiment
-from retrieval.hub import ModelError
-from retrieval.job import Job
-from retrieval.provenance import provenance
+from models.hub import ModelError
+from retrieval.comparison.compare import Comparison, compare
+from retrieval.comparison.experiment import ExperimentError, read_experiment
+from retrieval.comparison.job import Job
+from retrieval.comparison.provenance import provenance
+from retrieval.comparison.store import delete, keep, kept_comparisons, load, origin_of, rename
+from retrieval.dense import encode as encode_corpus
+from retrieval.report.files import save
 from retrieval.report.words import LANGUAGES
-from retrieval.saved import delete, keep, kept_comparisons, load, origin_of, rename, save
 
 _SECONDS_BETWEEN_WORDS = 0.2
 

@@ -9,21 +9,21 @@ import pytest
 # what waits for other processes, longest first: begun last, one core would stand idle at the end
 LONG = (
     "browser/test_journey.py",
-    "training/test_queue.py",
+    "training/runs/test_queue.py",
     "training/test_resume.py",
     "browser/test_trainings.py",
     "training/test_several_processes.py",
     "browser/test_drill_down.py",
     "browser/test_first_visit.py",
-    "training/test_objectives.py",
+    "training/rankers/test_losses.py",
     "training/test_korquad.py",
     "training/test_hub.py",
     "training/test_estimate.py",
     "training/test_command.py",
     "retrieval/test_command.py",
     "retrieval/test_korquad.py",
-    "retrieval/test_encode_corpus.py",
-    "retrieval/test_models.py",
+    "retrieval/dense/test_encode.py",
+    "models/test_sources.py",
     "test_hub.py",
 )
 

@@ -10,6 +10,7 @@ from urllib.request import urlopen
 import numpy as np
 import pytest
 
+from data.workspace import PROJECT
 from tests.hub import (
     BI_ENCODER,
     CROSS_ENCODER_BASE,
@@ -69,7 +70,7 @@ def results(bi_encoder: str, cross_encoder: str) -> tuple[np.ndarray, np.ndarray
 def run_fresh(script: str, environment: dict[str, str], *arguments: str) -> str:
     done = subprocess.run(
         [sys.executable, "-c", script, *arguments],
-        cwd=Path(__file__).parents[1],
+        cwd=PROJECT,
         env=environment,
         capture_output=True,
         text=True,

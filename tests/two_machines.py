@@ -14,6 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from data.workspace import PROJECT
+
 _NETWORK, _PORT = "10.213.7", 29500
 _PATIENCE = 120  # seconds
 
@@ -62,7 +64,7 @@ def torchrun_on(machines: Sequence[Machine], words: Sequence[str], folder: Path,
             told = stack.enter_context((folder / f"machine-{rank}.log").open("w+"))
             process = subprocess.Popen(
                 machine.command(command),
-                cwd=Path(__file__).parents[1],
+                cwd=PROJECT,
                 env=os.environ | {"GLOO_SOCKET_IFNAME": machine.cable} | environment,
                 stdout=told,
                 stderr=told,

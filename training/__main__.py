@@ -16,11 +16,12 @@ from typing import Any
 from data.problems import DataError
 from data.split import SplitOptions
 from data.store import find
-from training import queue
-from training.options import OPTIONS, Kind, default_options
+from training.options.common import Kind
+from training.options.kinds import OPTIONS, default_options
 from training.problems import TrainingError
-from training.rehearsal import Task
-from training.runs import Plan, Run, State, all_runs, create_run, find_run, new_plan
+from training.runs import queue
+from training.runs.rehearsal import Task
+from training.runs.runs import Plan, Run, State, all_runs, create_run, find_run, new_plan
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -86,7 +87,7 @@ def _work(given: argparse.Namespace) -> int:
 
 
 def _rehearse(given: argparse.Namespace) -> int:
-    from training.rehearsing import rehearse
+    from training.rehearse import rehearse
 
     return rehearse(given.task, given.folder)
 
@@ -134,7 +135,7 @@ def _delete(given: argparse.Namespace) -> int:
 def _push(given: argparse.Namespace) -> int:
     from getpass import getpass
 
-    from training.push import PushError, push
+    from training.runs.push import PushError, push
 
     token = os.environ.get("HF_TOKEN") or getpass("hub token (not shown, not kept): ")
     try:
@@ -171,7 +172,7 @@ def _stopping_on_signals(run: Run) -> Iterator[None]:
 
 
 def _write_negatives(plan: Plan, path: Path) -> int:
-    from training.negatives import as_table, mine
+    from training.rankers.negatives import as_table, mine
     from training.train import load_material
 
     material = load_material(plan)

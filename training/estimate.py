@@ -11,10 +11,12 @@ from typing import Any
 import numpy as np
 import psutil
 
-from retrieval.models import find_model, is_starter
-from training.options import BiEncoderObjective, BiEncoderOptions, CrossEncoderOptions, Report
-from training.rehearsal import Estimate
-from training.runs import Plan
+from models.sources import find_model, is_starter
+from training.options.bi_encoder import BiEncoderObjective, BiEncoderOptions
+from training.options.common import Report
+from training.options.cross_encoder import CrossEncoderOptions
+from training.runs.rehearsal import Estimate
+from training.runs.runs import Plan
 from training.train import load_material, recipe_of
 
 _SHARE_TO_USE = 0.9  # of the memory that is free: the rest is for what nobody foresees
@@ -38,7 +40,7 @@ def estimate(plan: Plan) -> Estimate:
     """
     from transformers import set_seed
 
-    from training.batches import batch_sampler
+    from training.engine.batches import batch_sampler
 
     options = plan.options
     available, base = _memory_available(), _memory_held()
@@ -77,7 +79,7 @@ def _steps(task: Any, options: BiEncoderOptions | CrossEncoderOptions, size: int
     from sentence_transformers.base.sampler import DefaultBatchSampler
     from transformers import TrainerCallback
 
-    from training.trainers import make_trainer
+    from training.engine.trainers import make_trainer
 
     order = np.argsort(-task.examples.lengths, kind="stable")
     any_examples = np.random.default_rng(0).permutation(len(order))

@@ -13,25 +13,26 @@ from typing import Any
 import numpy as np
 
 from data.problems import DataError
-from data.processes import this_process
 from data.records import QuestionSet
 from data.store import find
 from data.workspace import replacing
-from retrieval.hub import ModelError
-from retrieval.metrics import Scores
-from retrieval.models import ModelSource, find_model
-from retrieval.significance import intervals_of, mean_interval, question_groups
-from training.adaptation import settle
-from training.arguments import processes
-from training.card import write_card
-from training.checkpoints import newest_checkpoint, step_of
-from training.material import MEASURED_KS, Material
-from training.objectives import negatives_of_processes
-from training.options import CrossEncoderOptions, OptionError, Report
+from jobs.processes import this_process
+from models.hub import ModelError
+from models.sources import ModelSource, find_model
+from retrieval.evaluation.measures import Scores
+from retrieval.evaluation.significance import intervals_of, mean_interval, question_groups
+from training.engine.adaptation import settle
+from training.engine.arguments import processes
+from training.engine.checkpoints import newest_checkpoint, step_of
+from training.options.common import OptionError, Report
+from training.options.cross_encoder import CrossEncoderOptions
 from training.problems import TrainingError
-from training.provenance import provenance
-from training.queue import turn
-from training.runs import Phase, Plan, Run, State, Status
+from training.rankers.losses import negatives_of_processes
+from training.rankers.material import MEASURED_KS, Material
+from training.runs.card import write_card
+from training.runs.provenance import provenance
+from training.runs.queue import turn
+from training.runs.runs import Phase, Plan, Run, State, Status
 
 logger = logging.getLogger(__name__)
 
@@ -89,8 +90,8 @@ def load_material(plan: Plan) -> Material:
 
 def recipe_of(plan: Plan, material: Material) -> Any:
     """Return the recipe of the plan's kind."""
-    from training.bi_encoder import BiEncoderRecipe
-    from training.cross_encoder import CrossEncoderRecipe
+    from training.rankers.bi_encoder import BiEncoderRecipe
+    from training.rankers.cross_encoder import CrossEncoderRecipe
 
     options = plan.options
     if isinstance(options, CrossEncoderOptions):
@@ -202,9 +203,9 @@ def _processes(plan: Plan) -> dict[str, Any]:
 
 def _fit(run: Run, task: Any, plan: Plan, checkpoint: Path | None, status: Status) -> None:
     """Let the library's trainer do the steps that are left; the model of the task is the best measured afterwards."""
-    from training.progress import RunFolderCallback
-    from training.tokens import tokenized_once
-    from training.trainers import make_trainer
+    from training.engine.progress import RunFolderCallback
+    from training.engine.tokens import tokenized_once
+    from training.engine.trainers import make_trainer
 
     if plan.options.report_to is Report.TENSORBOARD:
         os.environ["TENSORBOARD_LOGGING_DIR"] = str(run.folder / "tensorboard")

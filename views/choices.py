@@ -5,11 +5,11 @@ from pathlib import Path
 
 from data.split import Part, SplitOptions
 from data.store import StoredSet
-from retrieval.added import added
-from retrieval.experiment import BM25Spec, DenseSpec, Experiment, HybridSpec, RerankSpec, RunSpec, Spec
-from retrieval.metrics import DEFAULT_KS
-from training.options import Kind
-from training.runs import Plan, Run, State, all_runs
+from retrieval.comparison.added import added
+from retrieval.comparison.experiment import BM25Spec, DenseSpec, Experiment, HybridSpec, RerankSpec, RunSpec, Spec
+from retrieval.evaluation.measures import DEFAULT_KS
+from training.options.common import Kind
+from training.runs.runs import Plan, Run, State, all_runs
 
 BM25_NAME, DENSE_NAME, HYBRID_NAME, RERANKED_NAME = "BM25", "Dense", "Hybrid", "Reranked"
 _PICKED_FIRST = 6

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import streamlit as st
 
-from retrieval.explain.located import Piece
-from retrieval.marking import MarkedText
+from text.located import Piece
+from text.marking import MarkedText
 from views.words import word
 
 _STYLE = Path(__file__).with_name("found.css")

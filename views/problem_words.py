@@ -6,7 +6,7 @@ from contextlib import contextmanager
 import streamlit as st
 
 from data.problems import DataError, Problem, ProblemCode
-from views.words import catalog, language, plain
+from views.words import catalog, known, language, plain, word
 
 _NAMED_BY_READERS = ("found", "expected", "unit", "reason")
 _NAMED_BY_USERS = (ProblemCode.MISSING_COLUMN, ProblemCode.UNKNOWN_COLUMN)  # `found` lists the file's own columns
@@ -67,3 +67,13 @@ def _translated(value: str, texts: Mapping[str, str]) -> str:
     if not longest.endswith(":"):  # a colon leads names of the file's own
         rest = _translated(rest, texts)
     return f"{texts[f'detail.{longest}']} {rest}".strip()
+
+
+def reason(error: Exception) -> str:
+    """Return why a retriever failed, in words; not Markdown."""
+    code = getattr(error, "code", "")
+    for key in (f"model.{code}", f"milvus.{code}"):
+        if known(key):
+            return word(key, **{name: getattr(error, name, "") for name in ("model", "place")})
+    first_line = next(iter(str(error).splitlines()), "")[:300]
+    return word("search.failed", reason=first_line or type(error).__name__)

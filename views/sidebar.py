@@ -3,8 +3,8 @@
 import streamlit as st
 
 from data.problems import DataError
-from training.runs import Phase, Run, State, queued_runs, run_at_work
-from views.resources import split_of, stored_sets
+from training.runs.runs import Phase, Run, State, queued_runs, run_at_work
+from views.resources.sets import split_of, stored_sets
 from views.state import chosen_set, use_set
 from views.words import LANGUAGES, catalog, duration, language, plain, word
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import streamlit as st
 
 from data.store import StoredSet
-from views.resources import stored_sets
+from views.resources.sets import stored_sets
 
 
 def chosen_set() -> StoredSet:

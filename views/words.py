@@ -16,8 +16,13 @@ _FOLDER = Path(__file__).parent / "locales"
 @cache
 def catalog(language: str) -> dict[str, str]:
     """Return the texts of a language by key, `section.name`."""
-    tables = tomllib.loads((_FOLDER / f"{language}.toml").read_text(encoding="utf-8"))
-    return {f"{section}.{name}": text for section, entries in tables.items() for name, text in entries.items()}
+    pages = [tomllib.loads(path.read_text(encoding="utf-8")) for path in sorted((_FOLDER / language).glob("*.toml"))]
+    return {
+        f"{section}.{name}": text
+        for sections in pages
+        for section, entries in sections.items()
+        for name, text in entries.items()
+    }
 
 
 def language() -> str:

@@ -7,21 +7,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from data.passages import Passages
 from data.records import Passage
-from retrieval.analyzers import choose
-from retrieval.bm25 import BM25Options, indexed_texts
-from retrieval.bm25_engines import Engine
-from retrieval.explain.located import (
-    IndexedText,
-    Piece,
-    TokenKind,
-    indexed_text,
-    reading,
-    spans_by_token,
-    weighted_pieces,
-)
-from retrieval.matching import Span
-from retrieval.term_statistics import term_statistics
+from retrieval.lexical.bm25 import BM25Options
+from retrieval.lexical.engines import Engine
+from retrieval.lexical.statistics import term_statistics
+from text.analyzers import choose
+from text.located import IndexedText, Piece, TokenKind, indexed_text, reading, spans_by_token, weighted_pieces
+from text.matching import Span
 
 
 @dataclass(frozen=True)
@@ -88,7 +81,7 @@ class BM25Explainer:
     def __init__(self, passages: Sequence[Passage], options: BM25Options | None = None) -> None:
         self.options = options or BM25Options()
         self._passages = passages
-        texts = indexed_texts(passages, title=self.options.title)
+        texts = Passages.of(passages).indexed_texts(title=self.options.title)
         self.analyzer = choose(self.options.analyzer, texts)
         spans_by_token(self.analyzer, [""])  # loads what it needs now, not with the first question
         self._corpus = term_statistics(self.analyzer, texts)

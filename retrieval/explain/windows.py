@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 
 from data.records import Passage
-from retrieval.bm25 import BM25Options
 from retrieval.explain.bm25 import BM25Explainer, BM25Explanation
-from retrieval.windows import windows_of
+from retrieval.lexical.bm25 import BM25Options
+from retrieval.lexical.windows import windows_of
 
 
 class WindowedBM25Explainer:

@@ -7,15 +7,16 @@ from typing import Any, Protocol
 import numpy as np
 from scipy.sparse import csr_array
 
+from data.cache import key_of
+from data.passages import Passages
 from data.records import Passage
 from data.texts import fingerprint_of
-from retrieval.analyzers import analyze, choose
-from retrieval.bm25 import BM25Options, indexed_texts
-from retrieval.cache import key_of
+from models.protocols import Encoder
+from retrieval.dense.index import HNSW_CANDIDATES, HNSW_CANDIDATES_TO_BUILD, HNSW_NEIGHBOURS, IndexKind, cells
+from retrieval.lexical.bm25 import BM25Options
 from retrieval.milvus.weights import TermWeights, counts
-from retrieval.models import Encoder
-from retrieval.tokens import tokens_of
-from retrieval.vector_index import HNSW_CANDIDATES, HNSW_CANDIDATES_TO_BUILD, HNSW_NEIGHBOURS, IndexKind, cells
+from text.analyzers import analyze, choose
+from text.tokens import tokens_of
 
 MOST = 16_384  # hits that Milvus gives for a question
 
@@ -53,7 +54,7 @@ class TermField:
     name = "terms"
 
     def __init__(self, passages: Sequence[Passage], options: BM25Options) -> None:
-        texts = indexed_texts(passages, title=options.title)
+        texts = Passages.of(passages).indexed_texts(title=options.title)
         self._analyzer = choose(options.analyzer, texts)
         analyze(self._analyzer, [""])  # loads what it needs now: with tokens from disk it would wait for a question
         tokens = tokens_of(self._analyzer, texts)
@@ -96,7 +97,7 @@ class VectorField:
         title: bool = True,
         index: IndexKind = IndexKind.EXACT,
     ) -> None:
-        self._texts, self._encoder = indexed_texts(passages, title=title), encoder
+        self._texts, self._encoder = Passages.of(passages).indexed_texts(title=title), encoder
         self._type, self._build, self.search = _index(index, len(passages))
         self.most = HNSW_CANDIDATES if index is IndexKind.HNSW else MOST
         self.key = key_of("vector", encoder.fingerprint, fingerprint_of(self._texts), self._type, self._build)

@@ -6,12 +6,12 @@ from functools import cached_property
 import numpy as np
 from scipy.sparse import csc_array, csr_array
 
-from retrieval.cache import key_of
-from retrieval.tokens import Tokens
+from data.cache import key_of
+from text.tokens import Tokens
 
 
 class TermWeights:
-    """What `retrieval.postings` lists by term, by passage. `key` tells the weights without computing them."""
+    """What `retrieval.lexical.postings` lists by term, by passage. `key` tells the weights without computing them."""
 
     def __init__(self, tokens: Tokens, k1: float, b: float) -> None:
         self._tokens, self._k1, self._b = tokens, k1, b
@@ -27,7 +27,7 @@ class TermWeights:
         shape = len(self._tokens), len(self._tokens.vocabulary)
         if not len(self._tokens.ids):
             return csr_array(shape, dtype=np.float32)
-        from retrieval.postings import bm25_postings  # imports a compiler
+        from retrieval.lexical.postings import bm25_postings  # imports a compiler
 
         postings = bm25_postings(self._tokens, self._k1, self._b)
         return csc_array((postings.weights, postings.rows, postings.starts), shape=shape).tocsr()

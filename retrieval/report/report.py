@@ -9,15 +9,15 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 
 from data.split import Part
-from retrieval.compare import Comparison
-from retrieval.evidence import Evidence, evidence, scores_of, turned
-from retrieval.figures import figures, first_scored, label, shown_measures
-from retrieval.metrics import CUT, depth_of
-from retrieval.provenance import provenance
+from retrieval.analysis.evidence import Evidence, evidence, scores_of, turned
+from retrieval.analysis.figures import figures, first_scored, label, shown_measures
+from retrieval.comparison.compare import Comparison
+from retrieval.comparison.provenance import provenance
+from retrieval.evaluation.measures import CUT, depth_of
+from retrieval.evaluation.significance import PairTest
 from retrieval.report.colours import colour_of, letter_of
 from retrieval.report.sections import cost, curves, hardest, lost, settings, slices
 from retrieval.report.words import Say, words_of
-from retrieval.significance import PairTest
 
 _RUN_NOTES = ("unknown_passages", "repeated", "other_questions")  # what of an imported run was passed over
 _MOST_PAIRS = 28  # those of 8 retrievers: of more, only the pairs with the first

@@ -8,16 +8,16 @@ import numpy as np
 import pandas as pd
 from markupsafe import Markup
 
-from retrieval.compare import Comparison
-from retrieval.evidence import Evidence, scores_of
-from retrieval.figures import label
-from retrieval.lost import DEPTHS, FATES, Fate, ceilings, fates
-from retrieval.metrics import CUT, first_relevant_ranks
+from retrieval.analysis.evidence import Evidence, scores_of
+from retrieval.analysis.figures import label
+from retrieval.analysis.stages import DEPTHS, FATES, Fate, ceilings, fates
+from retrieval.comparison.compare import Comparison
+from retrieval.evaluation.measures import CUT, first_relevant_ranks
+from retrieval.evaluation.significance import question_groups
+from retrieval.evaluation.slices import Property, Slice, slice_table
+from retrieval.evaluation.slices import slices as cut
 from retrieval.report import charts
 from retrieval.report.words import Say
-from retrieval.significance import question_groups
-from retrieval.slices import Property, Slice, slice_table
-from retrieval.slices import slices as cut
 
 _FATE_COLOURS = (
     "",

@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
-ROOT = Path(__file__).parent.parent.parent
+from data.workspace import PROJECT
+
 expect.set_options(timeout=60_000)  # a busy machine draws slowly; nothing here is about speed
 CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
 
@@ -31,7 +32,7 @@ def app(workspace: Path) -> Iterator[str]:
         port = probe.getsockname()[1]
     command = [sys.executable, "-m", "streamlit", "run", "app.py", "--server.port", str(port)]
     environment = {**os.environ, "MRC_WORKSPACE": str(workspace), "STREAMLIT_SERVER_HEADLESS": "true"}
-    server = subprocess.Popen(command, cwd=ROOT, env=environment, start_new_session=True)
+    server = subprocess.Popen(command, cwd=PROJECT, env=environment, start_new_session=True)
     try:
         _wait_for(f"http://localhost:{port}/_stcore/health")
         yield f"http://localhost:{port}"

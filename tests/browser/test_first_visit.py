@@ -9,7 +9,7 @@ import psutil
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.conftest import ROOT
+from tests.browser.conftest import PROJECT
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 MINUTES = 60_000
@@ -52,7 +52,7 @@ def test_the_experiment_file_gives_the_same_numbers_on_the_command_line(
         kept.unlink()
     monkeypatch.setenv("MRC_WORKSPACE", str(workspace))
     command = [sys.executable, "-m", "retrieval", "compare", str(experiment), "--out", str(tmp_path / "out")]
-    subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
+    subprocess.run(command, cwd=PROJECT, check=True, capture_output=True)
     commanded = json.loads((tmp_path / "out" / "scores.json").read_text(encoding="utf-8"))
     for name, scores in shown["retrievers"].items():
         measures = {key: value for key, value in scores.items() if not key.endswith("_seconds")}

@@ -11,7 +11,7 @@ from urllib.parse import quote
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.conftest import ROOT
+from tests.browser.conftest import PROJECT
 from tests.browser.test_first_visit import compared, download
 
 MINUTES = 60_000
@@ -90,7 +90,7 @@ def test_the_table_equals_the_commands(
     experiment.write_bytes(download(page, "Experiment file").read_bytes())
     monkeypatch.setenv("MRC_WORKSPACE", str(workspace))
     command = [sys.executable, "-m", "retrieval", "compare", str(experiment), "--out", str(tmp_path / "out")]
-    subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
+    subprocess.run(command, cwd=PROJECT, check=True, capture_output=True)
     commanded = json.loads((tmp_path / "out" / "scores.json").read_text(encoding="utf-8"))["retrievers"]
     # a canvas draws the table; beside it stands a grid for screen readers, which holds what it draws
     cells = page.locator("canvas").first.locator("[role=gridcell]").all_text_contents()

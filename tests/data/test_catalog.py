@@ -10,7 +10,7 @@ import pytest
 
 from data.catalog import CATALOG, CatalogEntry, obtain, read_entry
 from data.problems import DataError, ProblemCode
-from tests.data.files import ROWS, as_squad
+from tests.data.sample_files import ROWS, as_squad
 
 CONTENT = as_squad(ROWS).encode() + b" " * 200_000
 

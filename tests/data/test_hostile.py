@@ -4,11 +4,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from data.audit import audit
+from data.audit.audit import audit
 from data.problems import DataError
 from data.read import read
 from data.split import split
-from tests.data.files import FILES
+from tests.data.sample_files import FILES
 
 PIECES = st.binary(max_size=8) | st.sampled_from(
     [

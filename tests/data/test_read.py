@@ -3,10 +3,10 @@ from pathlib import Path
 
 import pytest
 
-from data.columns import Columns
+from data.files.columns import Columns
 from data.problems import DataError, ProblemCode
 from data.read import Format, Reading, propose_columns, read, read_file
-from tests.data.files import ROWS, as_csv
+from tests.data.sample_files import ROWS, as_csv
 
 
 def _read(text: str, columns: Columns | None = None) -> Reading:

@@ -16,7 +16,7 @@ from data.remarks import (
     unmark_negative,
     write_note,
 )
-from data.workspace import workspace
+from data.workspace import PROJECT, workspace
 from tests.doubles import PASSAGES, QUESTIONS, small_set
 
 OF = small_set().fingerprint
@@ -82,7 +82,7 @@ def test_what_cannot_be_read_is_passed_over(content: str) -> None:
 
 def test_a_kill_leaves_what_was_there() -> None:
     write_note(OF, "q1", "first")
-    done = subprocess.run([sys.executable, "-c", KILLED, OF], cwd=Path(__file__).parents[2], check=False)
+    done = subprocess.run([sys.executable, "-c", KILLED, OF], cwd=PROJECT, check=False)
     assert done.returncode == -9
     assert remarks_of(OF).notes == (("q1", "first"),)
     write_note(OF, "q2", "second")  # nobody holds the lock any more

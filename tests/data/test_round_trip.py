@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from data.read import read
 from data.records import QuestionSet
-from tests.data.files import Row, as_csv, as_excel, as_json, as_jsonl, as_parquet, as_squad
+from tests.data.sample_files import Row, as_csv, as_excel, as_json, as_jsonl, as_parquet, as_squad
 
 ENCODINGS = ("utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "cp949")
 LETTERS = "가나힣똠漢ab?7 \t\n,;\"'.℃"

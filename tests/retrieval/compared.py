@@ -5,9 +5,9 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from data.records import Passage, Question, QuestionSet
-from retrieval.compare import Comparison, Result
-from retrieval.experiment import Experiment
-from retrieval.metrics import evaluate
+from retrieval.comparison.compare import Comparison, Result
+from retrieval.comparison.experiment import Experiment
+from retrieval.evaluation.measures import evaluate
 from retrieval.rankings import Rankings
 from tests.doubles import small_set
 

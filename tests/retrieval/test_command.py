@@ -15,13 +15,13 @@ from beir.datasets.data_loader import GenericDataLoader
 from ir_measures import RR, R, Success, nDCG
 
 from data.store import find, keep
+from data.workspace import PROJECT
 from retrieval.__main__ import main
-from retrieval.experiment import read_experiment
-from retrieval.job import Job
-from retrieval.saved import kept_comparisons, load
+from retrieval.comparison.experiment import read_experiment
+from retrieval.comparison.job import Job
+from retrieval.comparison.store import kept_comparisons, load
 from tests.doubles import small_set
 
-ROOT = Path(__file__).parents[2]
 KS = (1, 5, 10, 20)
 THEIRS = {
     **{f"recall@{k}": R @ k for k in KS},
@@ -86,7 +86,7 @@ def run(experiment: str, folder: Path, *command: str) -> Run:
             "--out",
             folder / "out",
         ],
-        cwd=ROOT,
+        cwd=PROJECT,
         env=os.environ | {"MRC_WORKSPACE": str(folder / "workspace")},
         capture_output=True,
         text=True,
@@ -210,7 +210,7 @@ def test_words_alone_need_no_torch(tmp_path: Path) -> None:
     program = (
         "import sys\n"
         "from retrieval.__main__ import main\n"
-        "import retrieval.compare\n"
+        "import retrieval.comparison.compare\n"
         "status = main(sys.argv[1:])\n"
         "print(sorted({'torch', 'transformers', 'sentence_transformers', 'streamlit'} & set(sys.modules)))\n"
         "sys.exit(status)"

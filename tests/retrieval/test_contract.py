@@ -8,19 +8,19 @@ import numpy as np
 import pytest
 
 from data.records import Passage
-from retrieval.bm25 import BM25, BM25Options
-from retrieval.bm25_engines import Engine
-from retrieval.dense import Dense
-from retrieval.fusion import Fusion
-from retrieval.hybrid import Hybrid
-from retrieval.kept import Kept
+from retrieval.comparison.cached import Kept
+from retrieval.dense.index import IndexKind
+from retrieval.dense.retriever import Dense
+from retrieval.lexical.bm25 import BM25, BM25Options
+from retrieval.lexical.engines import Engine
+from retrieval.lexical.windows import WindowedBM25
 from retrieval.milvus.fields import TermField, VectorField
 from retrieval.milvus.place import place
 from retrieval.milvus.retriever import EngineFusion, Milvus
+from retrieval.multistage.fusion import Fusion
+from retrieval.multistage.hybrid import Hybrid
+from retrieval.multistage.rerank import Reranked
 from retrieval.rankings import Retriever
-from retrieval.rerank import Reranked
-from retrieval.vector_index import IndexKind
-from retrieval.windows import WindowedBM25
 from tests.doubles import PASSAGES, QUESTIONS, KeywordEncoder, SharedWordScorer, texts_of
 from tests.milvus_server import serving
 

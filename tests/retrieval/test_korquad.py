@@ -8,9 +8,9 @@ import pytest
 from ir_measures import RR, R, Success, nDCG
 
 from data.read import read_file
-from retrieval.compare import Comparison, compare
-from retrieval.experiment import Experiment
-from retrieval.trec import write_qrels, write_run
+from retrieval.comparison.compare import Comparison, compare
+from retrieval.comparison.experiment import Experiment
+from retrieval.trec.files import write_qrels, write_run
 
 FILE = Path(os.environ.get("MRC_DATA", "")) / "KorQuAD_v1.0_dev.json"
 pytestmark = [

@@ -10,7 +10,7 @@ import pytest
 from data.split import SplitOptions
 from data.store import find
 from tests.training.worlds import Trained, planned, trained_in
-from training.options import Kind
+from training.options.common import Kind
 
 
 @pytest.fixture(scope="module", autouse=True)

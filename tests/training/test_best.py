@@ -10,14 +10,16 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
-from retrieval.metrics import Scores
-from retrieval.models import find_model
+from models.sources import find_model
+from retrieval.evaluation.measures import Scores
 from tests.hub import build_bi_encoder, build_cross_encoder_base
 from tests.training.worlds import logged, misleading_set, planned, shuffled
-from training.options import BiEncoderObjective, CrossEncoderObjective, Kind, Measure, Report
-from training.runs import Run, State
+from training.engine.trainers import make_trainer
+from training.options.bi_encoder import BiEncoderObjective
+from training.options.common import Kind, Measure, Report
+from training.options.cross_encoder import CrossEncoderObjective
+from training.runs.runs import Run, State
 from training.train import load_material, recipe_of, train
-from training.trainers import make_trainer
 
 pytestmark = pytest.mark.slow
 

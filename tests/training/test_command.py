@@ -8,8 +8,10 @@ from data.catalog import CATALOG
 from retrieval.__main__ import main as compare
 from tests.training.worlds import command
 from training.__main__ import main
-from training.options import BiEncoderOptions, CrossEncoderOptions, Kind
-from training.runs import Run, State
+from training.options.bi_encoder import BiEncoderOptions
+from training.options.common import Kind
+from training.options.cross_encoder import CrossEncoderOptions
+from training.runs.runs import Run, State
 
 SAMPLE = str(CATALOG["sample"].path)
 OPTIONS = {Kind.BI_ENCODER: BiEncoderOptions, Kind.CROSS_ENCODER: CrossEncoderOptions}

@@ -13,11 +13,12 @@ from tests.hub import build_bi_encoder, build_cross_encoder_base
 from tests.training.worlds import command, misleading_set, planned, shuffled, wait_until
 from training import estimate as estimating
 from training.estimate import estimate
-from training.negatives import COLUMNS
-from training.options import BiEncoderObjective, Kind, Report
-from training.rehearsal import Estimate, Rehearsal, Task
-from training.rehearsing import rehearse
-from training.runs import Plan, State
+from training.options.bi_encoder import BiEncoderObjective
+from training.options.common import Kind, Report
+from training.rankers.negatives import COLUMNS
+from training.rehearse import rehearse
+from training.runs.rehearsal import Estimate, Rehearsal, Task
+from training.runs.runs import Plan, State
 from training.train import train
 
 pytestmark = pytest.mark.slow

@@ -6,15 +6,17 @@ from pathlib import Path
 import pytest
 
 from data.problems import DataError, ProblemCode
-from data.processes import this_process
 from data.split import SplitOptions
 from data.store import find, remove
-from retrieval.hub import ModelError
-from retrieval.models import DEFAULT_BI_ENCODER, DEFAULT_CROSS_ENCODER
+from jobs.processes import this_process
+from models.hub import ModelError
+from models.sources import DEFAULT_BI_ENCODER, DEFAULT_CROSS_ENCODER
 from tests.training.worlds import misleading_set, planned
-from training.options import BiEncoderOptions, CrossEncoderOptions, Kind, OptionError
+from training.options.bi_encoder import BiEncoderOptions
+from training.options.common import Kind, OptionError
+from training.options.cross_encoder import CrossEncoderOptions
 from training.problems import TrainingError
-from training.runs import Phase, Run, State, Status, create_run, new_plan
+from training.runs.runs import Phase, Run, State, Status, create_run, new_plan
 from training.train import problem_of, train
 
 ROWS = "title,question,context,answer\n" + "".join(

@@ -16,9 +16,9 @@ from safetensors.numpy import load_file
 
 from data.split import SplitOptions
 from data.store import keep
-from retrieval.encoding import BiEncoder
-from retrieval.precision import Precision
-from retrieval.scoring import CrossEncoderScorer
+from models.bi_encoder import BiEncoder
+from models.cross_encoder import CrossEncoderScorer
+from models.precision import Precision
 from tests.hub import (
     BI_ENCODER,
     CROSS_ENCODER_BASE,
@@ -29,9 +29,11 @@ from tests.hub import (
     hub_server,
 )
 from tests.training.worlds import PROJECT, logged, shuffled, source_of
-from training.material import Material
-from training.options import BiEncoderOptions, CrossEncoderOptions, Kind
-from training.runs import Run, State
+from training.options.bi_encoder import BiEncoderOptions
+from training.options.common import Kind
+from training.options.cross_encoder import CrossEncoderOptions
+from training.rankers.material import Material
+from training.runs.runs import Run, State
 from training.train import load_material
 
 pytestmark = pytest.mark.slow

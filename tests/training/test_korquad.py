@@ -8,18 +8,18 @@ import pytest
 from data.records import QuestionSet
 from data.split import Part, SplitOptions, split
 from data.store import find
-from retrieval.bm25 import BM25, indexed_texts
-from retrieval.dense import Dense
-from retrieval.encoding import BiEncoder
-from retrieval.metrics import evaluate
-from retrieval.models import ModelSource, find_model
+from models.bi_encoder import BiEncoder
+from models.cross_encoder import CrossEncoderScorer
+from models.sources import ModelSource, find_model
+from retrieval.dense.retriever import Dense
+from retrieval.evaluation.measures import evaluate
+from retrieval.lexical.bm25 import BM25
+from retrieval.multistage.rerank import Reranked
+from retrieval.multistage.weight import recommended_weight
 from retrieval.rankings import Retriever
-from retrieval.recommended import recommended_weight
-from retrieval.rerank import Reranked
-from retrieval.scoring import CrossEncoderScorer
 from tests.training.worlds import planned, source_of
-from training.options import Kind
-from training.runs import Run, State
+from training.options.common import Kind
+from training.runs.runs import Run, State
 from training.train import train
 
 pytestmark = pytest.mark.slow
@@ -64,7 +64,7 @@ def test_training_a_starter_bi_encoder_costs_no_recall(korquad: QuestionSet, kor
     run = trained(Kind.BI_ENCODER, korquad, korquad_split)
 
     def dense(name: str, source: ModelSource) -> dict[str, float]:
-        encoder = BiEncoder(source, indexed_texts(korquad.passages, title=True))
+        encoder = BiEncoder(source, korquad.passages.indexed_texts(title=True))
         return measured(name, Dense(name, korquad.passages, encoder), korquad, korquad_split)
 
     before, after = dense("bi-encoder before", find_model("starter")), dense("bi-encoder after", source_of(run))
@@ -74,7 +74,7 @@ def test_training_a_starter_bi_encoder_costs_no_recall(korquad: QuestionSet, kor
 def test_a_starter_cross_encoder_is_no_worse_than_bm25(korquad: QuestionSet, korquad_split: SplitOptions) -> None:
     run = trained(Kind.CROSS_ENCODER, korquad, korquad_split)
     bm25 = BM25("BM25", korquad.passages)
-    scorer = CrossEncoderScorer(source_of(run), indexed_texts(korquad.passages, title=True))
+    scorer = CrossEncoderScorer(source_of(run), korquad.passages.indexed_texts(title=True))
     weight = recommended_weight(source_of(run))
     reranked = Reranked("", bm25, scorer, korquad.passages, depth=20, weight=weight)
     first = measured("BM25", bm25, korquad, korquad_split)

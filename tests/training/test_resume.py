@@ -22,11 +22,12 @@ from safetensors.numpy import load_file
 
 from data.workspace import workspace
 from tests.training.worlds import PROJECT, logged, misleading_set, planned, wait_until
-from training import progress, queue
-from training.checkpoints import newest_checkpoint, step_of
-from training.options import Kind
-from training.progress import RunFolderCallback
-from training.runs import RESUMABLE, Run, State
+from training.engine import progress
+from training.engine.checkpoints import newest_checkpoint, step_of
+from training.engine.progress import RunFolderCallback
+from training.options.common import Kind
+from training.runs import queue
+from training.runs.runs import RESUMABLE, Run, State
 from training.train import train
 
 pytestmark = pytest.mark.slow
@@ -109,7 +110,7 @@ def test_early_stopping_goes_on_counting() -> None:
 
 
 def test_a_full_disk_fails_the_run_and_spares_its_checkpoints(monkeypatch: pytest.MonkeyPatch) -> None:
-    from training import checkpoints
+    from training.engine import checkpoints
 
     run = planned(Kind.BI_ENCODER, misleading_set(200), **OFTEN, epochs=5.0)
     whole = planned(Kind.BI_ENCODER, misleading_set(200), **OFTEN, epochs=5.0)
@@ -175,7 +176,9 @@ def begin(monkeypatch: pytest.MonkeyPatch) -> Begin:
     # a page that was tested before may have left itself as the program that new processes would begin with
     monkeypatch.setitem(sys.modules, "__main__", ModuleType("__main__"))
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["training.train", "training.trainers", "training.progress", "training.card"])
+    context.set_forkserver_preload(
+        ["training.train", "training.engine.trainers", "training.engine.progress", "training.runs.card"]
+    )
 
     def begun(run: Run, do: Callable[[Path, dict[str, str]], None] = carry_out) -> multiprocessing.process.BaseProcess:
         here = {"MRC_WORKSPACE": str(workspace()), "MRC_LOCK": str(run.folder / "machine.lock")}

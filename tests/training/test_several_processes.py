@@ -14,7 +14,7 @@ from tests.hub import build_bi_encoder
 from tests.training.worlds import PROJECT, logged
 from tests.two_machines import torchrun_on, two_machines
 from training.__main__ import main
-from training.runs import Run, State
+from training.runs.runs import Run, State
 
 pytestmark = pytest.mark.slow
 

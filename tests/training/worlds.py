@@ -15,16 +15,18 @@ import pytest
 from data.records import Passage, Question, QuestionSet
 from data.split import SplitOptions
 from data.store import keep
-from retrieval.bm25 import BM25, indexed_texts
-from retrieval.encoding import BiEncoder
-from retrieval.models import ModelSource
+from data.workspace import PROJECT
+from models.bi_encoder import BiEncoder
+from models.sources import ModelSource
+from retrieval.lexical.bm25 import BM25
 from tests.hub import SENTENCES
-from training.material import Material
-from training.options import BiEncoderOptions, CrossEncoderOptions, Kind, default_options
-from training.runs import Run, Status, create_run, new_plan
+from training.options.bi_encoder import BiEncoderOptions
+from training.options.common import Kind
+from training.options.cross_encoder import CrossEncoderOptions
+from training.options.kinds import default_options
+from training.rankers.material import Material
+from training.runs.runs import Run, Status, create_run, new_plan
 from training.train import train
-
-PROJECT = Path(__file__).parents[2]
 
 
 @dataclass(frozen=True)
@@ -69,7 +71,7 @@ def material_of(
 
 def whole(question_set: QuestionSet) -> Material:
     """All questions to learn from, and the same to measure on."""
-    texts = indexed_texts(question_set.passages, title=True)
+    texts = question_set.passages.indexed_texts(title=True)
     learnable = np.ones(len(texts), dtype=bool)
     return Material(question_set, question_set, question_set, learnable, texts, BM25("BM25", question_set.passages))
 

@@ -2,15 +2,15 @@
 
 import re
 import string
-from pathlib import Path
 
 import pytest
 
-from training.runs import Phase
+from data.workspace import PROJECT
+from training.runs.runs import Phase
 from views.words import LANGUAGES, catalog, plain
 
-VIEWS = Path(__file__).parent.parent.parent / "views"
-SOURCE = "".join(path.read_text(encoding="utf-8") for path in [*VIEWS.glob("*.py"), VIEWS.parent / "app.py"])
+VIEWS = PROJECT / "views"
+SOURCE = "".join(path.read_text(encoding="utf-8") for path in [*VIEWS.rglob("*.py"), VIEWS.parent / "app.py"])
 WRITTEN = set(re.findall(r"""["']([a-z_]+\.[a-zA-Z0-9_]+)["']""", SOURCE))
 # keys put together while running: `word(f"part.{part}")` uses every key that begins with "part."
 BEGINNINGS = tuple(set(re.findall(r"""f["']([a-z_]+\.(?:[a-z_]+_)?)\{""", SOURCE)))

@@ -1,0 +1,1 @@
+"""Seconds a person waits in the app."""

@@ -1,0 +1,101 @@
+"""Seconds from a click on the Compare page to the end of what it redraws: KorQuAD dev, five retrievers, depth 100."""
+
+import os
+import statistics
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from benchmarks.app.app import opened_page, running_app
+from benchmarks.app.deeper_comparison import RETRIEVERS
+from benchmarks.korquad import korquad
+from data.read import read_file
+from data.store import keep as keep_set
+from retrieval.comparison.compare import compare
+from retrieval.comparison.experiment import Experiment
+from retrieval.comparison.job import Job
+from retrieval.comparison.store import keep
+
+_TIMES = 6
+_SLICES = ["Question length (characters)", "Passage length (characters)", "Wording shared with the passage"]
+# the app says of itself whether its script runs; these are noted with the time
+_NOTE_RUNS = """() => {
+  const app = document.querySelector('[data-testid=stApp]');
+  window.ends = [];
+  new MutationObserver(() => {
+    if (app.dataset.testScriptState === 'notRunning') window.ends.push(performance.now());
+  }).observe(app, {attributes: true, attributeFilter: ['data-test-script-state']});
+}"""
+
+
+def measure() -> list[str]:
+    """Open the kept comparison in the app and click about; returns a Markdown table."""
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ["MRC_WORKSPACE"] = folder
+        key, first = _kept()
+        with running_app(Path(folder)) as app, opened_page() as page:
+            app.wait()
+            at = f"{app.address}/?comparison={key}"
+            question = f"{at}&view=why&question={first}"
+            rows = [
+                ("another K", _clicks(page, at, _radio(["1", "5", "20", "50"]))),
+                ("another measure", _clicks(page, at, _radio(["nDCG", "Hit", "MRR"]))),
+                ("another view", _clicks(page, at, _radio(["Where", "Why", "Overview"]))),
+                ("another slice", _clicks(page, f"{at}&view=where", _radio(_SLICES))),
+                ("another question", _clicks(page, question, _there_and_back)),
+            ]
+    return [
+        "| after the first time | median, seconds | slowest |",
+        "|---|---:|---:|",
+        *(f"| {name} | {statistics.median(took):.2f} | {max(took):.2f} |" for name, took in rows),
+    ]
+
+
+def _kept() -> tuple[str, str]:
+    """Compare and keep; returns the comparison's key and the id of the first question."""
+    question_set = read_file(korquad()).question_set
+    stored = keep_set(question_set)
+    experiment = Experiment(data=stored.key, retriever=RETRIEVERS)
+    folder = Job.of(experiment, question_set.fingerprint).folder
+    keep(compare(experiment, question_set), folder)
+    return folder.name, question_set.questions[0].id
+
+
+Act = Callable[[Any, int], None]  # the n-th click, on a page
+
+
+def _clicks(page: Any, address: str, act: Act, ready: str = "h1") -> list[float]:
+    page.goto(address)
+    page.wait_for_selector(ready, timeout=60_000)
+    _settle(page)
+    page.evaluate(_NOTE_RUNS)
+    for n in range(_TIMES):  # the first time of each computes what later ones find
+        _timed(page, act, n)
+    return [_timed(page, act, n) for n in range(_TIMES)]
+
+
+def _timed(page: Any, act: Act, n: int) -> float:
+    page.evaluate("() => { window.ends = []; }")
+    start = page.evaluate("() => performance.now()")
+    act(page, n)
+    page.wait_for_function("() => window.ends.length > 0", timeout=60_000)
+    _settle(page)
+    ends = page.evaluate("() => window.ends")
+    return float(ends[-1] - start) / 1000
+
+
+def _settle(page: Any) -> None:
+    page.wait_for_selector("[data-testid=stApp][data-test-script-state=notRunning]", timeout=60_000)
+    page.wait_for_timeout(400)  # a second run may follow the first
+
+
+def _radio(names: list[str]) -> Act:
+    def act(page: Any, n: int) -> None:
+        page.get_by_role("radio", name=names[n % len(names)], exact=True).click()
+
+    return act
+
+
+def _there_and_back(page: Any, n: int) -> None:
+    page.locator(f".st-key-why_{'before' if n % 2 else 'after'} button").click()

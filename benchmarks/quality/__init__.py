@@ -1,0 +1,1 @@
+"""What retrieval and training reach."""

@@ -1,0 +1,223 @@
+"""How the cost of each stage grows with the passages, and where it bends: a table, and the chart `docs/growth.svg`.
+
+`GROWTH_SIZES` are the numbers of passages ("1000,10000,100000"; a million takes some minutes). They are synthetic, with
+KorQuAD's words and lengths, and vectors are drawn. Each size is measured in a process of its own, on what the stages
+before have kept; Kiwi only where it is expected to take less than a minute.
+"""
+
+import json
+import math
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+from data.workspace import PROJECT
+from retrieval.rankings import Rankings
+
+_SIZES = "1000,10000,100000"
+_PICTURE = PROJECT / "docs" / "growth.svg"
+_QUESTIONS, _K = 100, 100
+_FUSED = 1000  # questions
+_DIMENSIONS = 384
+_LONGEST_KIWI = 60.0  # seconds
+_BENT = 1.15  # an exponent above it is more than in proportion
+_ROUNDS, _SHORT = 3, 1.0  # what takes less than a second is done so often, and the fastest counts
+
+Seconds = dict[str, dict[int, float]]  # of every stage, by number of passages
+
+
+def measure() -> list[str]:
+    """Measure all sizes and draw the chart; returns a Markdown table, and the chart's message in a sentence."""
+    seconds: Seconds = {}
+    for size in sorted(int(word) for word in os.environ.get("GROWTH_SIZES", _SIZES).split(",")):
+        for stage, took in _in_a_process(size, _with_kiwi(size, seconds.get("analyze, Kiwi", {}))).items():
+            seconds.setdefault(stage, {})[size] = took
+    draw(seconds, _PICTURE)
+    return [*table(seconds), "", sentence(seconds)]
+
+
+def exponents(by_size: dict[int, float]) -> dict[int, float]:
+    """Return the exponent e of `seconds ~ passages^e` from each size to the next, by the larger one.
+
+    1 is in proportion, 0 does not grow: `log(seconds ratio) / log(size ratio)`.
+    """
+    return {
+        b: math.log(by_size[b] / by_size[a]) / math.log(b / a) for a, b in pairwise(sorted(by_size)) if by_size[a] > 0
+    }
+
+
+def table(seconds: Seconds) -> list[str]:
+    """Return a row a stage: seconds at each size, and in brackets the exponent since the size before."""
+    sizes = sorted({size for by_size in seconds.values() for size in by_size})
+    lines = [
+        f"| seconds (exponent) for passages | {' | '.join(f'{size:,}' for size in sizes)} |",
+        f"|---|{'---:|' * len(sizes)}",
+    ]
+    for stage, by_size in seconds.items():
+        grown = exponents(by_size)
+        cells = (_cell(by_size.get(size), grown.get(size)) for size in sizes)
+        lines.append(f"| {stage} | {' | '.join(cells)} |")
+    return lines
+
+
+def sentence(seconds: Seconds) -> str:
+    """Say which stages bend upwards in the last step, and which hardly grow."""
+    last = {stage: list(found.items())[-1] for stage, by_size in seconds.items() if (found := exponents(by_size))}
+    if not last:
+        return "One size tells nothing of growth."
+    bent = [f"{stage} ({e:.2f}, to {size:,})" for stage, (size, e) in last.items() if e > _BENT]
+    steepest, e = max(((stage, e) for stage, (_, e) in last.items()), key=lambda one: one[1])
+    if not bent:
+        return f"Up to the largest size nothing grows faster than the passages: steepest is {steepest}, {e:.2f}."
+    return f"In the last step these grow faster than the passages: {'; '.join(bent)}; the others in proportion or less."
+
+
+def draw(seconds: Seconds, path: Path) -> None:
+    """Draw seconds over passages, both axes logarithmic: a line that rises as the dotted one is in proportion."""
+    import altair as alt
+    import pandas as pd
+    import vl_convert
+
+    from retrieval.report.colours import PALETTE, SHAPES
+
+    stages = list(seconds)
+    rows = [(stage, size, took) for stage in stages for size, took in seconds[stage].items() if took > 0]
+    points = pd.DataFrame(rows, columns=["stage", "passages", "seconds"])
+    sizes = [float(points["passages"].min()), float(points["passages"].max())]
+    low = float(points["seconds"].min())
+    guide = pd.DataFrame({"passages": sizes, "seconds": [low, low * sizes[1] / sizes[0]]})
+    x = alt.X(
+        "passages:Q", title="passages", scale=alt.Scale(type="log", nice=False), axis=alt.Axis(format="~s", tickCount=4)
+    )
+    y = alt.Y("seconds:Q", title="seconds", scale=alt.Scale(type="log"), axis=alt.Axis(format="~g"))
+    colours = alt.Scale(domain=stages, range=[PALETTE[place % len(PALETTE)] for place in range(len(stages))])
+    marks = alt.Scale(domain=stages, range=[SHAPES[place % len(SHAPES)] for place in range(len(stages))])
+    title = None
+    base = alt.Chart(points).encode(
+        x=x,
+        y=y,
+        color=alt.Color("stage:N", title=title, scale=colours, sort=stages),
+        shape=alt.Shape("stage:N", title=title, scale=marks, sort=stages),
+    )
+    dotted = alt.Chart(guide).mark_line(color="#7c818c", strokeDash=[2, 4], strokeWidth=1.5).encode(x=x, y=y)
+    chart = dotted + base.mark_line(strokeWidth=2) + base.mark_point(filled=True, size=60, opacity=1)
+    chart = chart.properties(width=520, height=400, background="white", padding=12)
+    path.write_text(vl_convert.vegalite_to_svg(chart.to_dict()), encoding="utf-8")
+
+
+def _cell(took: float | None, exponent: float | None) -> str:
+    if took is None:
+        return "–"
+    return f"{took:.3g}" + (f" ({exponent:.2f})" if exponent is not None else "")
+
+
+def _with_kiwi(size: int, known: dict[int, float]) -> bool:
+    if not known:
+        return size <= 1000
+    largest = max(known)
+    return known[largest] * size / largest < _LONGEST_KIWI
+
+
+def _in_a_process(size: int, kiwi: bool) -> dict[str, float]:
+    with tempfile.TemporaryDirectory() as folder:
+        command = [sys.executable, "-m", "benchmarks.scale.growth", str(size), "kiwi" if kiwi else ""]
+        environment = {**os.environ, "MRC_WORKSPACE": folder}
+        printed = subprocess.run(command, check=True, env=environment, stdout=subprocess.PIPE).stdout
+    told: dict[str, float] = json.loads(printed)
+    return told
+
+
+def _one_size(size: int, folder: Path, *, kiwi: bool) -> dict[str, float]:
+    """Go through the stages; returns the seconds of each."""
+    from benchmarks import synthetic
+
+    file = folder / "set.jsonl"
+    synthetic.write(file, size, questions=_FUSED)
+    _compile()
+    return dict([*_reading(file), *_words(kiwi=kiwi), *_vectors(size), *_fusion(size)])
+
+
+def _reading(file: Path) -> Iterator[tuple[str, float]]:
+    from data.read import read_file
+    from data.store import keep, load, stored
+
+    yield "read and keep", _seconds(lambda: keep(read_file(file).question_set))
+    yield "open", _seconds(lambda: load(stored()[0].key))
+
+
+def _words(*, kiwi: bool) -> Iterator[tuple[str, float]]:
+    from data.store import load, stored
+    from retrieval.lexical.engines import ENGINES, Engine
+    from text.analyzers import Analyzer, analyze
+    from text.tokens import tokens_of
+
+    asked = load(stored()[0].key)
+    texts = asked.passages.indexed_texts(title=True)
+    yield "analyze, words", _seconds_once(lambda: tokens_of(Analyzer.WORD, texts))
+    if kiwi:
+        analyze(Analyzer.KIWI, [""])  # loads its dictionary
+        yield "analyze, Kiwi", _seconds_once(lambda: tokens_of(Analyzer.KIWI, texts))
+    yield "kept tokens", _seconds(lambda: tokens_of(Analyzer.WORD, texts))
+    tokens = tokens_of(Analyzer.WORD, texts)
+    yield "BM25 build", _seconds(lambda: ENGINES[Engine.POSTINGS](tokens, 0.9, 0.4))
+    index = ENGINES[Engine.POSTINGS](tokens, 0.9, 0.4)
+    questions = tokens_of(Analyzer.WORD, [question.text for question in asked.questions[:_QUESTIONS]])
+    yield f"BM25 search, {_QUESTIONS} questions", _seconds(lambda: index.search(questions, _K))
+
+
+def _vectors(size: int) -> Iterator[tuple[str, float]]:
+    from retrieval.dense.index import VectorIndex
+
+    rng = np.random.default_rng(0)
+    vectors = rng.standard_normal((size, _DIMENSIONS), dtype=np.float32)
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    index, asked = VectorIndex(vectors), vectors[rng.integers(0, size, _QUESTIONS)]
+    index.search(asked, 1)  # loads the library
+    yield f"exact dense search, {_QUESTIONS} questions", _seconds(lambda: index.search(asked, _K))
+
+
+def _fusion(size: int) -> Iterator[tuple[str, float]]:
+    from retrieval.multistage.fusion import Fusion, fused
+
+    rng = np.random.default_rng(0)
+    rankings = [_drawn(rng, size) for _ in range(2)]
+    yield f"fusion of two, {_FUSED:,} questions", _seconds(lambda: fused(rankings, size, Fusion.RRF, None, _K))
+
+
+def _drawn(rng: np.random.Generator, size: int) -> Rankings:
+    rows = np.stack([rng.choice(size, _K, replace=False) for _ in range(_FUSED)]).astype(np.int32)
+    scores = -np.sort(-rng.random((_FUSED, _K), dtype=np.float32), axis=1)
+    return Rankings(rows, scores)
+
+
+def _compile() -> None:
+    """Have everything compiled and imported that would count to the first stage that needs it."""
+    from data.passages import Passage
+    from retrieval.lexical.bm25 import BM25, BM25Options
+    from text.analyzers import Analyzer
+
+    few = [Passage(str(row), f"text {row}", "") for row in range(3)]
+    BM25("few", few, BM25Options(Analyzer.WORD)).search(["text 1"] * 40, 2)
+
+
+def _seconds(work: Callable[[], Any]) -> float:
+    took = _seconds_once(work)
+    return min(took, *(_seconds_once(work) for _ in range(_ROUNDS - 1))) if took < _SHORT else took
+
+
+def _seconds_once(work: Callable[[], Any]) -> float:
+    start = perf_counter()
+    work()
+    return perf_counter() - start
+
+
+if __name__ == "__main__":
+    print(json.dumps(_one_size(int(sys.argv[1]), Path(os.environ["MRC_WORKSPACE"]), kiwi=sys.argv[2] == "kiwi")))

@@ -1,0 +1,1 @@
+"""Speed against what one would use instead."""

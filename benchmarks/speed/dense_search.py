@@ -1,0 +1,142 @@
+"""Vector indexes over synthetic vectors around topics: what each costs to build and to search, and what it misses.
+
+`DENSE_SIZES` are the numbers of vectors (`10000,100000`; a graph of 1000000 takes long). Each index is built in
+a process of its own, whose peak of memory is told; the vectors are mapped from a file, so of those it holds what it
+copies and the pages it touched.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from statistics import median
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+from benchmarks import peers
+from retrieval.dense.index import IndexKind, VectorIndex
+
+_DIMENSIONS, _A_TOPIC, _SPREAD = 384, 100, 2.0
+_QUESTIONS, _SINGLE, _DEPTH = 1000, 50, 100
+_FLAT = "faiss-flat"
+
+
+def measure() -> list[str]:
+    """Return a row an index and size."""
+    lines = [
+        "| vectors | index | build, s | ms a question, alone | in a batch | index, MB | peak, MB | recall@10 | @100 |",
+        "|---:|---|---:|---:|---:|---:|---:|---:|---:|",
+    ]
+    measured = []
+    for size in (int(word) for word in os.environ.get("DENSE_SIZES", "10000,100000").split(",")):
+        with tempfile.TemporaryDirectory() as folder:
+            _write(Path(folder), size)
+            told = {kind: _told(Path(folder), kind) for kind in (*IndexKind, _FLAT)}
+        lines += [_line(size, kind, one) for kind, one in told.items()]
+        measured += _measured(size, told)
+    peers.keep(measured)
+    return lines
+
+
+def _write(folder: Path, size: int) -> None:
+    """Unit vectors around one topic for every hundred, and questions near some of them; seeded."""
+    rng = np.random.default_rng(0)
+    topics = rng.standard_normal((max(1, size // _A_TOPIC), _DIMENSIONS), dtype=np.float32)
+    shape = (size, _DIMENSIONS)
+    vectors = np.lib.format.open_memmap(folder / "vectors.npy", mode="w+", dtype=np.float32, shape=shape)
+    for start in range(0, size, 10_000):
+        rows = np.arange(start, min(size, start + 10_000))
+        vectors[rows] = _unit(topics[rows % len(topics)] + _SPREAD * rng.standard_normal((len(rows), _DIMENSIONS)))
+    vectors.flush()
+    near = np.array(vectors[rng.integers(0, size, _QUESTIONS)])
+    noise = 0.5 / np.sqrt(_DIMENSIONS) * rng.standard_normal((_QUESTIONS, _DIMENSIONS))
+    np.save(folder / "questions.npy", _unit(near + noise))
+
+
+def _unit(vectors: np.ndarray) -> np.ndarray:
+    unit: np.ndarray = (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
+    return unit
+
+
+def _told(folder: Path, kind: str) -> dict[str, Any]:
+    """Have an index measured in a process of its own. The exact one comes first and leaves what it found."""
+    subprocess.run([sys.executable, "-m", "benchmarks.speed.dense_search", kind, str(folder)], check=True)
+    told: dict[str, Any] = json.loads((folder / f"{kind}.json").read_text(encoding="utf-8"))
+    return told
+
+
+def _measure_one(kind: str, folder: Path) -> None:
+    vectors = np.load(folder / "vectors.npy", mmap_mode="r")
+    questions = np.load(folder / "questions.npy")
+    began = perf_counter()
+    index: Any = _flat(vectors) if kind == _FLAT else VectorIndex(vectors, IndexKind(kind))
+    built = perf_counter()
+    index.search(questions[:1], _DEPTH)
+    alone = [_seconds(lambda row=row: index.search(questions[row : row + 1], _DEPTH)) for row in range(_SINGLE)]
+    batch = [_seconds(lambda: index.search(questions, _DEPTH)) for _ in range(3)]
+    found = index.search(questions, _DEPTH)[1]
+    if kind == IndexKind.EXACT:
+        np.save(folder / "exact.npy", found)
+    exact = np.load(folder / "exact.npy")
+    recall = {
+        k: float(np.mean([len(np.intersect1d(a[:k], b[:k])) / k for a, b in zip(found, exact, strict=True)]))
+        for k in (10, 100)
+    }
+    told = {
+        "build": built - began,
+        "alone": median(alone),
+        "batch": median(batch) / len(questions),
+        "bytes": vectors.nbytes if kind == _FLAT else index.memory_bytes,
+        "recall": recall,
+        "peak": _peak(),
+    }
+    (folder / f"{kind}.json").write_text(json.dumps(told), encoding="utf-8")
+
+
+def _peak() -> int:
+    """Most memory this process held, in bytes. What `wait4` tells would count its parent's too."""
+    told = Path("/proc/self/status").read_text(encoding="utf-8")
+    return 1024 * int(told.partition("VmHWM:")[2].split()[0])
+
+
+def _flat(vectors: np.ndarray) -> Any:
+    import faiss
+
+    index = faiss.IndexFlatIP(vectors.shape[1])
+    index.add(np.ascontiguousarray(vectors))
+    return index
+
+
+def _seconds(work: Any) -> float:
+    began = perf_counter()
+    work()
+    return perf_counter() - began
+
+
+def _line(size: int, kind: str, told: dict[str, Any]) -> str:
+    times = f"{told['build']:.2f} | {1000 * told['alone']:.3f} | {1000 * told['batch']:.3f}"
+    memory = f"{told['bytes'] / 1e6:,.0f} | {told['peak'] / 1e6:,.0f}"
+    return f"| {size:,} | {kind} | {times} | {memory} | {told['recall']['10']:.4f} | {told['recall']['100']:.4f} |"
+
+
+def _measured(size: int, told: dict[str, dict[str, Any]]) -> list[peers.Measured]:
+    """Searches against the exact one, which is FAISS's own without its copy of the vectors."""
+    of, exact, flat = f"{size:,} vectors of {_DIMENSIONS}", told[IndexKind.EXACT], told[_FLAT]
+    measured = [
+        peers.of_rounds("Exact search, batch", "IndexFlatIP", of, [(exact["batch"], flat["batch"])]),
+        peers.of_rounds("Exact search, peak memory", "IndexFlatIP", of, [(exact["peak"], flat["peak"])], unit="bytes"),
+    ]
+    for kind in (IndexKind.HNSW, IndexKind.IVF, IndexKind.INT8):
+        one = told[kind]
+        lost = f"recall@10 {one['recall']['10']:.3f}, @100 {one['recall']['100']:.3f}; built in {one['build']:.1f} s"
+        name = f"{kind} search, one question"
+        measured.append(peers.of_rounds(name, "exact", of, [(one["alone"], exact["alone"])], note=lost))
+    return measured
+
+
+if __name__ == "__main__":
+    _measure_one(sys.argv[1], Path(sys.argv[2]))

@@ -1,0 +1,166 @@
+"""From a file to four retrievers side by side: this project's command against `student_script`, the plain script.
+
+KorQuAD dev, all questions; BM25, dense, hybrid, and BM25's first `WHOLE_JOB_DEPTH` (8) reranked. Both use the same two
+random BERTs of 2 layers of 128: models of a real size take most of an hour in the script. Each is a whole process; the
+command also makes intervals, tests, report and files. Then both once more with another weight in the hybrid, where the
+command finds in its workspace what the first run kept.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+from benchmarks import peers
+from benchmarks.korquad import korquad
+from benchmarks.random_models import TINY, bi_encoder, cross_encoder
+from data.read import read_file
+
+_WANTED = 10
+_MAX_LENGTH = 512
+_WEIGHTS = (1.0, 2.0)  # of the dense retriever in the hybrid: the first run's, the second's
+_RETRIEVERS = ("BM25", "Dense", "Hybrid", "Reranked")
+_EXPERIMENT = """
+data = '{data}'
+[[retriever]]
+name = "BM25"
+kind = "bm25"
+[[retriever]]
+name = "Dense"
+kind = "dense"
+model = '{bi_encoder}'
+[[retriever]]
+name = "Hybrid"
+kind = "hybrid"
+of = ["BM25", "Dense"]
+weights = [1.0, {weight}]
+[[retriever]]
+name = "Reranked"
+kind = "rerank"
+first = "BM25"
+model = '{cross_encoder}'
+depth = {depth}
+"""
+
+
+@dataclass(frozen=True)
+class Told:
+    """What one process did: its seconds, those of each retriever's own work, and the figures by retriever."""
+
+    seconds: float
+    stages: dict[str, float]
+    table: dict[str, dict[str, float]]
+
+    @property
+    def rest(self) -> float:
+        """Seconds of all else: imports, reading, measuring, writing."""
+        return self.seconds - sum(self.stages.values())
+
+
+def measure() -> list[str]:
+    """Run both, and both again with another weight; returns lines of a report."""
+    depth = int(os.environ.get("WHOLE_JOB_DEPTH", "8"))
+    with tempfile.TemporaryDirectory() as folder:
+        models = _models(Path(folder))
+        runs = [(_ours(Path(folder), models, depth, w), _theirs(models, depth, w)) for w in _WEIGHTS]
+    size = f"5,774 questions, 961 passages, {depth} reranked"
+    names = ("File to table", "Again, a weight changed")
+    notes = (
+        f"both compute everything; {_limit(*runs[0])}",
+        "ours finds in its workspace what it kept; the script keeps nothing",
+    )
+    peer = "a script of rank-bm25, sentence-transformers and FAISS"
+    measured = [
+        peers.of_rounds(name, peer, size, [(ours.seconds, theirs.seconds)], wanted=_WANTED, note=note)
+        for name, note, (ours, theirs) in zip(names, notes, runs, strict=True)
+    ]
+    peers.keep(measured)
+    return [*stage_table(*runs[0]), "", *(_said(one) for one in measured), "", *figure_table(*runs[0])]
+
+
+def _limit(ours: Told, theirs: Told) -> str:
+    """Say how much of the work is arithmetic that both do."""
+    mine, plain = (of.stages["Dense"] + of.stages["Reranked"] for of in (ours, theirs))
+    share, times = 100 * mine / ours.seconds, plain / mine
+    return f"{share:.0f} % of ours is the models' own arithmetic, {times:.1f} times as fast in bfloat16"
+
+
+def stage_table(ours: Told, theirs: Told) -> list[str]:
+    """Return where the time of both goes, a row a stage."""
+    names = {
+        "BM25": "BM25: morphemes, index, search",
+        "Dense": "dense: load, encode, search",
+        "Hybrid": "fusion",
+        "Reranked": "reranking: load, score",
+    }
+    rows = [(text, ours.stages[name], theirs.stages[name]) for name, text in names.items()]
+    rows += [("all else", ours.rest, theirs.rest), ("the whole process", ours.seconds, theirs.seconds)]
+    lines = ["| seconds | ours | the script | times |", "|---|---:|---:|---:|"]
+    return lines + [f"| {text} | {a:.2f} | {b:.2f} | {b / a:.1f} |" for text, a, b in rows]
+
+
+def figure_table(ours: Told, theirs: Told) -> list[str]:
+    """Return the figures of both, as a check that they did the same."""
+    lines = ["| | R@1, ours | the script | R@10, ours | the script |", "|---|---:|---:|---:|---:|"]
+    for name in _RETRIEVERS:
+        cells = (f"{100 * of.table[name][f'recall@{k}']:.2f}" for k in (1, 10) for of in (ours, theirs))
+        lines.append(f"| {name} | {' | '.join(cells)} |")
+    return lines
+
+
+def own_seconds(retrievers: dict[str, Any]) -> dict[str, float]:
+    """Return the seconds of each retriever's own work from what `scores.json` tells of them, which counts their parts'.
+
+    A hybrid is of the BM25 and the dense one, the reranked of the BM25 one.
+    """
+    told = {name: of["build_seconds"] + of["query_seconds"] for name, of in retrievers.items()}
+    wrapped = {"Hybrid": told["BM25"] + told["Dense"], "Reranked": told["BM25"]}
+    return {name: max(0.0, told[name] - wrapped.get(name, 0.0)) for name in _RETRIEVERS}
+
+
+def _said(one: peers.Measured) -> str:
+    return f"{one.name}: {one.ours:.1f} s, the script {one.theirs:.1f} s, {one.ratio:.1f} times as long; {one.note}"
+
+
+def _models(folder: Path) -> dict[str, Path]:
+    texts = list(read_file(korquad()).question_set.passages.indexed_texts(title=True))
+    return {
+        "bi_encoder": bi_encoder(folder / "bi", texts, _MAX_LENGTH, TINY),
+        "cross_encoder": cross_encoder(folder / "cross", texts, _MAX_LENGTH, TINY),
+    }
+
+
+def _ours(folder: Path, models: dict[str, Path], depth: int, weight: float) -> Told:
+    experiment, out = folder / "experiment.toml", folder / "out"
+    experiment.write_text(_EXPERIMENT.format(data=korquad(), depth=depth, weight=weight, **models), encoding="utf-8")
+    command = [sys.executable, "-m", "retrieval", "compare", str(experiment), "--out", str(out)]
+    seconds, _ = _run(command, {"MRC_WORKSPACE": str(folder / "workspace")})
+    retrievers = json.loads((out / "scores.json").read_text(encoding="utf-8"))["retrievers"]
+    return Told(seconds, own_seconds(retrievers), retrievers)
+
+
+def _theirs(models: dict[str, Path], depth: int, weight: float) -> Told:
+    script = Path(__file__).parent / "student_script.py"
+    seconds, printed = _run(
+        [sys.executable, str(script), str(korquad()), *map(str, models.values()), str(depth), str(weight)], {}
+    )
+    told = json.loads(printed.splitlines()[-1])
+    return Told(seconds, {name: told["seconds"][name] for name in _RETRIEVERS}, told["table"])
+
+
+def _run(command: list[str], environment: dict[str, str]) -> tuple[float, str]:
+    start = perf_counter()
+    done = subprocess.run(
+        command,
+        check=True,
+        env={**os.environ, **environment},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    return perf_counter() - start, done.stdout

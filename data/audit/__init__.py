@@ -1,0 +1,1 @@
+"""What a question set is like: overlap, leaks, figures, passages."""

@@ -1,0 +1,1 @@
+"""Formats in: a file to rows."""

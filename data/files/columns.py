@@ -1,0 +1,129 @@
+"""Which column holds what, told by Korean and English names."""
+
+import re
+import unicodedata
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from data.files.cells import as_text, is_blank
+
+
+@dataclass(frozen=True)
+class Columns:
+    """The name of the column for each role, None where there is none."""
+
+    question: str | None = None
+    context: str | None = None
+    answers: str | None = None
+    title: str | None = None
+    id: str | None = None
+    kind: str | None = None
+
+
+# By role, the best name first; compared in lower case without spaces, underscores and hyphens.
+NAMES: dict[str, tuple[str, ...]] = {
+    "id": (
+        "id", "questionid", "qid", "queryid", "guid", "qaid", "uid", "uuid", "exampleid",
+        "질문id", "질문번호", "문제번호", "질의번호", "아이디", "식별자", "번호", "순번", "no",
+    ),
+    "kind": (
+        "kind", "questiontype", "questionkind", "querytype", "qtype", "type", "category", "classtype",
+        "질문유형", "문제유형", "질문종류", "유형", "종류", "분류",
+    ),
+    "title": (
+        "title", "articletitle", "documenttitle", "doctitle", "subject",
+        "제목", "문서제목", "문서명", "글제목", "표제", "기사제목",
+    ),
+    "answers": (
+        "answers", "answer", "answertext", "answerstext", "goldanswer", "goldanswers",
+        "정답", "답", "답변", "정답텍스트", "답안",
+    ),
+    "question": (
+        "question", "query", "questiontext", "querytext", "q",
+        "질문", "질의", "문제", "질문내용", "질문텍스트", "물음", "검색어", "쿼리",
+    ),
+    "context": (
+        "context", "passage", "document", "contexttext", "passagetext", "paragraph", "documenttext", "text",
+        "content", "body", "doc", "article", "evidence", "positive", "positivepassage",
+        "지문", "본문", "문맥", "문단", "단락", "문서", "본문내용", "내용", "지문내용", "컨텍스트", "기사",
+        "텍스트",
+    ),
+}  # fmt: skip
+_NOT_A_TEXT = {
+    *(
+        "id",
+        "ids",
+        "idx",
+        "index",
+        "start",
+        "end",
+        "begin",
+        "type",
+        "kind",
+        "len",
+        "length",
+        "count",
+        "score",
+    ),
+    *("번호", "유형", "위치", "길이", "개수", "점수"),
+}
+_SAMPLE_ROWS = 100
+
+
+def guess_columns(names: Sequence[str], sample: Iterable[Mapping[str, object]] = ()) -> Columns:
+    """Guess the columns from their names, and from the look of some rows where no name tells.
+
+    A known name wins; then a name with a known word in it ("질문 (필수)", "question_ko"); then, for the
+    question, the only column whose cells mostly end in a question mark, and for the context, the column of
+    the longest texts.
+    """
+    rows = list(sample)[:_SAMPLE_ROWS]
+    filled = [name for name in names if not rows or not all(is_blank(row.get(name)) for row in rows)]
+    chosen: dict[str, str] = {}
+    for find, candidates in ((_same_name, filled), (_same_name, names), (_name_with_word, filled)):
+        for role in NAMES:
+            left = [name for name in candidates if name not in chosen.values()]
+            if role not in chosen and (name := find(role, left)) is not None:
+                chosen[role] = name
+    for role, look in (("question", _asking_column), ("context", _longest_column)):
+        left = [name for name in filled if name not in chosen.values()]
+        if rows and role not in chosen and (name := look(left, rows)) is not None:
+            chosen[role] = name
+    return Columns(**chosen)
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[\s_\-.]+", "", unicodedata.normalize("NFKC", name)).lower()
+
+
+def _same_name(role: str, names: list[str]) -> str | None:
+    by_plain = {_plain(name): name for name in reversed(names)}
+    return next((by_plain[known] for known in NAMES[role] if known in by_plain), None)
+
+
+def _name_with_word(role: str, names: list[str]) -> str | None:
+    """The only name with a known word in it. Ids and kinds are too often those of something else."""
+    known = {word for word in NAMES[role] if len(word) > 1}
+    found = []
+    for name in names:
+        words = set(re.findall(r"[a-z]+|[가-힣]+", re.sub("(?<=[a-z])(?=[A-Z])", " ", name).lower()))
+        if words & known and not words & _NOT_A_TEXT:
+            found.append(name)
+    return found[0] if len(found) == 1 and role not in ("id", "kind") else None
+
+
+def _asking_column(names: list[str], rows: list[Mapping[str, object]]) -> str | None:
+    """The only column of which most cells end in a question mark."""
+    asking = [
+        name for name in names if 2 * sum(as_text(row.get(name)).endswith(("?", "？")) for row in rows) > len(rows)
+    ]
+    return asking[0] if len(asking) == 1 else None
+
+
+def _longest_column(names: list[str], rows: list[Mapping[str, object]]) -> str | None:
+    """The column of the longest texts, if they are passages: 100 characters on average."""
+    lengths = {name: float(np.mean([len(as_text(row.get(name))) for row in rows])) for name in names}
+    longest = max(lengths, key=lengths.__getitem__, default=None)
+    return longest if longest is not None and lengths[longest] >= 100 else None

@@ -1,0 +1,143 @@
+"""CSV and TSV text becomes a table; the delimiter and the way of quoting are told by content."""
+
+import csv
+import re
+from collections.abc import Iterator
+from functools import partial
+from itertools import chain, islice
+
+from data.files.columns import guess_columns
+from data.files.encodings import EncodedText, lines_of
+from data.files.tables import RawRow, Table, column_names
+from data.problems import DataError, Problem, ProblemCode
+
+DELIMITERS = ("\t", ",", ";")
+_SAMPLE_CHARACTERS = 200_000
+_SAMPLE_RECORDS = 100
+
+csv.field_size_limit(2**31 - 1)  # the default refuses fields over 128 KiB
+
+Record = tuple[
+    int, list[str] | str
+]  # number of its first line; fields, or that line where quotation marks do not close
+Text = str | EncodedText
+
+
+def find_delimiter(text: str) -> str | None:
+    """Return the delimiter that makes the text most like a table of questions, None where none does."""
+    best, best_score = None, (False, 0.0, 0)
+    for delimiter in DELIMITERS:
+        read = islice(_records(text[:_SAMPLE_CHARACTERS], delimiter), _SAMPLE_RECORDS)
+        records = [fields for _, fields in read if fields and not isinstance(fields, str)]
+        width = len(records[0]) if records else 0
+        columns = guess_columns(column_names(records[0] if records else ()))
+        alike = sum(len(fields) == width for fields in records) / max(len(records), 1)
+        score = (bool(columns.question and columns.context), alike, width)
+        if width > 1 and score > best_score:
+            best, best_score = delimiter, score
+    return best
+
+
+def delimited_table(text: Text, delimiter: str) -> Table:
+    """Read delimited text whose first line that is not blank names the columns.
+
+    A row with another number of fields, or with quotation marks that do not close, is a row with a problem.
+    Raises `DataError` where the header itself is broken.
+    """
+    if delimiter == "\t" and _may_be_literal(text):
+        # with quoting, or literally where more rows fit so: some writers never quote
+        readings = (partial(_records, text, "\t"), partial(_literal_records, text))
+        return _table(min(readings, key=lambda records: _misfits(_table(records())))())
+    return _table(_records(text, delimiter))
+
+
+def _may_be_literal(text: Text) -> bool:
+    lines = _lines(text)
+    if '"' in next(lines):
+        return False
+    quoted = False
+    for line in lines:
+        if '""' in line:
+            return False
+        quoted = quoted or '"' in line
+    return quoted
+
+
+def _lines(text: Text) -> Iterator[str]:
+    lines = lines_of(text, "")
+    first = next(lines)
+    return chain(["\n" if re.fullmatch(r"sep=.\s*", first) else first], lines)  # a note to Excel is no header
+
+
+def _literal_records(text: Text) -> Iterator[Record]:
+    return ((number, line.rstrip("\r\n").split("\t")) for number, line in enumerate(_lines(text), start=1))
+
+
+def _records(text: Text, delimiter: str) -> Iterator[Record]:
+    """Yield the records. A quotation mark that never closes costs one line: reading goes on at the next."""
+    lines, rereads_left = _Rereadable(_lines(text)), -1
+    reader = csv.reader(lines, delimiter=delimiter, strict=True)
+    while True:
+        lines.begin_record()
+        try:
+            yield lines.first_number, next(reader)
+        except StopIteration:
+            return
+        except csv.Error:
+            yield lines.first_number, lines.record[0]
+            if rereads_left < 0:  # every line at most twice on the whole
+                rereads_left = sum(1 for _ in _lines(text))
+            swallowed = len(lines.record) - 1
+            if 0 < swallowed <= rereads_left:
+                rereads_left -= swallowed
+                lines.go_back()
+                reader = csv.reader(lines, delimiter=delimiter, strict=True)
+
+
+class _Rereadable(Iterator[str]):
+    """Lines that can be read again from the second of the record at hand."""
+
+    def __init__(self, lines: Iterator[str]) -> None:
+        self._lines = lines
+        self.first_number, self.record = 1, list[str]()
+
+    def __next__(self) -> str:
+        self.record.append(next(self._lines))
+        return self.record[-1]
+
+    def begin_record(self) -> None:
+        self.first_number += len(self.record)
+        self.record = []
+
+    def go_back(self) -> None:
+        self._lines = chain(self.record[1:], self._lines)
+        self.record = self.record[:1]
+
+
+def _table(records: Iterator[Record]) -> Table:
+    filled = ((number, fields) for number, fields in records if isinstance(fields, str) or any(map(str.strip, fields)))
+    number, header = next(filled, (0, []))
+    if header == []:
+        raise DataError.of(ProblemCode.EMPTY_FILE)
+    if isinstance(header, str):
+        raise DataError.of(ProblemCode.BROKEN_QUOTES, number)
+    names = column_names(header)
+    return Table(names, (_row(number, fields, names) for number, fields in filled))
+
+
+def _row(number: int, fields: list[str] | str, names: tuple[str, ...]) -> RawRow:
+    if isinstance(fields, str):
+        return RawRow(number, {"line": fields}, Problem.of(ProblemCode.BROKEN_QUOTES, number))
+    if len(fields) > len(names) and not any(fields[len(names) :]):
+        fields = fields[: len(names)]
+    cells = dict(zip(names, fields, strict=False))
+    if len(fields) == len(names):
+        return RawRow(number, cells)
+    more = {f"column {place}": field for place, field in enumerate(fields, start=1) if place > len(names)}
+    found, expected = len(fields), len(names)
+    problem = Problem.of(ProblemCode.FIELD_COUNT, number, found=found, expected=expected)
+    return RawRow(number, cells | more, problem)
+
+
+def _misfits(table: Table) -> int:
+    return sum(row.problem is not None for row in table.rows)

@@ -1,0 +1,112 @@
+"""JSON text becomes values, and JSON or JSONL rows become a table."""
+
+import json
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
+from typing import Any, NoReturn
+
+from data.files.cells import is_fit, kind_of, shown
+from data.files.columns import guess_columns
+from data.files.encodings import EncodedText, lines_of
+from data.files.tables import RawRow, Table
+from data.problems import DataError, Problem, ProblemCode
+
+# Numbers stay as written ("1.10"), NaN is a blank, raw line breaks inside texts pass.
+_DECODER = json.JSONDecoder(parse_int=str, parse_float=str, parse_constant=lambda _: None, strict=False)
+
+
+def parse_json(text: str) -> Any:
+    """Parse a whole JSON text, numbers as text. Raises `DataError` with the line and column of a break."""
+    try:
+        return _DECODER.decode(text)
+    except json.JSONDecodeError as error:
+        raise DataError.of(ProblemCode.BROKEN_JSON, line=error.lineno, column=error.colno, reason=error.msg) from error
+    except RecursionError as error:
+        raise DataError.of(ProblemCode.NESTED_TOO_DEEP) from error
+
+
+def is_jsonl(text: str) -> bool:
+    """Whether broken JSON is one object a line: the first line is, or most of the first 100."""
+    lines = [line for line in text[:1_000_000].split("\n", 200) if line.strip()][:100]
+    objects = [isinstance(_parse_line(1, line), dict) for line in lines if line.lstrip().startswith("{")]
+    return len(lines) > 1 and bool(objects) and (objects[0] or 2 * sum(objects) > len(lines))
+
+
+def leading_object(text: str) -> dict[str, Any] | None:
+    """The object that the first line is, where others follow it: so begins JSONL, and no other JSON."""
+    first, _, rest = text.lstrip().partition("\n")
+    value = _parse_line(1, first) if rest.strip() else None
+    return value if isinstance(value, dict) else None
+
+
+def jsonl_table(text: str | EncodedText) -> Table:
+    """Read one object a line; a broken line is a row with a problem. The lines are read twice, for the names first."""
+    return _table(lambda: json_lines(text))
+
+
+def json_lines(text: str | EncodedText) -> Iterator[tuple[int, Any, str]]:
+    """Yield number, value and text of each line that is not blank; the value is a `Problem` where it is no JSON."""
+    lines = (line.removesuffix("\n") for line in lines_of(text, "\n"))
+    return ((number, _parse_line(number, line), line) for number, line in enumerate(lines, start=1) if line.strip())
+
+
+def json_table(value: Any) -> Table:
+    """Read a list of objects, an object that holds one such list, or a single object that is a row.
+
+    Raises `DataError` for any other shape.
+    """
+    items = value if isinstance(value, list) else _only_list(value)
+    if not any(isinstance(item, dict) for item in items):
+        _refuse("an empty list" if not items else f"a list whose first item is {kind_of(items[0])}")
+    return _table(lambda: ((number, item, item) for number, item in enumerate(items, start=1)))
+
+
+def _only_list(value: Any) -> list[Any]:
+    if not isinstance(value, dict):
+        _refuse(kind_of(value))
+    columns = guess_columns(tuple(value), [value])
+    if columns.question and columns.context and isinstance(value[columns.context], str):
+        return [value]
+    lists = {
+        key: items
+        for key, items in value.items()
+        if isinstance(items, list) and any(isinstance(item, dict) for item in items)
+    }
+    if not lists:
+        _refuse(f"an object without a list of objects (keys: {shown(', '.join(value), 100)})")
+    if len(lists) > 1:
+        _refuse(f"an object with several lists of objects ({shown(', '.join(lists), 100)})")
+    return next(iter(lists.values()))
+
+
+def _refuse(found: str) -> NoReturn:
+    raise DataError.of(ProblemCode.WRONG_SHAPE, found=found)
+
+
+def _parse_line(number: int, line: str) -> Any:
+    """The value of a line, or the problem with it."""
+    try:
+        return _DECODER.decode(line)
+    except json.JSONDecodeError as error:
+        return Problem.of(ProblemCode.BROKEN_LINE, number, column=error.colno, reason=error.msg)
+    except RecursionError:
+        return Problem.of(ProblemCode.BROKEN_LINE, number, column=1, reason="nested too deeply")
+
+
+def _table(items: Callable[[], Iterable[tuple[int, Any, object]]]) -> Table:
+    rows = (_row(number, item, given) for number, item, given in items())
+    names = tuple(dict.fromkeys(chain.from_iterable(row.cells for row in rows if row.problem is None)))
+    rows = (_row(number, item, given) for number, item, given in items())
+    if all(map(is_fit, names)):
+        return Table(names, rows)
+    mended = (row._replace(cells={shown(name): cell for name, cell in row.cells.items()}) for row in rows)
+    return Table(tuple(dict.fromkeys(map(shown, names))), mended)
+
+
+def _row(number: int, item: Any, given: object) -> RawRow:
+    if isinstance(item, dict):
+        return RawRow(number, item)
+    problem = item
+    if not isinstance(item, Problem):
+        problem = Problem.of(ProblemCode.NOT_AN_OBJECT, number, found=kind_of(item))
+    return RawRow(number, {"line": given}, problem)

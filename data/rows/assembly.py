@@ -1,0 +1,138 @@
+"""Raw rows become a question set; what does not fit is left out with its reason."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from itertools import count
+
+from data.files.cells import as_text, shown
+from data.files.columns import Columns
+from data.files.squad import IMPOSSIBLE, PARAGRAPH_ID
+from data.files.tables import RawRow
+from data.problems import DataError, Problem, ProblemCode
+from data.records import Question, QuestionSet
+from data.rows.answers import answer_texts
+from data.rows.gathering import GatheredPassages
+from data.rows.reader import RowReader
+
+
+@dataclass(slots=True)
+class _Question:
+    row: int
+    id: str
+    text: str
+    kind: str
+    answers: dict[str, None]
+    contexts: dict[int, bool]  # place of the passage -> whether it answers
+
+
+@dataclass
+class Assembly:
+    """What rows have become so far. `add` takes them one by one, `question_set` ends the work."""
+
+    columns: Columns
+    problems: list[Problem] = field(default_factory=list)
+    rejected: list[tuple[Problem, RawRow]] = field(default_factory=list)
+    row_count: int = 0
+    paragraph_count: int = 0
+    _passages: GatheredPassages = field(default_factory=GatheredPassages)
+    _questions: list[_Question] = field(default_factory=list)
+    _by_key: dict[str | tuple[str, int], _Question] = field(default_factory=dict)
+
+    def add_all(self, rows: Iterable[RawRow]) -> "Assembly":
+        """Take every row."""
+        for row in rows:
+            self.add(row)
+        return self
+
+    def add(self, row: RawRow) -> None:
+        """Take one row: a paragraph, a question, or both."""
+        self.row_count += row.asks
+        if row.problem is not None:
+            self._reject(row, row.problem)
+            return
+        reader = RowReader(row, self.columns)
+        context = reader.text("context", ProblemCode.EMPTY_CONTEXT)
+        self.paragraph_count += row.is_paragraph and bool(context)
+        question = reader.text("question", ProblemCode.EMPTY_QUESTION) if row.asks and context else ""
+        if context and (question or not row.asks):
+            problem = self._take(row, reader, context, question)
+        else:
+            problem = reader.problem if row.asks else None
+        if problem is not None:
+            self._reject(row, problem)
+        elif reader.mended:
+            self.problems.append(Problem.of(ProblemCode.MENDED_TEXT, row.number or None))
+
+    def question_set(self, name: str) -> QuestionSet:
+        """Build the set; ids that are missing are made. Raises `DataError` where no question is left."""
+        if not self._questions:
+            raise self._no_question()
+        passages = self._passages.passages(_filled_ids("p", self._passages.ids))
+        question_ids = _filled_ids("q", [question.id for question in self._questions])
+        return QuestionSet(
+            name,
+            passages,
+            tuple(
+                Question(
+                    id_,
+                    question.text,
+                    tuple(question.answers),
+                    tuple(passages.ids[place] for place, answers in question.contexts.items() if answers),
+                    question.kind,
+                )
+                for id_, question in zip(question_ids, self._questions, strict=True)
+            ),
+        )
+
+    def _no_question(self) -> DataError:
+        if not self.rejected:
+            return DataError(Problem.of(ProblemCode.NO_QUESTION), self.problems)
+        first = self.rejected[0][0].message
+        return DataError(Problem.of(ProblemCode.NO_GOOD_ROW, rows=self.row_count, first=first), self.problems)
+
+    def _reject(self, row: RawRow, problem: Problem) -> None:
+        self.problems.append(problem)
+        if problem.leaves_out_row:
+            self.rejected.append((problem, row))
+
+    def _take(self, row: RawRow, reader: RowReader, context: str, question: str) -> Problem | None:
+        """Keep the passage and the question of a good row; return why the question is not kept, if so."""
+        if not row.asks:
+            self._place(context, reader)
+            return None
+        id_ = reader.text("id")
+        place = self._passages.find(context)
+        key = id_ or (question, place)
+        first = self._by_key.get(key)
+        if first is not None and first.text != question:
+            return Problem.of(ProblemCode.DUPLICATE_ID, row.number, id=shown(id_, 80), first=first.row)
+        answers = dict.fromkeys(map(reader.fit, answer_texts(reader.cell("answers"))))
+        repeated = first is not None and place in first.contexts
+        if first is None:
+            first = _Question(row.number, id_, question, reader.text("kind"), {}, {})
+            self._by_key[key] = first
+            self._questions.append(first)
+        first.answers |= answers
+        if repeated:
+            return Problem.of(ProblemCode.REPEATED_ROW, row.number, first=first.row)
+        first.contexts[self._place(context, reader)] = not _says_yes(row.cells.get(IMPOSSIBLE))
+        return None
+
+    def _place(self, context: str, reader: RowReader) -> int:
+        """Return the place of the passage, which is new, or known with or without a title."""
+        is_new = self._passages.find(context) == len(self._passages)
+        id_ = reader.fit(as_text(reader.row.cells.get(PARAGRAPH_ID))) if is_new else ""
+        return self._passages.add(context, reader.text("title"), id_)
+
+
+def _says_yes(value: object) -> bool:
+    return value is True or as_text(value).lower() in ("true", "1", "yes", "y")
+
+
+def _filled_ids(letter: str, given: list[str]) -> Iterator[str]:
+    """Yield the ids given, the first of equal ones only, and "p1", "p2"... where there is none to keep."""
+    taken, kept = set(given), set[str]()
+    fresh = (id_ for id_ in (f"{letter}{number}" for number in count(1)) if id_ not in taken)
+    for id_ in given:
+        yield next(fresh) if not id_ or id_ in kept else id_
+        kept.add(id_)

@@ -1,0 +1,1 @@
+"""Processes that survive the page that asked for them."""

@@ -1,0 +1,1 @@
+"""Models: found, loaded safely, and what they compute."""

@@ -1,0 +1,101 @@
+"""The bi-encoder: texts into vectors, as fast as the machine computes them, each once on this machine."""
+
+import time
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from data.cache import key_of
+from data.texts import fingerprint_of
+from data.workspace import workspace
+from models.loading import load_bi_encoder
+from models.meter import Meter
+from models.precision import Precision
+from models.sources import ModelSource, SourcedModel
+from models.vector_blocks import Kept, VectorBlocks
+
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
+
+_VERSION = 4  # raise when what is kept of encoded texts changes
+_PASSAGES_SHARE = 0.8  # of the progress of encoding: passages are longer than questions
+
+
+class BiEncoder(SourcedModel):
+    """A sentence-transformers bi-encoder, loaded when a text is encoded whose vector is not on disk.
+
+    In bfloat16 a vector has a cosine above .999 with that of float32, and depends in the last digits on the texts it is
+    encoded with: the same texts have the same vectors, one of them alone nearly the same.
+    """
+
+    @cached_property
+    def model(self) -> "SentenceTransformer":
+        """The loaded model; loading imports torch."""
+        return load_bi_encoder(self._source, self._corpus)
+
+    def __init__(
+        self,
+        source: ModelSource,
+        corpus: Sequence[str],
+        *,
+        precision: Precision = Precision.AUTO,
+        batch_size: int = 64,
+        on_progress: Callable[[float], None] | None = None,
+    ) -> None:
+        super().__init__(source, corpus, precision)
+        self._batch_size = batch_size  # of models that choose no batches themselves: starters
+        self.meter, self._on_progress = Meter(), on_progress
+
+    def encode_questions(self, texts: Sequence[str]) -> np.ndarray:
+        """Vectors of questions, with the model's own question prompt where it has one."""
+        return self._vectors("question", texts, (_PASSAGES_SHARE, 1.0))
+
+    def encode_passages(self, texts: Sequence[str]) -> np.ndarray:
+        """Vectors of passages, with the model's own passage prompt where it has one."""
+        return self._vectors("passage", texts, (0.0, _PASSAGES_SHARE))
+
+    def key_of(self, side: str, texts: Sequence[str]) -> str:
+        """Key of the vectors of texts that are `question`s or `passage`s."""
+        return key_of(_VERSION, self.fingerprint, side, fingerprint_of(texts))
+
+    def encode(self, side: str, texts: Sequence[str]) -> np.ndarray:
+        """Encode texts now, all as one block, and keep nothing: `(n_texts, dimensions)` float32, of length 1."""
+        encode = self.model.encode_query if side == "question" else self.model.encode_document
+        settings = {"normalize_embeddings": True, "show_progress_bar": False}
+        if not self._fast:
+            return np.asarray(encode(list(texts), batch_size=self._batch_size, **settings), dtype=np.float32)
+        from models.inference import fast_passes
+
+        with fast_passes(self.model, "sentence_embedding", self._precision):
+            vectors = encode(list(texts), batch_size=max(1, len(texts)), **settings)
+        return np.asarray(vectors, dtype=np.float32)
+
+    @cached_property
+    def _fast(self) -> bool:
+        from models.inference import takes_rows
+
+        return takes_rows(self.model)
+
+    def _vectors(self, side: str, texts: Sequence[str], shares: tuple[float, float]) -> np.ndarray:
+        began, (before, after) = time.perf_counter(), shares  # of all encoding done
+
+        def tell(share: float) -> None:
+            if self._on_progress:
+                self._on_progress(before + (after - before) * share)
+
+        kept = self._kept(side, texts, VectorBlocks(texts, lambda block: self.encode(side, block), self.load, tell))
+        self.meter.note(time.perf_counter() - began, kept.load_seconds, kept.seconds)
+        return kept.vectors
+
+    def _kept(self, side: str, texts: Sequence[str], blocks: VectorBlocks) -> Kept:
+        if len(texts) <= 1:  # one question typed by a person is not worth a file
+            return blocks.computed()
+        return blocks.kept(kept_at(self.key_of(side, texts)))
+
+
+def kept_at(key: str) -> Path:
+    """Return where the vectors with this key are kept in the workspace."""
+    return workspace() / "cache" / "vectors" / f"{key}.npy"

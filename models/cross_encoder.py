@@ -1,0 +1,64 @@
+"""The cross-encoder: question-passage pairs into scores, as fast as the machine computes them."""
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from models.loading import load_cross_encoder
+from models.precision import Precision
+from models.sources import ModelSource, SourcedModel
+
+if TYPE_CHECKING:
+    from sentence_transformers import CrossEncoder
+
+    from models.pair_tokens import PairTokens
+
+_PAIRS_AT_ONCE = 4096  # tokenized together; more take memory and gain nothing
+
+
+class CrossEncoderScorer(SourcedModel):
+    """A sentence-transformers cross-encoder, loaded when the first pair is scored.
+
+    Matrix products may be in bfloat16; the last layer never is, as scores of 8 bits would tie with their neighbours.
+    """
+
+    @cached_property
+    def model(self) -> "CrossEncoder":
+        """The loaded model; loading imports torch."""
+        return load_cross_encoder(self._source, self._corpus)
+
+    def __init__(
+        self, source: ModelSource, corpus: Sequence[str], *, precision: Precision = Precision.AUTO, batch_size: int = 64
+    ) -> None:
+        super().__init__(source, corpus, precision)
+        self._batch_size = batch_size
+
+    def score(self, pairs: Sequence[tuple[str, str]]) -> np.ndarray:
+        """Score pairs; logits, so that neighbouring scores do not melt into 1.0."""
+        import torch
+
+        settings: dict[str, Any] = {"activation_fn": torch.nn.Identity(), "show_progress_bar": False}
+        if self._tokens is None:
+            scores = self.model.predict(list(pairs), batch_size=self._batch_size, **settings)
+            return np.asarray(scores, dtype=np.float32)
+        from models.inference import fast_passes
+
+        found = [np.zeros(0, dtype=np.float32)]
+        with ExitStack() as stack:
+            stack.enter_context(self._tokens.joining())
+            stack.enter_context(fast_passes(self.model, "scores", self._precision))
+            for start in range(0, len(pairs), _PAIRS_AT_ONCE):
+                part = list(pairs[start : start + _PAIRS_AT_ONCE])
+                found.append(self.model.predict(part, batch_size=len(part), **settings))
+        return np.concatenate(found).astype(np.float32, copy=False)
+
+    @cached_property
+    def _tokens(self) -> "PairTokens | None":
+        """Tokens of texts read before; None for a starter and other models that are read in their own way."""
+        from models.inference import takes_rows
+        from models.pair_tokens import PairTokens
+
+        return PairTokens(self.model) if takes_rows(self.model) else None

@@ -1,0 +1,115 @@
+"""A transformer's forward passes, made fast: texts of like length together, matrix products in bfloat16.
+
+What is replaced within these blocks are the `forward` of a sentence-transformers model and of its first module, so all
+else (prompts, tasks, truncation, pooling, activation) is the library's own.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from models.precision import Precision, in_bfloat16
+
+Features = dict[str, Any]
+TOKENS_A_PASS = {"cpu": 2048, "cuda": 65536}  # places, padding among them: more is more padding, less more waiting
+_MULTIPLE = 8  # of which a pass's length is: what matrix units work in
+_ROWS = {"input_ids", "attention_mask", "token_type_ids"}
+_HEADS = ("classifier", "score")  # what a transformer for classification calls its last layer
+
+
+def takes_rows(model: Any) -> bool:
+    """Whether a model reads a text as one row of tokens and a mask, which can be put in any batch."""
+    if getattr(model[0], "tokenizer", None) is None or not hasattr(model[0], "auto_model"):
+        return False  # a starter's bag of words, among others
+    features = model.preprocess(["a"])
+    tensors = {name for name, value in features.items() if isinstance(value, Tensor)}
+    return {"input_ids", "attention_mask"} <= tensors <= _ROWS
+
+
+@contextmanager
+def fast_passes(model: Any, output: str, precision: Precision) -> Iterator[None]:
+    """Within the block, the model computes in this precision and takes all at once, in batches of its own.
+
+    `output` is what is wanted of a pass, a row for each text or pair: `sentence_embedding` or `scores`. The model
+    is one that `takes_rows`.
+    """
+    reduced = _bfloat16(model[0]) if in_bfloat16(precision) else nullcontext()
+    with reduced, replaced(model, "forward", _split(model.forward, output)):
+        yield
+
+
+def _split(forward: Callable[..., Features], output: str) -> Callable[..., Features]:
+    """Take rows of like length together, as many as `TOKENS_A_PASS` allows, no wider than the longest of them."""
+
+    def split(features: Features, **kwargs: Any) -> Features:
+        lengths = _lengths(features["attention_mask"])
+        order = torch.argsort(lengths, descending=True, stable=True)
+        found: list[Tensor] = []
+        start, most = 0, TOKENS_A_PASS.get(lengths.device.type, TOKENS_A_PASS["cpu"])
+        widths = (-(-lengths[order] // _MULTIPLE) * _MULTIPLE).tolist()
+        while start < len(widths):
+            end = start + max(1, most // max(1, widths[start]))
+            rows = {name: _cut(value, order[start:end], widths[start]) for name, value in features.items()}
+            found.append(forward(rows, **kwargs)[output])
+            start = end
+        return {output: torch.cat(found)[torch.argsort(order)]}
+
+    return split
+
+
+def _cut(value: Any, rows: Tensor, width: int) -> Any:
+    return value[rows, :width] if isinstance(value, Tensor) else value
+
+
+def _lengths(mask: Tensor) -> Tensor:
+    """Places up to the last that is read: of rows padded on the left, all."""
+    return (mask * torch.arange(1, mask.shape[1] + 1, device=mask.device)).amax(dim=1)
+
+
+@contextmanager
+def _bfloat16(module: Any) -> Iterator[None]:
+    """Compute a transformer in bfloat16, all after it and its last layer in float32.
+
+    Weights stay as they are and are converted once for a block: converting the model itself is no faster (4 %), less
+    exact, and the model may be one that is being trained. A score of 8 bits would tie with its neighbours.
+    """
+
+    def autocast(forward: Callable[..., Features]) -> Callable[..., Features]:
+        def cast(features: Features, **kwargs: Any) -> Features:
+            with torch.autocast(features["input_ids"].device.type, torch.bfloat16):
+                told = forward(features, **kwargs)
+            return {name: _widened(value) for name, value in told.items()}
+
+        return cast
+
+    def exact(forward: Callable[..., Tensor]) -> Callable[..., Tensor]:
+        def widened(hidden: Tensor, *rest: Any, **kwargs: Any) -> Tensor:
+            with torch.autocast(hidden.device.type, enabled=False):
+                return forward(hidden.float(), *rest, **kwargs)
+
+        return widened
+
+    head = next((getattr(module.auto_model, name) for name in _HEADS if hasattr(module.auto_model, name)), None)
+    last = replaced(head, "forward", exact(head.forward)) if head is not None else nullcontext()
+    with replaced(module, "forward", autocast(module.forward)), last:
+        yield
+
+
+def _widened(value: Any) -> Any:
+    return value.float() if isinstance(value, Tensor) and value.dtype is torch.bfloat16 else value
+
+
+@contextmanager
+def replaced(module: Any, name: str, value: Any) -> Iterator[None]:
+    """Within the block the module has another method of this name; after it the one it had."""
+    before = vars(module).get(name)
+    setattr(module, name, value)
+    try:
+        yield
+    finally:
+        delattr(module, name)  # the class's own is there again
+        if before is not None:
+            setattr(module, name, before)

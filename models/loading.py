@@ -1,0 +1,80 @@
+"""How a model is loaded: safely, from safetensors, and only when something must be computed."""
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from data.workspace import replacing
+from models.hub import hub_revision
+from models.sources import ModelSource, first_module, is_own_module, starter_folder
+
+if TYPE_CHECKING:
+    from sentence_transformers import CrossEncoder, SentenceTransformer
+
+
+def load_bi_encoder(source: ModelSource, corpus: Sequence[str]) -> "SentenceTransformer":
+    """Load a bi-encoder in float32 from safetensors. A starter is built from `corpus` once and kept on disk."""
+    from sentence_transformers import SentenceTransformer
+
+    from models.starter.bi_encoder import AnalyzedEmbedding, build_bi_encoder
+
+    folder = source.folder or _starter(source, "bi-encoder", corpus, build_bi_encoder)
+    if folder and (module := _own_module(folder, AnalyzedEmbedding)):
+        return SentenceTransformer(modules=[module], similarity_fn_name="cosine")
+    return SentenceTransformer(**_where(source), model_kwargs=_WEIGHTS)
+
+
+def load_cross_encoder(source: ModelSource, corpus: Sequence[str]) -> "CrossEncoder":
+    """Load a cross-encoder with one output in float32 from safetensors. A starter is built from `corpus` once."""
+    import torch
+    from sentence_transformers import CrossEncoder
+
+    from models.starter.cross_encoder import KernelPooling, build_cross_encoder
+
+    folder = source.folder or _starter(source, "cross-encoder", corpus, build_cross_encoder)
+    if folder and (module := _own_module(folder, KernelPooling)):
+        return CrossEncoder(modules=[module])
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)  # a base model has no scoring head: one is drawn while loading, the same every time
+        model: CrossEncoder = CrossEncoder(**_where(source), num_labels=1, model_kwargs=_WEIGHTS)
+    if model.tokenizer is not None and getattr(model.config, "type_vocab_size", 2) < 2:
+        # RoBERTa knows one segment, but klue/roberta-base comes with BERT's tokenizer, which numbers two
+        names = ["input_ids", "attention_mask"]
+        model.tokenizer.model_input_names = names
+        model.tokenizer.init_kwargs["model_input_names"] = names  # what is saved with it: others load the model too
+    return model
+
+
+_WEIGHTS: dict[str, Any] = {"use_safetensors": True, "dtype": "float32"}
+
+
+def _where(source: ModelSource) -> dict[str, Any]:
+    if source.folder:
+        return {"model_name_or_path": str(source.folder)}
+    revision = hub_revision(str(source.hub_id))
+    return {
+        "model_name_or_path": source.hub_id,
+        "revision": revision.commit,
+        # a hub that does not answer is asked again and again for minutes, even for files that are here
+        "local_files_only": not revision.online,
+    }
+
+
+def _own_module(folder: Path, module_class: Any) -> Any:
+    # sentence-transformers imports classes of other packages only with trust_remote_code, which is never set here
+    path = first_module(folder)
+    if not is_own_module(path) or path.rpartition(".")[2] != module_class.__qualname__:
+        return None
+    modules = json.loads((folder / "modules.json").read_text(encoding="utf-8"))
+    return module_class.load(str(folder), subfolder=modules[0]["path"])
+
+
+def _starter(source: ModelSource, kind: str, corpus: Sequence[str], build: Callable[..., Any]) -> Path | None:
+    if source.hub_id:
+        return None
+    folder = starter_folder(source, kind, corpus)
+    if not folder.is_dir():
+        with replacing(folder) as new:
+            build(corpus).save_pretrained(str(new), create_model_card=False)
+    return folder

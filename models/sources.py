@@ -1,0 +1,142 @@
+"""Which model is meant, where it is, and how it is loaded: safely, and only when something must be computed.
+
+A model is `starter` (made of the corpus searched), a folder, the id of a run in the workspace, or a hub id.
+"""
+
+import hashlib
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from data.cache import key_of
+from data.texts import fingerprint_of
+from data.workspace import workspace
+from models.hub import ModelError, hub_revision
+from models.precision import Precision
+from text.analyzers import VERSION as ANALYZER_VERSION
+
+STARTER = "starter"
+DEFAULT_BI_ENCODER = "snunlp/KR-SBERT-V40K-klueNLI-augSTS"
+DEFAULT_CROSS_ENCODER = "klue/roberta-base"
+_STARTER_VERSION = 3  # raise when a starter model of the same corpus would come out different
+_STARTER_MODULES = ("models.starter.", "retrieval.starter.")  # the second in models trained before it moved
+_HUB_ID = re.compile(r"[\w.-]+(/[\w.-]+)?")
+
+
+@dataclass(frozen=True)
+class ModelSource:
+    """Where a model comes from: a folder on this machine, the hub, or the corpus itself (neither)."""
+
+    reference: str
+    folder: Path | None = None
+    hub_id: str | None = None
+
+    def fingerprint(self, corpus_key: str) -> str:
+        """Key of the model's content: file sizes and times, the hub's commit, or the corpus a starter is made of."""
+        if self.folder:
+            files = sorted(path for path in self.folder.rglob("*") if path.is_file())
+            return key_of([(str(p.relative_to(self.folder)), p.stat().st_size, p.stat().st_mtime_ns) for p in files])
+        if self.hub_id:
+            return key_of(self.hub_id, hub_revision(self.hub_id).commit)
+        return key_of(STARTER, _STARTER_VERSION, ANALYZER_VERSION, corpus_key)
+
+
+def find_model(reference: str, base: Path | None = None) -> ModelSource:
+    """Resolve a model reference. Paths are relative to `base` or absolute. Raises `ModelError` (`model_not_found`)."""
+    if reference == STARTER:
+        return ModelSource(reference)
+    for folder in ((base or Path()) / reference, workspace() / "runs" / reference):
+        if _is_folder(folder):
+            finished = folder / "model"  # a training's run folder stands for the model in it
+            return ModelSource(reference, folder=_with_a_model(reference, finished if finished.is_dir() else folder))
+    if _HUB_ID.fullmatch(reference):
+        return ModelSource(reference, hub_id=reference)
+    raise ModelError("model_not_found", reference, f"{reference!r} is no folder, no finished run and no hub id")
+
+
+def is_starter(source: ModelSource) -> bool:
+    """Whether a model is a starter, trained or not: of modules of this project, without layers or a tokenizer."""
+    if source.folder is None:
+        return source.hub_id is None
+    return is_own_module(first_module(source.folder))
+
+
+def is_own_module(path: str) -> bool:
+    """Whether a dotted path in a `modules.json` names a module of this project's starters."""
+    return path.startswith(_STARTER_MODULES)
+
+
+def starter_bi_encoder_folder(source: ModelSource, corpus: Sequence[str]) -> Path:
+    """Folder of a starter bi-encoder, trained or not. Raises `FileNotFoundError` where it was not built yet."""
+    folder = source.folder or starter_folder(source, "bi-encoder", corpus)
+    if not folder.is_dir():
+        raise FileNotFoundError(f"no starter was built of these {len(corpus)} passages yet: search with it once")
+    return folder
+
+
+def first_module(folder: Path) -> str:
+    """Return the dotted path of a sentence-transformers folder's first module; empty where none is listed."""
+    listed = folder / "modules.json"
+    modules = json.loads(listed.read_text(encoding="utf-8")) if listed.is_file() else []
+    return str(modules[0]["type"]) if modules else ""
+
+
+def _is_folder(path: Path) -> bool:
+    try:
+        return path.is_dir()
+    except OSError:  # a name too long for the file system
+        return False
+
+
+def _with_a_model(reference: str, folder: Path) -> Path:
+    if not any((folder / name).is_file() for name in ("modules.json", "config.json")):
+        raise ModelError("model_not_found", reference, f"the folder {reference!r} holds no model, or not yet")
+    return folder.resolve()
+
+
+class SourcedModel:
+    """A model that is known by its content before it is loaded. A starter computes in float32 whatever is asked."""
+
+    model: Any
+
+    def __init__(self, source: ModelSource, corpus: Sequence[str], precision: Precision) -> None:
+        self._source, self._corpus, self._precision = source, corpus, precision
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Key of the model's content, and of the precision where it is not float32."""
+        content = self._source.fingerprint(fingerprint_of(self._corpus))
+        exact = self._precision is Precision.FLOAT32 or is_starter(self._source)
+        return content if exact else key_of(content, self._precision)
+
+    def load(self) -> None:
+        """Load the model now rather than with the first text, so that loading counts as building an index."""
+        _ = self.model
+
+
+def starter_folder(source: ModelSource, kind: str, corpus: Sequence[str]) -> Path:
+    """Return where the starter of this corpus is kept, once it was built."""
+    return workspace() / "cache" / "starters" / f"{kind}-{source.fingerprint(fingerprint_of(corpus))}"
+
+
+def identity(source: ModelSource, texts: Sequence[str]) -> dict[str, str]:
+    """Tell a model by its content: the hub's commit, the files of a folder, or the texts a starter is made of."""
+    if source.hub_id:
+        return {"revision": hub_revision(source.hub_id).commit}
+    if source.folder:
+        return {"fingerprint": content_fingerprint(source.folder)}
+    return {"fingerprint": source.fingerprint(fingerprint_of(texts))}
+
+
+def content_fingerprint(folder: Path) -> str:
+    """sha256 (hexadecimal) of a model folder's files and their names; the card beside them is not the model."""
+    digest = hashlib.sha256()
+    for path in sorted(path for path in folder.rglob("*") if path.is_file() and path.name != "README.md"):
+        with path.open("rb") as file:
+            content = hashlib.file_digest(file, "sha256").hexdigest()
+        digest.update(f"{path.relative_to(folder).as_posix()}\0{content}\n".encode())
+    return digest.hexdigest()

@@ -1,0 +1,1 @@
+"""What a comparison says: evidence, stages, questions, changes, figures."""

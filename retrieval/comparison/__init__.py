@@ -1,0 +1,1 @@
+"""What is compared: experiments, how they are built, run, kept and described."""

@@ -1,0 +1,167 @@
+"""The comparison: several retrievers, the same questions, every measure side by side."""
+
+import logging
+from collections.abc import Callable, Container, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from data.records import QuestionSet
+from data.split import split
+from models.hub import ModelError
+from retrieval.comparison.build import retrievers_of
+from retrieval.comparison.cached import Kept
+from retrieval.comparison.experiment import Experiment
+from retrieval.evaluation.measures import Scores, evaluate
+from retrieval.milvus.place import MilvusError
+from retrieval.rankings import NOT_FOUND, Rankings
+from retrieval.trec.run import RunError
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Result:
+    """What one retriever found. A retriever that failed has an `error` and no score: never a score of 0.
+
+    Seconds are 0 where they are not known: an imported run's.
+    """
+
+    name: str
+    rankings: Rankings | None = None
+    scores: Scores | None = None
+    build_seconds: float = 0.0
+    query_seconds: float = 0.0  # for all questions
+    model_seconds: float = 0.0  # of the query seconds, those in which a model encodes or scores
+    memory_bytes: int = 0  # of the index, 0 where not known
+    short: int = 0  # questions for which fewer passages than the largest K were found
+    unanswered: int = 0  # questions for which none was found
+    notes: Mapping[str, int] = field(default_factory=dict)  # what an imported run holds: `imported.Notes`
+    error: Exception | None = None
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Results over the questions asked, in the order of the experiment."""
+
+    experiment: Experiment
+    asked: QuestionSet  # the whole corpus, the questions of the part compared
+    results: tuple[Result, ...]
+
+    def as_dict(self) -> dict[str, object]:
+        """Return the content of `scores.json`: measures as shares between 0 and 1, times in seconds."""
+        return {
+            "data": self.asked.name,
+            "fingerprint": self.asked.fingerprint,
+            "split": self.experiment.split.value,
+            "questions": len(self.asked.questions),
+            "passages": len(self.asked.passages),
+            "retrievers": {result.name: _result_dict(result) for result in self.results},
+        }
+
+
+def _result_dict(result: Result) -> dict[str, object]:
+    if result.scores is None:
+        return {"error": str(result.error), **_known(result.error)}
+    told = ("build_seconds", "query_seconds", "model_seconds", "memory_bytes", "short", "unanswered")
+    notes = {"notes": dict(result.notes)} if result.notes else {}
+    return {**result.scores.means(), **{name: getattr(result, name) for name in told}, **notes}
+
+
+def _known(error: Exception | None) -> dict[str, object]:
+    """Return what `failures` makes the error of again."""
+    if isinstance(error, ModelError):
+        return {"code": error.code, "model": error.model}
+    if isinstance(error, RunError):
+        return {"code": error.code, "run": error.run, "line": error.line}
+    if isinstance(error, MilvusError):
+        return {"code": error.code, "milvus": error.place}
+    return {}
+
+
+def compare(
+    experiment: Experiment,
+    question_set: QuestionSet,
+    *,
+    base: Path | None = None,
+    on_progress: Callable[[str, float], None] | None = None,
+    failed: Mapping[str, Exception] | None = None,
+) -> Comparison:
+    """Search and score every retriever of the experiment over the questions of its split.
+
+    Those in `failed` are not tried again: they failed so when this was run before.
+    `on_progress(name, share)` is told which retriever is at work and how much of all work is done, 0 to 1. Raises
+    `ValueError` where the split has no question with a relevant passage.
+    """
+    tell = on_progress or _say_nothing
+    asked = split(question_set, experiment.split_options).questions(question_set, experiment.split)
+    if not asked.questions:
+        raise ValueError(f"the {experiment.split.value} part has no question with a relevant passage")
+    specs = experiment.retriever
+    results: list[Result] = []
+
+    def tell_within(share: float) -> None:
+        tell(specs[len(results)].name, (len(results) + share) / len(specs))
+
+    for spec, made in zip(specs, retrievers_of(experiment, asked, base, tell_within), strict=True):
+        tell_within(0.0)
+        results.append(_result(spec.name, (failed or {}).get(spec.name, made), asked, experiment.ks))
+    tell("", 1.0)
+    return Comparison(experiment, asked, tuple(results))
+
+
+def failures(scores: dict[str, Any]) -> dict[str, Exception]:
+    """Return what went wrong, by retriever, in the content of a `scores.json`."""
+    failed = {name: entry for name, entry in scores.get("retrievers", {}).items() if "error" in entry}
+    return {name: _failure(entry) for name, entry in failed.items()}
+
+
+def _failure(entry: dict[str, Any]) -> Exception:
+    if "model" in entry:
+        return ModelError(entry["code"], entry["model"], entry["error"])
+    if "run" in entry:
+        return RunError(entry["code"], entry["run"], entry["error"], entry["line"])
+    if "milvus" in entry:
+        return MilvusError(entry["code"], entry["milvus"], entry["error"])
+    return RuntimeError(entry["error"])
+
+
+def is_kept(experiment: Experiment, question_set: QuestionSet, failed: Container[str] = ()) -> bool:
+    """Whether `compare` would find every ranking on disk, and so take no time; `failed` retrievers do not count."""
+    asked = split(question_set, experiment.split_options).questions(question_set, experiment.split)
+    texts = [question.text for question in asked.questions]
+    return all(
+        spec.name in failed or isinstance(made, Exception) or made.remembers(texts, made.depth)
+        for spec, made in zip(experiment.retriever, retrievers_of(experiment, asked), strict=True)
+    )
+
+
+def _say_nothing(name: str, share: float) -> None:
+    del name, share
+
+
+def _result(name: str, retriever: Kept | Exception, asked: QuestionSet, ks: tuple[int, ...]) -> Result:
+    if isinstance(retriever, Exception):
+        return Result(name, error=retriever)
+    try:
+        rankings = retriever.search([question.text for question in asked.questions], retriever.depth)
+    except Exception as error:
+        logger.exception("retriever %r failed", name)
+        return Result(name, error=error)
+    finally:
+        retriever.release()  # those that wrap it find its rankings on disk
+    scores = evaluate(rankings, asked, ks)
+    within = min(max(scores.ks, default=rankings.indices.shape[1]), len(asked.passages))
+    found = (rankings.indices[:, :within] != NOT_FOUND).sum(axis=1)
+    return Result(
+        name,
+        rankings,
+        scores,
+        build_seconds=retriever.build_seconds,
+        query_seconds=retriever.query_seconds,
+        model_seconds=retriever.model_seconds,
+        memory_bytes=retriever.memory_bytes,
+        short=int((found < within).sum()),
+        unanswered=int((found == 0).sum()),
+        notes=retriever.notes,
+    )

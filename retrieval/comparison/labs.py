@@ -1,0 +1,179 @@
+"""Laboratories: which values suit these data. Each is an experiment over the validation questions.
+
+What it tries differs in the values alone and is marked as chosen on the validation part; what it wraps, and what it is
+set against, is not. So it runs, stops and is kept like any other comparison, and searches nothing twice.
+"""
+
+import re
+from collections.abc import Iterable, Sequence
+from itertools import product
+
+from data.split import Part
+from retrieval.comparison.experiment import (
+    BM25Spec,
+    DenseSpec,
+    Experiment,
+    HybridSpec,
+    Lab,
+    RerankSpec,
+    Spec,
+    WindowedBM25Spec,
+)
+from retrieval.dense.index import IndexKind
+from retrieval.multistage.fusion import Fusion
+from text.analyzers import Analyzer, choose
+
+K1S = (0.3, 0.6, 0.9, 1.2, 1.6, 2.0)
+BS = (0.0, 0.2, 0.4, 0.6, 0.75, 0.9)
+FIRST_WEIGHTS = tuple(round(0.05 * step, 2) for step in range(1, 20))
+DEPTHS = (5, 10, 20, 50, 100)
+RERANKER_WEIGHTS = tuple(round(0.1 * step, 1) for step in range(1, 11))
+MOST_VALUES = 12  # of k1, and of b
+
+_CHOSEN = re.compile(rf" · (first \d+ · weight [\d.]+|{'|'.join(IndexKind)})$")  # what `chosen` adds to a name
+_SEPARATORS = re.compile(r"[\s,;]+")
+
+
+def numbers(text: str, *, most: float) -> tuple[float, ...]:
+    """Read numbers from 0 to `most`, parted by commas or spaces: ascending, each once.
+
+    Raises `ValueError` where one is no such number, or there are none or more than `MOST_VALUES`.
+    """
+    values = sorted({float(part) for part in _SEPARATORS.split(text.strip()) if part})
+    if not 0 < len(values) <= MOST_VALUES or not all(0 <= value <= most for value in values):
+        raise ValueError(f"{text!r} is not 1 to {MOST_VALUES} numbers between 0 and {most}")
+    return tuple(values)
+
+
+def analyzers_for(texts: Iterable[str]) -> tuple[Analyzer, ...]:
+    """Return the analyzers worth trying on passages of this script, the one chosen by itself first."""
+    best = choose(Analyzer.AUTO, texts)
+    others = {
+        Analyzer.KIWI_BIGRAM: (Analyzer.KIWI, Analyzer.BIGRAM, Analyzer.WORD),
+        Analyzer.BIGRAM: (Analyzer.WORD,),
+    }
+    return best, *others.get(best, (Analyzer.BIGRAM, Analyzer.WHITESPACE))
+
+
+def bm25_lab(
+    compared: Experiment,
+    present: str,
+    analyzers: Sequence[Analyzer],
+    *,
+    sentences: Sequence[int] = (0,),
+    k1s: Sequence[float] = K1S,
+    bs: Sequence[float] = BS,
+) -> Experiment:
+    """Return the experiment that tries every analyzer with every k1 and b in place of those of BM25 `present`.
+
+    `sentences` are lengths of windows in which passages are searched, 0 for passages as a whole.
+    """
+    known = _specs(compared)[present]
+    if not isinstance(known, BM25Spec | WindowedBM25Spec):
+        raise ValueError(f"{present!r} is no BM25")
+    tried: list[Spec] = []
+    for length, analyzer, k1, b in product(sentences, analyzers, k1s, bs):
+        name = f"{_window(length)}{analyzer} · k1 {k1:g} · b {b:g}"
+        if length:
+            windowed = WindowedBM25Spec(name=name, sentences=length, analyzer=analyzer, k1=k1, b=b, title=known.title)
+            tried.append(windowed)
+        else:
+            tried.append(BM25Spec(name=name, analyzer=analyzer, k1=k1, b=b, title=known.title))
+    return _lab(compared, Lab.BM25, (present,), tried)
+
+
+def hybrid_lab(
+    compared: Experiment,
+    first: str,
+    second: str,
+    fusions: Sequence[Fusion] = tuple(Fusion),
+    weights: Sequence[float] = FIRST_WEIGHTS,
+) -> Experiment:
+    """Return the experiment that fuses two retrievers in several ways; `weights` are the first one's share of 1.
+
+    A hybrid of the two alone that is compared already stands beside them.
+    """
+    tried = [
+        HybridSpec(
+            name=f"{fusion} · {weight:g}", of=(first, second), fusion=fusion, weights=(weight, round(1 - weight, 9))
+        )
+        for fusion, weight in product(fusions, weights)
+    ]
+    present = [spec.name for spec in compared.retriever if _mixes(spec, first, second)]
+    return _lab(compared, Lab.HYBRID, (first, second, *present), tried)
+
+
+def rerank_lab(
+    compared: Experiment,
+    present: str,
+    depths: Sequence[int] = DEPTHS,
+    weights: Sequence[float] = RERANKER_WEIGHTS,
+) -> Experiment:
+    """Return the experiment that reads as many first passages as `depths` say, and trusts the reranker by `weights`."""
+    known = _specs(compared)[present]
+    if not isinstance(known, RerankSpec):
+        raise ValueError(f"{present!r} reranks nothing")
+    tried = [
+        known.model_copy(update={"name": f"{depth} · {weight:g}", "depth": depth, "weight": weight})
+        for depth, weight in product(sorted(depths, reverse=True), weights)  # the deepest scores all pairs there are
+    ]
+    return _lab(compared, Lab.RERANK, (present,), tried)
+
+
+def index_lab(compared: Experiment, present: str) -> Experiment:
+    """Return the experiment that searches the same vectors in every kind of index."""
+    known = _specs(compared)[present]
+    if not isinstance(known, DenseSpec):
+        raise ValueError(f"{present!r} has no vectors")
+    tried = [known.model_copy(update={"name": kind.value, "index": kind}) for kind in IndexKind]
+    return _lab(compared, Lab.INDEX, (present,), tried)
+
+
+def tried(experiment: Experiment) -> list[Spec]:
+    """Return the retrievers that a lab tries."""
+    return [spec for spec in experiment.retriever if spec.chosen_on]
+
+
+def chosen(experiment: Experiment, name: str) -> Spec:
+    """Return what a lab tried under this name as a retriever to use, under a name that tells what it is."""
+    spec, present = _specs(experiment)[name], _present(experiment)
+    if isinstance(spec, HybridSpec) and spec.weights:
+        shares = (f"{part} {weight * 100:g}" for part, weight in zip(spec.of, spec.weights, strict=True))
+        return spec.model_copy(update={"name": f"Hybrid · {' + '.join(shares)} · {spec.fusion}"})
+    if isinstance(spec, RerankSpec):
+        return spec.model_copy(update={"name": f"{present} · first {spec.depth} · weight {spec.weight:g}"})
+    if isinstance(spec, DenseSpec):
+        return spec.model_copy(update={"name": f"{present} · {spec.index}"})
+    return spec.model_copy(update={"name": f"BM25 · {name}"})
+
+
+def _present(experiment: Experiment) -> str:
+    """Return the name of what a lab tries other values of, without those of an earlier choice."""
+    names = [spec.name for spec in experiment.retriever if not spec.chosen_on]
+    return _CHOSEN.sub("", names[-1])
+
+
+def needed(experiment: Experiment, names: Sequence[str]) -> list[Spec]:
+    """Return the retrievers named and all that they wrap, in the order of the experiment."""
+    specs, wanted = _specs(experiment), list(names)
+    for name in wanted:  # grows while it is read
+        wanted += [part for part in specs[name].parts if part not in wanted]
+    return [spec for spec in experiment.retriever if spec.name in wanted]
+
+
+def _lab(compared: Experiment, lab: Lab, given: Sequence[str], tries: Sequence[Spec]) -> Experiment:
+    known = [spec.model_copy(update={"chosen_on": None}) for spec in needed(compared, given)]
+    marked = [spec.model_copy(update={"chosen_on": Part.VALIDATION}) for spec in tries]
+    return compared.model_copy(update={"split": Part.VALIDATION, "lab": lab, "retriever": (*known, *marked)})
+
+
+def _window(sentences: int) -> str:
+    return f"windows of {sentences} · " if sentences else ""
+
+
+def _specs(experiment: Experiment) -> dict[str, Spec]:
+    return {spec.name: spec for spec in experiment.retriever}
+
+
+def _mixes(spec: Spec, first: str, second: str) -> bool:
+    return isinstance(spec, HybridSpec) and {*spec.of} == {first, second}

@@ -1,0 +1,195 @@
+"""Comparisons on disk: written so that they can be opened again when models, caches and runs are gone.
+
+A folder holds `rankings.npz`, `provenance.json` and, written last, `scores.json`: a folder with scores is whole. The
+name a person gives it stands in `name.json`, never in a path.
+"""
+
+import json
+import re
+import shutil
+import tempfile
+import zipfile
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from data.records import QuestionSet
+from data.split import Part, split
+from data.workspace import read_json, replacing, workspace, write_text
+from retrieval.comparison.compare import Comparison, Result, failures
+from retrieval.comparison.experiment import Experiment
+from retrieval.comparison.provenance import provenance
+from retrieval.evaluation.measures import Scores, evaluate
+from retrieval.evaluation.significance import intervals_of, question_groups
+from retrieval.rankings import Rankings
+
+_KEY = re.compile("[0-9a-f]{16}")
+_SCORES, _PROVENANCE, _RANKINGS, _NAME = "scores.json", "provenance.json", "rankings.npz", "name.json"
+
+
+@dataclass(frozen=True)
+class KeptComparison:
+    """One comparison of the workspace, as its list shows it. `made` is an ISO 8601 time in UTC."""
+
+    key: str
+    folder: Path
+    name: str  # given by a person; empty until then
+    made: str
+    data: str  # name of the question set
+    reference: str  # what the experiment calls it: a stored key, a catalog id, a file
+    data_fingerprint: str
+    corpus_fingerprint: str
+    fingerprint: str  # of the passages and the questions asked
+    part: Part
+    questions: int  # asked
+    passages: int
+    retrievers: tuple[str, ...]
+    ks: tuple[int, ...]
+    lab: str | None
+    figures: dict[str, dict[str, float]]  # mean of every measure by retriever; those that failed are left out
+
+
+def keep(comparison: Comparison, folder: Path, origin: dict[str, Any] | None = None) -> None:
+    """Write what `load` needs, and nothing that can be made from it: a page waits for this."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / _SCORES).unlink(missing_ok=True)  # those of another run of it do not belong to the files that follow
+    arrays: dict[str, np.ndarray] = {}
+    for row, result in enumerate(comparison.results):
+        if result.rankings:
+            arrays |= {f"indices_{row}": result.rankings.indices, f"scores_{row}": result.rankings.scores}
+    with replacing(folder / _RANKINGS) as new, new.open("wb") as file:
+        np.savez(file, **arrays)  # type: ignore[arg-type]
+    write_json(folder / _PROVENANCE, origin or provenance(comparison))
+    write_json(folder / _SCORES, scores_content(comparison))
+
+
+def scores_content(comparison: Comparison) -> dict[str, Any]:
+    """Return the content of `scores.json`: that of the comparison, and each retriever's interval of every measure."""
+    content: dict[str, Any] = comparison.as_dict()
+    groups = question_groups(comparison.asked)
+    for result in comparison.results:
+        if result.scores:
+            content["retrievers"][result.name]["interval"] = intervals_of(result.scores, groups)
+    return content
+
+
+def origin_of(folder: Path) -> dict[str, Any]:
+    """Return a saved comparison's provenance; empty where there is none."""
+    return read_json(folder / _PROVENANCE)
+
+
+def load(folder: Path, question_set: QuestionSet) -> Comparison:
+    """Read a comparison of the questions of `question_set` (the whole set; its part is taken as it was then).
+
+    Raises `ValueError` where the folder holds no whole comparison, or one over other passages or questions.
+    """
+    try:
+        return _load(folder, question_set)
+    except (AttributeError, KeyError, TypeError) as error:  # JSON, but not what `keep` writes
+        raise ValueError(f"{folder} holds no comparison of this version: {error!r}") from error
+
+
+def _load(folder: Path, question_set: QuestionSet) -> Comparison:
+    scores, origin = read_json(folder / _SCORES), origin_of(folder)
+    if not scores or not origin:
+        raise ValueError(f"{folder} holds no finished comparison")
+    experiment = Experiment.model_validate(origin["experiment"])
+    asked = split(question_set, experiment.split_options).questions(question_set, experiment.split)
+    if asked.fingerprint != scores["fingerprint"]:
+        raise ValueError(f"{folder} compares other passages or questions than those of {question_set.name!r}")
+    failed, names = failures(scores), list(scores["retrievers"])
+    found = _read_rankings(folder, [row for row, name in enumerate(names) if name not in failed])
+    results = [
+        _result(name, scores["retrievers"][name], found[row], asked, experiment)
+        if row in found
+        else Result(name, error=failed[name])
+        for row, name in enumerate(names)
+    ]
+    return Comparison(experiment, asked, tuple(results))
+
+
+def _read_rankings(folder: Path, rows: list[int]) -> dict[int, Rankings]:
+    """Rankings by the place of their retriever. Raises `ValueError` where they cannot be read."""
+    try:
+        with np.load(folder / _RANKINGS, allow_pickle=False) as kept:
+            return {row: Rankings(kept[f"indices_{row}"], kept[f"scores_{row}"]) for row in rows}
+    except (OSError, EOFError, KeyError, ValueError, zipfile.BadZipFile) as error:
+        raise ValueError(f"{folder / _RANKINGS} cannot be read: {error}") from error
+
+
+def _result(name: str, entry: dict[str, Any], rankings: Rankings, asked: QuestionSet, experiment: Experiment) -> Result:
+    """Score rankings again; a measure that had no figure then has none now."""
+    scores = evaluate(rankings, asked, experiment.ks)
+    per_question = {measure: values for measure, values in scores.per_question.items() if measure in entry}
+    told = {field.name: entry[field.name] for field in fields(Result) if field.name in entry}
+    return Result(name, rankings, Scores(scores.ks, per_question), **told)
+
+
+def kept_comparisons() -> list[KeptComparison]:
+    """Return the comparisons of the workspace that can be opened, the newest first."""
+    folder = _comparisons()
+    paths = [path for path in folder.iterdir() if _KEY.fullmatch(path.name)] if folder.is_dir() else []
+    found = [kept for path in paths if (kept := _read(path))]
+    return sorted(found, key=lambda kept: kept.made, reverse=True)
+
+
+def rename(key: str, name: str) -> None:
+    """Give a kept comparison a name; an empty one takes its name away. Raises `KeyError` where there is no such key."""
+    write_json(_folder(key) / _NAME, {"name": " ".join(name.split())})
+
+
+def delete(key: str) -> None:
+    """Remove a kept comparison. Raises `KeyError` where there is no such key."""
+    folder = _folder(key)
+    holder = Path(tempfile.mkdtemp(prefix=".removed.", dir=folder.parent))
+    folder.rename(holder / key)  # gone in one step, however long deleting takes
+    shutil.rmtree(holder, ignore_errors=True)
+
+
+def _comparisons() -> Path:
+    return workspace() / "comparisons"
+
+
+def _folder(key: str) -> Path:
+    """Return the folder of a key. One that is none, such as a path, never reaches the file system."""
+    if not _KEY.fullmatch(key) or not (_comparisons() / key / _SCORES).is_file():
+        raise KeyError(key)
+    return _comparisons() / key
+
+
+def _read(folder: Path) -> KeptComparison | None:
+    """Read what the list shows; None where it is not finished, or was written by an older version."""
+    scores, origin = read_json(folder / _SCORES), read_json(folder / _PROVENANCE)
+    try:
+        experiment = origin["experiment"]
+        return KeptComparison(
+            key=folder.name,
+            folder=folder,
+            name=str(read_json(folder / _NAME).get("name", "")),
+            made=origin["made"],
+            data=scores["data"],
+            reference=experiment["data"],
+            data_fingerprint=origin["data"]["fingerprint"],
+            corpus_fingerprint=origin["data"]["corpus_fingerprint"],
+            fingerprint=scores["fingerprint"],
+            part=Part(scores["split"]),
+            questions=scores["questions"],
+            passages=scores["passages"],
+            retrievers=tuple(scores["retrievers"]),
+            ks=tuple(experiment["ks"]),
+            lab=experiment.get("lab"),
+            figures={name: _figures(entry) for name, entry in scores["retrievers"].items() if "error" not in entry},
+        )
+    except (KeyError, TypeError, ValueError):
+        return None
+
+
+def _figures(entry: dict[str, Any]) -> dict[str, float]:
+    return {measure: value for measure, value in entry.items() if "@" in measure}
+
+
+def write_json(path: Path, content: object) -> None:
+    """Write indented JSON in one step."""
+    write_text(path, json.dumps(content, ensure_ascii=False, indent=2) + "\n")

@@ -1,0 +1,79 @@
+"""`python -m retrieval encode`: the vectors of a corpus as files, by one process or by several of several machines."""
+
+import argparse
+import json
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from pathlib import Path
+
+from data.store import find
+from data.workspace import write_text
+from models.bi_encoder import BiEncoder, kept_at
+from models.precision import Precision
+from models.sources import find_model
+from models.vector_blocks import Kept, Share, VectorBlocks, copy_vectors
+
+HELP = "encode a corpus into vectors, under torchrun by several processes; begun again, it goes on where it was"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Say what the command takes."""
+    parser.add_argument("--data", required=True, help="a file, or a name of the catalog or the workspace")
+    parser.add_argument("--model", required=True, help="a folder, a run, a hub id, or starter")
+    parser.add_argument("--out", type=Path, required=True, help="folder for the vectors, shared by all processes")
+    parser.add_argument("--precision", type=Precision, choices=[*Precision], default=Precision.AUTO)
+    parser.add_argument("--no-title", dest="title", action="store_false", help="leave the passages' titles out")
+
+
+def encode(options: argparse.Namespace, on_progress: Callable[[float], None]) -> list[str]:
+    """Encode passages and questions, each process its blocks; the first assembles them and returns what it wrote.
+
+    It also keeps them in the workspace, where a comparison finds them. Raises `DataError`, `ModelError` and `OSError`
+    where data, model or folder cannot be used.
+    """
+    question_set, share = find(options.data, Path()), Share.of_environment()
+    corpus = question_set.passages.indexed_texts(title=options.title)
+    encoder = _Sharing(find_model(options.model), corpus, precision=options.precision, on_progress=on_progress)
+    encoder.share, encoder.folder = share, options.out
+    vectors = {
+        "passages": encoder.encode_passages(corpus),
+        "questions": encoder.encode_questions([question.text for question in question_set.questions]),
+    }
+    if share.rank:
+        return []
+    told = {
+        "data": question_set.name,
+        "data_fingerprint": question_set.fingerprint,
+        "model": options.model,
+        "model_fingerprint": encoder.fingerprint,
+        "precision": options.precision,
+        "title": options.title,
+        "files": encoder.files,
+        "ids": {name: [one.id for one in getattr(question_set, name)] for name in vectors},
+    }
+    write_text(options.out / "encoding.json", json.dumps(told, ensure_ascii=False))
+    return [
+        f"{options.out / encoder.files[name]}: {len(rows):,} {name}, {rows.shape[1]} dimensions"
+        for name, rows in vectors.items()
+    ]
+
+
+class _Sharing(BiEncoder):
+    """Encodes what falls to this process, into a folder that all share."""
+
+    share: Share
+    folder: Path
+
+    @cached_property
+    def files(self) -> dict[str, str]:
+        """Names of the files, by what they hold."""
+        return {}
+
+    def _kept(self, side: str, texts: Sequence[str], blocks: VectorBlocks) -> Kept:
+        key = self.key_of(side, texts)
+        place = self.folder / f"{side}s-{key[:16]}.npy"  # another model's vectors may lie beside them
+        self.files[f"{side}s"] = place.name
+        kept = blocks.kept(place, self.share)
+        if not self.share.rank and place.is_file():
+            copy_vectors(place, kept_at(key))
+        return kept

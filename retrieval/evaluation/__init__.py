@@ -1,0 +1,1 @@
+"""What rankings are worth, and how sure that is."""

@@ -1,0 +1,228 @@
+"""Slices: parts of the questions that are alike in something, where one retriever may win and another lose."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from data.audit.audit import word_overlap
+from data.records import QuestionSet
+from retrieval.evaluation.measures import Scores
+from retrieval.evaluation.significance import LEVEL, difference_intervals, holm, pair_tests, share_intervals
+from retrieval.lexical.terms import shared_terms
+from text.analyzers import Analyzer, choose
+
+_RANGES = 4
+
+
+class Property(StrEnum):
+    """What questions are told apart by. Lengths are in characters."""
+
+    KIND = "kind"
+    QUESTION_LENGTH = "question_length"
+    PASSAGE_LENGTH = "passage_length"
+    OVERLAP = "overlap"
+    TERMS_FOUND = "terms_found"
+    ARTICLE = "article"
+
+
+@dataclass(frozen=True)
+class Slice:
+    """Questions at `rows` (ascending): those named `label`, or whose value lies from `low` to `high`, both included.
+
+    One of the two is known: a range has no label, a label no range (NaN).
+    """
+
+    rows: np.ndarray
+    label: str = ""
+    low: float = float("nan")
+    high: float = float("nan")
+
+
+def properties(asked: QuestionSet) -> list[Property]:
+    """Return what can tell these questions apart: kinds and articles only where the set knows at least two."""
+    return [by for by in Property if by not in _LABELS or len({*_LABELS[by](asked)} - {""}) > 1]
+
+
+def slices(asked: QuestionSet, by: Property) -> list[Slice]:
+    """Cut questions that all have a relevant passage into slices.
+
+    Kinds and articles in the order of their size; numbers as up to four ranges of about as many questions each, where
+    questions of the same value are always in the same range. Empty where the set does not know the property: no kinds,
+    no titles. A question whose value is not known is in no slice.
+    """
+    if by in _LABELS:
+        return _by_label(_LABELS[by](asked))
+    return _by_range(_NUMBERS[by](asked))
+
+
+def slice_table(
+    parts: Sequence[Slice], scores: Mapping[str, Scores], measure: str, groups: np.ndarray | None = None
+) -> pd.DataFrame:
+    """Measure every retriever on every slice: a row each, with `groups` as in `significance`.
+
+    Columns: "slice" (its place in `parts`), "questions", "retriever", "mean" with its 95 % interval "low" to "high",
+    and "difference" from the first retriever with "difference_low" to "difference_high" (all shares; 0 for the first
+    itself). A retriever without the measure has no row. Each interval stands on its own: of many, some miss the truth.
+    """
+    known = _known(scores, measure)
+    if not known:
+        return pd.DataFrame(columns=_COLUMNS)
+    values = np.stack([of.per_question[measure] for of in known.values()], axis=1)
+    rows: list[tuple[object, ...]] = []
+    for place, part in enumerate(parts):
+        of_slice = values[part.rows]
+        numbers = _renumbered(groups, part)
+        shares = share_intervals(of_slice, numbers)
+        differences = of_slice - of_slice[:, :1]
+        apart = difference_intervals(differences, numbers)
+        for column, name in enumerate(known):
+            mean, difference = of_slice[:, column].mean(), differences[:, column].mean()
+            rows.append((place, len(part.rows), name, mean, *shares[column], difference, *apart[column]))
+    return pd.DataFrame(rows, columns=_COLUMNS)
+
+
+_COLUMNS = [
+    "slice",
+    "questions",
+    "retriever",
+    "mean",
+    "low",
+    "high",
+    "difference",
+    "difference_low",
+    "difference_high",
+]
+
+
+def slice_tests(
+    parts: Sequence[Slice], scores: Mapping[str, Scores], measure: str, groups: np.ndarray | None = None
+) -> np.ndarray:
+    """Test each difference of `slice_table` as `pair_tests` does: p-values in the order of its rows.
+
+    They are Holm-corrected over all slices and retrievers, for whoever looks at all of them; NaN for the first
+    retriever, which differs from itself in nothing.
+    """
+    known = _known(scores, measure)
+    first, *others = known or [""]
+    found: list[float] = []
+    for part in parts if known else []:
+        of_slice = {name: Scores((), {measure: of.per_question[measure][part.rows]}) for name, of in known.items()}
+        tests = pair_tests(of_slice, [measure], _renumbered(groups, part))
+        p_of = {test.b: test.p for test in tests if test.a == first}
+        found += [np.nan, *(p_of[name] for name in others)]
+    p = np.array(found)
+    tested = ~np.isnan(p)
+    p[tested] = holm(p[tested])
+    return p
+
+
+def most_telling(table: pd.DataFrame) -> "pd.Series[Any] | None":
+    """Return the row with the largest difference that is sure, of a `slice_table` with "p_holm" from `slice_tests`.
+
+    Sure is what is below 5 % with all looked at together, and whose own interval leaves 0 out. None where nothing is.
+    """
+    apart = (table["difference_low"] > 0) | (table["difference_high"] < 0)
+    sure = table[apart & (table["p_holm"] < 1 - LEVEL)]
+    return sure.iloc[int(sure["difference"].abs().to_numpy().argmax())] if len(sure) else None
+
+
+def most_contested(table: pd.DataFrame, count: int) -> list[int]:
+    """Return the slices of a `slice_table` where a retriever wins or loses most questions against the first.
+
+    As many as `count` of them; the largest where it has only one retriever.
+    """
+    won = (table["difference"].abs() * table["questions"]).groupby(table["slice"]).max()
+    size = table.groupby("slice")["questions"].first()
+    ranked = pd.DataFrame({"won": won, "size": size}).sort_values(["won", "size"], ascending=False, kind="stable")
+    return [int(place) for place in ranked.index[:count]]
+
+
+def terms_found(asked: QuestionSet) -> np.ndarray:
+    """How many distinct content words of each question its passage holds, `(n_questions,)` float64.
+
+    Words are Kiwi's content morphemes in Korean, else what the default analyzer makes of the passages; of several
+    relevant passages the one that holds most counts.
+    """
+    texts = asked.passages.indexed_texts(title=True)
+    analyzer = choose(Analyzer.AUTO, texts)
+    # a letter pair is no word
+    analyzer = Analyzer.KIWI if analyzer is Analyzer.KIWI_BIGRAM else analyzer
+    rows, counts = shared_terms(asked, analyzer)
+    most = np.zeros(len(asked.questions))
+    np.maximum.at(most, rows, counts)
+    return most
+
+
+def _by_label(labels: Sequence[str]) -> list[Slice]:
+    rows = pd.Series(range(len(labels))).groupby(pd.Series(labels, dtype=object)).indices
+    named = [Slice(np.sort(found), str(label)) for label, found in rows.items() if label]
+    return sorted(named, key=lambda part: -len(part.rows))
+
+
+def _by_range(values: np.ndarray) -> list[Slice]:
+    known = np.flatnonzero(~np.isnan(values))
+    # where the middle one of all equal values stands among all, 0 to 1: equal values are never torn apart
+    standing = (pd.Series(values[known]).rank().to_numpy() - 0.5) / max(1, len(known))
+    place = (standing * _RANGES).astype(np.int64)
+    parts = [known[place == number] for number in np.unique(place)]
+    return [Slice(rows, low=float(values[rows].min()), high=float(values[rows].max())) for rows in parts]
+
+
+def _known(scores: Mapping[str, Scores], measure: str) -> dict[str, Scores]:
+    return {name: of for name, of in scores.items() if measure in of.per_question}
+
+
+def _renumbered(groups: np.ndarray | None, part: Slice) -> np.ndarray | None:
+    """Groups of a slice's questions, numbered without gaps."""
+    return None if groups is None else np.unique(groups[part.rows], return_inverse=True)[1]
+
+
+def _first_passages(asked: QuestionSet) -> list[int]:
+    return [asked.row_of_passage[question.relevant[0]] for question in asked.questions]
+
+
+def _kinds(asked: QuestionSet) -> list[str]:
+    return [question.kind for question in asked.questions]
+
+
+def _articles(asked: QuestionSet) -> list[str]:
+    return [asked.passages[row].title for row in _first_passages(asked)]
+
+
+def _question_lengths(asked: QuestionSet) -> np.ndarray:
+    return np.array([len(question.text) for question in asked.questions], dtype=np.float64)
+
+
+def _passage_lengths(asked: QuestionSet) -> np.ndarray:
+    return np.array([len(asked.passages[row].text) for row in _first_passages(asked)], dtype=np.float64)
+
+
+_LABELS: dict[Property, Callable[[QuestionSet], list[str]]] = {Property.KIND: _kinds, Property.ARTICLE: _articles}
+_NUMBERS: dict[Property, Callable[[QuestionSet], np.ndarray]] = {
+    Property.QUESTION_LENGTH: _question_lengths,
+    Property.PASSAGE_LENGTH: _passage_lengths,
+    Property.OVERLAP: word_overlap,
+    Property.TERMS_FOUND: terms_found,
+}
+
+
+_DECIMALS = range(4)
+
+
+def labels_of(parts: Sequence[Slice], by: Property) -> list[str]:
+    """What a person calls each slice: its label, or its range with as many decimals as tell all of them apart."""
+    for decimals in _DECIMALS:
+        labels = [part.label or _range(part, by, decimals) for part in parts]
+        if len(set(labels)) == len(labels):
+            break
+    return labels
+
+
+def _range(part: Slice, by: Property, decimals: int) -> str:
+    form = f".{decimals}%" if by is Property.OVERLAP else f",.{decimals}f"
+    low, high = f"{part.low:{form}}", f"{part.high:{form}}"
+    return low if low == high else f"{low.removesuffix('%')}–{high}"

@@ -1,0 +1,1 @@
+"""Retrieval by words: BM25, its postings and its terms."""

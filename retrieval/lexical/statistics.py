@@ -1,0 +1,62 @@
+"""What BM25 knows of a corpus beside each passage: which terms there are, and how many passages hold them.
+
+Terms are told apart by 64-bit hashes: as strings, those of a million passages take gigabytes. That any two of ten
+million terms share a hash happens in one of 400,000 corpora.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from data.cache import cached_arrays, key_of
+from data.texts import fingerprint_of
+from text.analyzers import VERSION, Analyzer
+from text.tokens import Tokens, token_parts
+
+
+@dataclass(frozen=True)
+class TermStatistics:
+    """Terms by ascending `hashes`, how many passages hold each (`holders`), and the passages' mean length in tokens."""
+
+    hashes: np.ndarray  # (n_terms,) uint64
+    holders: np.ndarray  # (n_terms,) int64
+    n_passages: int
+    mean_length: float
+
+    def places_of(self, terms: Sequence[str]) -> np.ndarray:
+        """Return each term's place in `holders`, `(len(terms),)` int64; -1 where no passage holds it."""
+        asked = _hashes(terms)
+        places = np.searchsorted(self.hashes, asked)
+        known = places < len(self.hashes)
+        known[known] = self.hashes[places[known]] == asked[known]
+        return np.where(known, places, -1)
+
+
+def term_statistics(analyzer: Analyzer, texts: Sequence[str], tokens: Tokens | None = None) -> TermStatistics:
+    """Count the passages that hold each term, or read the counts that were kept.
+
+    `tokens` are those of the texts where they are at hand; else they are read from the disk cache, a part at a time.
+    """
+
+    def count() -> dict[str, np.ndarray]:
+        from retrieval.lexical.postings import holders  # imports a compiler
+
+        hashes, counts, n_tokens = [], [], 0
+        for part in token_parts(analyzer, texts) if tokens is None else [tokens]:
+            hashes.append(_hashes(part.vocabulary))
+            counts.append(holders(part.ids, part.offsets, len(part.vocabulary)))
+            n_tokens += len(part.ids)
+        distinct, places = np.unique(np.concatenate(hashes), return_inverse=True)
+        held = np.bincount(places, np.concatenate(counts), minlength=len(distinct)).astype(np.int64)
+        return {"hashes": distinct, "holders": held, "n_tokens": np.array(n_tokens)}
+
+    kept = cached_arrays("terms", key_of(VERSION, analyzer, fingerprint_of(texts)), count)
+    mean_length = float(kept["n_tokens"]) / max(1, len(texts))
+    return TermStatistics(kept["hashes"], kept["holders"], len(texts), mean_length)
+
+
+def _hashes(terms: Sequence[str]) -> np.ndarray:
+    hashes: np.ndarray = pd.util.hash_array(np.array(terms, dtype=object), categorize=False)
+    return hashes

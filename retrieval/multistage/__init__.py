@@ -1,0 +1,1 @@
+"""Retrievers made of retrievers: fusion and reranking."""

@@ -1,0 +1,157 @@
+"""A comparison in the forms that other tools, spreadsheets and papers take."""
+
+import csv
+import json
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from data.records import QuestionSet
+from data.workspace import replacing
+from retrieval.analysis.evidence import Evidence
+from retrieval.analysis.figures import Figure, figures, label, shown_measures
+from retrieval.comparison.compare import Comparison, Result
+from retrieval.evaluation.measures import CUT, first_relevant_ranks
+from retrieval.rankings import NOT_FOUND
+from retrieval.trec.files import trec_ids
+
+_LATEX = {
+    "\\": r"\textbackslash{}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    **{character: f"\\{character}" for character in "&%$#_{}"},
+}
+_ARROWS = {1: "↑", 0: "", -1: "↓"}
+_LATEX_ARROWS = {1: r"$^{\uparrow}$", 0: "", -1: r"$^{\downarrow}$"}
+_MARKDOWN = re.compile(r"([\\`*_{}\[\]()#+\-.!|<>~$:&])")
+
+
+def write_beir(folder: Path, asked: QuestionSet) -> None:
+    """Write a folder that BEIR's own loader reads: `corpus.jsonl`, `queries.jsonl`, `qrels/test.tsv`.
+
+    Ids are those of the TREC files, so that a run of ours is a run of this set.
+    """
+    questions, passages = trec_ids(asked)
+    corpus = ({"_id": i, "title": p.title, "text": p.text} for i, p in zip(passages, asked.passages, strict=True))
+    queries = ({"_id": i, "text": q.text} for i, q in zip(questions, asked.questions, strict=True))
+    with replacing(folder) as new:
+        (new / "qrels").mkdir(parents=True)
+        for name, entries in (("corpus.jsonl", corpus), ("queries.jsonl", queries)):
+            with (new / name).open("w", encoding="utf-8") as lines:
+                lines.writelines(_lines(entries))
+        with (new / "qrels" / "test.tsv").open("w", encoding="utf-8", newline="") as file:
+            rows = csv.writer(file, delimiter="\t", lineterminator="\n")
+            rows.writerow(["query-id", "corpus-id", "score"])
+            for id_, question in zip(questions, asked.questions, strict=True):
+                rows.writerows([id_, passages[asked.row_of_passage[relevant]], 1] for relevant in question.relevant)
+
+
+def per_question_json(comparison: Comparison) -> str:
+    """Return one JSON object a line and question: what it is, and by retriever the rank of its first relevant passage
+    (null where none was found), every measure, and the ids of the first 10 passages.
+    """
+    found = [(result.name, list(_per_question(result, comparison.asked))) for result in _searched(comparison)]
+    entries = (
+        {
+            "id": question.id,
+            "text": question.text,
+            "kind": question.kind,
+            "relevant": question.relevant,
+            "retrievers": {name: entries[row] for name, entries in found},
+        }
+        for row, question in enumerate(comparison.asked.questions)
+    )
+    return "".join(_lines(entries))
+
+
+def per_question_table(comparison: Comparison) -> pd.DataFrame:
+    """Return the same as a table, one row a question; columns of a retriever begin with its name."""
+    questions = comparison.asked.questions
+    columns: dict[str, Any] = {
+        "id": [question.id for question in questions],
+        "question": [question.text for question in questions],
+        "kind": [question.kind for question in questions],
+        "relevant": [" ".join(question.relevant) for question in questions],
+    }
+    for result in _searched(comparison):
+        entries = pd.DataFrame(_per_question(result, comparison.asked))
+        entries["top"] = entries["top"].str.join(" ")
+        entries["rank"] = entries["rank"].astype("Int64")
+        columns |= {f"{result.name}: {column}": entries[column] for column in entries}
+    return pd.DataFrame(columns)
+
+
+def _searched(comparison: Comparison) -> list[Result]:
+    return [result for result in comparison.results if result.rankings]
+
+
+def _per_question(result: Result, asked: QuestionSet) -> Iterator[dict[str, Any]]:
+    if result.rankings is None or result.scores is None:
+        return
+    top = result.rankings.indices[:, :CUT]
+    rows, places = np.unique(top, return_inverse=True)  # of a large corpus most ids are not asked for
+    ids = np.array([asked.passages.ids[row] if row != NOT_FOUND else "" for row in rows.tolist()], dtype=object)
+    ranks = first_relevant_ranks(result.rankings, asked).tolist()
+    values = {measure: column.tolist() for measure, column in result.scores.per_question.items()}
+    for row, (rank, found) in enumerate(zip(ranks, ids[places.reshape(top.shape)], strict=True)):
+        measured = {measure: column[row] for measure, column in values.items()}
+        yield {"rank": rank or None, **measured, "top": found[top[row] != NOT_FOUND].tolist()}
+
+
+def markdown_table(comparison: Comparison, evidence: Evidence) -> str:
+    """Return the figures in percent with their intervals as a Markdown table, the best of a column bold.
+
+    ↑ and ↓ mark what is surely higher or lower than the first retriever (Holm-corrected p below 0.05).
+    """
+    shown = shown_measures(comparison)
+    lines = ["| " + " | ".join(["", *map(label, shown)]) + " |", "|---" + "|---:" * len(shown) + "|"]
+    for name, row in figures(comparison, evidence, shown).items():
+        cells = [_markdown_cell(figure) if figure else "–" for figure in row]
+        lines.append("| " + " | ".join([markdown_text(name), *cells]) + " |")
+    return "\n".join([*lines, "", _caption(comparison), ""])
+
+
+def latex_table(comparison: Comparison, evidence: Evidence) -> str:
+    """Return the same as a LaTeX `tabular`, with the rules of the package booktabs."""
+    shown = shown_measures(comparison)
+    lines = [f"% {_caption(comparison)}", rf"\begin{{tabular}}{{l{'r' * len(shown)}}}", r"\toprule"]
+    lines += [" & ".join(["", *map(label, shown)]) + r" \\", r"\midrule"]
+    for name, row in figures(comparison, evidence, shown).items():
+        cells = [_latex_cell(figure) if figure else "--" for figure in row]
+        lines.append(" & ".join([latex_text(name), *cells]) + r" \\")
+    return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", ""])
+
+
+def markdown_text(text: str) -> str:
+    """Return a person's text so that none of it is read as Markdown or HTML."""
+    return _MARKDOWN.sub(r"\\\1", " ".join(text.split()))
+
+
+def latex_text(text: str) -> str:
+    """Return a person's text so that none of it is read as LaTeX."""
+    return "".join(_LATEX.get(character, character) for character in " ".join(text.split()))
+
+
+def _markdown_cell(figure: Figure) -> str:
+    mean = f"**{figure.percent}**" if figure.best else figure.percent
+    return f"{mean}{_ARROWS[figure.against_first]} ({figure.interval})"
+
+
+def _latex_cell(figure: Figure) -> str:
+    mean = rf"\textbf{{{figure.percent}}}" if figure.best else figure.percent
+    return rf"{mean}{_LATEX_ARROWS[figure.against_first]} {{\scriptsize {figure.interval.replace('–', '--')}}}"
+
+
+def _caption(comparison: Comparison) -> str:
+    return (
+        f"{len(comparison.asked.questions):,} questions, {len(comparison.asked.passages):,} passages, in percent "
+        "with 95 % intervals; bold: best of a column; ↑ ↓: surely above or below the first (Holm-corrected p < 0.05)"
+    )
+
+
+def _lines(entries: Iterable[dict[str, Any]]) -> Iterator[str]:
+    return (json.dumps(entry, ensure_ascii=False) + "\n" for entry in entries)

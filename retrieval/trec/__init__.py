@@ -1,0 +1,1 @@
+"""Runs and judgements in the layout of TREC."""

@@ -1,0 +1,201 @@
+"""Rankings made elsewhere: TREC runs of Lucene, Elasticsearch or anything that writes them."""
+
+import csv
+import re
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from data.cache import key_of
+from data.records import QuestionSet
+from retrieval.rankings import NOT_FOUND, Rankings
+from retrieval.trec.files import trec_ids, without_ties
+
+_COLUMNS = ["question", "Q0", "passage", "rank", "score", "name"]
+_TOO_MANY = "more"
+_SPACE = re.compile(r"[ \t]+")
+
+
+class RunError(Exception):
+    """A run that cannot be used. `code` names the reason (a key of the locale files), `run` the path as given.
+
+    `line` is that of the first mistake, from 1; 0 where it is the file as a whole.
+    """
+
+    def __init__(self, code: str, run: str, message: str, line: int = 0) -> None:
+        super().__init__(message)
+        self.code, self.run, self.line = code, run, line
+
+
+@dataclass(frozen=True)
+class Notes:
+    """What a run holds, of the questions asked."""
+
+    depth: int  # most passages of any question: what lies below is not known
+    questions: int  # that it answers
+    other_questions: int  # that are not asked here
+    unknown_passages: int  # lines that name a passage the corpus does not have
+    repeated: int  # lines that name a passage again, which counts once, at its best
+
+
+class Imported:
+    """The rankings of a TREC run: `question Q0 passage rank score name` in lines of any order.
+
+    As trec_eval does, passages are ordered by score (float32), ties by descending id, and the ranks are not looked at;
+    a score that ties is one float32 step lower than the one before, so that this order stays. A question that the run
+    lacks, or the set, finds nothing. Rankings have no more columns than the run goes deep, unless that is the corpus.
+    """
+
+    def __init__(self, name: str, path: Path, question_set: QuestionSet, reference: str = "") -> None:
+        self.name = name
+        self._texts = [question.text for question in question_set.questions]
+        self._row_of_text = {text: row for row, text in reversed(list(enumerate(self._texts)))}
+        self._rankings, known = read_run(path, question_set, reference)
+        self._whole_corpus = known.depth == len(question_set.passages)
+        self.notes = asdict(known)
+
+    def search(self, questions: Sequence[str], k: int) -> Rankings:
+        """Return the best k passages of each question, `(n_questions, at most the run's depth)`."""
+        if list(questions) == self._texts:  # also where two questions have the same text
+            rows = np.arange(len(self._texts))
+        else:
+            rows = np.array([self._row_of_text.get(text, -1) for text in questions], dtype=np.int64)
+        depth = self._rankings.indices.shape[1]
+        missing = max(0, k - depth) if self._whole_corpus else 0
+        indices = np.where(rows[:, None] < 0, NOT_FOUND, self._rankings.indices[rows, :k])
+        scores = np.where(rows[:, None] < 0, np.float32(-np.inf), self._rankings.scores[rows, :k])
+        return Rankings(
+            np.pad(indices, ((0, 0), (0, missing)), constant_values=NOT_FOUND),
+            np.pad(scores, ((0, 0), (0, missing)), constant_values=-np.inf),
+        )
+
+
+def find_run(reference: str, base: Path | None) -> Path:
+    """Return the path of a run, from `base` or absolute. Raises `RunError` (`run_not_found`)."""
+    path = (base or Path()) / reference
+    try:
+        found = path.is_file()
+    except OSError:  # a name too long for the file system
+        found = False
+    if not found:
+        raise RunError("run_not_found", reference, f"there is no file {reference!r}; give the path of a TREC run")
+    return path
+
+
+def fingerprint(path: Path) -> str:
+    """Key of a run's content: its size and time, as for models."""
+    told = path.stat()
+    return key_of(told.st_size, told.st_mtime_ns)
+
+
+def read_run(path: Path, question_set: QuestionSet, reference: str = "") -> tuple[Rankings, Notes]:
+    """Read a run over the set's questions, matched by the ids that our own runs have (see `trec_ids`).
+
+    Raises `RunError`: `run_unreadable`, `run_broken_line` with its number, or `run_other_ids` where nothing matches.
+    """
+    reference = reference or path.name
+    table = _table(path, reference)
+    question_ids, passage_ids = trec_ids(question_set)
+    question = _rows(table["question"], question_ids)
+    passage = _rows(table["passage"], passage_ids)
+    known = (question >= 0) & (passage >= 0)
+    if not known.any():
+        raise RunError("run_other_ids", reference, _other_ids(reference, table, question, question_ids, passage_ids))
+    rankings, repeated = _ranked(
+        question[known], passage[known], table["score"].to_numpy()[known], (len(question_ids), passage_ids)
+    )
+    notes = Notes(
+        depth=rankings.indices.shape[1],
+        questions=int((rankings.indices[:, 0] != NOT_FOUND).sum()),
+        other_questions=int(table["question"][question < 0].nunique()),
+        unknown_passages=int(((question >= 0) & (passage < 0)).sum()),
+        repeated=repeated,
+    )
+    return rankings, notes
+
+
+def _table(path: Path, reference: str) -> pd.DataFrame:
+    names = [*_COLUMNS, _TOO_MANY]
+    try:
+        table: pd.DataFrame = pd.read_csv(
+            path,
+            sep=r"\s+",
+            header=None,
+            names=names,
+            dtype={name: "float64" if name == "score" else "category" for name in names},
+            keep_default_na=False,
+            quoting=csv.QUOTE_NONE,
+            encoding="utf-8-sig",
+            float_precision="round_trip",
+        )
+    except UnicodeDecodeError as error:
+        raise RunError("run_unreadable", reference, f"{reference} is no UTF-8 text: {error}") from error
+    except OSError as error:
+        raise RunError("run_unreadable", reference, f"{reference} cannot be read: {error}") from error
+    except ValueError as error:  # also pandas' own: a line with more fields, a score that is no number
+        raise _broken(path, reference) from error
+    with np.errstate(over="ignore"):
+        table["score"] = table["score"].astype(np.float32)
+    good = np.isfinite(table["score"]) & (table["name"] != "") & (table[_TOO_MANY] == "")
+    if not good.all() or not len(table):
+        raise _broken(path, reference)
+    return table
+
+
+def _broken(path: Path, reference: str) -> RunError:
+    """Find the first line that is none of a run: slow and exact, after the fast reader has stumbled."""
+    wanted = f"expected six columns: {' '.join(_COLUMNS)}"
+    with path.open(encoding="utf-8-sig") as file:
+        for number, line in enumerate(file, start=1):
+            fields = _SPACE.split(line.strip(" \t\r\n"))
+            if fields != [""] and (len(fields) != len(_COLUMNS) or not _is_number(fields[4])):
+                message = f"{reference}, line {number}: {wanted}, with a number as score, not {line.strip()[:80]!r}"
+                return RunError("run_broken_line", reference, message, number)
+    return RunError("run_unreadable", reference, f"{reference} is no TREC run; {wanted}")
+
+
+def _is_number(text: str) -> bool:
+    try:
+        with np.errstate(over="ignore"):
+            return bool(np.isfinite(np.float32(text)))
+    except ValueError:
+        return False
+
+
+def _rows(column: "pd.Series[str]", ids: list[str]) -> np.ndarray:
+    """Row of each id, -1 where it is none of `ids`."""
+    of_category = pd.Index(ids).get_indexer(column.cat.categories)
+    rows: np.ndarray = of_category[column.cat.codes.to_numpy()]
+    return rows
+
+
+def _ranked(
+    question: np.ndarray, passage: np.ndarray, score: np.ndarray, shape: tuple[int, list[str]]
+) -> tuple[Rankings, int]:
+    """Order the lines into rankings; return also how many named a passage again."""
+    n_questions, passage_ids = shape
+    place_of_id = np.empty(len(passage_ids), dtype=np.int64)
+    place_of_id[sorted(range(len(passage_ids)), key=passage_ids.__getitem__)] = np.arange(len(passage_ids))
+    order = np.lexsort((-place_of_id[passage], -score, question))
+    question, passage, score = question[order], passage[order], score[order]
+    _, best = np.unique(question * len(passage_ids) + passage, return_index=True)
+    best.sort()
+    repeated = len(question) - len(best)
+    question, passage, score = question[best], passage[best], score[best]
+    counts = np.bincount(question, minlength=n_questions)
+    place = np.arange(len(question)) - np.repeat(np.cumsum(counts) - counts, counts)
+    indices = np.full((n_questions, counts.max()), NOT_FOUND, dtype=np.int32)
+    scores = np.full(indices.shape, -np.inf, dtype=np.float32)
+    indices[question, place], scores[question, place] = passage, score
+    return Rankings(indices, without_ties(scores)), repeated
+
+
+def _other_ids(
+    reference: str, table: pd.DataFrame, question: np.ndarray, question_ids: list[str], passage_ids: list[str]
+) -> str:
+    what, ids = ("passage", passage_ids) if (question >= 0).any() else ("question", question_ids)
+    theirs = table[what].iloc[int((question >= 0).argmax())]
+    return f"{reference} names no {what} of this data: its ids are like {theirs!r}, ours like {ids[0]!r}"

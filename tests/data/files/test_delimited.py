@@ -1,0 +1,109 @@
+import pytest
+
+from data.files.delimited import delimited_table, find_delimiter
+from data.problems import DataError, ProblemCode
+
+
+def _rows(text: str, delimiter: str = ",") -> list[tuple[int, list[object], ProblemCode | None]]:
+    rows = delimited_table(text, delimiter).rows
+    return [(row.number, list(row.cells.values()), row.problem and row.problem.code) for row in rows]
+
+
+@pytest.mark.parametrize(
+    ("text", "delimiter"),
+    [
+        ("질문,지문\n수도는?,서울; 그렇다\n", ","),
+        ("질문;지문\n수도는?;서울, 그렇다, 정말\n", ";"),
+        ("질문\t지문\n수도는, 어디?\t서울, 그렇다\n", "\t"),
+        ('"질문";"지문"\n"가;나?";"서울, 그렇다"\n', ";"),
+        ("sep=;\n질문;지문\n가?;나\n", ";"),
+        ("수도는 서울이다\n", None),
+    ],
+)
+def test_delimiters(text: str, delimiter: str | None) -> None:
+    assert find_delimiter(text) == delimiter
+
+
+def test_rows_are_numbered_by_the_line_they_begin_in() -> None:
+    text = '\nquestion,context\r\n"a?","one\ntwo"\r\n\r\n"b?","x"\r\n,\r\nc?,y'
+    assert _rows(text) == [(3, ["a?", "one\ntwo"], None), (6, ["b?", "x"], None), (8, ["c?", "y"], None)]
+
+
+def test_line_separators_inside_texts_end_no_row() -> None:
+    assert _rows("question,context\na?,one\u2028two\x0bthree\x85\n") == [(2, ["a?", "one\u2028two\x0bthree\x85"], None)]
+
+
+def test_too_many_and_too_few_fields() -> None:
+    rows = _rows("question,context\na?,b,c\nd?\ne?,f,,\n")
+    assert rows == [
+        (2, ["a?", "b", "c"], ProblemCode.FIELD_COUNT),
+        (3, ["d?"], ProblemCode.FIELD_COUNT),
+        (4, ["e?", "f"], None),
+    ]
+
+
+def test_the_field_count_is_told() -> None:
+    (row,) = delimited_table("question,context\na?,b,c\n", ",").rows
+    assert row.problem is not None
+    assert row.problem.message == (
+        "Row 2: fields in this row: 3, fields in the header: 2. Put quotation marks around a field that "
+        "holds the delimiter."
+    )
+    assert row.cells == {"question": "a?", "context": "b", "column 3": "c"}
+
+
+def test_a_quotation_mark_that_never_closes_costs_one_row() -> None:
+    rows = _rows('question,context\na?,"b\nc?,d\ne?,"f"\n')
+    assert rows == [
+        (2, ['a?,"b\n'], ProblemCode.BROKEN_QUOTES),
+        (3, ["c?", "d"], None),
+        (4, ["e?", "f"], None),
+    ]
+
+
+def test_quotation_marks_inside_a_quoted_field_cost_one_row() -> None:
+    rows = _rows('question,context\n"그는 "안녕" 했나?",b\nc?,d\n')
+    assert [(number, code) for number, _, code in rows] == [(2, ProblemCode.BROKEN_QUOTES), (3, None)]
+
+
+def test_tab_separated_files_may_never_quote() -> None:
+    text = '질문\t지문\n"안녕"이라 한 이는?\t"안녕"이라 철수가 말했다\n"누구?\t"끝"\n'
+    assert _rows(text, "\t") == [
+        (2, ['"안녕"이라 한 이는?', '"안녕"이라 철수가 말했다'], None),
+        (3, ['"누구?', '"끝"'], None),
+    ]
+
+
+def test_tab_separated_files_may_quote() -> None:
+    assert _rows('질문\t지문\n"a ""b""?"\t"x\ty\nz"\n', "\t") == [(2, ['a "b"?', "x\ty\nz"], None)]
+
+
+def test_names_are_made_different() -> None:
+    assert delimited_table(",text,text, ,text\n1,2,3,4,5\n", ",").names == (
+        "column 1",
+        "text",
+        "text (2)",
+        "column 4",
+        "text (3)",
+    )
+
+
+def test_a_broken_header_is_refused() -> None:
+    with pytest.raises(DataError, match="Row 1: a quotation mark is not closed"):
+        delimited_table('question,"context\na?,b\n', ",")
+
+
+def test_nothing_but_delimiters_is_empty() -> None:
+    with pytest.raises(DataError, match="The file is empty"):
+        delimited_table(",,\n,,\n", ",")
+
+
+@pytest.mark.parametrize("line", ['b"c,"a\n', '"\n', 'a,"b\n', '"a"b,c\n'])
+def test_broken_quotes_take_linear_time(line: str) -> None:
+    rows = list(delimited_table("question,context\n" + line * 20_001, ",").rows)
+    assert rows[-1].problem is not None
+    assert len(rows) <= 20_001
+
+
+def test_a_field_may_be_very_long() -> None:
+    assert _rows("question,context\na?," + "가" * 1_000_000) == [(2, ["a?", "가" * 1_000_000], None)]

@@ -1,0 +1,139 @@
+import json
+from typing import Any
+
+from data.files.formats import Format
+from data.problems import ProblemCode
+from data.read import Reading, read
+
+
+def _read(*articles: Any) -> Reading:
+    return read(json.dumps({"version": "1", "data": articles}).encode(), "set.json")
+
+
+def _article(*questions: Any, context: Any = "서울은 수도이다.", **more: Any) -> dict[str, Any]:
+    return {"title": "서울", "paragraphs": [{"context": context, "qas": list(questions)} | more]}
+
+
+QUESTION = {"id": "a", "question": "수도는?", "answers": [{"text": "서울", "answer_start": 0}]}
+
+
+def test_a_question_and_its_passage() -> None:
+    reading = _read(_article(QUESTION))
+    (question,) = reading.question_set.questions
+    assert (question.id, question.text, question.answers, question.relevant) == (
+        "a",
+        "수도는?",
+        ("서울",),
+        ("p1",),
+    )
+    assert [(p.id, p.text, p.title) for p in reading.question_set.passages] == [("p1", "서울은 수도이다.", "서울")]
+    assert (reading.format, reading.columns, reading.available_columns) == ("squad", None, ())
+
+
+def test_klue_mrc() -> None:
+    question = {
+        "question": "수도는?",
+        "answers": [],
+        "question_type": 3,
+        "is_impossible": True,
+        "guid": "klue-mrc-v1_train_00001",
+        "plausible_answers": [],
+    }
+    reading = _read(_article(question) | {"news_category": "정치", "source": "hankyung"})
+    (asked,) = reading.question_set.questions
+    assert (asked.id, asked.kind, asked.relevant) == ("klue-mrc-v1_train_00001", "3", ())
+    assert len(reading.question_set.passages) == 1
+
+
+def test_paragraphs_without_questions_stay() -> None:
+    reading = _read(_article(QUESTION), _article(context="부산은 항구이다."), {"paragraphs": [{"context": "강릉"}]})
+    assert [passage.id for passage in reading.question_set.passages] == ["p1", "p2", "p3"]
+    assert (reading.row_count, reading.paragraph_count) == (1, 3)
+
+
+def test_equal_paragraphs_are_one_with_the_first_title() -> None:
+    other = _article({"question": "강은?"}, context=" 서울은 수도이다.\n") | {"title": "한국"}
+    reading = _read(_article(QUESTION), other)
+    assert [(p.id, p.title) for p in reading.question_set.passages] == [("p1", "서울")]
+    assert [(q.id, q.relevant) for q in reading.question_set.questions] == [("a", ("p1",)), ("q1", ("p1",))]
+    assert reading.paragraph_count == 2
+
+
+def test_paragraph_ids_are_kept() -> None:
+    reading = _read(_article(QUESTION, id="c7"), _article(context="부산"), _article(context="대구", id="c7"))
+    assert [passage.id for passage in reading.question_set.passages] == ["c7", "p1", "p2"]
+
+
+def test_kind_and_missing_ids() -> None:
+    reading = _read(_article({"question": "가?", "kind": "keyword"}, {"id": "q1", "question": "나?"}))
+    assert [(q.id, q.kind) for q in reading.question_set.questions] == [("q2", "keyword"), ("q1", "")]
+
+
+def test_broken_parts_are_named() -> None:
+    reading = _read("x", {"paragraphs": None}, {"paragraphs": [7, {"context": "가", "qas": {}}]}, _article(QUESTION))
+    assert [problem.details["place"] for problem in reading.problems] == [
+        "data[0]",
+        "data[1]",
+        "data[2].paragraphs[0]",
+        "data[2].paragraphs[1]",
+    ]
+    assert reading.problems[2].message == (
+        "data[2].paragraphs[0] is a text or number where a paragraph with a context and a list of qas was "
+        "expected, and was left out. Mend it if it holds questions."
+    )
+
+
+def test_broken_questions_are_numbered_through_the_file() -> None:
+    reading = _read(
+        _article(QUESTION, {"id": "b", "question": " "}),
+        _article({"id": "c", "question": "다?"}, context=None),
+        _article("d", {"id": "a", "question": "라?"}, {"id": "e", "question": "마?"}),
+        _article({"id": "f", "question": "바?"}, context=["가"]),
+    )
+    assert [(problem.row, problem.code) for problem in reading.problems] == [
+        (2, ProblemCode.EMPTY_QUESTION),
+        (3, ProblemCode.EMPTY_CONTEXT),
+        (4, ProblemCode.NOT_AN_OBJECT),
+        (5, ProblemCode.DUPLICATE_ID),
+        (7, ProblemCode.NOT_TEXT),
+    ]
+    assert [question.id for question in reading.question_set.questions] == ["a", "e"]
+    assert reading.row_count == 7
+
+
+def test_a_list_of_articles_and_a_single_article() -> None:
+    for value in ([_article(QUESTION)], _article(QUESTION)):
+        reading = read(json.dumps(value).encode(), "set")
+        assert (reading.format, len(reading.question_set.questions)) == ("squad", 1)
+
+
+LINES = (
+    '{"title": "서울", "paragraphs": [{"context": "서울은 수도이다.", "qas": [{"id": "a", "question": "수도는?"}]}]}',
+    '{"title": "부산", "paragraphs": [{"context": "부산은 항구다."}, {"context": "바다가 있다.", "qas": []}]}',
+    '{"data": [{"paragraphs": [{"context": "대구", "qas": [{"id": "b", "question": "어디?"}]}]}]}',
+)
+
+
+def test_an_article_a_line() -> None:
+    reading = read("\n\n".join(LINES).encode(), "set")
+    assert (reading.format, reading.columns, reading.problems) == (Format.SQUAD, None, ())
+    passages = [(p.id, p.text, p.title) for p in reading.question_set.passages]
+    assert passages == [
+        ("p1", "서울은 수도이다.", "서울"),
+        ("p2", "부산은 항구다.", "부산"),
+        ("p3", "바다가 있다.", "부산"),
+        ("p4", "대구", ""),
+    ]
+    assert [(q.id, q.relevant) for q in reading.question_set.questions] == [("a", ("p1",)), ("b", ("p4",))]
+    assert (reading.row_count, reading.paragraph_count) == (2, 4)
+
+
+def test_a_broken_line_among_articles_is_told() -> None:
+    reading = read(f"{LINES[0]}\n{LINES[1][:40]}\n{LINES[2]}\n[]".encode(), "set")
+    assert [problem.message for problem in reading.problems] == [
+        "data[1] is a text or number where an article with a list of paragraphs was expected, and was left out. "
+        "Mend it if it holds questions.",
+        "data[3] is a list where an article with a list of paragraphs was expected, and was left out. "
+        "Mend it if it holds questions.",
+    ]
+    assert len(reading.question_set.questions) == 2

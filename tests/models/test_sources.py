@@ -1,0 +1,248 @@
+"""Which model is meant, and what the hub, or its absence, makes of it."""
+
+import ast
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from data.workspace import PROJECT, workspace
+from models.bi_encoder import BiEncoder
+from models.cross_encoder import CrossEncoderScorer
+from models.hub import ModelError
+from models.sources import STARTER, ModelSource, find_model
+from tests.hub import (
+    BI_ENCODER,
+    CROSS_ENCODER_BASE,
+    SENTENCES,
+    build_bi_encoder,
+    build_cross_encoder_base,
+    hub_environment,
+    running_server,
+)
+
+PAIRS = [(SENTENCES[0], text) for text in SENTENCES]
+WORK = """
+import json, sys, time
+import sentence_transformers
+from tests.models.test_sources import results
+start = time.perf_counter()
+vectors, scores = results(*sys.argv[1:])
+print(json.dumps([vectors.tolist(), scores.tolist(), time.perf_counter() - start]))
+"""
+FAILURE = """
+import sys, time
+from models.hub import ModelError, hub_revision
+start = time.perf_counter()
+try:
+    print(hub_revision(sys.argv[1]))
+except ModelError as error:
+    print(error.code, error.model, time.perf_counter() - start, "torch" in sys.modules)
+    print(error)
+"""
+
+
+def results(bi_encoder: str, cross_encoder: str) -> tuple[np.ndarray, np.ndarray]:
+    vectors = BiEncoder(find_model(bi_encoder), []).encode_passages(SENTENCES)
+    return vectors, CrossEncoderScorer(find_model(cross_encoder), []).score(PAIRS)
+
+
+def run(script: str, environment: dict[str, str], folder: Path, *arguments: str) -> list[str]:
+    done = subprocess.run(
+        [sys.executable, "-c", script, *arguments],
+        cwd=PROJECT,
+        env=environment | {"MRC_WORKSPACE": str(folder)},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("hub")
+    build_bi_encoder(folder / BI_ENCODER)
+    build_cross_encoder_base(folder / CROSS_ENCODER_BASE, segment_types=1)  # as the real klue/roberta-base has it
+    return folder
+
+
+def a_model(folder: Path) -> Path:
+    folder.mkdir(parents=True)
+    (folder / "config.json").write_text("{}")
+    return folder
+
+
+def test_the_starter() -> None:
+    assert find_model("starter") == ModelSource(STARTER)
+
+
+def test_a_folder_by_its_path_from_the_base_or_from_the_root(tmp_path: Path) -> None:
+    folder = a_model(tmp_path / "models" / "mine")
+    assert find_model("models/mine", tmp_path) == ModelSource("models/mine", folder=folder.resolve())
+    assert find_model(str(folder)) == ModelSource(str(folder), folder=folder.resolve())
+
+
+def test_a_finished_run_by_its_id_and_by_its_folder(tmp_path: Path) -> None:
+    folder = a_model(workspace() / "runs" / "2026-run" / "model")
+    assert find_model("2026-run").folder == folder.resolve()
+    assert find_model(str(folder.parent)).folder == folder.resolve()
+
+
+def test_a_folder_goes_before_a_hub_id(tmp_path: Path) -> None:
+    assert find_model(CROSS_ENCODER_BASE, tmp_path) == ModelSource(CROSS_ENCODER_BASE, hub_id=CROSS_ENCODER_BASE)
+    folder = a_model(tmp_path / CROSS_ENCODER_BASE)
+    assert find_model(CROSS_ENCODER_BASE, tmp_path).folder == folder.resolve()
+
+
+@pytest.mark.parametrize("reference", ["no such model!", "a/b/c", "/no/such/folder", "a\0b"])
+def test_what_is_no_model(reference: str) -> None:
+    with pytest.raises(ModelError) as caught:
+        find_model(reference)
+    assert (caught.value.code, caught.value.model) == ("model_not_found", reference)
+
+
+@pytest.mark.parametrize("reference", ["", ".", "empty", "unfinished"])
+def test_a_folder_without_a_model_is_told(reference: str, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    (workspace() / "runs" / "unfinished" / "checkpoints").mkdir(parents=True)
+    with pytest.raises(ModelError, match="holds no model") as caught:
+        find_model(reference, tmp_path)
+    assert caught.value.code == "model_not_found"
+
+
+def test_fingerprints_follow_content(tmp_path: Path) -> None:
+    folder = a_model(tmp_path / "mine")
+    source = find_model(str(folder))
+    first = source.fingerprint("corpus")
+    assert first == find_model("mine", tmp_path).fingerprint("another corpus")
+    (folder / "model.safetensors").write_bytes(b"weights")
+    second = source.fingerprint("corpus")
+    (folder / "model.safetensors").write_bytes(b"Weights")
+    os.utime(folder / "model.safetensors", ns=(1, 1))
+    starters = {find_model(STARTER).fingerprint(corpus) for corpus in ("one", "two")}
+    assert len({first, second, source.fingerprint("corpus"), *starters}) == 5
+
+
+def test_an_unreachable_hub_is_told_within_seconds(tmp_path: Path) -> None:
+    environment = hub_environment("http://127.0.0.1:9", tmp_path / "home")
+    first, second = run(FAILURE, environment, tmp_path, BI_ENCODER)
+    code, model, seconds, torch_imported = first.split()
+    assert (code, model, torch_imported) == ("hub_unreachable", BI_ENCODER, "False")
+    assert float(seconds) < 15
+    assert "cannot be reached" in second
+    assert "use the starter model" in second
+
+
+@pytest.mark.slow
+def test_a_hub_that_never_answers_is_told_within_seconds(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        environment = hub_environment(f"http://127.0.0.1:{silent.getsockname()[1]}", tmp_path / "home")
+        first, _ = run(FAILURE, environment, tmp_path, BI_ENCODER)
+    assert first.split()[0] == "hub_unreachable"
+    assert 4 < float(first.split()[2]) < 15
+
+
+def test_a_model_the_hub_does_not_have(models: Path, tmp_path: Path) -> None:
+    with running_server(models) as server:
+        environment = hub_environment(server.url, tmp_path / "home")
+        first, second = run(FAILURE, environment, tmp_path, "klue/roberta-basic")
+    assert first.split()[:2] == ["hub_unknown", "klue/roberta-basic"]
+    assert "check the name" in second
+
+
+@pytest.mark.slow
+def test_models_from_the_hub_and_again_without_it(models: Path, tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    with running_server(models) as server:
+        environment = hub_environment(server.url, home)
+        online = run(WORK, environment, tmp_path / "first", BI_ENCODER, CROSS_ENCODER_BASE)
+        assert server.unknown == []
+        assert any("/resolve/" in line for line in server.requests)
+    offline = run(WORK, environment, tmp_path / "second", BI_ENCODER, CROSS_ENCODER_BASE)
+    expected_vectors, expected_scores = results(str(models / BI_ENCODER), str(models / CROSS_ENCODER_BASE))
+    assert expected_vectors.shape == (len(SENTENCES), 32)
+    assert len(set(expected_scores.tolist())) == len(PAIRS)
+    for printed in (online, offline):
+        vectors, scores, seconds = json.loads(printed[-1])
+        np.testing.assert_allclose(vectors, expected_vectors, atol=1e-6)
+        np.testing.assert_allclose(scores, expected_scores, atol=1e-6)
+        assert seconds < 30  # the libraries alone would ask a hub that is gone for minutes
+
+
+@pytest.mark.slow
+def test_what_was_encoded_is_read_without_loading_a_model(models: Path) -> None:
+    vectors = BiEncoder(find_model(str(models / BI_ENCODER)), []).encode_passages(SENTENCES)
+    again = BiEncoder(find_model(str(models / BI_ENCODER)), [])
+    np.testing.assert_array_equal(again.encode_passages(SENTENCES), vectors)
+    assert "model" not in vars(again)
+    np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-6)
+
+
+@pytest.mark.slow
+def test_encoding_tells_how_far_it_is_and_what_it_costs(models: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("models.vector_blocks.BLOCK", 2)
+    source, told = find_model(str(models / BI_ENCODER)), []
+    encoder = BiEncoder(source, [], on_progress=told.append)
+    in_blocks = encoder.encode_passages(SENTENCES)
+    encoder.encode_questions(SENTENCES[:3])
+    lengths = sorted(map(len, SENTENCES), reverse=True), sorted(map(len, SENTENCES[:3]), reverse=True)
+    passages, questions = ([sum(some[:end]) / sum(some) for end in range(2, len(some) + 2, 2)] for some in lengths)
+    assert told == pytest.approx([*(0.8 * share for share in passages), *(0.8 + 0.2 * share for share in questions)])
+    first_load, (passed, work) = encoder.meter.load, encoder.meter.lap()
+    assert passed >= first_load + work > work > 0
+    again = BiEncoder(source, [])
+    again.encode_passages(SENTENCES)
+    again.encode_questions(SENTENCES[:3])
+    assert again.meter.load == pytest.approx(first_load)
+    assert again.meter.lap()[1] == pytest.approx(work)  # what came from disk costs what it took
+    assert encoder.meter.lap() == (0, 0)
+    monkeypatch.setattr("models.bi_encoder._VERSION", "another")
+    monkeypatch.setattr("models.vector_blocks.BLOCK", 1024)
+    np.testing.assert_allclose(BiEncoder(source, []).encode_passages(SENTENCES), in_blocks, atol=1e-3)  # bfloat16
+
+
+@pytest.mark.parametrize("kind", ["module", "auto_map"])
+def test_code_that_comes_with_a_model_never_runs(kind: str, tmp_path: Path) -> None:
+    folder, mark = build_bi_encoder(tmp_path / "evil"), tmp_path / "it ran"
+    (folder / "evil.py").write_text(f"open({str(mark)!r}, 'w').close()\nclass Evil: pass\n")
+    name, entry = ("modules.json", "type") if kind == "module" else ("config.json", "auto_map")
+    content = json.loads((folder / name).read_text())
+    if kind == "module":
+        content[0][entry] = "evil.Evil"
+    else:
+        content |= {"model_type": "evil", entry: dict.fromkeys(("AutoConfig", "AutoModel"), "evil.Evil")}
+    (folder / name).write_text(json.dumps(content))
+    with pytest.raises(ValueError, match="trust_remote_code"):
+        BiEncoder(find_model(str(folder)), []).encode_passages(SENTENCES)
+    assert not mark.exists()
+
+
+def test_trust_remote_code_is_never_set() -> None:
+    trees = [ast.parse(path.read_text(encoding="utf-8")) for path in (PROJECT / "retrieval").rglob("*.py")]
+    nodes = [node for tree in trees for node in ast.walk(tree)]
+    assert len(trees) > 10
+    assert not [node for node in nodes if isinstance(node, ast.keyword) and node.arg == "trust_remote_code"]
+    assert not [node for node in nodes if isinstance(node, ast.Constant) and node.value == "trust_remote_code"]
+
+
+@pytest.mark.slow
+def test_only_safetensors_are_loaded(tmp_path: Path) -> None:
+    import torch
+    from safetensors.torch import load_file
+
+    folder = build_bi_encoder(tmp_path / "pickled")
+    torch.save(load_file(folder / "model.safetensors"), folder / "pytorch_model.bin")
+    (folder / "model.safetensors").unlink()
+    start = time.perf_counter()
+    with pytest.raises(OSError, match="safetensors"):
+        BiEncoder(find_model(str(folder)), []).encode_passages(SENTENCES)
+    assert time.perf_counter() - start < 30

@@ -1,0 +1,190 @@
+"""Blocks of vectors on disk; the encoder is a double whose vectors can be told from the texts."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from data.workspace import PROJECT
+from models import vector_blocks
+from models.vector_blocks import Kept, Share, VectorBlocks, read_vectors
+
+TEXTS = [f"{row} " + "x" * (7 * row % 31) for row in range(50)]
+SLOW = """
+import sys, time
+from pathlib import Path
+from tests.models import test_vector_blocks as module
+class Slow(module.Counting):
+    def __call__(self, texts):
+        time.sleep(0.05)
+        return super().__call__(texts)
+module.vector_blocks.BLOCK = 4
+module.blocks(Slow()).kept(Path(sys.argv[1]))
+"""
+
+
+class Counting:
+    """A text's number and its length; remembers what it was asked for, a list a block."""
+
+    def __init__(self) -> None:
+        self.asked: list[list[str]] = []
+        self.loads = 0
+
+    def __call__(self, texts: list[str]) -> np.ndarray:
+        self.asked.append(texts)
+        return np.array([[int(text.split()[0]), len(text)] for text in texts], dtype=np.float32)
+
+    def load(self) -> None:
+        self.loads += 1
+
+
+@pytest.fixture(autouse=True)
+def _small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(vector_blocks, "BLOCK", 4)
+
+
+def blocks(encode: Counting, texts: Sequence[str] = TEXTS) -> VectorBlocks:
+    return VectorBlocks(texts, encode, encode.load, lambda _: None)
+
+
+def assert_all(kept: Kept) -> None:
+    assert kept.vectors.dtype == np.float32
+    assert kept.vectors.tolist() == [[row, len(text)] for row, text in enumerate(TEXTS)]
+
+
+def test_vectors_come_in_the_order_of_the_texts_and_are_mapped(tmp_path: Path) -> None:
+    encode = Counting()
+    kept = blocks(encode).kept(tmp_path / "vectors.npy")
+    assert_all(kept)
+    assert isinstance(kept.vectors, np.memmap)
+    assert [len(block) for block in encode.asked] == [4] * 12 + [2]
+    lengths = [len(text) for block in encode.asked for text in block]
+    assert lengths == sorted(lengths, reverse=True)
+    assert {path.name for path in tmp_path.iterdir()} == {"vectors.npy", "vectors.json"}  # no parts are left
+    assert_all(blocks(Counting()).computed())
+
+
+def test_what_is_kept_is_neither_loaded_nor_encoded_again(tmp_path: Path) -> None:
+    first = blocks(Counting()).kept(tmp_path / "vectors.npy")
+    again = Counting()
+    kept = blocks(again).kept(tmp_path / "vectors.npy")
+    assert_all(kept)
+    assert (again.asked, again.loads) == ([], 0)
+    assert (kept.seconds, kept.load_seconds) == (first.seconds, first.load_seconds)
+    assert kept.seconds > 0
+
+
+def test_an_end_in_the_middle_loses_no_block(tmp_path: Path) -> None:
+    class Ending(Counting):
+        def __call__(self, texts: list[str]) -> np.ndarray:
+            if len(self.asked) == 5:
+                raise KeyboardInterrupt
+            return super().__call__(texts)
+
+    with pytest.raises(KeyboardInterrupt):
+        blocks(Ending()).kept(tmp_path / "vectors.npy")
+    rest = Counting()
+    assert_all(blocks(rest).kept(tmp_path / "vectors.npy"))
+    assert len(rest.asked) == 13 - 5
+
+
+def test_a_process_that_is_killed_is_followed_by_one_that_goes_on(tmp_path: Path) -> None:
+    place = tmp_path / "vectors.npy"
+    process = subprocess.Popen([sys.executable, "-c", SLOW, str(place)], cwd=PROJECT)
+    end = time.monotonic() + 60
+    while len(list(tmp_path.glob("vectors.parts/*.npz"))) < 3:
+        assert time.monotonic() < end
+        time.sleep(0.005)
+    os.kill(process.pid, signal.SIGKILL)
+    assert process.wait() == -signal.SIGKILL
+    assert not place.exists()
+    done = len(list(tmp_path.glob("vectors.parts/*.npz")))
+    rest = Counting()
+    assert_all(blocks(rest).kept(place))
+    assert len(rest.asked) == 13 - done
+
+
+def test_a_torn_part_and_a_torn_file_are_made_anew(tmp_path: Path) -> None:
+    place, parts = tmp_path / "vectors.npy", tmp_path / "vectors.parts"
+    blocks(Counting()).kept(place, Share(1, 2))
+    torn = parts / f"{1:08}.npz"
+    torn.write_bytes(torn.read_bytes()[:60])
+    second = Counting()
+    assert_all(blocks(second).kept(place))
+    assert len(second.asked) == 7 + 1
+    place.write_bytes(place.read_bytes()[:100])
+    third = Counting()
+    assert_all(blocks(third).kept(place))
+    assert len(third.asked) == 13
+    assert read_vectors(place) is not None
+
+
+@pytest.mark.parametrize("processes", [1, 2, 3, 20])
+def test_several_processes_encode_the_same_blocks(processes: int, tmp_path: Path) -> None:
+    alone = Counting()
+    expected = blocks(alone).computed().vectors
+    asked = []
+    for rank in reversed(range(processes)):  # the first comes last and assembles
+        encode = Counting()
+        kept = blocks(encode).kept(tmp_path / "vectors.npy", Share(rank, processes))
+        assert (len(kept.vectors) == 0) == (rank > 0)
+        asked += encode.asked
+    assert kept.vectors.tobytes() == expected.tobytes()
+    assert sorted(asked) == sorted(alone.asked)
+
+
+def test_the_first_does_what_another_left_undone(tmp_path: Path) -> None:
+    first = Counting()
+    assert_all(blocks(first).kept(tmp_path / "vectors.npy", Share(0, 2)))
+    assert len(first.asked) == 13
+    late = Counting()
+    blocks(late).kept(tmp_path / "vectors.npy", Share(1, 2))
+    assert late.asked == []
+
+
+def test_a_part_that_comes_after_the_whole_does_not_stay(tmp_path: Path) -> None:
+    class Overtaken(Counting):
+        def __call__(self, texts: list[str]) -> np.ndarray:
+            if len(self.asked) == 5:  # of 6: the first process takes over what is not there yet
+                blocks(Counting()).kept(tmp_path / "vectors.npy", Share(0, 2))
+            return super().__call__(texts)
+
+    encode = Overtaken()
+    blocks(encode).kept(tmp_path / "vectors.npy", Share(1, 2))
+    assert len(encode.asked) == 6
+    assert {path.name for path in tmp_path.iterdir()} == {"vectors.npy", "vectors.json"}
+
+
+def test_a_disk_that_cannot_be_written_costs_only_the_saving(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("where the folder should be")
+    encode = Counting()
+    assert_all(blocks(encode).kept(tmp_path / "file" / "vectors.npy"))
+    assert len(encode.asked) == 13
+
+
+def test_the_share_of_the_characters_is_told(tmp_path: Path) -> None:
+    told: list[float] = []
+    encode = Counting()
+    VectorBlocks(TEXTS, encode, encode.load, told.append).kept(tmp_path / "vectors.npy")
+    total = sum(map(len, TEXTS))
+    longest = sum(sorted(map(len, TEXTS))[-4:])
+    assert told[0] == pytest.approx(longest / total)
+    assert told == sorted(told)
+    assert told[-1] == pytest.approx(1)
+
+
+def test_no_texts_have_no_vectors() -> None:
+    assert len(blocks(Counting(), texts=[]).computed().vectors) == 0  # the library says `array([])`, as the double does
+
+
+def test_the_share_is_what_torchrun_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert Share.of_environment() == Share(0, 1)
+    monkeypatch.setenv("RANK", "2")
+    monkeypatch.setenv("WORLD_SIZE", "3")
+    assert Share.of_environment() == Share(2, 3)

@@ -1,0 +1,104 @@
+"""Retrievers that a person added are there after a reload, and gone once removed."""
+
+from pathlib import Path
+
+import pytest
+
+from data.split import Part
+from data.workspace import workspace
+from retrieval.comparison.added import add, add_run, added, remove
+from retrieval.comparison.compare import compare
+from retrieval.comparison.experiment import BM25Spec, DenseSpec, Experiment, HybridSpec, RunSpec
+from retrieval.trec.run import RunError
+from tests.doubles import small_set
+
+SET = small_set()
+OTHER = "0" * 64
+RUN = "q1 Q0 p1 1 9.5 mine\nq2 Q0 p3 1 7 mine\nq2 Q0 p2 2 6 mine\n"
+
+
+def names(fingerprint: str = SET.fingerprint) -> list[str]:
+    return [spec.name for spec in added(fingerprint)]
+
+
+def files() -> list[Path]:
+    return sorted(path for path in (workspace() / "added").rglob("*") if path.is_file())
+
+
+def test_what_is_added_is_read_again_in_order_and_belongs_to_its_set() -> None:
+    tuned = BM25Spec(name="BM25 · <b>../..</b>", k1=0.3, chosen_on=Part.VALIDATION)
+    mixed = HybridSpec(name="혼합", of=("BM25", tuned.name), weights=(0.25, 0.75))
+    for spec in (tuned, mixed):
+        add(SET.fingerprint, spec)
+    assert added(SET.fingerprint) == [tuned, mixed]
+    assert added(OTHER) == []
+    assert all(workspace() in path.resolve().parents for path in files())
+
+
+def test_one_of_the_same_name_takes_the_place_of_the_one_there_was() -> None:
+    add(SET.fingerprint, BM25Spec(name="a", k1=1))
+    add(SET.fingerprint, DenseSpec(name="b"))
+    add(SET.fingerprint, BM25Spec(name="a", k1=2))
+    assert added(SET.fingerprint) == [BM25Spec(name="a", k1=2), DenseSpec(name="b")]
+
+
+def test_removing_takes_what_wraps_it_along() -> None:
+    add(SET.fingerprint, BM25Spec(name="a"))
+    add(SET.fingerprint, DenseSpec(name="b"))
+    add(SET.fingerprint, HybridSpec(name="c", of=("a", "b")))
+    add(SET.fingerprint, HybridSpec(name="d", of=("c", "b")))
+    add(OTHER, BM25Spec(name="a"))
+    remove(SET.fingerprint, "a")
+    assert names() == ["b"]
+    assert names(OTHER) == ["a"]
+    remove(SET.fingerprint, "not there")
+    assert names() == ["b"]
+
+
+@pytest.mark.parametrize("content", ["", "{", '{"retriever": {"kind": "bm25", "name": "x", "k1": -1}}', "[]", "\0"])
+def test_a_file_that_cannot_be_read_is_left_out(content: str) -> None:
+    add(SET.fingerprint, BM25Spec(name="good"))
+    (files()[0].parent / "torn.json").write_text(content)
+    assert names() == ["good"]
+
+
+def test_a_run_is_copied_under_a_name_of_its_own_and_can_be_compared() -> None:
+    add_run(SET, "Run · mine", RUN.encode(), "../../mine.trec")
+    (spec,) = added(SET.fingerprint)
+    assert isinstance(spec, RunSpec)
+    assert Path(spec.path).is_absolute()
+    assert Path(spec.path).read_text() == RUN
+    assert workspace() / "added" in Path(spec.path).parents
+    assert "mine" not in spec.path.removeprefix(str(workspace()))
+    found = compare(Experiment(data="small", ks=(1,), retriever=(spec,)), SET).results[0]
+    assert found.scores is not None
+    assert found.scores.per_question["hit@1"].tolist() == [1, 0, 0, 0, 0, 0]
+
+
+def test_a_run_goes_with_the_last_retriever_that_uses_it() -> None:
+    add_run(SET, "one", RUN.encode(), "a")
+    time = next(path for path in files() if path.suffix == ".trec").stat().st_mtime_ns
+    add_run(SET, "two", RUN.encode(), "b")
+    assert [path.stat().st_mtime_ns for path in files() if path.suffix == ".trec"] == [time]  # its rankings stay kept
+    remove(SET.fingerprint, "one")
+    assert len([path for path in files() if path.suffix == ".trec"]) == 1
+    remove(SET.fingerprint, "two")
+    assert files() == []
+
+
+@pytest.mark.parametrize(
+    ("content", "code", "line"),
+    [
+        (b"q1 Q0 p1 1 9 a\nq1 Q0 p2 2 high a\n", "run_broken_line", 2),
+        (b"q1 p1 9\n", "run_broken_line", 1),
+        (b"", "run_unreadable", 0),
+        (b"\xff\xfe\x00", "run_unreadable", 0),
+        (b"x Q0 y 1 9 a\n", "run_other_ids", 0),
+    ],
+)
+def test_a_bad_run_is_told_with_its_line_and_adds_nothing(content: bytes, code: str, line: int) -> None:
+    with pytest.raises(RunError) as caught:
+        add_run(SET, "bad", content, "results.txt")
+    assert (caught.value.code, caught.value.line) == (code, line)
+    assert "results.txt" in str(caught.value)
+    assert files() == []

@@ -1,0 +1,256 @@
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from data.workspace import workspace
+from models.hub import ModelError
+from retrieval.comparison import build as making
+from retrieval.comparison.compare import compare, failures, is_kept
+from retrieval.comparison.experiment import Experiment
+from retrieval.evaluation.measures import evaluate, measures
+from retrieval.lexical.bm25 import BM25
+from retrieval.rankings import Rankings
+from retrieval.trec.files import write_run
+from retrieval.trec.run import RunError
+from tests.doubles import PASSAGES, QUESTIONS, small_set, texts_of
+
+BIGRAMS = {"name": "bigrams", "kind": "bm25", "analyzer": "bigram"}
+WORDS = {"name": "words", "kind": "bm25", "analyzer": "word"}
+LOST = {"name": "lost", "kind": "dense", "model": "no such model!"}
+KS = (1, 3)
+
+
+def experiment_of(*specs: dict[str, object], **more: object) -> Experiment:
+    return Experiment.model_validate({"data": "small", "ks": KS, "retriever": specs} | more)
+
+
+def test_results_are_the_scores_of_the_rankings_in_order() -> None:
+    comparison = compare(experiment_of(BIGRAMS, WORDS), small_set())
+    assert [result.name for result in comparison.results] == ["bigrams", "words"]
+    assert comparison.asked == small_set()
+    for result in comparison.results:
+        assert result.rankings.indices.shape == (len(QUESTIONS), 10)
+        assert result.scores.means() == evaluate(result.rankings, small_set(), KS).means()
+    # the first passage of each question, as the words of the small set have it; q6 has two relevant passages
+    assert comparison.results[0].scores.per_question["recall@1"].tolist() == [1, 1, 1, 1, 1, 0.5]
+    assert comparison.results[0].scores.per_question["hit@1"].tolist() == [1] * 6
+
+
+def test_a_second_comparison_is_the_same() -> None:
+    first, second = (compare(experiment_of(BIGRAMS, WORDS), small_set()).as_dict() for _ in range(2))
+    assert first == second  # the seconds too: they are those of the making
+
+
+def test_one_part_over_the_whole_corpus() -> None:
+    whole = compare(experiment_of(BIGRAMS), small_set())
+    rows = {}
+    for part in ("train", "validation", "test"):
+        shares = {"validation_share": 0.2, "test_share": 0.4}
+        comparison = compare(experiment_of(BIGRAMS, split=part, **shares), small_set())
+        assert comparison.asked.passages == PASSAGES
+        rows[part] = [QUESTIONS.index(question) for question in comparison.asked.questions]
+        expected = whole.results[0].rankings.indices[rows[part]]
+        assert comparison.results[0].rankings.indices.tolist() == expected.tolist()
+    assert sorted(row for part in rows.values() for row in part) == list(range(6))
+
+
+def test_an_empty_part_is_told() -> None:
+    with pytest.raises(ValueError, match="the validation part has no question with a relevant passage"):
+        compare(experiment_of(BIGRAMS, split="validation", validation_share=0), small_set())
+
+
+def test_a_retriever_that_failed_has_an_error_and_no_score() -> None:
+    hybrid = {"name": "hybrid", "kind": "hybrid", "of": ["bigrams", "lost"]}
+    comparison = compare(experiment_of(LOST, BIGRAMS, hybrid), small_set())
+    lost, bigrams, both = comparison.results
+    for failed in (lost, both):
+        assert "no such model!" in str(failed.error)
+        assert (failed.scores, failed.rankings) == (None, None)
+    assert bigrams.error is None
+    assert bigrams.scores.means()["hit@1"] == 1
+    written = comparison.as_dict()["retrievers"]
+    told = {"error": str(lost.error), "code": "model_not_found", "model": "no such model!"}
+    assert written["lost"] == written["hybrid"] == told
+
+
+def test_a_failure_while_searching_is_that_retrievers_own(tmp_path: Path) -> None:
+    (tmp_path / "broken").mkdir()
+    (tmp_path / "broken" / "modules.json").write_text("no JSON")
+    broken = {"name": "broken", "kind": "dense", "model": "broken"}
+    hybrid = {"name": "hybrid", "kind": "hybrid", "of": ["broken", "words"]}
+    comparison = compare(experiment_of(broken, WORDS, hybrid), small_set(), base=tmp_path)
+    assert [result.error is None for result in comparison.results] == [False, True, False]
+    assert set(comparison.as_dict()["retrievers"]["broken"]) == {"error"}
+
+
+def test_what_scores_json_holds() -> None:
+    written = compare(experiment_of(BIGRAMS, split="test", test_share=0.5), small_set()).as_dict()
+    asked = [question for question in QUESTIONS if question.id in ("q1", "q2", "q3", "q4", "q5", "q6")]
+    assert set(written) == {"data", "fingerprint", "split", "questions", "passages", "retrievers"}
+    assert (written["data"], written["split"], written["passages"]) == ("small", "test", 5)
+    assert 0 < written["questions"] < len(asked)
+    told = {"build_seconds", "query_seconds", "model_seconds", "memory_bytes", "short", "unanswered"}
+    assert set(written["retrievers"]["bigrams"]) == {*measures(KS), *told}
+
+
+def test_progress_only_grows_and_ends_at_1() -> None:
+    told: list[tuple[str, float]] = []
+    rerank = {"name": "lost too", "kind": "rerank", "first": "lost"}
+    compare(experiment_of(BIGRAMS, LOST, rerank, WORDS), small_set(), on_progress=lambda *word: told.append(word))
+    assert told == [
+        ("bigrams", 0),
+        ("bigrams", 0.225),
+        ("lost", 0.25),
+        ("lost too", 0.5),
+        ("words", 0.75),
+        ("words", 0.975),
+        ("", 1),
+    ]
+
+
+def test_unanswerable_questions_are_not_asked() -> None:
+    asked = compare(experiment_of(BIGRAMS), small_set().with_questions([3, 0])).asked
+    assert texts_of(asked.questions) == texts_of([QUESTIONS[3], QUESTIONS[0]])
+
+
+def test_a_comparison_is_kept_once_it_was_run_and_failures_are_not_tried_again() -> None:
+    question_set, experiment = small_set(), experiment_of(WORDS, LOST)
+    assert not is_kept(experiment, question_set)
+    first = compare(experiment, question_set)
+    assert is_kept(experiment, question_set)
+    failed = failures(first.as_dict())
+    assert list(failed) == ["lost"]
+    assert isinstance(failed["lost"], ModelError)
+    assert (failed["lost"].code, str(failed["lost"])) == ("model_not_found", str(first.results[1].error))
+    assert compare(experiment, question_set, failed=failed).results[1].error is failed["lost"]
+
+
+def searched(monkeypatch: pytest.MonkeyPatch, *specs: dict[str, object], **more: object) -> list[tuple[str, int]]:
+    """Compare, and return which BM25 was searched how deep."""
+    told: list[tuple[str, int]] = []
+
+    class Told(BM25):
+        def search(self, questions: list[str], k: int) -> Rankings:
+            told.append((self.name, k))
+            return super().search(questions, k)
+
+    monkeypatch.setattr(making, "BM25", Told)
+    compare(experiment_of(*specs, **more), small_set())
+    return told
+
+
+def test_every_retriever_is_searched_once_as_deep_as_any_needs(monkeypatch: pytest.MonkeyPatch) -> None:
+    hybrids = [
+        {"name": f"{fusion}", "kind": "hybrid", "of": ["words", "bigrams"], "depth": 40, "fusion": fusion}
+        for fusion in ("rrf", "min-max", "z-score")
+    ]
+    assert searched(monkeypatch, WORDS, BIGRAMS, *hybrids) == [("words", 40), ("bigrams", 40)]
+    assert searched(monkeypatch, WORDS, BIGRAMS, *hybrids) == []
+    weighted = {"name": "weighted", "kind": "hybrid", "of": ["words", "bigrams"], "depth": 40, "weights": [1, 3]}
+    assert searched(monkeypatch, WORDS, BIGRAMS, weighted) == []
+
+
+def test_what_wraps_a_retriever_changes_nothing_in_its_own_figures() -> None:
+    hybrid = {"name": "hybrid", "kind": "hybrid", "of": ["words", "bigrams"], "depth": 2}
+    deep = {"name": "deep", "kind": "hybrid", "of": ["hybrid", "words"], "depth": 60}
+    alone = compare(experiment_of(WORDS, BIGRAMS, hybrid), small_set()).results
+    wrapped = compare(experiment_of(WORDS, BIGRAMS, hybrid, deep), small_set()).results
+    assert [result.scores.means() for result in alone] == [result.scores.means() for result in wrapped[:3]]
+    assert wrapped[2].rankings.indices.shape == (6, 60)
+    np.testing.assert_array_equal(wrapped[2].rankings.indices[:, :10], alone[2].rankings.indices)
+
+
+def test_questions_with_few_passages_or_none_are_counted() -> None:
+    result = compare(experiment_of(WORDS, ks=(1, 2)), small_set()).results[0]
+    found = (result.rankings.indices[:, :2] >= 0).sum(axis=1)
+    assert (result.short, result.unanswered) == (int((found < 2).sum()), int((found == 0).sum()))
+    assert result.short > 0
+    first_only = compare(experiment_of(BIGRAMS, ks=(1,)), small_set()).results[0]
+    assert (first_only.short, first_only.unanswered) == (0, 0)
+
+
+def write(folder: Path, *lines: str) -> dict[str, object]:
+    (folder / "theirs.trec").write_text("".join(f"{line} x\n" for line in lines))
+    return {"name": "theirs", "kind": "run", "path": "theirs.trec"}
+
+
+def test_an_imported_run_of_ours_is_the_native_result(tmp_path: Path) -> None:
+    asked = compare(experiment_of(BIGRAMS, split="test", test_share=0.5), small_set())
+    write_run(tmp_path / "ours.trec", asked.results[0].rankings, asked.asked, "ours")
+    run = {"name": "run", "kind": "run", "path": "ours.trec"}
+    both = experiment_of(BIGRAMS, run, split="test", test_share=0.5)
+    native, imported = compare(both, small_set(), base=tmp_path).results
+    depth = imported.rankings.indices.shape[1]
+    np.testing.assert_array_equal(imported.rankings.indices, native.rankings.indices[:, :depth])
+    for measure, values in imported.scores.per_question.items():
+        np.testing.assert_array_equal(values, native.scores.per_question[measure])
+    assert (imported.build_seconds, imported.query_seconds, imported.memory_bytes) == (0, 0, 0)
+
+
+def test_a_run_of_few_passages_has_no_figure_below_them_and_its_hybrid_has(tmp_path: Path) -> None:
+    run = write(tmp_path, "q1 Q0 p2 1 9", "q1 Q0 p1 2 8", "q2 Q0 p2 1 7", "q9 Q0 p2 1 7", "q2 Q0 p9 2 6")
+    hybrid = {"name": "hybrid", "kind": "hybrid", "of": ["theirs", "bigrams"]} | {
+        "fusion": "min-max",
+        "weights": [2, 1],
+    }
+    experiment = experiment_of(run, BIGRAMS, hybrid)
+    comparison = compare(experiment, small_set(), base=tmp_path)
+    theirs, _, both = comparison.results
+    assert theirs.rankings.indices.tolist() == [[1, 0], [1, -1], *[[-1, -1]] * 4]
+    assert theirs.scores.ks == (1,)
+    per_question = {name: values.tolist() for name, values in theirs.scores.per_question.items()}
+    assert per_question == {"recall@1": [0, 1, 0, 0, 0, 0], "hit@1": [0, 1, 0, 0, 0, 0]}
+    assert (theirs.short, theirs.unanswered) == (4, 4)
+    assert theirs.notes == {"depth": 2, "questions": 2, "other_questions": 1, "unknown_passages": 1, "repeated": 0}
+    assert comparison.as_dict()["retrievers"]["theirs"]["notes"] == theirs.notes
+    assert set(both.scores.per_question) == set(measures(KS))
+    assert both.scores.per_question["hit@1"].tolist() == [0, 1, 1, 1, 1, 1]  # the run counts twice where it answers
+    again = compare(experiment, small_set(), base=tmp_path)
+    assert again.results[0].notes == theirs.notes
+
+
+@pytest.mark.slow
+def test_a_reranked_run_is_no_deeper_than_the_run(tmp_path: Path) -> None:
+    run = write(tmp_path, "q1 Q0 p2 1 9", "q1 Q0 p1 2 8", "q2 Q0 p2 1 7")
+    rerank = {"name": "reranked", "kind": "rerank", "first": "theirs", "weight": 1}
+    result = compare(experiment_of(run, rerank), small_set(), base=tmp_path).results[1]
+    assert result.error is None
+    assert [sorted(row) for row in result.rankings.indices.tolist()] == [[0, 1], [-1, 1], *[[-1, -1]] * 4]
+    assert result.scores.ks == (1,)
+
+
+def test_a_run_that_cannot_be_read_is_told_and_not_tried_again(tmp_path: Path) -> None:
+    experiment = experiment_of(write(tmp_path, "q1 Q0 p2 1 9", "q1 Q0 p1 2 eight"), WORDS)
+    comparison = compare(experiment, small_set(), base=tmp_path)
+    told = comparison.as_dict()["retrievers"]["theirs"]
+    assert (told["code"], told["run"], told["line"]) == ("run_broken_line", "theirs.trec", 2)
+    (error,) = failures(comparison.as_dict()).values()
+    assert isinstance(error, RunError)
+    assert (error.code, error.run, error.line, str(error)) == (
+        "run_broken_line",
+        "theirs.trec",
+        2,
+        told["error"],
+    )
+
+
+@pytest.mark.slow
+def test_another_weight_depth_or_index_computes_nothing_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    def files(kind: str) -> set[str]:
+        return {path.name for path in (workspace() / "cache" / kind).iterdir()}
+
+    dense, rerank = {"name": "d", "kind": "dense"}, {"name": "r", "kind": "rerank", "first": "bigrams"}
+    first = compare(experiment_of(BIGRAMS, dense, rerank | {"depth": 5}), small_set()).results
+    vectors, pairs = files("vectors"), files("pairs")
+    for name in ("encoding.load_bi_encoder", "scoring.load_cross_encoder"):
+        monkeypatch.setattr(f"retrieval.{name}", lambda *_: pytest.fail("a model was loaded"))
+    others = [rerank | {"name": "r2", "depth": 3, "weight": 0.3}, dense | {"name": "d2", "index": "hnsw"}]
+    second = compare(experiment_of(BIGRAMS, *others), small_set()).results
+    assert [result.error for result in (*first, *second)] == [None] * 6
+    assert (files("vectors"), files("pairs")) == (vectors, pairs)
+    by_name = {result.name: result for result in (*first, *second)}
+    assert by_name["d2"].rankings.indices.tolist() == by_name["d"].rankings.indices.tolist()
+    assert by_name["d2"].memory_bytes > by_name["d"].memory_bytes > 0
+    assert 0 < by_name["r2"].model_seconds <= by_name["r"].model_seconds
+    assert by_name["d2"].model_seconds == pytest.approx(by_name["d"].model_seconds)

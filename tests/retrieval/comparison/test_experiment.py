@@ -1,0 +1,351 @@
+from pathlib import Path
+
+import pytest
+
+from data.split import Part
+from retrieval.comparison.build import retrievers_of, search_depths
+from retrieval.comparison.cached import Kept
+from retrieval.comparison.experiment import (
+    BM25Spec,
+    DenseSpec,
+    Experiment,
+    ExperimentError,
+    HybridSpec,
+    Lab,
+    RerankSpec,
+    RunSpec,
+    read_experiment,
+    write_experiment,
+)
+from retrieval.dense.index import IndexKind
+from retrieval.lexical.engines import Engine
+from retrieval.multistage.fusion import Fusion
+from retrieval.trec.run import RunError
+from tests.doubles import QUESTIONS, small_set, texts_of
+from text.analyzers import Analyzer
+
+EXAMPLE = """
+data = "questions.json"
+split = "test"
+ks = [1, 5, 10]
+seed = 7
+
+[[retriever]]
+name = "BM25"
+kind = "bm25"
+analyzer = "kiwi"
+k1 = 1.2
+b = 0.75
+
+[[retriever]]
+name = "Dense"
+kind = "dense"
+model = "starter"
+
+[[retriever]]
+name = "Hybrid"
+kind = "hybrid"
+of = ["BM25", "Dense"]
+
+[[retriever]]
+name = "Reranked"
+kind = "rerank"
+first = "Hybrid"
+depth = 30
+weight = 0.25
+"""
+
+
+def read(text: str, folder: Path) -> Experiment:
+    path = folder / "experiment.toml"
+    path.write_text(text, encoding="utf-8")
+    return read_experiment(path)
+
+
+def test_an_example_of_every_kind(tmp_path: Path) -> None:
+    experiment = read(EXAMPLE, tmp_path)
+    assert experiment == Experiment(
+        data="questions.json",
+        split="test",
+        validation_share=0.1,
+        test_share=0.2,
+        seed=7,
+        ks=(1, 5, 10),
+        retriever=(
+            BM25Spec(name="BM25", analyzer=Analyzer.KIWI, k1=1.2, b=0.75, title=True, engine=Engine.POSTINGS),
+            DenseSpec(name="Dense", model="starter", title=True),
+            HybridSpec(name="Hybrid", of=("BM25", "Dense"), depth=100),
+            RerankSpec(name="Reranked", first="Hybrid", model="starter", depth=30, weight=0.25, title=True),
+        ),
+    )
+
+
+def test_what_is_left_out_has_its_default(tmp_path: Path) -> None:
+    experiment = read('data = "sample"\n[[retriever]]\nname = "a"\nkind = "bm25"', tmp_path)
+    assert (experiment.split, experiment.seed, experiment.ks) == ("all", 0, (1, 5, 10, 20, 50, 100))
+    assert experiment.retriever == (BM25Spec(name="a", analyzer=Analyzer.AUTO, k1=0.9, b=0.4),)
+
+
+def test_a_written_experiment_is_read_back(tmp_path: Path) -> None:
+    experiment = read(EXAMPLE, tmp_path)
+    assert read(write_experiment(experiment), tmp_path) == experiment
+    unweighted = experiment.model_copy(
+        update={"retriever": (*experiment.retriever[:3], RerankSpec(name="한", first="BM25"))}
+    )
+    assert read(write_experiment(unweighted), tmp_path) == unweighted
+
+
+TUNED = """
+data = "sample"
+split = "validation"
+lab = "hybrid"
+
+[[retriever]]
+name = "theirs"
+kind = "run"
+path = "their runs/lucene.trec"
+
+[[retriever]]
+name = "dense"
+kind = "dense"
+index = "hnsw"
+
+[[retriever]]
+name = "both"
+kind = "hybrid"
+of = ["theirs", "dense"]
+fusion = "z-score"
+weights = [0.25, 1]
+chosen_on = "validation"
+"""
+
+
+def test_fusions_indexes_runs_labs_and_what_values_were_chosen_on(tmp_path: Path) -> None:
+    experiment = read(TUNED, tmp_path)
+    assert (experiment.lab, experiment.split) == (Lab.HYBRID, Part.VALIDATION)
+    assert experiment.retriever == (
+        RunSpec(name="theirs", path="their runs/lucene.trec"),
+        DenseSpec(name="dense", index=IndexKind.HNSW),
+        HybridSpec(
+            name="both",
+            of=("theirs", "dense"),
+            fusion=Fusion.Z_SCORE,
+            weights=(0.25, 1.0),
+            chosen_on=Part.VALIDATION,
+        ),
+    )
+    assert read(write_experiment(experiment), tmp_path) == experiment
+    plain = read('data = "sample"\n[[retriever]]\nname = "a"\nkind = "dense"', tmp_path)
+    assert (plain.lab, plain.retriever[0].chosen_on) == (None, None)
+    assert plain.retriever[0].index is IndexKind.EXACT
+    hybrid = HybridSpec(name="h", of=("a", "b"))
+    assert (hybrid.fusion, hybrid.weights) == (Fusion.RRF, None)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "place"),
+    [
+        ('"hybrid"', '"fusion"', "lab: Input should be 'bm25', 'hybrid', 'rerank' or 'index'"),
+        ('"hnsw"', '"pq"', "retriever.1.dense.index: Input should be 'exact', 'hnsw', 'ivf' or 'int8'"),
+        ('"z-score"', '"sum"', "retriever.2.hybrid.fusion: Input should be 'rrf', 'min-max' or 'z-score'"),
+        ("[0.25, 1]", "[0.25]", "weights must be 2 numbers, one for each in `of`, and not all 0"),
+        ("[0.25, 1]", "[0.25, 1, 1]", "weights must be 2 numbers"),
+        ("[0.25, 1]", "[0, 0.0]", "weights must be 2 numbers"),
+        ("[0.25, 1]", "[0.25, -1]", "retriever.2.hybrid.weights.1: Input should be greater than or equal to 0"),
+        ("[0.25, 1]", "[0.25, inf]", "retriever.2.hybrid.weights.1: Input should be a finite number"),
+        ("[0.25, 1]", "[0.25, nan]", "retriever.2.hybrid.weights.1: Input should be"),
+        (
+            'chosen_on = "validation"',
+            'chosen_on = "dev"',
+            "retriever.2.hybrid.chosen_on: Input should be 'all'",
+        ),
+        ('path = "their runs/lucene.trec"', "", "retriever.0.run.path: Field required"),
+        ('"their runs/lucene.trec"', '""', "retriever.0.run.path: String should have at least 1 character"),
+    ],
+)
+def test_mistakes_in_what_is_tuned_are_told(old: str, new: str, place: str, tmp_path: Path) -> None:
+    assert old in TUNED
+    with pytest.raises(ExperimentError) as caught:
+        read(TUNED.replace(old, new, 1), tmp_path)
+    assert place in str(caught.value)
+
+
+def test_a_byte_order_mark_is_no_mistake(tmp_path: Path) -> None:
+    assert read("\ufeff" + EXAMPLE, tmp_path).data == "questions.json"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "place"),
+    [
+        ('data = "questions.json"', "", "data: Field required"),
+        ('data = "questions.json"', "data = 7", "data: Input should be a valid string"),
+        ('split = "test"', 'split = "half"', "split: Input should be 'all', 'train', 'validation' or 'test'"),
+        ("ks = [1, 5, 10]", "ks = []", "ks: Tuple should have at least 1 item"),
+        ("ks = [1, 5, 10]", "ks = [1, 0]", "ks.1: Input should be greater than 0"),
+        ("ks = [1, 5, 10]", 'ks = ["ten"]', "ks.0: Input should be a valid integer"),
+        ("seed = 7", "sead = 7", "sead: Extra inputs are not permitted"),
+        ("seed = 7", "test_share = 0.95", "file: Value error, validation and test must be shares"),
+        ("seed = 7", "test_share = -0.1", "file: Value error, validation and test must be shares"),
+        ('kind = "bm25"', "", "retriever.0: Unable to extract tag using discriminator 'kind'"),
+        ('kind = "bm25"', 'kind = "bm26"', "retriever.0: Input tag 'bm26'"),
+        ('analyzer = "kiwi"', 'analyzer = "mecab"', "retriever.0.bm25.analyzer: Input should be 'auto', 'whitespace'"),
+        ("k1 = 1.2", "k1 = -1", "retriever.0.bm25.k1: Input should be greater than or equal to 0"),
+        ("k1 = 1.2", "k1 = nan", "retriever.0.bm25.k1: Input should be greater than or equal to 0"),
+        ("b = 0.75", "b = 1.5", "retriever.0.bm25.b: Input should be less than or equal to 1"),
+        (
+            "b = 0.75",
+            'engine = "lucene"',
+            "retriever.0.bm25.engine: Input should be 'postings', 'bm25s' or 'rank-bm25'",
+        ),
+        ("b = 0.75", "c = 1", "retriever.0.bm25.c: Extra inputs are not permitted"),
+        ('name = "BM25"', 'name = ""', "retriever.0.bm25.name: String should have at least 1 character"),
+        ('name = "BM25"\n', "", "retriever.0.bm25.name: Field required"),
+        ('name = "Dense"', 'name = "BM25"', "two retrievers are named 'BM25'"),
+        ('of = ["BM25", "Dense"]', 'of = ["BM25"]', "retriever.2.hybrid.of: Tuple should have at least 2 items"),
+        ('of = ["BM25", "Dense"]', 'of = ["BM25", "Sparse"]', "'Hybrid' uses ['Sparse'], which must be listed before"),
+        ('of = ["BM25", "Dense"]', 'of = ["BM25", "Reranked"]', "'Hybrid' uses ['Reranked'], which must be listed"),
+        ('first = "Hybrid"', 'first = "Reranked"', "'Reranked' uses ['Reranked'], which must be listed before"),
+        ('first = "Hybrid"', "", "retriever.3.rerank.first: Field required"),
+        ("depth = 30", "depth = 0", "retriever.3.rerank.depth: Input should be greater than 0"),
+        ("weight = 0.25", "weight = 1.01", "retriever.3.rerank.weight: Input should be less than or equal to 1"),
+        ("data =", "data", "cannot be read as an experiment file (TOML)"),
+    ],
+)
+def test_every_mistake_is_told_with_its_place(old: str, new: str, place: str, tmp_path: Path) -> None:
+    assert old in EXAMPLE
+    with pytest.raises(ExperimentError) as caught:
+        read(EXAMPLE.replace(old, new, 1), tmp_path)
+    assert str(caught.value).startswith("experiment.toml")
+    assert place in str(caught.value)
+
+
+def test_all_mistakes_are_told_at_once(tmp_path: Path) -> None:
+    with pytest.raises(ExperimentError, match=r"split: .*; seed: .*; retriever.0.bm25.k1: "):
+        read(EXAMPLE.replace("test", "half").replace("seed = 7", 'seed = "x"').replace("1.2", "-1"), tmp_path)
+
+
+@pytest.mark.parametrize("text", ['data = "sample"', 'data = "sample"\nretriever = []'])
+def test_an_experiment_compares_something(text: str, tmp_path: Path) -> None:
+    with pytest.raises(ExperimentError, match="retriever: "):
+        read(text, tmp_path)
+
+
+@pytest.mark.parametrize("content", [b"\xff\xfe", b"[[[", b"\x00", b'data = "a"\ndata = "b"'])
+def test_a_file_that_is_no_toml(content: bytes, tmp_path: Path) -> None:
+    (tmp_path / "experiment.toml").write_bytes(content)
+    with pytest.raises(ExperimentError, match=r"experiment\.toml cannot be read as an experiment file \(TOML\)"):
+        read_experiment(tmp_path / "experiment.toml")
+
+
+@pytest.mark.parametrize("name", ["no-such.toml", "."])
+def test_a_file_that_is_not_there(name: str, tmp_path: Path) -> None:
+    with pytest.raises(ExperimentError, match="cannot be read"):
+        read_experiment(tmp_path / name)
+
+
+def experiment_of(*specs: dict[str, object]) -> Experiment:
+    return Experiment.model_validate({"data": "small", "retriever": specs})
+
+
+BIGRAMS = {"name": "bigrams", "kind": "bm25", "analyzer": "bigram"}
+WORDS = {"name": "words", "kind": "bm25", "analyzer": "word"}
+
+
+def test_retrievers_stand_in_the_order_of_the_experiment() -> None:
+    hybrid = {"name": "both", "kind": "hybrid", "of": ["words", "bigrams"]}
+    made = retrievers_of(experiment_of(BIGRAMS, WORDS, hybrid), small_set())
+    assert [retriever.name for retriever in made if isinstance(retriever, Kept)] == ["bigrams", "words", "both"]
+    assert made[2].search(texts_of(QUESTIONS), 1).indices[:5].tolist() == [[0], [1], [2], [3], [4]]
+
+
+def test_a_name_is_no_part_of_what_is_kept_and_everything_else_is() -> None:
+    rerank = {"name": "r", "kind": "rerank", "first": "bigrams"}
+
+    def key(*specs: dict[str, object]) -> str:
+        return retrievers_of(experiment_of(*specs), small_set())[-1].key
+
+    assert key(BIGRAMS) == key(BIGRAMS | {"name": "other"})
+    assert key(BIGRAMS, rerank) == key(BIGRAMS | {"name": "other"}, rerank | {"first": "other", "name": "second"})
+    assert key(BIGRAMS) == key(BIGRAMS | {"chosen_on": "validation"})
+    hybrid = {"name": "h", "kind": "hybrid", "of": ["bigrams", "words"]}
+    dense = {"name": "d", "kind": "dense"}
+    different = [
+        (BIGRAMS,),
+        (BIGRAMS | {"k1": 1.0},),
+        (BIGRAMS | {"b": 0.5},),
+        (BIGRAMS | {"title": False},),
+        (BIGRAMS | {"engine": "rank-bm25"},),
+        (WORDS,),
+        (dense,),
+        (dense | {"title": False},),
+        (dense | {"index": "hnsw"},),
+        (dense | {"index": "int8"},),
+        (BIGRAMS, rerank),
+        (BIGRAMS | {"k1": 1.0}, rerank),
+        (BIGRAMS, rerank | {"depth": 5}),
+        (BIGRAMS, rerank | {"weight": 0.3}),
+        (BIGRAMS, rerank | {"weight": 0.4}),
+        (BIGRAMS, WORDS, hybrid),
+        (BIGRAMS, WORDS, hybrid | {"depth": 5}),
+        (BIGRAMS, WORDS, hybrid | {"fusion": "min-max"}),
+        (BIGRAMS, WORDS, hybrid | {"fusion": "z-score"}),
+        (BIGRAMS, WORDS, hybrid | {"fusion": "z-score", "weights": [1, 2]}),
+        (BIGRAMS, WORDS | {"b": 0.5}, hybrid),
+    ]
+    assert len({key(*specs) for specs in different}) == len(different)
+
+
+def test_a_model_that_cannot_be_found_fails_what_wraps_it_and_nothing_else() -> None:
+    lost = {"name": "lost", "kind": "dense", "model": "no such model!"}
+    hybrid = {"name": "hybrid", "kind": "hybrid", "of": ["bigrams", "lost"]}
+    rerank = {"name": "rerank", "kind": "rerank", "first": "hybrid"}
+    made = retrievers_of(experiment_of(lost, BIGRAMS, hybrid, rerank, WORDS), small_set())
+    assert [isinstance(retriever, Kept) for retriever in made] == [False, True, False, False, True]
+    assert {str(made[row]) for row in (0, 2, 3)} == {"'no such model!' is no folder, no finished run and no hub id"}
+
+
+def test_a_retriever_is_searched_as_deep_as_any_that_wraps_it_needs() -> None:
+    hybrid = {"name": "hybrid", "kind": "hybrid", "of": ["bigrams", "words"], "depth": 30}
+    near = {"name": "near", "kind": "rerank", "first": "hybrid", "depth": 5}
+    far = {"name": "far", "kind": "rerank", "first": "hybrid", "depth": 200}
+    over = {"name": "over", "kind": "rerank", "first": "far", "depth": 300}
+    experiment = Experiment.model_validate({"data": "s", "ks": [1, 20], "retriever": [BIGRAMS, WORDS, hybrid, near]})
+    assert search_depths(experiment) == {"bigrams": 30, "words": 30, "hybrid": 20, "near": 20}
+    specs = [BIGRAMS, WORDS, hybrid, near, far, over]
+    deeper = Experiment.model_validate({"data": "s", "ks": [1], "retriever": specs})
+    assert search_depths(deeper) == {
+        "bigrams": 30,  # a hybrid reads no more, whatever it is asked for
+        "words": 30,
+        "hybrid": 300,  # below the first 200 `far` hands on what it was given
+        "near": 10,
+        "far": 300,
+        "over": 10,
+    }
+
+
+def test_retrievers_with_one_model_share_it() -> None:
+    def model_of(retriever: Kept | Exception) -> object:
+        assert isinstance(retriever, Kept)
+        return retriever._meter
+
+    dense = {"kind": "dense", "model": "starter"}
+    specs = [dense | {"name": index, "index": index} for index in IndexKind] + [dense | {"name": "t", "title": False}]
+    *same, other = map(model_of, retrievers_of(experiment_of(*specs), small_set()))
+    assert len(set(map(id, same))) == 1
+    assert other is not same[0]
+
+
+def test_a_run_that_is_not_there_fails_what_wraps_it_and_one_that_changed_is_another(tmp_path: Path) -> None:
+    run = {"name": "run", "kind": "run", "path": "r.trec"}
+    experiment = experiment_of(BIGRAMS, run, {"name": "h", "kind": "hybrid", "of": ["bigrams", "run"]})
+    made = retrievers_of(experiment, small_set(), tmp_path)
+    assert [type(retriever) for retriever in made] == [Kept, RunError, RunError]
+
+    def keys() -> list[str]:
+        return [retriever.key for retriever in retrievers_of(experiment, small_set(), tmp_path)]
+
+    (tmp_path / "r.trec").write_text("q1 Q0 p1 1 1 x\n")
+    bm25, first, hybrid = keys()
+    assert keys() == [bm25, first, hybrid]
+    (tmp_path / "r.trec").write_text("q1 Q0 p1 1 12 x\n")
+    assert not {first, hybrid} & set(keys())

@@ -1,0 +1,287 @@
+"""Laboratories: what they try, and what they found counted by hand or by another way."""
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from data.catalog import CATALOG, read_entry
+from data.records import QuestionSet
+from data.split import Part
+from retrieval.analysis.lab_results import best, ceiling, lab_figures, overlap
+from retrieval.comparison.compare import Comparison, Result, compare
+from retrieval.comparison.experiment import (
+    BM25Spec,
+    DenseSpec,
+    Experiment,
+    HybridSpec,
+    Lab,
+    RerankSpec,
+    Spec,
+    WindowedBM25Spec,
+    read_experiment,
+    write_experiment,
+)
+from retrieval.comparison.job import Job
+from retrieval.comparison.labs import (
+    analyzers_for,
+    bm25_lab,
+    chosen,
+    hybrid_lab,
+    index_lab,
+    needed,
+    numbers,
+    rerank_lab,
+    tried,
+)
+from retrieval.dense.index import IndexKind
+from retrieval.evaluation.measures import evaluate
+from retrieval.evaluation.significance import mean_interval, question_groups
+from retrieval.multistage.fusion import Fusion
+from retrieval.rankings import Rankings
+from tests.doubles import small_set
+from text.analyzers import Analyzer
+
+SPECS: tuple[Spec, ...] = (
+    BM25Spec(name="BM25", title=False, chosen_on=Part.VALIDATION),
+    DenseSpec(name="Dense"),
+    HybridSpec(name="Hybrid", of=("BM25", "Dense")),
+    RerankSpec(name="Reranked", first="Hybrid"),
+)
+COMPARED = Experiment(data="sample", split=Part.TEST, seed=3, test_share=0.25, ks=(1, 10), retriever=SPECS)
+
+
+@pytest.fixture(scope="module")
+def sample() -> QuestionSet:
+    return read_entry(CATALOG["sample"]).question_set
+
+
+def names(specs: tuple[Spec, ...] | list[Spec]) -> list[str]:
+    return [spec.name for spec in specs]
+
+
+@pytest.mark.parametrize(
+    ("lab", "kind", "given", "count"),
+    [
+        (bm25_lab(COMPARED, "BM25", [Analyzer.WORD, Analyzer.KIWI], k1s=[1, 2], bs=[0.5]), Lab.BM25, ["BM25"], 4),
+        (hybrid_lab(COMPARED, "Dense", "BM25"), Lab.HYBRID, ["BM25", "Dense", "Hybrid"], 57),
+        (rerank_lab(COMPARED, "Reranked", [5, 20]), Lab.RERANK, ["BM25", "Dense", "Hybrid", "Reranked"], 20),
+        (index_lab(COMPARED, "Dense"), Lab.INDEX, ["Dense"], 4),
+    ],
+)
+def test_a_lab_is_an_experiment_on_the_validation_part_of_the_same_split(
+    lab: Experiment, kind: Lab, given: list[str], count: int
+) -> None:
+    assert (lab.lab, lab.split, lab.split_options) == (kind, Part.VALIDATION, COMPARED.split_options)
+    assert names(lab.retriever[: len(given)]) == given
+    assert all(spec.chosen_on is None for spec in lab.retriever[: len(given)])
+    assert tried(lab) == list(lab.retriever[len(given) :])
+    assert len(tried(lab)) == count
+    assert all(spec.chosen_on is Part.VALIDATION for spec in tried(lab))
+    assert Job.of(lab, "f").folder != Job.of(lab.model_copy(update={"lab": None}), "f").folder
+
+
+def test_a_lab_is_written_and_read_like_any_experiment(tmp_path: Path) -> None:
+    path = tmp_path / "lab.toml"
+    lab = hybrid_lab(COMPARED, "Dense", "BM25")
+    path.write_text(write_experiment(lab), encoding="utf-8")
+    assert read_experiment(path) == lab
+
+
+def test_what_bm25_tries_differs_in_its_values_alone() -> None:
+    lab = bm25_lab(COMPARED, "BM25", [Analyzer.WORD], sentences=[0, 3], k1s=[0.3, 2], bs=[0.75])
+    common = {"analyzer": Analyzer.WORD, "b": 0.75, "title": False, "chosen_on": Part.VALIDATION}
+    assert tried(lab) == [
+        BM25Spec(name="word · k1 0.3 · b 0.75", k1=0.3, **common),
+        BM25Spec(name="word · k1 2 · b 0.75", k1=2, **common),
+        WindowedBM25Spec(name="windows of 3 · word · k1 0.3 · b 0.75", sentences=3, k1=0.3, **common),
+        WindowedBM25Spec(name="windows of 3 · word · k1 2 · b 0.75", sentences=3, k1=2, **common),
+    ]
+
+
+def test_weights_of_a_mixture_are_shares_of_one() -> None:
+    for spec in tried(hybrid_lab(COMPARED, "Dense", "BM25")):
+        assert isinstance(spec, HybridSpec)
+        assert spec.of == ("Dense", "BM25")
+        assert spec.weights is not None
+        assert sum(spec.weights) == pytest.approx(1, abs=1e-12)
+        assert spec.name == f"{spec.fusion} · {spec.weights[0]:g}"
+
+
+@pytest.mark.parametrize("lab", [bm25_lab, rerank_lab, index_lab])
+def test_a_lab_of_another_kind_of_retriever_is_refused(lab: object) -> None:
+    values = [[Analyzer.WORD]] if lab is bm25_lab else []
+    with pytest.raises(ValueError, match="'Hybrid'"):
+        lab(COMPARED, "Hybrid", *values)  # type: ignore[operator]
+
+
+def test_names_of_what_is_used_tell_what_it_is_and_do_not_pile_up() -> None:
+    labs = {
+        "kiwi · k1 0.9 · b 0.4": bm25_lab(COMPARED, "BM25", [Analyzer.KIWI], k1s=[0.9], bs=[0.4]),
+        "z-score · 0.35": hybrid_lab(COMPARED, "BM25", "Dense"),
+        "20 · 0.5": rerank_lab(COMPARED, "Reranked", [20]),
+        "hnsw": index_lab(COMPARED, "Dense"),
+    }
+    used = {name: chosen(lab, name) for name, lab in labs.items()}
+    assert names(list(used.values())) == [
+        "BM25 · kiwi · k1 0.9 · b 0.4",
+        "Hybrid · BM25 35 + Dense 65 · z-score",
+        "Reranked · first 20 · weight 0.5",
+        "Dense · hnsw",
+    ]
+    assert all(spec.chosen_on is Part.VALIDATION for spec in used.values())
+    again = COMPARED.model_copy(update={"retriever": (*SPECS, used["20 · 0.5"], used["hnsw"])})
+    assert chosen(rerank_lab(again, "Reranked · first 20 · weight 0.5", [5]), "5 · 1").name == (
+        "Reranked · first 5 · weight 1"
+    )
+    assert chosen(index_lab(again, "Dense · hnsw"), "int8").name == "Dense · int8"
+
+
+def test_what_is_needed_is_all_that_is_wrapped_in_order() -> None:
+    assert names(needed(COMPARED, ["Reranked"])) == ["BM25", "Dense", "Hybrid", "Reranked"]
+    assert names(needed(COMPARED, ["Dense"])) == ["Dense"]
+
+
+@pytest.mark.parametrize(
+    ("text", "values"), [("0.9, 0.4", (0.4, 0.9)), (" 1;2 1 ", (1.0, 2.0)), ("0", (0.0,)), ("1e-1,", (0.1,))]
+)
+def test_numbers_are_read_as_people_write_them(text: str, values: tuple[float, ...]) -> None:
+    assert numbers(text, most=2) == values
+
+
+@pytest.mark.parametrize("text", ["", "a", "-1", "3", "nan", "inf", "1 " + " ".join(f"0.{n}" for n in range(20, 40))])
+def test_other_numbers_are_refused(text: str) -> None:
+    with pytest.raises(ValueError):  # noqa: PT011 - also float's own
+        numbers(text, most=2)
+
+
+def test_analyzers_are_those_of_the_script() -> None:
+    assert analyzers_for(["한글을 만든 왕"])[0] is Analyzer.KIWI_BIGRAM
+    assert analyzers_for(["한글을 만든 왕"])[1:] == (Analyzer.KIWI, Analyzer.BIGRAM, Analyzer.WORD)
+    assert analyzers_for(["the king"])[0] is Analyzer.WORD
+    assert analyzers_for(["東京は日本の首都"])[0] is Analyzer.BIGRAM
+    for text in ("the king", "東京は日本の首都"):
+        assert Analyzer.KIWI not in analyzers_for([text])
+        assert len(set(analyzers_for([text]))) == len(analyzers_for([text])) > 1
+
+
+def found(lab: Experiment, question_set: QuestionSet, measure: str = "ndcg@10") -> tuple[Comparison, pd.DataFrame]:
+    compared = compare(lab, question_set)
+    return compared, lab_figures(compared, measure, question_groups(compared.asked))
+
+
+def test_the_table_of_bm25_is_what_each_setting_scores_by_itself(sample: QuestionSet) -> None:
+    lab = bm25_lab(COMPARED, "BM25", [Analyzer.WORD, Analyzer.BIGRAM], sentences=[0, 1], k1s=[0.5, 1], bs=[0, 1])
+    compared, figures = found(lab, sample)
+    assert len(figures) == 16
+    assert figures["sentences"].tolist() == [0] * 8 + [1] * 8
+    groups = question_groups(compared.asked)
+    for row in (0, 7, 12):
+        alone = compare(lab.model_copy(update={"retriever": (tried(lab)[row],)}), sample).results[0].scores
+        assert alone is not None
+        values = alone.per_question["ndcg@10"]
+        assert figures["value"][row] == pytest.approx(values.mean(), abs=1e-12)
+        assert (figures["low"][row], figures["high"][row]) == pytest.approx(mean_interval(values, groups), abs=1e-12)
+    assert figures["value"][figures["name"] == best(figures)].item() == figures["value"].max()
+
+
+@pytest.mark.slow
+def test_the_ends_of_a_weight_curve_are_the_two_alone(sample: QuestionSet) -> None:
+    lab = hybrid_lab(COMPARED, "BM25", "Dense", [Fusion.RRF, Fusion.Z_SCORE], [0.001, 0.5, 0.999])
+    compared, figures = found(lab, sample)
+    means = {one.name: one.scores.means()["ndcg@10"] for one in compared.results if one.scores}
+    for fusion in ("rrf", "z-score"):
+        curve = figures[figures["fusion"] == fusion].set_index("weight")["value"]
+        assert sorted(curve.index) == [0, 0.001, 0.5, 0.999, 1]
+        assert (curve[0], curve[1]) == (means["Dense"], means["BM25"])
+    assert figures[~figures["tried"]]["name"].value_counts().to_dict() == {"BM25": 2, "Dense": 2}
+
+
+def test_of_settings_that_are_equally_good_the_plainest_is_best() -> None:
+    figures = pd.DataFrame(
+        {
+            "name": ["deep", "shallow", "alone", "worse"],
+            "tried": [True, True, False, True],
+            "depth": [100, 5, 5, 5],
+            "value": [0.8, 0.8, 0.8, 0.7],
+        }
+    )
+    assert best(figures) == "alone"
+    assert best(figures[figures["tried"]]) == "shallow"
+    assert best(figures[figures["tried"]].drop(columns="depth")) == "deep"
+
+
+@pytest.mark.slow
+def test_reranking_stays_under_its_ceiling_and_costs_what_it_reads(sample: QuestionSet) -> None:
+    compared, figures = found(rerank_lab(COMPARED, "Reranked", [2, 5, 20], [0.5, 1]), sample)
+    assert (figures["value"] <= figures["ceiling"] + 1e-12).all()
+    ceilings = figures.groupby("depth")["ceiling"].first()
+    assert ceilings.is_monotonic_increasing
+    alone = figures[figures["weight"] == 0]
+    assert alone["name"].tolist() == ["Hybrid"] * 3
+    assert alone["reranking_seconds"].tolist() == [0, 0, 0]
+    costs = figures[figures["weight"] == 1].set_index("depth")["reranking_seconds"]
+    assert costs[20] > costs[5] > costs[2] > 0
+    first = next(one for one in compared.results if one.name == "Hybrid").rankings
+    assert first is not None
+    hits = [
+        bool(
+            {compared.asked.passages[row].id for row in rows[:20].tolist() if row >= 0}.intersection(question.relevant)
+        )
+        for rows, question in zip(first.indices, compared.asked.questions, strict=True)
+    ]
+    assert ceilings[20] == pytest.approx(np.mean(hits))  # one relevant passage each: found at all is found first
+
+
+def rankings(*rows: list[int]) -> Rankings:
+    indices = np.array(rows, dtype=np.int32)
+    return Rankings(indices, np.where(indices < 0, -np.inf, -np.arange(indices.shape[1])).astype(np.float32))
+
+
+def test_a_ceiling_counted_by_hand() -> None:
+    asked = small_set()
+    first = rankings(*[[4, 1, 2, 0, 3, *[-1] * 5]] * 6)  # p5 p2 p3 p1 p4
+    compared = Comparison(Experiment(data="s", ks=(1, 2), retriever=SPECS[:1]), asked, ())
+    # relevant: q1 p1 (4th), q2 p2 (2nd), q3 p3 (3rd), q4 p4 (5th), q5 p5 (1st), q6 p2 and p3 (2nd, 3rd)
+    assert ceiling(first, compared, 1, "mrr@10") == pytest.approx((1 / 4 + 1 / 2 + 1 / 3 + 1 / 5 + 1 + 1 / 2) / 6)
+    assert ceiling(first, compared, 2, "hit@1") == pytest.approx(3 / 6)
+    assert ceiling(first, compared, 3, "recall@2") == pytest.approx(4 / 6)
+    assert ceiling(first, compared, 5, "recall@2") == 1
+    assert evaluate(first, asked, (1, 2)).means()["hit@1"] == pytest.approx(1 / 6)
+
+
+def test_overlap_counted_by_hand() -> None:
+    exact = rankings([0, 1, 2, 3], [4, 3, -1, -1], [-1, -1, -1, -1])
+    other = rankings([2, 0, 4, 1], [4, -1, -1, -1], [0, 1, 2, 3])
+    assert overlap(exact, other, 1) == pytest.approx((0 + 1) / 2)
+    assert overlap(exact, other, 2) == pytest.approx((1 / 2 + 1 / 2) / 2)
+    assert overlap(exact, other, 4) == pytest.approx((3 / 4 + 1 / 2) / 2)
+    assert overlap(exact, exact, 4) == 1
+    assert overlap(rankings([-1]), rankings([0]), 1) == 1
+
+
+@pytest.mark.slow
+def test_indexes_are_set_against_the_exact_one(sample: QuestionSet) -> None:
+    compared, figures = found(index_lab(COMPARED, "Dense"), sample)
+    by = figures.set_index("name")
+    assert list(by.index) == [kind.value for kind in IndexKind]
+    exact = by.loc["exact"]
+    assert (exact["overlap"], exact["difference"]) == (1, 0)
+    for name in by.index:
+        assert by["difference"][name] == pytest.approx(by["value"][name] - exact["value"], abs=1e-12)
+        assert by["difference_low"][name] <= by["difference"][name] <= by["difference_high"][name]
+    assert by["memory_bytes"]["int8"] < exact["memory_bytes"] / 3
+    assert by["overlap"]["int8"] > 0.9
+    assert compared.experiment.lab is Lab.INDEX
+
+
+@pytest.mark.slow
+def test_what_has_no_figure_is_in_no_table(sample: QuestionSet) -> None:
+    lab = index_lab(COMPARED, "Dense")
+    compared = compare(lab, sample)
+    groups = question_groups(compared.asked)
+    broken = Comparison(lab, compared.asked, (*compared.results[:-1], Result("int8", error=ValueError("broken"))))
+    assert lab_figures(broken, "ndcg@10", groups)["name"].tolist() == ["exact", "hnsw", "ivf"]
+    none = Comparison(lab, compared.asked, tuple(Result(one.name, error=ValueError()) for one in compared.results))
+    assert lab_figures(none, "ndcg@10", groups).empty

@@ -1,0 +1,199 @@
+"""A kept comparison opens again as it was, with nothing left but its folder and the data."""
+
+import json
+import shutil
+from collections.abc import Mapping
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from data.workspace import workspace
+from models.hub import ModelError
+from retrieval.comparison.compare import Comparison, Result, compare
+from retrieval.comparison.experiment import Experiment
+from retrieval.comparison.job import Job
+from retrieval.comparison.store import delete, keep, kept_comparisons, load, rename
+from retrieval.report.files import save
+from tests.doubles import QUESTIONS, small_set
+
+BIGRAMS = {"name": "bigrams", "kind": "bm25", "analyzer": "bigram"}
+WORDS = {"name": "../words", "kind": "bm25", "analyzer": "word"}
+LOST = {"name": "lost", "kind": "dense", "model": "no such model!"}
+BOTH = {"name": "both", "kind": "hybrid", "of": ["bigrams", "../words"]}
+
+
+def experiment_of(*specs: Mapping[str, object], **more: object) -> Experiment:
+    return Experiment.model_validate({"data": "small", "ks": (1, 3), "retriever": specs} | more)
+
+
+def compared(**more: object) -> Comparison:
+    return compare(experiment_of(BIGRAMS, LOST, WORDS, BOTH, **more), small_set())
+
+
+def kept(**more: object) -> tuple[Comparison, Path]:
+    comparison = compared(**more)
+    folder = Job.of(comparison.experiment, small_set().fingerprint).folder
+    keep(comparison, folder)
+    return comparison, folder
+
+
+def assert_same(found: Result, expected: Result) -> None:
+    for field in fields(Result):
+        ours, theirs = getattr(found, field.name), getattr(expected, field.name)
+        if field.name == "rankings" and theirs:
+            assert (ours.indices.dtype, ours.scores.dtype) == (theirs.indices.dtype, theirs.scores.dtype)
+            np.testing.assert_array_equal(ours.indices, theirs.indices)
+            np.testing.assert_array_equal(ours.scores, theirs.scores)
+        elif field.name == "scores" and theirs:
+            assert ours.ks == theirs.ks
+            assert list(ours.per_question) == list(theirs.per_question)
+            for measure, values in theirs.per_question.items():
+                np.testing.assert_array_equal(ours.per_question[measure], values)
+        elif field.name == "error" and theirs:
+            assert isinstance(ours, ModelError)
+            assert (str(ours), ours.code, ours.model) == (str(theirs), theirs.code, theirs.model)
+        else:
+            assert ours == theirs, field.name
+
+
+@pytest.mark.parametrize("part", ["all", "test"])
+def test_it_opens_as_it_was_when_all_else_is_gone(part: str) -> None:
+    comparison, folder = kept(split=part, test_share=0.5)
+    shutil.rmtree(workspace() / "cache")
+    found = load(folder, small_set())
+    assert (found.experiment, found.asked) == (comparison.experiment, comparison.asked)
+    for ours, theirs in zip(found.results, comparison.results, strict=True):
+        assert_same(ours, theirs)
+    assert not (workspace() / "cache").exists()  # nothing was searched or built
+
+
+def test_a_measure_without_a_figure_stays_without_one() -> None:
+    comparison, folder = kept()
+    scores = json.loads((folder / "scores.json").read_text())
+    del scores["retrievers"]["both"]["recall@3"]
+    (folder / "scores.json").write_text(json.dumps(scores))
+    found = load(folder, small_set()).results[3].scores
+    assert found is not None
+    assert "recall@3" not in found.per_question
+    assert found.per_question["hit@3"].tolist() == comparison.results[3].scores.per_question["hit@3"].tolist()  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    "harm",
+    [
+        lambda folder: (folder / "scores.json").unlink(),
+        lambda folder: (folder / "scores.json").write_text('{"data": '),
+        lambda folder: (folder / "provenance.json").unlink(),
+        lambda folder: (folder / "rankings.npz").unlink(),
+        lambda folder: (folder / "rankings.npz").write_bytes((folder / "rankings.npz").read_bytes()[:-300]),
+        lambda folder: np.savez(folder / "rankings.npz", other=np.zeros(3)),
+        lambda folder: np.savez(folder / "rankings.npz", **pickled()),  # type: ignore[arg-type]
+    ],
+)
+def test_a_harmed_folder_is_told_and_not_half_read(harm: Any) -> None:
+    _, folder = kept()
+    harm(folder)
+    with pytest.raises(ValueError, match=folder.name):
+        load(folder, small_set())
+
+
+def pickled() -> dict[str, np.ndarray]:
+    return {f"{kind}_{row}": np.array([{}], dtype=object) for kind in ("indices", "scores") for row in range(4)}
+
+
+def test_other_data_is_told() -> None:
+    _, folder = kept()
+    with pytest.raises(ValueError, match="other passages or questions"):
+        load(folder, small_set().with_questions([0, 1, 2]))
+
+
+def test_a_run_cut_off_while_it_writes_leaves_no_scores_that_are_not_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    comparison, folder = kept()
+    monkeypatch.setattr("retrieval.comparison.store.provenance", lambda _: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        keep(comparison, folder)
+    assert not (folder / "scores.json").exists()
+    assert kept_comparisons() == []
+    assert [path for path in folder.iterdir() if path.name.startswith(".")] == []
+
+
+def test_the_list_shows_what_was_compared_newest_first() -> None:
+    comparison, _ = kept()
+    _, second = kept(split="test", test_share=0.5)
+    newest, oldest = kept_comparisons()
+    assert (newest.folder, newest.part.value, newest.key) == (second, "test", second.name)
+    assert newest.made >= oldest.made
+    assert (oldest.data, oldest.reference, oldest.name, oldest.lab) == ("small", "small", "", None)
+    assert (oldest.questions, oldest.passages, oldest.ks) == (6, 5, (1, 3))
+    assert oldest.retrievers == ("bigrams", "lost", "../words", "both")
+    assert oldest.fingerprint == oldest.data_fingerprint == small_set().fingerprint
+    assert (
+        newest.fingerprint
+        == comparison.asked.with_questions(
+            [QUESTIONS.index(question) for question in load(second, small_set()).asked.questions]
+        ).fingerprint
+    )
+    means = {result.name: result.scores.means() for result in comparison.results if result.scores}
+    assert oldest.figures == means
+    assert "lost" not in oldest.figures
+
+
+def test_what_cannot_be_read_is_passed_over() -> None:
+    _, folder = kept()
+    for number, content in enumerate(["", "[]", '{"data": 3}', '{"retrievers": []}']):
+        broken = folder.with_name(f"{number:016x}")
+        broken.mkdir()
+        (broken / "scores.json").write_text(content)
+        (broken / "provenance.json").write_text(content)
+    folder.with_name("not a key").mkdir()
+    assert [found.folder for found in kept_comparisons()] == [folder]
+
+
+@pytest.mark.parametrize("name", ["한글 이름", "../../etc/passwd", "<b>&amp;</b>", "a" * 5000, "  spaces\n and lines "])
+def test_a_name_is_text_and_never_a_path(name: str) -> None:
+    _, folder = kept()
+    before = sorted(path.name for path in folder.parent.iterdir())
+    rename(folder.name, name)
+    assert sorted(path.name for path in folder.parent.iterdir()) == before
+    assert [found.name for found in kept_comparisons()] == [" ".join(name.split())]
+    assert load(folder, small_set()).experiment.data == "small"
+    rename(folder.name, "")
+    assert kept_comparisons()[0].name == ""
+
+
+def test_a_name_outlives_another_run() -> None:
+    comparison, folder = kept()
+    rename(folder.name, "mine")
+    keep(comparison, folder)
+    assert kept_comparisons()[0].name == "mine"
+
+
+def test_delete_removes_one_and_no_other() -> None:
+    _, first = kept()
+    _, second = kept(split="test", test_share=0.5)
+    delete(first.name)
+    assert [path.name for path in first.parent.iterdir()] == [second.name]
+
+
+@pytest.mark.parametrize("key", ["", "..", "../..", "0" * 16, "/", "not a key"])
+def test_a_key_that_is_none_never_reaches_the_file_system(key: str) -> None:
+    _, folder = kept()
+    with pytest.raises(KeyError):
+        delete(key)
+    with pytest.raises(KeyError):
+        rename(key, "name")
+    assert load(folder, small_set()).asked == small_set()
+
+
+def test_save_writes_what_keep_does_and_more(tmp_path: Path) -> None:
+    comparison = compared()
+    keep(comparison, tmp_path / "kept")
+    save(comparison, tmp_path / "saved")
+    ours, theirs = ({path.name for path in (tmp_path / name).iterdir()} for name in ("kept", "saved"))
+    assert ours == {"rankings.npz", "provenance.json", "scores.json"}
+    assert ours < theirs
+    for one, other in zip(load(tmp_path / "saved", small_set()).results, comparison.results, strict=True):
+        assert_same(one, other)

@@ -1,0 +1,138 @@
+"""`python -m retrieval encode`: by one process, by two under torchrun, by two machines, and by what is left of two."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from data.store import find
+from data.workspace import PROJECT
+from models.bi_encoder import BiEncoder
+from models.precision import Precision
+from models.sources import find_model
+from retrieval.__main__ import main
+from tests.hub import SENTENCES, build_bi_encoder
+from tests.two_machines import torchrun_on, two_machines
+
+TORCHRUN = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m"]
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build_bi_encoder(tmp_path_factory.mktemp("model") / "tiny")
+
+
+def encoded(out: Path) -> dict[str, np.ndarray]:
+    told = json.loads((out / "encoding.json").read_text(encoding="utf-8"))
+    assert not list(out.glob("*.parts"))
+    return {name: np.load(out / file) for name, file in told["files"].items()}
+
+
+@pytest.fixture(scope="module")
+def arguments(model: Path, tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """The command for a corpus of three blocks, all but the folder it writes."""
+    words, rng = " ".join(SENTENCES).split(), np.random.default_rng(0)
+    texts = [" ".join(rng.choice(words, length)) for length in rng.integers(5, 40, 700)]
+    data = tmp_path_factory.mktemp("data") / "data.jsonl"
+    rows = [json.dumps({"question": f"{text}?", "context": text}, ensure_ascii=False) for text in texts]
+    data.write_text("\n".join(rows), encoding="utf-8")
+    return ["encode", "--data", str(data), "--model", str(model)]
+
+
+@pytest.fixture(scope="module")
+def expected(arguments: list[str], tmp_path_factory: pytest.TempPathFactory) -> dict[str, np.ndarray]:
+    """What one process makes of it."""
+    one = tmp_path_factory.mktemp("one")
+    assert main([*arguments, "--out", str(one)]) == 0
+    vectors = encoded(one)
+    assert {name: len(rows) for name, rows in vectors.items()} == {"passages": 700, "questions": 700}
+    return vectors
+
+
+def assert_same(out: Path, expected: dict[str, np.ndarray]) -> None:
+    found = encoded(out)
+    assert {name: rows.tobytes() for name, rows in found.items()} == {
+        name: rows.tobytes() for name, rows in expected.items()
+    }
+
+
+def test_two_processes_go_on_where_one_was_and_write_what_one_writes(
+    arguments: list[str], expected: dict[str, np.ndarray], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as second:
+        second.setenv("RANK", "1")
+        second.setenv("WORLD_SIZE", "2")
+        assert main([*arguments, "--out", str(tmp_path)]) == 0
+    assert [path.name for path in tmp_path.glob("passages-*.parts/*")] == ["00000001.npz"]
+    assert not (tmp_path / "encoding.json").exists()
+    done = subprocess.run(
+        [sys.executable, *TORCHRUN, "retrieval", *arguments, "--out", str(tmp_path)],
+        cwd=PROJECT,
+        env=os.environ,  # the same number of threads
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert_same(tmp_path, expected)
+
+
+def test_two_machines_write_what_one_writes(
+    arguments: list[str], expected: dict[str, np.ndarray], tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    with two_machines() as machines:
+        torchrun_on(machines, ["retrieval", *arguments, "--out", str(out)], tmp_path)
+    assert_same(out, expected)
+
+
+def test_a_machine_that_dies_stops_no_other_and_a_rerun_does_what_it_left(
+    arguments: list[str], expected: dict[str, np.ndarray], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = [*arguments, "--out", str(tmp_path)]
+    first = subprocess.Popen(
+        [sys.executable, "-m", "retrieval", *words], cwd=PROJECT, env=os.environ | {"RANK": "0", "WORLD_SIZE": "2"}
+    )
+    end = time.monotonic() + 120
+    while not list(tmp_path.glob("*.parts/*.npz")):
+        assert time.monotonic() < end
+        time.sleep(0.005)
+    first.kill()
+    assert first.wait() == -signal.SIGKILL
+    with monkeypatch.context() as second:
+        second.setenv("RANK", "1")
+        second.setenv("WORLD_SIZE", "2")
+        assert main(words) == 0
+    assert not (tmp_path / "encoding.json").exists()
+    assert main(words) == 0
+    assert_same(tmp_path, expected)
+
+
+def test_what_was_encoded_is_known_to_a_comparison(
+    model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out"
+    words = ["encode", "--data", "sample", "--model", str(model), "--out", str(out), "--precision", "float32"]
+    assert main(words) == 0
+    told = json.loads((out / "encoding.json").read_text(encoding="utf-8"))
+    sample = find("sample")
+    assert told["ids"]["passages"] == [passage.id for passage in sample.passages]
+    assert told["data_fingerprint"] == sample.fingerprint
+    assert f"{len(sample.questions):,} questions, 32 dimensions" in capsys.readouterr().out
+    corpus = sample.passages.indexed_texts(title=True)
+    encoder = BiEncoder(find_model(str(model)), corpus, precision=Precision(told["precision"]))
+    np.testing.assert_array_equal(encoder.encode_passages(corpus), np.load(out / told["files"]["passages"]))
+    assert "model" not in vars(encoder)
+
+
+def test_a_model_that_is_not_there_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["encode", "--data", "sample", "--model", "no such model!", "--out", str(tmp_path)]) == 2
+    assert "no such model!" in capsys.readouterr().err

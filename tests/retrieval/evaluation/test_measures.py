@@ -1,0 +1,152 @@
+"""Every measure against ir-measures, the field's own implementation, and by hand."""
+
+import ir_measures
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from ir_measures import RR, R, Success, nDCG
+
+from data.records import Passage, Question, QuestionSet
+from retrieval.evaluation.measures import depth_of, evaluate, first_relevant_ranks, measures
+from retrieval.rankings import Rankings, top_k
+
+KS = (1, 3, 5, 10, 20)
+THEIRS = {
+    **{f"recall@{k}": R @ k for k in KS},
+    **{f"hit@{k}": Success @ k for k in KS},
+    "mrr@10": RR @ 10,
+    "ndcg@10": nDCG @ 10,
+}
+
+
+def random_set(rng: np.random.Generator, n_questions: int, n_passages: int, most_relevant: int) -> QuestionSet:
+    passages = tuple(Passage(f"p{row}", f"text {row}") for row in range(n_passages))
+    questions = tuple(
+        Question(f"q{row}", f"question {row}", relevant=tuple(f"p{p}" for p in chosen))
+        for row, chosen in enumerate(
+            rng.choice(n_passages, rng.integers(1, most_relevant + 1), replace=False) for _ in range(n_questions)
+        )
+    )
+    return QuestionSet("random", passages, questions)
+
+
+def random_rankings(rng: np.random.Generator, question_set: QuestionSet, k: int) -> Rankings:
+    """Different scores, a third of them not found."""
+    shape = (len(question_set.questions), len(question_set.passages))
+    scores = rng.permuted(np.tile(np.arange(shape[1], dtype=np.float32), (shape[0], 1)), axis=1)
+    return top_k(np.where(rng.random(shape) < 1 / 3, -np.inf, scores), k)
+
+
+def of_ir_measures(rankings: Rankings, question_set: QuestionSet) -> dict[str, np.ndarray]:
+    """(n_questions,) values of every measure; a question nothing was found for has 0, which trec_eval leaves out."""
+    qrels = {q.id: dict.fromkeys(q.relevant, 1) for q in question_set.questions}
+    run = {
+        question.id: {f"p{row}": float(score) for row, score in zip(rows, scores, strict=True) if row >= 0}
+        for question, rows, scores in zip(
+            question_set.questions, rankings.indices.tolist(), rankings.scores.tolist(), strict=True
+        )
+    }
+    values = {name: dict.fromkeys(qrels, 0.0) for name in THEIRS}
+    names = {measure: name for name, measure in THEIRS.items()}
+    for metric in ir_measures.iter_calc(list(THEIRS.values()), qrels, run):
+        values[names[metric.measure]][metric.query_id] = metric.value
+    return {name: np.array([by_question[id_] for id_ in qrels]) for name, by_question in values.items()}
+
+
+@pytest.mark.parametrize("most_relevant", [1, 4, 15])
+@pytest.mark.parametrize(("n_passages", "k"), [(15, 20), (200, 20), (200, 50)])
+def test_every_measure_equals_ir_measures(most_relevant: int, n_passages: int, k: int) -> None:
+    rng = np.random.default_rng(n_passages + most_relevant)
+    question_set = random_set(rng, 120, n_passages, most_relevant)
+    rankings = random_rankings(rng, question_set, k)
+    scores, expected = evaluate(rankings, question_set, KS), of_ir_measures(rankings, question_set)
+    assert list(scores.per_question) == measures(KS) == list(expected)
+    for name, values in expected.items():
+        assert scores.per_question[name].dtype == np.float64
+        np.testing.assert_allclose(scores.per_question[name], values, atol=1e-6)
+        assert scores.means()[name] == pytest.approx(values.mean(), abs=1e-6)
+    if most_relevant == 1:
+        for depth in KS:
+            np.testing.assert_array_equal(scores.per_question[f"recall@{depth}"], scores.per_question[f"hit@{depth}"])
+
+
+def _cut(drawn: tuple[list[int], int]) -> list[int]:
+    rows, count = drawn
+    return rows[:count]
+
+
+@settings(deadline=None)
+@given(st.data())
+def test_any_rankings_of_any_questions_equal_ir_measures(data: st.DataObject) -> None:
+    n_passages = data.draw(st.integers(1, 14), "passages")
+    orders = st.permutations(range(n_passages))
+    relevant, listed = (st.tuples(orders, st.integers(least, n_passages)).map(_cut) for least in (1, 0))
+    drawn = data.draw(st.lists(st.tuples(relevant, listed), min_size=1, max_size=4), "relevant and found")
+    passages = tuple(Passage(f"p{row}", f"text {row}") for row in range(n_passages))
+    questions = tuple(
+        Question(f"q{row}", "?", relevant=tuple(f"p{p}" for p in those)) for row, (those, _) in enumerate(drawn)
+    )
+    question_set, rankings = QuestionSet("any", passages, questions), found(*(line for _, line in drawn), k=20)
+    expected = of_ir_measures(rankings, question_set)
+    for name, values in evaluate(rankings, question_set, KS).per_question.items():
+        np.testing.assert_allclose(values, expected[name], atol=1e-6, err_msg=name)
+
+
+@pytest.fixture
+def two_questions() -> QuestionSet:
+    passages = tuple(Passage(f"p{row}", str(row)) for row in range(12))
+    questions = (Question("q0", "?", relevant=("p2", "p7", "p2")), Question("q1", "??", relevant=("p0",)))
+    return QuestionSet("two", passages, questions)
+
+
+def found(*rows: list[int], k: int = 12) -> Rankings:
+    indices = np.array([line + [-1] * (k - len(line)) for line in rows], dtype=np.int32)
+    return Rankings(indices, np.where(indices >= 0, -np.arange(k, dtype=np.float32), -np.inf))
+
+
+def test_by_hand(two_questions: QuestionSet) -> None:
+    # q0: its two passages at ranks 2 and 4; q1: its passage at rank 11, past the cut of MRR and nDCG
+    rankings = found([5, 2, 6, 7], [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 0])
+    scores = evaluate(rankings, two_questions, (1, 2, 11))
+    per_question = {name: values.tolist() for name, values in scores.per_question.items()}
+    assert per_question.pop("ndcg@10") == pytest.approx([(1 / 1.5849625 + 1 / 2.3219281) / (1 + 1 / 1.5849625), 0])
+    assert per_question == {
+        "recall@1": [0, 0],
+        "recall@2": [0.5, 0],
+        "recall@11": [1, 1],
+        "hit@1": [0, 0],
+        "hit@2": [1, 0],
+        "hit@11": [1, 1],
+        "mrr@10": [0.5, 0],
+    }
+    assert first_relevant_ranks(rankings, two_questions).tolist() == [2, 11]
+
+
+def test_nothing_found_is_0_even_where_row_0_is_relevant(two_questions: QuestionSet) -> None:
+    rankings = found([], [])
+    assert set(evaluate(rankings, two_questions, (1, 12)).means().values()) == {0.0}
+    assert first_relevant_ranks(rankings, two_questions).tolist() == [0, 0]
+
+
+def test_depth_needed() -> None:
+    assert (depth_of((1, 5)), depth_of((1, 50))) == (10, 50)
+
+
+def test_what_lies_below_the_rankings_is_not_known_and_not_0(two_questions: QuestionSet) -> None:
+    shallow = evaluate(found([1], [2], k=9), two_questions, (1, 9, 10))
+    assert (shallow.ks, list(shallow.per_question)) == ((1, 9), ["recall@1", "recall@9", "hit@1", "hit@9"])
+    whole = evaluate(found([1], [2]), two_questions, (1, 12, 13))
+    assert list(whole.per_question) == ["recall@1", "recall@12", "hit@1", "hit@12", "mrr@10", "ndcg@10"]
+    nothing = evaluate(Rankings(np.zeros((2, 0), dtype=np.int32), np.zeros((2, 0))), two_questions)
+    assert (nothing.ks, nothing.means()) == ((), {})
+
+
+def test_what_cannot_be_scored_is_refused(two_questions: QuestionSet) -> None:
+    with pytest.raises(ValueError, match="1 rankings for 2 questions"):
+        evaluate(found([1]), two_questions)
+    with pytest.raises(ValueError, match="0 rankings for 0 questions"):
+        evaluate(Rankings(np.zeros((0, 12), dtype=np.int32), np.zeros((0, 12))), two_questions.with_questions([]), (1,))
+    unanswerable = QuestionSet("one", two_questions.passages, (Question("q", "?"),))
+    with pytest.raises(ValueError, match="without a relevant passage"):
+        evaluate(found([1]), unanswerable, (1,))

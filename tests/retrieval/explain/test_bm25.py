@@ -1,0 +1,178 @@
+"""What terms add to a BM25 score: it sums to the index's own, and each part is the written formula."""
+
+import math
+import subprocess
+import sys
+import unicodedata
+from collections import Counter
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from data.catalog import CATALOG, read_entry
+from data.records import Passage, QuestionSet
+from data.workspace import PROJECT
+from retrieval.explain.bm25 import BM25Explainer, BM25Explanation
+from retrieval.lexical import statistics as term_statistics
+from retrieval.lexical.bm25 import BM25, BM25Options
+from retrieval.lexical.engines import Engine
+from tests.doubles import texts_of
+from text.analyzers import Analyzer, analyze
+from text.located import TokenKind
+
+NAMED = [analyzer for analyzer in Analyzer if analyzer is not Analyzer.AUTO]
+PARAMETERS = [(0.9, 0.4), (1.5, 0.75), (0.0, 0.0), (2.0, 1.0)]
+ASKED = slice(None, None, 24)
+TEXTS = st.lists(st.text("ab c", max_size=12), min_size=1, max_size=7, unique=True)
+QUESTIONS = st.lists(st.text("abd ", max_size=8), min_size=1, max_size=3)
+
+
+@pytest.fixture(scope="module")
+def sample() -> QuestionSet:
+    return read_entry(CATALOG["sample"]).question_set
+
+
+def passages(*texts: str) -> list[Passage]:
+    return [Passage(f"p{row}", text) for row, text in enumerate(texts)]
+
+
+def explained(
+    passages: list[Passage] | tuple[Passage, ...], options: BM25Options, questions: list[str], k: int
+) -> list[tuple[BM25Explanation, float]]:
+    """Explanations of everything an index finds, and the score the index gave."""
+    rankings, explainer = BM25("bm25", passages, options).search(questions, k), BM25Explainer(passages, options)
+    return [
+        (explainer.explain(question, row), score)
+        for question, rows, scores in zip(questions, rankings.indices.tolist(), rankings.scores.tolist(), strict=True)
+        for row, score in zip(rows, scores, strict=True)
+        if row >= 0
+    ]
+
+
+@pytest.mark.parametrize("engine", list(Engine))
+@pytest.mark.parametrize("analyzer", NAMED)
+def test_values_sum_to_the_score_of_the_index(sample: QuestionSet, analyzer: Analyzer, engine: Engine) -> None:
+    questions = texts_of(sample.questions[ASKED])
+    for k1, b in PARAMETERS:
+        found = explained(sample.passages, BM25Options(analyzer, k1, b, engine=engine), questions, 5)
+        # without saturation the reference divides 0 by 0 wherever one term is missing, and finds next to nothing
+        assert len(found) > 50 or (k1 == 0 and engine is Engine.RANK_BM25)
+        for explanation, score in found:
+            assert explanation.score == pytest.approx(score, rel=1e-5)
+            assert sum(term.value for term in explanation.terms) == pytest.approx(score, rel=1e-5)
+
+
+@pytest.mark.parametrize("engine", list(Engine))
+@settings(deadline=None, max_examples=60)
+@given(texts=TEXTS, questions=QUESTIONS, k1=st.floats(0, 3), b=st.floats(0, 1))
+def test_values_sum_to_the_score_on_any_tokens(
+    engine: Engine, texts: list[str], questions: list[str], k1: float, b: float
+) -> None:
+    for explanation, score in explained(
+        passages(*texts), BM25Options(Analyzer.WORD, k1, b, engine=engine), questions, 7
+    ):
+        assert explanation.score == pytest.approx(score, rel=1e-5, abs=1e-5)
+
+
+@pytest.mark.parametrize("analyzer", NAMED)
+def test_every_part_is_the_written_formula(sample: QuestionSet, analyzer: Analyzer) -> None:
+    documents = [Counter(tokens) for tokens in analyze(analyzer, sample.passages.indexed_texts(title=True))]
+    mean_length = sum(document.total() for document in documents) / len(documents)
+    explainer = BM25Explainer(sample.passages, BM25Options(analyzer, 1.2, 0.75))
+    for question in texts_of(sample.questions[ASKED]):
+        asked = Counter(analyze(analyzer, [question])[0])
+        explanation = explainer.explain(question, 7)
+        document = documents[7]
+        assert (explanation.length, explanation.mean_length) == (document.total(), pytest.approx(mean_length))
+        expected = []
+        for term, times in asked.items():
+            n, f = sum(term in held for held in documents), document[term]
+            idf = math.log(1 + (len(documents) - n + 0.5) / (n + 0.5)) if n else 0
+            value = times * idf * f / (f + 1.2 * (0.25 + 0.75 * document.total() / mean_length))
+            expected.append((-value, times, f, n, idf))
+        got = [(-term.value, term.in_question, term.in_passage, term.passages, term.idf) for term in explanation.terms]
+        for one, other in zip(sorted(got), sorted(expected), strict=True):
+            assert one == pytest.approx(other, abs=1e-12)
+
+
+@pytest.mark.parametrize("title", [True, False])
+def test_an_index_once_built_is_explained_without_reading_the_tokens_again(
+    sample: QuestionSet, title: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = BM25Options(Analyzer.WORD, title=title)
+    BM25("BM25", sample.passages, options)
+    monkeypatch.setattr(term_statistics, "token_parts", None)
+    explained = BM25Explainer(sample.passages, options).explain(sample.questions[0].text, 0)
+    assert any(term.passages for term in explained.terms)
+
+
+def test_a_small_case_by_hand() -> None:
+    explainer = BM25Explainer(passages("a b b", "a c"), BM25Options(Analyzer.WORD, 0.9, 0.4))
+    b, a, zebra = explainer.explain("zebra B a b", 0).terms
+    assert (b.text, b.kind, b.in_question, b.in_passage, b.passages) == ("b", TokenKind.WORD, 2, 2, 1)
+    assert b.value == pytest.approx(2 * math.log(2) * 2 / (2 + 0.9 * (0.6 + 0.4 * 3 / 2.5)))
+    assert (b.question_spans, b.passage_spans) == (((6, 7), (10, 11)), ((2, 3), (4, 5)))
+    assert a.value == pytest.approx(math.log(1 + 0.5 / 2.5) / (1 + 0.9 * (0.6 + 0.4 * 3 / 2.5)))
+    assert (zebra.text, zebra.in_passage, zebra.passages, zebra.idf, zebra.value) == ("zebra", 0, 0, 0, 0)
+    assert zebra.passage_spans == ()
+
+
+def test_the_reference_engine_by_hand() -> None:
+    options = BM25Options(Analyzer.WORD, 1.5, 0.75, engine=Engine.RANK_BM25)
+    explainer = BM25Explainer(passages("a b", "a c", "a d"), options)
+    idf = {"a": math.log(0.5 / 3.5), "b": math.log(2.5 / 1.5)}
+    floor = 0.25 * (idf["a"] + 3 * idf["b"]) / 4
+    b, a = explainer.explain("a b", 0).terms
+    assert (b.text, b.idf, b.value) == ("b", pytest.approx(idf["b"]), pytest.approx(idf["b"]))
+    assert (a.text, a.idf, a.value) == ("a", pytest.approx(floor), pytest.approx(floor))
+
+
+def test_morphemes_and_pairs_of_letters_are_told_apart_and_marked() -> None:
+    titled = [Passage("p1", "왕국은 넓다", "왕국"), Passage("p2", "도서관은 멀다")]
+    explanation = BM25Explainer(titled, BM25Options(Analyzer.KIWI_BIGRAM)).explain("왕국이 넓은가", 0)
+    terms = {(term.text, term.kind): term for term in explanation.terms}
+    morpheme, pair = terms["왕국", TokenKind.MORPHEME], terms["왕국", TokenKind.LETTERS]
+    assert morpheme.passage_spans == pair.passage_spans == ((0, 2), (3, 5))
+    both = pytest.approx(morpheme.value + pair.value)
+    assert explanation.title_pieces() == [("왕국", both)]
+    assert explanation.text_pieces()[0] == ("왕국", both)
+    assert explanation.question_pieces()[0] == ("왕국", both)
+    wide = next(term for term in explanation.terms if term.text == "넓")
+    assert [piece for piece, weight in explanation.text_pieces() if weight == pytest.approx(wide.value)] == ["넓"]
+    assert "".join(piece for piece, _ in explanation.text_pieces()) == "왕국은 넓다"
+
+
+def test_counts_and_places_agree(sample: QuestionSet) -> None:
+    explainer = BM25Explainer(sample.passages)
+    for question in sample.questions[ASKED]:
+        row = sample.row_of_passage[question.relevant[0]]
+        for term in explainer.explain(question.text, row).terms:
+            assert len(term.passage_spans) == term.in_passage
+            assert len(term.question_spans) == term.in_question
+
+
+@pytest.mark.parametrize("engine", list(Engine))
+def test_passages_and_questions_without_a_word(engine: Engine) -> None:
+    explainer = BM25Explainer(passages("...", ""), BM25Options(Analyzer.WORD, engine=engine))
+    explanation = explainer.explain("a", 0)
+    assert (explanation.score, explanation.length) == (0, 0)
+    assert [(term.text, term.value) for term in explanation.terms] == [("a", 0)]
+    assert explainer.explain("?", 1).terms == ()
+
+
+def test_loose_letters_are_composed() -> None:
+    loose = unicodedata.normalize("NFD", "한강")
+    explanation = BM25Explainer([Passage("p", loose)], BM25Options(Analyzer.WORD)).explain(loose, 0)
+    assert explanation.question == explanation.passage.text == "한강"
+    assert explanation.score > 0
+
+
+def test_neither_torch_nor_an_index_is_loaded() -> None:
+    program = (
+        "import sys; from data.records import Passage; from retrieval.explain.bm25 import BM25Explainer; "
+        "assert BM25Explainer([Passage('p', '한강은 길다')]).explain('한강', 0).score > 0; "
+        "print(sorted({'torch', 'bm25s', 'faiss', 'sentence_transformers'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], cwd=PROJECT, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

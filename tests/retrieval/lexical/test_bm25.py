@@ -1,0 +1,208 @@
+"""BM25 against the written formula, and against the two public implementations of it."""
+
+import math
+from collections import Counter
+
+import bm25s
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from rank_bm25 import BM25Okapi
+
+from data.catalog import CATALOG, read_entry
+from data.passages import Passages
+from data.records import Passage, QuestionSet
+from retrieval.lexical.bm25 import BM25, BM25Options
+from retrieval.lexical.engines import Engine
+from retrieval.rankings import Rankings
+from tests.doubles import PASSAGES, texts_of
+from text.analyzers import Analyzer, analyze
+
+NAMED = [analyzer for analyzer in Analyzer if analyzer is not Analyzer.AUTO]
+PARAMETERS = [(0.9, 0.4), (1.5, 0.75), (0.0, 0.0), (2.0, 1.0)]
+ASKED = slice(None, None, 16)  # thirty questions, of every kind
+TEXTS = st.lists(st.text("ab c", max_size=12), min_size=1, max_size=7, unique=True)
+QUESTIONS = st.lists(st.text("abd ", max_size=8), min_size=1, max_size=4)
+
+
+@pytest.fixture(scope="module")
+def sample() -> QuestionSet:
+    return read_entry(CATALOG["sample"]).question_set
+
+
+def lucene(counts: list[Counter[str]], question: list[str], k1: float, b: float) -> list[float]:
+    """Score every document: sum over the question's terms of ln(1 + (N - n + .5) / (n + .5)) * f / (f + k1 * ...)."""
+    lengths = [count.total() for count in counts]
+    mean_length = sum(lengths) / len(counts)
+    scores = [0.0] * len(counts)
+    for term in question:
+        holders = [row for row, count in enumerate(counts) if term in count]
+        idf = math.log(1 + (len(counts) - len(holders) + 0.5) / (len(holders) + 0.5))
+        for row in holders:
+            f = counts[row][term]
+            scores[row] += idf * f / (f + k1 * (1 - b + b * lengths[row] / mean_length))
+    return scores
+
+
+def found(rankings: Rankings) -> list[dict[int, float]]:
+    """Score by row of what was found for each question."""
+    return [
+        {row: score for row, score in zip(rows, scores, strict=True) if row >= 0}
+        for rows, scores in zip(rankings.indices.tolist(), rankings.scores.tolist(), strict=True)
+    ]
+
+
+def passages(*texts: str) -> list[Passage]:
+    return [Passage(f"p{row}", text) for row, text in enumerate(texts)]
+
+
+def tokens_of_sample(sample: QuestionSet, analyzer: Analyzer) -> tuple[list[list[str]], list[list[str]]]:
+    documents = analyze(analyzer, sample.passages.indexed_texts(title=True))
+    return documents, analyze(analyzer, texts_of(sample.questions[ASKED]))
+
+
+@pytest.mark.parametrize("analyzer", NAMED)
+def test_scores_are_the_written_formula_on_the_sample(sample: QuestionSet, analyzer: Analyzer) -> None:
+    documents, questions = tokens_of_sample(sample, analyzer)
+    counts = [Counter(document) for document in documents]
+    for k1, b in PARAMETERS:
+        retriever = BM25("bm25", sample.passages, BM25Options(analyzer, k1, b))
+        rankings = retriever.search(texts_of(sample.questions[ASKED]), len(sample.passages))
+        for scores, question in zip(found(rankings), questions, strict=True):
+            expected = {row: score for row, score in enumerate(lucene(counts, question, k1, b)) if score > 0}
+            assert scores == pytest.approx(expected, rel=1e-5)
+
+
+@settings(deadline=None, max_examples=50)
+@given(TEXTS, QUESTIONS, st.floats(0, 3), st.floats(0, 1))
+def test_scores_are_the_written_formula_on_any_tokens(
+    texts: list[str], questions: list[str], k1: float, b: float
+) -> None:
+    documents, asked = analyze(Analyzer.WORD, texts), analyze(Analyzer.WORD, questions)
+    rankings = BM25("bm25", passages(*texts), BM25Options(Analyzer.WORD, k1, b)).search(questions, len(texts))
+    for scores, question in zip(found(rankings), asked, strict=True):
+        held = [row for row, document in enumerate(documents) if set(document) & set(question)]
+        expected = lucene([Counter(document) for document in documents], question, k1, b) if held else []
+        assert scores == pytest.approx({row: expected[row] for row in held}, rel=1e-5)
+
+
+@pytest.mark.parametrize("analyzer", [Analyzer.WORD, Analyzer.KIWI_BIGRAM])
+def test_the_reference_engine_is_rank_bm25(sample: QuestionSet, analyzer: Analyzer) -> None:
+    documents, questions = tokens_of_sample(sample, analyzer)
+    options = BM25Options(analyzer, 1.5, 0.75, engine=Engine.RANK_BM25)
+    asked = texts_of(sample.questions[ASKED])
+    rankings = BM25("reference", sample.passages, options).search(asked, len(sample.passages))
+    index = BM25Okapi(documents, k1=1.5, b=0.75)
+    for scores, question in zip(found(rankings), questions, strict=True):
+        expected = {row: score for row, score in enumerate(index.get_scores(question)) if score > 0}
+        assert scores == pytest.approx(expected, rel=1e-6)
+
+
+@settings(deadline=None, max_examples=50)
+@given(TEXTS, QUESTIONS)
+def test_the_reference_engine_is_rank_bm25_on_any_tokens(texts: list[str], questions: list[str]) -> None:
+    documents, asked = analyze(Analyzer.WORD, texts), analyze(Analyzer.WORD, questions)
+    options = BM25Options(Analyzer.WORD, engine=Engine.RANK_BM25)
+    rankings = BM25("reference", passages(*texts), options).search(questions, len(texts))
+    index = BM25Okapi(documents, k1=0.9, b=0.4) if any(documents) else None
+    for scores, question in zip(found(rankings), asked, strict=True):
+        every = index.get_scores(question) if index else []
+        assert scores == pytest.approx({row: score for row, score in enumerate(every) if score > 0}, rel=1e-6)
+
+
+@pytest.mark.parametrize("analyzer", [Analyzer.WORD, Analyzer.KIWI_BIGRAM])
+def test_the_reference_engine_ranks_as_bm25s_does_in_that_variant(sample: QuestionSet, analyzer: Analyzer) -> None:
+    """With every idf above 0 the two variants differ by the constant factor k1 + 1."""
+    documents, questions = tokens_of_sample(sample, analyzer)
+    index = bm25s.BM25(method="robertson", k1=0.9, b=0.4)
+    index.index(documents, show_progress=False)
+    options = BM25Options(analyzer, engine=Engine.RANK_BM25)
+    asked = texts_of(sample.questions[ASKED])
+    rankings = BM25("reference", sample.passages, options).search(asked, len(sample.passages))
+    holders = Counter(term for document in documents for term in set(document))
+    compared = 0
+    for scores, question in zip(found(rankings), questions, strict=True):
+        known = [term for term in question if term in holders]
+        if known and max(holders[term] for term in known) < len(documents) / 2:
+            expected = index.get_scores(known) * 1.9
+            assert scores == pytest.approx({row: score for row, score in enumerate(expected) if score > 0}, rel=1e-5)
+            compared += 1
+    assert compared > 1
+
+
+@pytest.mark.parametrize("analyzer", [Analyzer.WHITESPACE, Analyzer.WORD])
+def test_the_reference_finds_the_same_first_passage(sample: QuestionSet, analyzer: Analyzer) -> None:
+    questions = texts_of(sample.questions)
+    first, second = (
+        BM25(engine.value, sample.passages, BM25Options(analyzer, engine=engine)).search(questions, 2)
+        for engine in (Engine.POSTINGS, Engine.RANK_BM25)
+    )
+    clear = (first.scores[:, 0] > first.scores[:, 1]) & (second.scores[:, 0] > second.scores[:, 1])
+    assert clear.sum() > 400
+    np.testing.assert_array_equal(first.indices[clear, 0], second.indices[clear, 0])
+
+
+def test_auto_is_chosen_from_the_passages() -> None:
+    assert BM25("bm25", PASSAGES).analyzer is Analyzer.KIWI_BIGRAM
+    assert BM25("bm25", passages("seven words")).analyzer is Analyzer.WORD
+    assert BM25("bm25", PASSAGES, BM25Options(Analyzer.BIGRAM)).analyzer is Analyzer.BIGRAM
+
+
+def test_the_title_is_indexed_where_asked_and_known() -> None:
+    titled = [Passage("p1", "강은 흐른다", "한강"), Passage("p2", "산은 높다")]
+    assert Passages.of(titled).indexed_texts(title=True) == ["한강\n강은 흐른다", "산은 높다"]
+    assert Passages.of(titled).indexed_texts(title=False) == ["강은 흐른다", "산은 높다"]
+    for title, rows in ((True, [0, -1]), (False, [-1, -1])):
+        retriever = BM25("bm25", titled, BM25Options(Analyzer.WORD, title=title))
+        assert retriever.search(["한강"], 2).indices.tolist() == [rows]
+
+
+@pytest.mark.parametrize("engine", list(Engine))
+@pytest.mark.parametrize("texts", [["..."], ["...", "?!"], ["", "."], []])
+def test_passages_without_a_word_are_never_found(engine: Engine, texts: list[str]) -> None:
+    retriever = BM25("bm25", passages(*texts), BM25Options(Analyzer.WORD, engine=engine))
+    rankings = retriever.search(["a word", "", "..."], 2)
+    assert rankings.indices.tolist() == [[-1, -1]] * 3
+    assert rankings.scores.tolist() == [[-np.inf, -np.inf]] * 3
+    assert retriever.search([], 2).indices.shape == (0, 2)
+
+
+@pytest.mark.parametrize("engine", list(Engine))
+def test_a_passage_without_a_word_beside_others(engine: Engine) -> None:
+    retriever = BM25("bm25", passages("...", "a b", "c d", "e f"), BM25Options(Analyzer.WORD, engine=engine))
+    assert retriever.search(["b ...", "...", "", "unknown words"], 4).indices.tolist() == [
+        [1, -1, -1, -1],
+        [-1, -1, -1, -1],
+        [-1, -1, -1, -1],
+        [-1, -1, -1, -1],
+    ]
+
+
+def test_one_passage() -> None:
+    rankings = BM25("bm25", passages("a b b"), BM25Options(Analyzer.WORD)).search(["b", "c"], 2)
+    assert rankings.indices.tolist() == [[0, -1], [-1, -1]]
+    assert rankings.scores[0, 0] == pytest.approx(math.log(1 + 0.5 / 1.5) * 2 / (2 + 0.9), rel=1e-6)
+
+
+def test_more_questions_than_a_block() -> None:
+    retriever = BM25("bm25", passages("a", "b", "c c"), BM25Options(Analyzer.WORD))
+    asked = ["a", "b c", "", "c"] * 300
+    rankings = retriever.search(asked, 3)
+    one_by_one = [retriever.search([question], 3) for question in asked[:4]]
+    assert rankings.indices.tolist() == [one.indices[0].tolist() for one in one_by_one] * 300
+    assert rankings.scores.tolist() == [one.scores[0].tolist() for one in one_by_one] * 300
+
+
+@pytest.mark.parametrize(("k1", "b"), [(-0.1, 0.4), (0.9, -0.1), (0.9, 1.1)])
+def test_parameters_outside_their_range_are_refused(k1: float, b: float) -> None:
+    with pytest.raises(ValueError, match="k1 must be 0 or more and b between 0 and 1"):
+        BM25Options(k1=k1, b=b)
+
+
+def test_memory_is_that_of_a_weight_and_a_row_for_every_term_of_every_passage() -> None:
+    passages = [Passage("p1", "a b a"), Passage("p2", "b c")]
+    known = BM25("", passages, BM25Options(Analyzer.WHITESPACE)).memory_bytes
+    assert 4 * (4 + 4) <= known <= 4 * (4 + 8) + 8 * 5  # ab, bc; and where each term's weights begin
+    assert BM25("", passages, BM25Options(Analyzer.WHITESPACE, engine=Engine.RANK_BM25)).memory_bytes == 0
+    assert BM25("", [Passage("p1", "")], BM25Options(Analyzer.WHITESPACE)).memory_bytes == 0

@@ -1,0 +1,130 @@
+"""Every fusion by hand and by a plain loop over dictionaries."""
+
+import statistics
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from retrieval.multistage.fusion import Fusion, fused, min_max, normalised
+from retrieval.rankings import Rankings, top_k
+
+N_PASSAGES = 7
+SCORES = st.dictionaries(st.integers(0, N_PASSAGES - 1), st.integers(-4, 9), max_size=N_PASSAGES)
+WEIGHTS = st.one_of(st.none(), st.tuples(*[st.sampled_from([0, 0.25, 1, 3])] * 3).filter(any))
+
+
+def rankings_of(*questions: dict[int, float]) -> Rankings:
+    scores = np.full((len(questions), N_PASSAGES), -np.inf, dtype=np.float32)
+    for row, found in enumerate(questions):
+        for passage, score in found.items():
+            scores[row, passage] = score
+    return top_k(scores, N_PASSAGES)
+
+
+def values_of(found: dict[int, float], fusion: Fusion) -> tuple[dict[int, float], float]:
+    """Value of each passage found, and of one that is not, from the written formula."""
+    if fusion is Fusion.RRF:
+        order = sorted(found, key=lambda passage: (-found[passage], passage))
+        return {passage: 1 / (60 + rank) for rank, passage in enumerate(order, start=1)}, 0.0
+    equal = len(set(found.values())) == 1
+    if not found:
+        return {}, 0.0
+    if fusion is Fusion.MIN_MAX:
+        low, high = min(found.values()), max(found.values())
+        return {passage: 1.0 if equal else (score - low) / (high - low) for passage, score in found.items()}, 0.0
+    if equal:
+        return dict.fromkeys(found, 0.0), -1.0
+    mean, deviation = statistics.fmean(found.values()), statistics.pstdev(found.values())
+    values = {passage: (score - mean) / deviation for passage, score in found.items()}
+    return values, min(values.values())
+
+
+def by_loop(lists: Sequence[dict[int, float]], fusion: Fusion, weights: Sequence[float] | None) -> dict[int, float]:
+    counted = [
+        (*values_of(found, fusion), weight)
+        for found, weight in zip(lists, weights or [1.0] * len(lists), strict=True)
+        if weight
+    ]
+    candidates = {passage for values, _, _ in counted for passage in values}
+    return {p: sum(weight * values.get(p, absent) for values, absent, weight in counted) for p in candidates}
+
+
+@pytest.mark.parametrize("fusion", Fusion)
+@given(st.lists(st.tuples(SCORES, SCORES, SCORES), min_size=1, max_size=4), WEIGHTS)
+def test_a_plain_loop(
+    fusion: Fusion, questions: list[tuple[dict[int, float], ...]], weights: tuple[float, ...] | None
+) -> None:
+    rankings = [rankings_of(*lists) for lists in zip(*questions, strict=True)]
+    found = fused(rankings, N_PASSAGES, fusion, weights, N_PASSAGES)
+    for row, lists in enumerate(questions):
+        expected = by_loop(lists, fusion, weights)
+        ours = {int(p): float(s) for p, s in zip(found.indices[row], found.scores[row], strict=True) if p >= 0}
+        assert ours == pytest.approx(expected, abs=1e-5)
+        assert list(ours) == sorted(ours, key=lambda passage: (-ours[passage], passage))
+
+
+def test_min_max_by_hand() -> None:
+    first, second = rankings_of({0: 10, 1: 6, 2: 2}), rankings_of({1: 0.9, 3: 0.5})
+    both = fused([first, second], N_PASSAGES, Fusion.MIN_MAX, None, 5)
+    assert both.indices.tolist() == [[1, 0, 2, 3, -1]]
+    np.testing.assert_allclose(both.scores, [[1.5, 1, 0, 0, -np.inf]])
+    weighted = fused([first, second], N_PASSAGES, Fusion.MIN_MAX, (0.8, 0.2), 2)
+    assert weighted.indices.tolist() == [[0, 1]]
+    np.testing.assert_allclose(weighted.scores, [[0.8, 0.4 + 0.2]], rtol=1e-6)
+
+
+def test_z_scores_by_hand() -> None:
+    # deviations of 3, 2, 1 from their mean over sqrt(2/3); what the other did not find counts as its last
+    last = 1 / np.sqrt(2 / 3)
+    both = fused([rankings_of({0: 3, 1: 2, 2: 1}), rankings_of({1: 5, 4: 4})], N_PASSAGES, Fusion.Z_SCORE, None, 4)
+    assert both.indices.tolist() == [[1, 0, 2, 4]]
+    np.testing.assert_allclose(both.scores, [[1, last - 1, -last - 1, -last - 1]], rtol=1e-6)
+
+
+@pytest.mark.parametrize("fusion", Fusion)
+def test_the_ends_of_a_weight_curve_are_the_retrievers(fusion: Fusion) -> None:
+    rng = np.random.default_rng(0)
+    first, second = (top_k(rng.normal(size=(20, 50)), 10) for _ in range(2))
+    for weights, alone in (((1, 0), first), ((0, 0.3), second)):
+        assert fused([first, second], 50, fusion, weights, 10).indices.tolist() == alone.indices.tolist()
+
+
+@pytest.mark.parametrize("fusion", Fusion)
+def test_all_that_any_list_holds_is_a_candidate(fusion: Fusion) -> None:
+    rng = np.random.default_rng(1)
+    lists = [top_k(rng.normal(size=(30, 200)), 20) for _ in range(3)]
+    found = fused(lists, 200, fusion, None, 70)
+    for row in range(30):
+        wanted = set().union(*(one.indices[row].tolist() for one in lists))
+        assert set(found.indices[row].tolist()) - {-1} == wanted
+
+
+@pytest.mark.parametrize("fusion", Fusion)
+def test_values_add_up_to_the_fused_score(fusion: Fusion) -> None:
+    rng, weights = np.random.default_rng(2), (0.7, 0.3)
+    lists = [top_k(rng.normal(size=(5, 40)), 10) for _ in weights]
+    found = fused(lists, 40, fusion, weights, 15)
+    for row, place in zip(*np.nonzero(found.indices >= 0), strict=True):
+        total = 0.0
+        for one, weight in zip(lists, weights, strict=True):
+            values, absent = normalised(one, fusion)
+            there = np.flatnonzero(one.indices[row] == found.indices[row, place])
+            total += weight * float(values[row, there[0]] if len(there) else absent[row])
+        assert found.scores[row, place] == pytest.approx(total, abs=1e-6)
+
+
+@pytest.mark.parametrize("fusion", Fusion)
+def test_values_where_nothing_was_found(fusion: Fusion) -> None:
+    values, absent = normalised(rankings_of({}, {3: 2.5}), fusion)
+    assert np.isnan(values[0]).all()
+    assert np.isnan(values[1]).tolist() == [False] + [True] * (N_PASSAGES - 1)
+    assert absent[0] == 0
+
+
+def test_min_max() -> None:
+    scores = np.array([[2, 4, 3], [5, 5, 5], [-np.inf, 1, 3], [-np.inf, -np.inf, 7], [-np.inf] * 3], dtype=np.float32)
+    assert min_max(scores).tolist() == [[0, 1, 0.5], [1, 1, 1], [0, 0, 1], [0, 0, 1], [0, 0, 0]]
+    assert min_max(np.zeros((0, 3))).shape == (0, 3)

@@ -1,0 +1,144 @@
+"""What is taken away is read by other tools as it was shown."""
+
+import csv
+import io
+import json
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from beir.datasets.data_loader import GenericDataLoader
+
+from data.csv_export import csv_bytes
+from data.records import Passage, Question, QuestionSet
+from retrieval.analysis.evidence import evidence
+from retrieval.report.exports import (
+    latex_table,
+    latex_text,
+    markdown_table,
+    markdown_text,
+    per_question_json,
+    per_question_table,
+    write_beir,
+)
+from tests.doubles import PASSAGES, QUESTIONS, small_set
+from tests.retrieval.compared import LATE, NONE, RIGHT, comparison_of, many_questions
+
+HOSTILE = QuestionSet(
+    "hostile",
+    (
+        Passage('"p 1"', 'line\none\ttab "quote" \u2028 세종', 'ti"tle'),
+        Passage("p\t2", "two", "=1+1"),
+        Passage("3,4", "three"),
+    ),
+    (Question('q"1', "what\nis\tit?", (), ('"p 1"', "3,4")), Question("q 2", "@who", ("a",), ("p\t2",))),
+)
+
+
+def test_beir_s_own_loader_reads_the_folder(tmp_path: Path) -> None:
+    write_beir(tmp_path / "beir", small_set())
+    corpus, queries, qrels = GenericDataLoader(str(tmp_path / "beir")).load(split="test")
+    assert corpus == {passage.id: {"text": passage.text, "title": passage.title} for passage in PASSAGES}
+    assert queries == {question.id: question.text for question in QUESTIONS}
+    assert qrels == {question.id: dict.fromkeys(question.relevant, 1) for question in QUESTIONS}
+    assert {path.name for path in (tmp_path / "beir").rglob("*") if path.is_file()} == {
+        "corpus.jsonl",
+        "queries.jsonl",
+        "test.tsv",
+    }
+
+
+def test_beir_s_own_loader_reads_hostile_texts_and_ids(tmp_path: Path) -> None:
+    write_beir(tmp_path, HOSTILE)
+    corpus, queries, qrels = GenericDataLoader(str(tmp_path)).load(split="test")
+    ids = ['"p_1"', "p_2", "3,4"]  # white space separates the columns of TREC files
+    assert list(corpus) == ids
+    assert [entry["text"] for entry in corpus.values()] == [passage.text for passage in HOSTILE.passages]
+    assert [entry["title"] for entry in corpus.values()] == [passage.title for passage in HOSTILE.passages]
+    assert queries == {'q"1': "what\nis\tit?", "q_2": "@who"}
+    assert qrels == {'q"1': {'"p_1"': 1, "3,4": 1}, "q_2": {"p_2": 1}}
+
+
+def test_writing_beir_again_leaves_nothing_of_the_old(tmp_path: Path) -> None:
+    write_beir(tmp_path / "beir", small_set())
+    write_beir(tmp_path / "beir", HOSTILE)
+    corpus, _, _ = GenericDataLoader(str(tmp_path / "beir")).load(split="test")
+    assert len(corpus) == 3
+    assert [path.name for path in tmp_path.iterdir()] == ["beir"]
+
+
+def test_questions_one_by_one() -> None:
+    compared = comparison_of({"right": RIGHT, "lost": None, "none": NONE})
+    lines = [json.loads(line) for line in per_question_json(compared).splitlines()]
+    assert [line["id"] for line in lines] == [question.id for question in QUESTIONS]
+    last = lines[5]
+    assert (last["text"], last["kind"], last["relevant"]) == (QUESTIONS[5].text, "", ["p2", "p3"])
+    assert list(last["retrievers"]) == ["right", "none"]
+    right = last["retrievers"]["right"]
+    assert (right["rank"], right["recall@1"], right["recall@3"], right["hit@1"]) == (1, 0.5, 1.0, 1.0)
+    assert right["top"] == ["p2", "p3"]
+    assert last["retrievers"]["none"]["rank"] is None
+    assert last["retrievers"]["none"]["top"] == ["p5"]
+
+
+def test_the_table_of_questions_says_the_same() -> None:
+    compared = comparison_of({"right": RIGHT, "late": LATE, "none": NONE})
+    lines = [json.loads(line) for line in per_question_json(compared).splitlines()]
+    read = pd.read_csv(io.BytesIO(csv_bytes(per_question_table(compared))), dtype=str, keep_default_na=False)
+    assert read["id"].tolist() == [line["id"] for line in lines]
+    for name in ("right", "late", "none"):
+        entries = [line["retrievers"][name] for line in lines]
+        assert read[f"{name}: top"].tolist() == [" ".join(entry["top"]) for entry in entries]
+        assert read[f"{name}: rank"].tolist() == [str(entry["rank"] or "") for entry in entries]
+        assert [float(value) for value in read[f"{name}: ndcg@10"]] == [entry["ndcg@10"] for entry in entries]
+
+
+def test_a_spreadsheet_runs_no_formula_of_the_data() -> None:
+    compared = comparison_of({"=cmd": [[0], [1]]}, HOSTILE)
+    rows = list(csv.reader(io.StringIO(csv_bytes(per_question_table(compared)).decode("utf-8-sig"))))
+    assert rows[2][1] == "'@who"
+    assert rows[0][4].startswith("'=cmd")
+
+
+def test_the_markdown_table_holds_the_figures() -> None:
+    _, compared = many_questions()
+    found = evidence(compared)
+    lines = markdown_table(compared, found).splitlines()
+    cells = {row[0]: row[1:] for row in ([cell.strip() for cell in line.strip("|").split("|")] for line in lines[:6])}
+    assert cells[""] == ["R@1", "R@3", "MRR@10", "nDCG@10"]
+    assert cells["lost"] == ["–"] * 4
+    low, high = (f"{share * 100:.1f}" for share in found.intervals["right"]["recall@1"])
+    assert cells["right"][0] == cells["same"][0] == f"**91.67** ({low}–{high})"
+    assert cells["late"][0].startswith("8.33↓ (")
+    # the second passage of the last question stands third
+    assert cells["late"][1].startswith("**100.00** (")
+    assert "48 questions, 40 passages" in lines[-1]
+
+
+def test_the_latex_table_holds_the_figures() -> None:
+    _, compared = many_questions()
+    lines = latex_table(compared, evidence(compared)).splitlines()
+    rows = {line.split(" & ")[0]: line.removesuffix(r" \\").split(" & ")[1:] for line in lines if " & " in line}
+    assert rows["late"][0].startswith(r"8.33$^{\downarrow}$ {\scriptsize ")
+    assert rows["right"][0].startswith(r"\textbf{91.67} {\scriptsize ")
+    assert rows["lost"] == ["--"] * 4
+    assert lines[1] == r"\begin{tabular}{lrrrr}"
+    assert lines[-1] == r"\end{tabular}"
+
+
+@pytest.mark.parametrize(
+    ("name", "in_markdown", "in_latex"),
+    [
+        ("a|b", r"a\|b", "a|b"),
+        ("<b>&*_", r"\<b\>\&\*\_", r"<b>\&*\_"),
+        ("50 % \\x{}", r"50 % \\x\{\}", r"50 \% \textbackslash{}x\{\}"),
+        ("two\nlines  ~ ^ # $", r"two lines \~ ^ \# \$", r"two lines \textasciitilde{} \textasciicircum{} \# \$"),
+    ],
+)
+def test_names_are_text(name: str, in_markdown: str, in_latex: str) -> None:
+    assert markdown_text(name) == in_markdown
+    assert latex_text(name) == in_latex
+    compared = comparison_of({name: RIGHT})
+    found = evidence(compared)
+    assert f"| {in_markdown} | " in markdown_table(compared, found)
+    assert f"\n{in_latex} & " in latex_table(compared, found)

@@ -1,0 +1,223 @@
+"""The report: one file that shows the figures, runs nothing, asks for nothing, and takes no text for HTML."""
+
+import re
+import string
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from data.records import Passage, Question, QuestionSet
+from data.split import Part
+from retrieval.analysis.evidence import evidence
+from retrieval.comparison.compare import Comparison
+from retrieval.report import report as report_module
+from retrieval.report.report import headline, points, report
+from retrieval.report.words import LANGUAGES, catalog
+from tests.doubles import small_set
+from tests.retrieval.compared import LATE, NONE, RIGHT, comparison_of, many_questions
+
+pytestmark = pytest.mark.slow
+HOSTILE = '<script>alert("x")</script>&amp;<img src=x onerror=alert(1)>{{ 7 * 7 }}{name}'
+
+
+class Page(HTMLParser):
+    """Every tag with its attributes, every text, and the tables as rows of cells."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.texts: list[str] = []
+        self.tables: list[list[list[str]]] = []
+        self._within_cell = False
+        self.feed(html)
+
+    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attributes)))
+        if tag == "table":
+            self.tables.append([])
+        elif tag == "tr":
+            self.tables[-1].append([])
+        elif tag in ("td", "th"):
+            self.tables[-1][-1].append("")
+            self._within_cell = True
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag in ("td", "th"):
+            self._within_cell = False
+
+    def handle_data(self, text: str) -> None:
+        self.texts.append(text)
+        if self._within_cell:
+            self.tables[-1][-1][-1] += text + " "
+
+    @property
+    def text(self) -> str:
+        return " ".join(" ".join(self.texts).split())
+
+
+def hostile() -> Comparison:
+    passages = (Passage("p1", HOSTILE, HOSTILE), Passage("p2", "둘째 지문", HOSTILE + "2"))
+    questions = tuple(
+        Question(f"q{row}", f"{HOSTILE} {row}", (), ("p1" if row % 2 else "p2",), HOSTILE + str(row % 2))
+        for row in range(6)
+    )
+    asked = QuestionSet(HOSTILE, passages, questions)
+    return comparison_of({HOSTILE: [[0, 1]] * 6, "other " + HOSTILE: [[1, 0]] * 6, HOSTILE + "!": None}, asked)
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_what_people_wrote_is_text(language: str) -> None:
+    page = Page(report(hostile(), language, name=HOSTILE))
+    allowed = {"html", "head", "meta", "title", "style", "body", "main", "h1", "h2", "h3", "p", "b", "span", "div"}
+    allowed |= {"table", "thead", "tbody", "tr", "th", "td", "small", "figure", "details", "summary", "dl", "dt", "dd"}
+    allowed |= {"ul", "li", "svg", "g", "path", "rect", "text", "line", "defs", "clippath"}
+    assert {tag for tag, _ in page.tags} <= allowed
+    assert not [name for _, attributes in page.tags for name in attributes if name.startswith("on")]
+    assert page.text.count(HOSTILE) > 20
+    assert re.search(r"\b49\b", page.text) is None  # no template of theirs was carried out
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_it_asks_for_nothing_from_elsewhere(language: str) -> None:
+    html = report(many_questions()[1], language)
+    page = Page(html)
+    for tag, attributes in page.tags:
+        assert not {"src", "href", "srcset", "data", "action", "poster"} & set(attributes), tag
+    assert "url(" not in html
+    assert "@import" not in html
+    assert set(re.findall(r"https?://[^\"' <]*", html)) <= {
+        "http://www.w3.org/2000/svg",
+        "http://www.w3.org/1999/xlink",
+    }
+    policy = next(attributes for tag, attributes in page.tags if attributes.get("http-equiv"))
+    assert policy["content"] == "default-src 'none'; style-src 'unsafe-inline'"
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_it_shows_the_figures(language: str) -> None:
+    _, compared = many_questions()
+    found = evidence(compared)
+    page = Page(report(compared, language, found=found))
+    figures, hits, pairs, *_ = page.tables
+    assert figures[0][1:] == ["R@1 ", "R@3 ", "MRR@10 ", "nDCG@10 "]
+    rows = {row[0].strip(): row[1:] for row in figures[1:]}
+    low, high = (f"{share * 100:.1f}" for share in found.intervals["late"]["recall@1"])
+    assert rows["late"][0].split() == ["8.33", "▼", f"{low}–{high}"]
+    assert [cell.strip() for cell in rows["lost"]] == ["–"] * 4
+    assert hits[0][1:] == ["Hit@1 ", "Hit@3 "]  # some questions have two relevant passages
+    test = found.test("right", "late", "ndcg@10")
+    assert test is not None
+    shown = [cell.strip() for cell in pairs[1]]
+    assert shown[:2] == ["right", "late"]
+    assert shown[2:5] == [points(test.difference), f"{points(test.low)} ~ {points(test.high)}", "< 0.001"]
+    assert shown[5] == f"{test.wins} / {test.ties} / {test.losses}"
+    assert "lost" not in {cell.strip() for row in pairs for cell in row}
+
+
+def test_charts_are_drawn_in_the_reader_s_ink() -> None:
+    html = report(many_questions()[1], "ko")
+    assert html.count("<svg") >= 3
+    assert 'fill="currentColor"' in html
+    assert 'fill="white"' not in html
+    assert "prefers-color-scheme: dark" in html
+    assert "질문 길이(글자)" in Page(html).text
+
+
+@pytest.mark.parametrize(
+    ("found", "told"),
+    [
+        (
+            {"late": LATE, "right": RIGHT},
+            r"right beats late by 32\.09 percentage points on nDCG@10 "
+            r"\(95 % interval \+[\d.]+ to \+[\d.]+, p < 0\.001\)\.",
+        ),
+        (
+            {"right": RIGHT, "late": LATE},
+            r"right is the best on nDCG@10: late, the next, is 32\.09 percentage points behind "
+            r"\(95 % interval of the lead \+[\d.]+ to \+[\d.]+, p < 0\.001\)\.",
+        ),
+        (
+            {"right": RIGHT, "same": RIGHT},
+            r"These 48 questions cannot separate same, the best of the others, from right on nDCG@10 "
+            r"\(95 % interval of the difference 0\.00 to 0\.00 percentage points, p = 1\.000\)\.",
+        ),
+        ({"right": RIGHT}, r"right reaches 100\.0 % on nDCG@10 \(95 % interval [\d.]+ to 100\.0\)\."),
+        ({"right": None}, r"No retriever could be measured\."),
+    ],
+)
+def test_the_sentence_says_who_wins_and_how_surely(found: dict[str, list[list[int]] | None], told: str) -> None:
+    many, _ = many_questions()
+    rows = {name: of and [[5 * copy + row for row in r] for copy in range(8) for r in of] for name, of in found.items()}
+    answers = re.findall(r'<div class="answer">(.*?)</div>', report(comparison_of(rows, many), "en"))
+    assert len(answers) == 1
+    assert re.fullmatch(told, re.sub(" ([:,])", r"\1", Page(answers[0]).text))
+
+
+def test_the_measure_of_the_sentence_is_one_that_all_have() -> None:
+    assert headline(comparison_of({"right": RIGHT}, ks=(1, 10))) == "recall@10"
+    assert headline(comparison_of({"right": RIGHT}, ks=(1, 3))) == "ndcg@10"
+
+
+def test_what_a_reader_must_know_is_told() -> None:
+    compared = comparison_of({"right": RIGHT, "lost": None, "late": LATE})
+    results = list(compared.results)
+    results[0] = replace(results[0], short=3, unanswered=1)
+    specs = list(compared.experiment.retriever)
+    specs[2] = specs[2].model_copy(update={"chosen_on": Part.VALIDATION})
+    experiment = compared.experiment.model_copy(update={"retriever": tuple(specs)})
+    text = Page(report(Comparison(experiment, compared.asked, tuple(results)), "en")).text
+    assert "lost could not be measured and has no score: it is <lost>" in text.replace("  ", " ")
+    assert "right found fewer than 10 passages for 3 questions, and none at all for 1 of these." in text
+    assert "The settings of late were chosen on questions that are measured here (validation part)" in text
+
+
+def test_the_hardest_questions_come_first() -> None:
+    compared = comparison_of({"right": RIGHT, "none": NONE, "late": LATE})
+    *_, hardest, _ = Page(report(compared, "en")).tables
+    ranks = [[cell.strip() for cell in row[2:]] for row in hardest[1:]]
+    assert all(row == ["1", "–", "2"] for row in ranks[:5])
+    assert ranks[5] == ["1", "–", "1"]
+    assert hardest[6][0].strip() == small_set().questions[5].text
+
+
+def test_many_retrievers_are_held_against_the_first() -> None:
+    compared = comparison_of({f"r{number}": RIGHT if number % 2 else LATE for number in range(9)})
+    page = Page(report(compared, "en"))
+    assert "Only the pairs with r0 are listed" in page.text
+    assert len(page.tables[2]) == 1 + 8  # after figures and hits: a head and the pairs with the first
+
+
+@pytest.mark.parametrize(
+    ("share", "text"), [(0.01236, "+1.24"), (-0.5, "−50.00"), (0.0, "0.00"), (-0.0, "0.00"), (-0.00002, "0.00")]
+)
+def test_a_difference_of_nothing_has_no_sign(share: float, text: str) -> None:
+    assert points(share) == text
+
+
+def test_an_unknown_language_is_told() -> None:
+    with pytest.raises(ValueError, match="in en or ko, not in 'de'"):
+        report(comparison_of({"right": RIGHT}), "de")
+
+
+def test_both_languages_have_the_same_keys_fields_and_tags() -> None:
+    english, korean = catalog("en"), catalog("ko")
+    assert list(english) == list(korean)
+    for key, text in english.items():
+        assert fields(text) == fields(korean[key]), key
+        assert sorted(re.findall(r"</?\w+>", text)) == sorted(re.findall(r"</?\w+>", korean[key])), key
+
+
+def fields(text: str) -> set[str]:
+    return {name for _, name, _, _ in string.Formatter().parse(text) if name}
+
+
+def test_every_key_is_used() -> None:
+    folder = Path(report_module.__file__).parent
+    written = "".join(path.read_text(encoding="utf-8") for path in [*folder.glob("*.py"), folder / "template.html"])
+    computed = ("part.", "answer.", "property.", "fate.", "term.", "notice.")  # say(f"part.{…}")
+    for key in catalog("en"):
+        section = key.split(".")[0] + "."
+        assert f'"{key}"' in written or section in computed, key
+    assert all(f'"{prefix}' in written for prefix in computed)

@@ -1,0 +1,190 @@
+"""TREC runs made elsewhere: read as the field's own tool reads them."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import pytrec_eval
+
+from data.records import Passage, Question, QuestionSet
+from retrieval.evaluation.measures import evaluate
+from retrieval.rankings import Rankings, top_k
+from retrieval.trec.files import write_run
+from retrieval.trec.run import Imported, Notes, RunError, find_run, fingerprint, read_run
+from tests.doubles import QUESTIONS, small_set, texts_of
+
+
+def written(folder: Path, text: str | bytes) -> Path:
+    path = folder / "their.trec"
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return path
+
+
+def error_of(path: Path, question_set: QuestionSet | None = None) -> RunError:
+    with pytest.raises(RunError) as caught:
+        read_run(path, question_set or small_set(), "their.trec")
+    assert caught.value.run == "their.trec"
+    assert "their.trec" in str(caught.value)
+    return caught.value
+
+
+def test_lines_in_any_order_with_any_white_space_and_ranks_that_mean_nothing(tmp_path: Path) -> None:
+    lines = "q2 Q0 p3 1 1e-2 x\n", "  q1\tQ0\tp1\t9\t-3.5\tx\r\n", "\n", "q2   Q0 p2 7 12 x\n", "q1 0 p5 1 -3.25 y"
+    rankings, notes = read_run(written(tmp_path, "".join(lines)), small_set())
+    assert rankings.indices[:3].tolist() == [[4, 0], [1, 2], [-1, -1]]
+    assert (rankings.indices.dtype, rankings.scores.dtype) == (np.int32, np.float32)
+    np.testing.assert_array_equal(rankings.scores[:2], np.array([[-3.25, -3.5], [12, 0.01]], dtype=np.float32))
+    assert np.isneginf(rankings.scores[2:]).all()
+    assert notes == Notes(depth=2, questions=2, other_questions=0, unknown_passages=0, repeated=0)
+
+
+def test_what_is_passed_over_is_counted(tmp_path: Path) -> None:
+    lines = [
+        "q1 Q0 p1 1 5 x",
+        "q1 Q0 p99 2 4 x",
+        "q1 Q0 p2 3 3 x",
+        "q1 Q0 p1 4 2 x",
+        "q77 Q0 p1 1 1 x",
+        "q77 Q0 p9 2 0 x",
+    ]
+    rankings, notes = read_run(written(tmp_path, "\n".join(lines)), small_set())
+    assert rankings.indices[0].tolist() == [0, 1]
+    assert notes == Notes(depth=2, questions=1, other_questions=1, unknown_passages=1, repeated=1)
+
+
+def test_ids_that_other_readers_take_for_nothing_or_quotes(tmp_path: Path) -> None:
+    ids = ["NA", "null", 'a"b', "'", "1.50", "1.5", "한글", "nan", "-", "#"]
+    passages = tuple(Passage(id_, f"text {row}") for row, id_ in enumerate(ids))
+    question_set = QuestionSet("odd", passages, (Question("NaN", "?", relevant=("NA",)), Question("01", "??")))
+    lines = [f"{q} Q0 {id_} 0 {-row} none" for q in ("NaN", "01") for row, id_ in enumerate(ids)]
+    rankings, notes = read_run(written(tmp_path, "\ufeff" + "\n".join(lines)), question_set)
+    assert rankings.indices.tolist() == [list(range(len(ids)))] * 2
+    assert (notes.unknown_passages, notes.other_questions) == (0, 0)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_ties_and_float32_as_trec_eval_reads_them(seed: int, tmp_path: Path) -> None:
+    rng = np.random.default_rng(seed)
+    passages = tuple(Passage(f"{'pP가'[row % 3]}{row}", str(row)) for row in range(60))
+    questions = tuple(
+        Question(f"q{row}", "?", relevant=tuple(passages[p].id for p in rng.choice(60, 3, replace=False)))
+        for row in range(40)
+    )
+    question_set = QuestionSet("tied", passages, questions)
+    # 16777216 and 16777217 are one float32
+    run = {
+        q.id: {passages[p].id: float(rng.choice([16777216, 16777217, 3, 0])) for p in rng.choice(60, 30, replace=False)}
+        for q in questions
+    }
+    lines = [f"{q} Q0 {p} 0 {score!r} x" for q, found in run.items() for p, score in found.items()]
+    rankings, _ = read_run(written(tmp_path, "\n".join(rng.permutation(lines))), question_set)
+    assert (np.diff(rankings.scores, axis=1) < 0).all()
+    qrels = {q.id: dict.fromkeys(q.relevant, 1) for q in questions}
+    theirs = pytrec_eval.RelevanceEvaluator(qrels, {"recall.1,5,20", "ndcg_cut.10"}).evaluate(run)
+    ours = evaluate(rankings, question_set, (1, 5, 20)).per_question
+    for name, key in (("recall@1", "recall_1"), ("recall@5", "recall_5"), ("ndcg@10", "ndcg_cut_10")):
+        np.testing.assert_allclose(ours[name], [theirs[q.id][key] for q in questions], atol=1e-6)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_run_of_ours_comes_back_as_it_was(seed: int, tmp_path: Path) -> None:
+    rng = np.random.default_rng(seed)
+    passages = tuple(Passage(f"p {row}", str(row)) for row in range(50))
+    questions = tuple(Question(f"q\t{row}", "the same", relevant=("p 0",)) for row in range(20))
+    question_set = QuestionSet("ours", passages, questions)
+    scores = rng.normal(size=(20, 50)).astype(np.float32) * 10.0 ** rng.integers(-20, 20, size=(20, 1))
+    native = top_k(np.where(rng.random((20, 50)) < 0.5, -np.inf, scores), 15)
+    write_run(tmp_path / "run", native, question_set, "our own")
+    asked = texts_of(questions)
+    imported = Imported("imported", tmp_path / "run", question_set).search(asked, 15)
+    np.testing.assert_array_equal(imported.indices, native.indices)
+    np.testing.assert_array_equal(imported.scores, native.scores)
+
+
+@pytest.mark.parametrize(
+    ("line", "shown"),
+    [
+        ("q1 Q0 p1 1 5", "'q1 Q0 p1 1 5'"),
+        ("q1 Q0 p1 1 5 a b", "'q1 Q0 p1 1 5 a b'"),
+        ("q1 Q0 p1 1 5 a b c d", "'q1 Q0 p1 1 5 a b c d'"),
+        ("q1 Q0 p1 1 five x", "'q1 Q0 p1 1 five x'"),
+        ("q1 Q0 p1 1 nan x", "'q1 Q0 p1 1 nan x'"),
+        ("q1 Q0 p1 1 1e39 x", "'q1 Q0 p1 1 1e39 x'"),
+        ("{", "'{'"),
+    ],
+)
+@pytest.mark.parametrize("before", [0, 2])
+def test_a_broken_line_is_told_with_its_number(line: str, shown: str, before: int, tmp_path: Path) -> None:
+    path = written(tmp_path, "\n".join([*["q1 Q0 p2 1 7 x", ""][:before], line, "q1 Q0 p3 2 4 x"]))
+    error = error_of(path)
+    assert (error.code, error.line) == ("run_broken_line", before + 1)
+    assert str(error).startswith(f"their.trec, line {before + 1}: expected six columns: question Q0 passage rank score")
+    assert shown in str(error)
+
+
+@pytest.mark.parametrize("content", ["", "\n \n", b"q1 Q0 p\xff 1 5 x\n", b"PK\x03\x04\x00\xff\xfe"])
+def test_what_is_no_run(content: str | bytes, tmp_path: Path) -> None:
+    assert error_of(written(tmp_path, content)).code == "run_unreadable"
+
+
+def test_a_run_over_other_data_is_told_with_the_ids(tmp_path: Path) -> None:
+    other_questions = error_of(written(tmp_path, "w1 Q0 p1 1 5 x\n"))
+    assert (other_questions.code, other_questions.line) == ("run_other_ids", 0)
+    assert "names no question of this data: its ids are like 'w1', ours like 'q1'" in str(other_questions)
+    other_passages = error_of(written(tmp_path, "w1 Q0 p1 1 5 x\nq1 Q0 doc7 1 5 x\n"))
+    assert "names no passage of this data: its ids are like 'doc7', ours like 'p1'" in str(other_passages)
+
+
+def test_the_path_is_looked_for_from_the_experiment(tmp_path: Path) -> None:
+    path = written(tmp_path, "q1 Q0 p1 1 5 x\n")
+    assert find_run("their.trec", tmp_path) == find_run(str(path), None) == path
+    for missing in ("no-such.trec", ".", "n" * 5000, "a\0b"):
+        with pytest.raises(RunError, match="there is no file") as caught:
+            find_run(missing, tmp_path)
+        assert caught.value.code == "run_not_found"
+
+
+def test_a_changed_run_is_another(tmp_path: Path) -> None:
+    path = written(tmp_path, "q1 Q0 p1 1 5 x\n")
+    before = fingerprint(path)
+    assert fingerprint(path) == before
+    written(tmp_path, "q1 Q0 p1 1 5.0 x\n")
+    assert fingerprint(path) != before
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    lines = [f"{q.id} Q0 p{p} 0 {-abs(p - 2 - row % 3)} x" for row, q in enumerate(QUESTIONS) for p in (1, 2, 3)]
+    return written(tmp_path, "\n".join(lines[:-3]))  # nothing of the last question
+
+
+def test_questions_are_known_by_their_text(run: Path) -> None:
+    imported = Imported("imported", run, small_set())
+    asked = texts_of(QUESTIONS)
+    whole = imported.search(asked, 3)
+    assert whole.indices[-1].tolist() == [-1, -1, -1]
+    some = imported.search([asked[2], "never seen", asked[0]], 3)
+    np.testing.assert_array_equal(some.indices, [whole.indices[2], [-1, -1, -1], whole.indices[0]])
+    np.testing.assert_array_equal(some.scores, [whole.scores[2], [-np.inf] * 3, whole.scores[0]])
+    assert imported.search([], 2).indices.shape == (0, 2)
+
+
+def test_questions_of_one_text_keep_their_own_rankings(tmp_path: Path) -> None:
+    passages = (Passage("p1", "one"), Passage("p2", "two"))
+    twice = QuestionSet("twice", passages, (Question("a", "same"), Question("b", "same")))
+    imported = Imported("imported", written(tmp_path, "a Q0 p1 1 1 x\nb Q0 p2 1 1 x\n"), twice)
+    assert imported.search(["same", "same"], 1).indices.tolist() == [[0], [1]]
+    assert imported.search(["same"], 1).indices.tolist() == [[0]]
+
+
+@pytest.mark.parametrize(("k", "columns"), [(1, 1), (3, 3), (5, 3), (100, 3)])
+def test_rankings_go_no_deeper_than_the_run(k: int, columns: int, run: Path) -> None:
+    found = Imported("imported", run, small_set()).search(texts_of(QUESTIONS), k)
+    assert found.indices.shape == found.scores.shape == (6, columns)
+
+
+def test_a_run_of_the_whole_corpus_is_as_deep_as_any(tmp_path: Path) -> None:
+    path = written(tmp_path, "\n".join(f"q1 Q0 p{p} 0 {p} x" for p in range(1, 6)))
+    found: Rankings = Imported("imported", path, small_set()).search(texts_of(QUESTIONS), 7)
+    assert found.indices[0].tolist() == [4, 3, 2, 1, 0, -1, -1]
+    assert np.isneginf(found.scores[0, 5:]).all()

@@ -1,0 +1,138 @@
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from retrieval.lexical.postings import bm25_postings
+from retrieval.lexical.statistics import term_statistics
+from tests.text.test_analyzers import ENGLISH, JAPANESE, KOREAN, NAMED
+from text import tokens as tokens_module
+from text.analyzers import Analyzer, analyze
+from text.tokens import Tokens, token_parts, tokens_of
+
+TEXTS = ["a b a", "c", "", "b z", "a d", "e e c", "z"]
+
+
+@pytest.fixture
+def parts_of_two(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tokens_module, "PART", 2)
+
+
+@pytest.fixture
+def analyzed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The texts that are analyzed from now on."""
+    seen: list[str] = []
+
+    def analyze_and_note(analyzer: Analyzer, texts: list[str]) -> list[list[str]]:
+        seen.extend(texts)
+        if "broken" in texts:
+            raise KeyboardInterrupt
+        return analyze(analyzer, texts)
+
+    monkeypatch.setattr(tokens_module, "analyze", analyze_and_note)
+    return seen
+
+
+@pytest.mark.parametrize("analyzer", NAMED)
+def test_tokens_come_back_from_disk_as_they_were(analyzer: Analyzer) -> None:
+    texts = [KOREAN, "", ENGLISH, JAPANESE, "...", KOREAN]
+    first, second = tokens_of(analyzer, texts), tokens_of(analyzer, texts)
+    for tokens in (first, second):
+        assert len(tokens) == len(texts)
+        assert tokens.texts() == analyze(analyzer, texts)
+        assert (tokens.ids.dtype, tokens.offsets.dtype) == (np.int32, np.int64)
+        assert len(set(tokens.vocabulary)) == len(tokens.vocabulary)
+
+
+@pytest.mark.parametrize("texts", [[], [""], ["", ""]])
+def test_tokens_of_nothing(texts: list[str]) -> None:
+    tokens = tokens_of(Analyzer.WORD, texts)
+    assert (len(tokens), tokens.texts(), tokens.vocabulary) == (len(texts), [[]] * len(texts), [])
+    assert [part.tolist() for part in tokens.ids_in({"a": 0})] == [[]] * len(texts)
+
+
+def test_ids_in_another_vocabulary() -> None:
+    tokens = tokens_of(Analyzer.WORD, ["a b a", "c", "b z"])
+    assert [part.tolist() for part in tokens.ids_in({"a": 7, "b": 3, "y": 1})] == [[7, 3, 7], [], [3]]
+
+
+@pytest.mark.parametrize("count", range(len(TEXTS) + 1))
+def test_parts_make_the_whole(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = tokens_of(Analyzer.WORD, TEXTS[:count])
+    monkeypatch.setattr(tokens_module, "PART", 2)
+    joined = tokens_of(Analyzer.WORD, TEXTS[:count])
+    assert joined.vocabulary == whole.vocabulary
+    assert joined.ids.tolist() == whole.ids.tolist()
+    assert joined.offsets.tolist() == whole.offsets.tolist()
+    assert (joined.ids.dtype, joined.offsets.dtype) == (np.int32, np.int64)
+
+
+@pytest.mark.usefixtures("parts_of_two")
+def test_what_was_interrupted_goes_on(analyzed: list[str]) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        tokens_of(Analyzer.WORD, [*TEXTS[:4], "broken", "c"])
+    analyzed.clear()
+    assert tokens_of(Analyzer.WORD, TEXTS).texts() == analyze(Analyzer.WORD, TEXTS)
+    assert analyzed == TEXTS[4:]
+
+
+@pytest.mark.usefixtures("parts_of_two")
+def test_a_corpus_that_grew_analyzes_what_is_new(analyzed: list[str]) -> None:
+    tokens_of(Analyzer.WORD, TEXTS[:4])
+    analyzed.clear()
+    tokens_of(Analyzer.WORD, TEXTS[:6])
+    assert analyzed == TEXTS[4:6]
+
+
+@pytest.mark.usefixtures("parts_of_two")
+def test_the_share_analyzed_is_told() -> None:
+    told: list[float] = []
+    tokens_of(Analyzer.WORD, TEXTS, told.append)
+    assert told == [2 / 7, 4 / 7, 6 / 7, 1.0]
+
+
+@pytest.mark.parametrize("part", [2, 100])
+def test_terms_are_counted_over_all_parts(part: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tokens_module, "PART", part)
+    asked = ["a", "b", "c", "z", "d", "e", "nowhere", ""]
+    for _ in ("counted", "kept"):
+        corpus = term_statistics(Analyzer.WORD, TEXTS)
+        places = corpus.places_of(asked)
+        assert corpus.holders[places[:6]].tolist() == [2, 2, 2, 2, 1, 1]
+        assert places[6:].tolist() == [-1, -1]
+        assert len(corpus.holders) == len(set(places[:6].tolist())) == 6
+        assert (corpus.n_passages, corpus.mean_length) == (7, pytest.approx(12 / 7))
+        monkeypatch.setattr(tokens_module, "analyze", None)  # what is kept is not analyzed again
+
+
+@pytest.mark.usefixtures("parts_of_two")
+def test_terms_counted_in_joined_tokens_are_those_counted_in_parts(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    in_parts = term_statistics(Analyzer.WORD, TEXTS)
+    tokens = tokens_of(Analyzer.WORD, TEXTS)
+    monkeypatch.setenv("MRC_WORKSPACE", str(tmp_path / "another"))
+    joined = term_statistics(Analyzer.WORD, TEXTS, tokens)
+    assert joined.hashes.tolist() == in_parts.hashes.tolist()
+    assert joined.holders.tolist() == in_parts.holders.tolist()
+    assert joined.mean_length == in_parts.mean_length
+
+
+def test_a_corpus_without_terms_knows_none() -> None:
+    for texts in ([], ["", "!"]):
+        assert term_statistics(Analyzer.WORD, texts).places_of(["a"]).tolist() == [-1]
+
+
+def test_the_index_of_parts_is_the_index(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = bm25_postings(tokens_of(Analyzer.WORD, TEXTS), 0.9, 0.4)
+    monkeypatch.setattr(tokens_module, "PART", 3)
+    parts = bm25_postings(tokens_of(Analyzer.WORD, TEXTS), 0.9, 0.4)
+    assert parts.rows.tolist() == whole.rows.tolist()
+    assert parts.weights.tolist() == whole.weights.tolist()
+
+
+def test_every_text_is_in_one_part(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tokens_module, "PART", 3)
+    assert [len(part) for part in token_parts(Analyzer.WORD, TEXTS)] == [3, 3, 1]
+    assert [len(part) for part in token_parts(Analyzer.WORD, [])] == [0]
+    assert isinstance(next(token_parts(Analyzer.WORD, TEXTS)), Tokens)

@@ -1,0 +1,196 @@
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from models.precision import Precision
+from models.sources import DEFAULT_BI_ENCODER, DEFAULT_CROSS_ENCODER, STARTER
+from training.engine.arguments import trainer_arguments
+from training.options.bi_encoder import BiEncoderObjective, BiEncoderOptions
+from training.options.common import Kind, Measure, NegativesFrom, OptionError
+from training.options.cross_encoder import CrossEncoderObjective, CrossEncoderOptions
+from training.options.kinds import default_options
+
+KINDS = pytest.mark.parametrize("options", [BiEncoderOptions, CrossEncoderOptions])
+
+
+@KINDS
+def test_every_option_says_what_it_is(options: type) -> None:
+    for known in fields(options):
+        assert len(known.metadata["help"]) > 8, known.name
+        if not isinstance(known.default, str | bool):
+            assert known.metadata["low"] is not None, known.name
+
+
+@KINDS
+def test_every_bound_is_kept(options: type) -> None:
+    for known in fields(options):
+        low, high = known.metadata["low"], known.metadata["high"]
+        if low is not None:
+            with pytest.raises(ValueError, match=f"^{known.name} must be .*not {low - 1}$"):
+                options(**{known.name: low - 1})
+        if high is not None:
+            with pytest.raises(ValueError, match=f"^{known.name} must be between {low} and {high}, not {high + 1}$"):
+                options(**{known.name: high + 1})
+
+
+# what an option needs beside it
+NEEDS: dict[str, dict[str, Any]] = {
+    "max_length": {"base": "folder"},
+    "frozen_layers": {"base": "folder"},
+    "lora_rank": {"base": "folder"},
+    "mini_batch_size": {"base": "folder"},
+    "save_steps": {"evaluation_steps": 1},
+    "negatives_first": {"negatives_last": 1000},
+}
+
+
+@KINDS
+def test_bounds_themselves_are_allowed(options: type) -> None:
+    for known in fields(options):
+        needs = NEEDS.get(known.name, {})
+        if known.name == "negatives" and options is BiEncoderOptions:
+            needs = {"objective": "multiple-negatives"}
+        for bound in {known.metadata["low"], known.metadata["high"]} - {None}:
+            assert getattr(options(**{**needs, known.name: bound}), known.name) == bound, known.name
+
+
+def test_messages() -> None:
+    with pytest.raises(ValueError, match="batch_size must be between 2 and 65536, not 1"):
+        BiEncoderOptions(batch_size=1)
+    with pytest.raises(ValueError, match="save_steps must be 0 or more, not -1"):
+        BiEncoderOptions(save_steps=-1)
+    with pytest.raises(ValueError, match="base must name a model"):
+        CrossEncoderOptions(base="  ")
+
+
+@pytest.mark.parametrize("name", ["epochs", "learning_rate", "weight_decay", "warmup", "positive_margin"])
+def test_a_value_that_is_not_a_number_is_refused(name: str) -> None:
+    with pytest.raises(ValueError, match=f"{name} must be between .* not nan"):
+        BiEncoderOptions(**{name: float("nan")})
+
+
+def test_checkpoints_are_measured_ones() -> None:
+    assert BiEncoderOptions(evaluation_steps=50, save_steps=100).save_steps == 100
+    with pytest.raises(ValueError, match="save_steps must be a multiple of evaluation_steps"):
+        BiEncoderOptions(evaluation_steps=50, save_steps=75)
+    with pytest.raises(ValueError, match="save_steps needs evaluation_steps"):
+        CrossEncoderOptions(save_steps=100)
+
+
+@pytest.mark.parametrize(
+    ("given", "option", "code"),
+    [
+        ({"max_length": 8}, "max_length", "starter"),
+        ({"frozen_layers": 1}, "frozen_layers", "starter"),
+        ({"lora_rank": 2}, "lora_rank", "starter"),
+        ({"precision": "bfloat16"}, "precision", "starter"),
+        ({"mini_batch_size": 8}, "mini_batch_size", "starter"),
+        ({"pooling": "cls"}, "pooling", "starter"),
+        ({"objective": "gist"}, "objective", "gist_starter"),
+        ({"base": "folder", "objective": "gist", "guide": "starter"}, "guide", "gist_starter"),
+        ({"objective": "triplet"}, "negatives", "triplet"),
+        (
+            {"base": "folder", "objective": "triplet", "negatives": 1, "mini_batch_size": 8},
+            "mini_batch_size",
+            "triplet",
+        ),
+        ({"negatives": 1}, "negatives", "mega_batch"),
+        ({"matryoshka": "256, wide"}, "matryoshka", "numbers"),
+        ({"matryoshka": "0"}, "matryoshka", "numbers"),
+        ({"base": " "}, "base", "empty"),
+        ({"negatives_model": ""}, "negatives_model", "empty"),
+        ({"negatives_first": 5, "negatives_last": 4}, "negatives_last", "ranks"),
+        ({"base": "folder", "lora_rank": 2, "frozen_layers": 1}, "frozen_layers", "lora"),
+        ({"evaluation_steps": 50, "save_steps": 75}, "save_steps", "save_steps"),
+        ({"save_steps": 100}, "save_steps", "save_steps"),
+        ({"batch_size": 1}, "batch_size", "range"),
+        ({"objective": "guess"}, "objective", "range"),
+        ({"best_by": "recall@7"}, "best_by", "range"),
+    ],
+)
+def test_what_does_not_fit_is_refused_by_name_and_reason(given: dict[str, Any], option: str, code: str) -> None:
+    with pytest.raises(OptionError) as refused:
+        BiEncoderOptions(**given)
+    assert (refused.value.option, refused.value.code) == (option, code)
+    assert str(refused.value).startswith(f"{option} ")
+
+
+def test_what_a_starter_cannot_do_another_base_can() -> None:
+    for name, value in {"mini_batch_size": 8, "max_length": 8, "frozen_layers": 1, "lora_rank": 2}.items():
+        assert getattr(BiEncoderOptions(base="some/model", **{name: value}), name) == value
+
+
+def test_margin_mse_needs_a_teacher() -> None:
+    with pytest.raises(OptionError, match="teacher must name a cross-encoder for margin-mse") as refused:
+        CrossEncoderOptions(objective=CrossEncoderObjective.MARGIN_MSE)
+    assert (refused.value.option, refused.value.code) == ("teacher", "teacher")
+    assert CrossEncoderOptions(objective=CrossEncoderObjective.MARGIN_MSE, teacher="starter").teacher == "starter"
+
+
+def test_words_read_from_a_file_are_choices_again() -> None:
+    options = BiEncoderOptions(objective="multiple-negatives", best_by="mrr@10", negatives_from="hybrid")  # type: ignore[arg-type]
+    assert options == BiEncoderOptions(
+        objective=BiEncoderObjective.MULTIPLE_NEGATIVES, best_by=Measure.MRR_10, negatives_from=NegativesFrom.HYBRID
+    )
+    assert isinstance(options.objective, BiEncoderObjective)
+
+
+@pytest.mark.parametrize(("given", "sizes"), [("", []), ("64", [64]), ("64, 256 128,64", [256, 128, 64])])
+def test_matryoshka_sizes_are_sorted(given: str, sizes: list[int]) -> None:
+    assert BiEncoderOptions(matryoshka=given).matryoshka_dimensions == sizes
+
+
+def test_defaults_suit_the_base() -> None:
+    starter, pretrained = default_options(Kind.BI_ENCODER), default_options(Kind.BI_ENCODER, DEFAULT_BI_ENCODER)
+    assert (starter.base, pretrained.base) == (STARTER, DEFAULT_BI_ENCODER)
+    assert starter == default_options(Kind.BI_ENCODER, STARTER)
+    # a table of vectors moves only by large steps, which would wreck a pretrained transformer (2e-5 is BERT's own)
+    assert starter.learning_rate >= 10 * pretrained.learning_rate
+    assert pretrained.learning_rate == 2e-5
+    cross_starter = default_options(Kind.CROSS_ENCODER)
+    cross_pretrained = default_options(Kind.CROSS_ENCODER, DEFAULT_CROSS_ENCODER)
+    assert (cross_starter.base, cross_pretrained.base) == (STARTER, DEFAULT_CROSS_ENCODER)
+    assert (cross_pretrained.epochs, cross_pretrained.batch_size, cross_pretrained.learning_rate) == (1, 16, 2e-5)
+
+
+@pytest.mark.parametrize("kind", list(Kind))
+@pytest.mark.parametrize("base", [STARTER, "an/other"])
+def test_a_default_is_of_its_field_s_type(kind: Kind, base: str) -> None:
+    chosen = default_options(kind, base)
+    for known in fields(chosen):
+        assert type(getattr(chosen, known.name)) is type(known.default), known.name
+
+
+@pytest.mark.parametrize(("warmup", "steps"), [(0.0, 0), (0.1, 10), (0.105, 11), (1.0, 100)])
+def test_warm_up_is_a_share_of_the_steps(tmp_path: Path, warmup: float, steps: int) -> None:
+    from sentence_transformers import SentenceTransformerTrainingArguments
+
+    arguments = trainer_arguments(tmp_path, BiEncoderOptions(warmup=warmup), "batch_sampler")
+    assert SentenceTransformerTrainingArguments(**arguments).get_warmup_steps(100) == steps
+
+
+@pytest.mark.parametrize(
+    ("given", "strategy", "evaluated", "saved"),
+    [((0, 0), "epoch", None, 500), ((20, 0), "steps", 20, 20), ((20, 60), "steps", 20, 60)],
+)
+def test_how_often_is_measured_and_saved(
+    tmp_path: Path, given: tuple[int, int], strategy: str, evaluated: int | None, saved: int
+) -> None:
+    options = CrossEncoderOptions(evaluation_steps=given[0], save_steps=given[1])
+    arguments = trainer_arguments(tmp_path, options, "batch_sampler")
+    assert (arguments["eval_strategy"], arguments["save_strategy"]) == (strategy, strategy)
+    assert (arguments["eval_steps"], arguments["save_steps"]) == (evaluated, saved)
+    assert arguments["load_best_model_at_end"] is True
+
+    assert arguments["metric_for_best_model"] == "eval_validation_ndcg@10"
+
+
+def test_precision_is_as_told(tmp_path: Path) -> None:
+    def bf16(**options: Any) -> bool:
+        return bool(trainer_arguments(tmp_path, BiEncoderOptions(**options), "batch_sampler")["bf16"])
+
+    assert bf16(base="folder", precision=Precision.BFLOAT16)
+    assert not bf16(base="folder", precision=Precision.FLOAT32)
+    assert not bf16(precision=Precision.AUTO)  # a starter

@@ -1,0 +1,182 @@
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from data.split import SplitOptions
+from models.bi_encoder import BiEncoder
+from models.loading import load_bi_encoder
+from models.sources import ModelSource, find_model
+from retrieval.dense.retriever import Dense
+from retrieval.evaluation.measures import evaluate
+from tests.training.worlds import Trained, at_checkpoint, logged, margin_loss, misleading_set, planned, source_of
+from training.engine.batches import batch_sampler
+from training.options.bi_encoder import BiEncoderOptions
+from training.options.common import Kind
+from training.rankers.examples import bi_encoder_examples
+from training.rankers.material import Material
+from training.runs.runs import Phase, Run, State
+from training.train import train
+
+pytestmark = pytest.mark.slow
+MEASURES = ("recall@1", "recall@5", "recall@10", "mrr@10", "ndcg@10")
+
+
+def figures(source: ModelSource, material: Material, title: bool = True) -> dict[str, float]:
+    dense = Dense("", material.question_set.passages, BiEncoder(source, material.texts), title=title)
+    rankings = dense.search([question.text for question in material.validation.questions], 10)
+    means = evaluate(rankings, material.validation, (1, 5, 10)).means()
+    return {measure: means[measure] for measure in MEASURES}
+
+
+def material_and_options(run: Run) -> tuple[Material, BiEncoderOptions]:
+    from data.store import find
+
+    plan = run.plan()
+    assert isinstance(plan.options, BiEncoderOptions)
+    return Material.of(plan, find(plan.data)), plan.options
+
+
+def test_it_ends_done(bi_encoder: Trained) -> None:
+    status = bi_encoder.status
+    assert (status.state, status.phase, status.code, status.message) == (State.DONE, Phase.MEASURING_AFTER, "", "")
+    assert status == bi_encoder.run.status() or status.heartbeat < bi_encoder.run.status().heartbeat
+    # 336 training questions in batches of 64, three times
+    assert (status.step, status.total_steps, status.seconds_left) == (18, 18, None)
+    assert len(logged(bi_encoder.run, "loss")) == 18
+
+
+def test_scores_are_those_of_the_retrieval_room(bi_encoder: Trained) -> None:
+    scores = bi_encoder.run.scores()
+    material = bi_encoder.material
+    assert scores["before"] == pytest.approx(figures(find_model("starter"), material), abs=1e-12)
+    assert scores["after"] == pytest.approx(figures(source_of(bi_encoder.run), material), abs=1e-12)
+    assert (scores["measured_on"], scores["questions"]) == ("validation", 48)
+    assert scores["bm25"] == material.first_stage_scores.means()
+    assert scores["seconds"] > 0
+
+
+def test_the_model_kept_is_the_best_of_those_measured_in_memory(bi_encoder: Trained) -> None:
+    # the trainer measures the model in memory; `after` is of the model loaded back
+    measured = [entry for entry in bi_encoder.run.progress() if "eval_validation_ndcg@10" in entry]
+    assert [entry["step"] for entry in measured] == [6, 12, 18]
+    best = max(measured, key=lambda entry: entry["eval_validation_ndcg@10"])
+    after = bi_encoder.run.scores()["after"]
+    assert after == pytest.approx({measure: best[f"eval_validation_{measure}"] for measure in MEASURES}, abs=1e-9)
+
+    texts = bi_encoder.material.texts[:50]
+    base = load_bi_encoder(find_model("starter"), bi_encoder.material.texts)
+    before = base.encode(texts)
+    kept = load_bi_encoder(source_of(bi_encoder.run), []).encode(texts)
+    np.testing.assert_array_equal(kept, at_checkpoint(bi_encoder.run, best["step"], base).encode(texts))
+    assert np.abs(kept - before).max() > 1e-4
+
+
+def test_what_is_measured_meanwhile_is_what_another_library_measures(bi_encoder: Trained) -> None:
+    from sentence_transformers.sentence_transformer.evaluation import InformationRetrievalEvaluator
+
+    material = bi_encoder.material
+    ids = [passage.id for passage in material.question_set.passages]
+    evaluator = InformationRetrievalEvaluator(
+        queries={question.id: question.text for question in material.validation.questions},
+        corpus=dict(zip(ids, material.texts, strict=True)),
+        relevant_docs={question.id: set(question.relevant) for question in material.validation.questions},
+        precision_recall_at_k=[1, 5, 10],
+        write_csv=False,
+    )
+    base = load_bi_encoder(find_model("starter"), material.texts)
+    measured = [entry for entry in bi_encoder.run.progress() if "eval_validation_ndcg@10" in entry]
+    assert len({entry["eval_validation_ndcg@10"] for entry in measured}) == 3
+    for entry in measured:
+        theirs = evaluator(at_checkpoint(bi_encoder.run, entry["step"], base))
+        for measure in MEASURES:
+            assert entry[f"eval_validation_{measure}"] == pytest.approx(theirs[f"cosine_{measure}"], abs=1e-9)
+
+
+def test_a_saved_starter_gives_the_vectors_it_gave_in_memory(bi_encoder: Trained, tmp_path: Path) -> None:
+    model = load_bi_encoder(source_of(bi_encoder.run), [])
+    texts = [*bi_encoder.material.texts[:20], "", "없는낱말쀍쀍", "한강"]
+    in_memory = model.encode(texts)
+    model.save_pretrained(str(tmp_path))
+    np.testing.assert_array_equal(load_bi_encoder(find_model(str(tmp_path)), []).encode(texts), in_memory)
+    assert not in_memory[20].any()
+
+
+def test_the_model_folder_holds_no_pickles(bi_encoder: Trained) -> None:
+    names = {path.name for path in bi_encoder.run.model_folder.rglob("*") if path.is_file()}
+    assert "model.safetensors" in names
+    assert not [name for name in names if name.endswith((".bin", ".pt", ".pth", ".pkl", ".ckpt"))]
+
+
+def test_no_batch_holds_a_passage_twice(bi_encoder: Trained) -> None:
+    options = bi_encoder.run.plan().options
+    assert isinstance(options, BiEncoderOptions)
+    columns, examples = bi_encoder_examples(options, bi_encoder.material)
+    assert len(set(columns["positive"])) < len(columns["positive"]) == 336
+    batches = list(batch_sampler(examples, batch_size=64)(columns["anchor"]))
+    assert sorted(row for batch in batches for row in batch) == list(range(336))
+    assert all(len({columns["positive"][row] for row in batch}) == len(batch) for batch in batches)
+
+
+def test_the_loss_of_an_epoch_is_the_written_formula() -> None:
+    # 3 questions a passage and steps of nearly no size: with a passage twice in a batch its cosine would be the hardest
+    # negative, and with a batch of 256 two of three questions would be left out
+    run = planned(
+        Kind.BI_ENCODER,
+        misleading_set(questions_a_passage=3),
+        batch_size=256,
+        epochs=1.0,
+        learning_rate=1e-9,
+        weight_decay=0.0,
+        logging_steps=1,
+        positive_margin=0.7,
+        negative_margin=0.1,
+    )
+    assert train(run).state is State.DONE
+    material, options = material_and_options(run)
+    losses = logged(run, "loss")
+    assert len(material.train.questions) == 14 * 3
+    assert len(losses) == 3
+    assert np.mean(losses) == pytest.approx(margin_loss(find_model("starter"), material, options), abs=1e-5)
+
+
+def test_what_can_be_learned_is_learned() -> None:
+    run = planned(Kind.BI_ENCODER, misleading_set(), epochs=30.0, learning_rate=0.05, evaluation_steps=10,
+                  logging_steps=1)  # fmt: skip
+    assert train(run).state is State.DONE
+    material, options = material_and_options(run)
+    losses = logged(run, "loss")
+    # the first batch holds all 14 training pairs
+    assert losses[0] == pytest.approx(margin_loss(find_model("starter"), material, options), abs=1e-5)
+    assert losses[-1] < losses[0] / 10
+    assert margin_loss(source_of(run), material, options) < losses[0] / 2
+
+
+def test_a_seed_repeats_a_training() -> None:
+    runs = [planned(Kind.BI_ENCODER, misleading_set(), epochs=2.0, batch_size=4, seed=seed) for seed in (5, 5, 6)]
+    for run in runs:
+        assert train(run).state is State.DONE
+    texts = [passage.text for passage in misleading_set().passages]
+    first, again, other = (load_bi_encoder(source_of(run), []).encode(texts) for run in runs)
+    np.testing.assert_array_equal(first, again)
+    assert np.abs(first - other).max() > 1e-7
+
+
+def test_a_finished_run_can_be_trained_on() -> None:
+    first = planned(Kind.BI_ENCODER, misleading_set(), epochs=20.0, learning_rate=0.05, evaluation_steps=20)
+    assert train(first).state is State.DONE
+    second = planned(Kind.BI_ENCODER, misleading_set(), base=first.id, epochs=1.0, learning_rate=1e-9)
+    assert train(second).state is State.DONE
+    assert second.scores()["before"] == first.scores()["after"]
+    texts = [passage.text for passage in misleading_set().passages]
+    ours, theirs = (load_bi_encoder(source_of(run), []).encode(texts) for run in (first, second))
+    np.testing.assert_allclose(ours, theirs, atol=1e-6)
+
+
+def test_five_passages_are_enough() -> None:
+    from tests.doubles import small_set
+
+    run = planned(Kind.BI_ENCODER, small_set(), SplitOptions(0.25, 0.25, seed=1), epochs=2.0)
+    assert train(run).state is State.DONE
+    material, _ = material_and_options(run)
+    assert run.scores()["after"] == pytest.approx(figures(source_of(run), material), abs=1e-12)

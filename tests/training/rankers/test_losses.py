@@ -1,0 +1,276 @@
+"""Every objective: its gradient reaches all of a batch, and a few steps of it teach what there is to learn."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from data.split import SplitOptions
+from models.bi_encoder import BiEncoder
+from models.cross_encoder import CrossEncoderScorer
+from models.precision import Precision
+from models.sources import STARTER, ModelSource, find_model
+from tests.hub import build_bi_encoder, build_cross_encoder_base
+from tests.training.worlds import planned, shuffled, source_of, whole
+from training.engine.trainers import make_trainer
+from training.options.bi_encoder import BiEncoderObjective, BiEncoderOptions
+from training.options.common import Kind
+from training.options.cross_encoder import CrossEncoderObjective, CrossEncoderOptions
+from training.rankers.material import Material
+from training.runs.runs import Run, State
+from training.train import load_material, recipe_of, train
+
+pytestmark = pytest.mark.slow
+
+MEGA, MULTIPLE, GIST, TRIPLET = BiEncoderObjective
+OPEN: dict[str, Any] = {"positive_margin": 1.0, "negative_margin": -1.0}  # no cosine reaches these: every hinge is open
+IN_PARTS: dict[str, dict[str, Any]] = {
+    "mega-batch": {"objective": MEGA, **OPEN},
+    "multiple-negatives": {"objective": MULTIPLE},
+    "multiple-negatives, hard ones": {"objective": MULTIPLE, "negatives": 2},
+    "gist": {"objective": GIST},
+    "gist, hard ones": {"objective": GIST, "negatives": 1},
+    "mega-batch, matryoshka": {"objective": MEGA, "matryoshka": "16,8", **OPEN},
+    "multiple-negatives, matryoshka": {"objective": MULTIPLE, "matryoshka": "16,8"},
+    "gist, matryoshka": {"objective": GIST, "matryoshka": "16,8"},
+}
+BI_ENCODERS: dict[str, dict[str, Any]] = {
+    **IN_PARTS,
+    "triplet": {"objective": TRIPLET, "negatives": 1, "triplet_margin": 2.0},
+    "triplet, matryoshka": {"objective": TRIPLET, "negatives": 1, "triplet_margin": 2.0, "matryoshka": "16,8"},
+}
+
+
+def of_both(trainings: dict[str, dict[str, Any]]) -> list[tuple[str, str]]:
+    """Each of them for the tiny model, and for the starter those that it can do."""
+    fits = [
+        name
+        for name, options in trainings.items()
+        if options["objective"] is not GIST and "mini_batch_size" not in options
+    ]
+    return [*(("tiny", name) for name in trainings), *(("starter", name) for name in fits)]
+
+
+@pytest.fixture(scope="module")
+def tiny_bi_encoder(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return str(build_bi_encoder(tmp_path_factory.mktemp("tiny-bi-encoder")))
+
+
+@pytest.fixture(scope="module")
+def tiny_cross_encoder(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return str(build_cross_encoder_base(tmp_path_factory.mktemp("tiny-cross-encoder"), segment_types=1))
+
+
+class Batch:
+    """The first batch that the real trainer would train on, in a model without dropout."""
+
+    def __init__(self, options: BiEncoderOptions | CrossEncoderOptions, material: Material, folder: Path) -> None:
+        plan: Any = SimpleNamespace(options=options)
+        self.task = recipe_of(plan, material).task(find_model(options.base))
+        self.trainer = make_trainer(self.task, options, folder, [])
+        self.task.model.eval()
+        self._inputs = next(iter(self.trainer.get_train_dataloader()))
+
+    def backward(self) -> float:
+        self.task.model.zero_grad()
+        loss = self.trainer.compute_loss(self.task.model, dict(self._inputs))
+        loss.backward()
+        return float(loss.detach())
+
+    def gradient(self) -> np.ndarray:
+        gradients = [p.grad.flatten().numpy() for p in self.task.model.parameters() if p.grad is not None]
+        return np.concatenate(gradients)
+
+    @contextmanager
+    def watching(self, name: str, change: Callable[[Any], Any] = lambda _: None) -> Iterator[list[Any]]:
+        """Note the gradients at what the model's last module calls `name`, an array a call."""
+        seen: list[Any] = []
+
+        def forwarded(module: Any, inputs: Any, output: dict[str, Any]) -> None:
+            def noted(gradient: Any) -> Any:
+                seen.append(gradient.detach().clone().numpy())
+                return change(gradient)
+
+            if output[name].requires_grad:
+                output[name].register_hook(noted)
+
+        hook = self.task.model[-1].register_forward_hook(forwarded)
+        try:
+            yield seen
+        finally:
+            hook.remove()
+
+
+def five_questions() -> Material:
+    """About the first five of many passages: a batch of all, without a passage twice."""
+    return replace(whole(shuffled(5, 400)), learnable=np.arange(400) >= 5)
+
+
+def bi_encoder_batch(base: str, folder: Path, **options: Any) -> Batch:
+    chosen = BiEncoderOptions(
+        base=base, batch_size=5, precision=Precision.FLOAT32, **{"negatives_last": 200, **options}
+    )
+    return Batch(chosen, five_questions(), folder)
+
+
+@pytest.mark.parametrize(("kind", "name"), of_both(BI_ENCODERS))
+def test_the_gradient_reaches_every_text(name: str, kind: str, tiny_bi_encoder: str, tmp_path: Path) -> None:
+    options = BI_ENCODERS[name]
+    batch = bi_encoder_batch(tiny_bi_encoder if kind == "tiny" else STARTER, tmp_path, **options)
+    with batch.watching("sentence_embedding") as seen:
+        batch.backward()
+    lengths = np.linalg.norm(np.concatenate(seen), axis=1)
+    assert len(lengths) == 5 * len(batch.task.columns)
+    assert lengths.min() > 1e-5, lengths
+
+
+@pytest.mark.parametrize("name", IN_PARTS)
+def test_in_parts_the_gradient_is_that_of_the_whole_batch(name: str, tiny_bi_encoder: str, tmp_path: Path) -> None:
+    whole_batch = bi_encoder_batch(tiny_bi_encoder, tmp_path, **IN_PARTS[name])
+    in_parts = bi_encoder_batch(tiny_bi_encoder, tmp_path, mini_batch_size=2, **IN_PARTS[name])
+    loss = whole_batch.backward()
+    gradient = whole_batch.gradient()
+    assert in_parts.backward() == pytest.approx(loss, abs=1e-5)
+    tolerance = 1e-5 * max(1, np.abs(gradient).max())
+    np.testing.assert_allclose(in_parts.gradient(), gradient, rtol=0, atol=tolerance)
+
+    # had it lost one example, or all but the last part, it would differ by much more than that
+    def without(rows: list[int]) -> np.ndarray:
+        def dropped(gradient: Any) -> Any:
+            gradient = gradient.clone()
+            gradient.view(-1, 5, gradient.shape[1])[:, rows] = 0  # columns may be read together, one after the other
+            return gradient
+
+        with whole_batch.watching("sentence_embedding", dropped):
+            whole_batch.backward()
+        return whole_batch.gradient()
+
+    for rows in [[0], [1], [2], [3], [4], [0, 1, 2, 3]]:
+        assert np.abs(without(rows) - gradient).max() > 100 * tolerance, rows
+
+
+@pytest.mark.parametrize("objective", list(CrossEncoderObjective))
+@pytest.mark.parametrize("kind", ["tiny", "starter"])
+def test_the_gradient_reaches_every_pair(
+    objective: CrossEncoderObjective, kind: str, tiny_cross_encoder: str, tmp_path: Path
+) -> None:
+    base = tiny_cross_encoder if kind == "tiny" else STARTER
+    options = CrossEncoderOptions(
+        base=base, objective=objective, teacher=tiny_cross_encoder if kind == "starter" else STARTER, batch_size=5
+    )
+    batch = Batch(replace(options, precision=Precision.FLOAT32), five_questions(), tmp_path)
+    with batch.watching("scores") as seen:
+        batch.backward()
+    columns = batch.task.columns
+    shown = np.concatenate([gradient.ravel() for gradient in seen])
+    if "passages" in columns:
+        assert len(shown) == sum(map(len, columns["passages"])) == 5 * (1 + options.negatives)
+    else:
+        assert len(shown) == 5 * (2 if objective is CrossEncoderObjective.MARGIN_MSE else 1)
+    assert np.abs(shown).min() > 1e-5, shown
+
+
+BI_ENCODERS_THAT_LEARN: dict[str, dict[str, Any]] = {
+    "mega-batch": {"objective": MEGA},
+    "mega-batch, in parts": {"objective": MEGA, "mini_batch_size": 3},
+    "multiple-negatives": {"objective": MULTIPLE},
+    "multiple-negatives, in parts": {"objective": MULTIPLE, "mini_batch_size": 3},
+    "multiple-negatives, hard ones": {"objective": MULTIPLE, "negatives": 2},
+    "multiple-negatives, hard ones, in parts": {"objective": MULTIPLE, "negatives": 2, "mini_batch_size": 3},
+    "gist": {"objective": GIST},
+    "gist, in parts": {"objective": GIST, "mini_batch_size": 3},
+    "triplet": {"objective": TRIPLET, "negatives": 2},
+    "matryoshka": {"objective": MULTIPLE, "matryoshka": "8"},
+}
+
+
+def mean_lead(material: Material, scores: np.ndarray) -> float:
+    """Mean over the training questions of the score of their passage minus the best of the others trained on.
+
+    `scores` are of every passage, `(n_questions, n_passages)`.
+    """
+    relevant = material.train.relevance.toarray()[:, material.learnable]
+    scores = scores[:, material.learnable]
+    right = np.where(relevant, scores, -np.inf).max(axis=1)
+    return float((right - np.where(relevant, -np.inf, scores).max(axis=1)).mean())
+
+
+def lead_of_bi_encoder(source: ModelSource, material: Material, dimensions: int | None = None) -> float:
+    encoder = BiEncoder(source, material.texts)
+    questions = encoder.encode_questions([question.text for question in material.train.questions])[:, :dimensions]
+    passages = encoder.encode_passages(material.texts)[:, :dimensions]
+    questions, passages = (side / np.linalg.norm(side, axis=1, keepdims=True) for side in (questions, passages))
+    return mean_lead(material, questions @ passages.T)
+
+
+def lead_of_cross_encoder(source: ModelSource, material: Material) -> float:
+    scorer = CrossEncoderScorer(source, material.texts)
+    pairs = [(question.text, text) for question in material.train.questions for text in material.texts]
+    return mean_lead(material, scorer.score(pairs).reshape(-1, len(material.texts)))
+
+
+def trained(kind: Kind, base: str, **options: Any) -> Run:
+    """Learn which of seven passages a question is about, of five questions by heart."""
+    rates = {Kind.BI_ENCODER: (0.03, 3e-3), Kind.CROSS_ENCODER: (0.1, 3e-3)}
+    told = {"epochs": 60.0, "learning_rate": rates[kind][base != STARTER], "batch_size": 64, "warmup": 0.0}
+    never = {"evaluation_steps": 10_000}  # so the last weights are kept
+    seven = shuffled(7, 7)
+    run = planned(kind, seven, SplitOptions(0.1, 0.1), base=base, precision=Precision.FLOAT32, **told | never | options)
+    assert train(run).state is State.DONE, run.status().message
+    return run
+
+
+def trained_elsewhere(folder: Path, kind: Kind, base: str, **options: Any) -> str:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("MRC_WORKSPACE", str(folder))
+        return str(trained(kind, base, **options).folder)
+
+
+@pytest.fixture(scope="module")
+def guide(tiny_bi_encoder: str, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A bi-encoder that knows the answers."""
+    folder = tmp_path_factory.mktemp("guide")
+    return trained_elsewhere(folder, Kind.BI_ENCODER, tiny_bi_encoder, objective=MULTIPLE)
+
+
+@pytest.fixture(scope="module")
+def teacher(tiny_cross_encoder: str, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A cross-encoder that knows the answers."""
+    folder = tmp_path_factory.mktemp("teacher")
+    return trained_elsewhere(folder, Kind.CROSS_ENCODER, tiny_cross_encoder, negatives=6, epochs=150.0)
+
+
+@pytest.mark.parametrize(("kind", "name"), of_both(BI_ENCODERS_THAT_LEARN))
+def test_a_few_steps_of_a_bi_encoder_tell_right_from_wrong(
+    name: str, kind: str, tiny_bi_encoder: str, guide: str
+) -> None:
+    options = BI_ENCODERS_THAT_LEARN[name]
+    if options["objective"] is GIST:
+        options = options | {"guide": guide}
+    base = tiny_bi_encoder if kind == "tiny" else STARTER
+    run = trained(Kind.BI_ENCODER, base, **options)
+    material = load_material(run.plan())
+    for dimensions in (None, 8) if "matryoshka" in options else (None,):
+        before = lead_of_bi_encoder(find_model(base), material, dimensions)
+        after = lead_of_bi_encoder(source_of(run), material, dimensions)
+        assert before < 0
+        assert after > 0.3
+
+
+@pytest.mark.parametrize("objective", list(CrossEncoderObjective))
+@pytest.mark.parametrize("kind", ["tiny", "starter"])
+def test_a_few_steps_of_a_cross_encoder_tell_right_from_wrong(
+    objective: CrossEncoderObjective, kind: str, tiny_cross_encoder: str, teacher: str
+) -> None:
+    base, epochs = (tiny_cross_encoder, 150.0) if kind == "tiny" else (STARTER, 60.0)
+    run = trained(Kind.CROSS_ENCODER, base, objective=objective, negatives=6, epochs=epochs, teacher=teacher)
+    material = load_material(run.plan())
+    before, after = (lead_of_cross_encoder(source, material) for source in (find_model(base), source_of(run)))
+    assert before < 0
+    # a starter only weighs matching words, and no weights of these tell all of the passages apart
+    assert after > (0.2 if kind == "tiny" else before + 1.5)

@@ -1,0 +1,127 @@
+import numpy as np
+import pytest
+
+from data.records import Passage, Question, QuestionSet
+from data.split import SplitOptions
+from data.store import find
+from retrieval.lexical.bm25 import BM25, BM25Options
+from retrieval.rankings import NOT_FOUND
+from tests.doubles import small_set
+from tests.training.worlds import material_of, misleading_set
+from training.options.bi_encoder import BiEncoderOptions
+from training.options.cross_encoder import CrossEncoderOptions
+from training.problems import TrainingError
+from training.rankers.negatives import mine
+
+
+@pytest.fixture(scope="module")
+def sample() -> QuestionSet:
+    return find("sample")
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_nothing_of_a_test_or_validation_article_is_trained_on(sample: QuestionSet, seed: int) -> None:
+    options = CrossEncoderOptions(negatives=10, evaluation_limit=5)
+    material = material_of(sample, SplitOptions(0.2, 0.3, seed), options)
+    titles = {passage.id: passage.title for passage in sample.passages}
+    learned = {titles[id_] for question in material.train.questions for id_ in question.relevant}
+    asked_later = {titles[id_] for question in sample.questions for id_ in question.relevant} - learned
+    assert (len(learned), len(asked_later)) == (10, 10)
+    assert {titles[id_] for q in material.validation.questions for id_ in q.relevant} <= asked_later
+    title_of_row = list(titles.values())
+    assert {title_of_row[row] for row in material.positive_pairs()[1]} == learned
+    assert {title_of_row[row] for row in np.flatnonzero(material.learnable)} == learned
+    drawn = mine(options, material).rows
+    assert {title_of_row[row] for row in drawn[drawn != NOT_FOUND]} <= learned
+
+
+def test_a_passage_that_only_training_questions_could_ask_about_may_be_learned() -> None:
+    passages = (*small_set().passages, Passage("p6", "아무도 묻지 않는 글"))
+    material = material_of(QuestionSet("one more", passages, small_set().questions), SplitOptions(0.25, 0.25, seed=1))
+    held_out = {id_ for q in small_set().questions if q not in material.train.questions for id_ in q.relevant}
+    allowed = {passage.id for passage, free in zip(passages, material.learnable, strict=True) if free}
+    assert allowed == {passage.id for passage in passages} - held_out
+    assert held_out
+    assert "p6" in allowed
+
+
+def test_positive_pairs_by_hand() -> None:
+    material = material_of(small_set(), SplitOptions(0.25, 0.25, seed=1))
+    texts = dict(zip((passage.id for passage in small_set().passages), material.texts, strict=True))
+    assert texts["p1"] == "세종\n세종은 한글을 만든 왕이다"
+    assert texts["p5"] == "도서관은 월요일에 문을 닫는다"
+    expected = [(q.text, texts[id_]) for q in material.train.questions for id_ in q.relevant]
+    questions, passages = material.positive_pairs()
+    pairs = [(material.train.questions[q].text, material.texts[p]) for q, p in zip(questions, passages, strict=True)]
+    assert sorted(pairs) == sorted(expected)
+    assert len(material.train.questions) >= 2
+
+
+def test_a_question_with_two_passages_is_two_pairs() -> None:
+    material = material_of(small_set(), SplitOptions(0.25, 0.0, seed=0))
+    row = [question.id for question in material.train.questions].index("q6")
+    questions, passages = material.positive_pairs()
+    assert sorted(passages[questions == row]) == [1, 2]
+
+
+def test_questions_with_the_same_words_share_their_passages() -> None:
+    world = misleading_set()
+    twins = [Question(f"twin{i}", f" {world.questions[i].text} ", (), (f"p{(i + 5) % 20}",)) for i in range(20)]
+    material = material_of(QuestionSet("twins", world.passages, (*world.questions, *twins)), SplitOptions(0.1, 0.1))
+    asked = material.train.questions
+    for row, question in enumerate(asked):
+        same = [other for other in asked if other.text.strip() == question.text.strip()]
+        expected = {material.question_set.row_of_passage[id_] for other in same for id_ in other.relevant}
+        assert set(material.relevance[[row]].indices.tolist()) == expected
+    assert max(np.diff(material.relevance.indptr)) == 2
+    assert len(material.positive_pairs()[0]) == len(asked)  # no twin learns the other's passage
+
+
+def test_titles_are_left_away_where_asked() -> None:
+    material = material_of(small_set(), SplitOptions(0.25, 0.25, seed=1), BiEncoderOptions(title=False))
+    assert material.texts == [passage.text for passage in small_set().passages]
+    assert material.first_stage.options.title is False
+
+
+@pytest.mark.parametrize(
+    ("split", "numbers"),
+    [(SplitOptions(0.0, 0.2), "16 training and 0 validation"), (SplitOptions(0.95, 0.0), "1 training and 19 valid")],
+)
+def test_too_few_questions_are_told_with_numbers(split: SplitOptions, numbers: str) -> None:
+    told = f"^{numbers}.* questions are too few: use more articles, or change the split"
+    with pytest.raises(TrainingError, match=told) as refused:
+        material_of(misleading_set(), split)
+    assert refused.value.code == "too_few"
+
+
+def test_measuring_is_limited_to_so_many_questions(sample: QuestionSet) -> None:
+    whole, limited, again, other = (
+        [q.id for q in material_of(sample, SplitOptions(seed=seed), options).validation.questions]
+        for seed, options in (
+            (0, CrossEncoderOptions(evaluation_limit=0)),
+            (0, CrossEncoderOptions(evaluation_limit=7)),
+            (0, BiEncoderOptions(evaluation_limit=7)),
+            (0, CrossEncoderOptions(evaluation_limit=48)),
+        )
+    )
+    assert len(whole) == 48
+    assert len(limited) == 7
+    assert limited == again == [id_ for id_ in whole if id_ in limited]
+    assert limited != whole[:7]
+    assert other == whole
+
+
+def test_bm25_is_measured_as_the_retrieval_room_measures(sample: QuestionSet) -> None:
+    material = material_of(sample)
+    bm25 = BM25("BM25", sample.passages, BM25Options())
+    found = bm25.search([question.text for question in material.validation.questions], 10).indices
+    rows = [sample.row_of_passage[q.relevant[0]] for q in material.validation.questions]
+    ranks = [row.tolist().index(wanted) + 1 if wanted in row else 0 for row, wanted in zip(found, rows, strict=True)]
+    expected = {
+        "recall@1": np.mean([rank == 1 for rank in ranks]),
+        "recall@5": np.mean([0 < rank <= 5 for rank in ranks]),
+        "recall@10": np.mean([rank > 0 for rank in ranks]),
+        "mrr@10": np.mean([1 / rank if rank else 0 for rank in ranks]),
+        "ndcg@10": np.mean([1 / np.log2(rank + 1) if rank else 0 for rank in ranks]),
+    }
+    assert material.first_stage_scores.means() == pytest.approx(expected, abs=1e-12)

@@ -1,0 +1,210 @@
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from huggingface_hub import ModelCard
+
+from data.split import SplitOptions
+from tests.training.worlds import Trained
+from training.options.common import Kind
+from training.options.kinds import default_options
+from training.runs.card import write_card
+from training.runs.runs import Run, create_run, new_plan
+
+COMMIT = "0123456789" * 4
+BEFORE = {"recall@1": 0.5, "recall@5": 0.75, "recall@10": 0.8, "mrr@10": 0.6, "ndcg@10": 0.65}
+AFTER = {"recall@1": 0.62345, "recall@5": 0.8, "recall@10": 0.9, "mrr@10": 0.7, "ndcg@10": 0.75}
+SCORES: dict[str, Any] = {
+    "bm25": BEFORE,
+    "before": BEFORE,
+    "after": AFTER,
+    "intervals": {"after": {"recall@1": [0.5123, 0.7], "recall@5": [0.7, 0.9]}},
+    "gain": {"measure": "ndcg@10", "difference": 0.1, "interval": [-0.025, 0.2]},
+    "measured_on": "validation",
+    "questions": 1234,
+}
+MADE: dict[str, Any] = {
+    "made": "2026-01-02T03:04:05+00:00",
+    "base": {"reference": "klue/roberta-base", "revision": COMMIT},
+    "data": {
+        "name": "mine",
+        "fingerprint": "f" * 64,
+        "language": "ko",
+        "questions": 5774,
+        "passages": 961,
+        "train_questions": 4000,
+        "validation_questions": 600,
+        "test_questions": 1174,
+    },
+    "versions": {"python": "3.11.9", "torch": "2.13.0"},
+    "hardware": {"processor": "A <fast> one", "logical_cores": 2, "gpus": [], "bfloat16": False},
+}
+HOSTILE = (
+    "---\nlicense: x",
+    "mine\n---\nlicense: x\n---\n",
+    "'\"\nlicense: x\n...",
+    "</h1><script>alert(1)</script>",
+    "[a](javascript:x) ![b](http://c) `d` | e $f$ ~~g~~ **h** &lt; <!-- i",
+    "```\n# j",
+    " \t\n",
+    "한국어 위키 - 질문 (v1.0)",
+)
+
+
+def finished(
+    kind: Kind = Kind.BI_ENCODER,
+    *,
+    base: str = "klue/roberta-base",
+    name: str = "mine",
+    data_name: str = "my data",
+    modules: tuple[str, ...] = ("sentence_transformers.models.Transformer",),
+    scores: dict[str, Any] | None = None,
+    made: dict[str, Any] | None = None,
+) -> Run:
+    """A run folder as a training leaves it, but for the weights."""
+    options = replace(default_options(kind, base), base=base, seed=7)
+    run = create_run(new_plan(kind, name, ("key", data_name, "f" * 64), SplitOptions(seed=3), options))
+    run.model_folder.mkdir()
+    (run.model_folder / "modules.json").write_text(json.dumps([{"type": name, "path": ""} for name in modules]))
+    (run.folder / "scores.json").write_text(json.dumps(SCORES if scores is None else scores))
+    (run.folder / "provenance.json").write_text(json.dumps(MADE if made is None else made))
+    return run
+
+
+def card_of(run: Run) -> ModelCard:
+    write_card(run)
+    return ModelCard.load(run.model_folder / "README.md")
+
+
+def test_the_head_is_what_a_hub_reads() -> None:
+    head = card_of(finished()).data.to_dict()
+    [results] = head.pop("model-index")
+    assert head == {
+        "language": "ko",
+        "library_name": "sentence-transformers",
+        "pipeline_tag": "sentence-similarity",
+        "tags": ["bi-encoder", "retrieval", "mega-batch-margin"],
+        "base_model": "klue/roberta-base",
+        "base_model_relation": "finetune",
+    }
+    assert results["name"] == "mine"
+    assert results["results"][0]["dataset"] == {"name": "my data", "type": "unknown", "split": "validation"}
+    assert {metric["type"]: metric["value"] for metric in results["results"][0]["metrics"]} == {
+        **AFTER,
+        "recall@1": 0.6234,  # four digits
+    }
+
+
+def test_the_table_holds_before_after_and_bm25() -> None:
+    lines = card_of(finished()).text.splitlines()
+    assert "| |Recall@1|Recall@5|Recall@10|MRR@10|nDCG@10|" in lines
+    assert "|BM25|50.00|75.00|80.00|60.00|65.00|" in lines
+    assert "|The base|50.00|75.00|80.00|60.00|65.00|" in lines
+    assert "|**This model**|62.34 [51.23, 70.00]|80.00 [70.00, 90.00]|90.00|70.00|75.00|" in lines
+    text = "\n".join(lines)
+    assert "its nDCG@10 differs by +10.00 points [-2.50, +20.00]." in text
+    assert "on 1,234 validation questions that it was not trained on, in all 961 passages; they also chose" in text
+
+
+def test_a_cross_encoder_is_shown_alone_and_mixed() -> None:
+    scores = {**SCORES, "interpolated": AFTER, "weight": 0.35}
+    card = card_of(finished(Kind.CROSS_ENCODER, scores=scores))
+    assert card.data.pipeline_tag == "text-ranking"
+    assert "|The base, alone over BM25's first 20|50.00|" in card.text
+    assert "|This model, mixed with BM25 (weight 0.35)|62.34|80.00|90.00|70.00|75.00|" in card.text
+    assert "chose the checkpoint and the weight." in card.text
+
+
+def test_what_it_was_made_of() -> None:
+    text = card_of(finished()).text
+    for line in (
+        f"- **Base**: klue\\/roberta\\-base, revision `{COMMIT}`",
+        f"- **Data**: my data, 5,774 questions, 961 passages, fingerprint `{'f' * 64}`",
+        "- **Questions**: train 4,000, validation 600, test 1,174 (split by article with seed 3)",
+        "- **Objective**: mega-batch-margin",
+        "- **Versions**: python 3.11.9, torch 2.13.0",
+        "- **Hardware**: A \\<fast\\> one\\, 2 logical cores, float32",
+    ):
+        assert line in text.splitlines()
+    options = json.loads(re.search(r"```json\n(.*?)\n```", text, re.DOTALL)[1])
+    assert (options["seed"], options["base"], options["objective"]) == (7, "klue/roberta-base", "mega-batch-margin")
+    assert "more information needed" not in text.lower()
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_no_name_is_read_as_yaml_markdown_or_html(name: str) -> None:
+    harmless = card_of(finished())
+    card = card_of(finished(name=name, data_name=name))
+    assert card.data.to_dict().keys() == harmless.data.to_dict().keys()
+    assert card.data.to_dict()["model-index"][0]["name"] == (" ".join(name.split()) or "bi-encoder")
+    assert len(card.text.splitlines()) == len(harmless.text.splitlines())
+    heading = card.text.strip().splitlines()[0].removeprefix("# ")
+    assert re.sub(r"\\(.)", r"\1", heading) == (" ".join(name.split()) or "bi-encoder")  # shown as it was given
+    unescaped = re.sub(r"\\.", "", heading)
+    assert not re.search(r"[<>\[\]`|$*_&!~:]", unescaped)
+
+
+def test_where_a_base_lies_on_this_machine_is_not_told(tmp_path: Path) -> None:
+    folder = tmp_path / "private" / "my-base"
+    base = {"reference": str(folder), "fingerprint": "a" * 64}
+    run = finished(base=str(folder), made={**MADE, "base": base})
+    card = card_of(run)
+    assert card.data.base_model is None
+    assert "private" not in card.content
+    assert f"- **Base**: my\\-base, fingerprint `{'a' * 64}`" in card.text
+
+
+def test_a_language_that_is_not_known_is_left_out() -> None:
+    made = {**MADE, "data": {**MADE["data"], "language": ""}}
+    assert "language" not in card_of(finished(made=made)).data.to_dict()
+
+
+def test_a_run_without_provenance_or_intervals_has_a_card() -> None:
+    scores = {"before": BEFORE, "after": AFTER, "bm25": BEFORE, "questions": 10}
+    card = card_of(finished(scores=scores, made={}))
+    assert "|**This model**|62.34|80.00|90.00|70.00|75.00|" in card.text
+    assert "- **Base**: klue\\/roberta\\-base" in card.text.splitlines()
+    assert "base_model" not in card.data.to_dict()
+
+
+def test_a_starter_is_not_offered_to_libraries_that_cannot_load_it() -> None:
+    run = finished(modules=("models.starter.bi_encoder.AnalyzedEmbedding",), base="starter", made={})
+    card = card_of(run)
+    assert "library_name" not in card.data.to_dict()
+    assert "from models.sources import find_model, load_bi_encoder" in card.text
+    assert "from sentence_transformers" not in card.text
+
+
+def lines_that_load(run: Run) -> str:
+    code = re.search(r"```python\n(.*?)\n```", card_of(run).text, re.DOTALL)[1]
+    return code.replace("path/of/this/folder", str(run.model_folder)).replace("print(", "told.append(")
+
+
+@pytest.mark.slow
+def test_the_lines_that_load_a_starter_load_it(bi_encoder: Trained, cross_encoder: Trained) -> None:
+    for trained, shape in ((bi_encoder, (1, 2)), (cross_encoder, (2,))):
+        told: list[Any] = []
+        exec(lines_that_load(trained.run), {"told": told})  # noqa: S102 - our own lines
+        assert told[0].shape == shape
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", list(Kind))
+def test_the_lines_that_load_a_plain_model_load_it(kind: Kind) -> None:
+    from sentence_transformers import CrossEncoder
+
+    from tests.hub import build_bi_encoder, build_cross_encoder_base
+
+    run = finished(kind)
+    (run.model_folder / "modules.json").unlink()
+    if kind is Kind.BI_ENCODER:
+        build_bi_encoder(run.model_folder)
+    else:
+        base = build_cross_encoder_base(run.folder / "base")
+        CrossEncoder(str(base), num_labels=1, device="cpu").save_pretrained(str(run.model_folder))
+    told: list[Any] = []
+    exec(lines_that_load(run), {"told": told})  # noqa: S102 - our own lines
+    assert told[0].shape == ((1, 2) if kind is Kind.BI_ENCODER else (2,))

@@ -1,0 +1,113 @@
+"""Curves and archives are what the run folder holds, no more and no less."""
+
+import math
+import zipfile
+from itertools import pairwise
+
+import pytest
+
+from jobs.processes import this_process
+from tests.doubles import small_set
+from tests.training.worlds import planned
+from training.options.common import Kind
+from training.runs.archive import zipped_model
+from training.runs.curves import MOST_POINTS, Curves, curves, thinned
+from training.runs.runs import Run, State, Status, find_run, run_at_work
+from training.train import train
+
+
+@pytest.fixture
+def run() -> Run:
+    return planned(Kind.BI_ENCODER, small_set())
+
+
+def test_curves_hold_each_logged_figure_at_its_step(run: Run) -> None:
+    run.add_measures("bm25", {"recall@10": 0.9, "ndcg@10": 0.8})
+    run.add_measures("before", {"recall@10": 0.5})
+    run.add_progress({"step": 5, "loss": 1.5, "learning_rate": 0.001, "grad_norm": 2.0, "examples_per_second": 40.0})
+    run.add_progress({"step": 7, "eval_validation_recall@10": 0.6, "eval_validation_ndcg@10": 0.1})
+    logged = ("loss", "learning_rate", "grad_norm", "examples_per_second")
+    found = curves(run, [*logged, "recall@10", "ndcg@10", "mrr@10"])
+    assert {name: found.points[name] for name in logged} == {
+        "loss": [(5, 1.5)],
+        "learning_rate": [(5, 0.001)],
+        "grad_norm": [(5, 2.0)],
+        "examples_per_second": [(5, 40.0)],
+    }
+    assert found.points["recall@10"] == [(0, 0.5), (7, 0.6)]
+    assert (found.points["ndcg@10"], found.points["mrr@10"]) == ([(7, 0.1)], [])
+    assert found.bm25 == {"recall@10": 0.9, "ndcg@10": 0.8}
+
+
+def test_only_what_was_asked_for_is_read(run: Run) -> None:
+    run.add_measures("bm25", {"recall@10": 0.9})
+    run.add_progress({"step": 5, "loss": 1.5})
+    assert curves(run, ["loss"]) == Curves({"loss": [(5, 1.5)]}, {})
+
+
+def test_runs_of_the_time_before_are_read_too(run: Run) -> None:
+    run.add_measures("before", {"recall@10": 0.5})
+    run.add_progress({"step": 7, "eval_validation_cosine_recall@10": 0.6})
+    assert curves(run, ["recall@10"]).points == {"recall@10": [(0, 0.5), (7, 0.6)]}
+
+
+def test_a_run_that_logged_nothing_has_empty_curves(run: Run) -> None:
+    assert curves(run, ["loss", "ndcg@10"]) == Curves({"loss": [], "ndcg@10": []}, {})
+
+
+@pytest.mark.parametrize("value", [math.inf, -math.inf, math.nan])
+def test_a_figure_that_is_no_finite_number_stays_a_gap(run: Run, value: float) -> None:
+    run.add_progress({"step": 1, "grad_norm": value})
+    run.add_progress({"step": 2, "grad_norm": 0.5})
+    first, second = curves(run, ["grad_norm"]).points["grad_norm"]
+    assert first[0] == 1
+    assert math.isnan(first[1])
+    assert second == (2, 0.5)
+
+
+@pytest.mark.parametrize("count", [0, 1, MOST_POINTS, MOST_POINTS + 1, 12_345])
+def test_a_long_curve_is_thinned_evenly_and_keeps_its_ends(count: int) -> None:
+    points = [(step, float(step)) for step in range(count)]
+    kept = thinned(points)
+    assert len(kept) == min(count, MOST_POINTS)
+    assert kept[:1] + kept[-1:] == points[:1] + points[-1:]
+    gaps = {right[0] - left[0] for left, right in pairwise(kept)}
+    assert max(gaps, default=0) - min(gaps, default=0) <= 1
+
+
+def test_the_zip_holds_the_model_and_leaves_nothing_behind(run: Run) -> None:
+    (run.model_folder / "1_Part").mkdir(parents=True)
+    (run.model_folder / "1_Part" / "model.safetensors").write_bytes(b"weights")
+    before = set(run.folder.parent.parent.iterdir())
+    with zipped_model(run) as file, zipfile.ZipFile(file) as archive:
+        assert archive.read(f"{run.id}/1_Part/model.safetensors") == b"weights"
+    assert set(run.folder.parent.parent.iterdir()) == before
+
+
+def test_the_run_at_work_is_the_one_with_a_living_process(run: Run) -> None:
+    assert run_at_work() is None
+    pid, started = this_process()
+    run.write_status(Status(State.RUNNING, pid=pid, pid_started=started))
+    assert run_at_work() == run
+    run.write_status(Status(State.RUNNING, pid=pid, pid_started=started - 1))
+    assert run_at_work() is None
+
+
+def test_a_killed_run_that_was_asked_to_stop_is_stopped(run: Run) -> None:
+    run.write_status(Status(State.RUNNING, pid=2**22 + 1, pid_started=1.0))
+    assert run.status().state is State.INTERRUPTED
+    run.ask_to_stop()
+    assert run.status().state is State.STOPPED
+
+
+def test_a_run_asked_to_stop_before_it_began_does_no_work(run: Run) -> None:
+    run.ask_to_stop()
+    assert train(run).state is State.STOPPED
+    assert run.progress() == []
+
+
+@pytest.mark.parametrize("name", ["..", "../x", "", "a/b", "no such run", "x" * 300, "a\0b"])
+def test_no_name_but_an_id_finds_a_run(run: Run, name: str) -> None:
+    assert find_run(run.id) == run
+    assert find_run(name) is None
+    assert find_run(str(run.folder)) is None

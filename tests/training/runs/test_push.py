@@ -1,0 +1,251 @@
+"""A finished model goes to the stand-in hub and comes back from it, and the token goes nowhere else."""
+
+import logging
+import socket
+import subprocess
+import sys
+import threading
+import traceback
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.hub import (
+    OWNER,
+    SENTENCES,
+    TOKEN,
+    HubServer,
+    build_bi_encoder,
+    build_cross_encoder_base,
+    hub_environment,
+    running_server,
+)
+from tests.training.runs.test_card import finished
+from tests.training.worlds import PROJECT
+from training.options.common import Kind
+from training.runs.card import write_card
+from training.runs.push import PushError, push
+from training.runs.runs import Run, State, Status
+
+pytestmark = pytest.mark.slow
+REPOSITORY = f"{OWNER}/my-model"
+LOAD = """
+import sys, numpy
+from sentence_transformers import CrossEncoder, SentenceTransformer
+from tests.hub import SENTENCES
+
+kind, repository, path = sys.argv[1:]
+if kind == "bi-encoder":
+    result = SentenceTransformer(repository, device="cpu").encode(list(SENTENCES))
+else:
+    model = CrossEncoder(repository, device="cpu")
+    result = model.predict([(SENTENCES[0], text) for text in SENTENCES])
+numpy.save(path, result)
+"""
+
+
+@pytest.fixture
+def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[HubServer]:
+    (tmp_path / "hub").mkdir()
+    with running_server(tmp_path / "hub") as server:
+        monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", server.url)
+        yield server
+    assert server.unknown == []
+
+
+@pytest.fixture
+def run() -> Run:
+    return done(finished())
+
+
+@pytest.fixture
+def everything_logged(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[pytest.LogCaptureFixture]:
+    monkeypatch.setattr("huggingface_hub.constants.HF_DEBUG", True)  # each request, as a command that would send it
+    for name in ("", "huggingface_hub", "httpx2", "httpcore2"):
+        caplog.set_level(logging.DEBUG, name)
+    library = logging.getLogger("huggingface_hub")  # hands nothing on to the root
+    library.addHandler(caplog.handler)
+    yield caplog
+    library.removeHandler(caplog.handler)
+
+
+def done(run: Run) -> Run:
+    (run.model_folder / "model.safetensors").write_bytes(bytes(range(256)) * 40)
+    write_card(run)
+    run.write_status(Status(State.DONE))
+    return run
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    files = (path for path in folder.rglob("*") if path.is_file())
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in files}
+
+
+def refused(run: Run, repository: str, token: str = TOKEN) -> PushError:
+    with pytest.raises(PushError) as told:
+        push(run, repository, token)
+    return told.value
+
+
+@pytest.mark.parametrize("kind", list(Kind))
+def test_a_pushed_model_loads_from_the_hub_by_its_name(kind: Kind, hub: HubServer, tmp_path: Path) -> None:
+    from sentence_transformers import CrossEncoder, SentenceTransformer
+
+    run = finished(kind)
+    (run.model_folder / "modules.json").unlink()
+    pairs = [(SENTENCES[0], text) for text in SENTENCES]
+    if kind is Kind.BI_ENCODER:
+        build_bi_encoder(run.model_folder)
+        expected = SentenceTransformer(str(run.model_folder), device="cpu").encode(list(SENTENCES))
+    else:
+        model = CrossEncoder(str(build_cross_encoder_base(run.folder / "base")), num_labels=1, device="cpu")
+        model.save_pretrained(str(run.model_folder))
+        expected = model.predict(pairs)
+    write_card(run)
+    run.write_status(Status(State.DONE))
+
+    assert push(run, REPOSITORY, TOKEN, private=False) == f"{hub.url}/{REPOSITORY}"
+    assert contents(hub.root / REPOSITORY) == contents(run.model_folder)
+    loaded = subprocess.run(
+        [sys.executable, "-c", LOAD, kind.value, REPOSITORY, str(tmp_path / "result.npy")],
+        cwd=PROJECT,
+        env=hub_environment(hub.url, tmp_path / "home"),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
+    assert loaded.returncode == 0, loaded.stderr
+    np.testing.assert_allclose(np.load(tmp_path / "result.npy"), expected, atol=1e-6)
+
+
+def test_it_is_private_unless_told_otherwise(run: Run, hub: HubServer) -> None:
+    from huggingface_hub import HfApi
+    from huggingface_hub.errors import RepositoryNotFoundError
+
+    push(run, REPOSITORY, TOKEN)
+    assert hub.private == {REPOSITORY}
+    assert HfApi(token=TOKEN).model_info(REPOSITORY).private
+    with pytest.raises(RepositoryNotFoundError):
+        HfApi(token=False).model_info(REPOSITORY)
+    push(run, f"{OWNER}/another", TOKEN, private=False)
+    assert not HfApi(token=False).model_info(f"{OWNER}/another").private
+
+
+def test_a_name_without_an_owner_is_the_token_s(run: Run, hub: HubServer) -> None:
+    assert push(run, "  my-model ", f" {TOKEN}\n") == f"{hub.url}/{REPOSITORY}"
+    assert contents(hub.root / REPOSITORY) == contents(run.model_folder)
+
+
+def test_pushed_again_it_replaces_what_was_there(run: Run, hub: HubServer) -> None:
+    push(run, REPOSITORY, TOKEN)
+    (run.model_folder / "model.safetensors").write_bytes(b"trained on")
+    push(run, REPOSITORY, TOKEN)
+    assert contents(hub.root / REPOSITORY) == contents(run.model_folder)
+
+
+def test_only_the_model_is_sent(run: Run, hub: HubServer) -> None:
+    model = contents(run.model_folder)
+    for name in ("model/.DS_Store", "model/training_args.bin", "model/optimizer.pt", "model/notes.py", "log.log"):
+        (run.folder / name).write_text("mine")
+    (run.folder / "checkpoints" / "checkpoint-1").mkdir(parents=True)
+    (run.folder / "checkpoints" / "checkpoint-1" / "model.safetensors").write_text("mine")
+    push(run, REPOSITORY, TOKEN)
+    assert contents(hub.root / REPOSITORY) == model
+
+
+def test_a_public_repository_gets_nothing_that_was_to_be_private(run: Run, hub: HubServer) -> None:
+    (hub.root / REPOSITORY).mkdir(parents=True)
+    for repository in (REPOSITORY, "my-model"):
+        assert refused(run, repository).code == "public"
+    assert contents(hub.root / REPOSITORY) == {}
+    push(run, REPOSITORY, TOKEN, private=False)
+    assert contents(hub.root / REPOSITORY) == contents(run.model_folder)
+
+
+@pytest.mark.parametrize("token", ["hf_another", "", "hf_with a space", "hf_with\nanother: line", "hf_토큰"])
+def test_a_token_that_the_hub_does_not_know(token: str, run: Run, hub: HubServer) -> None:
+    assert refused(run, REPOSITORY, token).code == "bad_token"
+    assert contents(hub.root) == {}
+
+
+def test_a_repository_of_somebody_else(run: Run, hub: HubServer) -> None:
+    assert refused(run, "anybody/my-model").code == "no_permission"
+    assert contents(hub.root) == {}
+
+
+@pytest.mark.parametrize("name", ["", "a/b/c", "my model", "a--b", "name.git", "https://hub/a/b", "한국어"])
+def test_a_name_that_is_none(name: str, run: Run, hub: HubServer) -> None:
+    assert refused(run, name).code == "bad_name"
+    assert hub.requests == []
+
+
+@pytest.mark.parametrize("state", [state for state in State if state is not State.DONE])
+def test_a_run_that_is_not_done(state: State, run: Run, hub: HubServer) -> None:
+    run.write_status(Status(state))
+    assert refused(run, REPOSITORY).code == "not_finished"
+    assert hub.requests == []
+
+
+def test_a_card_that_the_hub_does_not_take(run: Run, hub: HubServer) -> None:
+    (run.model_folder / "README.md").write_text(f"my token is {TOKEN}")
+    told = refused(run, REPOSITORY)
+    assert told.code == "refused"
+    assert "the card has no head: my token is ***" in str(told)  # what the hub says may hold anything
+    assert contents(hub.root / REPOSITORY) == {}
+
+
+def test_nobody_listens(run: Run) -> None:
+    assert refused(run, REPOSITORY).code == "unreachable"
+
+
+def test_somebody_listens_and_never_answers(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[PushError] = []
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", f"http://127.0.0.1:{silent.getsockname()[1]}")
+        pushing = threading.Thread(target=lambda: told.append(refused(run, REPOSITORY)), daemon=True)
+        pushing.start()
+        pushing.join(120)  # the library's own calls would wait for ever
+    assert [error.code for error in told] == ["unreachable"]
+
+
+def test_offline_by_choice(run: Run, hub: HubServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    assert refused(run, REPOSITORY).code == "unreachable"
+    assert hub.requests == []
+
+
+@pytest.mark.parametrize(
+    ("repository", "token"),
+    [
+        (REPOSITORY, TOKEN),
+        ("anybody/my-model", TOKEN),
+        (REPOSITORY, "hf_thisOneIsNotKnown"),
+        (REPOSITORY, "hf_thisOneIs\nNotOne"),
+        (REPOSITORY, "hf_thisOneIsNot하나"),
+    ],
+)
+def test_the_token_is_never_told(
+    repository: str,
+    token: str,
+    run: Run,
+    hub: HubServer,
+    everything_logged: pytest.LogCaptureFixture,
+) -> None:
+    text = ""
+    try:
+        push(run, repository, token)
+    except PushError as error:
+        text = f"{error!r} {error.args} {''.join(traceback.format_exception(error))}"
+    text += "".join(f"{record.getMessage()} {record.args}" for record in everything_logged.records)
+    if "\n" not in token and token.isascii():
+        assert token in hub.tokens
+        assert "POST" in text  # the library does log its requests
+    for part in token.splitlines():
+        assert part not in text
+    kept = contents(run.folder) | contents(hub.root)
+    assert not [name for name, content in kept.items() if token.encode() in content]

@@ -1,0 +1,236 @@
+"""One training at a time, in order, whoever asked, whatever dies."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import psutil
+import pytest
+
+from data.workspace import workspace
+from tests.training.worlds import PROJECT, command, logged, misleading_set, planned, wait_until
+from training.__main__ import main
+from training.options.common import Kind
+from training.runs import queue
+from training.runs.runs import Run, State, all_runs, find_run, queued_runs
+
+ENDED = (State.DONE, State.STOPPED, State.FAILED, State.INTERRUPTED)
+
+
+def short() -> Run:
+    return planned(Kind.BI_ENCODER, misleading_set(), epochs=1.0)
+
+
+def endless() -> Run:
+    return planned(Kind.BI_ENCODER, misleading_set(200), epochs=1000.0, batch_size=4, logging_steps=1)
+
+
+def states(*runs: Run) -> list[State]:
+    return [run.status().state for run in runs]
+
+
+def workers() -> list[psutil.Process]:
+    here = str(workspace())
+    found = []
+    for process in psutil.process_iter():
+        try:
+            words = process.cmdline()
+            if words[1:4] == ["-m", "training", "work"] and process.environ().get("MRC_WORKSPACE") == here:
+                found.append(process)
+        except psutil.Error:
+            continue
+    return found
+
+
+@pytest.fixture(autouse=True)
+def nothing_left_running() -> Iterator[None]:
+    yield
+    for process in workers():
+        process.kill()
+    for run in all_runs():
+        queue.end(run)
+
+
+def test_the_line_is_in_the_order_of_asking() -> None:
+    runs = [short() for _ in range(4)]
+    for place, run in enumerate(runs):
+        run.write_status(replace(run.status(), queued=100.0 - place))
+    assert queued_runs() == runs[::-1]
+
+
+def test_a_queued_run_is_taken_out_of_the_line_and_deleted() -> None:
+    first, second = short(), short()
+    queue.stop(first)
+    assert states(first, second) == [State.STOPPED, State.QUEUED]
+    assert queued_runs() == [second]
+    first.delete()
+    second.delete()
+    assert all_runs() == []
+
+
+class Sent:
+    """A process that was started for a run."""
+
+    def __init__(self, wait: Callable[[], None]) -> None:
+        self.wait = wait
+
+
+def test_a_run_resumed_while_its_old_process_goes_is_sent_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    run, times = short(), 0
+
+    def stopped_and_resumed() -> None:
+        nonlocal times
+        times += 1
+        ended = State.QUEUED if times == 1 else State.DONE
+        run.write_status(replace(run.status(), state=ended, queued=time.time(), pid=0))
+
+    monkeypatch.setattr(queue, "_start", lambda *_: Sent(stopped_and_resumed))
+    queue.work()
+    assert (times, run.status().state) == (2, State.DONE)
+
+
+def test_a_run_whose_process_says_nothing_is_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
+    first, second = short(), short()
+    monkeypatch.setattr(queue, "_start", lambda *_: Sent(lambda: None))
+    queue.work()
+    assert states(first, second) == [State.INTERRUPTED, State.INTERRUPTED]
+    queue.stop(first)
+    assert states(first) == [State.INTERRUPTED]
+
+
+@pytest.mark.slow
+def test_one_after_the_other() -> None:
+    runs = [short() for _ in range(3)]
+    for _ in runs:
+        queue.start_worker()
+    seen: set[tuple[State, ...]] = set()
+
+    def all_done() -> bool:
+        seen.add(tuple(states(*runs)))
+        return all(state in ENDED for state in states(*runs))
+
+    wait_until(all_done, 180)
+    assert states(*runs) == [State.DONE] * 3, [run.log()[-2000:] for run in runs]
+    assert all(state.count(State.RUNNING) <= 1 for state in seen), seen
+    begun = [run.status().started for run in runs]
+    ended = [run.status().heartbeat for run in runs]
+    assert begun[0] < ended[0] < begun[1] < ended[1] < begun[2]
+    wait_until(lambda: not workers(), 30)
+
+
+@pytest.mark.slow
+def test_whatever_is_killed_the_line_goes_on() -> None:
+    first, second = endless(), short()
+    queue.start_worker()
+    wait_until(lambda: bool(logged(first, "loss")))
+    assert states(first, second) == [State.RUNNING, State.QUEUED]
+
+    # the training is killed: the worker sends the next one
+    os.kill(first.status().pid, signal.SIGKILL)
+    wait_until(lambda: first.status().state is State.INTERRUPTED)
+    wait_until(lambda: second.status().state in ENDED)
+    assert second.status().state is State.DONE, second.log()[-2000:]
+
+    # the worker is killed: the training goes on, and the next asker brings a new worker, which waits for it
+    queue.resume(first)
+    wait_until(lambda: first.status().state is State.RUNNING)
+    for process in workers():
+        process.kill()
+    third = short()
+    queue.start_worker()
+    time.sleep(3)
+    assert states(first, third) == [State.RUNNING, State.QUEUED]
+    queue.stop(first)
+    wait_until(lambda: third.status().state in ENDED)
+    assert states(first, third) == [State.STOPPED, State.DONE]
+
+
+@pytest.mark.slow
+def test_a_line_that_a_switched_off_machine_left_goes_on_when_somebody_looks() -> None:
+    running, waiting = short(), short()
+    # as a power cut leaves them: a process that is no more, and no worker
+    running.write_status(replace(running.status(), state=State.RUNNING, pid=2**22 - 1, pid_started=1.0))
+    assert states(running, waiting) == [State.INTERRUPTED, State.QUEUED]
+    queue.keep_going()
+    wait_until(lambda: waiting.status().state in ENDED)
+    assert states(running, waiting) == [State.INTERRUPTED, State.DONE]
+    wait_until(lambda: not workers(), 30)
+    queue.keep_going()
+    assert not workers()  # nothing to do, nobody started
+
+
+@pytest.mark.slow
+def test_a_command_stands_in_the_same_line() -> None:
+    first = endless()
+    queue.start_worker()
+    wait_until(lambda: first.status().state is State.RUNNING)
+    words = ["-m", "training", "bi-encoder", "--data", "sample", "--base", "starter", "--epochs", "1", "--name", "mine"]
+    with subprocess.Popen([sys.executable, *words], cwd=PROJECT, stdout=subprocess.PIPE, text=True) as process:
+        wait_until(lambda: len(all_runs()) == 2 and bool(all_runs()[0].status().pid))
+        mine = next(run for run in all_runs() if run.plan().name == "mine")
+        assert states(first, mine) == [State.RUNNING, State.QUEUED]
+        assert mine.status().attended
+        later = short()
+        queue.start_worker()
+        time.sleep(1)
+        queue.stop(first)
+        wait_until(lambda: later.status().state in ENDED)
+        told = process.communicate(timeout=60)[0]
+    assert "after" in told
+    assert states(first, mine, later) == [State.STOPPED, State.DONE, State.DONE]
+    assert mine.status().started < later.status().started
+
+
+@pytest.mark.slow
+def test_the_commands(capsys: pytest.CaptureFixture[str]) -> None:
+    run = endless()
+    queue.start_worker()
+    wait_until(lambda: bool(logged(run, "loss")))
+    told = json.loads(command("training", "list", "--json").stdout)
+    assert [(one["id"], one["state"], one["kind"], one["data"]) for one in told] == [
+        (run.id, "running", "bi-encoder", run.plan().data_name)
+    ]
+    # from here on in this process, but for what starts another one
+    assert main(["list"]) == 0
+    assert run.id in capsys.readouterr().out
+    assert main(["delete", run.id]) == 2
+    assert "must be stopped" in capsys.readouterr().err
+    assert command("training", "stop", run.id).returncode == 0
+    wait_until(lambda: run.status().state is State.STOPPED)
+    step = run.status().step
+    assert main(["stop", run.id]) == 2
+    assert command("training", "resume", run.id).stdout.strip() == "queued"
+    wait_until(lambda: run.status().state is State.RUNNING and run.status().step > step)
+    queue.stop(run)
+    wait_until(lambda: run.status().state is State.STOPPED)
+    assert main(["delete", run.id]) == 0
+    assert find_run(run.id) is None
+    capsys.readouterr()
+    assert main(["list", "--json"]) == 0
+    assert capsys.readouterr().out.strip() == "[]"
+    for words in (("stop", "nobody"), ("resume", "nobody"), ("delete", "../nobody")):
+        assert main([*words]) == 2
+        assert "there is no run" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_workspaces_of_one_machine_take_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    here = endless()
+    queue.start_worker()
+    wait_until(lambda: here.status().state is State.RUNNING)
+    with monkeypatch.context() as patch:
+        patch.setenv("MRC_WORKSPACE", str(tmp_path / "another"))
+        there = short()
+        queue.start_worker()
+        wait_until(lambda: there.status().attended)
+        time.sleep(1)
+        assert states(here, there) == [State.RUNNING, State.QUEUED]
+    queue.stop(here)
+    wait_until(lambda: there.status().state in ENDED)
+    assert there.status().state is State.DONE, there.log()[-2000:]

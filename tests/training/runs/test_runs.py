@@ -1,0 +1,259 @@
+import json
+import os
+import signal
+import subprocess
+import sys
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from data.split import SplitOptions
+from data.workspace import workspace
+from jobs.processes import this_process
+from tests.training.worlds import PROJECT, wait_until
+from training.options.bi_encoder import BiEncoderOptions
+from training.options.common import Kind
+from training.options.cross_encoder import CrossEncoderOptions
+from training.runs.runs import (
+    Phase,
+    Plan,
+    Run,
+    State,
+    Status,
+    all_runs,
+    create_run,
+    find_run,
+    new_plan,
+    queued_runs,
+    run_at_work,
+)
+
+DATA = ("0123456789abcdef", "세트", "f" * 64)
+RUNNING = """
+import os, sys, time
+from dataclasses import replace
+from pathlib import Path
+from jobs.processes import this_process
+from training.runs.runs import Run, State, Status
+
+pid, started = this_process()
+Run(Path(sys.argv[1])).write_status(Status(State.RUNNING, pid=pid, pid_started=started))
+time.sleep(600)
+"""
+WAITING = RUNNING.replace("State.RUNNING", "State.QUEUED")
+
+
+def plan(name: str = "첫 훈련", kind: Kind = Kind.BI_ENCODER) -> Plan:
+    options = BiEncoderOptions(epochs=2.5, title=False) if kind is Kind.BI_ENCODER else CrossEncoderOptions(depth=7)
+    return new_plan(kind, name, DATA, SplitOptions(0.25, 0.5, 3), options)
+
+
+def running_here() -> Status:
+    pid, started = this_process()
+    return Status(State.RUNNING, Phase.TRAINING, step=3, total_steps=9, pid=pid, pid_started=started)
+
+
+@pytest.mark.parametrize("kind", list(Kind))
+def test_a_plan_is_read_back_as_it_was(kind: Kind) -> None:
+    asked = plan(kind=kind)
+    run = create_run(asked)
+    assert Run(run.folder).plan() == asked
+    assert (run.plan().name, run.plan().data, run.plan().fingerprint) == ("첫 훈련", DATA[0], DATA[2])
+    assert run.status().state is State.QUEUED
+    assert abs((datetime.now(UTC) - datetime.fromisoformat(asked.created)).total_seconds()) < 60
+
+
+@pytest.mark.parametrize(
+    "name", ["한국어 이름", "../x", "/etc/passwd", "..", "", "a" * 500, "CON\x00\n", "Ünï/../../y"]
+)
+def test_a_name_is_never_a_path(name: str) -> None:
+    run = create_run(plan(name))
+    assert run.folder.parent == workspace() / "runs"
+    assert run.id.isascii()
+    assert set(run.id) <= set("abcdefghijklmnopqrstuvwxyz0123456789-")
+    assert len(run.id) < 80
+    assert run.plan().name == name
+    assert [path.name for path in (workspace() / "runs").iterdir()] == [run.id]
+
+
+def test_two_runs_of_one_second_have_folders_of_their_own() -> None:
+    assert len({create_run(plan()).id for _ in range(20)}) == 20
+    assert len(all_runs()) == 20
+
+
+def test_a_folder_of_ones_own(tmp_path: Path) -> None:
+    assert create_run(plan(), tmp_path / "a" / "b").folder == tmp_path / "a" / "b"
+    with pytest.raises(ValueError, match="not an empty folder; name a new one"):
+        create_run(plan(), tmp_path / "a")
+    (tmp_path / "file").write_text("mine")
+    with pytest.raises(ValueError, match="file is not an empty folder"):
+        create_run(plan(), tmp_path / "file")
+    assert (tmp_path / "file").read_text() == "mine"
+    assert all_runs() == []
+
+
+def test_options_of_another_version_do_not_hide_a_run() -> None:
+    run = create_run(plan())
+    raw = json.loads((run.folder / "run.json").read_text())
+    raw["options"] |= {"option_of_tomorrow": 1}
+    del raw["options"]["seed"]
+    (run.folder / "run.json").write_text(json.dumps(raw))
+    assert run.plan() == replace(plan(), created=raw["created"])
+
+
+def test_a_killed_process_is_an_interrupted_run() -> None:
+    run = create_run(plan())
+    process = subprocess.Popen([sys.executable, "-c", RUNNING, str(run.folder)], cwd=PROJECT)
+    try:
+        wait_until(lambda: run.status().pid == process.pid)
+        assert run.status().state is State.RUNNING
+        with pytest.raises(ValueError, match="must be stopped before it is deleted"):
+            run.delete()
+        os.kill(process.pid, signal.SIGKILL)
+        # before and after somebody collects the dead process
+        wait_until(lambda: run.status().state is State.INTERRUPTED, 10)
+        process.wait()
+        assert run.status().state is State.INTERRUPTED
+        assert json.loads((run.folder / "status.json").read_text())["state"] == "running"
+    finally:
+        process.kill()
+        process.wait()
+    run.delete()
+    assert not run.folder.exists()
+
+
+def test_a_process_that_dies_in_line_is_an_interrupted_run() -> None:
+    run = create_run(plan())
+    process = subprocess.Popen([sys.executable, "-c", WAITING, str(run.folder)], cwd=PROJECT)
+    try:
+        wait_until(lambda: run.status().pid == process.pid)
+        assert run.status().state is State.QUEUED
+        with pytest.raises(ValueError, match="must be stopped before it is deleted"):
+            run.delete()
+        os.kill(process.pid, signal.SIGKILL)
+        wait_until(lambda: run.status().state is State.INTERRUPTED, 10)
+    finally:
+        process.kill()
+        process.wait()
+    assert queued_runs() == []
+    run.delete()
+    assert all_runs() == []
+
+
+def test_a_running_run_that_was_asked_to_stop_is_stopping_until_its_process_is_gone() -> None:
+    run = create_run(plan())
+    here = running_here()
+    run.write_status(here)
+    run.ask_to_stop()
+    assert run.status().state is State.STOPPING
+    assert run.status().at_work
+    assert run_at_work() == run
+    run.write_status(replace(here, pid_started=here.pid_started - 60, seconds_left=5.0))
+    assert (run.status().state, run.status().seconds_left) == (State.STOPPED, None)
+    assert run_at_work() is None
+
+
+def test_time_at_work_is_that_of_all_starts() -> None:
+    status = Status(State.STOPPED, started=1000.0, heartbeat=1007.0, seconds=5.0)
+    assert status.spent == 12.0
+    assert Status(State.QUEUED, heartbeat=1007.0, seconds=5.0).spent == 5.0
+
+
+def test_figures_past_a_checkpoint_are_forgotten() -> None:
+    run = create_run(plan())
+    run.add_measures("before", {"recall@1": 0.25, "mrr@10": 0.5})
+    for step in (1, 2, 3):
+        run.add_progress({"step": step, "loss": 1.0 / step})
+    run.forget_progress_after(2)
+    assert run.progress() == [
+        {"step": 0, "before_recall@1": 0.25, "before_mrr@10": 0.5},
+        {"step": 1, "loss": 1.0},
+        {"step": 2, "loss": 0.5},
+    ]
+    run.forget_progress_after(-1)
+    assert run.progress() == []
+
+
+def test_the_number_of_another_process_is_not_the_run() -> None:
+    run = create_run(plan())
+    here = running_here()
+    run.write_status(here)
+    assert replace(run.status(), heartbeat=0.0) == here
+    run.write_status(replace(here, pid_started=here.pid_started - 60))
+    assert (run.status().state, run.status().step) == (State.INTERRUPTED, 3)
+
+
+@pytest.mark.parametrize("state", [State.STOPPED, State.FAILED, State.DONE, State.QUEUED])
+def test_a_run_that_ended_needs_no_process(state: State) -> None:
+    run = create_run(plan())
+    run.write_status(Status(state))
+    assert run.status().state is state
+    run.delete()
+    assert not run.folder.exists()
+
+
+@pytest.mark.parametrize("text", ["", '{"state": "runn', "[]", "{}", "null", '{"state": "dancing", "phase": "loading"}',
+                                  '{"state": "done", "phase": "loading", "unknown": 1}', "\x00\x00"])  # fmt: skip
+def test_a_torn_status_is_an_interrupted_run(text: str) -> None:
+    run = create_run(plan())
+    (run.folder / "status.json").write_text(text)
+    assert run.status().state is State.INTERRUPTED
+    assert [found.id for found in all_runs()] == [run.id]
+    (run.folder / "status.json").unlink()
+    assert run.status().state is State.INTERRUPTED
+
+
+def test_torn_progress_keeps_its_whole_lines() -> None:
+    run = create_run(plan())
+    assert run.progress() == []
+    run.add_progress({"step": 1, "loss": 0.5})
+    with (run.folder / "progress.jsonl").open("ab") as file:
+        file.write(b'\xff\xfe\x00\n7\n\n{"step": 2, "lo\n')
+    run.add_progress({"step": 3, "loss": float("nan")})
+    with (run.folder / "progress.jsonl").open("ab") as file:
+        file.write(b'{"step": 4, "loss": 0.2')
+    assert [entry["step"] for entry in run.progress()] == [1, 3]
+    assert run.progress()[0] == {"step": 1, "loss": 0.5}
+
+
+def test_scores_that_cannot_be_read_are_none() -> None:
+    run = create_run(plan())
+    assert run.scores() == {}
+    (run.folder / "scores.json").write_text('{"before": {')
+    assert run.scores() == {}
+
+
+def test_folders_that_are_no_runs_are_left_out() -> None:
+    assert all_runs() == []
+    good = create_run(plan())
+    raw = json.loads((good.folder / "run.json").read_text())
+    broken = ["", "[]", "{", "null", json.dumps({**raw, "kind": "tri-encoder"}), json.dumps({**raw, "options": []}),
+              json.dumps({**raw, "options": {"epochs": -1}}), json.dumps({**raw, "split": {"test": 2}}),
+              json.dumps({name: value for name, value in raw.items() if name != "data"})]  # fmt: skip
+    for number, text in enumerate(broken):
+        folder = workspace() / "runs" / f"broken-{number}"
+        folder.mkdir()
+        (folder / "run.json").write_text(text)
+    (workspace() / "runs" / "empty").mkdir()
+    (workspace() / "runs" / "file").write_text("no folder")
+    assert [run.id for run in all_runs()] == [good.id]
+
+
+def test_the_newest_run_comes_first() -> None:
+    old = create_run(plan("old"), workspace() / "runs" / "20250101-000000-old-aaaa")
+    new = create_run(plan("new"))
+    assert [run.id for run in all_runs()] == [new.id, old.id]
+    assert find_run(old.id) == old
+    old.delete()
+    assert [run.id for run in all_runs()] == [new.id]
+    assert find_run(old.id) is None
+    assert find_run(f"../runs/{new.id}") is None
+
+
+def test_asking_to_stop_leaves_a_mark() -> None:
+    run = create_run(plan())
+    assert not run.asked_to_stop
+    run.ask_to_stop()
+    assert Run(run.folder).asked_to_stop

@@ -1,0 +1,202 @@
+"""The Compare page over what nobody means to bring: torn files, comparisons in which all failed, one single group."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from data.records import QuestionSet
+from data.split import Part
+from data.store import keep
+from retrieval.comparison.added import add
+from retrieval.comparison.compare import Comparison, Result
+from retrieval.comparison.experiment import BM25Spec, Experiment, MilvusSpec
+from retrieval.comparison.job import Job
+from retrieval.comparison.store import keep as keep_comparison
+from retrieval.milvus.place import MilvusError
+from tests.doubles import PASSAGES, QUESTIONS, small_set
+from tests.retrieval.compared import comparison_of
+from tests.views.driving import opened
+from views.choices import choices_for
+from views.problem_words import reason
+from views.words import catalog, plain
+
+EN = catalog("en")
+NAMES = ("BM25", "Dense")
+KS = (1, 5, 10, 20, 50, 100)
+
+
+def page() -> None:
+    from views.compare import page as compare_page
+
+    compare_page.draw()
+
+
+@pytest.fixture
+def started(monkeypatch: pytest.MonkeyPatch) -> list[Experiment]:
+    """The experiments started, in place of their processes."""
+    experiments: list[Experiment] = []
+    monkeypatch.setattr(Job, "start", lambda _, experiment: experiments.append(experiment))
+    return experiments
+
+
+def compared(asked: QuestionSet, found: dict[str, list[list[int]] | None]) -> Path:
+    """Keep a comparison of these retrievers over all questions, those without rankings failed; returns its folder."""
+    data = keep(asked)
+    experiment = choices_for(data).experiment(data, list(found), Part.ALL)
+    results = comparison_of(found, asked, KS, depth=100).results
+    folder = Job.of(experiment, data.fingerprint).folder
+    keep_comparison(Comparison(experiment, asked, results), folder)
+    return folder
+
+
+def look(**address: str) -> AppTest:
+    return opened(page, part="all", retrievers="|".join(NAMES), **address)
+
+
+def said(app: AppTest) -> str:
+    return "\n".join(part.value for part in [*app.markdown, *app.info, *app.warning])
+
+
+def labels(app: AppTest) -> list[str]:
+    return [button.label for button in app.button]
+
+
+FOUND: list[list[int]] = [[0], [1], [2], [3], [4], [1, 2]]
+
+
+def _in_json(name: str, **changes: object) -> Callable[[Path], object]:
+    def change(folder: Path) -> None:
+        content = json.loads((folder / name).read_text(encoding="utf-8"))
+        (folder / name).write_text(json.dumps({**content, **changes}), encoding="utf-8")
+
+    return change
+
+
+TORN: dict[str, Callable[[Path], object]] = {
+    "rankings cut": lambda folder: (folder / "rankings.npz").write_bytes((folder / "rankings.npz").read_bytes()[:300]),
+    "no rankings": lambda folder: (folder / "rankings.npz").unlink(),
+    "empty scores": lambda folder: (folder / "scores.json").write_bytes(b""),
+    "scores of a list": _in_json("scores.json", retrievers=["BM25", "Dense"]),
+    "no provenance": lambda folder: (folder / "provenance.json").unlink(),
+    "no experiment": lambda folder: (folder / "provenance.json").write_text('{"made": "today"}'),
+    "another experiment": _in_json("provenance.json", experiment={"data": "small"}),
+}
+
+
+@pytest.mark.parametrize("tear", TORN.values(), ids=TORN.keys())
+def test_a_torn_comparison_is_run_anew(tear: Callable[[Path], object], started: list[Experiment]) -> None:
+    folder = compared(small_set(), {"BM25": FOUND, "Dense": FOUND})
+    tear(folder)
+    app = look()
+    assert [spec.name for spec in started[0].retriever] == list(NAMES)
+    assert EN["compare.not_run"] in said(app)
+    assert EN["compare.run"] in labels(app)  # the button that the words name
+
+
+@pytest.mark.parametrize("content", ["", "{", "{}", "[]", "3"])
+def test_a_torn_note_of_progress_is_none(content: str, started: list[Experiment]) -> None:
+    folder = compared(small_set(), {"BM25": FOUND, "Dense": FOUND})
+    (folder / "scores.json").unlink()
+    (folder / "progress.json").write_text(content)
+    app = look()
+    assert len(started) == 1
+    assert EN["compare.not_run"] in said(app)
+
+
+def test_where_all_failed_no_other_k_is_advised() -> None:
+    compared(small_set(), {"BM25": None, "Dense": None})
+    app = look(view="where")
+    assert [info.value for info in app.info] == [EN["why.no_rankings"]]
+    assert len(app.error) == 2
+
+
+def test_questions_about_one_passage_are_sure_of_nothing() -> None:
+    asked = QuestionSet("one", PASSAGES, (QUESTIONS[5],))  # two relevant passages
+    compared(asked, {"BM25": [[1, 0]], "Dense": [[0]]})
+    app = look(k="1")
+    (pair,) = app.dataframe[-1].value.to_dict("records")
+    assert (pair["difference"], pair["low"], pair["high"]) == (50.0, -100.0, 100.0)
+    table = app.dataframe[1].value
+    assert table.loc["BM25", 1] == "50.00 [0.0, 100.0]"
+
+
+def test_a_part_of_one_passage_is_sure_of_nothing() -> None:
+    asked = QuestionSet("one", PASSAGES, (QUESTIONS[0],))
+    compared(asked, {"BM25": [[0]], "Dense": [[1]]})
+    table = look(view="where", k="1").dataframe[0].value
+    dense = table.set_index("retriever").loc["Dense"]
+    assert (dense["difference"], dense["difference_low"], dense["difference_high"]) == (-100.0, -100.0, 100.0)
+    assert (dense["low"], dense["high"]) == pytest.approx((0.0, 97.5))
+
+
+def test_a_failed_first_stage_leaves_the_others_their_figures() -> None:
+    data = keep(small_set())
+    kept = comparison_of({"BM25": FOUND, "Dense": FOUND}, small_set(), KS, depth=100)
+    experiment = choices_for(data).experiment(data, ["BM25", "Dense", "Hybrid"], Part.ALL)
+    failed = (Result("Dense", error=RuntimeError("gone")), Result("Hybrid", error=RuntimeError("gone")))
+    folder = Job.of(experiment, data.fingerprint).folder
+    keep_comparison(Comparison(experiment, kept.asked, (kept.results[0], *failed)), folder)
+    for view in ("overview", "where", "why", "tune", "kept"):
+        app = opened(page, part="all", retrievers="BM25|Dense|Hybrid", view=view)
+        assert len(app.error) == 2
+
+
+@pytest.mark.parametrize("code", ["address", "unreachable", "refused", "busy", "failed"])
+def test_what_is_wrong_with_milvus_is_said_in_the_reader_s_words(code: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = keep(small_set())
+    add(data.fingerprint, MilvusSpec(name="Milvus"))
+    experiment = choices_for(data).experiment(data, ["Milvus"], Part.ALL)
+    result = Result("Milvus", error=MilvusError(f"milvus_{code}", "http://host:1/mine", "in the program's words"))
+    folder = Job.of(experiment, data.fingerprint).folder
+    keep_comparison(Comparison(experiment, small_set(), (result,)), folder)
+    (error,) = opened(page, part="all", retrievers="Milvus").error
+    told = EN[f"milvus.milvus_{code}"].format(place="http://host:1/mine")
+    assert plain(told) in error.value
+    monkeypatch.setattr("views.words.language", lambda: "en")
+    assert reason(result.error or ValueError()) == told  # on the Search page too
+
+
+@pytest.mark.parametrize("view", ["overview", "where", "why", "tune", "kept"])
+def test_an_address_of_nonsense_opens_the_page(view: str) -> None:
+    compared(small_set(), {"BM25": FOUND, "Dense": FOUND})
+    app = look(
+        view=view,
+        k="7",
+        measure="x",
+        slice="x",
+        within="-1",
+        fate="x",
+        of="nobody",
+        quadrant="x",
+        words="(",
+        question="../<script>",
+        explained="x",
+        against="y",
+        lab="x",
+        aim="y@z",
+        k1="many",
+        analyzers="x|y",
+        windows="-1",
+    )
+    assert not app.error
+    assert (app.query_params["k"], app.query_params["measure"]) == ("10", "recall")
+
+
+def test_an_address_of_no_view_is_the_overview() -> None:
+    compared(small_set(), {"BM25": FOUND, "Dense": FOUND})
+    assert len(look(view="../x").dataframe[0].value) == 2
+
+
+def test_names_of_retrievers_are_no_markdown() -> None:
+    data = keep(small_set())
+    name = "*a* _b_ $c$ :smile: [d](e) <b>"
+    add(data.fingerprint, BM25Spec(name=name, analyzer="word"))
+    folder = Job.of(choices_for(data).experiment(data, [name], Part.ALL), data.fingerprint).folder
+    keep_comparison(comparison_of({name: FOUND}, small_set(), KS, depth=100), folder)
+    app = opened(page, part="all", retrievers=name)
+    assert app.pills[0].options[-1] == plain(name) != name
+    assert app.pills[0].value == [name]
+    assert app.dataframe[0].value["retriever"].tolist() == [name]

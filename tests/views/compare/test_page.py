@@ -1,0 +1,265 @@
+"""The Compare page as a person uses it: what it says of a comparison, what it gives away, what it keeps."""
+
+import io
+import json
+import shutil
+import zipfile
+from dataclasses import replace
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from data.split import Part
+from data.store import StoredSet, keep
+from data.workspace import workspace
+from retrieval.comparison.compare import Comparison, Result
+from retrieval.comparison.job import Job
+from retrieval.comparison.store import keep as keep_comparison
+from retrieval.comparison.store import kept_comparisons, rename
+from retrieval.report.words import LANGUAGES
+from tests.doubles import small_set
+from tests.retrieval.compared import comparison_of, many_questions
+from tests.views.driving import opened, run
+from views.choices import choices_for
+from views.compare import export as compare_export
+from views.compare.shown import Shown
+from views.resources.comparisons import Address, comparison
+from views.words import catalog
+
+EN = catalog("en")
+MISSED = [[4, 0], [4, 1], [4, 2], [4, 3], [0, 4], [1, 4, 2]]
+FOUND = [[0], [1], [2], [3], [4], [1, 2]]
+KS = (1, 5, 10, 20, 50, 100)
+
+
+def page() -> None:
+    from views import sidebar
+    from views.compare import page as compare_page
+
+    sidebar.draw()
+    compare_page.draw()
+
+
+@pytest.fixture
+def data() -> StoredSet:
+    return keep(small_set())
+
+
+def finished(data: StoredSet, results: tuple[Result, ...] | None = None) -> Path:
+    """Keep the comparison that the page asks for first, its rankings written by hand."""
+    choices = choices_for(data)
+    experiment = choices.experiment(data, list(choices.specs), Part.ALL)
+    by_hand = comparison_of(
+        {"BM25": FOUND, "Dense": MISSED, "Hybrid": FOUND, "Reranked": FOUND}, small_set(), KS, depth=100
+    )
+    folder = Job.of(experiment, data.fingerprint).folder
+    keep_comparison(Comparison(experiment, by_hand.asked, results or by_hand.results), folder)
+    return folder
+
+
+def said(app: AppTest) -> str:
+    parts = [*app.markdown, *app.caption, *app.info, *app.warning, *app.error]
+    return "\n".join(part.value for part in parts)
+
+
+def choose(app: AppTest, row: int, press: str = "") -> AppTest:
+    """Choose a row of the list of kept comparisons, and press a button of what then is drawn."""
+    app.session_state["kept_list"] = {"selection": {"rows": [row], "columns": [], "cells": []}}
+    if press:  # the test's app forgets the row with every run
+        next(one for one in app.button if press in (one.key, one.label)).click()
+    return run(app)
+
+
+# what it says
+
+
+def test_figures_come_with_their_intervals_and_every_pair_is_tested(data: StoredSet) -> None:
+    finished(data)
+    app = opened(page, k="1")
+    assert "cannot separate" in str(app.dataframe[-1].value.to_dict())
+    pairs = app.dataframe[-1].value
+    assert len(pairs) == 6
+    first = pairs.iloc[0]  # BM25 and Dense: five questions apart, by 5.5 of 6
+    assert first["difference"] == pytest.approx(100 * 4.5 / 6 if first["wins"] == 5 else 100 * 5 / 6, abs=10)
+    assert (first["wins"], first["ties"], first["losses"]) == (5, 1, 0)
+    assert "**Hybrid** and **BM25** come out the same for every one of these questions (6)" in said(app)
+
+
+def test_what_failed_has_no_figure_and_says_why(data: StoredSet) -> None:
+    by_hand = comparison_of({"BM25": FOUND, "Dense": MISSED, "Hybrid": FOUND}, small_set(), KS, depth=100)
+    finished(data, (*by_hand.results, Result("Reranked", error=RuntimeError("no *model* here"))))
+    app = opened(page)
+    assert r"**Reranked** could not be measured and has no score: no \*model\* here" in said(app)
+    assert len(app.dataframe[-1].value) == 3  # pairs of the three that have a score
+    table = app.dataframe[0].value
+    assert table.set_index("retriever").loc["Reranked"].drop("retriever", errors="ignore").isna().all()
+
+
+def test_what_is_not_deep_enough_is_told_and_in_no_test(data: StoredSet) -> None:
+    by_hand = comparison_of({"BM25": FOUND, "Dense": MISSED, "Hybrid": FOUND}, small_set(), KS, depth=100)
+    shallow = by_hand.results[1]
+    assert shallow.scores is not None
+    scores = replace(
+        shallow.scores,
+        per_question={name: of for name, of in shallow.scores.per_question.items() if name != "recall@100"},
+    )
+    finished(data, (by_hand.results[0], replace(shallow, scores=scores), *by_hand.results[2:]))
+    app = opened(page, k="100")
+    assert "**Dense** was not searched deep enough to have a Recall@100" in said(app)
+    assert len(app.dataframe[-1].value) == 1
+    assert "not searched deep enough" not in said(opened(page, k="50"))
+
+
+def test_nothing_found_is_told(data: StoredSet) -> None:
+    by_hand = comparison_of({"BM25": FOUND, "Dense": MISSED}, small_set(), KS, depth=100)
+    finished(data, (by_hand.results[0], replace(by_hand.results[1], unanswered=2)))
+    assert "**Dense** found no passage at all for 2 questions" in said(opened(page))
+
+
+def test_two_that_find_the_same_are_not_told_apart_by_an_interval_of_nothing(data: StoredSet) -> None:
+    by_hand = comparison_of({"BM25": FOUND, "Dense": FOUND}, small_set(), KS, depth=100)
+    finished(data, by_hand.results)
+    assert "**Dense** and **BM25** come out the same for every one of these questions (6)" in said(opened(page))
+
+
+# what it gives
+
+
+def exports_of(data: StoredSet, folder: Path, language: str) -> dict[str, bytes]:
+    at = Address(data.key, str(folder), 0.0)
+    found = comparison(at)
+    assert found is not None
+    shown = Shown(data, at, found, found.results, tuple(one.name for one in found.results), "recall", 10)
+    made = {name: content() for name, (_, _, content) in compare_export._files(shown, language).items()}
+    return {name: content.encode() if isinstance(content, str) else content for name, content in made.items()}
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_every_file_can_be_taken_away(data: StoredSet, language: str) -> None:
+    files = exports_of(data, finished(data), language)
+    assert {f"export.{name}" for name in files} <= EN.keys()
+    table = pd.read_csv(io.BytesIO(files["table"]))
+    assert table.set_index("retriever").loc["BM25", "recall@1"] == pytest.approx(5.5 / 6)
+    assert len(pd.read_csv(io.BytesIO(files["questions"]))) == 6
+    assert len(files["questions_json"].splitlines()) == 6
+    assert json.loads(files["json"])["retrievers"]["Dense"]["recall@5"] == 1.0
+    assert f'<html lang="{language}"' in files["report"].decode()
+    with zipfile.ZipFile(io.BytesIO(files["everything"])) as archive:
+        names = {name.removeprefix("comparison/") for name in archive.namelist()}
+    assert {"scores.json", "significance.json", "provenance.json", "report.html", "qrels.trec", "BM25.trec"} <= names
+    assert {"beir/corpus.jsonl", "beir/queries.jsonl", "beir/qrels/test.tsv", "experiment.toml"} <= names
+
+
+# what it keeps
+
+
+def test_a_kept_comparison_is_opened_again_without_its_models(data: StoredSet) -> None:
+    key = finished(data).name
+    app = opened(page, view="kept")
+    choose(app, 0)
+    choose(app, 0, "kept_open")
+    assert app.query_params["comparison"] == key
+    assert app.title[0].value == "small"
+    assert "A kept comparison of" in said(app)
+    fresh = opened(page, comparison=key)  # the address alone, in a session that knows nothing
+    assert "A kept comparison of" in said(fresh)
+    assert len(fresh.dataframe[0].value) == 4
+
+
+def test_a_comparison_made_elsewhere_shows_the_depths_it_was_measured_at(data: StoredSet) -> None:
+    key = finished(data).name
+    folder = workspace() / "comparisons" / key[::-1]
+    by_hand = comparison_of({"BM25": FOUND, "Dense": MISSED}, small_set(), (2, 4), depth=4)
+    experiment = by_hand.experiment.model_copy(update={"data": data.key})
+    keep_comparison(replace(by_hand, experiment=experiment), folder)
+    app = opened(page, comparison=folder.name, k="50")  # the address of someone who looked at another one
+    assert app.query_params["k"] == "4"
+    shown = app.dataframe[0].value
+    assert [column for column in shown if column.startswith("recall")] == ["recall@2", "recall@4"]
+    assert shown.iloc[0]["recall@4"] == 100
+    assert "On Recall@4" in said(app)
+
+
+def test_an_address_switches_to_the_question_set_of_its_comparison(data: StoredSet) -> None:
+    key = finished(data).name
+    other, _ = many_questions(2)
+    newer = keep(other)
+    app = opened(page, comparison=key, data=newer.key)
+    assert app.query_params["data"] == data.key
+    assert "A kept comparison of" in said(app)
+    app.sidebar.selectbox[0].select(newer.key)  # who picks another set leaves the comparison
+    run(app)
+    assert "comparison" not in app.query_params
+    assert "A kept comparison of" not in said(app)
+
+
+def test_an_address_of_nothing_kept_is_told(data: StoredSet) -> None:
+    finished(data)
+    for wrong in ("0123456789abcdef", "../../etc/passwd"):
+        app = opened(page, comparison=wrong)
+        assert EN["kept.not_here"] in said(app)
+        next(one for one in app.button if one.label == EN["kept.back"]).click()
+        assert run(app).title[0].value == EN["compare.title"]
+
+
+def test_a_comparison_whose_set_is_gone_is_told(data: StoredSet) -> None:
+    key = finished(data).name
+    keep(many_questions(2)[0])
+    shutil.rmtree(workspace() / "datasets" / data.key)
+    app = opened(page, comparison=key)
+    assert "is not in the workspace any more" in said(app)
+
+
+def test_names_are_given_and_comparisons_deleted(data: StoredSet) -> None:
+    key = finished(data).name
+    app = choose(opened(page, view="kept"), 0)
+    next(one for one in app.text_input if one.label == EN["kept.name"]).set_value("../<b>mine</b>")
+    choose(app, 0, EN["kept.rename"])
+    assert [one.name for one in kept_comparisons()] == ["../<b>mine</b>"]
+    assert [path.name for path in (workspace() / "comparisons").iterdir()] == [key]
+    choose(app, 0, "kept_delete")
+    assert kept_comparisons() == []
+    assert list((workspace() / "comparisons").glob("*/scores.json")) == []
+
+
+def test_labs_are_not_in_the_list(data: StoredSet) -> None:
+    folder = finished(data)
+    origin = json.loads((folder / "provenance.json").read_text(encoding="utf-8"))
+    origin["experiment"]["lab"] = "bm25"
+    lab = folder.with_name("0" * 16)
+    shutil.copytree(folder, lab)
+    (lab / "provenance.json").write_text(json.dumps(origin), encoding="utf-8")
+    assert len(kept_comparisons()) == 2
+    assert len(opened(page, view="kept").dataframe[0].value) == 1
+
+
+def test_two_comparisons_of_the_same_questions_are_set_side_by_side(data: StoredSet) -> None:
+    folder = finished(data)
+    earlier = folder.with_name("1" * 16)
+    choices = choices_for(data)
+    experiment = choices.experiment(data, ["BM25"], Part.ALL)
+    worse = comparison_of({"BM25": MISSED}, small_set(), KS, depth=100)
+    keep_comparison(Comparison(experiment, worse.asked, worse.results), earlier)
+    rename(earlier.name, "earlier")
+    app = opened(page, view="kept", k="1")
+    names = app.dataframe[0].value["name"].tolist()
+    choose(app, names.index("earlier"))
+    changes = app.dataframe[-1].value
+    assert changes["retriever"].tolist() == ["BM25"]
+    assert changes["after"][0] == pytest.approx(100 * 5.5 / 6)
+    assert changes["difference"][0] == pytest.approx(changes["after"][0] - changes["before"][0])
+    assert changes["in_words"][0] == EN["kept.not_changed"]  # six questions
+
+
+def test_other_questions_are_not_set_side_by_side(data: StoredSet) -> None:
+    finished(data)
+    asked, others = many_questions(2)
+    kept = keep(asked)
+    folder = Job.of(others.experiment, kept.fingerprint).folder
+    keep_comparison(others, folder)
+    app = opened(page, view="kept", data=data.key)
+    names = app.dataframe[0].value["data"].tolist()
+    choose(app, names.index("many"))
+    assert EN["kept.other_passages"] in said(app)

@@ -1,0 +1,286 @@
+"""The Tune view as a person uses it: a lab started and followed, its best setting read, used and judged on Test."""
+
+import json
+
+import pandas as pd
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from data.catalog import CATALOG, read_entry
+from data.split import Part
+from data.store import StoredSet, keep
+from jobs.processes import this_process
+from retrieval.analysis.lab_results import best, lab_figures
+from retrieval.comparison.added import add, added
+from retrieval.comparison.compare import compare
+from retrieval.comparison.experiment import BM25Spec, DenseSpec, Experiment
+from retrieval.comparison.job import Job
+from retrieval.comparison.labs import bm25_lab, hybrid_lab, index_lab, rerank_lab, tried
+from retrieval.comparison.store import keep as keep_comparison
+from retrieval.evaluation.significance import question_groups
+from tests.doubles import small_set
+from tests.views.driving import run
+from text.analyzers import Analyzer
+from views.choices import choices_for
+from views.resources.sets import question_set
+
+WORDS = BM25Spec(name="Words", analyzer=Analyzer.WORD)
+
+
+def page() -> None:
+    from views.compare import page as compare_page
+
+    compare_page.draw()
+
+
+@pytest.fixture
+def data() -> StoredSet:
+    return keep(read_entry(CATALOG["sample"]).question_set)
+
+
+@pytest.fixture
+def started(monkeypatch: pytest.MonkeyPatch) -> list[Experiment]:
+    """The experiments started, in place of their processes."""
+    experiments: list[Experiment] = []
+    monkeypatch.setattr(Job, "start", lambda _, experiment: experiments.append(experiment))
+    return experiments
+
+
+def finished(data: StoredSet, experiment: Experiment) -> Experiment:
+    keep_comparison(compare(experiment, question_set(data.key)), Job.of(experiment, data.fingerprint).folder)
+    return experiment
+
+
+def compared(data: StoredSet, *names: str, part: Part = Part.ALL) -> Experiment:
+    return finished(data, choices_for(data).experiment(data, list(names), part))
+
+
+def opened(*names: str, **address: str) -> AppTest:
+    app = AppTest.from_function(page, default_timeout=60)
+    app.query_params.update({"lang": "en", "view": "tune", "retrievers": "|".join(names), **address})
+    return run(app)
+
+
+def texts(app: AppTest) -> str:
+    return "\n".join(element.value.replace("\\", "") for element in app.markdown)
+
+
+def tables(app: AppTest, column: str) -> list[pd.DataFrame]:
+    return [table.value for table in app.dataframe if column in table.value]
+
+
+def test_a_lab_is_started_with_what_is_chosen(data: StoredSet, started: list[Experiment]) -> None:
+    experiment = compared(data, "BM25", part=Part.ALL)
+    app = opened("BM25", part="all")
+    assert app.query_params["lab"] == "bm25"
+    assert app.warning[0].value.startswith("48 validation questions are few")
+    app.pills(key="lab_analyzers").set_value(["word", "bigram"])
+    app.pills(key="lab_windows").set_value(["0", "1"])
+    app.text_input(key="lab_k1").set_value("2, 0.3")
+    app.text_input(key="lab_b").set_value("0.5")
+    run(app)
+    assert app.button(key="start_bm25").label == "Try 8 settings"
+    app.button(key="start_bm25").click()
+    run(app)
+    wanted = bm25_lab(experiment, "BM25", [Analyzer.WORD, Analyzer.BIGRAM], sentences=[0, 1], k1s=[0.3, 2], bs=[0.5])
+    assert started == [wanted]
+    address = dict(app.query_params)
+    assert (address["analyzers"], address["windows"], address["k1"], address["b"]) == (
+        "word|bigram",
+        "0|1",
+        "2, 0.3",
+        "0.5",
+    )
+    again = opened("BM25", **{name: address[name] for name in ("part", "lab", "analyzers", "windows", "k1", "b")})
+    assert again.button(key="start_bm25").label == "Try 8 settings"
+
+
+@pytest.mark.parametrize(("k1", "b"), [("", "0.5"), ("0.9", "1.5"), ("many", "0.5"), ("0.9", "nan")])
+@pytest.mark.usefixtures("started")
+def test_values_that_are_none_are_told(data: StoredSet, k1: str, b: str) -> None:
+    compared(data, "BM25")
+    app = opened("BM25", part="all")
+    app.text_input(key="lab_k1").set_value(k1)
+    app.text_input(key="lab_b").set_value(b)
+    run(app)
+    assert [error.value for error in app.error] == [
+        "k1 and b must be up to 12 numbers each, separated by commas: k1 from 0 to 10, b from 0 to 1."
+    ]
+    assert not [button for button in app.button if button.key == "start_bm25"]
+
+
+def test_a_lab_that_runs_shows_how_far_it_is_and_stops(
+    data: StoredSet, started: list[Experiment], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    add(data.fingerprint, WORDS)
+    experiment = hybrid_lab(compared(data, "BM25", "Words"), "BM25", "Words")
+    job = Job.of(experiment, data.fingerprint)
+    job.folder.mkdir(parents=True)
+    pid, began = this_process()
+    told = {"began": 0.0, "name": "rrf · 0.4", "share": 0.25, "pid": pid, "pid_started": began}
+    (job.folder / "progress.json").write_text(json.dumps(told))
+    app = opened("BM25", "Words", part="all", lab="hybrid")
+    (bar,) = app.get("progress")
+    assert bar.proto.value == 25
+    assert bar.proto.text.replace("\\", "").startswith("rrf · 0.4 is searching")
+    assert not [button for button in app.button if button.key == "start_hybrid"]
+    stopped: list[str] = []
+    monkeypatch.setattr(Job, "stop", lambda one: stopped.append(one.folder.name))
+    (button,) = [one for one in app.button if str(one.key).startswith("stop_")]
+    button.click()
+    app.run()  # the fragment alone is drawn again, which only a browser does
+    assert stopped == [job.folder.name]
+    assert started == []
+
+
+def test_a_lab_that_was_stopped_can_be_started_again(data: StoredSet, started: list[Experiment]) -> None:
+    experiment = bm25_lab(compared(data, "BM25"), "BM25", [Analyzer.WORD], k1s=[1], bs=[0.5])
+    folder = Job.of(experiment, data.fingerprint).folder
+    folder.mkdir(parents=True)
+    (folder / "log.txt").write_text("what went <b>wrong</b>")
+    app = opened("BM25", part="all", analyzers="word", k1="1", b="0.5")
+    assert any(warning.value.startswith("It was stopped before it ended.") for warning in app.warning)
+    assert [code.value for code in app.code] == ["what went <b>wrong</b>"]
+    app.button(key="start_bm25").click()
+    run(app)
+    assert started == [experiment]
+
+
+def test_the_best_setting_is_used_and_judged_on_test(data: StoredSet, started: list[Experiment]) -> None:
+    add(data.fingerprint, WORDS)
+    experiment = compared(data, "Words")
+    lab = finished(data, bm25_lab(experiment, "Words", [Analyzer.WORD, Analyzer.BIGRAM], k1s=[0.3, 2], bs=[0.5]))
+    app = opened("Words", part="all", analyzers="word|bigram", k1="0.3, 2", b="0.5")
+    found = compare(lab, question_set(data.key))
+    figures = lab_figures(found, "ndcg@10", question_groups(found.asked))
+    (table,) = tables(app, "k1")
+    assert table["value"].tolist() == pytest.approx(sorted(figures["value"] * 100, reverse=True))
+    assert len(app.get("vega_lite_chart") or app.get("arrow_vega_lite_chart")) == 2
+    leader = best(figures)
+    assert leader.startswith("bigram")
+    assert f"**BM25 · {leader}** beats **Words** by " in texts(app)
+    assert "picked as the best of 4 on these same questions" in "".join(c.value for c in app.caption)
+
+    app.button(key="use_bm25").click()
+    run(app)
+    spec = next(spec for spec in tried(lab) if spec.name == leader)
+    assert added(data.fingerprint) == [WORDS, spec.model_copy(update={"name": f"BM25 · {leader}"})]
+    assert (app.query_params["part"], app.query_params["view"]) == ("test", "overview")
+    assert app.query_params["retrievers"] == f"Words|BM25 · {leader}"
+    assert app.query_params["measure"] == "ndcg"
+    assert started[-1].split is Part.TEST
+    assert [one.name for one in started[-1].retriever] == ["Words", f"BM25 · {leader}"]
+
+    finished(data, started[-1])
+    run(app)
+    assert f"BM25 · {leader}" in texts(app)
+    assert "on nDCG@10" in texts(app)
+
+
+@pytest.mark.usefixtures("started")
+def test_another_row_is_looked_at_when_it_is_chosen(data: StoredSet) -> None:
+    add(data.fingerprint, WORDS)
+    lab = finished(data, bm25_lab(compared(data, "Words"), "Words", [Analyzer.WORD], k1s=[0.3, 2], bs=[0.5]))
+    app = opened("Words", part="all", analyzers="word", k1="0.3, 2", b="0.5")
+    (table,) = tables(app, "k1")
+    key = f"bm25_table_{Job.of(lab, data.fingerprint).folder}"
+    app.session_state[key] = {"selection": {"rows": [1], "columns": [], "cells": []}}
+    run(app)
+    assert f"BM25 · word · k1 {table['k1'][1]:g} · b 0.5" in texts(app)
+    assert "picked as the best" not in "".join(caption.value for caption in app.caption)
+
+
+@pytest.mark.usefixtures("started")
+def test_the_ends_of_the_hybrid_lab_are_the_two_alone(data: StoredSet) -> None:
+    add(data.fingerprint, WORDS)
+    lab = finished(data, hybrid_lab(compared(data, "BM25", "Words"), "Words", "BM25"))
+    app = opened("BM25", "Words", part="all", lab="hybrid", mix_first="Words", mix_second="BM25", aim="recall@1")
+    (table,) = tables(app, "fusion")
+    assert len(table) == 3 * 21
+    ends = table[table["weight"].isin([0, 1])]
+    assert ends["value"].nunique() == 2
+    assert table["value"].max() > ends["value"].max()
+    assert "Hybrid · Words " in texts(app)
+    assert "use_hybrid" in [button.key for button in app.button]
+    key = f"hybrid_table_{Job.of(lab, data.fingerprint).folder}"
+    app.session_state[key] = {"selection": {"rows": [int(ends.index[0])], "columns": [], "cells": []}}
+    run(app)
+    assert any("alone, with nothing mixed in" in info.value for info in app.info)
+    assert "use_hybrid" not in [button.key for button in app.button]
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("started")
+def test_the_reranking_lab_shows_what_depth_brings_and_costs(data: StoredSet) -> None:
+    finished(data, rerank_lab(compared(data, "BM25", "Reranked"), "Reranked", [5, 20]))
+    app = opened("BM25", "Reranked", part="all", lab="rerank", depths="5|20")
+    (table,) = tables(app, "ceiling")
+    assert len(table) == 2 * 11
+    assert (table["value"] <= table["ceiling"] + 1e-9).all()
+    assert table[table["weight"] == 0]["milliseconds"].eq(0).all()
+    assert any("At most 960 pairs" in caption.value for caption in app.caption)
+    assert app.query_params["depths"] == "5|20"
+    app.pills(key="lab_depths").set_value([])
+    run(app)
+    assert any(info.value == "Pick at least one of each." for info in app.info)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("started")
+def test_the_index_lab_tells_what_each_index_loses(data: StoredSet) -> None:
+    finished(data, index_lab(compared(data, "Dense"), "Dense"))
+    app = opened("Dense", part="all", lab="index")
+    (table,) = tables(app, "overlap")
+    assert sorted(table["title"]) == ["Exact", "HNSW", "IVF", "int8"]
+    assert table["megabytes"].is_monotonic_increasing
+    assert table.set_index("title").loc["Exact", "overlap"] == 100
+    assert "of the exact index's first 10; nDCG@10 changes by" in texts(app)
+    app.button(key="use_index").click()
+    run(app)
+    (spec,) = added(data.fingerprint)
+    assert isinstance(spec, DenseSpec)
+    assert spec.index == "int8"
+    assert spec.chosen_on is Part.VALIDATION
+
+
+@pytest.mark.parametrize(
+    ("lab", "says"),
+    [
+        ("hybrid", "This lab fuses two retrievers."),
+        ("rerank", "This lab varies the settings of a reranker."),
+        ("index", "This lab varies the index of a dense retriever."),
+    ],
+)
+@pytest.mark.usefixtures("started")
+def test_a_lab_without_its_kind_of_retriever_says_what_to_do(data: StoredSet, lab: str, says: str) -> None:
+    compared(data, "BM25")
+    app = opened("BM25", part="all", lab=lab)
+    assert any(info.value.startswith(says) for info in app.info)
+
+
+@pytest.mark.usefixtures("started")
+def test_data_that_cannot_be_split_have_no_labs() -> None:
+    data = keep(small_set())
+    compared(data, "BM25")
+    app = opened("BM25", data=data.key, part="all")
+    assert any(warning.value.startswith("This data has no validation questions") for warning in app.warning)
+    assert not [button for button in app.button if str(button.key).startswith("start_")]
+
+
+@pytest.mark.usefixtures("started")
+def test_tokens_of_any_text_and_questions_without_terms(data: StoredSet) -> None:
+    lab = finished(data, bm25_lab(compared(data, "BM25"), "BM25", [Analyzer.WORD], k1s=[1], bs=[0.5]))
+    app = opened("BM25", part="all", analyzers="word", k1="1", b="0.5")
+    app.text_area(key="lab_text").set_value("<b>한글을</b> 만든")
+    run(app)
+    (table,) = tables(app, "tokens")
+    tokens = dict(zip(table["analyzer"], table["tokens"], strict=True))
+    assert list(tokens["word"]) == ["b", "한글을", "b", "만든"]
+    assert list(tokens["whitespace"]) == ["<b>한글을</b>", "만든"]
+    (counts,) = tables(app, "own")
+    asked = compare(lab, question_set(data.key)).asked
+    assert counts["analyzer"].tolist() == ["word"]
+    (questions,) = tables(app, "question")
+    assert len(questions) == counts["own"][0] > 0
+    assert set(questions["question"]) <= {question.text for question in asked.questions}
+    assert (~questions["anywhere"]).sum() == counts["anywhere"][0]

@@ -1,0 +1,292 @@
+"""The Where view as a person uses it: slices, lost questions, ceilings, and the ways from their numbers."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from data.records import Passage, Question, QuestionSet
+from data.store import StoredSet, keep
+from data.workspace import workspace
+from retrieval.comparison.compare import Comparison, Result
+from retrieval.comparison.experiment import Experiment
+from retrieval.comparison.store import keep as keep_comparison
+from retrieval.evaluation.measures import evaluate
+from retrieval.evaluation.slices import Property, Slice, labels_of
+from retrieval.rankings import Rankings
+from tests.views.driving import run
+from views.compare.shown import Shown
+from views.resources.comparisons import Address, comparison, finished_at
+from views.words import catalog
+
+EN = catalog("en")
+KS = (1, 5, 10)
+COUNT = 40
+KINDS = ["easy"] * 20 + ["hard"] * 20
+BM25 = {"name": "BM25", "kind": "bm25"}
+DENSE = {"name": "Dense *1*", "kind": "dense"}
+HYBRID = {"name": "Hybrid", "kind": "hybrid", "of": ("BM25", "Dense *1*"), "depth": 5}
+RERANKED = {"name": "Reranked", "kind": "rerank", "first": "BM25", "depth": 5}
+ALL = (BM25, DENSE, HYBRID, RERANKED)
+# ranks of each question's passage, 0 for nowhere: dense loses the hard ones, and BM25 ten of all
+RANKS = {
+    "BM25": [1] * 15 + [2] * 5 + [1] * 15 + [7] * 3 + [0] * 2,
+    "Dense *1*": [1] * 20 + [3] * 20,
+    "Hybrid": [1] * 20 + [2] * 20,
+    "Reranked": [1] * 20 + [1] * 13 + [3] * 2 + [7] * 3 + [0] * 2,
+}
+
+
+def asked(titles: Sequence[str] = (), kinds: Sequence[str] = ()) -> QuestionSet:
+    passages = tuple(Passage(f"p{row}", f"passage {row}", titles[row] if titles else "") for row in range(COUNT))
+    kinds = kinds or KINDS
+    questions = [Question(f"q{row}", f"question {row}", (), (f"p{row}",), kinds[row]) for row in range(COUNT)]
+    return QuestionSet("forty", passages, tuple(questions))
+
+
+def placed(ranks: Sequence[int], depth: int) -> Rankings:
+    """Each question's own passage at its rank, others in the order of the corpus around it."""
+    indices = np.full((len(ranks), depth), -1, dtype=np.int32)
+    for row, rank in enumerate(ranks):
+        order = [other for other in range(len(ranks)) if other != row]
+        if rank:
+            order.insert(rank - 1, row)
+        indices[row] = order[:depth]
+    return Rankings(indices, -np.broadcast_to(np.arange(depth), indices.shape).astype(np.float32))
+
+
+def kept(
+    data: StoredSet,
+    of: QuestionSet,
+    specs: Sequence[Mapping[str, Any]] = ALL,
+    ranks: Mapping[str, Sequence[int]] = RANKS,
+    depth: int = 10,
+) -> Path:
+    experiment = Experiment.model_validate({"data": data.key, "ks": KS, "retriever": specs})
+    results = []
+    for spec in specs:
+        rankings = placed(ranks[spec["name"]], depth)
+        results.append(Result(spec["name"], rankings, evaluate(rankings, of, KS)))
+    folder = workspace() / "comparisons" / "0123456789abcdef"
+    keep_comparison(Comparison(experiment, of, tuple(results)), folder)
+    return folder
+
+
+def page() -> None:
+    import streamlit as st
+
+    from tests.views.compare.where.test_view import shown
+    from views.compare.where import view as compare_where
+
+    compare_where.draw(shown(st.session_state["data"], st.session_state["k"], st.session_state["picked"]))
+
+
+def shown(data: StoredSet, k: int, picked: Sequence[str]) -> Shown:
+    folder = workspace() / "comparisons" / "0123456789abcdef"
+    at = Address(data.key, str(folder), finished_at(folder))
+    found = comparison(at)
+    assert found is not None
+    names = tuple(one.name for one in found.results)
+    results = tuple(one for one in found.results if one.name in (picked or names))
+    return Shown(data, at, found, results, names, "recall", k)
+
+
+@pytest.fixture
+def data() -> StoredSet:
+    stored = keep(asked())
+    kept(stored, asked())
+    return stored
+
+
+def opened(data: StoredSet, *, k: int = 1, picked: Sequence[str] = (), **address: str) -> AppTest:
+    app = AppTest.from_function(page, default_timeout=60)
+    app.session_state["data"], app.session_state["k"], app.session_state["picked"] = data, k, list(picked)
+    app.query_params.update({"lang": "en", **address})
+    return run(app)
+
+
+def texts(app: AppTest) -> list[str]:
+    return [element.value for element in (*app.markdown, *app.caption, *app.info, *app.success)]
+
+
+def numbers(app: AppTest) -> dict[str, str]:
+    """The numbers that can be pressed, by key."""
+    buttons = {button.key or "": button.label for button in app.button}
+    return {key: label[len(":primary[") : -1] for key, label in buttons.items() if key.startswith("fate_")}
+
+
+# slices
+
+
+def test_the_most_telling_slice_is_said_in_words(data: StoredSet) -> None:
+    # of the hard ones BM25 has 15 first, dense none and the hybrid none
+    (told,) = [text for text in texts(opened(data)) if "points **behind**" in text]
+    assert told.startswith(
+        "On questions of the type “hard”, **Dense \\*1\\*** is 75.0 points **behind** BM25 (95 % interval "
+    )
+    assert told.endswith("the largest of the differences that are sure, all 6 tested together.")
+
+
+def test_where_nothing_is_sure_no_slice_is_named() -> None:
+    stored = keep(asked())
+    kept(stored, asked(), (BM25, DENSE), {"BM25": [1] * 40, "Dense *1*": [2] + [1] * 39})
+    (told,) = [text for text in texts(opened(stored)) if "tested together" in text]
+    assert told.startswith("In no group does any retriever surely differ from **BM25**")
+
+
+def test_the_table_has_every_retriever_on_every_slice(data: StoredSet) -> None:
+    table = opened(data, slice="kind").dataframe[0].value
+    assert list(table["slice"]) == ["easy"] * 4 + ["hard"] * 4
+    assert list(table["retriever"]) == list(RANKS) * 2
+    assert table["mean"].tolist() == [75, 100, 100, 100, 75, 0, 0, 65]
+    assert table["difference"].tolist()[1:4] == [25, 25, 25]
+    assert table["difference"].tolist()[5:] == [-75, -75, -10]
+    assert table.loc[table["retriever"] == "BM25", "difference"].isna().all()
+    assert (table["low"] <= table["mean"]).all()
+    assert (table["questions"] == 20).all()
+
+
+def test_only_what_the_set_knows_can_be_chosen_and_the_address_remembers_it(data: StoredSet) -> None:
+    app = opened(data)
+    choice = app.segmented_control[0]
+    assert choice.options == [
+        EN[f"where.by_{name}"] for name in ("kind", "question_length", "passage_length", "overlap", "terms_found")
+    ]
+    assert (choice.value, app.query_params["slice"]) == ("kind", "kind")
+    choice.set_value("question_length")
+    run(app)
+    assert app.query_params["slice"] == "question_length"
+    assert set(app.dataframe[0].value["slice"]) == {"10", "11"}  # question 0 to 9, question 10 to 39
+
+
+@pytest.mark.parametrize("address", ["article", "nonsense"])
+def test_an_address_with_an_unknown_slice_shows_the_first(data: StoredSet, address: str) -> None:
+    assert opened(data, slice=address).segmented_control[0].value == "kind"
+
+
+def test_a_set_without_kinds_begins_with_the_wording_it_shares() -> None:
+    plain_set = asked(kinds=[""] * COUNT)
+    stored = keep(plain_set)
+    kept(stored, plain_set)
+    app = opened(stored)
+    assert app.segmented_control[0].value == "overlap"
+    assert EN["where.by_kind"] not in app.segmented_control[0].options
+
+
+def test_of_many_articles_the_contested_are_drawn_and_all_are_listed() -> None:
+    many = asked(titles=[f"article {row // 2}" for row in range(COUNT)])
+    stored = keep(many)
+    kept(stored, many)
+    app = opened(stored, slice="article")
+    assert EN["where.charted_differ"].format(charted=12, count=20) in texts(app)
+    assert app.dataframe[0].value["slice"].nunique() == 20
+    alone = opened(stored, slice="article", picked=["BM25"])
+    assert EN["where.charted_largest"].format(charted=12, count=20) in texts(alone)
+
+
+def test_one_retriever_is_compared_with_nothing(data: StoredSet) -> None:
+    app = opened(data, picked=["BM25"])
+    assert not [text for text in texts(app) if "tested together" in text or "Difference from" in text]
+    assert app.dataframe[0].value["retriever"].tolist() == ["BM25", "BM25"]
+
+
+def test_ranges_have_as_many_decimals_as_tell_them_apart() -> None:
+    rows = np.arange(1)
+    lengths = [Slice(rows, low=5, high=1200), Slice(rows, low=1201, high=1201)]
+    assert labels_of(lengths, Property.PASSAGE_LENGTH) == ["5–1,200", "1,201"]
+    shares = [Slice(rows, low=0, high=0.5), Slice(rows, low=0.501, high=1)]
+    assert labels_of(shares, Property.OVERLAP) == ["0–50%", "50–100%"]
+    close = [Slice(rows, low=0.501, high=0.502), Slice(rows, low=0.503, high=0.504)]
+    assert labels_of(close, Property.OVERLAP) == ["50.1–50.2%", "50.3–50.4%"]
+    assert labels_of([Slice(rows, "kind")], Property.KIND) == ["kind"]
+
+
+def test_a_figure_that_nobody_has_is_told(data: StoredSet) -> None:
+    app = opened(data, k=20)
+    assert EN["where.no_figure"].format(figure="Recall@20") in texts(app)
+    assert EN["where.no_fate"].format(k=20) in texts(app)
+    assert EN["where.no_wrapping"] in texts(app)
+
+
+# lost questions
+
+
+def test_every_number_of_lost_questions(data: StoredSet) -> None:
+    assert numbers(opened(data)) == {
+        "fate_BM25_found": "30 · 75.0%",
+        "fate_BM25_below": "8 · 20.0%",
+        "fate_BM25_not_found": "2 · 5.0%",
+        "fate_Dense *1*_found": "20 · 50.0%",
+        "fate_Dense *1*_below": "20 · 50.0%",
+        "fate_Hybrid_found": "20 · 50.0%",
+        "fate_Hybrid_lost_in_fusion": "20 · 50.0%",  # dense brings them third
+        "fate_Reranked_found": "33 · 82.5%",
+        "fate_Reranked_not_a_candidate": "5 · 12.5%",
+        "fate_Reranked_lost_in_reranking": "2 · 5.0%",
+    }
+
+
+def test_a_number_leads_to_its_questions_and_nothing_else_is_filtered(data: StoredSet) -> None:
+    app = opened(data, quadrant="both", words="question", question="q3", within="1")
+    app.button(key="fate_Reranked_lost_in_reranking").click()
+    run(app)
+    assert app.query_params["view"] == "why"
+    assert (app.query_params["of"], app.query_params["fate"]) == ("Reranked", "lost_in_reranking")
+    assert app.session_state["compare_view"] == "why"
+    assert not {"quadrant", "words", "question", "within"} & app.query_params.keys()
+
+
+def test_where_nothing_is_lost_it_says_so() -> None:
+    stored = keep(asked())
+    kept(stored, asked(), (BM25,), {"BM25": [1] * 40})
+    app = opened(stored)
+    assert EN["where.none_lost"].format(k=1) in texts(app)
+    assert numbers(app) == {"fate_BM25_found": "40 · 100.0%"}
+
+
+# ceilings
+
+
+def test_ceilings_say_what_better_order_and_more_candidates_could_win(data: StoredSet) -> None:
+    told = next(text for text in texts(opened(data)) if "among its candidates" in text)
+    hybrid, reranked = told.split("\n")
+    assert hybrid == "- " + EN["where.ceiling_told"].format(
+        name="Hybrid",
+        k=1,
+        own="50.0%",
+        depth="5 each",
+        sources="BM25, Dense \\*1\\*",
+        ceiling="100.0%",
+        order="50.0",
+        more="0.0",
+    )
+    assert "reaches a Hit@1 of 82.5%. For 87.5% of the questions an answer passage is among its" in reranked
+    assert "candidates (5 from BM25): a better order could win up to 5.0 points" in reranked
+    assert "up to 5.0 points, more or better candidates up to 12.5 more" in reranked
+
+
+def test_table_of_ceilings(data: StoredSet) -> None:
+    table = opened(data).dataframe[1].value.set_index("retriever")
+    assert table.loc["Reranked", ["depth", "hit", "ceiling"]].tolist() == [5, 82.5, 87.5]
+    assert table.loc["Reranked", ["1", "2", "5", "10"]].tolist() == [75, 87.5, 87.5, 95]
+    assert table.loc["Hybrid", ["1", "2", "5", "10"]].tolist() == [87.5, 87.5, 100, 100]
+    deeper = opened(data, k=10).dataframe[1].value.set_index("retriever")
+    assert deeper.loc["Reranked", ["depth", "hit", "ceiling"]].tolist() == [10, 95, 95]  # the first ten always count
+
+
+def test_without_a_hybrid_or_reranker_it_says_what_to_pick(data: StoredSet) -> None:
+    assert EN["where.no_wrapping"] in texts(opened(data, picked=["BM25", "Dense *1*"]))
+
+
+@pytest.mark.parametrize("language", ["ko", "en"])
+@pytest.mark.parametrize("by", ["kind", "question_length", "passage_length", "overlap", "terms_found", "article"])
+def test_every_slice_in_both_languages(language: str, by: str) -> None:
+    titled = asked(titles=[f"<b>{row // 20}</b>" for row in range(COUNT)])
+    stored = keep(titled)
+    kept(stored, titled)
+    app = opened(stored, lang=language, slice=by)
+    assert app.segmented_control[0].value == by
+    assert all("<b>" not in text.replace("\\<b\\>", "") for text in texts(app))

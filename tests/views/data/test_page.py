@@ -1,0 +1,240 @@
+"""The Data page as a person uses it: files dropped, columns changed, a set put to use, another removed."""
+
+import hashlib
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from streamlit.testing.v1 import AppTest
+from streamlit.testing.v1.element_tree import Selectbox
+
+from data.catalog import CATALOG
+from data.store import stored
+from tests.data.sample_files import ROWS, as_csv, as_squad
+from tests.views.driving import run
+
+KORQUAD = "korquad-v1-dev"
+TABLE = as_csv(ROWS).encode("cp949", "replace")
+UNNAMED = "칸1,칸2\n수도는?,서울은 수도이다.\n바다는?,부산은 항구이다.\n"
+FAULTY = "질문,지문\n수도는?,서울은 수도이다.\n,부산은 항구이다.\n=1+1,\n강은?,한강은 서울을 지난다.\n"
+
+
+def page() -> None:
+    from views import sidebar
+    from views.data import page as data_page
+
+    sidebar.draw()
+    data_page.draw()
+
+
+@pytest.fixture
+def app(monkeypatch: pytest.MonkeyPatch) -> AppTest:
+    monkeypatch.delenv("MRC_DATA", raising=False)
+    test = AppTest.from_function(page, default_timeout=30)
+    test.query_params["lang"] = "ko"
+    return run(test)
+
+
+def upload(app: AppTest, content: str | bytes, name: str = "내 질문.csv") -> AppTest:
+    content = content.encode() if isinstance(content, str) else content
+    app.file_uploader[0].set_value((name, content, "application/octet-stream"))
+    return run(app)
+
+
+def press(app: AppTest, key: str) -> AppTest:
+    app.button(key=key).click()
+    return run(app)
+
+
+def keys(app: AppTest) -> set[str]:
+    return {button.key for button in app.button if button.key}
+
+
+def counts(app: AppTest) -> list[str]:
+    return [metric.value for metric in app.metric[:3]]
+
+
+def texts(app: AppTest) -> str:
+    """Everything the page says, as Markdown shows it."""
+    kinds = (app.markdown, app.caption, app.header, app.subheader, app.error, app.warning, app.info)
+    return re.sub(r"\\(.)", r"\1", "\n".join(element.value for kind in kinds for element in kind))
+
+
+def column(app: AppTest, role: str) -> Selectbox:
+    return next(box for box in app.selectbox if (box.key or "").startswith(f"column_{role}_"))
+
+
+def test_the_first_visit_shows_the_sample(app: AppTest) -> None:
+    assert "지금 쓰는 세트: Korean sample" in texts(app)
+    assert counts(app) == ["200", "480", "20"]
+    assert "use" not in keys(app)
+
+
+def test_a_table_of_cp949_becomes_the_set_of_every_page(app: AppTest) -> None:
+    upload(app, TABLE)
+    assert "행 3개 → 지문 2개, 질문 3개, 문서 2개 · CSV · CP949" in texts(app)
+    assert [column(app, role).value for role in ("question", "context", "answers", "title", "id", "kind")] == [
+        "질문", "지문", "정답", "제목", "번호", None,
+    ]  # fmt: skip
+    assert counts(app) == ["2", "3", "2"]
+    assert [kept.name for kept in stored()] == ["Korean sample"]
+    press(app, "use")
+    used = next(kept for kept in stored() if kept.name == "내 질문")
+    assert app.query_params["data"] in (used.key, [used.key])
+    assert "지금 쓰는 세트: 내 질문" in texts(app)
+    assert not keys(app) & {"use", "discard"}
+
+
+def test_a_broken_file_says_where_and_loses_nothing(app: AppTest) -> None:
+    before = app.query_params["data"]
+    upload(app, '{"data": [\n{"title": ', "broken.json")
+    assert "2번째 줄 11번째 글자에서 깨졌습니다" in texts(app)
+    assert app.query_params["data"] == before
+    assert counts(app) == ["200", "480", "20"]
+    assert "use" not in keys(app)
+    press(app, "discard")
+    assert not app.error
+
+
+def test_a_broken_file_after_a_good_one_keeps_what_is_in_use(app: AppTest) -> None:
+    upload(app, TABLE)
+    press(app, "use")
+    upload(app, b"PK\x03\x04broken", "broken.xlsx")
+    assert app.error
+    assert counts(app) == ["2", "3", "2"]
+
+
+def test_columns_that_cannot_be_guessed_are_chosen(app: AppTest) -> None:
+    upload(app, UNNAMED)
+    assert "지문 열을 찾지 못했습니다" in texts(app)
+    column(app, "context").select("칸2")
+    run(app)
+    assert not app.error
+    assert counts(app) == ["2", "2", "0"]
+
+
+def test_a_changed_column_is_read_again(app: AppTest) -> None:
+    upload(app, TABLE)
+    column(app, "title").select_index(0)
+    assert counts(run(app)) == ["2", "3", "0"]
+    column(app, "title").select("제목")
+    assert counts(run(app)) == ["2", "3", "2"]
+    column(app, "context").select_index(0)
+    run(app)
+    assert "지문 열을 찾지 못했습니다" in texts(app)
+
+
+def test_rows_left_out_are_listed_in_the_persons_words(app: AppTest) -> None:
+    upload(app, FAULTY)
+    assert "4개 행 가운데 2개를 뺐습니다" in texts(app)
+    table = app.dataframe[0].value
+    assert list(table.columns) == ["행", "문제", "질문", "지문"]
+    assert table["행"].tolist() == [3, 4]
+    assert table["문제"].tolist() == [
+        "질문(질문)이 비어 있습니다. 질문을 채우거나 행을 지워 주세요.",
+        "지문(지문)이 비어 있습니다. 지문을 채우거나 행을 지워 주세요.",
+    ]
+
+
+def test_no_good_row_tells_the_first_problem_in_the_persons_words(app: AppTest) -> None:
+    upload(app, "질문,지문\n,부산은 항구이다.\n")
+    assert "첫 번째 문제: 2행: 질문(질문)이 비어 있습니다" in texts(app)
+
+
+def test_a_file_given_in_english(app: AppTest) -> None:
+    app.query_params["lang"] = "en"
+    upload(app, FAULTY)
+    assert "4 rows → 2 passages, 2 questions · CSV · UTF-8" in texts(app)
+    assert app.dataframe[0].value["problem"].tolist()[0].startswith("The question (질문) is empty.")
+
+
+def test_the_preview_is_gone_with_its_file(app: AppTest) -> None:
+    upload(app, TABLE)
+    app.file_uploader[0].set_value(None)
+    assert counts(run(app)) == ["200", "480", "20"]
+
+
+def test_the_set_in_use_cannot_be_removed_and_others_can(app: AppTest) -> None:
+    upload(app, TABLE)
+    press(app, "use")
+    sample, mine = (next(kept for kept in stored() if kept.name == name) for name in ("Korean sample", "내 질문"))
+    assert f"remove_yes_{mine.key}" not in keys(app)
+    press(app, f"remove_yes_{sample.key}")
+    assert stored() == [mine]
+    assert f"remove_yes_{sample.key}" not in keys(app)
+
+
+def test_another_stored_set_is_put_to_use(app: AppTest) -> None:
+    sample = stored()[0]
+    upload(app, TABLE)
+    press(app, "use")
+    press(app, f"use_{sample.key}")
+    assert counts(app) == ["200", "480", "20"]
+
+
+def test_a_download_that_fails_says_what_to_do(app: AppTest, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(CATALOG, KORQUAD, replace(CATALOG[KORQUAD], address="http://127.0.0.1:9/x.json"))
+    press(app, f"look_{KORQUAD}")
+    message = texts(app)
+    assert "KorQuAD 1.0 dev 파일을 내려받지 못했습니다" in message
+    assert "http://127.0.0.1:9/x.json 주소에서 직접 받아 여기에 올려 주세요" in message
+    assert counts(app) == ["200", "480", "20"]
+
+
+def test_the_catalogs_file_is_taken_from_the_folder_of_data(
+    app: AppTest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    content = as_squad(ROWS).encode()
+    entry = replace(CATALOG[KORQUAD], sha256=hashlib.sha256(content).hexdigest(), size=len(content))
+    (tmp_path / entry.path).write_bytes(content)
+    monkeypatch.setitem(CATALOG, KORQUAD, entry)
+    monkeypatch.setenv("MRC_DATA", str(tmp_path))
+    press(app, f"look_{KORQUAD}")
+    assert "문단 2개 → 지문 2개, 질문 3개, 문서 2개 · SQuAD JSON · UTF-8" in texts(app)
+    press(app, "use")
+    assert "지금 쓰는 세트: KorQuAD 1.0 dev" in texts(app)
+    assert stored()[0].source == KORQUAD
+
+
+def test_texts_of_a_file_are_never_markup(app: AppTest) -> None:
+    row = {"question": "<script>q()</script>?", "context": "<img src=x onerror=p()> 답 **굵게**", "answer": "답"}
+    upload(app, json.dumps([row | {"title": "**제목** $x$"}]), "a*b.json")
+    drawn = "".join(str(element.proto.body) for element in app.get("html"))
+    assert "&lt;script&gt;q()&lt;/script&gt;?" in drawn
+    assert "<script" not in drawn
+    assert "<img" not in drawn
+    assert ">답</mark>" in drawn
+    written = [element.value for element in app.markdown] + [element.value for element in app.subheader]
+    assert r"**\*\*제목\*\* \$x\$**" in written
+    assert r"미리 보기: a\*b" in written
+
+
+def test_passages_are_filtered_and_turned(app: AppTest) -> None:
+    assert "지문 200개 가운데 200개" in texts(app)
+    app.pagination[0].set_value(2)
+    assert app.pagination[0].value == 2
+    run(app)
+    assert app.query_params["at"] in ("2", ["2"])
+    app.text_input(key="find").input("자격루")
+    run(app)
+    assert app.pagination[0].value == 1
+    assert "지문 200개 가운데 200개" not in texts(app)
+    app.text_input(key="find").input("세상에 없는 말")
+    run(app)
+    assert "지문이 없습니다" in texts(app)
+
+
+def test_a_stored_set_that_is_damaged_is_told(app: AppTest, tmp_path: Path) -> None:
+    upload(app, TABLE)
+    press(app, "use")
+    kept = next(kept for kept in stored() if kept.name == "내 질문")
+    folder = tmp_path / "workspace" / "datasets" / kept.key
+    (folder / "questions.parquet").write_bytes(b"PAR1 damaged")
+    from views.resources.sets import audit_of, question_set, split_of
+
+    for cached in (audit_of, question_set, split_of):
+        cached.clear()
+    run(app)
+    assert "원래 파일을 다시 올려 주세요" in texts(app)

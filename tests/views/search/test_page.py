@@ -1,0 +1,244 @@
+"""The Search page as a person uses it: a question asked, examples tried, columns picked, what fails told."""
+
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+import streamlit as st
+from streamlit.testing.v1 import AppTest
+
+from data.records import Passage, Question, QuestionSet
+from data.split import Part
+from data.store import StoredSet, keep
+from data.workspace import PROJECT, workspace
+from retrieval.comparison.added import add
+from retrieval.comparison.compare import Comparison, Result
+from retrieval.comparison.experiment import DenseSpec
+from retrieval.comparison.job import Job
+from retrieval.comparison.store import keep as keep_comparison
+from retrieval.evaluation.measures import evaluate
+from retrieval.rankings import Rankings
+from tests.doubles import PASSAGES, QUESTIONS, small_set
+from tests.views.driving import opened, run
+from views.choices import choices_for
+from views.resources.search import listening, retrievers
+
+QUESTION = QUESTIONS[0].text
+HOSTILE = "<img src=x onerror=alert(1)> **굵게** 한글 <script>alert(2)</script>"
+
+
+def page() -> None:
+    from views.search import page as search_page
+
+    search_page.draw()
+
+
+@pytest.fixture
+def data() -> StoredSet:
+    return keep(small_set())
+
+
+def ask(app: AppTest, question: str) -> AppTest:
+    app.text_input(key="question_box").set_value(question)
+    app.button[0].click()
+    return run(app)
+
+
+def html(app: AppTest) -> list[str]:
+    return [str(element.value) for element in app.get("html")]
+
+
+def examples(app: AppTest) -> list[str]:
+    return [button.label.replace("\\", "") for button in app.button if (button.key or "").startswith("example")]
+
+
+def columns(app: AppTest) -> list[str]:
+    return [text for text in html(app) if 'class="found"' in text]
+
+
+def heads(app: AppTest) -> list[str]:
+    return [text for text in html(app) if text.startswith('<div class="found-head"')]
+
+
+@pytest.mark.usefixtures("data")
+def test_an_empty_page_says_what_to_do_and_gives_the_first_questions() -> None:
+    app = opened(page)
+    assert [info.value for info in app.info] == [
+        "Enter a question above and press Search, or pick one of the examples."
+    ]
+    assert examples(app) == [q.text for q in QUESTIONS[:3]]
+    assert columns(app) == []
+
+
+@pytest.mark.usefixtures("data")
+def test_a_question_asked_of_bm25() -> None:
+    app = ask(opened(page, columns="BM25"), QUESTION)
+    assert app.query_params["q"] == QUESTION
+    (column,) = columns(app)
+    first = column.split('<div role="listitem"')[1]
+    assert first.startswith(' class="gold"')
+    assert '<span class="truth">✔ answer passage</span>' in first
+    assert "<u>세종</u>은 <mark>한글</mark>을 <mark>만든</mark> <mark>왕</mark>이다" in first
+    (head,) = heads(app)
+    assert ">BM25<" in head
+    assert "Answer passage at rank 1" in head
+    assert any("**세종**" in text.value for text in app.markdown)
+
+
+@pytest.mark.usefixtures("data")
+def test_the_address_and_an_example_search_too() -> None:
+    app = opened(page, columns="BM25", q=QUESTIONS[3].text)
+    assert "설악산" in columns(app)[0]
+    app.button(key="example_1").click()
+    run(app)
+    assert app.text_input(key="question_box").value == QUESTIONS[1].text
+    assert app.query_params["q"] == QUESTIONS[1].text
+    assert "<u>서해</u>" in columns(app)[0]
+
+
+@pytest.mark.usefixtures("data")
+def test_all_four_side_by_side() -> None:
+    app = ask(opened(page), QUESTION)
+    assert not app.error
+    assert len(columns(app)) == len(heads(app)) == 4
+    hybrid, reranked = columns(app)[2:]
+    assert '<span class="parts">BM25 #1 · Dense #1</span>' in hybrid
+    assert 'class="moved"' in reranked
+    assert [caption.value for caption in app.caption if caption.value.startswith("Score")] == [
+        "Score: BM25",
+        "Score: cosine",
+        "Score: RRF",
+        "Score: reranked",
+    ]
+    table = app.dataframe[0].value
+    assert list(table) == ["rank", *(f"{n} {c}" for n in ("BM25", "Dense", "Hybrid", "Reranked") for c in _CELLS)]
+    assert table["BM25 passage"][0] == "✔ 세종 · p1"
+
+
+_CELLS = ("passage", "score")
+
+
+def test_text_of_users_is_never_html(data: StoredSet) -> None:
+    answer = '"><b>답</b>'
+    passages = (Passage("<i>id</i>", f"{HOSTILE} {answer}", HOSTILE), *PASSAGES)
+    questions = (Question("q", HOSTILE, (answer,), ("<i>id</i>",)),)
+    app = ask(opened(page, data=keep(QuestionSet("hostile", passages, questions)).key, columns="BM25"), HOSTILE)
+    text = "".join(columns(app) + heads(app))
+    for never in ("<img", "<script", "<i>", "<b>"):
+        assert never not in text
+    assert "&lt;<mark>script</mark>&gt;" in text
+    assert "<u>&quot;&gt;&lt;b&gt;답&lt;/b&gt;</u>" in text
+    assert all("<b>" not in element.value.replace("\\<b\\>", "") for element in app.markdown)
+
+
+@pytest.mark.usefixtures("data")
+def test_unknown_words_find_nothing_and_a_new_question_has_no_answer_passage() -> None:
+    app = ask(opened(page, columns="BM25"), "qwxzv")
+    assert [info.value for info in app.info] == [
+        "Nothing found: no passage holds a word of this question. Try other words, or more of them."
+    ]
+    app = ask(app, "서울")
+    assert "This question is not in the set, so no answer passage is known." in [c.value for c in app.caption]
+    assert "gold" not in columns(app)[0]
+    app = ask(app, "   ")
+    assert "q" not in app.query_params
+    assert app.info[0].value.startswith("Enter a question")
+
+
+def test_a_retriever_that_fails_tells_why_and_the_others_go_on(data: StoredSet) -> None:
+    add(data.fingerprint, DenseSpec(name="Dense · mine", model="no/such/model"))
+    app = opened(page, columns="BM25|Dense · mine", q=QUESTION)
+    (error,) = app.error
+    assert error.value.replace("\\", "") == "There is no folder, finished training or hub model called “no/such/model”."
+    assert len(columns(app)) == 1
+    assert len(heads(app)) == 2
+
+
+def test_more_than_four_are_not_squeezed_in(data: StoredSet) -> None:
+    add(data.fingerprint, DenseSpec(name="A", model="no/such/model"))
+    app = opened(page, columns="BM25|Dense|Hybrid|Reranked|A")
+    assert any(c.value.startswith("Only 4 fit side by side") for c in app.caption)
+
+
+class Placed:
+    """Finds each question's passages in a given order."""
+
+    name = "placed"
+
+    def __init__(self, first_relevant: Sequence[int]) -> None:
+        self.first_relevant = first_relevant
+
+    def search(self, questions: Sequence[str], k: int) -> Rankings:
+        indices = np.full((len(questions), k), -1, dtype=np.int32)
+        for row, rank in enumerate(self.first_relevant):
+            right = PASSAGES.index(next(p for p in PASSAGES if p.id == QUESTIONS[row].relevant[0]))
+            order = [other for other in range(len(PASSAGES)) if PASSAGES[other].id not in QUESTIONS[row].relevant]
+            order.insert(rank - 1, right)
+            indices[row, : len(order)] = order
+        return Rankings(indices, np.where(indices < 0, -np.inf, 1).astype(np.float32))
+
+
+def test_examples_are_what_a_finished_comparison_disputes(data: StoredSet) -> None:
+    choices = choices_for(data)
+    experiment = choices.experiment(data, list(choices.specs), Part.ALL)
+    right_at = {"BM25": (1, 1, 1, 1, 1, 2), "Dense": (1, 4, 1, 1, 2, 1), "Hybrid": (1,) * 6, "Reranked": (1,) * 6}
+    asked = small_set()
+    results = []
+    for name, ranks in right_at.items():
+        rankings = Placed(ranks).search([question.text for question in QUESTIONS], 100)
+        results.append(Result(name, rankings, evaluate(rankings, asked, experiment.ks)))
+    folder = Job.of(experiment, data.fingerprint).folder
+    keep_comparison(Comparison(experiment, asked, tuple(results)), folder)
+    disputed = [QUESTIONS[row].text for row in (1, 4, 5)]
+    assert examples(opened(page)) == disputed
+    shutil.rmtree(workspace() / "cache", ignore_errors=True)  # the folder alone is enough
+    st.cache_resource.clear()
+    assert examples(opened(page)) == disputed
+    (folder / "rankings.npz").write_bytes(b"torn")
+    st.cache_resource.clear()
+    assert examples(opened(page)) == [q.text for q in QUESTIONS[:3]]
+
+
+def test_opening_and_bm25_import_no_torch(data: StoredSet) -> None:
+    code = (
+        "import sys; from streamlit.testing.v1 import AppTest\n"
+        "from tests.views.search.test_page import page\n"
+        "app = AppTest.from_function(page, default_timeout=60)\n"
+        f"app.query_params.update({{'lang': 'en', 'columns': 'BM25', 'q': {QUESTION!r}}})\n"
+        "app.run()\n"
+        "assert not app.exception and any('class=\"found\"' in str(e.value) for e in app.get('html'))\n"
+        "assert 'torch' not in sys.modules\n"
+    )
+    root = PROJECT
+    done = subprocess.run(
+        [sys.executable, "-c", code], check=False, cwd=root, capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_what_is_stopped_is_asked_no_more_and_stays_in_its_box(data: StoredSet) -> None:
+    app = ask(opened(page, data=data.key), QUESTION)
+    assert columns(app)
+    app.session_state["search_stopped"] = True  # as the button does that stands beside a long build
+    app.query_params.clear()
+    app.session_state["kept_q"] = ""
+    run(app)
+    assert not columns(app)
+    assert "goes on from there" in app.info[0].value
+    assert app.text_input(key="question_box").value == QUESTION
+
+
+def test_a_retriever_tells_the_session_that_builds_it(data: StoredSet) -> None:
+    told: list[float] = []
+    specs = choices_for(data).experiment(data, ["BM25"], Part.ALL).model_dump_json()
+    with listening(told.append):
+        retriever = retrievers(data.key, specs)[0]
+        assert not isinstance(retriever, Exception)
+        retriever.prepare()
+    assert told == [0.9]
+    retriever.release()
+    retriever.prepare()
+    assert told == [0.9]

@@ -1,0 +1,462 @@
+"""The form of a training: what it offers, what it keeps, what it refuses, and what it starts."""
+
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from data.split import SplitOptions
+from data.store import StoredSet, keep
+from models.precision import Precision
+from models.sources import DEFAULT_BI_ENCODER, STARTER
+from tests.doubles import small_set
+from tests.views.driving import run
+from training.options.bi_encoder import BiEncoderObjective, BiEncoderOptions, Pooling
+from training.options.common import Kind, NegativesFrom, Report
+from training.options.cross_encoder import CrossEncoderObjective, CrossEncoderOptions
+from training.options.kinds import default_options
+from training.runs.runs import Plan, Run, State, Status, all_runs, create_run, new_plan
+from views.resources import hub
+from views.train import start as train_start
+from views.train import widgets as train_widgets
+from views.words import catalog
+
+EN = catalog("en")
+BASE_KEY = "train_base_bi-encoder"
+GIST, TRIPLET = BiEncoderObjective.GIST, BiEncoderObjective.TRIPLET
+MULTIPLE, MARGIN_MSE = BiEncoderObjective.MULTIPLE_NEGATIVES, CrossEncoderObjective.MARGIN_MSE
+
+
+def page() -> None:
+    import streamlit as st
+
+    from training.options.common import Kind
+    from views.state import chosen_set
+    from views.train.base import pick_base
+    from views.train.form import draw_form
+    from views.train.objective import pick_objective
+
+    kind = Kind(st.query_params.get("train", "bi-encoder"))
+    base = pick_base(kind)
+    draw_form(kind, base, pick_objective(kind, base), chosen_set())
+
+
+@pytest.fixture
+def app() -> Iterator[AppTest]:
+    hub.hub_answer.clear()
+    test = AppTest.from_function(page, default_timeout=30)
+    test.query_params["lang"] = "en"
+    yield test
+    hub.hub_answer.clear()
+
+
+@pytest.fixture
+def submitted(monkeypatch: pytest.MonkeyPatch) -> list[Run]:
+    """Runs that were put in line; no worker comes by."""
+    runs: list[Run] = []
+
+    def created(plan: Plan) -> None:
+        runs.append(create_run(plan))
+
+    monkeypatch.setattr(train_start, "create_run", created)
+    monkeypatch.setattr(train_start, "start_worker", lambda: None)
+    return runs
+
+
+def kept_set() -> StoredSet:
+    return keep(small_set())
+
+
+def done_run(kind: Kind = Kind.BI_ENCODER, name: str = "first", **options: Any) -> Run:
+    kept = kept_set()
+    wanted = replace(default_options(kind), **options)
+    plan = new_plan(kind, name, (kept.key, kept.name, kept.fingerprint), SplitOptions(0.15, 0.25, 3), wanted)
+    made = create_run(plan)
+    made.write_status(Status(State.DONE))
+    made.model_folder.mkdir()
+    (made.model_folder / "config.json").write_text("{}", encoding="utf-8")
+    return made
+
+
+def field(app: AppTest, name: str, kind: Kind = Kind.BI_ENCODER) -> Any:
+    """The widget of an option, whatever it is."""
+    key = f"train_{kind.value}_{name}"
+    widgets = [*app.number_input, *app.selectbox, *app.checkbox, *app.text_input]
+    return next(widget for widget in widgets if widget.key == key)
+
+
+def drawn(app: AppTest, kind: Kind = Kind.BI_ENCODER) -> set[str]:
+    """Names of the options that have a field."""
+    widgets = [*app.number_input, *app.selectbox, *app.checkbox, *app.text_input]
+    known = {known.name for known in fields(default_options(kind))}
+    return {str(widget.key).removeprefix(f"train_{kind.value}_") for widget in widgets} & known
+
+
+def button(app: AppTest, key: str) -> Any:
+    return next(button for button in app.button if button.label == EN[f"train.{key}"])
+
+
+def labels(app: AppTest) -> list[str]:
+    return [button.label for button in app.button]
+
+
+def texts(app: AppTest) -> str:
+    shown = [*app.markdown, *app.caption, *app.info, *app.error, *app.warning]
+    return "\n".join(str(element.value) for element in shown)
+
+
+def with_base(app: AppTest, base: str, objective: str = "") -> AppTest:
+    app.query_params["base"] = base
+    if objective:
+        app.query_params["objective"] = objective
+    return run(app)
+
+
+# what is offered
+
+
+def test_a_first_visit_offers_the_starter_with_its_defaults(app: AppTest) -> None:
+    run(app)
+    assert app.selectbox(key=BASE_KEY).value == STARTER
+    assert [field(app, name).value for name in ("epochs", "batch_size", "learning_rate")] == [3.0, 256, 0.001]
+    assert not button(app, "start").disabled
+    assert not app.error
+
+
+NEVER_OF_A_STARTER = {"max_length", "frozen_layers", "lora_rank", "pooling", "mini_batch_size", "precision"}
+NEGATIVES = {
+    "negatives",
+    "negatives_from",
+    "negatives_model",
+    "negatives_first",
+    "negatives_last",
+    "negatives_margin",
+    "negatives_with_answer",
+}
+OF_OBJECTIVES = {"positive_margin", "negative_margin", "triplet_margin", "temperature", "guide"}
+
+
+@pytest.mark.parametrize(
+    ("base", "objective", "absent"),
+    [
+        (STARTER, "mega-batch-margin", NEVER_OF_A_STARTER | NEGATIVES | {"triplet_margin", "temperature", "guide"}),
+        (DEFAULT_BI_ENCODER, "mega-batch-margin", NEGATIVES | {"triplet_margin", "temperature", "guide"}),
+        (DEFAULT_BI_ENCODER, MULTIPLE, NEGATIVES - {"negatives"} | OF_OBJECTIVES - {"temperature"}),
+        (DEFAULT_BI_ENCODER, GIST, NEGATIVES - {"negatives"} | OF_OBJECTIVES - {"temperature", "guide"}),
+        (DEFAULT_BI_ENCODER, TRIPLET, {"negatives_model", "mini_batch_size"} | OF_OBJECTIVES - {"triplet_margin"}),
+    ],
+)
+def test_only_what_matters_for_base_and_objective_has_a_field(
+    app: AppTest, base: str, objective: str, absent: set[str]
+) -> None:
+    with_base(app, base, objective)
+    everything = {known.name for known in fields(BiEncoderOptions)}
+    assert drawn(app) == everything - absent - {"base"}
+
+
+@pytest.mark.parametrize("objective", list(CrossEncoderObjective))
+def test_a_cross_encoder_is_taught_only_by_distillation(app: AppTest, objective: CrossEncoderObjective) -> None:
+    app.query_params["train"] = Kind.CROSS_ENCODER.value
+    with_base(app, STARTER, objective)
+    everything = {known.name for known in fields(CrossEncoderOptions)}
+    absent = {"base", "negatives_model", "max_length", "frozen_layers", "lora_rank", "precision"}
+    taught = set() if objective is MARGIN_MSE else {"teacher"}
+    assert drawn(app, Kind.CROSS_ENCODER) == everything - absent - taught
+
+
+def test_where_negatives_come_from_asks_for_a_model_only_where_one_is_used(app: AppTest) -> None:
+    with_base(app, STARTER, TRIPLET)
+    assert "negatives_model" not in drawn(app)
+    field(app, "negatives_from").set_value(NegativesFrom.HYBRID.value)
+    assert field(run(app), "negatives_model").value == STARTER
+
+
+def test_a_starter_cannot_be_guided(app: AppTest) -> None:
+    with_base(app, STARTER, GIST)
+    objective = field(app, "objective")
+    assert EN["objective.gist"] not in objective.options
+    assert objective.value == BiEncoderObjective.MEGA_BATCH_MARGIN
+
+
+@pytest.mark.parametrize("language", ["ko", "en"])
+def test_every_option_choice_and_objective_has_words(language: str) -> None:
+    words = set(catalog(language))
+    for options in (BiEncoderOptions, CrossEncoderOptions):
+        for known in fields(options):
+            assert known.name in ("base", "objective") or {f"option.{known.name}", f"option_help.{known.name}"} <= words
+    for objective in (*BiEncoderObjective, *CrossEncoderObjective):
+        assert {f"objective.{objective}", f"objective_does.{objective}"} <= words
+    enums = {"pooling": Pooling, "negatives_from": NegativesFrom, "precision": Precision, "report_to": Report}
+    assert {f"choice.{name}_{choice}" for name, choices in enums.items() for choice in choices} <= words
+    codes = "range empty save_steps ranks starter lora triplet mega_batch gist_starter numbers teacher model_not_found"
+    assert {f"option_problem.{code}" for code in codes.split()} <= words
+
+
+def test_curves_go_only_to_packages_that_are_here(app: AppTest, monkeypatch: pytest.MonkeyPatch) -> None:
+    here = {"tensorboard"}
+    monkeypatch.setattr(train_widgets, "find_spec", lambda name: name if name in here else None)
+    run(app)
+    assert field(app, "report_to").options == [EN["choice.report_to_none"], EN["choice.report_to_tensorboard"]]
+    assert "`pip install wandb trackio`" in texts(app)
+
+
+# what is kept
+
+
+def test_what_was_entered_outlives_another_base_and_objective(app: AppTest) -> None:
+    run(app)
+    field(app, "epochs").set_value(7.0)
+    field(app, "warmup").set_value(0.25)
+    app.text_input(key="train_bi-encoder_name_0").set_value("mine")
+    run(app)
+    app.selectbox(key=BASE_KEY).set_value(DEFAULT_BI_ENCODER)
+    run(app)
+    field(app, "objective").set_value(MULTIPLE.value)
+    run(app)
+    assert [field(app, name).value for name in ("epochs", "warmup")] == [7.0, 0.25]
+    assert app.text_input(key="train_bi-encoder_name_0").value == "mine"
+    assert [field(app, name).value for name in ("batch_size", "learning_rate")] == [64, 2e-5]  # nobody touched them
+    app.selectbox(key=BASE_KEY).set_value(STARTER)
+    run(app)
+    assert [field(app, name).value for name in ("epochs", "batch_size", "learning_rate")] == [7.0, 256, 1e-3]
+
+
+def test_what_was_entered_can_be_taken_back(app: AppTest) -> None:
+    run(app)
+    assert not [label for label in labels(app) if label.startswith("Undo changes")]
+    field(app, "epochs").set_value(7.0)
+    field(app, "title").set_value(False)
+    run(app)
+    back = next(one for one in app.button if one.label == EN["train.take_back"].format(count=2))
+    assert back.help == "Epochs (passes), Read titles too"
+    back.click()
+    run(app)
+    assert (field(app, "epochs").value, field(app, "title").value) == (3.0, True)
+
+
+def test_a_finished_run_is_trained_on_as_it_was_trained(app: AppTest, submitted: list[Run]) -> None:
+    base = done_run(objective=TRIPLET, negatives=2, triplet_margin=0.5)
+    done_run(Kind.CROSS_ENCODER, "other kind")
+    run(app)
+    select = app.selectbox(key=BASE_KEY)
+    assert len(select.options) == 4
+    select.set_value(base.id)
+    run(app)
+    values = [field(app, name).value for name in ("objective", "negatives", "triplet_margin", "validation")]
+    assert values == ["triplet", 2, 0.5, 0.15]
+    button(app, "start").click()
+    run(app)
+    plan = submitted[0].plan()
+    assert plan.options == replace(base.plan().options, base=base.id)
+    assert plan.split == base.plan().split
+
+
+def test_a_run_trained_from_a_starter_is_a_starter_too(app: AppTest) -> None:
+    base = done_run()
+    (base.model_folder / "modules.json").write_text(
+        '[{"idx": 0, "name": "0", "path": "", "type": "models.starter.bi_encoder.AnalyzedEmbedding"}]',
+        encoding="utf-8",
+    )
+    with_base(app, base.id)
+    assert not drawn(app) & NEVER_OF_A_STARTER
+    assert EN["objective.gist"] not in field(app, "objective").options
+    assert EN["train.poolings"] not in labels(app)
+
+
+# the hub
+
+
+def answered(app: AppTest) -> AppTest:
+    for _ in range(100):
+        run(app)
+        if EN["train.hub_asking"] not in texts(app):
+            return app
+        time.sleep(0.1)
+    raise TimeoutError
+
+
+def test_a_hub_that_cannot_be_reached_is_told_and_the_starter_is_one_press_away(app: AppTest) -> None:
+    app.query_params["base"] = DEFAULT_BI_ENCODER
+    assert "cannot be reached" in answered(app).warning[0].value
+    button(app, "use_starter").click()
+    run(app)
+    assert app.selectbox(key=BASE_KEY).value == STARTER
+    assert app.query_params["base"] in (STARTER, [STARTER])
+
+
+def test_the_page_does_not_wait_for_the_hub(app: AppTest, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked, release = threading.Event(), threading.Event()
+
+    def slow(hub_id: str) -> None:
+        asked.set()
+        release.wait(30)
+
+    monkeypatch.setattr(hub, "hub_revision", slow)
+    with_base(app, DEFAULT_BI_ENCODER)
+    assert asked.wait(10)
+    assert EN["train.hub_asking"] in texts(app)
+    assert not button(app, "start").disabled
+    release.set()
+
+
+def test_another_model_must_be_somewhere(app: AppTest, tmp_path: Path) -> None:
+    with_base(app, "other")
+    assert button(app, "start").disabled
+    assert button(app, "ask_estimate").disabled
+    app.text_input(key="train_other_bi-encoder").set_value("no such **folder**")
+    run(app)
+    assert button(app, "start").disabled
+    assert "no such \\*\\*folder\\*\\*" in app.error[0].value
+    app.text_input(key="train_other_bi-encoder").set_value("가" * 300 + "?")
+    assert button(run(app), "start").disabled
+    (tmp_path / "config.json").write_text("{}", encoding="utf-8")
+    app.text_input(key="train_other_bi-encoder").set_value(str(tmp_path))
+    run(app)
+    assert EN["train.about_folder"] in texts(app)
+    assert not button(app, "start").disabled
+
+
+# starting
+
+
+def test_what_was_entered_is_what_is_started(app: AppTest, submitted: list[Run]) -> None:
+    kept = kept_set()
+    with_base(app, STARTER, MULTIPLE)
+    for name, value in {
+        "epochs": 5.0,
+        "save_limit": 4,
+        "validation": 0.2,
+        "negatives": 2,
+        "matryoshka": "64 32",
+    }.items():
+        field(app, name).set_value(value)
+    app.text_input(key="train_bi-encoder_name_0").set_value("../<b>mine</b>")
+    run(app)
+    field(app, "negatives_from").set_value("dense")
+    field(app, "negatives_last").set_value(50)
+    run(app)
+    button(app, "start").click()
+    run(app)
+    (started,) = submitted
+    plan = started.plan()
+    assert plan.options == replace(
+        default_options(Kind.BI_ENCODER),
+        **{"objective": MULTIPLE, "epochs": 5.0, "save_limit": 4, "negatives": 2, "matryoshka": "64 32"},
+        negatives_from=NegativesFrom.DENSE,
+        negatives_last=50,
+    )
+    assert (plan.name, plan.split, plan.fingerprint) == ("../<b>mine</b>", SplitOptions(0.2, 0.2, 0), kept.fingerprint)
+    assert started.folder.parent.name == "runs"
+
+
+def test_a_second_training_stands_in_line(app: AppTest, submitted: list[Run]) -> None:
+    run(app)
+    button(app, "start").click()
+    run(app)
+    assert EN["train.start"] not in labels(app)
+    assert app.text_input(key="train_bi-encoder_name_1").value == "Starter 2"
+    button(app, "enqueue").click()
+    run(app)
+    assert [one.plan().name for one in submitted] == ["Starter 1", "Starter 2"]
+
+
+def test_an_emptied_number_is_the_default(app: AppTest, submitted: list[Run]) -> None:
+    run(app)
+    field(app, "epochs").set_value(None)
+    field(app, "split_seed").set_value(None)
+    button(run(app), "start").click()
+    run(app)
+    assert submitted[0].plan().options == default_options(Kind.BI_ENCODER)
+
+
+def test_a_disk_that_is_full_is_told(app: AppTest, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(plan: Plan) -> None:
+        raise OSError("no space *left*")
+
+    monkeypatch.setattr(train_start, "create_run", full)
+    button(run(app), "start").click()
+    assert EN["train.not_started"].format(reason="no space \\*left\\*") in [error.value for error in run(app).error]
+
+
+@pytest.mark.parametrize(
+    ("base", "objective", "entered", "told"),
+    [
+        (STARTER, "", {"save_steps": 7}, ("save_steps", "save_steps")),
+        (STARTER, "", {"matryoshka": "64, many"}, ("matryoshka", "numbers")),
+        (STARTER, TRIPLET, {"negatives_first": 30}, ("negatives_last", "ranks")),
+        (DEFAULT_BI_ENCODER, "", {"lora_rank": 8, "frozen_layers": 2}, ("frozen_layers", "lora")),
+        (STARTER, "", {"validation": 0.6, "test": 0.6}, ("validation", "validation")),
+        (STARTER, "", {"validation": 0.0}, ("validation", "validation_empty")),
+    ],
+)
+def test_what_does_not_fit_is_told_and_stays(
+    app: AppTest, base: str, objective: str, entered: dict[str, Any], told: tuple[str, str]
+) -> None:
+    with_base(app, base, objective)
+    for name, value in entered.items():
+        field(app, name).set_value(value)
+    run(app)
+    option, problem = told
+    beside, by_the_button = (error.value for error in app.error)
+    assert beside == EN[f"option_problem.{problem}"]
+    assert by_the_button == f"**{EN[f'option.{option}']}**: {beside}"
+    assert all(field(app, name).value == value for name, value in entered.items())
+    assert button(app, "start").disabled
+
+
+def test_a_teacher_must_be_chosen_and_be_somewhere(app: AppTest, submitted: list[Run]) -> None:
+    done_run(name="a bi-encoder")
+    teacher = done_run(Kind.CROSS_ENCODER, "a reader")
+    app.query_params["train"] = Kind.CROSS_ENCODER.value
+    with_base(app, STARTER, MARGIN_MSE)
+    kind = Kind.CROSS_ENCODER
+    assert app.error[0].value == EN["option_problem.teacher"]
+    assert [name.split(" (")[0] for name in field(app, "teacher", kind).options] == [
+        "Starter",
+        "a reader",
+        EN["train.base_other"],
+    ]
+    field(app, "teacher", kind).set_value("other")
+    field(app, "validation", kind).set_value(0.2)
+    run(app)
+    app.text_input(key="train_cross-encoder_teacher_other").set_value("no such reader!")
+    run(app)
+    assert app.error[0].value == EN["option_problem.model_not_found"]
+    field(app, "teacher", kind).set_value(teacher.id)
+    run(app)
+    assert not app.error
+    button(app, "start").click()
+    run(app)
+    options = submitted[0].plan().options
+    assert isinstance(options, CrossEncoderOptions)
+    assert (options.objective, options.teacher) == (MARGIN_MSE, teacher.id)
+
+
+def test_the_three_poolings_are_compared_by_one_press(app: AppTest, submitted: list[Run]) -> None:
+    with_base(app, DEFAULT_BI_ENCODER, MULTIPLE)
+    field(app, "epochs").set_value(2.0)
+    app.text_input(key="train_bi-encoder_name_0").set_value("mine")
+    button(run(app), "poolings").click()
+    run(app)
+    plans = [one.plan() for one in submitted]
+    assert [plan.name for plan in plans] == ["mine · mean", "mine · cls", "mine · max"]
+    assert app.text_input(key="train_bi-encoder_name_1").value == "KR-SBERT-V40K-klueNLI-augSTS 1"
+    app.text_input(key="train_bi-encoder_name_1").set_value("KR-SBERT-V40K-klueNLI-augSTS 1")
+    button(app, "poolings").click()
+    assert run(app).text_input(key="train_bi-encoder_name_2").value == "KR-SBERT-V40K-klueNLI-augSTS 2"
+    wanted = replace(default_options(Kind.BI_ENCODER, DEFAULT_BI_ENCODER), objective=MULTIPLE, epochs=2.0)
+    assert [plan.options for plan in plans] == [
+        replace(wanted, pooling=pooling) for pooling in (Pooling.MEAN, Pooling.CLS, Pooling.MAX)
+    ]
+
+
+def test_only_pretrained_bi_encoders_have_poolings_to_compare(app: AppTest) -> None:
+    assert EN["train.poolings"] not in labels(run(app))
+    app.query_params["train"] = Kind.CROSS_ENCODER.value
+    assert EN["train.poolings"] not in labels(with_base(app, "klue/roberta-base"))
+    assert not all_runs()

@@ -1,0 +1,357 @@
+"""The Train page as a person uses it: what starts, what is shown meanwhile, and what is left at the end."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from streamlit.dataframe_util import convert_arrow_bytes_to_pandas_df
+from streamlit.testing.v1 import AppTest
+
+from data.records import QuestionSet
+from data.split import SplitOptions
+from data.store import StoredSet, keep
+from data.workspace import PROJECT
+from jobs.processes import this_process
+from models.sources import STARTER
+from tests.doubles import small_set
+from tests.views.driving import run
+from training.engine.checkpoints import seal
+from training.options.common import Kind
+from training.options.kinds import default_options
+from training.runs.runs import RESUMABLE, Phase, Run, State, Status, all_runs, create_run, new_plan
+from views.resources import hub
+from views.words import catalog
+
+EN = catalog("en")
+TRAINING = PROJECT / "training"
+UNDER_WAY = {State.QUEUED, State.RUNNING}
+SCORES: dict[str, Any] = {
+    "before": {"recall@1": 0.5, "recall@5": 0.6, "recall@10": 0.7, "mrr@10": 0.55, "ndcg@10": 0.6},
+    "after": {"recall@1": 0.6, "recall@5": 0.7, "recall@10": 0.8, "mrr@10": 0.65, "ndcg@10": 0.7},
+    "bm25": {"recall@1": 0.7, "recall@5": 0.65, "recall@10": 0.75, "mrr@10": 0.6, "ndcg@10": 0.65},
+    "questions": 48,
+    "seconds": 9.2,
+}
+
+
+def page() -> None:
+    from views import sidebar
+    from views.train import page as train_page
+
+    sidebar.draw()
+    train_page.draw()
+
+
+@pytest.fixture
+def app() -> Iterator[AppTest]:
+    hub.hub_answer.clear()
+    test = AppTest.from_function(page, default_timeout=30)
+    test.query_params["lang"] = "en"
+    yield test
+    hub.hub_answer.clear()
+
+
+@pytest.fixture
+def no_worker(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is queued stays so."""
+    monkeypatch.setattr("training.runs.queue.start_worker", lambda: None)
+
+
+def made_run(state: State, kind: Kind = Kind.BI_ENCODER, name: str = "first", **status: Any) -> Run:
+    kept = kept_set()
+    plan = new_plan(kind, name, (kept.key, kept.name, kept.fingerprint), SplitOptions(), default_options(kind))
+    made = create_run(plan)
+    pid, started = this_process()
+    made.write_status(Status(state, pid=pid, pid_started=started, **status))
+    return made
+
+
+def kept_set(question_set: QuestionSet | None = None) -> StoredSet:
+    return keep(question_set or small_set())
+
+
+def done_run(kind: Kind = Kind.BI_ENCODER, name: str = "first", **changed: Any) -> Run:
+    made = made_run(State.DONE, kind, name, seconds=9.2)
+    (made.folder / "scores.json").write_text(json.dumps(SCORES | changed), encoding="utf-8")
+    made.model_folder.mkdir()
+    (made.model_folder / "config.json").write_text("{}", encoding="utf-8")
+    return made
+
+
+def start_button(app: AppTest) -> Any:
+    return next(button for button in app.button if str(button.key).startswith("train_start_"))
+
+
+def texts(app: AppTest) -> str:
+    shown = [*app.markdown, *app.caption, *app.info, *app.error, *app.warning, *app.title, *app.subheader]
+    return "\n".join(str(element.value) for element in shown)
+
+
+def progress_texts(app: AppTest) -> list[str]:
+    return [bar.proto.text for bar in app.get("progress")]
+
+
+# the page
+
+
+def test_the_page_itself_loads_no_model_library(tmp_path: Path) -> None:
+    script = (
+        "import sys\nfrom streamlit.testing.v1 import AppTest\nfrom tests.views.train.test_page import page\n"
+        "app = AppTest.from_function(page, default_timeout=60).run()\nassert not app.exception and app.title\n"
+        "print([name for name in ('torch', 'transformers', 'sentence_transformers') if name in sys.modules])"
+    )
+    environment = {**os.environ, "MRC_WORKSPACE": str(tmp_path)}
+    done = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("language", ["ko", "en"])
+def test_every_state_and_failure_has_words(language: str) -> None:
+    words = catalog(language)
+    assert {f"state.{state.value}" for state in State} <= set(words)
+    codes = ["hub_unreachable", "hub_unknown", "model_not_found", "data", "memory", "disk", "interrupted", "unexpected"]
+    sources = "".join(path.read_text(encoding="utf-8") for path in TRAINING.rglob("*.py"))
+    raised = re.findall(r'TrainingError\(\s*"([a-z_]+)"', sources)
+    assert "too_few" in raised
+    assert {f"failure.{code}" for code in (*codes, *raised, "option")} <= set(words)
+
+
+# running
+
+
+@pytest.fixture
+def running() -> Run:
+    made = made_run(State.RUNNING, phase=Phase.TRAINING, step=30, total_steps=120, seconds_left=100.0)
+    made.add_measures("bm25", {"recall@10": 0.9, "ndcg@10": 0.8})
+    made.add_measures("before", {"recall@10": 0.5, "ndcg@10": 0.4})
+    for step in range(1, 31):
+        logged = {"loss": 1 / step, "learning_rate": step / 1e5, "grad_norm": 2.0, "examples_per_second": 1234.4}
+        made.add_progress({"step": step, **logged})
+    made.add_progress({"step": 30, "eval_validation_recall@10": 0.625, "eval_validation_ndcg@10": 0.5})
+    (made.folder / "log.txt").write_text("\n".join(f"line {n}" for n in range(100)), encoding="utf-8")
+    return made
+
+
+def test_a_running_training_shows_how_far_it_is(app: AppTest, running: Run) -> None:
+    run(app)
+    assert [metric.value for metric in app.metric] == [
+        *("30 / 120", "0.8 / 3", "1 min 40 s", "1,234"),
+        *("0.0333", "3.00e-04", "2.000", "50.00%"),
+    ]
+    loss, measured, rate, norm = (table.value for table in app.dataframe)
+    assert loss.to_numpy()[[0, -1]].tolist() == [[1, 1.0], [30, 1 / 30]]
+    assert measured.to_dict("list") == {"Step": [0, 30], "nDCG@10": [0.4, 0.5], "BM25": [0.8, 0.8]}
+    assert (rate["Learning rate"].iloc[-1], norm["Gradient norm"].unique().tolist()) == (30 / 1e5, [2.0])
+    assert app.code[0].value.splitlines() == [f"line {n}" for n in range(85, 100)]
+    assert start_button(app).label == EN["train.enqueue"]
+
+
+def test_another_measure_can_be_looked_at(app: AppTest, running: Run) -> None:
+    run(app).segmented_control(key=f"measure_{running.id}").set_value("recall@10")
+    measured = run(app).dataframe[1].value
+    assert measured.to_dict("list") == {"Step": [0, 30], "Recall@10": [0.5, 0.625], "BM25": [0.9, 0.9]}
+
+
+def test_stop_asks_and_then_offers_to_end_at_once(app: AppTest, running: Run) -> None:
+    process = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+    started = psutil.Process(process.pid).create_time()
+    running.write_status(replace(running.status(), pid=process.pid, pid_started=started))
+    run(app).button(key=f"stop_{running.id}").click()
+    run(app)
+    assert running.asked_to_stop
+    assert EN["train.stopping_step"] in progress_texts(app)
+    app.button(key=f"end_{running.id}").click()
+    run(app)
+    process.wait(10)
+    run(app)
+    assert running.status().state is State.STOPPED
+    assert start_button(app).label == EN["train.start"]
+
+
+def test_a_training_in_its_first_moments_is_shown_too(app: AppTest) -> None:
+    made_run(State.RUNNING)
+    assert not run(app).dataframe
+    assert [metric.value for metric in app.metric] == ["–"] * 8
+    assert start_button(app).label == EN["train.enqueue"]
+
+
+def test_a_training_that_does_not_train_yet_stops_without_a_checkpoint(app: AppTest) -> None:
+    made_run(State.RUNNING, phase=Phase.MINING).ask_to_stop()
+    assert EN["train.stopping"] in progress_texts(run(app))
+
+
+@pytest.mark.usefixtures("no_worker")
+def test_the_sidebar_shows_the_running_training_and_how_many_wait(app: AppTest, running: Run) -> None:
+    for name in ("second", "third"):
+        made_run(State.QUEUED, name=name)
+    assert "**first** · training, 1 min 40 s left" in progress_texts(run(app))
+    assert EN["sidebar.waiting"].format(count=2) in texts(app)
+
+
+# what is left
+
+
+def test_a_finished_training_shows_what_it_gained(app: AppTest) -> None:
+    done_run(name="*mine*")
+    run(app)
+    table = app.dataframe[0].value
+    assert table["row"].tolist() == ["Before training", "After training", "BM25"]
+    assert table["recall@10"].round(1).tolist() == [70.0, 80.0, 75.0]
+    assert "Recall@10 **rose by 10.0 points**, from 70.0 % to 80.0 %" in texts(app)
+    assert "\\*mine\\*" in texts(app)
+    assert "took 9 s" in texts(app)
+
+
+@pytest.mark.parametrize(
+    ("interval", "outcome"),
+    [
+        ([0.01, 0.2], "gain_sure"),
+        ([-0.2, -0.01], "gain_sure"),
+        ([-0.01, 0.2], "gain_unsure"),
+        ([0, 0.2], "gain_unsure"),
+    ],
+)
+def test_a_gain_says_whether_it_is_sure(app: AppTest, interval: list[float], outcome: str) -> None:
+    done_run(gain={"measure": "ndcg@10", "difference": 0.1, "interval": interval})
+    low, high = (f"{value * 100:+.1f}" if value else "0.0" for value in interval)
+    wanted = EN[f"train.{outcome}"].format(low=low, high=high)
+    assert f"nDCG@10 **rose by 10.0 points**, from 60.0 % to 70.0 %. {wanted}" in texts(run(app))
+
+
+def test_intervals_stand_beside_the_figures(app: AppTest) -> None:
+    done_run(intervals={"before": {"recall@1": [0.41, 0.59]}, "after": {"recall@1": [0.5, 1.0]}})
+    written = convert_arrow_bytes_to_pandas_df(run(app).dataframe[0].proto.arrow_data.styler.display_values)
+    assert written["recall@1"].tolist() == ["50.00 [41.0–59.0]", "60.00 [50.0–100.0]", "70.00"]
+    assert EN["train.intervals"] in texts(app)
+
+
+def test_a_training_that_changed_nothing_says_so(app: AppTest) -> None:
+    done_run(after=SCORES["before"], gain={"measure": "recall@10", "difference": 0.0, "interval": [0.0, 0.0]})
+    shown = texts(run(app))
+    assert f"Recall@10 **stayed at 70.0 %**. {EN['train.nothing_learned']}" in shown
+    assert "95 % interval" not in shown
+
+
+def test_a_reranker_shows_what_mixing_gives(app: AppTest) -> None:
+    done_run(Kind.CROSS_ENCODER, interpolated=SCORES["bm25"], weight=0.35)
+    run(app)
+    assert app.dataframe[0].value["row"].tolist()[2] == "Mixed with BM25 (weight 0.35)"
+    assert "from 60.0 % to 70.0 %" in texts(app)  # nDCG@10
+
+
+@pytest.mark.parametrize(
+    "code", ["hub_unreachable", "model_not_found", "memory", "disk", "option", "too_few", "unexpected", "no such code"]
+)
+def test_a_failure_is_told_in_words(app: AppTest, code: str) -> None:
+    made_run(State.FAILED, code=code, message="what the program said")
+    run(app)
+    wanted = EN.get(f"failure.{code}", EN["failure.unexpected"]).format(base=STARTER)
+    assert wanted in [error.value for error in app.error]
+    assert [code.value for code in app.code] == (
+        ["what the program said"] if code in ("memory", "disk", "option", "unexpected") else []
+    )
+
+
+def test_a_killed_training_is_interrupted(app: AppTest) -> None:
+    made_run(State.RUNNING).write_status(Status(State.RUNNING, pid=2**22 + 1, pid_started=1.0, step=7, total_steps=30))
+    run(app)
+    assert EN["failure.interrupted"] in [error.value for error in app.error]
+    assert "came to step 7 of 30" in texts(app)
+    assert start_button(app).label == EN["train.start"]
+
+
+@pytest.mark.parametrize("state", sorted(RESUMABLE))
+@pytest.mark.usefixtures("no_worker")
+def test_what_did_not_end_well_can_be_resumed_from_its_checkpoint(app: AppTest, state: State) -> None:
+    made = made_run(state, step=9, total_steps=30)
+    made.ask_to_stop()
+    checkpoint = made.folder / "checkpoints" / "checkpoint-8"
+    checkpoint.mkdir(parents=True)
+    (checkpoint / "weights.safetensors").write_bytes(b"weights")
+    button = run(app).button(key=f"resume_{made.id}")
+    assert button.help == EN["train.resume_anew"]  # half a checkpoint is none
+    seal(checkpoint)
+    button = run(app).button(key=f"resume_{made.id}")
+    assert button.help == EN["train.resume_from"].format(step=8)
+    button.click()
+    run(app)
+    assert made.status().state is State.QUEUED
+    assert not made.asked_to_stop
+    assert EN["train.queue"].format(count=1) in texts(app)
+
+
+def test_deleting_asks_first(app: AppTest) -> None:
+    made = done_run()
+    run(app).button(key=f"delete_{made.id}").click()
+    run(app)
+    assert EN["train.delete_question"].format(name="first") in texts(app)
+    app.button(key="delete_no").click()
+    assert EN["train.delete_question"].format(name="first") not in texts(run(app))
+    assert made.folder.exists()
+    app.button(key=f"delete_{made.id}").click()
+    run(app).button(key="delete_yes").click()
+    run(app)
+    assert not made.folder.exists()
+
+
+def test_a_dialog_about_a_training_that_somebody_else_deleted_is_gone(app: AppTest) -> None:
+    made = done_run()
+    run(app).button(key=f"details_{made.id}").click()
+    assert run(app).tabs
+    made.delete()
+    assert not run(app).tabs
+
+
+def test_use_in_compare_opens_it_with_the_model_picked(app: AppTest, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[dict[str, str]] = []
+    monkeypatch.setattr("streamlit.switch_page", lambda _, query_params: opened.append(query_params))
+    made = done_run(name="mine")
+    kept_set(QuestionSet("another", small_set().passages[:2], small_set().questions[:2]))
+    run(app).button(key=f"use_{made.id}").click()
+    run(app)
+    wanted = {"data": kept_set().key, "retrievers": "BM25|Dense · mine|Hybrid · mine", "part": "test", "lang": "en"}
+    assert opened == [wanted]
+
+
+def test_old_trainings_are_shown_on_request(app: AppTest) -> None:
+    for number in range(7):
+        made_run(State.STOPPED, name=f"run {number}")
+    run(app)
+    assert len([button for button in app.button if button.label == EN["train.details"]]) == 5
+    next(button for button in app.button if button.label == "Show 2 older trainings").click()
+    run(app)
+    assert len([button for button in app.button if button.label == EN["train.details"]]) == 7
+
+
+# the whole way
+
+
+@pytest.mark.slow
+def test_a_starter_is_trained_on_the_sample_from_the_page(app: AppTest) -> None:
+    run(app)
+    start_button(app).click()
+    run(app)
+    (started,) = all_runs()
+    assert started.status().state in UNDER_WAY
+    deadline = time.monotonic() + 110
+    while started.status().state in UNDER_WAY and time.monotonic() < deadline:
+        time.sleep(0.3)
+    assert started.status().state is State.DONE, started.log()
+    run(app)
+    rows = app.dataframe[0].value.set_index("row")
+    scores = started.scores()
+    assert rows.loc["BM25", "recall@10"] == pytest.approx(scores["bm25"]["recall@10"] * 100)
+    assert rows.loc["After training", "ndcg@10"] == pytest.approx(scores["after"]["ndcg@10"] * 100)
+    assert any(
+        option.startswith("Starter 1 (trained here") for option in app.selectbox(key="train_base_bi-encoder").options
+    )
+    assert start_button(app).label == EN["train.start"]

@@ -1,0 +1,245 @@
+"""What can be asked before a training starts: how it is asked, waited for, told and put to use."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import psutil
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from data.split import Part, split
+from data.workspace import write_text
+from models.sources import STARTER
+from tests.views.train.test_form import TRIPLET, button, field, labels, page, run, texts, with_base
+from training.options.common import Kind
+from training.options.kinds import default_options
+from training.rankers.negatives import COLUMNS
+from training.runs.rehearsal import Estimate, Rehearsal, Task
+from training.runs.runs import Plan, all_runs
+from views.resources import sets
+from views.words import catalog
+
+EN = catalog("en")
+FITS = Estimate(312, 0.8, 12.0, 260.0, 2_100_000_000, 18_000_000_000, "cpu", fits=True, instead={})
+
+
+@pytest.fixture
+def app() -> AppTest:
+    test = AppTest.from_function(page, default_timeout=30)
+    test.query_params["lang"] = "en"
+    return test
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Rehearsal]]:
+    """Rehearsals that were started; the process of each only sleeps."""
+    rehearsals: list[Rehearsal] = []
+    processes: list[subprocess.Popen[bytes]] = []
+
+    def start(self: Rehearsal, plan: Plan) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        processes.append(subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"]))
+        pid = processes[-1].pid
+        entry = {"began": 0.0, "pid": pid, "pid_started": psutil.Process(pid).create_time()}
+        write_text(self.folder / "process.json", json.dumps(entry))
+        rehearsals.append(self)
+
+    monkeypatch.setattr(Rehearsal, "start", start)
+    yield rehearsals
+    for process in processes:
+        process.kill()
+        process.wait()
+
+
+def ended(rehearsal: Rehearsal) -> None:
+    """Let the process of a rehearsal be gone, and say so."""
+    pid = json.loads((rehearsal.folder / "process.json").read_text(encoding="utf-8"))["pid"]
+    write_text(rehearsal.folder / "process.json", json.dumps({"began": 0.0, "pid": pid, "pid_started": 1.0}))
+
+
+def ask(app: AppTest, asked: list[Rehearsal], task: Task = Task.ESTIMATE) -> Rehearsal:
+    button(app, f"ask_{task.value}").click()
+    run(app)
+    assert asked[-1].task is task
+    return asked[-1]
+
+
+def estimated(app: AppTest, asked: list[Rehearsal], found: Estimate) -> AppTest:
+    rehearsal = ask(run(app), asked)
+    write_text(rehearsal.folder / "estimate.json", json.dumps(asdict(found)))
+    return run(app)
+
+
+# time and memory
+
+
+def test_an_estimate_is_waited_for_and_told_and_starts_no_training(app: AppTest, asked: list[Rehearsal]) -> None:
+    run(app)
+    field(app, "epochs").set_value(5.0)
+    rehearsal = ask(run(app), asked)
+    assert "Trying a few steps" in texts(app)
+    button(app, "ask_estimate").click()
+    assert button(run(app), "ask_estimate").disabled
+    assert asked == [rehearsal]
+    write_text(rehearsal.folder / "estimate.json", json.dumps(asdict(FITS)))
+    assert not button(run(app), "ask_estimate").disabled  # its process is about to end, that is all
+    assert [info.value for info in app.info] == ["About **4 min 20 s** for 312 steps, **2.1 of 18.0 GB** memory."]
+    assert "One step takes 0.8 s, all measuring 12 s. Tried on: cpu." in texts(app)
+    assert not app.error
+    assert field(app, "epochs").value == 5.0
+    assert all_runs() == []
+
+
+def test_what_does_not_fit_is_told_first_with_what_would(app: AppTest, asked: list[Rehearsal]) -> None:
+    too_large = {**asdict(FITS), "fits": False, "instead": {"batch_size": 32}}
+    estimated(app, asked, Estimate(**too_large))
+    assert [error.value for error in app.error] == [
+        EN["train.too_large_instead"].format(options="Batch size (examples) 32")
+    ]
+    button(app, "use_instead").click()
+    run(app)
+    assert field(app, "batch_size").value == 32
+    assert not app.error  # another plan, of which nothing is known yet
+    assert not app.info
+
+
+def test_what_never_fits_is_told_without_a_way_out(app: AppTest, asked: list[Rehearsal]) -> None:
+    estimated(app, asked, Estimate(**{**asdict(FITS), "fits": False}))
+    assert [error.value for error in app.error] == [EN["train.too_large"]]
+    assert EN["train.use_instead"] not in labels(app)
+
+
+def test_asking_can_be_stopped(app: AppTest, asked: list[Rehearsal]) -> None:
+    rehearsal = ask(run(app), asked)
+    button(app, "stop_answering").click()
+    run(app)
+    assert not rehearsal.running
+    assert "Trying a few steps" not in texts(run(app))
+    assert not button(app, "ask_estimate").disabled
+
+
+def test_a_plan_that_changed_is_not_answered_for_any_more(app: AppTest, asked: list[Rehearsal]) -> None:
+    rehearsal = ask(run(app), asked)
+    field(app, "epochs").set_value(5.0)
+    run(app)
+    assert not rehearsal.running
+    assert "Trying a few steps" not in texts(app)
+
+
+@pytest.mark.parametrize(
+    ("problem", "told"),
+    [
+        ({"code": "memory", "message": "9 GB"}, [EN["failure.memory"], None]),
+        ({"code": "unexpected", "message": "ValueError: *no*"}, [EN["train.not_answered"], "ValueError: *no*"]),
+    ],
+)
+def test_what_went_wrong_is_told(
+    app: AppTest, asked: list[Rehearsal], problem: dict[str, str], told: list[str | None]
+) -> None:
+    rehearsal = ask(run(app), asked)
+    write_text(rehearsal.folder / "problem.json", json.dumps(problem))
+    ended(rehearsal)
+    run(app)
+    assert [error.value for error in app.error] == told[:1]
+    assert [code.value for code in app.code] == [message for message in told[1:] if message]
+    assert not button(app, "ask_estimate").disabled
+
+
+def test_a_disk_that_is_full_is_told(app: AppTest, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(self: Rehearsal, plan: Plan) -> None:
+        raise OSError("no space")
+
+    monkeypatch.setattr(Rehearsal, "start", full)
+    button(run(app), "ask_estimate").click()
+    assert [error.value for error in run(app).error] == [EN["train.not_started"].format(reason="no space")]
+
+
+# hard negatives
+
+
+def rows(count: int, text: str = "passage") -> pd.DataFrame:
+    values: dict[str, list[Any]] = {
+        "question_id": [f"q{row // 4}" for row in range(count)],
+        "question": [f"question {row // 4}" for row in range(count)],
+        "positive": [f"right {text} {row // 4}" for row in range(count)],
+        "positive_score": [9.5] * count,
+        "passage_id": [f"p{row}" for row in range(count)],
+        "title": ["<b>title</b>"] * count,
+        "passage": [f"wrong {text} {row}" for row in range(count)],
+        "rank": [1 + row % 4 for row in range(count)],
+        "score": [9.0 - row % 4 for row in range(count)],
+        "marked": [row == 0 for row in range(count)],
+    }
+    return pd.DataFrame(values)[list(COLUMNS)]
+
+
+def looked_at(app: AppTest, asked: list[Rehearsal], table: pd.DataFrame) -> AppTest:
+    rehearsal = ask(with_base(app, STARTER, TRIPLET), asked, Task.NEGATIVES)
+    table.to_parquet(rehearsal.folder / "negatives.parquet", index=False)
+    return run(app)
+
+
+def test_negatives_are_waited_for_counted_and_shown(app: AppTest, asked: list[Rehearsal]) -> None:
+    with_base(app, STARTER, TRIPLET)
+    rehearsal = ask(app, asked, Task.NEGATIVES)
+    assert "Looking for hard negatives" in texts(app)
+    rows(10).to_parquet(rehearsal.folder / "negatives.parquet", index=False)
+    run(app)
+    training = len(split(sets.question_set(sets.stored_sets()[0].key)).rows[Part.TRAIN])
+    assert f"**10 negatives** for 3 of {training} questions" in texts(app)
+    shown = app.dataframe[0].value
+    assert shown["passage"].tolist() == [f"wrong passage {row}" for row in range(10)]
+    assert all_runs() == []
+
+
+def test_a_large_table_never_comes_whole(app: AppTest, asked: list[Rehearsal]) -> None:
+    looked_at(app, asked, rows(2000, "long " * 1000))
+    shown = app.dataframe[0].value
+    assert len(shown) == 500
+    assert shown["passage"].str.len().max() == 200
+    assert "The first 500 of 2,000 are shown" in texts(app)
+
+
+def test_questions_can_be_searched_for(app: AppTest, asked: list[Rehearsal]) -> None:
+    looked_at(app, asked, rows(40))
+    app.text_input(key="train_negatives_search").set_value("QUESTION 7")
+    run(app)
+    assert app.dataframe[0].value["passage_id"].tolist() == ["p28", "p29", "p30", "p31"]
+    app.text_input(key="train_negatives_search").set_value("(")
+    assert run(app).dataframe[0].value.empty
+
+
+def test_both_downloads_hold_every_row(app: AppTest, asked: list[Rehearsal], monkeypatch: pytest.MonkeyPatch) -> None:
+    made: dict[str, Any] = {}
+
+    def download(label: str, data: Any, file_name: str, *args: Any, **kwargs: Any) -> bool:
+        made[file_name] = data()
+        return False
+
+    monkeypatch.setattr("streamlit.download_button", download)
+    table = rows(600, '한글, "지문"')
+    looked_at(app, asked, table)
+    assert made["hard-negatives.csv"].startswith(b"\xef\xbb\xbfquestion_id,")
+    (Path(asked[0].folder) / "copy.csv").write_bytes(made["hard-negatives.csv"])
+    pd.testing.assert_frame_equal(pd.read_csv(asked[0].folder / "copy.csv", encoding="utf-8-sig"), table)
+    lines = made["hard-negatives.jsonl"].decode().splitlines()
+    assert "한글" in lines[0]
+    assert [json.loads(line) for line in lines] == table.to_dict("records")
+
+
+def test_where_nothing_was_found_it_is_told(app: AppTest, asked: list[Rehearsal]) -> None:
+    looked_at(app, asked, rows(0))
+    assert EN["train.negatives_none"] in [warning.value for warning in app.warning]
+    assert not app.dataframe
+
+
+def test_without_negatives_there_is_nothing_to_look_at(app: AppTest) -> None:
+    assert EN["train.ask_negatives"] not in labels(run(app))  # mega-batch margin takes none
+    assert default_options(Kind.BI_ENCODER).negatives == 0
+    assert EN["train.ask_negatives"] not in labels(with_base(app, STARTER, "multiple-negatives"))

@@ -1,0 +1,1 @@
+"""What is in a text: tokens, sentences, matches, answers."""

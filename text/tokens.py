@@ -1,0 +1,98 @@
+"""Analyzed texts as arrays, kept on disk a part at a time: an interrupted analysis goes on with the next part, and a
+corpus that grew analyzes what is new.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from data.cache import cached_arrays, key_of
+from data.texts import fingerprint_of, in_blocks
+from text.analyzers import VERSION, Analyzer, analyze
+
+PART = 1 << 16  # texts kept together: with Kiwi, a minute or two of work
+_BLOCK = 1024  # analyzed at a time: tokens take far more memory as strings than as numbers
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """Analyzed texts as arrays: text i holds `vocabulary[ids[offsets[i]:offsets[i + 1]]]`."""
+
+    vocabulary: list[str]
+    ids: np.ndarray  # (n_tokens,) int32
+    offsets: np.ndarray  # (n_texts + 1,) int64
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    def texts(self) -> list[list[str]]:
+        """Tokens of each text as strings."""
+        words = np.asarray(self.vocabulary, dtype=object)[self.ids]
+        return [list(part) for part in np.split(words, self.offsets[1:-1])] if len(self) else []
+
+    def flat_ids_in(self, vocabulary: dict[str, int]) -> tuple[np.ndarray, np.ndarray]:
+        """Ids in another vocabulary, of the tokens it knows, and offsets `(n_texts + 1,)` of each text among them."""
+        translation = np.array([vocabulary.get(token, -1) for token in self.vocabulary], dtype=np.int64)
+        ids = translation[self.ids]
+        known = ids >= 0
+        return ids[known], np.concatenate([[0], np.cumsum(known)])[self.offsets]
+
+    def ids_in(self, vocabulary: dict[str, int]) -> list[np.ndarray]:
+        """Ids of each text in another vocabulary; tokens it does not know are left out."""
+        ids, offsets = self.flat_ids_in(vocabulary)
+        return np.split(ids, offsets[1:-1]) if len(self) else []
+
+
+def tokens_of(analyzer: Analyzer, texts: Sequence[str], on_progress: Callable[[float], None] | None = None) -> Tokens:
+    """Return the tokens of `texts`, from the disk cache where these texts were analyzed before.
+
+    `on_progress` is told the share of the texts that are analyzed.
+    """
+    parts = token_parts(analyzer, texts, on_progress)
+    return next(parts) if len(texts) <= PART else _joined(parts)
+
+
+def token_parts(
+    analyzer: Analyzer, texts: Sequence[str], on_progress: Callable[[float], None] | None = None
+) -> Iterator[Tokens]:
+    """Yield the tokens of `PART` texts at a time, each part with a vocabulary of its own; at least one part."""
+    for start in range(0, max(1, len(texts)), PART):
+
+        def tell(done: int, start: int = start) -> None:
+            if on_progress:
+                on_progress((start + done) / len(texts))
+
+        yield _part(analyzer, texts[start : start + PART], tell)
+
+
+def _part(analyzer: Analyzer, texts: Sequence[str], tell: Callable[[int], None]) -> Tokens:
+    def compute() -> dict[str, np.ndarray]:
+        number: dict[str, int] = {}
+        ids, lengths = [np.zeros(0, dtype=np.int32)], [0]
+        for block in in_blocks(texts, _BLOCK):
+            documents = analyze(analyzer, block)
+            lengths += map(len, documents)
+            found = (number.setdefault(token, len(number)) for document in documents for token in document)
+            ids.append(np.fromiter(found, dtype=np.int32))
+            tell(len(lengths) - 1)
+        return {
+            "vocabulary": np.frombuffer("\n".join(number).encode(), dtype=np.uint8),  # no analyzer keeps a newline
+            "ids": np.concatenate(ids),
+            "offsets": np.cumsum(lengths, dtype=np.int64),
+        }
+
+    key = key_of(VERSION, analyzer, fingerprint_of(texts))
+    arrays = cached_arrays("tokens", key, compute, keep=len(texts) > 1)
+    vocabulary = arrays["vocabulary"].tobytes().decode().split("\n") if len(arrays["vocabulary"]) else []
+    return Tokens(vocabulary, arrays["ids"], arrays["offsets"])
+
+
+def _joined(parts: Iterable[Tokens]) -> Tokens:
+    """Join parts in one vocabulary, in the order in which its tokens first occur, holding one of them at a time."""
+    ids, offsets, number = bytearray(), [np.zeros(1, dtype=np.int64)], dict[str, int]()  # a bytearray grows in place
+    for part in parts:
+        translation = np.array([number.setdefault(token, len(number)) for token in part.vocabulary], dtype=np.int32)
+        offsets.append(part.offsets[1:] + len(ids) // translation.itemsize)
+        ids += translation[part.ids].tobytes()
+    return Tokens(list(number), np.frombuffer(ids, dtype=np.int32), np.concatenate(offsets))

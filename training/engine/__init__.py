@@ -1,0 +1,1 @@
+"""What trains any model: batches, tokens, checkpoints, progress."""

@@ -1,0 +1,171 @@
+"""Batches without false negatives: of texts of like length, and other ones each epoch."""
+
+from collections.abc import Callable, Iterator, Sized
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from scipy.sparse import csr_array
+from sentence_transformers.base.sampler import DefaultBatchSampler
+
+from training.engine.packing import Rules, deal, pack
+
+_JITTER = 0.1  # share by which a length may seem longer or shorter, so that every epoch has another order
+_ATTEMPTS = 5  # at finding a place for every example of an epoch
+
+
+@dataclass(frozen=True)
+class Examples:
+    """What batches must know of the training examples."""
+
+    question: np.ndarray  # (n_examples,) int, row of `relevance`
+    passages: np.ndarray  # (n_examples, 1 + n_negatives) int32 rows of the corpus, the positive first; -1 where fewer
+    relevance: csr_array  # (n_questions, n_passages), nonzero where relevant
+    lengths: np.ndarray  # (n_examples,) how long the texts are, in any unit
+    in_batch: bool  # whether passages of other examples are negatives; if not, any examples may stand together
+
+    def shown(self) -> csr_array:
+        """Which passages an example shows, bool `(n_examples, n_passages)`."""
+        rows, places = np.nonzero(self.passages >= 0)
+        shape = (len(self.passages), self.relevance.shape[1])
+        return csr_array((np.ones(len(rows), dtype=bool), (rows, self.passages[rows, places])), shape=shape)
+
+    def forbidden(self) -> csr_array:
+        """Which passages no other example of its batch may show: those shown and those relevant here; like `shown`."""
+        return self.shown() + self.relevance[self.question].astype(bool)
+
+    def sound(self) -> np.ndarray:
+        """Rows of the examples that can stand in a batch at all: no passage twice, no negative that is relevant."""
+        ordered, negatives = np.sort(self.passages, axis=1), self.passages[:, 1:]
+        if not self.in_batch or not negatives.size:
+            return np.arange(len(self.question))
+        twice = (ordered[:, 1:] == ordered[:, :-1]) & (ordered[:, 1:] >= 0)
+        relevant = self.relevance[self.question[:, None], np.maximum(negatives, 0)].toarray().astype(bool)
+        return np.flatnonzero(~(twice | (relevant & (negatives >= 0))).any(axis=1))
+
+
+def batch_sampler(
+    examples: Examples, *, batch_size: int, processes: int = 1, seed: int = 0
+) -> Callable[..., DefaultBatchSampler]:
+    """Return what training arguments take as `batch_sampler`; `batch_size` is that of all processes together.
+
+    Called by the trainer, it raises `ValueError` where the data set is not that of the examples, or too small.
+    """
+    return _Plan(examples, batch_size, processes, seed)
+
+
+@dataclass(frozen=True)
+class _Plan:
+    examples: Examples
+    batch_size: int
+    processes: int
+    seed: int
+
+    def __call__(self, dataset: Sized, *, drop_last: bool = False, **_: Any) -> DefaultBatchSampler:
+        n_examples = len(self.examples.question)
+        if len(dataset) != n_examples:
+            raise ValueError(f"{len(dataset)} rows to train on, but {n_examples} examples to make batches of")
+        return _Sampler(dataset, self, drop_last)
+
+
+class _Sampler(DefaultBatchSampler):
+    """No batch holds a passage twice, nor one relevant to a question of the batch that is not that example's positive.
+
+    An epoch's batches follow from the plan and the epoch's number alone, and are as many every epoch. With several
+    processes, each batch is given as so many parts of equal size, one after the other. `left_out` counts the examples
+    without a place in the epoch: those that break the rule alone and, with several processes, those too many for equal
+    parts.
+    """
+
+    def __init__(self, dataset: Sized, plan: _Plan, drop_last: bool) -> None:
+        super().__init__(dataset, batch_size=plan.batch_size, drop_last=drop_last, seed=plan.seed)
+        if plan.processes > 1:
+            self.batch_size = None  # accelerate passes over batches that are not of this size
+        self._examples = examples = plan.examples
+        self._processes = plan.processes
+        self._size = self._whole(plan.batch_size)
+        self._rows = rows = examples.sound()
+        self._shown, self._forbidden = examples.shown()[rows], examples.forbidden()[rows]
+        times_shown = np.bincount(self._shown.indices, minlength=self._shown.shape[1])
+        self._crowd = int(times_shown.max(initial=1)) if examples.in_batch else 1
+        self._hardness = self._shown @ times_shown  # whose passages many show, goes with few
+        self._group = np.unique(examples.passages[rows, 0] if examples.in_batch else rows, return_inverse=True)[1]
+        self._length = np.bincount(self._group, examples.lengths[rows]) / np.bincount(self._group)
+        self._first = self._settled() if self._size and self._whole(len(rows)) else []
+        if not self._first:
+            raise ValueError(f"{len(rows)} examples make no batch of {plan.batch_size} for {plan.processes} processes")
+        self.left_out = self._missing(self._first)
+
+    def __len__(self) -> int:
+        return len(self._first) * self._processes
+
+    def __iter__(self) -> Iterator[list[int]]:
+        batches = self._batches() if self.epoch else self._first
+        self.left_out = self._missing(batches)
+        rng = np.random.default_rng((self.seed, self.epoch, 1))
+        for place in rng.permutation(len(batches)).tolist():
+            batch = rng.permutation(self._rows[batches[place]])
+            yield from batch[: self._whole(len(batch))].reshape(self._processes, -1).tolist()
+
+    def _whole(self, size: int) -> int:
+        return size // self._processes * self._processes
+
+    def _missing(self, batches: list[np.ndarray]) -> int:
+        return len(self._examples.question) - sum(self._whole(len(batch)) for batch in batches)
+
+    def _settled(self) -> list[np.ndarray]:
+        """The batches of the first epoch: as many as it takes for every example to have a place."""
+        highest = len(self._rows) // self._processes
+        # several processes would have to cut batches that are not quite full
+        fewest = -(-len(self._rows) // self._size) if self._processes == 1 else len(self._rows) // self._size
+        count = min(max(fewest, self._crowd), highest)
+        while True:
+            order, wishes = self._dealt(0, count)
+            batches, _ = self._packed(order, wishes, count, highest)
+            if len(batches) == count:
+                return [batch for batch in batches if self._whole(len(batch))]
+            count = len(batches)  # once more, so that the batches that were added are as full as the others
+
+    def _batches(self) -> list[np.ndarray]:
+        count = len(self._first)
+        order, wishes = self._dealt(self.epoch, count)
+        for _ in range(_ATTEMPTS):
+            batches, stuck = self._packed(order, wishes, count, count)
+            as_many = self._missing(batches) <= self._missing(self._first)
+            if as_many and min(map(len, batches)) >= self._processes:
+                return batches
+            turn = np.argsort(~np.isin(order, stuck), kind="stable")  # those without a place go first
+            order, wishes = order[turn], wishes[turn]
+        return self._first  # these are known to leave out no more
+
+    def _dealt(self, epoch: int, count: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return the examples in the order in which they are to be placed, and the batch that each wishes to be in.
+
+        Wishes are dealt by length. The hardest to place come first, as Welsh & Powell 1967 colour graphs.
+        """
+        rng, n = np.random.default_rng((self.seed, epoch)), len(self._rows)
+        drawn = n if self._processes == 1 else count * self._whole(min(self._size, n // count))
+        chosen = np.sort(rng.permutation(n)[:drawn])
+        seeming = (self._length + 1) * rng.uniform(1 - _JITTER, 1 + _JITTER, len(self._length))
+        group = self._group[chosen]
+        by_length = np.lexsort((rng.random(drawn), group, seeming[group]))
+        order, wishes = chosen[by_length], deal(group[by_length], count)
+        hardest_first = np.argsort(-self._hardness[order], kind="stable")
+        return order[hardest_first], wishes[hardest_first]
+
+    @cached_property
+    def _rules(self) -> Rules:
+        return Rules.of(self._shown, self._forbidden)
+
+    def _packed(
+        self, order: np.ndarray, wishes: np.ndarray, count: int, highest: int
+    ) -> tuple[list[np.ndarray], list[int]]:
+        own_passage_only = not self._examples.in_batch or self._forbidden.nnz == len(self._rows)
+        if own_passage_only and self._crowd <= count:  # so no two that were dealt to a batch are at odds
+            ends = np.cumsum(np.bincount(wishes, minlength=count))
+            return np.split(order[np.argsort(wishes, kind="stable")], ends[:-1]), []
+        return pack(order, wishes, self._rules, self._size, (count, highest))
+
+
+Columns = dict[str, list[Any]]

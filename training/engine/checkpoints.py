@@ -1,0 +1,172 @@
+"""Checkpoints that can be trusted: sealed once everything in them is on the disk, and without a pickle.
+
+A checkpoint holds the weights (`weights.safetensors`), the optimizer's and the random generators' state
+(`optimizer.safetensors`, `generators.safetensors`), what else a trainer must know (`*.json`), and, written last, the
+seal: the names and sizes of all of these. One without its seal, or that does not match it, is never picked.
+"""
+
+import json
+import os
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from data.workspace import write_text
+from training.runs.runs import Run
+
+_SEAL = "complete.json"
+_PREFIX = "checkpoint-"
+
+
+def newest_checkpoint(run: Run) -> Path | None:
+    """Return the complete checkpoint with the most steps, None where there is none."""
+    return next((folder for folder in _by_step(run.folder / "checkpoints") if is_complete(folder)), None)
+
+
+def step_of(checkpoint: Path) -> int:
+    """Return the number of steps done in a checkpoint."""
+    return int(checkpoint.name.removeprefix(_PREFIX))
+
+
+def is_complete(checkpoint: Path) -> bool:
+    """Whether every file that was sealed is there in full."""
+    try:
+        sizes = json.loads((checkpoint / _SEAL).read_text(encoding="utf-8"))
+        return all((checkpoint / name).stat().st_size == size for name, size in sizes.items())
+    except (OSError, ValueError, AttributeError):
+        return False
+
+
+def seal(checkpoint: Path) -> None:
+    """Force the checkpoint's files to the disk, then write its seal: what is sealed survives a power cut."""
+    files = sorted(path for path in checkpoint.iterdir() if path.is_file() and path.name != _SEAL)
+    for path in files:
+        _to_disk(path)
+    write_text(checkpoint / _SEAL, json.dumps({path.name: path.stat().st_size for path in files}) + "\n")
+    _to_disk(checkpoint / _SEAL)
+    _to_disk(checkpoint)
+    _to_disk(checkpoint.parent)
+
+
+def discard_old(checkpoints: Path, keep: int, best: Path | None) -> None:
+    """Remove all but the best and the newest `keep` complete checkpoints, and what a kill left half-written."""
+    complete = [folder for folder in _by_step(checkpoints) if is_complete(folder)]
+    kept = {folder.name for folder in complete[:keep]} | ({best.name} if best else set())
+    for folder in _by_step(checkpoints):
+        if folder.name not in kept:
+            (folder / _SEAL).unlink(missing_ok=True)  # first: half a checkpoint must not look like one
+            shutil.rmtree(folder)
+
+
+def _by_step(checkpoints: Path) -> list[Path]:
+    folders = [folder for folder in checkpoints.glob(f"{_PREFIX}*") if folder.name.removeprefix(_PREFIX).isdigit()]
+    return sorted(folders, key=step_of, reverse=True)
+
+
+def _to_disk(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+class SafeCheckpoints:
+    """Mixin for a trainer of transformers: its checkpoints hold safetensors and JSON only.
+
+    The methods are those that `transformers.Trainer` saves and restores with; each is a plain reading or writing of
+    one file. Weights are saved as they are trained, so a checkpoint is no model folder: adapters stay adapters.
+    """
+
+    args: Any
+    model: Any
+    optimizer: Any
+    lr_scheduler: Any
+    state: Any
+
+    def _save(self, output_dir: str | None = None, state_dict: dict[str, Any] | None = None) -> None:
+        from safetensors.torch import save_model
+
+        del state_dict
+        folder = Path(output_dir or self.args.output_dir)
+        folder.mkdir(parents=True, exist_ok=True)
+        save_model(self.model, str(folder / "weights.safetensors"))
+
+    def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
+        from safetensors.torch import load_model
+
+        del model
+        load_model(self.model, Path(resume_from_checkpoint) / "weights.safetensors")
+
+    def _load_best_model(self) -> None:
+        self._load_from_checkpoint(self.state.best_model_checkpoint)
+
+    def _save_optimizer_and_scheduler(self, output_dir: str) -> None:
+        from safetensors.torch import save_file
+
+        if not self.args.should_save:
+            return
+        content = self.optimizer.state_dict()
+        tensors: dict[str, Any] = {}
+        plain: dict[str, Any] = {}
+        for number, entries in content["state"].items():
+            for name, value in entries.items():
+                (tensors if hasattr(value, "dtype") else plain)[f"{number}.{name}"] = value
+        save_file(
+            {name: tensor.contiguous() for name, tensor in tensors.items()}, f"{output_dir}/optimizer.safetensors"
+        )
+        optimizer = {"plain": plain, "param_groups": content["param_groups"]}
+        write_text(Path(output_dir, "optimizer.json"), json.dumps(optimizer))
+        write_text(Path(output_dir, "scheduler.json"), json.dumps(self.lr_scheduler.state_dict()))
+
+    def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
+        from safetensors.torch import load_file
+
+        if checkpoint is None:
+            return
+        known = json.loads(Path(checkpoint, "optimizer.json").read_text(encoding="utf-8"))
+        state: dict[int, dict[str, Any]] = {}
+        for name, value in (known["plain"] | load_file(f"{checkpoint}/optimizer.safetensors")).items():
+            number, key = name.split(".", 1)
+            state.setdefault(int(number), {})[key] = value
+        self.optimizer.load_state_dict({"state": state, "param_groups": known["param_groups"]})
+        self.lr_scheduler.load_state_dict(json.loads(Path(checkpoint, "scheduler.json").read_text(encoding="utf-8")))
+
+    def _save_rng_state(self, output_dir: str) -> None:
+        import random
+
+        import numpy as np
+        import torch
+        from safetensors.torch import save_file
+
+        version, numbers, gauss = random.getstate()
+        name, keys, *rest = np.random.get_state()
+        tensors = {"torch": torch.get_rng_state(), "numpy": torch.from_numpy(np.asarray(keys, dtype=np.int64))}
+        if torch.cuda.is_available():
+            tensors |= {f"cuda.{n}": state for n, state in enumerate(torch.cuda.get_rng_state_all())}
+        path = Path(output_dir, f"generators-{self.args.process_index}")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        save_file(tensors, path.with_suffix(".safetensors"))
+        plain = {"python": [version, numbers, gauss], "numpy": [name, *rest]}
+        write_text(path.with_suffix(".json"), json.dumps(plain))
+
+    def _load_rng_state(self, checkpoint: str | None) -> None:
+        import random
+
+        import numpy as np
+        import torch
+        from safetensors.torch import load_file
+
+        path = Path(checkpoint or "", f"generators-{self.args.process_index}")
+        if checkpoint is None or not path.with_suffix(".json").is_file():
+            return
+        tensors, plain = load_file(path.with_suffix(".safetensors")), json.loads(path.with_suffix(".json").read_text())
+        version, numbers, gauss = plain["python"]
+        random.setstate((version, tuple(numbers), gauss))
+        name, *rest = plain["numpy"]
+        np.random.set_state((name, tensors["numpy"].numpy().astype(np.uint32), *rest))
+        torch.set_rng_state(tensors["torch"])
+        cuda: Sequence[Any] = [tensors[key] for key in sorted(tensors) if key.startswith("cuda.")]
+        if cuda and torch.cuda.is_available():
+            torch.cuda.set_rng_state_all(cuda)

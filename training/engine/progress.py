@@ -1,0 +1,119 @@
+"""What a trainer tells the run folder while it works, and how it hears that it should stop."""
+
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+
+from training.engine.checkpoints import discard_old, seal
+from training.runs.runs import Phase, Run, Status
+
+_SECONDS_BETWEEN_WRITES = 0.5
+
+
+class RunFolderCallback(TrainerCallback):
+    """Writes figures as they come, seals checkpoints, saves in time, and ends the training when asked to."""
+
+    def __init__(self, run: Run, status: Status, *, save_limit: int, save_minutes: float) -> None:
+        self._run, self._status = run, status
+        self._save_limit, self._save_seconds = save_limit, save_minutes * 60
+        self._first_step = 0
+        self._began = self._written = self._saved = self._step_began = time.monotonic()
+        self._at_work = 0.0  # seconds spent on steps since the last entry, and how many steps those were
+        self._steps = 0
+
+    def on_train_begin(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        """Note the number of steps, and those done before."""
+        del args, control, kwargs
+        self._began = self._saved = time.monotonic()
+        self._first_step = state.global_step
+        self._write(phase=Phase.TRAINING, step=state.global_step, total_steps=state.max_steps)
+
+    def on_step_begin(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        """Look at the clock."""
+        del args, state, control, kwargs
+        self._step_began = time.monotonic()
+
+    def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+        """Say how far it is; stop, with a checkpoint, where somebody asked."""
+        del kwargs
+        now = time.monotonic()
+        self._at_work += now - self._step_began
+        self._steps += 1
+        if _agreed(self._run.asked_to_stop, args):
+            control.should_training_stop = control.should_save = True
+        if self._save_seconds and _agreed(now - self._saved > self._save_seconds, args):
+            control.should_save = True
+        if now - self._written < _SECONDS_BETWEEN_WRITES:
+            return
+        self._written = now
+        done = state.global_step - self._first_step
+        left = (now - self._began) / done * (state.max_steps - state.global_step)
+        self._write(step=state.global_step, seconds_left=left)
+
+    def on_train_end(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        """Say where it ended: training may stop early, after the step was told of."""
+        del args, control, kwargs
+        self._write(step=state.global_step)
+
+    def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+        """Seal the checkpoint, and only then let older ones go."""
+        del control, kwargs
+        self._saved = time.monotonic()
+        if args.world_size > 1:
+            import torch
+
+            torch.distributed.barrier()  # every process has written its generators
+        if state.is_world_process_zero:
+            checkpoints = Path(args.output_dir)
+            seal(checkpoints / f"checkpoint-{state.global_step}")
+            best = Path(state.best_model_checkpoint) if state.best_model_checkpoint else None
+            discard_old(checkpoints, self._save_limit, best)
+
+    def on_log(
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        logs: dict[str, Any] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        """Keep one line of figures."""
+        del control, kwargs
+        figures = {name: float(value) for name, value in (logs or {}).items() if _is_number(value)}
+        if "loss" in figures and self._at_work:
+            examples = self._steps * args.per_device_train_batch_size * args.world_size
+            figures["examples_per_second"] = examples / self._at_work
+            self._at_work, self._steps = 0.0, 0
+        self._run.add_progress({"step": state.global_step, **figures})
+
+    def _write(self, **changes: Any) -> None:
+        self._status = replace(self._status, **changes)
+        self._run.write_status(self._status)
+
+
+def _agreed(wish: bool, args: TrainingArguments) -> bool:
+    """What the first process wishes: all must stop, or save, at the same step."""
+    if args.world_size == 1:
+        return wish
+    import torch
+
+    told = torch.tensor(int(wish), device=args.device)
+    torch.distributed.broadcast(told, src=0)
+    return bool(told.item())
+
+
+def _is_number(value: object) -> bool:
+    try:
+        float(value)  # type: ignore[arg-type]  # the trainer logs some figures as text
+    except (TypeError, ValueError):
+        return False
+    return True

@@ -1,0 +1,1 @@
+"""What a training can be told."""

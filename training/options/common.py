@@ -1,0 +1,152 @@
+"""What a training can be told. Every option has a default, a unit and a range, and is saved with the run."""
+
+from dataclasses import dataclass, field, fields
+from enum import StrEnum
+from typing import Any
+
+from models.precision import Precision, in_bfloat16
+from models.sources import STARTER
+
+
+class Kind(StrEnum):
+    """The two models that can be trained."""
+
+    BI_ENCODER = "bi-encoder"
+    CROSS_ENCODER = "cross-encoder"
+
+
+class NegativesFrom(StrEnum):
+    """The retriever whose near misses become hard negatives."""
+
+    BM25 = "bm25"
+    DENSE = "dense"
+    HYBRID = "hybrid"
+
+
+class Measure(StrEnum):
+    """What picks the best checkpoint, measured on validation questions."""
+
+    RECALL_1 = "recall@1"
+    RECALL_10 = "recall@10"
+    MRR_10 = "mrr@10"
+    NDCG_10 = "ndcg@10"
+
+
+class Report(StrEnum):
+    """Where else the curves go, besides the run folder."""
+
+    NONE = "none"
+    TENSORBOARD = "tensorboard"
+    WANDB = "wandb"
+    TRACKIO = "trackio"
+
+
+def option(default: Any, text: str, low: float | None = None, high: float | None = None) -> Any:
+    """Declare a field: its default, a line of help, and its smallest and largest value."""
+    return field(default=default, metadata={"help": text, "low": low, "high": high})
+
+
+class OptionError(ValueError):
+    """An option that cannot be: `option` names the field, `code` the reason (a key of the locale files)."""
+
+    def __init__(self, option: str, code: str, message: str) -> None:
+        super().__init__(message)
+        self.option, self.code = option, code
+
+
+@dataclass(frozen=True)
+class TrainingOptions:
+    """What both trainings share. Raises `OptionError` where an option is out of its range or does not fit another."""
+
+    base: str = option(STARTER, "starting point: starter, a hub id, a folder, or a finished run")
+    epochs: float = option(3.0, "passes over the training questions", 0.01, 1000)
+    batch_size: int = option(64, "examples a training step", 2, 65536)
+    evaluation_batch_size: int = option(128, "texts or pairs at a time while measuring", 1, 65536)
+    learning_rate: float = option(2e-5, "largest step of the optimizer", 1e-9, 10)
+    weight_decay: float = option(0.01, "pull of the weights towards zero (AdamW)", 0, 1)
+    warmup: float = option(0.1, "share of the steps over which the learning rate rises", 0, 1)
+    max_length: int = option(0, "tokens read of a text, or of a pair; 0: as many as the base reads", 0, 65536)
+    frozen_layers: int = option(0, "lowest layers kept as they are, the token embeddings with them", 0, 1000)
+    lora_rank: int = option(0, "rank of low-rank adapters trained instead of the weights (LoRA); 0: none", 0, 1024)
+    precision: Precision = option(Precision.AUTO, "numbers that matrix products are computed in")
+    negatives_from: NegativesFrom = option(NegativesFrom.BM25, "retriever whose near misses are hard negatives")
+    negatives_model: str = option(STARTER, "bi-encoder of a dense or hybrid negatives-from")
+    negatives_first: int = option(1, "rank from which hard negatives are drawn", 1, 1000)
+    negatives_last: int = option(20, "rank down to which hard negatives are drawn", 1, 1000)
+    negatives_margin: float = option(
+        0.0, "share by which a negative's score must be below that of the question's passage; 0: may be above", 0, 1
+    )
+    negatives_with_answer: bool = option(False, "draw passages that hold the answer's text, too")
+    best_by: Measure = option(Measure.NDCG_10, "measure on validation questions that picks the checkpoint")
+    patience: int = option(0, "measurements without a better one after which training ends; 0: never", 0, 1000)
+    evaluation_steps: int = option(0, "steps between measurements; 0: once an epoch", 0, 10**9)
+    save_steps: int = option(0, "steps between checkpoints, a multiple of evaluation-steps; 0: as often as measured", 0)
+    save_minutes: float = option(10.0, "longest time between checkpoints; 0: no limit", 0, 10**6)
+    logging_steps: int = option(5, "steps between entries of the loss curve", 1, 10**9)
+    save_limit: int = option(2, "checkpoints kept besides the best", 1, 1000)
+    evaluation_limit: int = option(500, "validation questions measured during training; 0: all", 0, 10**9)
+    report_to: Report = option(Report.NONE, "where else the curves go; its package must be installed")
+    title: bool = option(True, "put the article title before the passage")
+    seed: int = option(0, "seed of every random choice", 0, 2**31 - 1)
+
+    def __post_init__(self) -> None:
+        for known in fields(self):
+            value, low, high = getattr(self, known.name), known.metadata.get("low"), known.metadata.get("high")
+            # written this way round, a value that is not a number is refused too
+            if not ((low is None or value >= low) and (high is None or value <= high)):
+                wanted = f"between {low} and {high}" if high is not None else f"{low} or more"
+                raise OptionError(known.name, "range", f"{known.name} must be {wanted}, not {value}")
+            if isinstance(known.default, StrEnum):  # read from JSON, it is a plain word
+                object.__setattr__(self, known.name, self._one_of(known.name, type(known.default), value))
+        self._check(bool(self.base.strip()), "base", "empty", "must name a model")
+        self._check(
+            self.save_steps % (self.evaluation_steps or self.save_steps or 1) == 0,
+            "save_steps",
+            "save_steps",
+            "must be a multiple of evaluation_steps: the best checkpoint is one measured",
+        )
+        self._check(
+            self.evaluation_steps > 0 or not self.save_steps,
+            "save_steps",
+            "save_steps",
+            "needs evaluation_steps: the best checkpoint is one measured",
+        )
+        self._check(
+            self.negatives_last >= self.negatives_first,
+            "negatives_last",
+            "ranks",
+            "must not be before negatives_first",
+        )
+        self._check(bool(self.negatives_model.strip()), "negatives_model", "empty", "must name a model")
+        if self.base == STARTER:
+            for name in ("max_length", "frozen_layers", "lora_rank"):
+                self._check(not getattr(self, name), name, "starter", "must be 0 for the starter: it has no such part")
+            self._check(
+                self.precision is not Precision.BFLOAT16, "precision", "starter", "must be float32 for the starter"
+            )
+        self._check(
+            not (self.lora_rank and self.frozen_layers),
+            "frozen_layers",
+            "lora",
+            "must be 0 with lora_rank: adapters leave every weight as it is",
+        )
+
+    @staticmethod
+    def _one_of(name: str, choices: type[StrEnum], value: str) -> StrEnum:
+        try:
+            return choices(value)
+        except ValueError:
+            known = ", ".join(choices)
+            raise OptionError(name, "range", f"{name} must be one of {known}, not {value}") from None
+
+    @staticmethod
+    def _check(fits: bool, name: str, code: str, message: str) -> None:
+        if not fits:
+            raise OptionError(name, code, f"{name} {message}")
+
+
+def uses_bfloat16(options: TrainingOptions) -> bool:
+    """Whether matrix products are computed in bfloat16: as told, or where this machine is made for it."""
+    if options.base == STARTER and options.precision is Precision.AUTO:
+        return False  # a starter looks vectors up, it multiplies hardly any
+    return in_bfloat16(options.precision)

@@ -1,0 +1,1 @@
+"""Bi-encoders and cross-encoders: material, negatives, losses."""

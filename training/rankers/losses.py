@@ -1,0 +1,75 @@
+"""The objectives, as the losses of sentence-transformers."""
+
+from typing import Any
+
+from models.loading import load_bi_encoder
+from models.sources import find_model
+from training.options.bi_encoder import BiEncoderObjective, BiEncoderOptions
+from training.options.cross_encoder import CrossEncoderObjective, CrossEncoderOptions
+from training.rankers.material import Material
+
+_GATHERED = (BiEncoderObjective.MULTIPLE_NEGATIVES, BiEncoderObjective.GIST)
+
+
+def negatives_of_processes(options: BiEncoderOptions | CrossEncoderOptions) -> str:
+    """Say what several processes make of an objective: `gathered`, `own` or `none`.
+
+    Gathered: each sees the passages of all, so the loss is that of one process with the same batch. Own: each takes
+    negatives of its own part of the batch only, so more processes make easier negatives. None: the objective takes no
+    negatives of the batch.
+    """
+    if isinstance(options, CrossEncoderOptions) or options.objective is BiEncoderObjective.TRIPLET:
+        return "none"
+    return "gathered" if options.objective in _GATHERED else "own"
+
+
+def bi_encoder_loss(model: Any, options: BiEncoderOptions, material: Material, *, processes: int = 1) -> Any:
+    """Return the loss module of a bi-encoder's objective.
+
+    With `mini_batch_size` texts are encoded in parts of that size and the gradient is the whole batch's (Gao et al.
+    2021). Matryoshka (Kusupati et al. 2022) adds the same loss over the first so many dimensions.
+    """
+    from sentence_transformers.sentence_transformer import losses
+
+    parts = {"mini_batch_size": options.mini_batch_size} if options.mini_batch_size else {}
+    gathered = {"gather_across_devices": processes > 1}
+    match options.objective:
+        case BiEncoderObjective.MEGA_BATCH_MARGIN:
+            loss = losses.MegaBatchMarginLoss(
+                model,
+                positive_margin=options.positive_margin,
+                negative_margin=options.negative_margin,
+                use_mini_batched_version=bool(parts),
+                **parts,
+            )
+        case BiEncoderObjective.MULTIPLE_NEGATIVES:
+            kind = losses.CachedMultipleNegativesRankingLoss if parts else losses.MultipleNegativesRankingLoss
+            loss = kind(model, scale=1 / options.temperature, **gathered, **parts)
+        case BiEncoderObjective.GIST:
+            guide = load_bi_encoder(find_model(options.guide or options.base), material.texts)
+            guided = losses.CachedGISTEmbedLoss if parts else losses.GISTEmbedLoss
+            loss = guided(model, guide, temperature=options.temperature, **gathered, **parts)
+        case BiEncoderObjective.TRIPLET:
+            metric = losses.TripletDistanceMetric.COSINE
+            loss = losses.TripletLoss(model, distance_metric=metric, triplet_margin=options.triplet_margin)
+    if shorter := options.matryoshka_dimensions:
+        whole = int(model.get_embedding_dimension())
+        loss = losses.MatryoshkaLoss(model, loss, [whole, *(size for size in shorter if size < whole)])
+    return loss
+
+
+def cross_encoder_loss(model: Any, options: CrossEncoderOptions) -> Any:
+    """Return the loss module of a cross-encoder's objective."""
+    from sentence_transformers.cross_encoder import losses
+
+    match options.objective:
+        case CrossEncoderObjective.BINARY_CROSS_ENTROPY:
+            return losses.BinaryCrossEntropyLoss(model)
+        case CrossEncoderObjective.MARGIN_MSE:
+            return losses.MarginMSELoss(model)
+        case CrossEncoderObjective.LAMBDA:
+            return losses.LambdaLoss(model, mini_batch_size=-1)
+        case CrossEncoderObjective.RANKNET:
+            return losses.RankNetLoss(model, mini_batch_size=-1)
+        case CrossEncoderObjective.LISTNET:
+            return losses.ListNetLoss(model, mini_batch_size=-1)

@@ -1,0 +1,84 @@
+"""What a training works on: the question set, its split, the indexed texts, and the first stage to beat."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from scipy.sparse import csr_array
+
+from data.records import QuestionSet
+from data.split import Part, split
+from retrieval.evaluation.measures import CUT, Scores, evaluate
+from retrieval.lexical.bm25 import BM25, BM25Options
+from retrieval.rankings import Rankings, Retriever
+from training.problems import TrainingError
+from training.runs.runs import Plan
+
+MEASURED_KS = (1, 5, 10)
+
+
+@dataclass(frozen=True)
+class Material:
+    """The questions to learn from and to measure on, over one corpus."""
+
+    question_set: QuestionSet
+    train: QuestionSet
+    validation: QuestionSet
+    learnable: np.ndarray  # (n_passages,) bool: all but those of articles that test or validation questions ask about
+    texts: list[str]  # of the passages, as they are indexed
+    first_stage: BM25
+    marked: tuple[tuple[str, str], ...] = ()  # ids of a question and of a passage marked as a hard negative of it
+
+    @classmethod
+    def of(cls, plan: Plan, question_set: QuestionSet) -> "Material":
+        """Split the set as planned. Raises `TrainingError` where there is nothing to learn from or to measure on."""
+        parts = split(question_set, plan.split)
+        train, validation = (parts.questions(question_set, part) for part in (Part.TRAIN, Part.VALIDATION))
+        held_out = question_set.relevance[np.concatenate([parts.rows[Part.VALIDATION], parts.rows[Part.TEST]])].indices
+        learnable = ~np.isin(parts.group_of_passage, parts.group_of_passage[held_out])
+        if len(train.questions) < 2 or not validation.questions:
+            raise TrainingError(
+                "too_few",
+                f"{len(train.questions)} training and {len(validation.questions)} validation questions are too few: "
+                "use more articles, or change the split",
+            )
+        limit, title = plan.options.evaluation_limit, plan.options.title
+        if 0 < limit < len(validation.questions):
+            chosen = np.random.default_rng(plan.split.seed).permutation(len(validation.questions))[:limit]
+            validation = validation.with_questions(np.sort(chosen))
+        first_stage = BM25("BM25", question_set.passages, BM25Options(title=title))
+        texts = list(question_set.passages.indexed_texts(title=title))  # a training asks for them in any order
+        return cls(question_set, train, validation, learnable, texts, first_stage, plan.marked_negatives)
+
+    @cached_property
+    def relevance(self) -> csr_array:
+        """Boolean `(n_train_questions, n_passages)`: questions with the same words share their passages."""
+        numbers: dict[str, int] = {}
+        number = [numbers.setdefault(question.text.strip(), len(numbers)) for question in self.train.questions]
+        same = csr_array((np.ones(len(number), dtype=np.int32), (np.arange(len(number)), number)))
+        relevance: csr_array = ((same @ (same.T @ self.train.relevance.astype(np.int32))) > 0).tocsr()
+        return relevance
+
+    def positive_pairs(self) -> tuple[np.ndarray, np.ndarray]:
+        """Every training question with each of its relevant passages: rows of both, `(n_pairs,)` each."""
+        questions, passages = self.train.relevance.nonzero()
+        return questions, passages
+
+    def measure(self, retriever: Retriever) -> Scores:
+        """Recall@1, @5, @10, MRR@10, nDCG@10 of a retriever on the validation questions."""
+        return self.evaluated(retriever.search([question.text for question in self.validation.questions], CUT))
+
+    def evaluated(self, rankings: Rankings) -> Scores:
+        """The same of rankings of the validation questions."""
+        scores = evaluate(rankings, self.validation, MEASURED_KS)
+        kept = {name: values for name, values in scores.per_question.items() if not name.startswith("hit@")}
+        return Scores(scores.ks, kept)
+
+    @cached_property
+    def first_stage_scores(self) -> Scores:
+        """What BM25 reaches on the validation questions: the line every model is held against."""
+        return self.measure(self.first_stage)
+
+    def candidates(self, asked: QuestionSet, depth: int) -> Rankings:
+        """Return BM25's first `depth` passages of the questions."""
+        return self.first_stage.search([question.text for question in asked.questions], depth)

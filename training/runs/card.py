@@ -1,0 +1,195 @@
+"""The README.md of a finished model: what it is, what it reaches, how it is loaded, and what it was made of."""
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import asdict
+from typing import Any
+
+from data.workspace import write_text
+from models.sources import ModelSource, is_starter
+from training.options.common import Kind
+from training.runs.runs import Plan, Run
+
+_MEASURES = {
+    "recall@1": "Recall@1",
+    "recall@5": "Recall@5",
+    "recall@10": "Recall@10",
+    "mrr@10": "MRR@10",
+    "ndcg@10": "nDCG@10",
+}
+_NEED_THE_PROJECT = "The starter's modules are part of the MRC Retrieval Workbench: run this from its folder.\n\n"
+_TASK = {Kind.BI_ENCODER: "sentence-similarity", Kind.CROSS_ENCODER: "text-ranking"}
+_WHAT_IT_DOES = {
+    Kind.BI_ENCODER: "A bi-encoder: it turns questions and passages into vectors whose cosine says how well they fit.",
+    Kind.CROSS_ENCODER: "A cross-encoder: it reads a question and a passage together and scores how well they fit.",
+}
+_LOADING = {
+    Kind.BI_ENCODER: """from sentence_transformers import SentenceTransformer
+
+model = SentenceTransformer("path/of/this/folder")  # or its name on the hub
+questions = model.encode_query(["a question"], normalize_embeddings=True)
+passages = model.encode_document(["a passage", "another one"], normalize_embeddings=True)
+print(questions @ passages.T)  # cosines, higher is better""",
+    Kind.CROSS_ENCODER: """from sentence_transformers import CrossEncoder
+
+model = CrossEncoder("path/of/this/folder")  # or its name on the hub
+print(model.predict([("a question", "a passage"), ("a question", "another one")]))  # higher is better""",
+}
+_LOADING_A_STARTER = {
+    Kind.BI_ENCODER: """from models.sources import find_model, load_bi_encoder
+
+model = load_bi_encoder(find_model("path/of/this/folder"), [])
+questions = model.encode_query(["a question"], normalize_embeddings=True)
+passages = model.encode_document(["a passage", "another one"], normalize_embeddings=True)
+print(questions @ passages.T)  # cosines, higher is better""",
+    Kind.CROSS_ENCODER: """from models.sources import find_model, load_cross_encoder
+
+model = load_cross_encoder(find_model("path/of/this/folder"), [])
+print(model.predict([("a question", "a passage"), ("a question", "another one")]))  # higher is better""",
+}
+
+
+def write_card(run: Run) -> None:
+    """Write the README.md beside a finished model, from the run folder alone: no model is loaded, no hub is asked.
+
+    Names that people gave are shown as they are: none of them is read as YAML, Markdown or HTML.
+    """
+    starter = is_starter(ModelSource(run.id, folder=run.model_folder))
+    plan, scores, made = run.plan(), run.scores(), run.provenance()
+    sections = [
+        f"---\n{_head(plan, scores, made, starter=starter)}\n---",
+        f"# {_shown(plan.name) or plan.kind.value}",
+        _WHAT_IT_DOES[plan.kind],
+        "## What it reaches",
+        *_reached(plan, scores, made),
+        "## How to load it",
+        _loading(plan, starter=starter),
+        "## What it was made of",
+        "\n".join(f"- **{name}**: {value}" for name, value in _ingredients(plan, made)),
+        "Options:",
+        f"```json\n{json.dumps(_public(asdict(plan.options)), ensure_ascii=False, indent=2)}\n```",
+    ]
+    write_text(run.model_folder / "README.md", "\n\n".join(sections) + "\n")
+
+
+def _head(plan: Plan, scores: dict[str, Any], made: dict[str, Any], *, starter: bool) -> str:
+    """Return the YAML that the hub reads. It takes hub ids only for a base, and no data set that is not on it."""
+    from huggingface_hub import EvalResult, ModelCardData
+
+    base, data = made.get("base", {}), made.get("data", {})
+    on_hub = "revision" in base
+    return str(
+        ModelCardData(
+            language=data.get("language") or None,
+            # what the hub names there it offers to load, and it could not load a starter
+            library_name=None if starter else "sentence-transformers",
+            pipeline_tag=_TASK[plan.kind],
+            tags=[plan.kind.value, "retrieval", plan.options.objective.value],
+            base_model=base["reference"] if on_hub else None,
+            base_model_relation="finetune" if on_hub else None,
+            model_name=_one_line(plan.name) or plan.kind.value,
+            eval_results=[
+                EvalResult(
+                    task_type=_TASK[plan.kind],
+                    dataset_type="unknown",
+                    dataset_name=_one_line(plan.data_name) or "unknown",
+                    dataset_split="validation",
+                    metric_type=measure,
+                    metric_name=_MEASURES[measure],
+                    metric_value=round(value, 4),
+                )
+                for measure, value in scores.get("after", {}).items()
+                if measure in _MEASURES
+            ]
+            or None,
+        )
+    )
+
+
+def _reached(plan: Plan, scores: dict[str, Any], made: dict[str, Any]) -> Iterator[str]:
+    """Sections: the table of before and after, BM25 beside it, and what they were measured on."""
+    depth = getattr(plan.options, "depth", None)
+    alone = f", alone over BM25's first {depth}" if depth else ""
+    names = {
+        "bm25": "BM25",
+        "before": f"The base{alone}",
+        "after": f"**This model**{alone}",
+        "interpolated": f"This model, mixed with BM25 (weight {scores.get('weight', '')})",
+    }
+    intervals = scores.get("intervals", {})
+    lines = [f"| |{'|'.join(_MEASURES.values())}|", "|---|" + "---:|" * len(_MEASURES)]
+    for key, name in names.items():
+        if key in scores:
+            cells = (_cell(scores[key].get(m), intervals.get(key, {}).get(m)) for m in _MEASURES)
+            lines.append(f"|{name}|{'|'.join(cells)}|")
+    passages = made.get("data", {}).get("passages")
+    searched = f", in all {passages:,} passages" if passages else ""
+    yield "\n".join(lines)
+    chosen = "the checkpoint and the weight" if "interpolated" in scores else "the checkpoint"
+    yield (
+        f"In percent, on {scores.get('questions', 0):,} validation questions that it was not trained on{searched}; "
+        f"they also chose {chosen}. In brackets: 95 % bootstrap intervals."
+    )
+    if gain := scores.get("gain"):
+        low, high = gain["interval"]
+        measure = _MEASURES.get(gain["measure"], gain["measure"])
+        yield (
+            f"Against its base, question by question, its {measure} differs by {100 * gain['difference']:+.2f} points "
+            f"[{100 * low:+.2f}, {100 * high:+.2f}]."
+        )
+
+
+def _cell(value: float | None, interval: list[float] | None) -> str:
+    if value is None:
+        return ""
+    around = f" [{100 * interval[0]:.2f}, {100 * interval[1]:.2f}]" if interval else ""
+    return f"{100 * value:.2f}{around}"
+
+
+def _loading(plan: Plan, *, starter: bool) -> str:
+    code = (_LOADING_A_STARTER if starter else _LOADING)[plan.kind]
+    title = "\n\nIt was trained with the article's title on a line before each passage." if plan.options.title else ""
+    return f"{_NEED_THE_PROJECT if starter else ''}```python\n{code}\n```{title}"
+
+
+def _ingredients(plan: Plan, made: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    base, data, hardware = (made.get(part, {}) for part in ("base", "data", "hardware"))
+    identity = next((f", {name} `{base[name]}`" for name in ("revision", "fingerprint") if name in base), "")
+    yield "Base", _shown(_without_folders(plan.options.base)) + identity
+    sizes = "".join(f", {data[name]:,} {name}" for name in ("questions", "passages") if name in data)
+    yield "Data", f"{_shown(plan.data_name)}{sizes}, fingerprint `{plan.fingerprint}`"
+    parts = [f"{part} {data[f'{part}_questions']:,}" for part in ("train", "validation", "test") if data]
+    seed = f"split by article with seed {plan.split.seed}"
+    yield "Questions", f"{', '.join(parts)} ({seed})" if parts else seed
+    yield "Objective", plan.options.objective.value
+    if versions := made.get("versions"):
+        yield "Versions", ", ".join(f"{name} {number}" for name, number in versions.items())
+    if hardware:
+        device = ", ".join(hardware["gpus"]) or f"{hardware['processor']}, {hardware['logical_cores']} logical cores"
+        yield "Hardware", f"{_shown(device)}, {'bfloat16' if hardware['bfloat16'] else 'float32'}"
+    if "made" in made:
+        yield "Made", made["made"]
+
+
+def _public(options: dict[str, Any]) -> dict[str, Any]:
+    """Return the options without the folders of this machine: where a model lies is nobody's business."""
+    return {
+        name: _one_line(_without_folders(value)) if type(value) is str else value for name, value in options.items()
+    }
+
+
+def _without_folders(reference: str) -> str:
+    """Return a hub id (one slash at most) as it is, and of a path only the last name."""
+    parts = [part for part in re.split(r"[/\\]", reference) if part]
+    return reference if re.fullmatch(r"[\w.-]+(/[\w.-]+)?", reference) or not parts else parts[-1]
+
+
+def _shown(text: str) -> str:
+    """Return user text as Markdown that shows it, in one line: CommonMark takes a backslash before any punctuation."""
+    return re.sub(r"([!-/:-@\[-`{-~])", r"\\\1", _one_line(text))
+
+
+def _one_line(text: str) -> str:
+    visible = "".join(character for character in text if character.isprintable() or character.isspace())
+    return " ".join(visible.split())

@@ -1,0 +1,67 @@
+"""What a training was made of, noted as it begins: enough to do it again, or to tell why it came out otherwise."""
+
+from dataclasses import asdict
+from datetime import UTC, datetime
+from typing import Any
+
+from data.records import QuestionSet
+from data.split import Part, split
+from data.store import find
+from jobs.machine import hardware, versions
+from models.sources import ModelSource, identity
+from text.analyzers import Analyzer, choose
+from training.options.common import TrainingOptions, uses_bfloat16
+from training.runs.runs import Plan
+
+# the libraries whose versions decide numbers; those that are not installed are left out
+LIBRARIES = (
+    "torch",
+    "transformers",
+    "sentence-transformers",
+    "accelerate",
+    "tokenizers",
+    "datasets",
+    "peft",
+    "bm25s",
+    "kiwipiepy",
+    "numpy",
+)
+
+
+def provenance(plan: Plan, source: ModelSource) -> dict[str, Any]:
+    """Return, JSON-able: base and revision, data, split, options, versions, hardware, and the UTC time it was made.
+
+    `source` is the base as it was resolved. Raises `DataError` where the plan's data is gone, `ModelError` where the
+    base is.
+    """
+    question_set = find(plan.data)
+    texts = question_set.passages.indexed_texts(title=plan.options.title)
+    return {
+        "made": datetime.now(UTC).isoformat(timespec="seconds"),
+        "base": {"reference": source.reference, **identity(source, texts)},
+        "data": {
+            "name": plan.data_name,
+            "fingerprint": plan.fingerprint,
+            "language": "ko" if choose(Analyzer.AUTO, texts) is Analyzer.KIWI_BIGRAM else "",  # empty: not known
+            **_counts(plan, question_set),
+        },
+        "split": asdict(plan.split),
+        "options": asdict(plan.options),
+        "seed": plan.options.seed,
+        "marked_negatives": [list(pair) for pair in plan.marked_negatives],
+        "versions": versions(LIBRARIES),
+        "hardware": _hardware(plan.options),
+    }
+
+
+def _counts(plan: Plan, question_set: QuestionSet) -> dict[str, int]:
+    rows = split(question_set, plan.split).rows
+    parts = {f"{part.value}_questions": len(rows[part]) for part in (Part.TRAIN, Part.VALIDATION, Part.TEST)}
+    return {"questions": len(question_set.questions), "passages": len(question_set.passages), **parts}
+
+
+def _hardware(options: TrainingOptions) -> dict[str, Any]:
+    import torch
+
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    return {**hardware(), "device": device, "bfloat16": uses_bfloat16(options)}

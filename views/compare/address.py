@@ -1,0 +1,68 @@
+"""Choices of the Why view that lie in the address, which alone remembers them, and the way there with some of them."""
+
+from collections.abc import Mapping, Sequence
+
+import streamlit as st
+
+from views.state import remember
+
+
+def choose(
+    name: str,
+    options: Sequence[str],
+    chosen: str,
+    label: str,
+    labels: Sequence[str],
+    *,
+    also: Sequence[str] = (),
+    disabled: bool = False,
+) -> None:
+    """Draw a choice that lies in the address; a change takes the parameters `also` out of it."""
+    key = f"why_{name}"
+    st.session_state[key] = chosen
+    shown = dict(zip(options, labels, strict=True))
+    st.selectbox(
+        label,
+        options,
+        format_func=lambda option: shown.get(option, option),
+        key=key,
+        on_change=enter,
+        args=(name, *also),
+        disabled=disabled,
+    )
+
+
+def enter(name: str, *also: str) -> None:
+    """Put what was chosen into the address and take the parameters `also` out of it."""
+    value = st.session_state.get(f"why_{name}") or ""
+    st.query_params.pop(name, None)
+    set_parameter(name, str(value).strip())
+    for other in also:
+        st.query_params.pop(other, None)
+
+
+def set_parameter(name: str, value: str) -> None:
+    """Set a parameter of the address, or take it away where it is empty or set already."""
+    if not value or st.query_params.get(name) == value:
+        st.query_params.pop(name, None)
+    else:
+        st.query_params[name] = value
+
+
+FILTERS = ("quadrant", "block", "of", "fate", "slice", "within", "words")  # their names in the address
+
+
+def clear_filters() -> None:
+    """Take every filter out of the address."""
+    for name in FILTERS:
+        st.query_params.pop(name, None)
+        st.session_state.pop(f"why_{name}", None)
+
+
+def show_why(filters: Mapping[str, str]) -> None:
+    """Have the page show the Why view with these filters and no others."""
+    clear_filters()
+    st.query_params.pop("question", None)
+    st.query_params.update(filters)
+    remember("view", "why")
+    st.session_state["compare_view"] = "why"

@@ -1,0 +1,29 @@
+"""The answer of a comparison in one sentence: whether anything beats the first retriever, and how sure that is."""
+
+import streamlit as st
+
+from views.compare.shown import Shown
+from views.resources.comparisons import tests
+from views.words import plain, signed, word
+
+
+def draw(shown: Shown) -> None:
+    """Say in one sentence whether anything beats the first retriever, by how much, and how sure that is."""
+    names = shown.scored_names
+    if len(names) < 2:
+        return
+    with_first = [test for test in tests(shown.address, names, shown.figure) if test.a == names[0]]
+    surely_above = [test for test in with_first if test.sure and test.difference < 0]
+    best = min(surely_above or with_first, key=lambda test: test.difference)  # of the first less the other
+    values = {
+        "best": plain(best.b),
+        "first": plain(best.a),
+        "points": f"{abs(best.difference) * 100:.1f}",
+        "low": signed(-best.high),
+        "high": signed(-best.low),
+        "figure": shown.figure_label,
+        "questions": f"{len(shown.found.asked.questions):,}",
+    }
+    sure = ("more" if best.difference < 0 else "less") if best.sure else "unsure"
+    sure = sure if best.wins or best.losses else "same"
+    st.markdown(word(f"compare.answer_{sure}", **values))

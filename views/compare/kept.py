@@ -1,0 +1,192 @@
+"""The comparisons kept in the workspace: opened again, renamed, set beside the one that is shown, deleted."""
+
+from pathlib import Path
+from typing import NoReturn
+
+import pandas as pd
+import streamlit as st
+
+from retrieval.analysis.changes import comparable
+from retrieval.comparison.store import KeptComparison, delete, kept_comparisons, rename
+from views.compare.shown import Shown
+from views.resources.comparisons import Address, changes_between, finished_at
+from views.resources.sets import stored_sets
+from views.state import chosen_set, use_set
+from views.words import moment, plain, word
+
+_HEADLINE = "ndcg@10"
+_OPENED = "opened_comparison"
+_OF_ANOTHER = (
+    "retrievers",
+    "part",
+    "view",
+    "question",
+    "slice",
+)  # choices that a comparison just opened begins without
+
+
+def draw(shown: Shown) -> None:
+    """Draw the list, and what can be done with the one chosen from it."""
+    kept = [one for one in kept_comparisons() if one.lab is None]
+    st.caption(word("kept.about"))
+    here = Path(shown.address.folder).name
+    event = st.dataframe(
+        _table(kept, here),
+        hide_index=True,
+        width="stretch",
+        selection_mode="single-row",
+        on_select="rerun",
+        key="kept_list",
+        column_config={
+            name: st.column_config.TextColumn(word(f"kept.{name}"))
+            for name in ("name", "made", "data", "part", "questions", "retrievers", "best")
+        },
+    )
+    rows = event["selection"]["rows"]
+    if not rows or rows[0] >= len(kept):
+        st.info(word("kept.choose"), icon=":material/touch_app:")
+        return
+    chosen = kept[rows[0]]
+    _draw_actions(chosen)
+    if chosen.key != here:
+        _draw_changes(shown, chosen, next((one for one in kept if one.key == here), None))
+
+
+def title_of(kept: KeptComparison) -> str:
+    """What a list calls a comparison: the name a person gave it, else its question set. Not Markdown."""
+    return kept.name or kept.data
+
+
+def asked_for() -> KeptComparison | None:
+    """Return the kept comparison that the address names, its question set made the one in use; None without one.
+
+    A person who then picks another question set leaves the comparison behind. One that cannot be shown is told, and
+    nothing else is drawn.
+    """
+    key = st.query_params.get("comparison")
+    if not key:
+        return None
+    kept = next((one for one in kept_comparisons() if one.key == key), None)
+    if kept is None:
+        _tell_and_stop(word("kept.not_here"))
+    elif chosen_set().fingerprint == kept.data_fingerprint:
+        st.session_state[_OPENED] = kept.key
+        return kept
+    elif st.session_state.get(_OPENED) == kept.key:  # its set was in use, and another one was picked since
+        close()
+    elif _switch_to_its_set(kept):
+        st.rerun()
+    else:
+        _tell_and_stop(word("kept.set_is_gone", data=plain(kept.data)))
+    return None
+
+
+def _tell_and_stop(text: str) -> NoReturn:
+    st.error(text, icon=":material/error:")
+    st.button(word("kept.back"), icon=":material/arrow_back:", on_click=close)
+    st.stop()
+
+
+def _switch_to_its_set(kept: KeptComparison) -> bool:
+    """Make a comparison's question set the one in use; False where it is not in the workspace any more."""
+    same = next((one for one in stored_sets() if one.fingerprint == kept.data_fingerprint), None)
+    if same is None:
+        return False
+    use_set(same.key)
+    return True
+
+
+def _open(kept: KeptComparison) -> None:
+    for name in _OF_ANOTHER:
+        st.query_params.pop(name, None)
+    for name in (_OPENED, "kept_view", "compare_view"):  # it begins with the overview
+        st.session_state.pop(name, None)
+    st.query_params["comparison"] = kept.key
+
+
+def close() -> None:
+    """Have the page show what is picked again."""
+    st.query_params.pop("comparison", None)
+
+
+def _table(kept: list[KeptComparison], here: str) -> pd.DataFrame:
+    return pd.DataFrame(
+        {
+            "name": [("▶ " if one.key == here else "") + one.name for one in kept],
+            "made": [moment(one.made) for one in kept],
+            "data": [one.data for one in kept],
+            "part": [word(f"part.{one.part.value}") for one in kept],
+            "questions": [f"{one.questions:,}" for one in kept],
+            "retrievers": [", ".join(one.retrievers) for one in kept],
+            "best": [_best(one) for one in kept],
+        }
+    )
+
+
+def _best(kept: KeptComparison) -> str:
+    figures = {name: of[_HEADLINE] for name, of in kept.figures.items() if _HEADLINE in of}
+    if not figures:
+        return "–"
+    name = max(figures, key=figures.__getitem__)
+    return f"{name} {figures[name] * 100:.2f}"
+
+
+def _draw_actions(chosen: KeptComparison) -> None:
+    with st.container(border=True):
+        st.markdown(f"**{plain(title_of(chosen))}** · {moment(chosen.made)}")
+        with st.form(f"rename_{chosen.key}", border=False):
+            left, right = st.columns([4, 1], vertical_alignment="bottom")
+            name = left.text_input(word("kept.name"), chosen.name, max_chars=120, placeholder=chosen.data)
+            if right.form_submit_button(word("kept.rename"), icon=":material/edit:", width="stretch"):
+                rename(chosen.key, name)
+                st.rerun()
+        with st.container(horizontal=True):
+            icon = ":material/open_in_full:"
+            st.button(word("kept.open"), type="primary", icon=icon, key="kept_open", on_click=_open, args=(chosen,))
+            with st.popover(word("kept.delete"), icon=":material/delete:"):
+                st.write(word("kept.delete_sure"))
+                if st.button(word("kept.delete"), key="kept_delete", type="primary"):
+                    delete(chosen.key)
+                    st.rerun()
+
+
+def _draw_changes(shown: Shown, chosen: KeptComparison, current: KeptComparison | None) -> None:
+    if current is None:
+        return
+    st.subheader(word("kept.changes", figure=shown.figure_label))
+    if reason := comparable(chosen, current):
+        st.info(word(f"kept.{reason}"), icon=":material/compare_arrows:")
+        return
+    earlier = Address(shown.data.key, str(chosen.folder), finished_at(chosen.folder))
+    found = [one for one in changes_between(earlier, shown.address) if one.test.measure == shown.figure]
+    if not found:
+        st.info(word("kept.no_shared"), icon=":material/compare_arrows:")
+        return
+    table = pd.DataFrame(
+        {
+            "retriever": [one.retriever for one in found],
+            "before": [one.before * 100 for one in found],
+            "after": [one.after * 100 for one in found],
+            "difference": [one.test.difference * 100 for one in found],
+            "low": [one.test.low * 100 for one in found],
+            "high": [one.test.high * 100 for one in found],
+            "p_holm": [one.test.p_holm for one in found],
+            "in_words": [word("kept.changed" if one.test.sure else "kept.not_changed") for one in found],
+        }
+    )
+    number, text = st.column_config.NumberColumn, st.column_config.TextColumn
+    st.dataframe(
+        table,
+        hide_index=True,
+        width="stretch",
+        column_config={
+            "retriever": text(word("compare.retriever"), pinned=True),
+            "before": number(word("kept.before"), format="%.2f", help=word("kept.before_help")),
+            "after": number(word("kept.after"), format="%.2f", help=word("kept.after_help")),
+            "difference": number(word("compare.difference"), format="%+.2f"),
+            "low": number(word("compare.low"), format="%+.2f", help=word("compare.interval_help")),
+            "high": number(word("compare.high"), format="%+.2f", help=word("compare.interval_help")),
+            "p_holm": number("p (Holm)", format="%.4f", help=word("compare.p_holm_help")),
+            "in_words": text(word("compare.in_words")),
+        },
+    )

@@ -1,0 +1,113 @@
+"""The overview of a comparison: who finds more and how sure that is, in tables and pictures."""
+
+import pandas as pd
+import streamlit as st
+
+from retrieval.analysis.evidence import turned
+from retrieval.evaluation.significance import PairTest
+from views import charts
+from views.compare.scores import draw_table
+from views.compare.shown import Shown
+from views.resources.charts import draw_chart
+from views.resources.comparisons import intervals, tests
+from views.words import word
+
+
+def draw(shown: Shown) -> None:
+    """Draw the tables and the pictures, and what to do next."""
+    draw_table(shown.results, shown.over_k, shown.found.experiment.ks)
+    if shown.scored:
+        _draw_pictures(shown)
+        _draw_pairs(shown)
+    st.info(word("compare.next"), icon=":material/lightbulb:")
+
+
+def _draw_pictures(shown: Shown) -> None:
+    over_k, detail = shown.over_k, word("compare.retriever")
+    height = word(f"measure.{over_k}")
+    ends = intervals(shown.address)
+    curve = pd.DataFrame(
+        [
+            (result.name, k, result.scores.means()[f"{over_k}@{k}"], *ends[result.name][f"{over_k}@{k}"])
+            for result in shown.results
+            if result.scores
+            for k in result.scores.ks
+            if f"{over_k}@{k}" in result.scores.per_question
+        ],
+        columns=[detail, "K", height, "low", "high"],
+    )
+    bars = pd.DataFrame(
+        [
+            (result.name, result.scores.means()[shown.figure], *ends[result.name][shown.figure])
+            for result in shown.scored
+            if result.scores
+        ],
+        columns=[detail, shown.figure_label, "low", "high"],
+    )
+    left, right = st.columns(2)
+    with left:
+        st.markdown(f"**{word('compare.curve', measure=height)}**")
+        draw_chart(charts.curves, curve, shown.names, x="K", y=height, detail=detail)
+    with right:
+        st.markdown(f"**{word('compare.bars', measure=shown.figure_label)}**")
+        draw_chart(charts.bars, bars, shown.names, value=shown.figure_label, detail=detail)
+    with st.expander(word("compare.as_table")):
+        st.caption(word("compare.interval_help"))
+        curve["text"] = [_with_interval(*row) for row in curve[[height, "low", "high"]].itertuples(index=False)]
+        st.dataframe(curve.pivot_table(index=detail, columns="K", values="text", aggfunc="first", sort=False))
+
+
+def _with_interval(value: float, low: float, high: float) -> str:
+    return f"{value * 100:.2f} [{low * 100:.1f}, {high * 100:.1f}]"
+
+
+def _draw_pairs(shown: Shown) -> None:
+    found = [
+        turned(test) if test.difference < 0 else test  # the better one first, as the words beside it say
+        for test in tests(shown.address, shown.scored_names, shown.figure)
+    ]
+    if not found:
+        return
+    st.subheader(word("compare.pairs", figure=shown.figure_label))
+    st.caption(word("compare.pairs_help"))
+    table = pd.DataFrame(
+        {
+            "in_words": [_in_words(test, len(shown.found.asked.questions)) for test in found],
+            "difference": [test.difference * 100 for test in found],
+            "low": [test.low * 100 for test in found],
+            "high": [test.high * 100 for test in found],
+            "p": [test.p for test in found],
+            "p_holm": [test.p_holm for test in found],
+            "wins": [test.wins for test in found],
+            "ties": [test.ties for test in found],
+            "losses": [test.losses for test in found],
+        }
+    )
+    number, text = st.column_config.NumberColumn, st.column_config.TextColumn
+    st.dataframe(
+        table,
+        hide_index=True,
+        width="stretch",
+        column_config={
+            "in_words": text(word("compare.in_words"), width=330, pinned=True),
+            "difference": number(word("compare.difference"), format="%+.2f", help=word("compare.difference_help")),
+            "low": number(word("compare.low"), format="%+.2f", help=word("compare.interval_help")),
+            "high": number(word("compare.high"), format="%+.2f", help=word("compare.interval_help")),
+            "p": number("p", format="%.4f", help=word(f"compare.p_{_kind_of_test(shown)}")),
+            "p_holm": number("p (Holm)", format="%.4f", help=word("compare.p_holm_help")),
+            **{name: number(word(f"compare.{name}"), help=word(f"compare.{name}_help")) for name in _COUNTS},
+        },
+    )
+
+
+_COUNTS = ("wins", "ties", "losses")
+
+
+def _kind_of_test(shown: Shown) -> str:
+    return "mcnemar" if shown.measure == "hit" else "randomization"
+
+
+def _in_words(test: PairTest, questions: int) -> str:
+    if not test.sure:
+        return word("compare.pair_unsure", a=test.a, b=test.b, questions=f"{questions:,}")
+    return word("compare.pair_sure", better=test.a, worse=test.b, points=f"{test.difference * 100:.1f}")

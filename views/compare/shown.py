@@ -1,0 +1,57 @@
+"""A finished comparison as the Compare page shows it: what every view of the page is given."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from data.store import StoredSet
+from retrieval.comparison.compare import Comparison, Result
+from retrieval.comparison.experiment import Spec
+from views.resources.comparisons import Address
+from views.words import word
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A comparison, the retrievers picked of it, and the figure looked at.
+
+    `names` are all that can be picked, in the order that gives each its colour; `measure` is "recall", "hit", "mrr" or
+    "ndcg".
+    """
+
+    data: StoredSet
+    address: Address  # what every cached analysis in `views.resources.comparisons` asks for first
+    found: Comparison
+    results: tuple[Result, ...]
+    names: tuple[str, ...]
+    measure: str
+    k: int
+
+    @property
+    def figure(self) -> str:
+        """The measure looked at as the scores call it: "recall@10"; MRR and nDCG are always at 10."""
+        return f"{self.measure}@{self.k if self.measure in ('recall', 'hit') else 10}"
+
+    @property
+    def over_k(self) -> str:
+        """The measure to draw over K: the one looked at, or Recall where that has no K."""
+        return self.measure if self.measure in ("recall", "hit") else "recall"
+
+    @property
+    def figure_label(self) -> str:
+        """The measure looked at as a person reads it: "Recall@10"."""
+        measure, cut = self.figure.split("@")
+        return f"{word(f'measure.{measure}')}@{cut}"
+
+    @cached_property
+    def scored(self) -> tuple[Result, ...]:
+        """The results that have the figure looked at: a retriever that failed, or is not deep enough, has none."""
+        return tuple(one for one in self.results if one.scores and self.figure in one.scores.per_question)
+
+    @property
+    def scored_names(self) -> tuple[str, ...]:
+        """Names of those."""
+        return tuple(one.name for one in self.scored)
+
+    def spec(self, name: str) -> Spec:
+        """How a retriever of the comparison is made. Raises `StopIteration` where there is none of that name."""
+        return next(spec for spec in self.found.experiment.retriever if spec.name == name)

@@ -1,0 +1,187 @@
+"""What every lab does: it is started and followed, one of the settings it tried is looked at, and taken into use."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+import streamlit as st
+
+from data.split import Part
+from retrieval.comparison.added import add
+from retrieval.comparison.experiment import Experiment, Spec
+from retrieval.comparison.job import Job
+from retrieval.comparison.labs import chosen, needed, tried
+from retrieval.evaluation.significance import PairTest
+from views.choices import choices_for
+from views.compare.controls import open_view, pick_also
+from views.compare.kept import close
+from views.compare.running import follow
+from views.compare.shown import Shown
+from views.resources.comparisons import Address, comparison, finished_at, lab_table, tests
+from views.state import remember
+from views.words import plain, signed, word
+
+
+@dataclass(frozen=True)
+class Bench:
+    """The comparison that is tuned, the measure it is tuned for ("ndcg@10"), and how many questions judge."""
+
+    shown: Shown
+    measure: str
+    questions: int
+
+    @property
+    def label(self) -> str:
+        """The measure as a person reads it."""
+        name, cut = self.measure.split("@")
+        return f"{word(f'measure.{name}')}@{cut}"
+
+
+@dataclass(frozen=True)
+class Tried:
+    """A lab that has run: what it was, where it is kept, and its table (see `lab_results.lab_figures`)."""
+
+    experiment: Experiment
+    address: Address
+    table: pd.DataFrame
+
+
+def names_of(bench: Bench, *kinds: type[Any]) -> list[str]:
+    """Return the retrievers of the comparison that were measured, of these kinds of spec where any are given."""
+    measured = {one.name for one in bench.shown.found.results if one.scores}
+    specs = bench.shown.found.experiment.retriever
+    return [spec.name for spec in specs if spec.name in measured and (not kinds or isinstance(spec, kinds))]
+
+
+def run(bench: Bench, experiment: Experiment) -> Tried | None:
+    """Draw what starts a lab, or how far it is; returns what it found once it has ended."""
+    job = Job.of(experiment, bench.shown.data.fingerprint)
+    if job.done:
+        at = Address(bench.shown.data.key, str(job.folder), finished_at(job.folder))
+        if comparison(at) is not None:
+            table = lab_table(at, bench.measure)
+            if not table.empty:
+                return Tried(experiment, at, table)
+            st.error(word("tune.nothing", figure=bench.label), icon=":material/error:")
+    elif job.progress() is not None:
+        follow(job, experiment)
+        return None
+    elif job.folder.is_dir():  # it was started before
+        follow(job, experiment)
+    label = word("tune.start", count=f"{len(tried(experiment)):,}")
+    if st.button(label, icon=":material/science:", key=f"start_{experiment.lab}"):
+        job.start(experiment)
+        st.rerun()
+    return None
+
+
+def draw_table(
+    found: Tried, columns: dict[str, Any], best: str, *, key: str, smallest_first: str = "", caption: str = ""
+) -> str:
+    """Draw the table, the best setting in bold; returns the name of the setting looked at: the row chosen, or the best.
+
+    `columns` are those shown, with their configuration; shares are brought to percent. The highest means stand first,
+    or the lowest `smallest_first`, a column.
+    """
+    rows = found.table.sort_values(smallest_first or "value", ascending=bool(smallest_first), kind="stable")
+    rows = rows.reset_index(drop=True)
+    shown = rows[[name for name in columns if name in rows]].copy()
+    for name in _SHARES & set(shown):
+        shown[name] *= 100
+    place = int(rows.index[rows["name"] == best][0])
+
+    def weigh(row: "pd.Series[Any]") -> list[str]:
+        return ["font-weight: 700" if row.name == place else ""] * len(row)
+
+    st.caption(caption or word("tune.choose_a_row"))
+    event = st.dataframe(
+        shown.style.apply(weigh, axis=1).format(
+            {name: "{:.2f}" if name in _SHARES else "{:.3g}" for name in shown.select_dtypes("float")}, na_rep="–"
+        ),
+        hide_index=True,
+        width="stretch",
+        height=min(38 + 35 * len(shown), 360),
+        column_config=columns,
+        selection_mode="single-row",
+        on_select="rerun",
+        key=f"{key}_{found.address.folder}",
+    )
+    picked = event["selection"]["rows"]
+    return str(rows["name"][picked[0] if picked and picked[0] < len(rows) else place])
+
+
+_SHARES = {"value", "low", "high", "ceiling", "overlap", "difference", "difference_low", "difference_high"}
+
+
+def figure_columns(bench: Bench) -> dict[str, Any]:
+    """Return the columns of the figure tuned for, with its interval."""
+    number, interval = st.column_config.NumberColumn, word("compare.interval_help")
+    return {
+        "value": number(bench.label),
+        "low": number(word("compare.low"), help=interval),
+        "high": number(word("compare.high"), help=interval),
+    }
+
+
+def draw_verdict(bench: Bench, found: Tried, name: str, present: str, *, is_best: bool) -> None:
+    """Say whether a setting beats the present one on the validation questions, and offer to use it."""
+    if name not in {spec.name for spec in tried(found.experiment)}:
+        st.info(word("tune.one_alone", name=plain(name), figure=bench.label), icon=":material/info:")
+        return
+    values = {
+        "best": plain(chosen(found.experiment, name).name),
+        "present": plain(present),
+        "figure": bench.label,
+        "questions": f"{bench.questions:,}",
+    }
+    test = next(iter(tests(found.address, (present, name), bench.measure)), None)
+    with st.container(border=True):
+        if test is None:
+            st.markdown(word("tune.verdict_alone", **values))
+        else:
+            lead, low, high = _lead(test, name)
+            sure = ("more" if lead > 0 else "less") if test.sure else "unsure"
+            values |= {"points": f"{abs(lead) * 100:.1f}", "low": signed(low), "high": signed(high)}
+            if not test.sure:
+                values |= {"points": signed(lead), "p": f"{test.p:.2g}"}
+            st.markdown(word(f"tune.verdict_{sure}", **values))
+        if is_best:
+            st.caption(word("tune.flattered", count=f"{len(tried(found.experiment)):,}"))
+        draw_use(bench, found.experiment, name)
+
+
+def _lead(test: PairTest, name: str) -> tuple[float, float, float]:
+    """Return the lead of the retriever named, with its interval."""
+    if test.a == name:
+        return test.difference, test.low, test.high
+    return -test.difference, -test.high, -test.low
+
+
+def draw_use(bench: Bench, experiment: Experiment, name: str) -> None:
+    """Draw the button that takes a setting into use and has the test questions judge it."""
+    spec = chosen(experiment, name)
+    pressed = st.button(
+        word("tune.use"),
+        icon=":material/check:",
+        key=f"use_{experiment.lab}",
+        help=word("tune.use_help"),
+        on_click=_use,
+        args=(bench, spec),
+    )
+    if pressed:
+        st.rerun()
+
+
+def _use(bench: Bench, spec: Spec) -> None:
+    shown = bench.shown
+    known = choices_for(shown.data).specs
+    for part in needed(shown.found.experiment, spec.parts):  # of a kept comparison, some may not be picked any more
+        if part.name not in known:
+            add(shown.data.fingerprint, part)
+    add(shown.data.fingerprint, spec)
+    close()  # what is picked is compared, not what was kept
+    pick_also([one.name for one in shown.results], spec.name, Part.TEST)
+    measure, cut = bench.measure.split("@")  # the test is looked at by what it was tuned for
+    remember("measure", measure)
+    remember("k", cut)
+    open_view("overview")

@@ -1,0 +1,77 @@
+"""The hybrid lab: how two retrievers are best fused, and how much each should count."""
+
+import streamlit as st
+
+from retrieval.analysis.lab_results import best
+from retrieval.comparison.experiment import BM25Spec, DenseSpec, Experiment, HybridSpec
+from retrieval.comparison.labs import hybrid_lab
+from retrieval.multistage.fusion import Fusion
+from views.compare.tune.bench import Bench, Tried, draw_table, draw_verdict, figure_columns, names_of, run
+from views.compare.tune.charts import bands
+from views.resources.charts import draw_chart
+from views.state import remember, remembered
+from views.words import plain, word
+
+
+def draw(bench: Bench) -> None:
+    """Draw the choice of two retrievers, and what was found of their mixtures."""
+    names = names_of(bench)
+    if len(names) < 2:
+        st.info(word("tune.needs_two"), icon=":material/info:")
+        return
+    with st.container(border=True):
+        left, right = st.columns(2)
+        first = _pick(left, "mix_first", names, (names_of(bench, BM25Spec) or names)[0])
+        others = [name for name in names if name != first]
+        usual = next((name for name in names_of(bench, DenseSpec) if name != first), others[0])
+        second = _pick(right, "mix_second", others, usual)
+    experiment = hybrid_lab(bench.shown.found.experiment, first, second)
+    found = run(bench, experiment)
+    if found:
+        _draw_found(bench, found, first, second)
+
+
+def _pick(place: "st.delta_generator.DeltaGenerator", name: str, names: list[str], usual: str) -> str:
+    index = names.index(remembered(name, usual, names))
+    picked = place.selectbox(word(f"tune.{name}"), names, index=index, help=word("tune.mix_help")) or usual
+    if picked != usual or name in st.query_params:
+        remember(name, picked)
+    return picked
+
+
+def _draw_found(bench: Bench, found: Tried, first: str, second: str) -> None:
+    table = found.table.assign(x=found.table["weight"])
+    leader = best(table)
+    answer = st.container()
+    st.markdown(f"**{word('tune.curve', figure=bench.label)}**")
+    st.caption(word("tune.curve_help", first=plain(first), second=plain(second)))
+    fusions = [str(fusion) for fusion in Fusion]
+    detail = ("fusion", word("tune.fusion"))
+    x = word("tune.weight_of", name=first)
+    draw_chart(bands, table, leader, x=x, y=bench.label, detail=detail, names=fusions, ordinal=False, key="mix_curve")
+    number, text = st.column_config.NumberColumn, st.column_config.TextColumn
+    name = draw_table(
+        found,
+        {
+            "fusion": text(word("tune.fusion"), help=word("tune.fusion_help"), pinned=True),
+            "weight": number(word("tune.weight_of", name=first), format="%.2f"),
+            **figure_columns(bench),
+        },
+        leader,
+        key="hybrid_table",
+    )
+    with answer:
+        draw_verdict(bench, found, name, _present(found, first), is_best=name == leader)
+
+
+def _present(found: Tried, first: str) -> str:
+    """Return the hybrid there is of the two, else the better one of them."""
+    hybrids = _given_hybrids(found.experiment)
+    if hybrids:
+        return hybrids[0]
+    alone = found.table[~found.table["tried"]]
+    return best(alone) if len(alone) else first
+
+
+def _given_hybrids(experiment: Experiment) -> list[str]:
+    return [spec.name for spec in experiment.retriever[2:] if isinstance(spec, HybridSpec) and not spec.chosen_on]

@@ -1,0 +1,122 @@
+"""The reranking lab: how many passages a reranker should read, how much it should count, and what that costs."""
+
+import pandas as pd
+import streamlit as st
+
+from retrieval.analysis.lab_results import best
+from retrieval.comparison.experiment import RerankSpec
+from retrieval.comparison.labs import DEPTHS, rerank_lab
+from views.compare.tune.bench import Bench, Tried, draw_table, draw_verdict, figure_columns, names_of, run
+from views.compare.tune.charts import bands, heat, steps
+from views.resources.charts import draw_chart
+from views.state import remember, remembered
+from views.words import word
+
+
+def draw(bench: Bench) -> None:
+    """Draw the choice of a reranker, and what was found of its depths and weights."""
+    names = names_of(bench, RerankSpec)
+    if not names:
+        st.info(word("tune.needs_reranker"), icon=":material/info:")
+        return
+    with st.container(border=True):
+        left, right = st.columns([2, 3])
+        index = names.index(remembered("reranker", names[0], names))
+        present = left.selectbox(word("tune.present"), names, index=index, help=word("tune.present_help")) or names[0]
+        depths = right.pills(
+            word("tune.depths"),
+            [str(depth) for depth in DEPTHS],
+            selection_mode="multi",
+            default=_depths(),
+            help=word("tune.depths_help"),
+            key="lab_depths",
+        )
+        if depths:
+            pairs = bench.questions * max(int(depth) for depth in depths)
+            st.caption(word("tune.pairs", pairs=f"{pairs:,}"))
+    _remember(present, names, depths)
+    if not depths:
+        st.info(word("tune.pick_values"), icon=":material/info:")
+        return
+    found = run(bench, rerank_lab(bench.shown.found.experiment, present, [int(depth) for depth in depths]))
+    if found:
+        _draw_found(bench, found, present)
+
+
+def _depths() -> list[str]:
+    usual = [str(depth) for depth in DEPTHS]
+    given = str(st.query_params.get("depths", "")).split("|")
+    return [depth for depth in given if depth in usual] or usual
+
+
+def _remember(present: str, names: list[str], depths: list[str]) -> None:
+    if present != names[0] or "reranker" in st.query_params:
+        remember("reranker", present)
+    if len(depths) < len(DEPTHS):
+        st.query_params["depths"] = "|".join(depths)
+    else:
+        st.query_params.pop("depths", None)
+
+
+def _draw_found(bench: Bench, found: Tried, present: str) -> None:
+    table = found.table.assign(milliseconds=found.table["reranking_seconds"] / bench.questions * 1000)
+    leader = best(table)
+    answer = st.container()
+    _draw_depths(bench, table[table["tried"]], leader)
+    st.markdown(f"**{word('tune.depth_and_weight', figure=bench.label)}**")
+    bounds = (float(table["value"].min()), float(table["value"].max()))
+    x, y = ("weight", word("tune.weight")), ("depth", word("tune.depth"))
+    draw_chart(heat, table, leader, x=x, y=y, value=bench.label, bounds=bounds, key="rerank_heat")
+    number = st.column_config.NumberColumn
+    name = draw_table(
+        Tried(found.experiment, found.address, table),
+        {
+            "depth": number(word("tune.depth"), help=word("tune.depths_help"), pinned=True),
+            "weight": number(word("tune.weight"), help=word("tune.weight_help"), format="%.1f"),
+            **figure_columns(bench),
+            "ceiling": number(word("tune.ceiling"), help=word("tune.ceiling_help")),
+            "milliseconds": number(word("tune.milliseconds"), help=word("tune.milliseconds_help"), format="%.1f"),
+        },
+        leader,
+        key="rerank_table",
+    )
+    with answer:
+        draw_verdict(bench, found, name, present, is_best=name == leader)
+
+
+def _draw_depths(bench: Bench, table: pd.DataFrame, leader: str) -> None:
+    """Draw the best weight of every depth: its figure with the ceiling, and its figure against its time."""
+    ahead = table.loc[table.groupby("depth")["value"].idxmax()].sort_values("depth")
+    reached, ceiling = word("tune.best_weight"), word("tune.ceiling")
+    lines = pd.concat(
+        [
+            ahead.assign(x=ahead["depth"], line=reached),
+            ahead.assign(
+                x=ahead["depth"],
+                line=ceiling,
+                value=ahead["ceiling"],
+                low=ahead["ceiling"],
+                high=ahead["ceiling"],
+                name="",
+            ),
+        ]
+    )
+    left, right = st.columns(2)
+    with left:
+        st.markdown(f"**{word('tune.by_depth', figure=bench.label)}**")
+        draw_chart(
+            bands,
+            lines,
+            leader,
+            x=word("tune.depth"),
+            y=bench.label,
+            detail=("line", ""),
+            names=[reached, ceiling],
+            ordinal=True,
+            key="rerank_depths",
+        )
+    with right:
+        st.markdown(f"**{word('tune.by_time', figure=bench.label)}**")
+        costs = ahead.assign(x=ahead["milliseconds"], y=ahead["value"], label=ahead["depth"].astype(str))
+        label = ("label", word("tune.depth"))
+        draw_chart(steps, costs, x=word("tune.milliseconds"), y=bench.label, label=label, key="rerank_costs")

@@ -1,0 +1,103 @@
+"""What the analyzers make of a text, and the questions that BM25 cannot answer whatever its values."""
+
+import pandas as pd
+import streamlit as st
+
+from retrieval.comparison.experiment import BM25Spec, WindowedBM25Spec
+from retrieval.comparison.labs import tried
+from text.analyzers import Analyzer
+from views.compare.tune.bench import Bench, Tried
+from views.resources.comparisons import comparison, readings_of, unmatched_of
+from views.resources.sets import question_set
+from views.words import word
+
+_LONGEST_TEXT = 2000
+
+
+def draw_readings(bench: Bench) -> None:
+    """Draw the box for a text, at first a question, and its tokens under every analyzer."""
+    with st.expander(word("tune.readings"), icon=":material/segment:"):
+        text = st.text_area(
+            word("tune.text"),
+            question_set(bench.shown.data.key).questions[0].text[:_LONGEST_TEXT],
+            max_chars=_LONGEST_TEXT,
+            height=80,
+            help=word("tune.text_help"),
+            key="lab_text",
+        )
+        with st.spinner(word("tune.reading")):
+            found = readings_of(text)
+        st.dataframe(
+            pd.DataFrame(
+                {
+                    "analyzer": [str(analyzer) for analyzer in found],
+                    "count": [len(tokens) for tokens in found.values()],
+                    "tokens": list(found.values()),
+                }
+            ),
+            hide_index=True,
+            width="stretch",
+            row_height=44,
+            column_config={
+                "analyzer": st.column_config.TextColumn(word("tune.analyzer"), width="small", pinned=True),
+                "count": st.column_config.NumberColumn(word("tune.token_count"), width="small"),
+                "tokens": st.column_config.ListColumn(word("tune.tokens"), width="large"),
+            },
+        )
+
+
+def draw_unmatched(found: Tried) -> None:
+    """Draw, for every analyzer of a lab, the questions none of whose terms is in a passage, or in their own."""
+    specs = [spec for spec in tried(found.experiment) if isinstance(spec, BM25Spec | WindowedBM25Spec)]
+    analyzers = list(dict.fromkeys(spec.analyzer for spec in specs))
+    with st.expander(word("tune.unmatched"), icon=":material/search_off:"):
+        st.caption(word("tune.unmatched_help"))
+        counts = {analyzer: unmatched_of(found.address, analyzer) for analyzer in analyzers}
+        number = st.column_config.NumberColumn
+        st.dataframe(
+            pd.DataFrame(
+                {
+                    "analyzer": [str(analyzer) for analyzer in counts],
+                    "own": [len(rows.own) for rows in counts.values()],
+                    "anywhere": [len(rows.anywhere) for rows in counts.values()],
+                }
+            ),
+            hide_index=True,
+            column_config={
+                "analyzer": st.column_config.TextColumn(word("tune.analyzer")),
+                "own": number(word("tune.not_in_own")),
+                "anywhere": number(word("tune.not_anywhere")),
+            },
+        )
+        with_some = [str(analyzer) for analyzer, rows in counts.items() if len(rows.own)]
+        if not with_some:
+            st.markdown(word("tune.all_matched"))
+            return
+        chosen = st.segmented_control(word("tune.analyzer"), with_some, default=with_some[0], key="lab_unmatched")
+        _draw_questions(found, Analyzer(chosen or with_some[0]))
+
+
+def _draw_questions(found: Tried, analyzer: Analyzer) -> None:
+    opened = comparison(found.address)
+    if opened is None:
+        return
+    rows = unmatched_of(found.address, analyzer)
+    nowhere = set(rows.anywhere.tolist())
+    questions = [opened.asked.questions[row] for row in rows.own]
+    passages = [opened.asked.passages[opened.asked.row_of_passage[one.relevant[0]]] for one in questions]
+    st.dataframe(
+        pd.DataFrame(
+            {
+                "question": [one.text for one in questions],
+                "passage": [" · ".join(part for part in (one.title, one.text) if part) for one in passages],
+                "anywhere": [row not in nowhere for row in rows.own.tolist()],
+            }
+        ),
+        hide_index=True,
+        width="stretch",
+        column_config={
+            "question": st.column_config.TextColumn(word("column.question"), width="medium"),
+            "passage": st.column_config.TextColumn(word("tune.own_passage"), width="large"),
+            "anywhere": st.column_config.CheckboxColumn(word("tune.in_others"), help=word("tune.in_others_help")),
+        },
+    )

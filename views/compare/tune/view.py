@@ -1,0 +1,76 @@
+"""Tune: laboratories that find the values which suit these data, on questions that the test part never shows."""
+
+from collections.abc import Callable
+
+import streamlit as st
+
+from data.split import Part
+from retrieval.comparison.experiment import Lab
+from retrieval.evaluation.measures import measures
+from retrieval.evaluation.significance import question_groups
+from views.compare.shown import Shown
+from views.compare.tune import bm25 as tune_bm25
+from views.compare.tune import hybrid as tune_hybrid
+from views.compare.tune import index as tune_index
+from views.compare.tune import rerank as tune_rerank
+from views.compare.tune.bench import Bench
+from views.resources.sets import question_set, split_of
+from views.state import remember, remembered
+from views.words import word
+
+LABS: dict[Lab, Callable[[Bench], None]] = {
+    Lab.BM25: tune_bm25.draw,
+    Lab.HYBRID: tune_hybrid.draw,
+    Lab.RERANK: tune_rerank.draw,
+    Lab.INDEX: tune_index.draw,
+}
+_FEW = 200  # questions whose interval is wider than what tuning usually gains
+_FIRST_AIM = "ndcg@10"
+
+
+@st.fragment
+def draw(shown: Shown) -> None:
+    """Draw the choice of a lab and what to tune for, and the lab."""
+    options = shown.found.experiment.split_options
+    parts = split_of(shown.data.key, options.validation, options.test, options.seed)
+    asked = parts.questions(question_set(shown.data.key), Part.VALIDATION)
+    if not asked.questions:
+        st.warning(word("tune.no_validation"), icon=":material/warning:")
+        return
+    questions, passages = len(asked.questions), int(question_groups(asked).max()) + 1
+    lab, measure = _pick(shown)
+    st.caption(word("tune.about", questions=f"{questions:,}", passages=f"{passages:,}"))
+    if questions < _FEW:
+        st.warning(word("tune.few", questions=f"{questions:,}"), icon=":material/warning:")
+    LABS[lab](Bench(shown, measure, questions))
+
+
+def _pick(shown: Shown) -> tuple[Lab, str]:
+    left, right = st.columns([3, 1], vertical_alignment="bottom")
+    labs = [lab.value for lab in LABS]
+    lab = left.segmented_control(
+        word("tune.lab"),
+        labs,
+        default=remembered("lab", labs[0], labs),
+        format_func=lambda value: word(f"tune.lab_{value}"),
+        key="lab",
+    )
+    aims = list(reversed(measures(shown.found.experiment.ks)))
+    aim = right.selectbox(
+        word("tune.aim"),
+        aims,
+        index=aims.index(remembered("aim", _FIRST_AIM, aims)),
+        format_func=label_of,
+        help=word("tune.aim_help"),
+    )
+    lab, aim = lab or labs[0], aim or _FIRST_AIM
+    remember("lab", lab)
+    if aim != _FIRST_AIM or "aim" in st.query_params:
+        remember("aim", aim)
+    return Lab(lab), aim
+
+
+def label_of(measure: str) -> str:
+    """Return a measure as a person reads it: "Recall@10"."""
+    name, cut = measure.split("@")
+    return f"{word(f'measure.{name}')}@{cut}"

@@ -1,0 +1,162 @@
+"""Slices of the questions: where one retriever wins and where another, in a sentence, pictures and a table."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pandas as pd
+import streamlit as st
+
+from data.csv_export import csv_bytes
+from retrieval.evaluation.slices import Property, labels_of, most_contested, most_telling
+from views.compare.address import show_why
+from views.compare.shown import Shown
+from views.compare.where import charts
+from views.resources.charts import draw_chart
+from views.resources.comparisons import MEASURED_SLICES, properties_of, slice_figures, slices_by
+from views.state import remember, remembered
+from views.words import plain, signed, word
+
+_CHARTED = 12
+
+
+@st.fragment
+def draw(shown: Shown) -> None:
+    """Draw the choice of a property, and every retriever on every slice by it."""
+    st.subheader(word("where.slices", figure=shown.figure_label))
+    if not shown.scored:
+        st.info(word("where.no_figure", figure=shown.figure_label), icon=":material/info:")
+        return
+    by = _pick(shown)
+    with st.spinner(word("where.measuring")):
+        parts = slices_by(shown.address, by)
+        figures = slice_figures(shown.address, by, shown.scored_names, shown.figure)
+    if not len(figures):
+        st.info(word("where.no_slice"), icon=":material/info:")
+        return
+    labels = labels_of(parts, by)
+    _draw_most_telling(shown, figures, labels, by)
+    _draw_charts(shown, figures, labels)
+    _draw_table(shown, figures, labels, by)
+    if len(parts) > MEASURED_SLICES:
+        st.caption(word("where.largest_only", measured=f"{MEASURED_SLICES:,}", count=f"{len(parts):,}"))
+
+
+def _pick(shown: Shown) -> Property:
+    known = [by.value for by in properties_of(shown.address)]
+    first = Property.KIND if Property.KIND in known else Property.OVERLAP
+    by = st.segmented_control(
+        word("where.by"),
+        known,
+        default=remembered("slice", first.value, known),
+        format_func=lambda value: word(f"where.by_{value}"),
+        help=word("where.by_help"),
+        key=f"where_slice_{shown.data.key}",  # another set knows other properties
+    )
+    remember("slice", by or first.value)
+    return Property(by or first.value)
+
+
+def _draw_most_telling(shown: Shown, figures: pd.DataFrame, labels: Sequence[str], by: Property) -> None:
+    """Say in which slice a retriever lies furthest from the first, of those where that is sure."""
+    first, *others = shown.scored_names
+    if not others:
+        return
+    count = f"{(figures['retriever'] != first).sum():,}"
+    most = most_telling(figures)
+    if most is None:
+        st.markdown(word("where.telling_none", first=plain(first), count=count))
+        return
+    side = "ahead" if most["difference"] > 0 else "behind"
+    values = {
+        "questions": word(f"where.on_{by.value}", label=plain(labels[most["slice"]])),
+        "name": plain(most["retriever"]),
+        "first": plain(first),
+        "points": f"{abs(most['difference']) * 100:.1f}",
+        "low": signed(most["difference_low"]),
+        "high": signed(most["difference_high"]),
+        "count": count,
+    }
+    st.markdown(word(f"where.telling_{side}", **values))
+
+
+def _draw_charts(shown: Shown, figures: pd.DataFrame, labels: Sequence[str]) -> None:
+    places = most_contested(figures, _CHARTED)
+    drawn = figures[figures["slice"].isin(places)]
+    rows = {place: f"{labels[place]} ({count:,})" for place, count in _sizes(drawn).items()}
+    drawn = drawn.assign(row=drawn["slice"].map(rows))
+    order = [rows[place] for place in sorted(rows)]
+    left, right = st.columns(2)
+    with left:
+        st.markdown(f"**{shown.figure_label}**")
+        title = word("where.with_interval", figure=shown.figure_label)
+        draw_chart(charts.on_slices, drawn, shown.scored_names, shown.names, order, x=title)
+    first, *others = shown.scored_names
+    if others:
+        with right:
+            st.markdown(f"**{word('where.from_first', first=plain(first))}**")
+            draw_chart(
+                charts.on_slices,
+                drawn[drawn["retriever"] != first],
+                shown.scored_names,
+                shown.names,
+                order,
+                x=word("where.points"),
+                kind="difference",
+            )
+    if len(labels) > len(places):
+        chosen = "where.charted_differ" if others else "where.charted_largest"
+        st.caption(word(chosen, charted=len(places), count=f"{len(labels):,}"))
+    st.caption(word("where.each_on_its_own"))
+
+
+def _sizes(figures: pd.DataFrame) -> dict[int, int]:
+    return dict(figures.groupby("slice")["questions"].first())
+
+
+def _draw_table(shown: Shown, figures: pd.DataFrame, labels: Sequence[str], by: Property) -> None:
+    names = ["mean", "low", "high", "difference", "difference_low", "difference_high"]
+    table = figures.assign(slice=[labels[place] for place in figures["slice"]])
+    best = table["mean"] == figures.groupby("slice")["mean"].transform("max")
+    table[names] *= 100
+    table.loc[table["retriever"] == shown.scored_names[0], names[3:]] = float("nan")
+    weights = best.map({True: "font-weight: 700", False: ""})
+    formats: dict[Any, Any] = {name: "{:+.2f}" if name.startswith("difference") else "{:.2f}" for name in names}
+    formats |= {"p_holm": "{:.4f}", "questions": "{:,}"}
+    styled = table.style.apply(lambda _: weights, axis=0, subset=["retriever", "mean"]).format(formats, na_rep="–")
+    number, text = st.column_config.NumberColumn, st.column_config.TextColumn
+    key = f"slices_{by.value}"
+    with st.expander(word("where.as_table"), expanded=len(labels) <= _CHARTED):
+        st.caption(word("where.select_row"))
+        places = figures["slice"].tolist()
+        picked = st.dataframe(
+            styled,
+            on_select=lambda: _show_questions(key, places, by),
+            selection_mode="single-row",
+            key=key,
+            placeholder="–",
+            hide_index=True,
+            width="stretch",
+            column_config={
+                "slice": text(word(f"where.by_{by.value}"), pinned=True, width=120),
+                "questions": number(word("where.questions")),
+                "retriever": text(word("compare.retriever")),
+                "mean": number(shown.figure_label, help=word("where.best_help")),
+                "low": number(word("compare.low"), help=word("compare.interval_help")),
+                "high": number(word("compare.high"), help=word("compare.interval_help")),
+                "difference": number(word("compare.difference"), help=word("where.difference_help")),
+                "difference_low": number(word("where.difference_low"), help=word("compare.interval_help")),
+                "difference_high": number(word("where.difference_high"), help=word("compare.interval_help")),
+                "p_holm": number("p (Holm)", help=word("where.p_holm_help")),
+            },
+        )
+        if picked["selection"]["rows"]:
+            st.rerun()  # the whole page: another view is to be seen
+        file = f"slices_{by.value}_{shown.figure}.csv"
+        st.download_button(
+            word("where.csv"), csv_bytes(table), file, "text/csv", icon=":material/download:", on_click="ignore"
+        )
+
+
+def _show_questions(key: str, places: Sequence[int], by: Property) -> None:
+    if rows := st.session_state[key]["selection"]["rows"]:
+        show_why({"slice": by.value, "within": str(places[rows[0]])})

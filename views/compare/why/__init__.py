@@ -1,0 +1,1 @@
+"""Why each question came out as it did."""

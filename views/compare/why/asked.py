@@ -1,0 +1,63 @@
+"""A question of a comparison as the parts of its page are given it."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from data.records import Passage, Question
+from retrieval.asking import Findings
+from retrieval.comparison.experiment import MilvusSpec, Spec
+from retrieval.explain.duel import Duel, duel
+from views.compare.shown import Shown
+from views.compare.why.filters import Listed
+from views.resources.questions import confusers_at, findings_at
+
+
+@dataclass(frozen=True)
+class Asked:
+    """The question at `row` of the comparison that `listed` is about."""
+
+    listed: Listed
+    row: int
+
+    @property
+    def shown(self) -> Shown:
+        """The comparison."""
+        return self.listed.shown
+
+    @property
+    def question(self) -> Question:
+        """The question."""
+        return self.shown.found.asked.questions[self.row]
+
+    @cached_property
+    def relevant(self) -> tuple[int, ...]:
+        """Rows of the passages that answer it."""
+        return tuple(self.shown.found.asked.row_of_passage[id_] for id_ in self.question.relevant)
+
+    @cached_property
+    def confusers(self) -> frozenset[int]:
+        """Rows of the passages from the same article that do not."""
+        return confusers_at(self.shown.address, self.row)
+
+    @cached_property
+    def findings(self) -> dict[str, Findings]:
+        """What every retriever of the comparison found, those that others wrap included."""
+        return findings_at(self.shown.address, self.row)
+
+    def depth(self, name: str) -> int:
+        """How deep a retriever was searched."""
+        found = next(one.rankings for one in self.shown.found.results if one.name == name)
+        return found.indices.shape[1] if found else 0
+
+    def passage(self, row: int) -> Passage:
+        """A passage of the corpus."""
+        return self.shown.found.asked.passages[row]
+
+    def spec(self, name: str) -> Spec:
+        """How a retriever is made; of one in Milvus, the local one that has its scores."""
+        spec = self.shown.spec(name)
+        return spec.local if isinstance(spec, MilvusSpec) else spec
+
+    def duel(self, name: str, against: int | None = None) -> Duel:
+        """Return the two passages to set against each other in a retriever's ranking."""
+        return duel(self.findings[name], self.relevant, against=against)

@@ -1,0 +1,136 @@
+"""Which questions the Why view lists: read from the address, changed in it, and said in words."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import streamlit as st
+
+from retrieval.analysis.questions import rows_in_all
+from retrieval.analysis.stages import FATES, Fate
+from retrieval.evaluation.ranks import BANDS, Block, Quadrant
+from retrieval.evaluation.slices import Property, labels_of
+from views.compare.shown import Shown
+from views.resources.comparisons import fates_of, ranks_of, slices_by
+from views.resources.questions import most_unlike_of, quadrants_of, rows_with
+from views.words import plain, word
+
+
+@dataclass(frozen=True)
+class Listed:
+    """A comparison's retrievers that have rankings (`names`, two of them a pair), and the filters on its questions.
+
+    Filters that the address names wrongly, or that do not go with what is picked, are not there.
+    """
+
+    shown: Shown
+    names: tuple[str, ...]
+    pair: tuple[str, str]
+    quadrant: Quadrant | None
+    block: Block | None
+    of: str
+    fate: Fate | None
+    by: Property | None
+    within: int | None  # place among the slices
+    words: str
+
+    @property
+    def filtered(self) -> bool:
+        """Whether any filter is set."""
+        return bool(self.quadrant or self.block or self.fate or self.within is not None or self.words)
+
+    @property
+    def mask(self) -> np.ndarray:
+        """Which questions are listed, `(n_questions,)` bool."""
+        at, parts = self.shown.address, []
+        if self.quadrant:
+            parts.append(quadrants_of(at, self.pair, self.shown.k)[self.quadrant])
+        if self.block:
+            parts.append(ranks_of(at, self.names).order[self.block.start : self.block.end])
+        if self.fate:
+            parts.append(np.flatnonzero(_fates(self.shown)[self.of] == FATES.index(self.fate)))
+        if self.by and self.within is not None:
+            parts.append(slices_by(at, self.by)[self.within].rows)
+        if self.words:
+            parts.append(rows_with(at, self.words))
+        return rows_in_all(len(self.shown.found.asked.questions), parts)
+
+    def in_words(self) -> str:
+        """Say which questions these are; Markdown."""
+        k, said = self.shown.k, []
+        if self.quadrant:
+            a, b = map(plain, self.pair)
+            said.append(word(f"why.said_{self.quadrant.value}", a=a, b=b, k=k))
+        if self.block:
+            name = plain(self.names[self.block.column])
+            said.append(word("why.said_block", name=name, band=band_words(self.block.band)))
+        if self.fate:
+            said.append(word(f"why.said_{self.fate.value}", name=plain(self.of), k=k))
+        if self.by and self.within is not None:
+            label = labels_of(slices_by(self.shown.address, self.by), self.by)[self.within]
+            said.append(f"{word(f'where.by_{self.by.value}')}: {plain(label)}")
+        if self.words:
+            said.append(word("why.said_words", words=plain(self.words)))
+        return " · ".join(said)
+
+
+def listed(shown: Shown) -> Listed:
+    """Read the address. There must be a retriever with rankings."""
+    names = tuple(one.name for one in shown.results if one.rankings)
+    first = _one_of("a", names) or names[0]
+    others = tuple(name for name in names if name != first)
+    second = _one_of("b", others) or most_unlike_of(shown.address, names, first, shown.k)
+    fate, of = _one_of("fate", FATES), _one_of("of", names)
+    by = _one_of("slice", tuple(Property))
+    return Listed(
+        shown=shown,
+        names=names,
+        pair=(first, second),
+        quadrant=Quadrant(quadrant) if (quadrant := _one_of("quadrant", tuple(Quadrant))) else None,
+        block=_block(shown, names),
+        of=of,
+        fate=Fate(fate) if fate and of in _fates(shown) else None,
+        by=Property(by) if by else None,
+        within=_within(shown, by),
+        words=str(st.query_params.get("words", ""))[:200].strip(),
+    )
+
+
+def block_name(names: tuple[str, ...], block: Block) -> str:
+    """Return what the address calls a block of the map."""
+    return f"{block.start}-{block.end} {names[block.column]}"
+
+
+def band_words(band: int) -> str:
+    """Return a band of ranks in words."""
+    if band == len(BANDS):
+        return word("why.band_beyond", rank=BANDS[-1])
+    if band == 0:
+        return word("why.band_first")
+    return word("why.band", first=BANDS[band - 1] + 1, last=BANDS[band])
+
+
+def _one_of(name: str, allowed: tuple[str, ...]) -> str:
+    value = st.query_params.get(name, "")
+    return value if value in allowed else ""
+
+
+def _block(shown: Shown, names: tuple[str, ...]) -> Block | None:
+    wanted = st.query_params.get("block", "")
+    if not wanted:
+        return None
+    blocks = ranks_of(shown.address, names).blocks()
+    return next((block for block in blocks if block_name(names, block) == wanted), None)
+
+
+def _within(shown: Shown, by: str) -> int | None:
+    wanted = str(st.query_params.get("within", ""))
+    if not by or not wanted.isdecimal() or int(wanted) >= len(slices_by(shown.address, Property(by))):
+        return None
+    return int(wanted)
+
+
+def _fates(shown: Shown) -> dict[str, np.ndarray]:
+    try:
+        return fates_of(shown.address, shown.k)
+    except ValueError:  # a run that was imported may not be so deep
+        return {}

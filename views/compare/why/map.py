@@ -1,0 +1,131 @@
+"""The map of ranks: all questions by all retrievers, as few rectangles that can be clicked, and its numbers."""
+
+import altair as alt
+import pandas as pd
+import streamlit as st
+
+from retrieval.analysis.questions import band_counts
+from retrieval.evaluation.ranks import BANDS
+from views.compare.address import set_parameter
+from views.compare.why.filters import Listed, band_words, block_name
+from views.resources.charts import draw_chart
+from views.resources.comparisons import ranks_of
+from views.words import word
+
+# light to dark, green to purple: the order is seen without colour, and each end on light and dark
+_COLOURS = ("#a8ddb5", "#7bccc4", "#4eb3d3", "#2b8cbe", "#3f66ae", "#7a4fa8", "#a1126f")
+_ROW, _AROUND = 40, 120  # heights of a retriever, and of axis and legend, in pixels
+_KEY = "why_map"
+
+
+def draw(listed: Listed) -> None:
+    """Draw the map, what can be left out of it, and its numbers as a table."""
+    everywhere_first = _first_everywhere(listed)
+    count = len(listed.shown.found.asked.questions)
+    left, right = st.columns([5, 3], vertical_alignment="center")
+    left.markdown(f"**{word('why.map')}**", help=word("why.map_help"))
+    zoomed = right.toggle(
+        word("why.map_zoom"),
+        value=st.query_params.get("map") == "apart",
+        help=word("why.map_zoom_help", count=f"{everywhere_first:,}"),
+        disabled=everywhere_first in (0, count),
+        key="why_zoom",
+        on_change=_zoom,
+    )
+    first = everywhere_first if zoomed and everywhere_first < count else 0
+    # cleared filters leave nothing marked, and a chart keeps its marks as long as it keeps its key
+    key = f"{_KEY}_{'-'.join(listed.names)}_{first}_{bool(listed.block)}"
+    draw_chart(
+        _chart,
+        _blocks(listed, first),
+        listed.names,
+        first,
+        count,
+        key=key,
+        on_select=lambda: _choose(key),
+        selection_mode="block",
+        alt=word("why.map_help"),
+    )
+    with st.expander(word("compare.as_table")):
+        _draw_table(listed)
+
+
+def _first_everywhere(listed: Listed) -> int:
+    """The map begins with the questions that all retrievers put first: return how many."""
+    ranks = ranks_of(listed.shown.address, listed.names).ranks
+    return int((ranks == 1).all(axis=1).sum())
+
+
+def _zoom() -> None:
+    set_parameter("map", "apart" if st.session_state["why_zoom"] else "")
+
+
+def _choose(key: str) -> None:
+    chosen = st.session_state[key]["selection"].get("block") or [{"block": ""}]
+    st.query_params.pop("block", None)
+    set_parameter("block", chosen[0]["block"])
+    st.query_params.pop("question", None)
+
+
+def _blocks(listed: Listed, first: int) -> pd.DataFrame:
+    rows = [
+        (listed.names[block.column], max(block.start, first), block.end, block.band, block_name(listed.names, block))
+        for block in ranks_of(listed.shown.address, listed.names).blocks()
+        if block.end > first
+    ]
+    table = pd.DataFrame(rows, columns=["retriever", "start", "end", "place", "block"])
+    table["band"] = table["place"].map(band_words)
+    table["count"] = table["end"] - table["start"]
+    table["chosen"] = table["block"] == (block_name(listed.names, listed.block) if listed.block else "")
+    return table
+
+
+def _chart(table: pd.DataFrame, names: tuple[str, ...], first: int, count: int) -> alt.Chart:
+    bands = [band_words(band) for band in range(len(BANDS) + 1)]
+    chosen = alt.selection_point(name="block", fields=["block"])
+    return (
+        alt.Chart(table)
+        .mark_rect(cursor="pointer", stroke="#7c818c")
+        .encode(
+            y=alt.Y("retriever", type="nominal", sort=list(names), title=None, axis=alt.Axis(labelLimit=220)),
+            x=alt.X(
+                "start",
+                type="quantitative",
+                title=word("data_page.questions_axis"),
+                scale=alt.Scale(domain=[first, count], nice=False),
+                axis=alt.Axis(grid=False, tickMinStep=1),
+            ),
+            x2="end",
+            color=alt.Color(
+                "band",
+                type="nominal",
+                scale=alt.Scale(domain=bands, range=list(_COLOURS)),
+                legend=alt.Legend(
+                    orient="bottom",
+                    title=word("why.rank_of_answer"),
+                    columns=len(bands),
+                    labelLimit=300,
+                    symbolStrokeWidth=0,
+                ),
+            ),
+            strokeWidth=alt.condition("datum.chosen", alt.value(3), alt.value(0)),
+            opacity=alt.condition(chosen, alt.value(1), alt.value(0.45)),
+            tooltip=[
+                alt.Tooltip("retriever", title=word("compare.retriever")),
+                alt.Tooltip("band", title=word("why.rank_of_answer")),
+                alt.Tooltip("count", title=word("data_page.questions_axis"), format=","),
+            ],
+        )
+        .add_params(chosen)
+        .properties(height=_ROW * len(names) + _AROUND)
+    )
+
+
+def _draw_table(listed: Listed) -> None:
+    counts = band_counts(ranks_of(listed.shown.address, listed.names).ranks)
+    bands = [band_words(band) for band in range(len(BANDS) + 1)]
+    table = pd.DataFrame(counts, columns=bands)
+    table.insert(0, "retriever", list(listed.names))
+    columns = {band: st.column_config.NumberColumn(band, format="localized") for band in bands}
+    name = st.column_config.TextColumn(word("compare.retriever"), pinned=True)
+    st.dataframe(table, hide_index=True, column_config={"retriever": name, **columns})

@@ -1,0 +1,117 @@
+"""One question of a comparison: what each retriever put where, and why."""
+
+from collections.abc import Sequence
+
+import streamlit as st
+
+from data.remarks import remarks_of
+from data.split import Part
+from views.compare.address import enter
+from views.compare.why import columns as compare_question_columns
+from views.compare.why import reasons as compare_question_reasons
+from views.compare.why import remarks as compare_remarks
+from views.compare.why import scores as compare_question_scores
+from views.compare.why.asked import Asked
+from views.compare.why.filters import Listed
+from views.highlight import draw_style, marked_html
+from views.resources.search import marked_passages
+from views.resources.sets import question_set, split_of
+from views.words import plain, word
+
+_PARTS = ("rankings", "scores")
+
+
+def open_question(id_: str) -> None:
+    """Put a question into the address; the parameters of another one go."""
+    st.query_params["question"] = id_
+    for name in ("explained", "against"):
+        st.query_params.pop(name, None)
+
+
+def draw(of: Listed, row: int, ids: Sequence[str]) -> None:
+    """Draw the question at `row`; `ids` are those of the list it was picked from, in its order."""
+    asked = Asked(of, row)
+    draw_style()
+    _draw_way(of, asked.question.id, ids)
+    st.subheader(plain(asked.question.text), anchor=False)
+    remarks = remarks_of(of.shown.data.fingerprint)
+    with st.spinner(word("why.reading")):  # the first time, while the analyzer is loaded
+        left, right = st.columns([3, 2])
+        with left:
+            _draw_known(asked)
+        with right:
+            compare_remarks.draw_note(of.shown.data.fingerprint, remarks, asked.question.id)
+        st.markdown(f"**{word('why.reasons')}**")
+        compare_question_reasons.draw(asked)
+    if _pick_part() == "scores":
+        compare_question_scores.draw(asked)
+    else:
+        _draw_unused(asked)
+        compare_question_columns.draw(asked, remarks)
+
+
+def _pick_part() -> str:
+    """Draw the choice between the rankings and what a score is made of; returns it."""
+    shown = st.query_params.get("shows", "")
+    st.session_state["why_shows"] = shown if shown in _PARTS else _PARTS[0]
+    st.segmented_control(
+        word("compare.view"),
+        _PARTS,
+        format_func=lambda part: word(f"why.shows_{part}"),
+        label_visibility="collapsed",
+        key="why_shows",
+        on_change=enter,
+        args=("shows",),
+    )
+    return shown if shown in _PARTS else _PARTS[0]
+
+
+def _draw_way(of: Listed, name: str, ids: Sequence[str]) -> None:
+    place = ids.index(name) if name in ids else None
+    before = ids[place - 1] if place else None
+    after = ids[place + 1] if place is not None and place + 1 < len(ids) else None
+    with st.container(horizontal=True, vertical_alignment="center"):
+        st.button(word("why.back"), icon=":material/list:", on_click=_close, key="why_back")
+        for key, icon, target in (("before", "arrow_back", before), ("after", "arrow_forward", after)):
+            st.button(
+                word(f"why.{key}"),
+                icon=f":material/{icon}:",
+                on_click=open_question,
+                args=(target or "",),
+                disabled=target is None,
+                key=f"why_{key}",
+            )
+        if place is not None:
+            said = of.in_words() or word("why.all_questions")
+            st.caption(word("why.place", place=f"{place + 1:,}", count=f"{len(ids):,}", which=said), width="content")
+        else:
+            st.caption(word("why.not_listed"), width="content")
+
+
+def _close() -> None:
+    for name in ("question", "explained", "against"):
+        st.query_params.pop(name, None)
+
+
+def _draw_known(asked: Asked) -> None:
+    question = asked.question
+    answers = plain(", ".join(question.answers) or "–")
+    kind = f" · {word('why.kind')}: {plain(question.kind)}" if question.kind else ""
+    st.markdown(f"{word('why.answers', answers=answers)}{kind}")
+    for row, (title, text) in zip(
+        asked.relevant, marked_passages(asked.shown.data.key, question.text, asked.relevant), strict=True
+    ):
+        id_ = asked.shown.found.asked.passages[row].id
+        heading = " · ".join(part for part in (title.text, id_) if part)
+        with st.expander(word("why.gold", name=plain(heading)), expanded=len(text.text) < 600):
+            st.html(f'<div class="found"><p>{marked_html(text, 0, len(text.text))}</p></div>')
+
+
+def _draw_unused(asked: Asked) -> None:
+    """Say where marks of this question teach nothing: training never sees those it is measured with."""
+    options = asked.shown.found.experiment.split_options
+    parts = split_of(asked.shown.data.key, options.validation, options.test, options.seed)
+    questions = question_set(asked.shown.data.key).questions
+    training = {questions[row].id for row in parts.rows[Part.TRAIN]}
+    if asked.question.id not in training:
+        st.caption(f":material/info: {word('why.mark_unused')}")

@@ -1,0 +1,88 @@
+"""Notes on questions and passages marked as hard negatives: made beside a question, listed, downloaded, removed."""
+
+import streamlit as st
+
+from data.csv_export import csv_bytes
+from data.remarks import LONGEST_NOTE, Remarks, as_table, mark_negative, unmark_negative, write_note
+from views.compare.shown import Shown
+from views.resources.sets import question_set
+from views.words import word
+
+_SHOWN_CHARACTERS = 200
+
+
+def draw_note(fingerprint: str, remarks: Remarks, question: str) -> None:
+    """Draw the note of a question (an id); what is written is kept when the field is left."""
+    key = f"note_{question}"
+    st.text_area(
+        word("why.note"),
+        value=remarks.note(question),
+        key=key,
+        max_chars=LONGEST_NOTE,
+        height=80,
+        placeholder=word("why.note_placeholder"),
+        on_change=lambda: write_note(fingerprint, question, st.session_state[key]),
+    )
+
+
+def draw_mark(fingerprint: str, remarks: Remarks, question: str, passage: str, key: str) -> None:
+    """Draw the button that marks a passage as a hard negative of a question (both ids), or takes the mark away."""
+    is_marked = (question, passage) in remarks.negatives
+    st.button(
+        word("why.marked") if is_marked else word("why.mark"),
+        icon=":material/check_circle:" if is_marked else ":material/add_circle:",
+        help=word("why.unmark_help") if is_marked else word("why.mark_help"),
+        type="tertiary",
+        on_click=unmark_negative if is_marked else mark_negative,
+        args=(fingerprint, question, passage),
+        key=f"mark_{key}",
+    )
+
+
+def draw(shown: Shown, remarks: Remarks) -> None:
+    """Draw everything that was remarked about the set, whatever questions are listed."""
+    with st.expander(word("why.remarks", count=f"{len(remarks):,}"), icon=":material/edit_note:"):
+        st.caption(word("why.remarks_help"))
+        if not len(remarks):
+            st.info(word("why.no_remarks"), icon=":material/info:")
+            return
+        table = as_table(remarks, question_set(shown.data.key))
+        picked = st.dataframe(
+            table.assign(passage=table["passage"].str.slice(0, _SHOWN_CHARACTERS)),
+            column_order=["question", "note", "title", "passage"],
+            column_config={
+                name: st.column_config.TextColumn(word(f"why.remarks_{name}"))
+                for name in ("question", "note", "title", "passage")
+            },
+            hide_index=True,
+            on_select="rerun",
+            selection_mode="multi-row",
+            key=f"why_remarks_{len(remarks)}",
+        )
+        rows = [row for row in picked.selection.rows if row < len(table)]
+        with st.container(horizontal=True):
+            st.button(
+                word("why.remove", count=len(rows)),
+                icon=":material/delete:",
+                disabled=not rows,
+                on_click=_remove,
+                args=(shown.data.fingerprint, table.iloc[rows][["question_id", "passage_id"]].to_numpy().tolist()),
+                key="why_remove",
+            )
+            st.download_button(
+                word("why.csv"),
+                lambda: csv_bytes(table),
+                "notes-and-hard-negatives.csv",
+                "text/csv",
+                on_click="ignore",
+                icon=":material/download:",
+                key="why_remarks_csv",
+            )
+
+
+def _remove(fingerprint: str, pairs: list[list[str]]) -> None:
+    for question, passage in pairs:
+        if passage:
+            unmark_negative(fingerprint, question, passage)
+        else:
+            write_note(fingerprint, question, "")

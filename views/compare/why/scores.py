@@ -1,0 +1,208 @@
+"""What the scores of the answer passage and of a wrong one are made of: a chart, a table and both texts."""
+
+from collections.abc import Sequence
+
+import pandas as pd
+import streamlit as st
+
+from retrieval.comparison.experiment import BM25Spec, DenseSpec, HybridSpec, MilvusSpec, RerankSpec, WindowedBM25Spec
+from retrieval.explain.bm25 import BM25Explanation
+from retrieval.explain.duel import Duel, term_table, token_table
+from retrieval.explain.multistage import PartContribution
+from retrieval.explain.starter import StaticExplanation
+from views.charts import part_bars, term_bars
+from views.compare.address import choose
+from views.compare.why import sentences as compare_question_sentences
+from views.compare.why.asked import Asked
+from views.compare.why.columns import DIGITS
+from views.highlight import weighed_html
+from views.resources.charts import draw_chart
+from views.resources.questions import explained_bm25, explained_fusion, explained_reranking, explained_static
+from views.words import plain, word
+
+_WRONG_OFFERED = 20
+_BARS = 12
+
+
+def draw(asked: Asked) -> None:
+    """Draw the parts of one retriever's scores, and the choice of it and of the wrong passage."""
+    names = [name for name in asked.listed.names if asked.findings[name].rows]
+    if not names:
+        return
+    st.caption(word("why.scores_help"))
+    left, right = st.columns(2)
+    with left:
+        name = _pick_retriever(asked, names)
+    with right:
+        of = _pick_wrong(asked, name)
+    spec = asked.spec(name)
+    if of.wrong is None:
+        st.info(word("why.nothing_wrong"), icon=":material/info:")
+    elif isinstance(spec, BM25Spec | WindowedBM25Spec):
+        _draw_terms(asked, spec, of)
+    elif isinstance(spec, DenseSpec):
+        _draw_tokens(asked, spec, of)
+    elif isinstance(spec, HybridSpec):
+        _draw_fusion(asked, spec, of)
+    elif isinstance(spec, RerankSpec):
+        _draw_reranking(asked, spec, of)
+    elif isinstance(spec, MilvusSpec):
+        st.info(word("why.fused_by_milvus"), icon=":material/info:")
+    else:
+        st.info(word("why.imported"), icon=":material/info:")
+
+
+def _pick_retriever(asked: Asked, names: Sequence[str]) -> str:
+    """The one in the address, else the first that puts a wrong passage above, else the first."""
+    lost = next((name for name in names if asked.duel(name).lost), names[0])
+    wanted = st.query_params.get("explained", "")
+    chosen = wanted if wanted in names else lost
+    choose("explained", names, chosen, word("compare.retriever"), names, also=("against",))
+    return chosen
+
+
+def _pick_wrong(asked: Asked, name: str) -> Duel:
+    found = asked.findings[name]
+    wrong = [row for row in found.rows if row not in asked.relevant][:_WRONG_OFFERED]
+    ids = [asked.passage(row).id for row in wrong]
+    labels = [
+        word("why.wrong_at", rank=found.rank_of(row), name=" · ".join(filter(None, (asked.passage(row).title, id_))))
+        for row, id_ in zip(wrong, ids, strict=True)
+    ]
+    wanted = st.query_params.get("against", "")
+    chosen = wanted if wanted in ids else (ids or [""])[0]
+    choose("against", ids, chosen, word("why.against"), labels, disabled=not ids)
+    return asked.duel(name, wrong[ids.index(chosen)] if ids else None)
+
+
+def _draw_terms(asked: Asked, spec: BM25Spec | WindowedBM25Spec, of: Duel) -> None:
+    key, json, question = asked.shown.data.key, spec.model_dump_json(), asked.question.text
+    right, wrong = (explained_bm25(key, json, question, row) for row in (of.right, of.wrong or 0))
+    _draw_sums(of, right.score, wrong.score, DIGITS[spec.kind])
+    st.caption(word("why.terms_help"))
+    _draw_parts_of_words(term_table(right, wrong))
+    _draw_texts(right, wrong)
+
+
+def _draw_tokens(asked: Asked, spec: DenseSpec, of: Duel) -> None:
+    key, question = asked.shown.data.key, asked.question.text
+    right, wrong = (explained_static(key, spec.model, spec.title, question, row) for row in (of.right, of.wrong or 0))
+    if right is None or wrong is None:
+        compare_question_sentences.draw(asked, spec, of)
+        return
+    _draw_sums(of, right.score, wrong.score, DIGITS[spec.kind])
+    st.caption(word("why.tokens_help"))
+    _draw_parts_of_words(token_table(right, wrong))
+    _draw_texts(right, wrong)
+
+
+def _draw_sums(of: Duel, right: float, wrong: float, digits: int) -> None:
+    ranks = [f"{rank}" if rank else "–" for rank in (of.right_rank, of.wrong_rank)]
+    values = {"right": f"{right:.{digits}f}", "wrong": f"{wrong:.{digits}f}"}
+    difference = f"{right - wrong:+.{digits}f}"
+    st.markdown(word("why.sums", right_rank=ranks[0], wrong_rank=ranks[1], difference=difference, **values))
+
+
+def _draw_parts_of_words(table: pd.DataFrame) -> None:
+    """Draw the words of most difference as bars, and all of them with the sum as a table."""
+    sides = {"right": word("why.right"), "wrong": word("why.wrong")}
+    shown = table.head(_BARS)
+    labels = [_term(term, kind) for term, kind in zip(shown["term"], shown["kind"], strict=True)]
+    long = pd.concat(
+        [pd.DataFrame({"term": labels, "side": label, "value": shown[side].tolist()}) for side, label in sides.items()]
+    )
+    draw_chart(term_bars, long, labels, list(sides.values()), x=word("why.adds"), y=word("why.term"))
+    with st.expander(word("compare.as_table")):
+        _draw_word_table(table, sides)
+
+
+def _term(text: str, kind: str) -> str:
+    return f"{text} ({word('why.kind_letters')})" if kind == "letters" else text
+
+
+def _draw_word_table(table: pd.DataFrame, sides: dict[str, str]) -> None:
+    total = {"term": word("why.sum"), **{side: table[side].sum() for side in (*sides, "difference")}}
+    told = table.assign(kind=[word(f"why.kind_{kind}") for kind in table["kind"]])
+    number, text = st.column_config.NumberColumn, st.column_config.TextColumn
+    columns = {
+        "term": text(word("why.term"), pinned=True),
+        "kind": text(word("why.term_kind")),
+        "known": st.column_config.CheckboxColumn(word("why.term_known"), help=word("why.term_known_help")),
+        "in_question": number(word("why.in_question"), help=word("why.in_question_help")),
+        "passages": number(word("why.in_passages"), help=word("why.in_passages_help")),
+        "idf": number("idf", format="%.2f", help=word("why.idf_help")),
+        "in_right": number(word("why.in_right"), help=word("why.in_right_help")),
+        "right": number(sides["right"], format="%.3f"),
+        "in_wrong": number(word("why.in_wrong"), help=word("why.in_wrong_help")),
+        "wrong": number(sides["wrong"], format="%.3f"),
+        "difference": number(word("compare.difference"), format="%+.3f"),
+    }
+    st.dataframe(
+        pd.concat([told.astype(object), pd.DataFrame([total])], ignore_index=True),
+        hide_index=True,
+        placeholder="",
+        column_config={name: column for name, column in columns.items() if name in table},
+    )
+
+
+def _draw_texts(right: BM25Explanation | StaticExplanation, wrong: BM25Explanation | StaticExplanation) -> None:
+    st.caption(word("why.shades"))
+    for place, explained, side in zip(st.columns(2), (right, wrong), ("right", "wrong"), strict=True):
+        with place:
+            st.markdown(f"**{word(f'why.{side}')}**")
+            st.html(weighed_html(explained.title_pieces(), explained.text_pieces(), gold=side == "right"))
+
+
+def _draw_fusion(asked: Asked, spec: HybridSpec, of: Duel) -> None:
+    found = [explained_fusion(asked.shown.address, spec.name, asked.row, row) for row in (of.right, of.wrong or 0)]
+    if found[0] is None or found[1] is None:
+        st.info(word("why.not_deep_enough", depth=spec.depth), icon=":material/info:")
+        return
+    _draw_sums(of, found[0].score, found[1].score, DIGITS[spec.kind])
+    st.caption(word("why.fusion_help", fusion=word(f"why.fusion_{spec.fusion.name.lower()}")))
+    _draw_added(asked, [dict(one.parts) for one in found if one])
+
+
+def _draw_reranking(asked: Asked, spec: RerankSpec, of: Duel) -> None:
+    found = [explained_reranking(asked.shown.address, spec.name, asked.row, row) for row in (of.right, of.wrong or 0)]
+    if found[0] is None or found[1] is None:
+        st.info(word("why.not_known"), icon=":material/info:")
+        return
+    for side, one in zip(("right", "wrong"), found, strict=True):
+        if one is None or one.first is None:
+            st.markdown(word(f"why.{side}_not_read", first=plain(spec.first), depth=spec.depth))
+        else:
+            ranks = {"before": one.rank_before, "after": one.rank_after}
+            st.markdown(word(f"why.{side}_moved", score=f"{one.score:.3f}", **ranks))
+    read = [{spec.first: one.first, spec.name: one.reranker} if one and one.first else {} for one in found]
+    st.caption(word("why.rerank_help"))
+    _draw_added(asked, [{name: part for name, part in one.items() if part} for one in read])
+
+
+def _draw_added(asked: Asked, found: Sequence[dict[str, PartContribution]]) -> None:
+    """Draw what the parts (by name) add to the scores of the right and of the wrong passage."""
+    rows = [
+        (word(f"why.{side}"), name, part.rank, part.score, part.normalised, part.weight, part.value)
+        for side, parts in zip(("right", "wrong"), found, strict=True)
+        for name, part in parts.items()
+    ]
+    if not rows:
+        return
+    table = pd.DataFrame(rows, columns=["side", "part", "rank", "score", "normalised", "weight", "value"])
+    table["rank"] = table["rank"].astype("Int64")
+    draw_chart(part_bars, table, asked.shown.names, x=word("why.adds"), title=word("compare.retriever"))
+    number, text = st.column_config.NumberColumn, st.column_config.TextColumn
+    st.dataframe(
+        table,
+        hide_index=True,
+        placeholder="–",
+        column_config={
+            "side": text(word("why.passage"), pinned=True),
+            "part": text(word("compare.retriever")),
+            "rank": number(word("search.rank")),
+            "score": number(word("why.score"), format="%.3f"),
+            "normalised": number(word("why.normalised"), format="%.4f", help=word("why.normalised_help")),
+            "weight": number(word("why.weight"), format="%.2f"),
+            "value": number(word("why.adds"), format="%.4f"),
+        },
+    )

@@ -1,0 +1,64 @@
+"""Where a model that reads words in context sees the question answered: its cosine with each sentence."""
+
+import logging
+
+import pandas as pd
+import streamlit as st
+
+from retrieval.comparison.experiment import DenseSpec
+from retrieval.explain.duel import Duel
+from retrieval.explain.sentences import SentenceExplanation
+from text.located import weighted_pieces
+from views.compare.why.asked import Asked
+from views.highlight import weighed_html
+from views.problem_words import reason
+from views.resources.questions import explained_sentences
+from views.words import plain, word
+
+logger = logging.getLogger(__name__)
+
+
+def draw(asked: Asked, spec: DenseSpec, of: Duel) -> None:
+    """Draw the button that loads the model and, once it was pressed, both passages."""
+    st.caption(word("why.sentences_help"))
+    wanted = f"why_sentences_{spec.name}"
+    if not st.session_state.get(wanted):
+        st.button(
+            word("why.sentences_ask"),
+            icon=":material/psychology:",
+            on_click=lambda: st.session_state.update({wanted: True}),
+            key=f"ask_{wanted}",
+        )
+        return
+    key, question = asked.shown.data.key, asked.question.text
+    try:
+        with st.spinner(word("search.loading"), show_time=True):
+            found = [
+                explained_sentences(key, spec.model, spec.title, question, row) for row in (of.right, of.wrong or 0)
+            ]
+    except Exception as error:
+        logger.warning("the model of %r cannot be asked: %s", spec.name, error)
+        st.error(plain(reason(error)), icon=":material/error:")
+        return
+    for place, one, side in zip(st.columns(2), found, ("right", "wrong"), strict=True):
+        with place:
+            st.markdown(word(f"why.{side}_cosine", score=f"{one.score:.3f}"))
+            _draw_one(one, gold=side == "right")
+
+
+def _draw_one(one: SentenceExplanation, *, gold: bool) -> None:
+    # the least similar is not shaded: cosines of sentences differ, and have no zero that means something
+    least = min((sentence.cosine for sentence in one.sentences), default=0.0)
+    weights = [(sentence.span, sentence.cosine - least) for sentence in one.sentences]
+    pieces = weighted_pieces(one.passage.text, weights, 0, len(one.passage.text))
+    st.html(weighed_html([], pieces, gold=gold))
+    texts = [one.passage.text[slice(*sentence.span)] for sentence in one.sentences]
+    table = pd.DataFrame({"sentence": texts, "cosine": [sentence.cosine for sentence in one.sentences]})
+    st.dataframe(
+        table,
+        hide_index=True,
+        column_config={
+            "sentence": st.column_config.TextColumn(word("why.sentence"), width="large"),
+            "cosine": st.column_config.NumberColumn(word("why.cosine"), format="%.3f"),
+        },
+    )

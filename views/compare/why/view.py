@@ -1,0 +1,160 @@
+"""Why: which questions a retriever loses and another finds, and for each of them the reason."""
+
+import streamlit as st
+
+from data.csv_export import csv_bytes
+from data.remarks import remarks_of
+from retrieval.evaluation.ranks import Quadrant
+from retrieval.evaluation.slices import labels_of
+from views.compare.address import choose, clear_filters, enter, set_parameter
+from views.compare.shown import Shown
+from views.compare.why import map as compare_why_map
+from views.compare.why import question as compare_question
+from views.compare.why import remarks as compare_remarks
+from views.compare.why.filters import Listed, listed
+from views.resources.comparisons import properties_of, slices_by
+from views.resources.questions import quadrants_of, questions_of
+from views.words import plain, word
+
+
+@st.fragment
+def draw(shown: Shown) -> None:
+    """Draw the view: one question where the address names one, else all of them."""
+    if not any(one.rankings for one in shown.results):
+        st.info(word("why.no_rankings"), icon=":material/info:")
+        return
+    of = listed(shown)
+    table = questions_of(shown.address, of.names)
+    ids = table["id"][of.mask[table.index]].tolist()
+    rows = {question.id: row for row, question in enumerate(shown.found.asked.questions)}
+    asked = st.query_params.get("question", "")
+    if asked in rows:
+        compare_question.draw(of, rows[asked], ids)
+        return
+    if asked:
+        st.warning(word("why.no_such_question", id=plain(asked)), icon=":material/warning:")
+    compare_why_map.draw(of)
+    _draw_quadrants(of)
+    _draw_filters(of)
+    _draw_said(of, len(ids))
+    _draw_list(of)
+    compare_remarks.draw(shown, remarks_of(shown.data.fingerprint))
+
+
+def _draw_quadrants(of: Listed) -> None:
+    if len(of.names) < 2:
+        return
+    st.markdown(f"**{word('why.quadrants', k=of.shown.k)}**", help=word("why.quadrants_help"))
+    with st.container(horizontal=True, vertical_alignment="bottom"):
+        for letter, chosen in zip("ab", of.pair, strict=True):
+            choose(letter, of.names, chosen, word(f"why.retriever_{letter}"), of.names)
+    counts = quadrants_of(of.shown.address, of.pair, of.shown.k)
+    a, b = map(plain, of.pair)
+    for place, quadrant in zip(st.columns(4), Quadrant, strict=True):
+        label = word(f"why.{quadrant.value}", a=a, b=b)
+        place.button(
+            f"**{len(counts[quadrant]):,}**  \n{label}",
+            key=f"why_quadrant_{quadrant.value}",
+            type="primary" if of.quadrant is quadrant else "secondary",
+            on_click=set_parameter,
+            args=("quadrant", quadrant.value),
+            width="stretch",
+        )
+
+
+def _draw_filters(of: Listed) -> None:
+    properties = properties_of(of.shown.address)
+    left, middle, right = st.columns(3, vertical_alignment="bottom")
+    with left:
+        words = {by.value: word(f"where.by_{by.value}") for by in properties}
+        by = of.by.value if of.by in properties else ""
+        choose("slice", ["", *words], by, word("why.slice"), [word("why.any"), *words.values()], also=("within",))
+    with middle:
+        parts = slices_by(of.shown.address, of.by) if of.by else []
+        names = labels_of(parts, of.by) if of.by else []
+        labels = [f"{name} ({len(part.rows):,})" for name, part in zip(names, parts, strict=True)]
+        places = [str(place) for place in range(len(parts))]
+        chosen = "" if of.within is None else str(of.within)
+        choose("within", ["", *places], chosen, word("why.within"), [word("why.any"), *labels], disabled=not parts)
+    with right:
+        st.session_state.setdefault("why_words", of.words)
+        st.text_input(
+            word("why.words"),
+            key="why_words",
+            type="search",
+            placeholder=word("why.words_placeholder"),
+            max_chars=200,
+            on_change=enter,
+            args=("words",),
+        )
+
+
+def _draw_said(of: Listed, count: int) -> None:
+    every = len(of.shown.found.asked.questions)
+    with st.container(horizontal=True, vertical_alignment="center"):
+        if of.filtered:
+            st.markdown(word("why.listed", count=f"{count:,}", all=f"{every:,}", which=of.in_words()), width="content")
+            st.button(word("why.clear"), icon=":material/filter_alt_off:", on_click=clear_filters, key="why_clear")
+        else:
+            st.markdown(word("why.listed_all", all=f"{every:,}"), width="content")
+
+
+def _draw_list(of: Listed) -> None:
+    table = questions_of(of.shown.address, of.names)
+    shown = table[of.mask[table.index]].reset_index(drop=True)
+    if shown.empty:
+        st.info(word("why.none_listed"), icon=":material/search_off:")
+        return
+    ids = shown["id"].tolist()
+    ranks = [f"rank_{column}" for column in range(len(of.names))]
+    key = f"why_list_{abs(hash((of.in_words(), of.names)))}"
+
+    def pick() -> None:
+        if rows := st.session_state[key]["selection"]["rows"]:
+            compare_question.open_question(ids[rows[0]])
+
+    st.caption(word("why.pick"))
+    st.dataframe(
+        shown,
+        column_order=["question", *(["kind"] if table["kind"].any() else []), *ranks, "overlap"],
+        column_config={
+            "question": st.column_config.TextColumn(word("why.question"), width=300, pinned=True),
+            "kind": st.column_config.TextColumn(word("why.kind"), width=90),
+            "overlap": st.column_config.ProgressColumn(
+                word("data_page.overlap"),
+                width=95,
+                help=word("data_page.overlap_help"),
+                format="percent",
+                min_value=0,
+                max_value=1,
+            ),
+            **{
+                rank: st.column_config.NumberColumn(name, help=word("why.rank_help"), width=70)
+                for rank, name in zip(ranks, of.names, strict=True)
+            },
+        },
+        hide_index=True,
+        placeholder="–",
+        height=420,
+        on_select=pick,
+        selection_mode="single-row",
+        key=key,
+    )
+    named = {rank: word("why.rank_of", name=name) for rank, name in zip(ranks, of.names, strict=True)}
+    with st.container(horizontal=True):
+        st.button(
+            word("why.first"),
+            icon=":material/arrow_forward:",
+            on_click=compare_question.open_question,
+            args=(ids[0],),
+            key="why_first",
+        )
+        st.download_button(
+            word("why.csv"),
+            lambda: csv_bytes(shown.rename(columns=named)),
+            "questions.csv",
+            "text/csv",
+            on_click="ignore",
+            icon=":material/download:",
+            key="why_csv",
+        )

@@ -1,0 +1,161 @@
+"""What a question set is like: counts, lengths, wording shared with the passages, doubtful questions, split."""
+
+import math
+from typing import Literal
+
+import numpy as np
+import pandas as pd
+import streamlit as st
+from streamlit.elements.lib.column_types import ColumnConfig
+
+from data.audit.audit import Audit
+from data.audit.figures import OVERLAP_WIDTH, histogram, kinds_table, overlap_level, parts_table, split_table
+from data.csv_export import csv_bytes
+from data.records import Question, QuestionSet
+from data.split import Split
+from views.charts import distribution
+from views.resources.charts import draw_chart
+from views.words import word
+
+_SHOWN_ROWS = 1000
+
+
+def draw(questions: QuestionSet, figures: Audit) -> None:
+    """Draw the audit of a question set."""
+    st.subheader(word("data_page.audit"), anchor=False)
+    _counts(figures)
+    _doubtful(questions, figures)
+    _overlap(figures)
+    _lengths(figures)
+    if figures.kinds:
+        _kinds(questions, figures)
+
+
+def draw_split(questions: QuestionSet, found: Split) -> None:
+    """Draw how the questions are split for training."""
+    st.subheader(word("data_page.split"), anchor=False)
+    options = found.options
+    train = 1 - options.validation - options.test
+    shares = {"train": f"{train:.0%}", "validation": f"{options.validation:.0%}", "test": f"{options.test:.0%}"}
+    st.markdown(word("data_page.split_about", **shares, seed=options.seed))
+    table = parts_table(found)
+    if not table["questions"].all():
+        st.warning(word("data_page.split_too_small"), icon=":material/warning:")
+    table["part"] = [word(f"part.{part}") for part in table["part"]]
+    config = {
+        "part": st.column_config.TextColumn(word("data_page.part")),
+        "groups": _number("groups", "localized"),
+        "share": _number("share", "percent"),
+        "questions": _number("question_count", "localized"),
+    }
+    st.dataframe(table, hide_index=True, width="stretch", column_config=config)
+    st.download_button(
+        word("data_page.download_split"),
+        lambda: csv_bytes(split_table(questions, found)),
+        f"{questions.name}_split.csv",
+        "text/csv",
+        icon=":material/download:",
+        on_click="ignore",
+        help=word("data_page.download_split_help"),
+    )
+
+
+def _counts(figures: Audit) -> None:
+    overlap = "–" if math.isnan(figures.mean_word_overlap) else f"{figures.mean_word_overlap:.0%}"
+    values: dict[str, int | str] = {
+        "passage_count": figures.passage_count,
+        "question_count": figures.question_count,
+        "article_count": figures.article_count,
+        "overlap": overlap,
+        "passages_without_question": figures.passages_without_question,
+        "unanswerable": figures.unanswerable_count,
+        "duplicates": len(figures.duplicate_questions),
+        "answers_not_found": len(figures.answers_not_found),
+    }
+    places = [place for _ in range(2) for place in st.columns(len(values) // 2)]
+    for place, (name, value) in zip(places, values.items(), strict=True):
+        shown = value if isinstance(value, str) else f"{value:,}"
+        place.metric(word(f"data_page.{name}"), shown, help=word(f"data_page.{name}_help"), border=True)
+
+
+def _doubtful(questions: QuestionSet, figures: Audit) -> None:
+    by_id = {question.id: question for question in questions.questions}
+    lists = {
+        "unanswerable": [question for question in questions.questions if not question.relevant],
+        "duplicates": [by_id[id_] for ids in figures.duplicate_questions.values() for id_ in ids],
+        "answers_not_found": [by_id[id_] for id_ in figures.answers_not_found],
+    }
+    for name, found in lists.items():
+        if found:
+            with st.expander(word(f"data_page.see_{name}", count=f"{len(found):,}")):
+                _questions(found)
+
+
+def _questions(found: list[Question]) -> None:
+    if len(found) > _SHOWN_ROWS:
+        st.caption(word("data_page.first_rows", shown=f"{_SHOWN_ROWS:,}"))
+    rows = [(question.id, question.text, " | ".join(question.answers)) for question in found[:_SHOWN_ROWS]]
+    config = {
+        "id": st.column_config.TextColumn(word("column.id")),
+        "question": st.column_config.TextColumn(word("column.question"), width="large"),
+        "answers": st.column_config.TextColumn(word("column.answers")),
+    }
+    st.dataframe(pd.DataFrame(rows, columns=list(config)), hide_index=True, width="stretch", column_config=config)
+
+
+def _overlap(figures: Audit) -> None:
+    st.markdown(f"**{word('data_page.overlap_title')}**")
+    level = overlap_level(figures.mean_word_overlap)
+    st.markdown(word(f"data_page.overlap_{level.value}", mean=f"{figures.mean_word_overlap * 100:.0f}"))
+    table = histogram(figures.word_overlap, OVERLAP_WIDTH)
+    if len(table):
+        median = float(np.nanmedian(figures.word_overlap))
+        _draw_chart(table, "overlap_axis", "questions_axis", median, percent=True)
+        _as_table(table, percent=True)
+
+
+def _lengths(figures: Audit) -> None:
+    lengths = {"passages": figures.passage_lengths, "questions": figures.question_lengths}
+    for place, (name, values) in zip(st.columns(2), lengths.items(), strict=True):
+        with place:
+            st.markdown(f"**{word(f'data_page.lengths_{name}')}**")
+            spread = {"least": f"{values.min():,}", "median": f"{np.median(values):,.0f}", "most": f"{values.max():,}"}
+            st.caption(word("data_page.lengths_spread", **spread))
+            table = histogram(values)
+            _draw_chart(table, "characters", f"{name}_axis", float(np.median(values)))
+            _as_table(table)
+
+
+def _draw_chart(table: pd.DataFrame, x: str, y: str, median: float, *, percent: bool = False) -> None:
+    shown = f"{median:.0%}" if percent else f"{median:,.0f}"
+    draw_chart(
+        distribution,
+        table,
+        x=word(f"data_page.{x}"),
+        y=word(f"data_page.{y}"),
+        median=median,
+        label=word("data_page.median", median=shown),
+        percent=percent,
+    )
+
+
+def _as_table(table: pd.DataFrame, *, percent: bool = False) -> None:
+    with st.expander(word("compare.as_table")):
+        kind: Literal["localized", "percent"] = "percent" if percent else "localized"
+        config = {"from": _number("from", kind), "to": _number("to", kind), "count": _number("count", "localized")}
+        st.dataframe(table, hide_index=True, width="stretch", column_config=config)
+
+
+def _kinds(questions: QuestionSet, figures: Audit) -> None:
+    st.markdown(f"**{word('data_page.kinds')}**")
+    config = {
+        "kind": st.column_config.TextColumn(word("column.kind")),
+        "count": _number("question_count", "localized"),
+        "share": _number("kind_share", "percent"),
+        "overlap": _number("overlap", "percent"),
+    }
+    st.dataframe(kinds_table(questions, figures), hide_index=True, width="stretch", column_config=config)
+
+
+def _number(name: str, kind: Literal["localized", "percent"]) -> ColumnConfig:
+    return st.column_config.NumberColumn(word(f"data_page.{name}"), format=kind, help=word(f"data_page.{name}_help"))

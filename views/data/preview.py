@@ -1,0 +1,111 @@
+"""A file that was read but is not in use: it lives in the session until it is used or put aside."""
+
+import hashlib
+from dataclasses import dataclass, field, replace
+
+import pandas as pd
+import streamlit as st
+
+from data.audit.audit import Audit, audit
+from data.files.columns import Columns
+from data.problems import DataError
+from data.read import Reading, propose_columns, read
+from data.split import Split, split
+from data.store import StoredSet, keep
+from views.state import use_set
+
+_KEY = "preview"
+
+
+@dataclass(frozen=True)
+class Read:
+    """What became of a file that could be read."""
+
+    reading: Reading
+    audit: Audit
+    split: Split
+    left_out: pd.DataFrame = field(repr=False)
+
+
+@dataclass(frozen=True)
+class Preview:
+    """One file looked at. `read` is None where `error` says why it cannot be used."""
+
+    name: str
+    source: str
+    title: str = ""  # what the set is called; empty: as the file
+    content: bytes = field(default=b"", repr=False)
+    sha256: str = ""
+    columns: Columns = field(default_factory=Columns)
+    available: tuple[str, ...] = ()  # the columns that can be chosen
+    read: Read | None = None
+    error: DataError | None = None
+
+
+def preview_of(content: bytes, name: str, *, source: str, title: str = "") -> Preview:
+    """Read a file for the first time, its columns guessed."""
+    sha256 = hashlib.sha256(content).hexdigest()
+    return _read(Preview(name, source, title, content, sha256), None)
+
+
+def with_columns(preview: Preview, columns: Columns) -> Preview:
+    """Read the file once more with columns a person has chosen."""
+    return _read(preview, columns)
+
+
+def current() -> Preview | None:
+    """Return the preview of this session, if there is one."""
+    found = st.session_state.get(_KEY)
+    return found if isinstance(found, Preview) else None
+
+
+def show(preview: Preview) -> None:
+    """Make a preview the one this session shows."""
+    st.session_state[_KEY] = preview
+
+
+def drop() -> None:
+    """Put the preview aside, and empty the field it was uploaded in."""
+    st.session_state.pop(_KEY, None)
+    st.session_state["upload_round"] = upload_round() + 1
+
+
+def upload_round() -> int:
+    """Return a number that changes when the upload field is to be emptied."""
+    return int(st.session_state.get("upload_round", 0))
+
+
+def use(preview: Preview) -> StoredSet | None:
+    """Keep the set of a preview and make it the one of every page."""
+    if preview.read is None:
+        return None
+    kept = keep(preview.read.reading.question_set, source=preview.source)
+    use_set(kept.key)
+    drop()
+    return kept
+
+
+def _read(preview: Preview, columns: Columns | None) -> Preview:
+    try:
+        reading = read(preview.content, preview.name, columns)
+    except DataError as error:
+        guess, available = _proposed(preview.content)
+        return replace(preview, columns=columns or guess, available=available, read=None, error=error)
+    if preview.title:
+        reading = replace(reading, question_set=replace(reading.question_set, name=preview.title))
+    questions = reading.question_set
+    return replace(
+        preview,
+        title=questions.name,
+        columns=reading.columns or Columns(),
+        available=reading.available_columns,
+        read=Read(reading, audit(questions), split(questions), reading.rejected),
+        error=None,
+    )
+
+
+def _proposed(content: bytes) -> tuple[Columns, tuple[str, ...]]:
+    try:
+        return propose_columns(content)
+    except DataError:
+        return Columns(), ()

@@ -1,0 +1,37 @@
+"""How a model is called on the pages."""
+
+from models.hub import ModelError
+from models.sources import DEFAULT_BI_ENCODER, DEFAULT_CROSS_ENCODER, STARTER, find_model, is_starter
+from training.options.common import Kind
+from training.runs.runs import find_run
+from views.words import moment, word
+
+HUB_DEFAULT = {Kind.BI_ENCODER: DEFAULT_BI_ENCODER, Kind.CROSS_ENCODER: DEFAULT_CROSS_ENCODER}
+
+
+OTHER = "other"
+
+
+def is_a_starter(reference: str) -> bool:
+    """Whether a model is a starter; one that is nowhere is none."""
+    try:
+        return is_starter(find_model(reference))
+    except (ModelError, OSError, ValueError):
+        return False
+
+
+def model_label(choice: str) -> str:
+    """Return the words for a model to choose from: a run with its data and time, since names may be given twice."""
+    if run := find_run(choice):
+        plan = run.plan()
+        return word("train.base_run", name=plan.name, data=plan.data_name, created=moment(plan.created))
+    words = {STARTER: "train.base_starter", OTHER: "train.base_other"}
+    return word(words[choice]) if choice in words else word("train.base_hub", model=choice)
+
+
+def base_name(reference: str) -> str:
+    """Return the words for a base model: a finished run by its name, everything else as it is called."""
+    if reference == STARTER:
+        return word("train.starter")
+    run = find_run(reference)
+    return run.plan().name if run else reference

@@ -1,0 +1,1 @@
+"""The only cached functions: plain keys in, objects out."""

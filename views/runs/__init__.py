@@ -1,0 +1,1 @@
+"""Trainings on the pages: their list, line, charts, figures and model."""

@@ -1,0 +1,126 @@
+"""The charts of one training, or of several beside each other, each with its table."""
+
+from collections.abc import Sequence
+from math import ceil
+
+import altair as alt
+import pandas as pd
+import streamlit as st
+
+from retrieval.report.colours import PALETTE, shape_of
+from training.options.common import Kind
+from training.runs.curves import MEASURES, Points
+from views.resources.charts import draw_chart
+from views.words import word
+
+MEASURE_NAMES = dict(zip(MEASURES, ("Recall@1", "Recall@10", "MRR@10", "nDCG@10"), strict=True))
+COLOUR = {Kind.BI_ENCODER: PALETTE[1], Kind.CROSS_ENCODER: PALETTE[3]}  # of Dense and of Reranked on the other pages
+_BM25 = PALETTE[0]
+_HEIGHTS = {"loss": 240, "learning_rate": 170, "grad_norm": 170}
+_LEGEND_ROW = 30  # pixels; a legend takes its room from the lines
+# how a figure is written in a chart (d3) and in a table
+_FORMATS = {"loss": (".4f", "%.4f"), "learning_rate": (".2e", "scientific"), "grad_norm": (".3f", "%.3f")}
+_SHARE = (".2%", "percent")
+
+
+def pick_measure(key: str, first: str) -> str:
+    """Draw the choice of the measure to look at; `first` is chosen before anybody does."""
+    chosen = st.segmented_control(
+        word("train.measure_shown"),
+        MEASURES,
+        default=first,
+        format_func=MEASURE_NAMES.__getitem__,
+        key=key,
+        required=True,
+        label_visibility="collapsed",
+    )
+    return str(chosen or first)
+
+
+def draw_figure(
+    name: str, lines: dict[str, Points], colours: Sequence[str], *, last_step: int = 0, bm25: float | None = None
+) -> None:
+    """Draw a figure against the step, one line a training, with its heading and its table.
+
+    `name` is as in `training.runs.curves`; the table goes on to `last_step`, or to where the longest line ends.
+    """
+    st.markdown(f"**{_heading(name)}**", help=_help(name))
+    rows = [(label, step, value) for label, points in lines.items() for step, value in points]
+    if not rows:
+        st.caption(word("train.no_measure_yet" if name in MEASURES else "train.no_figure_yet"))
+        return
+    table = pd.DataFrame(rows, columns=["run", "step", "value"])
+    draw_chart(_chart, name, table, list(lines), list(colours), max(last_step, int(table["step"].max())), bm25=bm25)
+    _numbers(name, table, list(lines), bm25)
+
+
+def _heading(name: str) -> str:
+    return word("train.measured", measure=MEASURE_NAMES[name]) if name in MEASURES else word(f"train.{name}")
+
+
+def _help(name: str) -> str:
+    if name in MEASURES:
+        return f"{word('help.' + name.split('@', maxsplit=1)[0])} {word('train.measured_help')}"
+    return word(f"train.{name}_help")
+
+
+def _chart(
+    name: str, table: pd.DataFrame, runs: list[str], colours: Sequence[str], last_step: int, *, bm25: float | None
+) -> alt.LayerChart:
+    lines = _lines(name, table, runs, colours, last_step)
+    return lines if bm25 is None else lines + _bm25_rule(bm25)
+
+
+def _lines(name: str, table: pd.DataFrame, runs: list[str], colours: Sequence[str], last_step: int) -> alt.LayerChart:
+    number, _ = _FORMATS.get(name, _SHARE)
+    axis = {"loss": ".3~f", "learning_rate": ".2e", "grad_norm": ".3~f"}.get(name, ".1%")
+    several = len(runs) > 1
+    legend = alt.Legend(orient="bottom", columns=2, title=None, labelLimit=180) if several else None
+    height = _HEIGHTS.get(name, _HEIGHTS["loss"]) + (_LEGEND_ROW * ceil(len(runs) / 2) if several else 0)
+    base = alt.Chart(table).encode(
+        x=alt.X(
+            "step:Q",
+            title=word("train.step"),
+            scale=alt.Scale(domain=[0, last_step]),
+            axis=alt.Axis(tickMinStep=1, format="d"),
+        ),
+        y=alt.Y("value:Q", title=None, scale=alt.Scale(zero=False, padding=12), axis=alt.Axis(format=axis)),
+        color=alt.Color("run:N", scale=alt.Scale(domain=runs, range=list(colours)), legend=legend),
+        tooltip=[
+            *([alt.Tooltip("run:N", title=word("train.run"))] if several else []),
+            alt.Tooltip("step:Q", title=word("train.step")),
+            alt.Tooltip("value:Q", title=_short(name), format=number),
+        ],
+    )
+    shapes = [shape_of(run, runs) for run in runs]  # so that colour alone never tells
+    marks = base.mark_point(filled=True, opacity=1, size=45 if name in MEASURES else 12).encode(
+        shape=alt.Shape("run:N", scale=alt.Scale(domain=runs, range=shapes), legend=legend)
+    )
+    return (base.mark_line() + marks).properties(height=height)
+
+
+def _bm25_rule(value: float) -> alt.LayerChart:
+    base = alt.Chart(pd.DataFrame({"value": [value], "text": [f"BM25 {value:.1%}"]})).encode(y="value:Q")
+    label = base.mark_text(align="right", dx=-4, dy=-8, color=_BM25, fontWeight="bold").encode(
+        text="text:N", x=alt.value("width")
+    )
+    return base.mark_rule(color=_BM25, strokeDash=[6, 4], strokeWidth=2) + label
+
+
+def _numbers(name: str, table: pd.DataFrame, runs: list[str], bm25: float | None) -> None:
+    """One row a step; the columns are the trainings, and BM25."""
+    wide = table.pivot_table(index="step", columns="run", values="value", aggfunc="last", dropna=False)
+    wide = wide.reindex(columns=[run for run in runs if run in wide])
+    if len(runs) == 1:
+        wide = wide.rename(columns={runs[0]: _short(name)})
+    if bm25 is not None:
+        wide["BM25"] = bm25
+    _, number = _FORMATS.get(name, _SHARE)
+    columns = {column: st.column_config.NumberColumn(format=number) for column in wide.columns}
+    with st.expander(word("train.as_table")):
+        shown = wide.rename_axis(index=word("train.step"), columns=None).reset_index()
+        st.dataframe(shown, hide_index=True, column_config=columns, height=220)
+
+
+def _short(name: str) -> str:
+    return MEASURE_NAMES.get(name) or word(f"train.{name}")

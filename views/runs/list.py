@@ -1,0 +1,145 @@
+"""The trainings that have ended: what each gained, and what can be done with it."""
+
+from collections.abc import Callable
+
+import streamlit as st
+
+from data.store import StoredSet, stored
+from training.engine.checkpoints import newest_checkpoint, step_of
+from training.runs.queue import resume, stop
+from training.runs.runs import RESUMABLE, Plan, Run, State, Status
+from views.choices import BM25_NAME, choices_for
+from views.model_words import base_name
+from views.navigation import open_page
+from views.runs.details import draw_details
+from views.runs.dialogs import close_dialog, draw_dialog, open_dialog
+from views.runs.model import draw_download, draw_push, draw_push_button
+from views.runs.scores import draw_scores
+from views.state import use_set
+from views.words import duration, known, language, moment, plain, word
+
+_SHOWN_FIRST = 5
+_BADGES = {
+    State.DONE: ("green", ":material/check_circle:"),
+    State.STOPPED: ("gray", ":material/stop_circle:"),
+    State.FAILED: ("red", ":material/error:"),
+    State.INTERRUPTED: ("orange", ":material/power_off:"),
+}
+_TOLD_IN_FULL = ("data", "disk", "memory", "option", "unexpected")
+
+
+def draw_runs(runs: list[Run]) -> None:
+    """Draw those of the runs that have ended, newest first, older ones on request; and the dialog that is open."""
+    st.subheader(word("train.list"))
+    ended = [(run, status) for run in runs if (status := run.status()).state in _BADGES]
+    if not ended:
+        st.info(word("train.list_empty"), icon=":material/info:")
+    shown = st.session_state.setdefault("trainings_shown", _SHOWN_FIRST)
+    for run, status in ended[:shown]:
+        _draw(run, status)
+    older = len(ended) - shown
+    if older > 0 and st.button(word("train.show_more", count=older), icon=":material/expand_more:"):
+        st.session_state["trainings_shown"] = len(ended)
+        st.rerun()
+    draw_dialog({"details": draw_details, "delete": ask_to_delete, "push": draw_push})
+
+
+def _draw(run: Run, status: Status) -> None:
+    plan, scores = run.plan(), run.scores()
+    with st.container(border=True):
+        with st.container(horizontal=True, vertical_alignment="center"):
+            st.markdown(f"**{plain(plan.name)}**", width="content")
+            colour, icon = _BADGES[status.state]
+            st.badge(word(f"state.{status.state.value}"), icon=icon, color=colour)  # type: ignore[arg-type]
+        st.caption(_about(plan, status))
+        if status.state is State.DONE:
+            draw_scores(plan, scores)
+        elif status.state in (State.FAILED, State.INTERRUPTED):
+            _reason(plan, status)
+        with st.container(horizontal=True):
+            _buttons(run, plan, status)
+
+
+def _about(plan: Plan, status: Status) -> str:
+    parts = [
+        word(f"train.kind_{plan.kind.value}"),
+        word("train.about_base", base=plain(base_name(plan.options.base))),
+        word("train.about_data", data=plain(plan.data_name)),
+        plain(moment(plan.created)),
+    ]
+    if status.spent:
+        parts.append(word("train.about_seconds", duration=duration(status.spent)))
+    if status.state in RESUMABLE:
+        steps = {"step": f"{status.step:,}", "total": f"{status.total_steps:,}"}
+        parts.append(word("train.came_to", **steps) if status.total_steps else word("train.came_nowhere"))
+    return " · ".join(parts)
+
+
+def _reason(plan: Plan, status: Status) -> None:
+    code = "interrupted" if status.state is State.INTERRUPTED else status.code
+    key = f"failure.{code}" if known(f"failure.{code}") else "failure.unexpected"
+    st.error(word(key, base=plain(plan.options.base)), icon=":material/error:")
+    if code in _TOLD_IN_FULL and status.message:
+        st.code(status.message, language=None, wrap_lines=True)
+
+
+def _buttons(run: Run, plan: Plan, status: Status) -> None:
+    if status.state is State.DONE:
+        data = next((kept for kept in stored() if kept.fingerprint == plan.fingerprint), None)
+        help_text = None if data else word("train.use_no_data")
+        if _button("use", run, ":material/leaderboard:", disabled=data is None, help_text=help_text) and data:
+            _use(plan, data)
+        draw_download(run, plan)
+        draw_push_button(run)
+    elif _button("resume", run, ":material/resume:", help_text=_resume_help(run)):
+        _tried("train.not_resumed", lambda: resume(run))
+    if _button("details", run, ":material/info:"):
+        open_dialog("details", run)
+    if _button("delete", run, ":material/delete:"):
+        open_dialog("delete", run)
+
+
+def _resume_help(run: Run) -> str:
+    checkpoint = newest_checkpoint(run)
+    return word("train.resume_from", step=f"{step_of(checkpoint):,}") if checkpoint else word("train.resume_anew")
+
+
+def _button(name: str, run: Run, icon: str, *, disabled: bool = False, help_text: str | None = None) -> bool:
+    return st.button(word(f"train.{name}"), key=f"{name}_{run.id}", icon=icon, disabled=disabled, help=help_text)
+
+
+def _use(plan: Plan, data: StoredSet) -> None:
+    """Open the comparison of this model with BM25 on the test questions of the set it was trained on."""
+    use_set(data.key)
+    choices = choices_for(data)
+    names = [BM25_NAME, *(name for name, known_plan in choices.trained.items() if known_plan == plan)]
+    open_page("compare", data=data.key, retrievers="|".join(names), part="test", lang=language())
+
+
+def ask_to_delete(run: Run) -> None:
+    """Ask once more, then remove the run and its model."""
+    plan = run.plan()
+    st.markdown(word("train.delete_question", name=plain(plan.name)))
+    with st.container(horizontal=True):
+        sure = st.button(word("train.delete_yes"), icon=":material/delete:", key="delete_yes")
+        if st.button(word("train.delete_no"), key="delete_no"):
+            close_dialog()
+            st.rerun()
+    if sure:
+        _tried("train.not_deleted", lambda: _remove(run))
+
+
+def _remove(run: Run) -> None:
+    if run.status().state is State.QUEUED:
+        stop(run)  # a command may stand in line with it
+    run.delete()
+
+
+def _tried(problem: str, action: Callable[[], None]) -> None:
+    try:
+        action()
+    except (OSError, ValueError) as error:
+        st.error(word(problem, reason=plain(str(error))), icon=":material/error:")
+    else:
+        close_dialog()
+        st.rerun()

@@ -1,0 +1,110 @@
+"""A finished model taken elsewhere: as a file, or to a model hub."""
+
+import streamlit as st
+
+from models.sources import ModelSource, is_starter
+from training.options.common import Kind
+from training.runs.archive import zipped_model
+from training.runs.push import PushError, push
+from training.runs.runs import Plan, Run
+from views.runs.dialogs import open_dialog
+from views.words import known, plain, word
+
+_SNIPPETS = {
+    Kind.BI_ENCODER: "from sentence_transformers import SentenceTransformer\n"
+    'model = SentenceTransformer("path/of/the/folder")',
+    Kind.CROSS_ENCODER: 'from sentence_transformers import CrossEncoder\nmodel = CrossEncoder("path/of/the/folder")',
+}
+_STARTER_SNIPPETS = {
+    Kind.BI_ENCODER: "from models.sources import find_model, load_bi_encoder\n"
+    'model = load_bi_encoder(find_model("path/of/the/folder"), [])',
+    Kind.CROSS_ENCODER: "from models.sources import find_model, load_cross_encoder\n"
+    'model = load_cross_encoder(find_model("path/of/the/folder"), [])',
+}
+
+
+def draw_download(run: Run, plan: Plan) -> None:
+    """Draw the button that opens the download, with the lines that load what is downloaded."""
+    starter = _of_a_starter(run)
+    with st.popover(word("train.download"), icon=":material/download:"):
+        st.markdown(word("train.load_starter" if starter else "train.load"))
+        st.code((_STARTER_SNIPPETS if starter else _SNIPPETS)[plan.kind], language="python", wrap_lines=True)
+        st.download_button(
+            word("train.download_zip"),
+            lambda: zipped_model(run),
+            f"{run.id}.zip",
+            "application/zip",
+            key=f"download_{run.id}",
+            icon=":material/folder_zip:",
+            help=word("train.download_help"),
+            on_click="ignore",
+        )
+
+
+def draw_push_button(run: Run) -> None:
+    """Draw the button that opens the way to the hub; a starter has none, and it says why."""
+    starter = _of_a_starter(run)
+    help_text = word("train.push_starter" if starter else "train.push_help")
+    icon = ":material/cloud_upload:"
+    if st.button(word("train.push"), key=f"push_{run.id}", icon=icon, disabled=starter, help=help_text):
+        open_dialog("push", run)
+
+
+def draw_push(run: Run) -> None:
+    """Draw the form that sends the model to the hub, and what came of it."""
+    attempt = st.session_state.setdefault("push_attempt", 0)
+    token_key = f"push_token_{attempt}"  # another one for every attempt: the field is empty again
+    with st.form(f"push_form_{run.id}", border=False):
+        repository = st.text_input(
+            word("train.push_repository"),
+            key=f"push_repository_{run.id}",
+            placeholder="name/my-model",
+            max_chars=200,
+            help=word("train.push_repository_help"),
+        )
+        token = st.text_input(
+            word("train.push_token"),
+            key=token_key,
+            type="password",
+            max_chars=500,
+            autocomplete="off",
+            help=word("train.push_token_help"),
+        )
+        private = st.toggle(
+            word("train.push_private"), value=True, key=f"push_private_{run.id}", help=word("train.push_private_help")
+        )
+        pressed = st.form_submit_button(word("train.push_now"), type="primary", icon=":material/cloud_upload:")
+    if pressed:
+        del st.session_state[token_key]
+        st.session_state["push_attempt"] = attempt + 1
+        with st.spinner(word("train.pushing")):
+            st.session_state[f"pushed_{run.id}"] = _outcome(run, repository, token, private=private)
+        st.rerun()
+    _tell(st.session_state.get(f"pushed_{run.id}"), repository)
+
+
+def _outcome(run: Run, repository: str, token: str, *, private: bool) -> tuple[str, str]:
+    """The code of the problem, empty where there was none, and its message or the model's address."""
+    try:
+        return "", push(run, repository, token, private=private)
+    except PushError as error:
+        return error.code, str(error)
+
+
+def _tell(outcome: tuple[str, str] | None, repository: str) -> None:
+    if outcome is None:
+        return
+    code, text = outcome
+    if not code:
+        st.success(word("train.pushed"), icon=":material/check_circle:")
+        st.code(text, language=None, wrap_lines=True)
+        return
+    key = f"push.{code}" if known(f"push.{code}") else "push.refused"
+    st.error(word(key, repository=plain(repository.strip()), reason=plain(text)), icon=":material/error:")
+
+
+def _of_a_starter(run: Run) -> bool:
+    try:
+        return is_starter(ModelSource(run.id, folder=run.model_folder))
+    except (OSError, ValueError, LookupError):  # somebody has been at the folder: what loads it will say so
+        return False

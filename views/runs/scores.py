@@ -1,0 +1,95 @@
+"""What a training gained: the base, the trained model and BM25 on the same validation questions."""
+
+from typing import Any
+
+import pandas as pd
+import streamlit as st
+
+from training.options.common import Kind
+from training.options.cross_encoder import CrossEncoderOptions
+from training.runs.runs import Plan
+from views.runs.charts import MEASURE_NAMES
+from views.words import signed, word
+
+_MAIN = {Kind.BI_ENCODER: "recall@10", Kind.CROSS_ENCODER: "ndcg@10"}  # where the scores name no gain
+_ROWS = ("before", "after", "interpolated", "bm25")
+_WIDTH = 140  # pixels of a figure with its interval: the table fits beside the sidebar of a small screen
+
+
+def draw_scores(plan: Plan, scores: dict[str, Any]) -> None:
+    """Draw one sentence and the table; a column's best is bold, and each figure has its 95 % interval where known."""
+    rows = {name: scores[name] for name in _ROWS if isinstance(scores.get(name), dict)}
+    if not {"before", "after"} <= set(rows):
+        st.caption(word("train.no_scores"))
+        return
+    _sentence(plan, rows, scores.get("gain") or {})
+    intervals = scores.get("intervals") or {}
+    table = pd.DataFrame(
+        [
+            [_row_name(name, scores), *(row.get(column, float("nan")) * 100 for column in MEASURE_NAMES)]
+            for name, row in rows.items()
+        ],
+        columns=["row", *MEASURE_NAMES],
+    )
+    st.dataframe(
+        _written(table, [intervals.get(name, {}) for name in rows]),
+        hide_index=True,
+        column_config={
+            "row": st.column_config.TextColumn(word("train.row"), width="medium"),
+            **{
+                column: st.column_config.NumberColumn(
+                    label, help=word(f"help.{column.split('@')[0]}"), width=_WIDTH if intervals else "small"
+                )
+                for column, label in MEASURE_NAMES.items()
+            },
+        },
+    )
+    st.caption(_measured_on(plan, scores, with_intervals=bool(intervals)))
+
+
+def _written(table: pd.DataFrame, intervals: list[dict[str, list[float]]]) -> Any:
+    """The table as it is read; underneath, figures stay numbers, so that columns sort by them."""
+    best = table[[*MEASURE_NAMES]].max()
+
+    def weigh(column: pd.Series) -> list[str]:
+        top = best.get(str(column.name))
+        return ["font-weight: 700" if value == top else "" for value in column]
+
+    style = table.style.apply(weigh, axis=0, subset=list(MEASURE_NAMES)).format("{:.2f}", subset=list(MEASURE_NAMES))
+    for row, known in enumerate(intervals):
+        for measure, (low, high) in known.items():
+            if measure in MEASURE_NAMES:
+                interval = f"{low * 100:.1f}–{high * 100:.1f}"
+                style = style.format(f"{{:.2f}} [{interval}]", subset=pd.IndexSlice[[row], [measure]])
+    return style
+
+
+def _sentence(plan: Plan, rows: dict[str, dict[str, float]], gain: dict[str, Any]) -> None:
+    """Say what changed, and whether the questions were enough to be sure of it."""
+    measure = gain.get("measure", _MAIN[plan.kind])
+    before, after = round(rows["before"][measure] * 100, 1), round(rows["after"][measure] * 100, 1)
+    outcome = "same" if before == after else "up" if after > before else "down"
+    values = {"measure": MEASURE_NAMES[measure], "before": before, "after": after}
+    text = word(f"train.went_{outcome}", **values, points=f"{abs(after - before):.1f}")
+    if rows["before"] == rows["after"]:
+        text += " " + word("train.nothing_learned")
+    elif gain:
+        low, high = gain["interval"]
+        sure = low > 0 or high < 0
+        text += " " + word(f"train.gain_{'sure' if sure else 'unsure'}", low=signed(low), high=signed(high))
+    st.markdown(text)
+
+
+def _row_name(name: str, scores: dict[str, Any]) -> str:
+    if name == "interpolated":
+        return word("train.row_interpolated", weight=f"{scores.get('weight', 0):g}")
+    return word(f"train.row_{name}")
+
+
+def _measured_on(plan: Plan, scores: dict[str, Any], *, with_intervals: bool) -> str:
+    text = word("train.measured_on", questions=f"{scores.get('questions', 0):,}")
+    if with_intervals:
+        text += " " + word("train.intervals")
+    if isinstance(plan.options, CrossEncoderOptions):
+        text += " " + word("train.measured_reranked", depth=plan.options.depth)
+    return text

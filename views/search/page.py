@@ -1,0 +1,149 @@
+"""Search: one question asked of several retrievers, side by side."""
+
+import streamlit as st
+
+from data.split import Part
+from data.store import StoredSet
+from retrieval.asking import Findings, truth_of
+from retrieval.comparison.job import Job
+from views.choices import Choices, choices_for
+from views.highlight import draw_style
+from views.resources.comparisons import Address, disputed_questions, finished_at
+from views.resources.sets import question_set
+from views.search.asking import search, try_failed_again
+from views.search.columns import Answered, draw_columns, draw_table
+from views.state import chosen_set, remember, remembered
+from views.words import plain, word
+
+_MOST_COLUMNS = 4
+_KS = ("5", "10", "20")
+_EXAMPLES = 3
+_LONGEST_QUESTION = 2000
+
+
+def draw() -> None:
+    """Draw the page."""
+    data = chosen_set()
+    choices = choices_for(data)
+    draw_style()
+    st.title(word("search.title"))
+    question = _question()
+    _examples(data, choices)
+    picked, k = _controls(data, choices)
+    stopped = st.session_state.pop("search_stopped", False)
+    if not question:
+        st.info(word("search.stopped" if stopped else "search.ask"), icon=":material/search:")
+    elif not picked:
+        st.info(word("search.pick_one"), icon=":material/info:")
+    else:
+        _results(data, choices, picked, question, k)
+
+
+def _question() -> str:
+    """Draw the box; returns the question last searched, which the address holds."""
+    question = str(st.query_params.get("q") or st.session_state.get("kept_q", ""))[:_LONGEST_QUESTION].strip()
+    st.session_state.setdefault("question_box", question)
+    with st.form("question", border=False):
+        box, button = st.columns([5, 1], vertical_alignment="bottom")
+        box.text_input(
+            word("search.question"),
+            key="question_box",
+            placeholder=word("search.placeholder"),
+            max_chars=_LONGEST_QUESTION,
+            help=word("search.question_help"),
+        )
+        button.form_submit_button(
+            word("search.search"), type="primary", icon=":material/search:", width="stretch", on_click=_search_the_box
+        )
+    if question:
+        remember("q", question)
+    return question
+
+
+def _search_the_box() -> None:
+    _search_for(st.session_state["question_box"].strip())
+    try_failed_again()
+
+
+def _search_for(question: str) -> None:
+    st.session_state["question_box"] = st.session_state["kept_q"] = question[:_LONGEST_QUESTION]
+    if question:
+        st.query_params["q"] = question
+    else:
+        st.query_params.pop("q", None)
+
+
+def _examples(data: StoredSet, choices: Choices) -> None:
+    questions = _disputed(data, choices)
+    help_text = word("search.examples_help") if questions else None
+    questions = questions or [question.text for question in question_set(data.key).questions[:_EXAMPLES]]
+    label, *places = st.columns([1, *[3] * len(questions)], vertical_alignment="center")
+    label.caption(word("search.examples"), help=help_text)
+    for number, (place, question) in enumerate(zip(places, questions, strict=True)):
+        key = f"example_{number}"
+        place.button(plain(question), key=key, width="stretch", on_click=_search_for, args=(question,))
+
+
+def _disputed(data: StoredSet, choices: Choices) -> list[str]:
+    """Return the questions on which a finished comparison of the retrievers differs most; none without one."""
+    built_in = [*choices.specs][:_MOST_COLUMNS]
+    own = [name for name in choices.first_picked if name in choices.trained or name in built_in]
+    for picked, part in ((own, Part.TEST), (own, Part.ALL), (built_in, Part.ALL), (built_in, Part.TEST)):
+        experiment = choices.experiment(data, picked, part)
+        job = Job.of(experiment, data.fingerprint)
+        if job.done:
+            return disputed_questions(Address(data.key, str(job.folder), finished_at(job.folder)), _EXAMPLES)
+    return []
+
+
+def _controls(data: StoredSet, choices: Choices) -> tuple[list[str], int]:
+    names = choices.searchable
+    kept = str(st.query_params.get("columns") or st.session_state.get("kept_columns", ""))
+    default = [name for name in kept.split("|") if name in names] or [
+        name for name in choices.first_picked if name in names
+    ][:_MOST_COLUMNS]
+    left, right = st.columns([3, 1], vertical_alignment="bottom")
+    picked = left.pills(
+        word("compare.retrievers"),
+        names,
+        selection_mode="multi",
+        wrap=True,
+        default=default,
+        format_func=plain,
+        key=f"columns_{data.key}_{len(names)}",
+        help=word("search.retrievers_help", most=_MOST_COLUMNS),
+    )
+    k = right.segmented_control(
+        word("search.k"), _KS, default=remembered("n", "5", _KS), help=word("search.k_help"), key="search_k"
+    )
+    ordered = [name for name in names if name in picked]
+    if len(ordered) > _MOST_COLUMNS:
+        st.caption(word("search.only_first", most=_MOST_COLUMNS, names=plain(", ".join(ordered[:_MOST_COLUMNS]))))
+    if ordered and (ordered != names[:_MOST_COLUMNS] or "columns" in st.query_params):
+        remember("columns", "|".join(ordered))
+    remember("n", k or "5")
+    return ordered[:_MOST_COLUMNS], int(k or 5)
+
+
+def _results(data: StoredSet, choices: Choices, picked: list[str], question: str, k: int) -> None:
+    # one experiment of everything that can be picked: another pick finds the models loaded
+    experiment = choices.experiment(data, choices.searchable, Part.ALL)
+    outcomes = search(data, experiment, [spec.name for spec in choices.needed(picked)], question)
+    answered = Answered(data, question, outcomes, truth_of(question_set(data.key), question), k)
+    _what_is_known(answered)
+    if all(isinstance(found := outcomes[name], Findings) and not found.rows for name in picked):
+        st.info(word("search.nothing_at_all"), icon=":material/search_off:")
+        return
+    shown = [choices.specs[name] for name in picked]
+    draw_columns(answered, shown, list(choices.specs))
+    draw_table(answered, shown)
+
+
+def _what_is_known(answered: Answered) -> None:
+    if answered.truth is None:
+        st.caption(word("search.truth_unknown"))
+    elif not answered.truth.rows:
+        st.caption(word("search.truth_none"))
+    else:
+        answers = plain(", ".join(answered.truth.answers) or "–")
+        st.markdown(word("search.truth", answers=answers, passages=len(answered.truth.rows)))

@@ -1,0 +1,136 @@
+"""The base model of a training: which one, whether it can be had, and what it costs to get."""
+
+from dataclasses import dataclass
+
+import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
+
+from models.hub import HubRevision, ModelError
+from models.sources import STARTER, find_model
+from training.options.common import Kind
+from training.runs.runs import Run
+from views.choices import finished_runs
+from views.model_words import HUB_DEFAULT, OTHER, is_a_starter, model_label
+from views.resources.hub import hub_answer
+from views.state import remember, remembered
+from views.train.entered import relabel
+from views.words import known, plain, word
+
+_POLL_SECONDS = 0.5
+
+
+@dataclass(frozen=True)
+class Base:
+    """A base model chosen: what the options call it, the run it is, if any, and whether it can be used."""
+
+    reference: str
+    run: Run | None = None
+    usable: bool = False
+
+    @property
+    def starter(self) -> bool:
+        """Whether it is a starter, trained or not."""
+        return is_a_starter(self.reference)
+
+
+def pick_base(kind: Kind) -> Base:
+    """Draw the choice of a base model and what is known of it. The page never waits for the hub."""
+    runs = {run.id: run for run in finished_runs() if run.plan().kind is kind}
+    key = f"train_base_{kind.value}"
+    left, right = st.columns(2, vertical_alignment="bottom")
+    with left:
+        chosen = _select(kind, runs, key)
+        reference = _other(kind) if chosen == OTHER else chosen
+    if not reference:
+        right.caption(word("train.base_other_empty"))
+        return Base("")
+    return Base(reference, runs.get(reference), _about(reference, right, key))
+
+
+def _select(kind: Kind, runs: dict[str, Run], key: str) -> str:
+    choices = [STARTER, HUB_DEFAULT[kind], *runs, OTHER]
+    first = remembered("base", STARTER, choices)
+
+    if st.session_state.get(key) not in choices:  # such as a run that was deleted
+        st.session_state[key] = first
+    relabel(key)
+    chosen = st.selectbox(word("train.base"), choices, format_func=model_label, key=key, help=word("train.base_help"))
+    remember("base", chosen)
+    return chosen
+
+
+def _other(kind: Kind) -> str:
+    key = f"train_other_{kind.value}"
+    st.session_state.setdefault(key, st.query_params.get("base_model", ""))
+    text = st.text_input(
+        word("train.other"),
+        key=key,
+        max_chars=1000,
+        placeholder=word("train.other_example"),
+        help=word("train.other_help"),
+    ).strip()
+    st.query_params["base_model"] = text
+    return text
+
+
+def _about(reference: str, place: DeltaGenerator, key: str) -> bool:
+    """Say in `place` where the model is, or below why it cannot be had; returns whether it may be there."""
+    if reference == STARTER:
+        place.caption(word("train.about_starter"))
+        return True
+    try:
+        source = find_model(reference)
+    except ModelError as error:
+        st.error(word(f"model.{error.code}", model=plain(reference)), icon=":material/error:")
+        return False
+    if source.hub_id is None:
+        place.caption(word("train.about_folder"))
+    elif not hub_answer(source.hub_id).done():
+        with place:
+            _wait_for_the_hub(source.hub_id)
+    elif refusal := hub_answer(source.hub_id).exception():
+        _say_what_is_missing(source.hub_id, refusal, key)
+    else:
+        with place.container(horizontal=True, vertical_alignment="center"):
+            st.caption(_hub_words(hub_answer(source.hub_id).result()), width="content")
+            _check_again(source.hub_id)
+    return True
+
+
+@st.fragment(run_every=_POLL_SECONDS)
+def _wait_for_the_hub(hub_id: str) -> None:
+    if hub_answer(hub_id).done():
+        st.rerun()
+    st.caption(f":material/hourglass_empty: {word('train.hub_asking')}")
+
+
+def _say_what_is_missing(hub_id: str, error: BaseException, key: str) -> None:
+    code = f"model.{getattr(error, 'code', '')}"
+    st.warning(word(code if known(code) else "model.hub_unknown", model=plain(hub_id)), icon=":material/cloud_off:")
+    with st.container(horizontal=True):
+        st.button(word("train.use_starter"), on_click=_choose_starter, args=(key,), icon=":material/bolt:")
+        _check_again(hub_id)
+
+
+def _check_again(hub_id: str) -> None:
+    if st.button(word("train.check_again"), icon=":material/refresh:", type="tertiary"):
+        hub_answer.clear(hub_id)
+        st.rerun()
+
+
+def _choose_starter(key: str) -> None:
+    st.session_state[key] = STARTER
+
+
+def _hub_words(found: HubRevision) -> str:
+    if found.downloaded:
+        name = "hub_here" if found.online else "hub_here_offline"
+        return f":material/check_circle: {word(f'train.{name}')}"
+    if found.size:
+        return f":material/cloud_download: {word('train.hub_download', size=_size(found.size))}"
+    return f":material/cloud_download: {word('train.hub_download_unknown')}"
+
+
+def _size(number_of_bytes: int) -> str:
+    megabytes = number_of_bytes / 1e6
+    return f"{megabytes / 1000:.1f} GB" if megabytes >= 1000 else f"{megabytes:,.0f} MB"

@@ -1,0 +1,145 @@
+"""The fields of a training's form: which are drawn, what was entered, and where a problem is told."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, fields
+from typing import Any
+
+import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
+
+from data.split import SplitOptions
+from models.sources import STARTER
+from training.options.common import Kind
+from training.options.kinds import OPTIONS, default_options
+from views.train.base import Base
+from views.train.entered import is_changed, take_back
+from views.train.models import KINDS
+from views.train.options import FIRST, MORE, NEEDED, NEGATIVES_DRAWN, NEGATIVES_SOURCE, fitted, matters
+from views.train.widgets import Field, draw_field, tell_of_packages
+from views.words import word
+
+_COLUMNS = 4
+_SPLIT = {"validation": 0.95, "test": 0.95, "split_seed": 2**31 - 1}  # the largest of each
+
+
+class OptionFields:
+    """Draws the options that matter; knows what was entered, and where a field's problem is told."""
+
+    def __init__(self, kind: Kind, base: Base, objective: str) -> None:
+        self._kind, self._base, self._objective = kind, base, objective
+        self._start = _start(kind, base, objective)
+        self._bounds = _bounds(kind) | fitted(objective)
+        self._entered: dict[str, Any] = {}
+        self._places: dict[str, DeltaGenerator] = {}
+
+    @property
+    def takes_negatives(self) -> bool:
+        """Whether hard negatives are a matter of this training at all."""
+        return bool(self._of(NEGATIVES_SOURCE))
+
+    @property
+    def draws_negatives(self) -> bool:
+        """Whether any are asked for."""
+        return bool(self._of(NEGATIVES_DRAWN))
+
+    @property
+    def changed(self) -> list[str]:
+        """Options drawn that hold something else than they were offered with."""
+        return [name for name in self._entered if is_changed(self.key(name))]
+
+    def draw_first(self, columns: Sequence[DeltaGenerator]) -> None:
+        """Draw the options that matter most, one a column."""
+        self._row(FIRST, columns)
+
+    def draw_needed(self) -> None:
+        """Draw what the objective cannot do without."""
+        if names := self._of(NEEDED):
+            self._row(names, st.columns(2))
+
+    def draw_negatives(self) -> None:
+        """Draw how hard negatives are found."""
+        self._rows(self._of(NEGATIVES_SOURCE))
+        self._rows(self._of(NEGATIVES_DRAWN))
+
+    def draw_more(self) -> None:
+        """Draw all others, by what they are about, and the split."""
+        for group, names in MORE.items():
+            if own := self._of(names):
+                st.markdown(f"**{word(f'train.group_{group}')}**")
+                self._rows(own)
+            if group == "measuring":
+                tell_of_packages()
+        st.markdown(f"**{word('train.group_split')}**")
+        self._rows(list(_SPLIT))
+
+    def options(self) -> dict[str, Any]:
+        """Return every option; one left empty or not drawn has its default."""
+        filled = {name: value for name, value in self._entered.items() if value is not None}
+        return {name: value for name, value in (self._start | filled).items() if name not in _SPLIT}
+
+    def split(self) -> tuple[float, float, int]:
+        """Return what was entered for the split: validation share, test share, seed."""
+        validation, test, seed = (
+            self._start[name] if self._entered[name] is None else self._entered[name] for name in _SPLIT
+        )
+        return float(validation), float(test), int(seed)
+
+    def models(self) -> dict[str, str]:
+        """Return the models named in fields that were drawn."""
+        return {name: self._entered[name] for name in KINDS if self._entered.get(name)}
+
+    def tell(self, name: str, problem: str) -> None:
+        """Tell a problem beside its field."""
+        if name in self._places:
+            self._places[name].error(problem)
+
+    def key(self, name: str) -> str:
+        """Return the key of a field: the same for every base and objective, so that what was entered stays."""
+        return f"train_{self._kind.value}_{name}"
+
+    def enter(self, options: Mapping[str, Any]) -> None:
+        """Fill in other values; only while no field is drawn, as in a callback."""
+        for name, value in options.items():
+            st.session_state[self.key(name)] = value
+
+    def take_back(self) -> None:
+        """Fill in the defaults again; only while no field is drawn, as in a callback."""
+        take_back(self.key(name) for name in self.changed)
+
+    def _of(self, names: Iterable[str]) -> list[str]:
+        kept = {name: st.session_state.get(self.key(name)) for name in ("negatives", "negatives_from")}
+        values = self._start | {name: value for name, value in kept.items() if value is not None}
+        return [name for name in names if name in values and matters(name, values, starter=self._base.starter)]
+
+    def _rows(self, names: Sequence[str]) -> None:
+        for first in range(0, len(names), _COLUMNS):
+            row = names[first : first + _COLUMNS]
+            # a box without a label above it stands in line with the others' fields
+            boxes = any(isinstance(self._start[name], bool) for name in row)
+            self._row(row, st.columns(_COLUMNS, vertical_alignment="bottom" if boxes else "top"))
+
+    def _row(self, names: Sequence[str], columns: Sequence[DeltaGenerator]) -> None:
+        for column, name in zip(columns, names, strict=False):
+            low, high = self._bounds.get(name, (None, None))
+            with column:
+                self._entered[name] = draw_field(Field(name, self.key(name), self._start[name], low, high))
+                self._places[name] = st.empty()
+
+
+def _start(kind: Kind, base: Base, objective: str) -> dict[str, Any]:
+    """Values that suit base and objective, the split's with them; a finished run is trained on as it was trained."""
+    if base.run:
+        plan = base.run.plan()
+        options, shares = plan.options, plan.split
+    else:
+        options = default_options(kind, STARTER if base.starter else base.reference or None)
+        shares = SplitOptions()
+    start = asdict(options) | {"base": base.reference, "objective": objective}
+    for name, (low, high) in fitted(objective).items():
+        start[name] = min(max(start[name], low), high)
+    return start | {"validation": shares.validation, "test": shares.test, "split_seed": shares.seed}
+
+
+def _bounds(kind: Kind) -> dict[str, tuple[float | None, float | None]]:
+    known = {field.name: (field.metadata["low"], field.metadata["high"]) for field in fields(OPTIONS[kind])}
+    return known | {name: (type(high)(0), high) for name, high in _SPLIT.items()}

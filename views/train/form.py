@@ -1,0 +1,134 @@
+"""The form of a training: what is entered is checked at once, and nothing of it is lost."""
+
+import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
+
+from data.split import Part, SplitOptions
+from data.store import StoredSet
+from models.hub import ModelError
+from models.sources import find_model
+from training.options.common import Kind, OptionError
+from training.options.kinds import OPTIONS
+from training.runs.rehearsal import Task
+from training.runs.runs import Plan, all_runs, new_plan
+from views.model_words import base_name
+from views.resources.sets import split_of
+from views.train.base import Base
+from views.train.entered import offer
+from views.train.fields import OptionFields
+from views.train.negatives import draw_negatives
+from views.train.options import NEEDED
+from views.train.rehearsal import asked_of, draw_ask_button, draw_estimate
+from views.train.start import draw_pooling_button, draw_start_button, trainings_started
+from views.words import known, word
+
+_LONGEST_NAME = 80
+
+
+@st.fragment
+def draw_form(kind: Kind, base: Base, objective: str, data: StoredSet) -> None:
+    """Draw the form. What is entered counts at once, so that neither another base nor another page loses it."""
+    form = OptionFields(kind, base, objective)
+    with st.container(border=True):
+        name_column, *columns = st.columns(4)
+        with name_column:
+            name = _name_field(kind, base)
+        form.draw_first(columns)
+        form.draw_needed()
+        with st.expander(word("train.more"), icon=":material/tune:"):
+            form.draw_more()
+        found = _draw_negatives_fields(form)
+        buttons = st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="right")
+        told = st.container()  # below the buttons: they must not move while they are pressed
+        with told:
+            entered = _planned(form, data, kind, name.strip() or base_name(base.reference))
+        plan = entered if base.usable else None
+        estimate = asked_of(plan, Task.ESTIMATE)
+        with buttons:
+            _draw_way_back(form)
+            if not base.usable:
+                st.caption(word("train.base_first"), width="content")
+            draw_ask_button(Task.ESTIMATE, estimate, told)
+            draw_pooling_button(plan, base, told)
+            draw_start_button(plan, told)
+        with told:
+            draw_estimate(estimate, form)
+    if found is not None:
+        with found:
+            draw_negatives(asked_of(plan, Task.NEGATIVES))
+
+
+def _draw_negatives_fields(form: OptionFields) -> DeltaGenerator | None:
+    """Draw how hard negatives are found; returns the place to show them, None where the training takes none."""
+    if not form.takes_negatives:
+        return None
+    with st.expander(word("train.hard_negatives"), icon=":material/rule:"):
+        form.draw_negatives()
+        return st.container() if form.draws_negatives else None
+
+
+def _draw_way_back(form: OptionFields) -> None:
+    """Say how many settings differ from their defaults, which may be folded away, and offer to take them back."""
+    if changed := form.changed:
+        st.button(
+            word("train.take_back", count=len(changed)),
+            on_click=form.take_back,
+            icon=":material/undo:",
+            type="tertiary",
+            help=", ".join(word(f"option.{name}") for name in changed),
+            key="train_take_back",
+        )
+
+
+def _planned(form: OptionFields, data: StoredSet, kind: Kind, name: str) -> Plan | None:
+    """Return the plan of what was entered, or tell beside its field what does not fit."""
+    try:
+        split, options = SplitOptions(*form.split()), OPTIONS[kind](**form.options())
+        _check_parts(data, split)
+        for field, model in form.models().items():
+            _check_model(field, model)
+    except OptionError as error:
+        key = f"option_problem.{error.code}"
+        _tell(form, error.option, word(key) if known(key) else str(error))
+        return None
+    except ValueError:  # all that is left are the shares of the split
+        _tell(form, "validation", word("option_problem.validation"))
+        return None
+    return new_plan(kind, name, (data.key, data.name, data.fingerprint), split, options)
+
+
+def _check_parts(data: StoredSet, split: SplitOptions) -> None:
+    rows = split_of(data.key, split.validation, split.test, split.seed).rows
+    if len(rows[Part.TRAIN]) < 2 or not len(rows[Part.VALIDATION]):
+        raise OptionError("validation", "validation_empty", "leaves nothing to train on or to measure on")
+
+
+def _check_model(field: str, model: str) -> None:
+    try:
+        find_model(model)
+    except ModelError as error:
+        raise OptionError(field, error.code, str(error)) from error
+
+
+def _tell(form: OptionFields, name: str, text: str) -> None:
+    """Tell a problem beside its field, and by the button where the field may be folded away."""
+    form.tell(name, text)
+    if name in NEEDED:
+        return
+    label = word(f"option.{name}") if known(f"option.{name}") else name
+    st.error(f"**{label}**: {text}", icon=":material/error:")
+
+
+def _name_field(kind: Kind, base: Base) -> str:
+    # a new name is offered after every start; until then what was typed stays
+    key = f"train_{kind.value}_name_{trainings_started()}"
+    offer(key, _free_name(base_name(base.reference)) if base.reference else "")
+    return st.text_input(
+        word("train.name"), key=key, max_chars=_LONGEST_NAME, help=word("train.name_help"), persist_state="session"
+    )
+
+
+def _free_name(base: str) -> str:
+    taken = {run.plan().name.split(" · ")[0] for run in all_runs()}  # those of a comparison share their beginning
+    short = base.rstrip("/").rsplit("/", maxsplit=1)[-1][: _LONGEST_NAME // 2]
+    return next(name for number in range(1, len(taken) + 2) if (name := f"{short} {number}") not in taken)

@@ -1,0 +1,59 @@
+"""Fields for a model that takes part in a training: one that guides it, teaches it, or finds its hard negatives."""
+
+from typing import Any
+
+import streamlit as st
+
+from models.sources import STARTER
+from training.options.common import Kind
+from views.choices import finished_runs
+from views.model_words import HUB_DEFAULT, OTHER, is_a_starter, model_label
+from views.train.entered import offer, relabel
+from views.words import word
+
+ITSELF = ""  # a guide that is not named is the base
+KINDS = {"guide": Kind.BI_ENCODER, "teacher": Kind.CROSS_ENCODER, "negatives_model": Kind.BI_ENCODER}
+
+
+def model_field(name: str, start: str, words: dict[str, Any]) -> str:
+    """Draw the choice of a model; returns its reference, empty where none is chosen. `words` are the widget's."""
+    choices, key = _choices(name), words["key"]
+    known = start in choices or (name == "teacher" and not start)
+    offer(key, (start or (ITSELF if name == "guide" else None)) if known else OTHER)
+    if st.session_state[key] not in choices:  # such as a run that was deleted
+        st.session_state[key] = choices[0] if name != "teacher" else None
+    relabel(key)
+    chosen = st.selectbox(
+        **words,
+        options=choices,
+        index=None if name == "teacher" else 0,
+        format_func=_label,
+        placeholder=word("train.pick_model"),
+    )
+    return _other(key, "" if known else start) if chosen == OTHER else chosen or ""
+
+
+def _choices(name: str) -> list[str]:
+    kind = KINDS[name]
+    runs = [run.id for run in finished_runs() if run.plan().kind is kind]
+    if name == "guide":  # it must read texts as the base does, and starters have no tokenizer
+        return [ITSELF, HUB_DEFAULT[kind], *(run for run in runs if not is_a_starter(run)), OTHER]
+    if name == "teacher":  # the hub's default has not learned to score anything yet
+        return [STARTER, *runs, OTHER]
+    return [STARTER, HUB_DEFAULT[kind], *runs, OTHER]
+
+
+def _label(choice: str) -> str:
+    return word("train.guide_itself") if choice == ITSELF else model_label(choice)
+
+
+def _other(key: str, start: str) -> str:
+    offer(f"{key}_other", start)
+    return st.text_input(
+        word("train.other"),
+        key=f"{key}_other",
+        max_chars=1000,
+        placeholder=word("train.other_example"),
+        help=word("train.other_help"),
+        persist_state="session",
+    ).strip()

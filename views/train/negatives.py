@@ -1,0 +1,102 @@
+"""The hard negatives a training would use, to look at before it starts."""
+
+from collections.abc import Callable, Hashable
+from typing import Any, Literal
+
+import pandas as pd
+import streamlit as st
+
+from data.split import Part
+from training.runs.rehearsal import Task
+from views.resources.sets import split_of
+from views.train.rehearsal import Asked, draw_ask_button, is_answered
+from views.words import plain, word
+
+_SHOWN_ROWS = 500
+_SHOWN_CHARACTERS = 200
+_TABLE = ("question", "passage", "marked", "rank", "score", "positive_score", "positive", "title")  # what counts first
+_WIDTHS: dict[str, Literal["small"] | int] = {"rank": 60, "title": "small"}
+_TEXTS = ("question", "positive", "passage")
+
+
+def draw_negatives(asked: Asked | None) -> None:
+    """Draw the button that looks for them and, once they are found, the table."""
+    draw_ask_button(Task.NEGATIVES, asked, st.container())
+    if asked is None or not is_answered(asked):
+        return
+    table = asked.rehearsal.negatives()
+    split = asked.plan.split
+    questions = len(split_of(asked.plan.data, split.validation, split.test, split.seed).rows[Part.TRAIN])
+    counts = {"count": f"{len(table):,}", "with_some": f"{table['question_id'].nunique():,}", "all": f"{questions:,}"}
+    st.markdown(word("train.negatives_found", **counts))
+    if by_hand := int(table["marked"].sum()):
+        st.caption(word("train.negatives_marked_by_hand", count=f"{by_hand:,}"))
+    if table.empty:
+        st.warning(word("train.negatives_none"), icon=":material/warning:")
+        return
+    _downloads(table)
+    _browse(table)
+
+
+def _downloads(table: pd.DataFrame) -> None:
+    # made when they are asked for: there may be a hundred thousand rows
+    files: dict[str, tuple[Callable[[], bytes], str]] = {
+        "csv": (lambda: table.to_csv(index=False).encode("utf-8-sig"), "text/csv"),
+        "jsonl": (lambda: table.to_json(orient="records", lines=True, force_ascii=False).encode(), "application/jsonl"),
+    }
+    with st.container(horizontal=True):
+        for suffix, (content, mime) in files.items():
+            st.download_button(
+                word(f"train.negatives_{suffix}"),
+                content,
+                f"hard-negatives.{suffix}",
+                mime,
+                on_click="ignore",
+                icon=":material/download:",
+                key=f"train_negatives_{suffix}",
+            )
+
+
+@st.fragment
+def _browse(table: pd.DataFrame) -> None:
+    wanted = st.text_input(
+        word("train.negatives_search"), key="train_negatives_search", type="search", max_chars=200
+    ).strip()
+    found = table[table["question"].str.contains(wanted, case=False, regex=False)] if wanted else table
+    shown = found.head(_SHOWN_ROWS).reset_index(drop=True)
+    if len(found) > len(shown):
+        st.caption(word("train.negatives_first", shown=f"{len(shown):,}", all=f"{len(found):,}"))
+    short = shown.assign(**{name: shown[name].str.slice(0, _SHOWN_CHARACTERS) for name in _TEXTS})
+    short["rank"] = short["rank"].where(short["rank"] > 0)  # a passage marked by hand may lie past the ranking
+    picked = st.dataframe(
+        short,
+        column_order=_TABLE,
+        column_config={name: _column(name) for name in _TABLE},
+        hide_index=True,
+        on_select="rerun",
+        selection_mode="single-row",
+        key="train_negatives_table",
+    )
+    rows = [row for row in picked.selection.rows if row < len(shown)]
+    if rows:
+        _read(shown.to_dict("records")[rows[0]])
+    else:
+        st.caption(word("train.negatives_pick"))
+
+
+def _column(name: str) -> Any:
+    label = word(f"train.negatives_{name}")
+    if name in ("positive_score", "score"):
+        return st.column_config.NumberColumn(label, format="%.3f", width=90)
+    if name == "marked":
+        return st.column_config.CheckboxColumn(label, width=70, help=word("train.negatives_marked_help"))
+    return st.column_config.Column(label, width=_WIDTHS.get(name, "medium"))
+
+
+def _read(row: dict[Hashable, Any]) -> None:
+    """Draw one negative beside the question's own passage, whole."""
+    st.markdown(f"**{plain(str(row['question']))}**")
+    for column, name in zip(st.columns(2, border=True), ("positive", "passage"), strict=True):
+        with column:
+            st.caption(word(f"train.negatives_{name}"))
+            st.text(str(row[name]))

@@ -1,0 +1,33 @@
+"""What a training makes smaller."""
+
+import streamlit as st
+
+from training.options.common import Kind
+from training.options.kinds import default_options
+from views.state import remember, remembered
+from views.train.base import Base
+from views.train.entered import offer, relabel
+from views.train.options import objectives
+from views.words import word
+
+
+def pick_objective(kind: Kind, base: Base) -> str:
+    """Draw the choice of what training makes smaller, with what that does and needs."""
+    choices, key = objectives(kind, starter=base.starter), f"train_{kind.value}_objective"
+    options = base.run.plan().options if base.run else default_options(kind)
+    if st.session_state.get(key) not in choices:
+        st.session_state[key] = remembered("objective", options.objective.value, choices)
+    offer(key, options.objective.value)
+    relabel(key)
+    left, right = st.columns(2, vertical_alignment="bottom")
+    chosen = left.selectbox(
+        word("train.objective"),
+        choices,
+        format_func=lambda choice: word(f"objective.{choice}"),
+        key=key,
+        help=word("train.objective_help"),
+        persist_state="session",
+    )
+    remember("objective", chosen)
+    right.caption(word(f"objective_does.{chosen}"))
+    return chosen

@@ -1,0 +1,65 @@
+"""Which options matter for a training: for its kind, its base and its objective. The others are not shown."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from training.options.bi_encoder import BiEncoderObjective
+from training.options.common import Kind, NegativesFrom
+from training.options.cross_encoder import CrossEncoderObjective
+
+Objective = BiEncoderObjective | CrossEncoderObjective
+OBJECTIVES: dict[Kind, list[Objective]] = {
+    Kind.BI_ENCODER: list(BiEncoderObjective),
+    Kind.CROSS_ENCODER: list(CrossEncoderObjective),
+}
+FIRST = ("epochs", "batch_size", "learning_rate")
+NEEDED = ("guide", "teacher")  # without them the objective cannot do its work, so they are not folded away
+NEGATIVES_SOURCE = ("negatives", "negatives_from", "negatives_model")
+NEGATIVES_DRAWN = ("negatives_first", "negatives_last", "negatives_margin", "negatives_with_answer")
+MORE = {
+    "learning": ("warmup", "weight_decay", "seed", "title"),
+    "loss": ("positive_margin", "negative_margin", "triplet_margin", "temperature"),
+    "model": ("pooling", "max_length", "frozen_layers", "lora_rank", "matryoshka"),
+    "memory": ("mini_batch_size", "evaluation_batch_size", "precision"),
+    "measuring": ("best_by", "patience", "depth", "evaluation_limit", "evaluation_steps", "logging_steps", "report_to"),
+    "saving": ("save_steps", "save_minutes", "save_limit"),
+}
+_NO_PART_OF_A_STARTER = {"pooling", "max_length", "frozen_layers", "lora_rank", "mini_batch_size", "precision"}
+_ONE_BATCH = {BiEncoderObjective.MEGA_BATCH_MARGIN, BiEncoderObjective.MULTIPLE_NEGATIVES, BiEncoderObjective.GIST}
+_ONLY_FOR: dict[str, set[BiEncoderObjective] | set[CrossEncoderObjective]] = {
+    "guide": {BiEncoderObjective.GIST},
+    "teacher": {CrossEncoderObjective.MARGIN_MSE},
+    "positive_margin": {BiEncoderObjective.MEGA_BATCH_MARGIN},
+    "negative_margin": {BiEncoderObjective.MEGA_BATCH_MARGIN},
+    "triplet_margin": {BiEncoderObjective.TRIPLET},
+    "temperature": {BiEncoderObjective.MULTIPLE_NEGATIVES, BiEncoderObjective.GIST},
+    "mini_batch_size": _ONE_BATCH,
+}
+
+
+def objectives(kind: Kind, *, starter: bool) -> list[str]:
+    """Return the objectives that a model of the kind can be trained for; a starter has no tokenizer to be guided by."""
+    return [known.value for known in OBJECTIVES[kind] if not (starter and known is BiEncoderObjective.GIST)]
+
+
+def matters(name: str, values: Mapping[str, Any], *, starter: bool) -> bool:
+    """Whether an option changes anything in a training with these values, from a starter or a pretrained model."""
+    of_negatives = name in NEGATIVES_SOURCE or name in NEGATIVES_DRAWN
+    if of_negatives and values["objective"] == BiEncoderObjective.MEGA_BATCH_MARGIN:
+        return False  # it takes the hardest passages of the batch
+    if of_negatives and name != "negatives" and not values["negatives"]:
+        return False
+    if name == "negatives_model" and values["negatives_from"] == NegativesFrom.BM25:
+        return False
+    if starter and name in _NO_PART_OF_A_STARTER:
+        return False
+    return name not in _ONLY_FOR or values["objective"] in _ONLY_FOR[name]
+
+
+def fitted(objective: str) -> dict[str, tuple[int, int]]:
+    """Return the smallest and largest value that an objective leaves to options which it restricts."""
+    if objective == BiEncoderObjective.MEGA_BATCH_MARGIN:
+        return {"negatives": (0, 0)}
+    if objective == BiEncoderObjective.TRIPLET:
+        return {"negatives": (1, 20), "mini_batch_size": (0, 0)}
+    return {}

@@ -1,0 +1,49 @@
+"""Train: fine-tune a bi-encoder or a cross-encoder on the question set in use, watch it, and keep what came of it."""
+
+import streamlit as st
+
+from training.options.common import Kind
+from training.runs.queue import keep_going
+from training.runs.runs import all_runs, queued_runs, run_at_work
+from views.runs.at_work import follow
+from views.runs.line import draw_queue
+from views.runs.list import draw_runs
+from views.state import chosen_set, remember, remembered
+from views.train.base import pick_base
+from views.train.form import draw_form
+from views.train.objective import pick_objective
+from views.words import plain, word
+
+
+def draw() -> None:
+    """Draw the page."""
+    keep_going()  # the machine may have been switched off while runs waited
+    data = chosen_set()
+    st.title(word("train.title"))
+    at_work = run_at_work()
+    if at_work:
+        follow(at_work)
+    draw_queue()
+    kind = _pick_kind()
+    st.markdown(word(f"train.get_{kind.value}", data=plain(data.name)))
+    base = pick_base(kind)
+    draw_form(kind, base, pick_objective(kind, base), data)
+    under_way = {at_work, *queued_runs()}
+    draw_runs([run for run in all_runs() if run not in under_way])
+
+
+def _pick_kind() -> Kind:
+    kinds = [kind.value for kind in Kind]
+    first = remembered("train", Kind.BI_ENCODER.value, kinds)
+    st.session_state.setdefault("train_kind", first)
+    chosen = st.segmented_control(
+        word("train.kind"),
+        kinds,
+        format_func=lambda kind: word(f"train.kind_{kind}"),
+        key="train_kind",
+        required=True,
+        label_visibility="collapsed",
+    )
+    kind = chosen or first
+    remember("train", kind)
+    return Kind(kind)

@@ -1,0 +1,138 @@
+"""What can be asked before a training starts, each in a process of its own: its time and memory, its hard negatives."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
+
+from training.runs.rehearsal import Estimate, Rehearsal, Task
+from training.runs.runs import Plan, run_at_work
+from views.model_words import base_name
+from views.train.fields import OptionFields
+from views.words import duration, known, plain, word
+
+_POLL_SECONDS = 1.0
+_GIGABYTE = 1e9
+_ICONS = {Task.ESTIMATE: ":material/timer:", Task.NEGATIVES: ":material/visibility:"}
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What can be asked of the training as it is entered now."""
+
+    plan: Plan
+    task: Task
+
+    @cached_property
+    def rehearsal(self) -> Rehearsal:
+        """Where its answer is, or will be."""
+        return Rehearsal.of(self.plan, self.task)
+
+    @property
+    def waited_for(self) -> bool:
+        """Whether its process is at work on the answer; with the answer there, it is only about to end."""
+        return self.rehearsal.running and not self.rehearsal.done
+
+
+def asked_of(plan: Plan | None, task: Task) -> Asked | None:
+    """Return what can be asked of the plan; the process that answers for a plan since changed is ended."""
+    asked = Asked(plan, task) if plan else None
+    key = f"train_asked_{task.value}"
+    earlier: Rehearsal | None = st.session_state.get(key)
+    if earlier and (asked is None or asked.rehearsal != earlier):
+        if earlier.running:
+            earlier.stop()
+        del st.session_state[key]
+    return asked
+
+
+def draw_ask_button(task: Task, asked: Asked | None, told: DeltaGenerator) -> None:
+    """Draw the button that asks, and starts no training; what went wrong is told in `told`."""
+    pressed = st.button(
+        word(f"train.ask_{task.value}"),
+        icon=_ICONS[task],
+        help=word(f"train.ask_{task.value}_help"),
+        disabled=asked is None or asked.waited_for,
+        key=f"train_ask_{task.value}",
+    )
+    if not (pressed and asked) or asked.waited_for:  # the second press of a double click
+        return
+    try:
+        asked.rehearsal.start(asked.plan)
+    except OSError as error:
+        told.error(word("train.not_started", reason=plain(str(error))), icon=":material/error:")
+    else:
+        st.session_state[f"train_asked_{task.value}"] = asked.rehearsal
+
+
+def is_answered(asked: Asked) -> bool:
+    """Whether the answer is there; if not, draw how it stands."""
+    if asked.rehearsal.done:
+        return True
+    if asked.rehearsal.running:
+        _wait(asked.rehearsal)
+    elif asked.rehearsal.failed:
+        _tell_failure(asked)
+    return False
+
+
+def draw_estimate(asked: Asked | None, form: OptionFields) -> None:
+    """Draw what the training would take, and first of all what to do where it does not fit."""
+    if asked is None or not is_answered(asked):
+        return
+    found = asked.rehearsal.estimate()
+    sizes = {"memory": _gigabytes(found.memory), "available": _gigabytes(found.memory_available)}
+    if not found.fits:
+        _tell_too_large(found, form)
+    time = duration(found.seconds)
+    st.info(word("train.estimate", time=time, steps=f"{found.steps:,}", **sizes), icon=_ICONS[Task.ESTIMATE])
+    parts = {"step": f"{found.seconds_a_step:.3g}", "measuring": duration(found.seconds_measuring)}
+    st.caption(word("train.estimate_parts", device=plain(found.device), **parts))
+    if run_at_work():
+        st.caption(word("train.estimate_busy"))
+
+
+def _tell_too_large(found: Estimate, form: OptionFields) -> None:
+    if not found.instead:
+        st.error(word("train.too_large"), icon=":material/memory:")
+        return
+    wanted = ", ".join(f"{word(f'option.{name}')} {value:,}" for name, value in found.instead.items())
+    st.error(word("train.too_large_instead", options=wanted), icon=":material/memory:")
+    st.button(
+        word("train.use_instead"),
+        on_click=form.enter,
+        args=(found.instead,),
+        icon=":material/check:",
+        key="train_use_instead",
+    )
+
+
+@st.fragment(run_every=_POLL_SECONDS)
+def _wait(rehearsal: Rehearsal) -> None:
+    if rehearsal.done or not rehearsal.running:
+        st.rerun()
+    with st.container(horizontal=True, vertical_alignment="center"):
+        words = word(f"train.answering_{rehearsal.task.value}", time=duration(rehearsal.seconds))
+        st.caption(f":material/hourglass_empty: {words}", width="content")
+        st.button(
+            word("train.stop_answering"),
+            on_click=rehearsal.stop,
+            icon=":material/stop:",
+            type="tertiary",
+            key=f"train_stop_{rehearsal.task.value}",
+        )
+
+
+def _tell_failure(asked: Asked) -> None:
+    code, message = asked.rehearsal.problem()
+    if code != "unexpected" and known(f"failure.{code}"):
+        st.error(word(f"failure.{code}", base=plain(base_name(asked.plan.options.base))), icon=":material/error:")
+        return
+    st.error(word("train.not_answered"), icon=":material/error:")
+    if message:
+        st.code(message, language=None, wrap_lines=True)
+
+
+def _gigabytes(number_of_bytes: int) -> str:
+    return f"{number_of_bytes / _GIGABYTE:.1f}"

@@ -1,0 +1,61 @@
+"""The buttons that start trainings: at once, or after those that are at work."""
+
+from dataclasses import replace
+
+import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
+
+from training.options.bi_encoder import BiEncoderOptions, Pooling
+from training.runs.queue import start_worker
+from training.runs.runs import Plan, create_run, queued_runs, run_at_work
+from views.train.base import Base
+from views.words import plain, word
+
+_COMPARED = (Pooling.MEAN, Pooling.CLS, Pooling.MAX)
+_STARTED = "trainings_started"
+
+
+def trainings_started() -> int:
+    """Return how many trainings this session has started."""
+    return int(st.session_state.get(_STARTED, 0))
+
+
+def draw_start_button(plan: Plan | None, told: DeltaGenerator) -> None:
+    """Draw the button that starts the planned training, or queues it; what went wrong is told in `told`."""
+    busy = run_at_work() is not None or bool(queued_runs())
+    pressed = st.button(
+        word("train.enqueue" if busy else "train.start"),
+        type="primary",
+        icon=":material/playlist_add:" if busy else ":material/play_arrow:",
+        disabled=plan is None,
+        help=word("train.enqueue_help") if busy else None,
+        key=f"train_start_{trainings_started()}",  # the second press of a double click starts nothing
+    )
+    if pressed and plan:
+        _start([plan], told)
+
+
+def draw_pooling_button(plan: Plan | None, base: Base, told: DeltaGenerator) -> None:
+    """Draw the button that trains a pretrained bi-encoder with each of the poolings, all else the same."""
+    if base.starter or plan is None or not isinstance(plan.options, BiEncoderOptions):
+        return
+    if st.button(
+        word("train.poolings"),
+        icon=":material/filter_3:",
+        help=word("train.poolings_help"),
+        key=f"train_poolings_{trainings_started()}",
+    ):
+        options = [(pooling, replace(plan.options, pooling=pooling)) for pooling in _COMPARED]
+        _start([replace(plan, name=f"{plan.name} · {pooling}", options=one) for pooling, one in options], told)
+
+
+def _start(plans: list[Plan], told: DeltaGenerator) -> None:
+    try:
+        for plan in plans:
+            create_run(plan)
+        start_worker()
+    except OSError as error:
+        told.error(word("train.not_started", reason=plain(str(error))), icon=":material/error:")
+        return
+    st.session_state[_STARTED] = trainings_started() + 1
+    st.rerun()

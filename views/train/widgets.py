@@ -1,0 +1,99 @@
+"""One field of a training's form: the widget that suits an option, its words and its range."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from importlib.util import find_spec
+from typing import Any
+
+import streamlit as st
+
+from training.options.common import Measure, Report
+from views.train.entered import offer, relabel
+from views.train.models import KINDS, model_field
+from views.words import word
+
+_STEPS = {"epochs": 1.0, "save_minutes": 1.0, "temperature": 0.01}
+
+
+@dataclass(frozen=True)
+class Field:
+    """An option to be entered: what it is offered with, and its smallest and largest value where it is a number."""
+
+    name: str
+    key: str
+    start: Any
+    low: float | None = None
+    high: float | None = None
+
+
+def draw_field(field: Field) -> Any:
+    """Draw the widget of an option; returns what is entered, None for a number left empty."""
+    if field.name in KINDS:
+        return model_field(field.name, field.start, _words(field))
+    if isinstance(field.start, StrEnum):
+        return _choice(field)
+    offer(field.key, field.start)
+    if isinstance(field.start, bool):
+        return st.checkbox(**_words(field))
+    if isinstance(field.start, str):
+        return st.text_input(**_words(field), max_chars=200)
+    return _number(field)
+
+
+def tell_of_packages() -> None:
+    """Tell which places the curves could go to besides, and how."""
+    if missing := [report.value for report in Report if not _installed(report)]:
+        st.caption(word("train.report_to_more", packages=" ".join(missing)))
+
+
+def _choice(field: Field) -> str:
+    choices = [choice.value for choice in type(field.start) if not isinstance(choice, Report) or _installed(choice)]
+    offer(field.key, field.start.value)
+    if st.session_state[field.key] not in choices:  # such as a package that was removed
+        st.session_state[field.key] = choices[0]
+    relabel(field.key)
+    return str(st.selectbox(**_words(field), options=choices, format_func=lambda choice: _choice_words(field, choice)))
+
+
+def _choice_words(field: Field, choice: str) -> str:
+    if isinstance(field.start, Measure):
+        name, k = choice.split("@")
+        return f"{word(f'measure.{name}')}@{k}"
+    return word(f"choice.{field.name}_{choice}")
+
+
+def _number(field: Field) -> float | int | None:
+    made = type(field.start)
+    offer(field.key, field.start)
+    return st.number_input(
+        **_words(field),
+        value=None,  # what it is offered with stands in the session; an emptied field falls back to it
+        placeholder=_shown(field.start),
+        min_value=None if field.low is None else made(field.low),
+        max_value=None if field.high is None else made(field.high),
+        step=1 if made is int else _step(field),
+        format=None if made is int else "%g",
+    )
+
+
+def _words(field: Field) -> dict[str, Any]:
+    help_text = word(f"option_help.{field.name}")
+    if field.low is not None:
+        key = "train.range" if field.high is not None else "train.range_open"
+        help_text += " " + word(key, low=_shown(field.low), high=_shown(field.high or 0))
+    # kept for the session: a look at another page loses nothing that was entered
+    return {"label": word(f"option.{field.name}"), "help": help_text, "key": field.key, "persist_state": "session"}
+
+
+def _step(field: Field) -> float:
+    if field.name == "learning_rate":
+        return float(f"{field.start / 2:.0e}")
+    return _STEPS.get(field.name, 0.05)
+
+
+def _installed(report: Report) -> bool:
+    return report is Report.NONE or find_spec(report.value) is not None
+
+
+def _shown(value: float) -> str:
+    return f"{value:,}" if isinstance(value, int) else f"{value:g}"
