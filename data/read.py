@@ -14,7 +14,7 @@ from data.files.cells import mend, shown
 from data.files.columns import NAMES, Columns, guess_columns
 from data.files.content import Content
 from data.files.delimited import delimited_table
-from data.files.formats import Format, Recognised, recognise
+from data.files.formats import Format, RecognisedFile, recognise
 from data.files.json_rows import json_table, jsonl_table
 from data.files.parquet import parquet_table
 from data.files.squad import SQUAD_COLUMNS, squad_articles, squad_lines, squad_rows
@@ -124,7 +124,7 @@ def _collector_paused() -> Iterator[None]:
             gc.enable()
 
 
-def _table_and_guess(content: Content, recognised: Recognised) -> tuple[Table, Columns]:
+def _table_and_guess(content: Content, recognised: RecognisedFile) -> tuple[Table, Columns]:
     if recognised.format is Format.SQUAD:
         return Table((), squad_rows(_articles(recognised))), SQUAD_COLUMNS
     table = _table(content, recognised)
@@ -134,13 +134,13 @@ def _table_and_guess(content: Content, recognised: Recognised) -> tuple[Table, C
     return Table(table.names, chain(first, rows)), guess
 
 
-def _articles(recognised: Recognised) -> Iterable[Any]:
+def _articles(recognised: RecognisedFile) -> Iterable[Any]:
     if recognised.value is None and recognised.text is not None:
         return squad_lines(recognised.text)
     return squad_articles(recognised.value) or []
 
 
-def _table(content: Content, recognised: Recognised) -> Table:
+def _table(content: Content, recognised: RecognisedFile) -> Table:
     text = recognised.text or ""
     match recognised.format:
         case Format.EXCEL:

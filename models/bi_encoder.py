@@ -15,7 +15,7 @@ from models.loading import load_bi_encoder
 from models.meter import Meter
 from models.precision import Precision
 from models.sources import ModelSource, SourcedModel
-from models.vector_blocks import Kept, VectorBlocks
+from models.vector_blocks import StoredVectors, VectorBlocks
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -90,7 +90,7 @@ class BiEncoder(SourcedModel):
         self.meter.note(time.perf_counter() - began, kept.load_seconds, kept.seconds)
         return kept.vectors
 
-    def _kept(self, side: str, texts: Sequence[str], blocks: VectorBlocks) -> Kept:
+    def _kept(self, side: str, texts: Sequence[str], blocks: VectorBlocks) -> StoredVectors:
         if len(texts) <= 1:  # one question typed by a person is not worth a file
             return blocks.computed()
         return blocks.kept(kept_at(self.key_of(side, texts)))

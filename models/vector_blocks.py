@@ -26,7 +26,7 @@ BLOCK = 256  # texts, a minute's work for a large model on a small machine: what
 
 
 @dataclass(frozen=True)
-class Kept:
+class StoredVectors:
     """Vectors `(n_texts, dimensions)` float32 in the order of the texts, and what they took when they were made."""
 
     vectors: np.ndarray
@@ -71,13 +71,13 @@ class VectorBlocks:
         self._load_seconds = 0.0
         self._unwritten: dict[int, Block] = {}  # what the disk had no place for
 
-    def computed(self) -> Kept:
+    def computed(self) -> StoredVectors:
         """Compute all, and keep nothing."""
         vectors, seconds = self._fill(self._block, _in_memory)
         self._on_progress(1.0)
-        return Kept(vectors, self._load_seconds, seconds)
+        return StoredVectors(vectors, self._load_seconds, seconds)
 
-    def kept(self, path: Path, share: Share = ALONE) -> Kept:
+    def kept(self, path: Path, share: Share = ALONE) -> StoredVectors:
         """Return what is kept as `path`; where it is not, compute the blocks that are missing, and keep it.
 
         A process that is not the first of several computes its own and returns when they are done, with no vectors. A
@@ -95,7 +95,7 @@ class VectorBlocks:
         if share.rank > 0:
             if path.is_file():  # the first did not wait for the last part of this one
                 shutil.rmtree(parts, ignore_errors=True)
-            return Kept(np.zeros((0, 0), dtype=np.float32), self._load_seconds, 0.0)
+            return StoredVectors(np.zeros((0, 0), dtype=np.float32), self._load_seconds, 0.0)
         return self._assembled_as(path, parts)
 
     def _write(self, parts: Path, number: int, block: Block) -> None:
@@ -130,7 +130,7 @@ class VectorBlocks:
         vectors = self._encode([self._texts[row] for row in self._rows[number]])
         return vectors, time.perf_counter() - loaded
 
-    def _assembled_as(self, path: Path, parts: Path) -> Kept:
+    def _assembled_as(self, path: Path, parts: Path) -> StoredVectors:
         try:
             with replacing(path) as new:
                 seconds = self._fill(lambda number: self._read(parts, number), lambda shape: _mapped(new, shape))[1]
@@ -138,7 +138,7 @@ class VectorBlocks:
         except OSError as error:
             logger.warning("vectors %s cannot be written: %s", path, error)
             vectors, seconds = self._fill(lambda number: self._read(parts, number), _in_memory)
-            return Kept(vectors, self._load_seconds, seconds)
+            return StoredVectors(vectors, self._load_seconds, seconds)
         shutil.rmtree(parts, ignore_errors=True)
         return read_vectors(path) or self.computed()
 
@@ -164,7 +164,7 @@ def _mapped(path: Path, shape: tuple[int, int]) -> np.ndarray:
     return np.lib.format.open_memmap(path, mode="w+", dtype=np.float32, shape=shape)
 
 
-def read_vectors(path: Path) -> Kept | None:
+def read_vectors(path: Path) -> StoredVectors | None:
     """Map the vectors kept as `path` into memory; None where there are none that can be read."""
     try:
         vectors = np.load(path, mmap_mode="r", allow_pickle=False)
@@ -176,7 +176,7 @@ def read_vectors(path: Path) -> Kept | None:
             path.unlink()
         return None
     seconds = read_json(_seconds_of(path))
-    return Kept(vectors, float(seconds.get("load", 0.0)), float(seconds.get("work", 0.0)))
+    return StoredVectors(vectors, float(seconds.get("load", 0.0)), float(seconds.get("work", 0.0)))
 
 
 def copy_vectors(path: Path, other: Path) -> None:

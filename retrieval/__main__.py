@@ -140,7 +140,9 @@ def table(comparison: Comparison) -> str:
     """Return the means as lines of text."""
     width = max(len(result.name) for result in comparison.results)
     measures = [*(f"recall@{k}" for k in comparison.experiment.ks), "mrr@10", "ndcg@10"]
-    lines = [f"{len(comparison.asked.questions):,} questions, {len(comparison.asked.passages):,} passages"]
+    lines = [
+        f"{len(comparison.question_set.questions):,} questions, {len(comparison.question_set.passages):,} passages"
+    ]
     lines.append(" ".join([" " * width, *(f"{measure:>10}" for measure in measures)]))
     for result in comparison.results:
         means = result.scores.means() if result.scores else {}

@@ -28,7 +28,7 @@ class TokenKind(StrEnum):
     LETTERS = "letters"
 
 
-class Located(NamedTuple):
+class LocatedToken(NamedTuple):
     """A token as the analyzer names it, and its letters in the composed text."""
 
     token: str
@@ -76,12 +76,14 @@ def spans_by_token(analyzer: Analyzer, texts: Sequence[str]) -> list[dict[str, t
     return found
 
 
-def located(analyzer: Analyzer, texts: Sequence[str]) -> list[list[Located]]:
+def located(analyzer: Analyzer, texts: Sequence[str]) -> list[list[LocatedToken]]:
     """Return the tokens that `analyze` finds in each text (composed, NFC), in its order, with their places."""
     if analyzer is Analyzer.KIWI:
         return [list(_morphemes(text, tokens)) for text, tokens in zip(texts, kiwi_tokens(texts), strict=True)]
     if analyzer is Analyzer.KIWI_BIGRAM:
-        morphemes = [[Located(f"{form}/", span) for form, span in found] for found in located(Analyzer.KIWI, texts)]
+        morphemes = [
+            [LocatedToken(f"{form}/", span) for form, span in found] for found in located(Analyzer.KIWI, texts)
+        ]
         return [first + second for first, second in zip(morphemes, located(Analyzer.BIGRAM, texts), strict=True)]
     documents = zip(texts, analyze(analyzer, texts), strict=True)
     if analyzer is Analyzer.WHITESPACE:
@@ -99,22 +101,22 @@ def weighted_pieces(text: str, weights: Iterable[tuple[Span, float]], start: int
     return [(text[a:b], float(letters[a])) for a, b in pairwise(cuts) if a < b]
 
 
-def _in_order(text: str, tokens: Sequence[str], *, pairs: bool = False) -> Iterator[Located]:
+def _in_order(text: str, tokens: Sequence[str], *, pairs: bool = False) -> Iterator[LocatedToken]:
     start, end = -1, 0
     for token in tokens:
         # between two tokens stands no letter of either, so the first place is the right one; pairs overlap by a letter
         start = text.index(token, start + 1 if pairs and len(token) == 2 else end)
         end = start + len(token)
-        yield Located(token, (start, end))
+        yield LocatedToken(token, (start, end))
 
 
-def _lowered_in_order(text: str, tokens: Sequence[str], *, pairs: bool) -> Iterator[Located]:
+def _lowered_in_order(text: str, tokens: Sequence[str], *, pairs: bool) -> Iterator[LocatedToken]:
     origins = [place for place, letter in enumerate(text) for _ in letter.lower()]  # some letters are two in lower case
     for token, (start, end) in _in_order(text.lower(), tokens, pairs=pairs):
-        yield Located(token, (origins[start], origins[end - 1] + 1))
+        yield LocatedToken(token, (origins[start], origins[end - 1] + 1))
 
 
-def _morphemes(text: str, tokens: Sequence[Any]) -> Iterator[Located]:
+def _morphemes(text: str, tokens: Sequence[Any]) -> Iterator[LocatedToken]:
     for token in tokens:
         if not token.tag.startswith(_CONTENT_TAGS):
             continue
@@ -123,4 +125,4 @@ def _morphemes(text: str, tokens: Sequence[Any]) -> Iterator[Located]:
         places = [(start + match.start(), start + match.end()) for match in _SOME_SPACE.finditer(text[start:end])]
         if len(places) != len(forms):  # a name of several words, written as one
             places = [(start, end)] * len(forms)
-        yield from map(Located, forms, places)
+        yield from map(LocatedToken, forms, places)

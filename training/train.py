@@ -227,14 +227,14 @@ def _measured_once(run: Run, recipe: Any, source: ModelSource) -> Scores:
     return scores
 
 
-def _as_scores(measured: dict[str, Scores], best_by: str, asked: QuestionSet) -> dict[str, Any]:
+def _as_scores(measured: dict[str, Scores], best_by: str, question_set: QuestionSet) -> dict[str, Any]:
     """Means, their 95 % intervals, and the gain: the paired difference of after and before, with its interval."""
-    groups = question_groups(asked)
+    groups = question_groups(question_set)
     gain = measured["after"].per_question[best_by] - measured["before"].per_question[best_by]
     return {
         **{name: scores.means() for name, scores in measured.items()},
         "intervals": {name: intervals_of(scores, groups) for name, scores in measured.items()},
         "gain": {"measure": best_by, "difference": float(gain.mean()), "interval": list(mean_interval(gain, groups))},
         "measured_on": "validation",
-        "questions": len(asked.questions),
+        "questions": len(question_set.questions),
     }

@@ -48,7 +48,7 @@ def measure() -> list[str]:
         seconds = {name: _seconds(part, found) for name, part in _PARTS.items()}
     wanted = sum(seconds[name] for name in ("intervals and tests", "slices", "waterfall and ceilings", "map of ranks"))
     lines = [
-        f"| {len(found.asked.questions):,} questions, {len(found.results)} retrievers, depth 100 | seconds |",
+        f"| {len(found.question_set.questions):,} questions, {len(found.results)} retrievers, depth 100 | seconds |",
         "|---|---:|",
         f"| opening the kept comparison | {opened:.2f} |",
         *(f"| {name} | {took:.2f} |" for name, took in seconds.items()),
@@ -60,28 +60,28 @@ def measure() -> list[str]:
     ]
 
 
-def _seconds(part: Callable[[Comparison], object], found: Comparison) -> float:
+def _seconds(part: Callable[[Comparison], object], comparison: Comparison) -> float:
     start = time.perf_counter()
-    part(found)
+    part(comparison)
     return time.perf_counter() - start
 
 
-def _slices(found: Comparison) -> None:
-    scores = {one.name: one.scores for one in found.results if one.scores}
-    groups = question_groups(found.asked)
+def _slices(comparison: Comparison) -> None:
+    scores = {one.name: one.scores for one in comparison.results if one.scores}
+    groups = question_groups(comparison.question_set)
     for by in Property:
-        slice_table(slices(found.asked, by), scores, "recall@10", groups)
+        slice_table(slices(comparison.question_set, by), scores, "recall@10", groups)
 
 
-def _waterfall(found: Comparison) -> None:
-    fates(found, 10)
-    ceilings(found)
+def _waterfall(comparison: Comparison) -> None:
+    fates(comparison, 10)
+    ceilings(comparison)
 
 
 _PARTS: dict[str, Callable[[Comparison], object]] = {
     "intervals and tests": evidence,
     "slices": _slices,
     "waterfall and ceilings": _waterfall,
-    "map of ranks": lambda found: rank_map([one.rankings for one in found.results if one.rankings], found.asked),
+    "map of ranks": lambda found: rank_map([one.rankings for one in found.results if one.rankings], found.question_set),
     "report": lambda found: report(found, "en"),
 }

@@ -87,9 +87,9 @@ def _figures(comparison: Comparison) -> dict[str, float]:
 
 
 def _table(tested: Comparison) -> list[str]:
-    groups = question_groups(tested.asked)
+    groups = question_groups(tested.question_set)
     lines = [
-        f"| {len(tested.asked.questions):,} test questions | R@1 | R@10 | nDCG@10 | 95 % |",
+        f"| {len(tested.question_set.questions):,} test questions | R@1 | R@10 | nDCG@10 | 95 % |",
         "|---|---:|---:|---:|---:|",
     ]
     for name, scores in _scores(tested).items():
@@ -100,7 +100,7 @@ def _table(tested: Comparison) -> list[str]:
 
 
 def _verdict(tested: Comparison, values: str) -> list[str]:
-    pairs = pair_tests(_scores(tested), [_MEASURE], question_groups(tested.asked))
+    pairs = pair_tests(_scores(tested), [_MEASURE], question_groups(tested.question_set))
     (pair,) = (pair for pair in pairs if (pair.a, pair.b) == (_BASELINE, _BEST))
     return [
         f"Chosen on the other articles: {values}. {_BEST} is {-pair.difference * 100:.2f} points of nDCG@10 above BM25 "

@@ -49,7 +49,7 @@ def measure() -> list[str]:
             "Reranked, trained alone": _training_seconds(runs[Kind.CROSS_ENCODER][0]),
         }
     lines = [
-        f"| {len(comparison.asked.questions):,} test questions | R@1 | R@10 | nDCG@10 | training, seconds |",
+        f"| {len(comparison.question_set.questions):,} test questions | R@1 | R@10 | nDCG@10 | training, seconds |",
         "|---|---:|---:|---:|---:|",
     ]
     for result in comparison.results:

@@ -19,7 +19,7 @@ _HEAD = 1_000_000  # characters
 _UTF32_MARKS = (codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)
 
 
-class Decoded(NamedTuple):
+class DecodedText(NamedTuple):
     """The text, the name of its encoding, and what was mended on the way."""
 
     text: str
@@ -67,13 +67,13 @@ def lines_of(text: str | EncodedText, newline: str) -> Iterator[str]:
     return StringIO(text, newline) if isinstance(text, str) else text.lines(newline)
 
 
-def decode(content: bytes) -> Decoded:
+def decode(content: bytes) -> DecodedText:
     """Decode the bytes of a text file; a byte order mark is dropped.
 
     Raises `DataError` where no known encoding fits.
     """
     found = encoding_of(Content(content))
-    return Decoded(content.decode(found.codec, found.errors), found.name, found.problems)
+    return DecodedText(content.decode(found.codec, found.errors), found.name, found.problems)
 
 
 def encoding_of(content: Content) -> Encoding:

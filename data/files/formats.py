@@ -31,7 +31,7 @@ class Format(StrEnum):
 
 
 @dataclass(frozen=True)
-class Recognised:
+class RecognisedFile:
     """A format, and what telling it has already brought to light."""
 
     format: Format
@@ -42,7 +42,7 @@ class Recognised:
     problems: tuple[Problem, ...] = ()
 
 
-def recognise(content: bytes | Content) -> Recognised:
+def recognise(content: bytes | Content) -> RecognisedFile:
     """Tell the format of a file's bytes. Raises `DataError` where it is none that can be read."""
     content = Content.of(content)
     if all(part.isspace() for part in content.parts()):
@@ -51,9 +51,9 @@ def recognise(content: bytes | Content) -> Recognised:
     return _binary(content) or _text(content)
 
 
-def _binary(content: Content) -> Recognised | None:
+def _binary(content: Content) -> RecognisedFile | None:
     if content.start.startswith(b"PAR1"):
-        return Recognised(Format.PARQUET)
+        return RecognisedFile(Format.PARQUET)
     if content.start.startswith(_OLD_OFFICE):
         raise DataError.of(ProblemCode.OLD_WORKBOOK)
     if not content.start.startswith(b"PK\x03\x04"):
@@ -63,10 +63,10 @@ def _binary(content: Content) -> Recognised | None:
 
     if not is_workbook(content.whole):
         raise DataError.of(ProblemCode.NOT_A_WORKBOOK)
-    return Recognised(Format.EXCEL)
+    return RecognisedFile(Format.EXCEL)
 
 
-def _text(content: Content) -> Recognised:
+def _text(content: Content) -> RecognisedFile:
     try:
         encoding = encoding_of(content)
     except DataError:
@@ -81,12 +81,12 @@ def _text(content: Content) -> Recognised:
         raise DataError.of(ProblemCode.UNKNOWN_FORMAT, found="it begins with <, as a web page does")
     if start in "{[":
         format_, value = _json(text)
-        return Recognised(format_, encoding.name, text, value=value, problems=encoding.problems)
+        return RecognisedFile(format_, encoding.name, text, value=value, problems=encoding.problems)
     delimiter = find_delimiter(text.head)
     if delimiter is None:
         raise DataError.of(ProblemCode.UNKNOWN_FORMAT, found="text without columns")
     format_ = Format.TSV if delimiter == "\t" else Format.CSV
-    return Recognised(format_, encoding.name, text, delimiter, problems=encoding.problems)
+    return RecognisedFile(format_, encoding.name, text, delimiter, problems=encoding.problems)
 
 
 def _json(text: EncodedText) -> tuple[Format, Any]:

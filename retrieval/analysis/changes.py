@@ -6,7 +6,7 @@ import numpy as np
 
 from retrieval.analysis.evidence import scores_of
 from retrieval.comparison.compare import Comparison
-from retrieval.comparison.store import KeptComparison
+from retrieval.comparison.store import StoredComparison
 from retrieval.evaluation.significance import PairTest, holm, pair_tests, question_groups
 
 BEFORE, AFTER = "before", "after"
@@ -22,7 +22,7 @@ class Change:
     test: PairTest
 
 
-def comparable(a: KeptComparison, b: KeptComparison) -> str | None:
+def comparable(a: StoredComparison, b: StoredComparison) -> str | None:
     """Return None where two comparisons asked the same questions of the same passages, else why they cannot be set side
     by side: `other_passages`, `other_part` or `other_questions` (another split, or the data changed).
     """
@@ -39,9 +39,9 @@ def changes(before: Comparison, after: Comparison) -> list[Change]:
     Holm's correction is over the retrievers, for each measure. Raises `ValueError` where the questions or passages are
     not the same.
     """
-    if before.asked.fingerprint != after.asked.fingerprint:
+    if before.question_set.fingerprint != after.question_set.fingerprint:
         raise ValueError("the two comparisons asked other questions, or searched other passages")
-    groups = question_groups(after.asked)
+    groups = question_groups(after.question_set)
     old, new = scores_of(before), scores_of(after)
     found = []
     for name in (name for name in new if name in old):

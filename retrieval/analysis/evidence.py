@@ -32,7 +32,7 @@ class Evidence:
 
 def evidence(comparison: Comparison) -> Evidence:
     """Test everything that has scores, over groups of questions about the same passages."""
-    groups = question_groups(comparison.asked)
+    groups = question_groups(comparison.question_set)
     scores = scores_of(comparison)
     wanted = measures(comparison.experiment.ks)
     # of many retrievers the differences by all measures at once would not fit into memory

@@ -44,11 +44,13 @@ def best(figures: pd.DataFrame) -> str:
 def ceiling(first: Rankings, lab: Comparison, depth: int, measure: str) -> float:
     """Mean of `measure` if a reranker put all relevant passages among the first `depth` before the others."""
     rows = np.arange(len(first.indices))[:, None]
-    hits = np.asarray(lab.asked.relevance[rows, np.maximum(first.indices, 0)].todense()) & (first.indices != NOT_FOUND)
+    hits = np.asarray(lab.question_set.relevance[rows, np.maximum(first.indices, 0)].todense()) & (
+        first.indices != NOT_FOUND
+    )
     hits[:, depth:] = False
     order = np.argsort(~hits, axis=1, kind="stable")
     best = Rankings(np.take_along_axis(first.indices, order, 1), first.scores)
-    return float(evaluate(best, lab.asked, lab.experiment.ks).per_question[measure].mean())
+    return float(evaluate(best, lab.question_set, lab.experiment.ks).per_question[measure].mean())
 
 
 def overlap(exact: Rankings, other: Rankings, k: int) -> float:

@@ -41,7 +41,7 @@ def spread(ranks: np.ndarray, depth: int) -> np.ndarray:
     return logs
 
 
-def question_table(asked: QuestionSet, ranks: np.ndarray, names: Sequence[str], depth: int) -> pd.DataFrame:
+def question_table(question_set: QuestionSet, ranks: np.ndarray, names: Sequence[str], depth: int) -> pd.DataFrame:
     """One row a question, most disputed first; the index is its row in the set.
 
     Columns: "id", "question", "kind", one a retriever, `rank_0`, `rank_1`, ... (Int64, missing where not found), and
@@ -49,25 +49,25 @@ def question_table(asked: QuestionSet, ranks: np.ndarray, names: Sequence[str], 
     """
     table = pd.DataFrame(
         {
-            "id": [question.id for question in asked.questions],
-            "question": [question.text for question in asked.questions],
-            "kind": [question.kind for question in asked.questions],
+            "id": [question.id for question in question_set.questions],
+            "question": [question.text for question in question_set.questions],
+            "kind": [question.kind for question in question_set.questions],
         }
     )
     for column in range(len(names)):
         table[f"rank_{column}"] = pd.Series(ranks[:, column], dtype="Int64").where(ranks[:, column] > 0)
-    table["overlap"] = word_overlap(asked)
+    table["overlap"] = word_overlap(question_set)
     return table.iloc[np.argsort(-spread(ranks, depth), kind="stable")]
 
 
-def rows_with_text(asked: QuestionSet, text: str) -> np.ndarray:
+def rows_with_text(question_set: QuestionSet, text: str) -> np.ndarray:
     """Return rows of the questions whose words, id or answers hold `text`, in any case."""
     wanted = text.strip().lower()
     held = [
         wanted in question.text.lower()
         or wanted == question.id.lower()
         or any(wanted in answer.lower() for answer in question.answers)
-        for question in asked.questions
+        for question in question_set.questions
     ]
     return np.flatnonzero(held)
 
@@ -87,12 +87,12 @@ def findings_of(compared: Comparison, row: int) -> dict[str, Findings]:
     return {one.name: _findings(one.rankings, row) for one in compared.results if one.rankings}
 
 
-def same_article(asked: QuestionSet, row: int) -> frozenset[int]:
+def same_article(question_set: QuestionSet, row: int) -> frozenset[int]:
     """Return rows of the passages from the articles of a question's relevant passages that are not relevant."""
-    relevant = {asked.row_of_passage[id_] for id_ in asked.questions[row].relevant}
-    titles = set(asked.passages.titles.at(sorted(relevant))) - {""}
+    relevant = {question_set.row_of_passage[id_] for id_ in question_set.questions[row].relevant}
+    titles = set(question_set.passages.titles.at(sorted(relevant))) - {""}
     return frozenset(
-        place for place, title in enumerate(asked.passages.titles) if title in titles and place not in relevant
+        place for place, title in enumerate(question_set.passages.titles) if title in titles and place not in relevant
     )
 
 

@@ -83,7 +83,9 @@ def candidate_depth(spec: Spec, k: int) -> int:
 
 
 def _ranks(compared: Comparison) -> dict[str, np.ndarray]:
-    return {one.name: first_relevant_ranks(one.rankings, compared.asked) for one in compared.results if one.rankings}
+    return {
+        one.name: first_relevant_ranks(one.rankings, compared.question_set) for one in compared.results if one.rankings
+    }
 
 
 def _depths(compared: Comparison) -> dict[str, int]:

@@ -11,7 +11,7 @@ from models.cross_encoder import CrossEncoderScorer
 from models.meter import Meter
 from models.precision import Precision
 from models.sources import find_model
-from retrieval.comparison.cached import Kept
+from retrieval.comparison.cached import CachedRetriever
 from retrieval.comparison.experiment import (
     VERSION,
     BM25Spec,
@@ -36,7 +36,7 @@ from retrieval.multistage.hybrid import Hybrid
 from retrieval.multistage.rerank import Reranked
 from retrieval.multistage.weight import recommended_weight
 from retrieval.rankings import Retriever
-from retrieval.trec.run import Imported, find_run, fingerprint
+from retrieval.trec.run import ImportedRun, find_run, fingerprint
 from text.analyzers import VERSION as ANALYZER_VERSION
 
 
@@ -60,7 +60,7 @@ def retrievers_of(
     question_set: QuestionSet,
     base: Path | None = None,
     on_progress: Callable[[float], None] | None = None,
-) -> list[Kept | Exception]:
+) -> list[CachedRetriever | Exception]:
     """Make the experiment's retrievers over the set's passages; nothing is built before it is searched.
 
     Imported runs answer the questions of the set, no others. Where a model cannot be found, or a part could not be
@@ -68,7 +68,7 @@ def retrievers_of(
     the retriever has done that is at work.
     """
     maker = _Maker(experiment, question_set, base, on_progress)
-    made: dict[str, Kept | Exception] = {}
+    made: dict[str, CachedRetriever | Exception] = {}
     for spec in experiment.retriever:
         try:
             made[spec.name] = maker.make(spec, [_usable(made[name]) for name in spec.parts])
@@ -77,7 +77,7 @@ def retrievers_of(
     return list(made.values())
 
 
-def _usable(part: Kept | Exception) -> Kept:
+def _usable(part: CachedRetriever | Exception) -> CachedRetriever:
     if isinstance(part, Exception):
         raise part
     return part
@@ -109,7 +109,7 @@ class _Maker:
             )
         )
 
-    def make(self, spec: Spec, parts: list[Kept]) -> Kept:  # noqa: PLR0911 - one for each kind
+    def make(self, spec: Spec, parts: list[CachedRetriever]) -> CachedRetriever:  # noqa: PLR0911 - one for each kind
         match spec:
             case BM25Spec():
                 return self._kept(spec, lambda: self._bm25(spec))
@@ -127,7 +127,7 @@ class _Maker:
                 return self._kept(spec, build, *content, parts=parts, meter=meter)
             case RunSpec():
                 path = find_run(spec.path, self._base)
-                build_run = partial(Imported, spec.name, path, self._questions, spec.path)
+                build_run = partial(ImportedRun, spec.name, path, self._questions, spec.path)
                 return self._kept(spec, build_run, fingerprint(path), self._questions.fingerprint, timed=False)
             case MilvusSpec():
                 where = place()
@@ -143,16 +143,16 @@ class _Maker:
         spec: Spec,
         build: Callable[[], Retriever],
         *content: object,
-        parts: Sequence[Kept] = (),
+        parts: Sequence[CachedRetriever] = (),
         meter: Meter | None = None,
         timed: bool = True,
-    ) -> Kept:
+    ) -> CachedRetriever:
         """Keep what it finds by all that this depends on: its values, its parts, and `content`."""
         # a precision is part of the model's fingerprint, where it makes a difference
         values = spec.model_dump(mode="json", exclude={"name", "chosen_on", "of", "first", "path", "precision"})
         corpus = self._questions.corpus_fingerprint
         key = key_of(VERSION, ANALYZER_VERSION, corpus, values, [part.key for part in parts], *content)
-        return Kept(spec.name, key, build, parts, depth=self._depths[spec.name], meter=meter, timed=timed)
+        return CachedRetriever(spec.name, key, build, parts, depth=self._depths[spec.name], meter=meter, timed=timed)
 
     def _bm25(self, spec: BM25Spec) -> BM25:
         options = BM25Options(spec.analyzer, spec.k1, spec.b, spec.title, spec.engine)
@@ -166,7 +166,7 @@ class _Maker:
         encoder = self._encoder(spec.model, spec.title, spec.precision)
         return Dense(spec.name, self._passages, encoder, title=spec.title, index=spec.index)
 
-    def _hybrid(self, spec: HybridSpec, parts: Sequence[Kept]) -> Hybrid:
+    def _hybrid(self, spec: HybridSpec, parts: Sequence[CachedRetriever]) -> Hybrid:
         return Hybrid(
             spec.name,
             parts,
@@ -186,7 +186,7 @@ class _Maker:
         n_passages = len(self._passages)
         return Milvus(spec.name, n_passages, fields, where, fusion=fusion, on_progress=self._on_progress)
 
-    def _reranked(self, spec: RerankSpec, first: Kept, weight: float, meter: Meter) -> Reranked:
+    def _reranked(self, spec: RerankSpec, first: CachedRetriever, weight: float, meter: Meter) -> Reranked:
         return Reranked(
             spec.name,
             first,

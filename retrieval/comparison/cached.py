@@ -12,7 +12,7 @@ from models.meter import Meter
 from retrieval.rankings import Rankings, Retriever
 
 
-class Kept:
+class CachedRetriever:
     """Wraps a retriever: the same questions at the same depth are searched once, on this machine, ever.
 
     `key` names everything the rankings depend on. `parts` are the kept retrievers this one searches itself: their time
@@ -26,7 +26,7 @@ class Kept:
         name: str,
         key: str,
         build: Callable[[], Retriever],
-        parts: Sequence["Kept"] = (),
+        parts: Sequence["CachedRetriever"] = (),
         *,
         depth: int = 0,
         meter: Meter | None = None,

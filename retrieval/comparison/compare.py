@@ -10,7 +10,7 @@ from data.records import QuestionSet
 from data.split import split
 from models.hub import ModelError
 from retrieval.comparison.build import retrievers_of
-from retrieval.comparison.cached import Kept
+from retrieval.comparison.cached import CachedRetriever
 from retrieval.comparison.experiment import Experiment
 from retrieval.evaluation.measures import Scores, evaluate
 from retrieval.milvus.place import MilvusError
@@ -45,17 +45,17 @@ class Comparison:
     """Results over the questions asked, in the order of the experiment."""
 
     experiment: Experiment
-    asked: QuestionSet  # the whole corpus, the questions of the part compared
+    question_set: QuestionSet  # the whole corpus, the questions of the part compared
     results: tuple[Result, ...]
 
     def as_dict(self) -> dict[str, object]:
         """Return the content of `scores.json`: measures as shares between 0 and 1, times in seconds."""
         return {
-            "data": self.asked.name,
-            "fingerprint": self.asked.fingerprint,
+            "data": self.question_set.name,
+            "fingerprint": self.question_set.fingerprint,
             "split": self.experiment.split.value,
-            "questions": len(self.asked.questions),
-            "passages": len(self.asked.passages),
+            "questions": len(self.question_set.questions),
+            "passages": len(self.question_set.passages),
             "retrievers": {result.name: _result_dict(result) for result in self.results},
         }
 
@@ -140,18 +140,20 @@ def _say_nothing(name: str, share: float) -> None:
     del name, share
 
 
-def _result(name: str, retriever: Kept | Exception, asked: QuestionSet, ks: tuple[int, ...]) -> Result:
+def _result(
+    name: str, retriever: CachedRetriever | Exception, question_set: QuestionSet, ks: tuple[int, ...]
+) -> Result:
     if isinstance(retriever, Exception):
         return Result(name, error=retriever)
     try:
-        rankings = retriever.search([question.text for question in asked.questions], retriever.depth)
+        rankings = retriever.search([question.text for question in question_set.questions], retriever.depth)
     except Exception as error:
         logger.exception("retriever %r failed", name)
         return Result(name, error=error)
     finally:
         retriever.release()  # those that wrap it find its rankings on disk
-    scores = evaluate(rankings, asked, ks)
-    within = min(max(scores.ks, default=rankings.indices.shape[1]), len(asked.passages))
+    scores = evaluate(rankings, question_set, ks)
+    within = min(max(scores.ks, default=rankings.indices.shape[1]), len(question_set.passages))
     found = (rankings.indices[:, :within] != NOT_FOUND).sum(axis=1)
     return Result(
         name,

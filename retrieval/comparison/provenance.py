@@ -45,7 +45,7 @@ def provenance(
     `question_set` is the set that the questions asked were split from, where there are others; models named by a path
     are looked for from `base`, as `compare` did.
     """
-    experiment, asked = comparison.experiment, comparison.asked
+    experiment, asked = comparison.experiment, comparison.question_set
     whole = question_set or asked
     return {
         "made": datetime.now(UTC).isoformat(timespec="milliseconds"),
@@ -79,15 +79,15 @@ def provenance(
     }
 
 
-def _resolved(spec: Spec, asked: QuestionSet, base: Path | None) -> dict[str, Any]:
+def _resolved(spec: Spec, question_set: QuestionSet, base: Path | None) -> dict[str, Any]:
     """Return a specification with what its open values came to: `auto`, a model's newest revision, a chosen weight."""
     told: dict[str, Any] = spec.model_dump(mode="json", exclude={"name"}, exclude_none=True)
     if isinstance(spec, BM25Spec | WindowedBM25Spec):
-        return told | {"analyzer": choose(spec.analyzer, asked.passages.indexed_texts(title=spec.title)).value}
+        return told | {"analyzer": choose(spec.analyzer, question_set.passages.indexed_texts(title=spec.title)).value}
     if isinstance(spec, RunSpec):
         return told | _file((base or Path()) / spec.path)
     if isinstance(spec, MilvusSpec) and spec.search is not Search.DENSE:
-        told["analyzer"] = choose(spec.analyzer, asked.passages.indexed_texts(title=spec.title)).value
+        told["analyzer"] = choose(spec.analyzer, question_set.passages.indexed_texts(title=spec.title)).value
     if not isinstance(spec, DenseSpec | RerankSpec | MilvusSpec) or (
         isinstance(spec, MilvusSpec) and spec.search is Search.BM25
     ):
@@ -97,7 +97,7 @@ def _resolved(spec: Spec, asked: QuestionSet, base: Path | None) -> dict[str, An
         source = find_model(reference, base)
         told["model"] = {
             "reference": reference,
-            **identity(source, asked.passages.indexed_texts(title=spec.title)),
+            **identity(source, question_set.passages.indexed_texts(title=spec.title)),
         }
     except ModelError as error:
         return told | {"model": {"reference": reference, "error": error.code}}

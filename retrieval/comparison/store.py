@@ -30,7 +30,7 @@ _SCORES, _PROVENANCE, _RANKINGS, _NAME = "scores.json", "provenance.json", "rank
 
 
 @dataclass(frozen=True)
-class KeptComparison:
+class StoredComparison:
     """One comparison of the workspace, as its list shows it. `made` is an ISO 8601 time in UTC."""
 
     key: str
@@ -68,7 +68,7 @@ def keep(comparison: Comparison, folder: Path, origin: dict[str, Any] | None = N
 def scores_content(comparison: Comparison) -> dict[str, Any]:
     """Return the content of `scores.json`: that of the comparison, and each retriever's interval of every measure."""
     content: dict[str, Any] = comparison.as_dict()
-    groups = question_groups(comparison.asked)
+    groups = question_groups(comparison.question_set)
     for result in comparison.results:
         if result.scores:
             content["retrievers"][result.name]["interval"] = intervals_of(result.scores, groups)
@@ -119,15 +119,17 @@ def _read_rankings(folder: Path, rows: list[int]) -> dict[int, Rankings]:
         raise ValueError(f"{folder / _RANKINGS} cannot be read: {error}") from error
 
 
-def _result(name: str, entry: dict[str, Any], rankings: Rankings, asked: QuestionSet, experiment: Experiment) -> Result:
+def _result(
+    name: str, entry: dict[str, Any], rankings: Rankings, question_set: QuestionSet, experiment: Experiment
+) -> Result:
     """Score rankings again; a measure that had no figure then has none now."""
-    scores = evaluate(rankings, asked, experiment.ks)
+    scores = evaluate(rankings, question_set, experiment.ks)
     per_question = {measure: values for measure, values in scores.per_question.items() if measure in entry}
     told = {field.name: entry[field.name] for field in fields(Result) if field.name in entry}
     return Result(name, rankings, Scores(scores.ks, per_question), **told)
 
 
-def kept_comparisons() -> list[KeptComparison]:
+def kept_comparisons() -> list[StoredComparison]:
     """Return the comparisons of the workspace that can be opened, the newest first."""
     folder = _comparisons()
     paths = [path for path in folder.iterdir() if _KEY.fullmatch(path.name)] if folder.is_dir() else []
@@ -159,12 +161,12 @@ def _folder(key: str) -> Path:
     return _comparisons() / key
 
 
-def _read(folder: Path) -> KeptComparison | None:
+def _read(folder: Path) -> StoredComparison | None:
     """Read what the list shows; None where it is not finished, or was written by an older version."""
     scores, origin = read_json(folder / _SCORES), read_json(folder / _PROVENANCE)
     try:
         experiment = origin["experiment"]
-        return KeptComparison(
+        return StoredComparison(
             key=folder.name,
             folder=folder,
             name=str(read_json(folder / _NAME).get("name", "")),

@@ -11,7 +11,7 @@ from data.workspace import write_text
 from models.bi_encoder import BiEncoder, kept_at
 from models.precision import Precision
 from models.sources import find_model
-from models.vector_blocks import Kept, Share, VectorBlocks, copy_vectors
+from models.vector_blocks import Share, StoredVectors, VectorBlocks, copy_vectors
 
 HELP = "encode a corpus into vectors, under torchrun by several processes; begun again, it goes on where it was"
 
@@ -69,7 +69,7 @@ class _Sharing(BiEncoder):
         """Names of the files, by what they hold."""
         return {}
 
-    def _kept(self, side: str, texts: Sequence[str], blocks: VectorBlocks) -> Kept:
+    def _kept(self, side: str, texts: Sequence[str], blocks: VectorBlocks) -> StoredVectors:
         key = self.key_of(side, texts)
         place = self.folder / f"{side}s-{key[:16]}.npy"  # another model's vectors may lie beside them
         self.files[f"{side}s"] = place.name

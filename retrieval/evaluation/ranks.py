@@ -54,9 +54,9 @@ class RankMap:
         return found
 
 
-def rank_map(rankings: Sequence[Rankings], asked: QuestionSet) -> RankMap:
+def rank_map(rankings: Sequence[Rankings], question_set: QuestionSet) -> RankMap:
     """Make the map of one or more retrievers' rankings."""
-    ranks = np.stack([first_relevant_ranks(one, asked) for one in rankings], axis=1)
+    ranks = np.stack([first_relevant_ranks(one, question_set) for one in rankings], axis=1)
     shown = bands_of(ranks)
     return RankMap(ranks, np.lexsort(shown.T[::-1]))
 

@@ -42,12 +42,12 @@ class Slice:
     high: float = float("nan")
 
 
-def properties(asked: QuestionSet) -> list[Property]:
+def properties(question_set: QuestionSet) -> list[Property]:
     """Return what can tell these questions apart: kinds and articles only where the set knows at least two."""
-    return [by for by in Property if by not in _LABELS or len({*_LABELS[by](asked)} - {""}) > 1]
+    return [by for by in Property if by not in _LABELS or len({*_LABELS[by](question_set)} - {""}) > 1]
 
 
-def slices(asked: QuestionSet, by: Property) -> list[Slice]:
+def slices(question_set: QuestionSet, by: Property) -> list[Slice]:
     """Cut questions that all have a relevant passage into slices.
 
     Kinds and articles in the order of their size; numbers as up to four ranges of about as many questions each, where
@@ -55,8 +55,8 @@ def slices(asked: QuestionSet, by: Property) -> list[Slice]:
     no titles. A question whose value is not known is in no slice.
     """
     if by in _LABELS:
-        return _by_label(_LABELS[by](asked))
-    return _by_range(_NUMBERS[by](asked))
+        return _by_label(_LABELS[by](question_set))
+    return _by_range(_NUMBERS[by](question_set))
 
 
 def slice_table(
@@ -141,18 +141,18 @@ def most_contested(table: pd.DataFrame, count: int) -> list[int]:
     return [int(place) for place in ranked.index[:count]]
 
 
-def terms_found(asked: QuestionSet) -> np.ndarray:
+def terms_found(question_set: QuestionSet) -> np.ndarray:
     """How many distinct content words of each question its passage holds, `(n_questions,)` float64.
 
     Words are Kiwi's content morphemes in Korean, else what the default analyzer makes of the passages; of several
     relevant passages the one that holds most counts.
     """
-    texts = asked.passages.indexed_texts(title=True)
+    texts = question_set.passages.indexed_texts(title=True)
     analyzer = choose(Analyzer.AUTO, texts)
     # a letter pair is no word
     analyzer = Analyzer.KIWI if analyzer is Analyzer.KIWI_BIGRAM else analyzer
-    rows, counts = shared_terms(asked, analyzer)
-    most = np.zeros(len(asked.questions))
+    rows, counts = shared_terms(question_set, analyzer)
+    most = np.zeros(len(question_set.questions))
     np.maximum.at(most, rows, counts)
     return most
 
@@ -181,24 +181,24 @@ def _renumbered(groups: np.ndarray | None, part: Slice) -> np.ndarray | None:
     return None if groups is None else np.unique(groups[part.rows], return_inverse=True)[1]
 
 
-def _first_passages(asked: QuestionSet) -> list[int]:
-    return [asked.row_of_passage[question.relevant[0]] for question in asked.questions]
+def _first_passages(question_set: QuestionSet) -> list[int]:
+    return [question_set.row_of_passage[question.relevant[0]] for question in question_set.questions]
 
 
-def _kinds(asked: QuestionSet) -> list[str]:
-    return [question.kind for question in asked.questions]
+def _kinds(question_set: QuestionSet) -> list[str]:
+    return [question.kind for question in question_set.questions]
 
 
-def _articles(asked: QuestionSet) -> list[str]:
-    return [asked.passages[row].title for row in _first_passages(asked)]
+def _articles(question_set: QuestionSet) -> list[str]:
+    return [question_set.passages[row].title for row in _first_passages(question_set)]
 
 
-def _question_lengths(asked: QuestionSet) -> np.ndarray:
-    return np.array([len(question.text) for question in asked.questions], dtype=np.float64)
+def _question_lengths(question_set: QuestionSet) -> np.ndarray:
+    return np.array([len(question.text) for question in question_set.questions], dtype=np.float64)
 
 
-def _passage_lengths(asked: QuestionSet) -> np.ndarray:
-    return np.array([len(asked.passages[row].text) for row in _first_passages(asked)], dtype=np.float64)
+def _passage_lengths(question_set: QuestionSet) -> np.ndarray:
+    return np.array([len(question_set.passages[row].text) for row in _first_passages(question_set)], dtype=np.float64)
 
 
 _LABELS: dict[Property, Callable[[QuestionSet], list[str]]] = {Property.KIND: _kinds, Property.ARTICLE: _articles}

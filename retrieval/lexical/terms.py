@@ -14,7 +14,7 @@ NAMED = tuple(analyzer for analyzer in Analyzer if analyzer is not Analyzer.AUTO
 
 
 @dataclass(frozen=True)
-class Unmatched:
+class UnmatchedQuestions:
     """Ascending rows of the questions none of whose terms is in any passage, and in none of their own passages.
 
     The first are among the second.
@@ -29,38 +29,38 @@ def readings(text: str) -> dict[Analyzer, list[str]]:
     return {analyzer: analyze(analyzer, [text])[0] for analyzer in NAMED}
 
 
-def unmatched(asked: QuestionSet, analyzer: Analyzer, *, title: bool = True) -> Unmatched:
+def unmatched(question_set: QuestionSet, analyzer: Analyzer, *, title: bool = True) -> UnmatchedQuestions:
     """Find the questions that share no term with any passage, or with their own."""
     corpus, questions = (
-        term_statistics(analyzer, asked.passages.indexed_texts(title=title)),
-        _questions(asked, analyzer),
+        term_statistics(analyzer, question_set.passages.indexed_texts(title=title)),
+        _questions(question_set, analyzer),
     )
     known = corpus.places_of(questions.vocabulary) >= 0
     offsets = np.concatenate([[0], np.cumsum(known[questions.ids])])[questions.offsets]  # among the known
-    rows, counts = shared_terms(asked, analyzer, title=title)
-    own = np.zeros(len(asked.questions), dtype=bool)
+    rows, counts = shared_terms(question_set, analyzer, title=title)
+    own = np.zeros(len(question_set.questions), dtype=bool)
     own[rows[counts > 0]] = True
-    return Unmatched(anywhere=np.flatnonzero(np.diff(offsets) == 0), own=np.flatnonzero(~own))
+    return UnmatchedQuestions(anywhere=np.flatnonzero(np.diff(offsets) == 0), own=np.flatnonzero(~own))
 
 
-def shared_terms(asked: QuestionSet, analyzer: Analyzer, *, title: bool = True) -> tuple[np.ndarray, np.ndarray]:
+def shared_terms(question_set: QuestionSet, analyzer: Analyzer, *, title: bool = True) -> tuple[np.ndarray, np.ndarray]:
     """Count the distinct terms each question shares with each of its relevant passages.
 
     Returns question rows and counts, one each for every such pair.
     """
-    rows, columns = asked.relevance.tocoo().coords
+    rows, columns = question_set.relevance.tocoo().coords
     relevant, place = np.unique(columns, return_inverse=True)
-    texts = asked.passages.indexed_texts(title=title)
+    texts = question_set.passages.indexed_texts(title=title)
     passages = tokens_of(analyzer, [texts[row] for row in relevant.tolist()])  # of a large corpus few are relevant
     number = {token: place for place, token in enumerate(passages.vocabulary)}
-    asks = _holds(*_questions(asked, analyzer).flat_ids_in(number), len(number))
+    asks = _holds(*_questions(question_set, analyzer).flat_ids_in(number), len(number))
     holds = _holds(passages.ids, passages.offsets, len(number))
     counts: np.ndarray = asks[rows].multiply(holds[place]).sum(axis=1)
     return rows, counts
 
 
-def _questions(asked: QuestionSet, analyzer: Analyzer) -> Tokens:
-    return tokens_of(analyzer, [question.text for question in asked.questions])
+def _questions(question_set: QuestionSet, analyzer: Analyzer) -> Tokens:
+    return tokens_of(analyzer, [question.text for question in question_set.questions])
 
 
 def _holds(ids: np.ndarray, offsets: np.ndarray, n_terms: int) -> csr_array:

@@ -30,14 +30,16 @@ _LATEX_ARROWS = {1: r"$^{\uparrow}$", 0: "", -1: r"$^{\downarrow}$"}
 _MARKDOWN = re.compile(r"([\\`*_{}\[\]()#+\-.!|<>~$:&])")
 
 
-def write_beir(folder: Path, asked: QuestionSet) -> None:
+def write_beir(folder: Path, question_set: QuestionSet) -> None:
     """Write a folder that BEIR's own loader reads: `corpus.jsonl`, `queries.jsonl`, `qrels/test.tsv`.
 
     Ids are those of the TREC files, so that a run of ours is a run of this set.
     """
-    questions, passages = trec_ids(asked)
-    corpus = ({"_id": i, "title": p.title, "text": p.text} for i, p in zip(passages, asked.passages, strict=True))
-    queries = ({"_id": i, "text": q.text} for i, q in zip(questions, asked.questions, strict=True))
+    questions, passages = trec_ids(question_set)
+    corpus = (
+        {"_id": i, "title": p.title, "text": p.text} for i, p in zip(passages, question_set.passages, strict=True)
+    )
+    queries = ({"_id": i, "text": q.text} for i, q in zip(questions, question_set.questions, strict=True))
     with replacing(folder) as new:
         (new / "qrels").mkdir(parents=True)
         for name, entries in (("corpus.jsonl", corpus), ("queries.jsonl", queries)):
@@ -46,15 +48,17 @@ def write_beir(folder: Path, asked: QuestionSet) -> None:
         with (new / "qrels" / "test.tsv").open("w", encoding="utf-8", newline="") as file:
             rows = csv.writer(file, delimiter="\t", lineterminator="\n")
             rows.writerow(["query-id", "corpus-id", "score"])
-            for id_, question in zip(questions, asked.questions, strict=True):
-                rows.writerows([id_, passages[asked.row_of_passage[relevant]], 1] for relevant in question.relevant)
+            for id_, question in zip(questions, question_set.questions, strict=True):
+                rows.writerows(
+                    [id_, passages[question_set.row_of_passage[relevant]], 1] for relevant in question.relevant
+                )
 
 
 def per_question_json(comparison: Comparison) -> str:
     """Return one JSON object a line and question: what it is, and by retriever the rank of its first relevant passage
     (null where none was found), every measure, and the ids of the first 10 passages.
     """
-    found = [(result.name, list(_per_question(result, comparison.asked))) for result in _searched(comparison)]
+    found = [(result.name, list(_per_question(result, comparison.question_set))) for result in _searched(comparison)]
     entries = (
         {
             "id": question.id,
@@ -63,14 +67,14 @@ def per_question_json(comparison: Comparison) -> str:
             "relevant": question.relevant,
             "retrievers": {name: entries[row] for name, entries in found},
         }
-        for row, question in enumerate(comparison.asked.questions)
+        for row, question in enumerate(comparison.question_set.questions)
     )
     return "".join(_lines(entries))
 
 
 def per_question_table(comparison: Comparison) -> pd.DataFrame:
     """Return the same as a table, one row a question; columns of a retriever begin with its name."""
-    questions = comparison.asked.questions
+    questions = comparison.question_set.questions
     columns: dict[str, Any] = {
         "id": [question.id for question in questions],
         "question": [question.text for question in questions],
@@ -78,7 +82,7 @@ def per_question_table(comparison: Comparison) -> pd.DataFrame:
         "relevant": [" ".join(question.relevant) for question in questions],
     }
     for result in _searched(comparison):
-        entries = pd.DataFrame(_per_question(result, comparison.asked))
+        entries = pd.DataFrame(_per_question(result, comparison.question_set))
         entries["top"] = entries["top"].str.join(" ")
         entries["rank"] = entries["rank"].astype("Int64")
         columns |= {f"{result.name}: {column}": entries[column] for column in entries}
@@ -89,13 +93,13 @@ def _searched(comparison: Comparison) -> list[Result]:
     return [result for result in comparison.results if result.rankings]
 
 
-def _per_question(result: Result, asked: QuestionSet) -> Iterator[dict[str, Any]]:
+def _per_question(result: Result, question_set: QuestionSet) -> Iterator[dict[str, Any]]:
     if result.rankings is None or result.scores is None:
         return
     top = result.rankings.indices[:, :CUT]
     rows, places = np.unique(top, return_inverse=True)  # of a large corpus most ids are not asked for
-    ids = np.array([asked.passages.ids[row] if row != NOT_FOUND else "" for row in rows.tolist()], dtype=object)
-    ranks = first_relevant_ranks(result.rankings, asked).tolist()
+    ids = np.array([question_set.passages.ids[row] if row != NOT_FOUND else "" for row in rows.tolist()], dtype=object)
+    ranks = first_relevant_ranks(result.rankings, question_set).tolist()
     values = {measure: column.tolist() for measure, column in result.scores.per_question.items()}
     for row, (rank, found) in enumerate(zip(ranks, ids[places.reshape(top.shape)], strict=True)):
         measured = {measure: column[row] for measure, column in values.items()}
@@ -147,8 +151,9 @@ def _latex_cell(figure: Figure) -> str:
 
 
 def _caption(comparison: Comparison) -> str:
+    questions, passages = comparison.question_set.questions, comparison.question_set.passages
     return (
-        f"{len(comparison.asked.questions):,} questions, {len(comparison.asked.passages):,} passages, in percent "
+        f"{len(questions):,} questions, {len(passages):,} passages, in percent "
         "with 95 % intervals; bold: best of a column; ↑ ↓: surely above or below the first (Holm-corrected p < 0.05)"
     )
 

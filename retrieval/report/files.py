@@ -24,11 +24,11 @@ def save(comparison: Comparison, folder: Path, origin: dict[str, Any] | None = N
     keep(comparison, folder, origin)
     found = evidence(comparison)
     write_json(folder / "significance.json", as_list(found))
-    write_qrels(folder / "qrels.trec", comparison.asked)
+    write_qrels(folder / "qrels.trec", comparison.question_set)
     for result, stem in zip(comparison.results, file_names([r.name for r in comparison.results]), strict=True):
         if result.rankings:
-            write_run(folder / f"{stem}.trec", result.rankings, comparison.asked, result.name)
-    write_beir(folder / "beir", comparison.asked)
+            write_run(folder / f"{stem}.trec", result.rankings, comparison.question_set, result.name)
+    write_beir(folder / "beir", comparison.question_set)
     write_text(folder / "questions.jsonl", per_question_json(comparison))
     with replacing(folder / "questions.csv") as new:
         new.write_bytes(csv_bytes(per_question_table(comparison)))

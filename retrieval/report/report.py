@@ -103,7 +103,7 @@ def p_figure(p: float) -> str:
 
 
 def _several_relevant(comparison: Comparison) -> bool:
-    return any(len(question.relevant) > 1 for question in comparison.asked.questions)
+    return any(len(question.relevant) > 1 for question in comparison.question_set.questions)
 
 
 def _answer(comparison: Comparison, found: Evidence, measure: str, say: Say) -> str:
@@ -131,7 +131,7 @@ def _answer(comparison: Comparison, found: Evidence, measure: str, say: Say) -> 
         low=points(test.low),
         high=points(test.high),
         p=f"p {p_figure(test.p_holm)}" if test.p_holm < 0.001 else f"p = {p_figure(test.p_holm)}",
-        questions=f"{len(comparison.asked.questions):,}",
+        questions=f"{len(comparison.question_set.questions):,}",
     )
 
 

@@ -66,10 +66,10 @@ class SliceSection:
 
 def slices(comparison: Comparison, measure: str, say: Say) -> list[SliceSection]:
     """Measure the parts of the questions by every property that tells at least two apart."""
-    scores, groups = scores_of(comparison), question_groups(comparison.asked)
+    scores, groups = scores_of(comparison), question_groups(comparison.question_set)
     sections = []
     for by in Property:
-        parts = cut(comparison.asked, by)[:_MOST_SLICES]
+        parts = cut(comparison.question_set, by)[:_MOST_SLICES]
         if len(parts) < 2 or not scores:
             continue
         table = slice_table(parts, scores, measure, groups)
@@ -157,12 +157,12 @@ def hardest(comparison: Comparison) -> list[tuple[str, str, list[int]]]:
     rankings = [result.rankings for result in comparison.results if result.rankings]
     if not rankings:
         return []
-    ranks = np.stack([first_relevant_ranks(one, comparison.asked) for one in rankings], axis=1)
+    ranks = np.stack([first_relevant_ranks(one, comparison.question_set) for one in rankings], axis=1)
     depths = np.array([one.indices.shape[1] for one in rankings])
     depth = np.log(np.where(ranks == 0, depths + 1, ranks)).sum(axis=1)
     rows = [int(row) for row in np.argsort(-depth, kind="stable")[:_HARDEST] if depth[row] > 0]
-    passages, row_of = comparison.asked.passages, comparison.asked.row_of_passage
-    questions = comparison.asked.questions
+    passages, row_of = comparison.question_set.passages, comparison.question_set.row_of_passage
+    questions = comparison.question_set.questions
     return [
         (questions[row].text, passages[row_of[questions[row].relevant[0]]].title, ranks[row].tolist()) for row in rows
     ]
@@ -170,7 +170,7 @@ def hardest(comparison: Comparison) -> list[tuple[str, str, list[int]]]:
 
 def cost(comparison: Comparison) -> list[tuple[str, str, str, str]]:
     """Return name, seconds to build, milliseconds a question and megabytes of the index, as text."""
-    questions = len(comparison.asked.questions)
+    questions = len(comparison.question_set.questions)
     return [
         (
             result.name,

@@ -41,7 +41,7 @@ class Notes:
     repeated: int  # lines that name a passage again, which counts once, at its best
 
 
-class Imported:
+class ImportedRun:
     """The rankings of a TREC run: `question Q0 passage rank score name` in lines of any order.
 
     As trec_eval does, passages are ordered by score (float32), ties by descending id, and the ranks are not looked at;

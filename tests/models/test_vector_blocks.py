@@ -13,7 +13,7 @@ import pytest
 
 from data.workspace import PROJECT
 from models import vector_blocks
-from models.vector_blocks import Kept, Share, VectorBlocks, read_vectors
+from models.vector_blocks import Share, StoredVectors, VectorBlocks, read_vectors
 
 TEXTS = [f"{row} " + "x" * (7 * row % 31) for row in range(50)]
 SLOW = """
@@ -53,7 +53,7 @@ def blocks(encode: Counting, texts: Sequence[str] = TEXTS) -> VectorBlocks:
     return VectorBlocks(texts, encode, encode.load, lambda _: None)
 
 
-def assert_all(kept: Kept) -> None:
+def assert_all(kept: StoredVectors) -> None:
     assert kept.vectors.dtype == np.float32
     assert kept.vectors.tolist() == [[row, len(text)] for row, text in enumerate(TEXTS)]
 

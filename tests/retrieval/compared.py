@@ -25,12 +25,12 @@ def rankings_of(rows: Sequence[Sequence[int]], depth: int = 10) -> Rankings:
 
 def comparison_of(
     found: Mapping[str, Sequence[Sequence[int]] | None],
-    asked: QuestionSet | None = None,
+    question_set: QuestionSet | None = None,
     ks: Sequence[int] = (1, 3),
     depth: int = 10,
 ) -> Comparison:
     """Rows of the corpus by retriever and question; a retriever without any failed."""
-    asked = asked or small_set()
+    question_set = question_set or small_set()
     specs = [{"name": name, "kind": "bm25", "analyzer": "word"} for name in found]
     experiment = Experiment.model_validate({"data": "small", "ks": ks, "retriever": specs})
     results = []
@@ -39,8 +39,8 @@ def comparison_of(
             results.append(Result(name, error=LOST))
         else:
             rankings = rankings_of(rows, depth)
-            results.append(Result(name, rankings, evaluate(rankings, asked, ks), 1.0, 0.6))
-    return Comparison(experiment, asked, tuple(results))
+            results.append(Result(name, rankings, evaluate(rankings, question_set, ks), 1.0, 0.6))
+    return Comparison(experiment, question_set, tuple(results))
 
 
 RIGHT = [[0], [1], [2], [3], [4], [1, 2]]  # every relevant passage first

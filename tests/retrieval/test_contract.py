@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from data.records import Passage
-from retrieval.comparison.cached import Kept
+from retrieval.comparison.cached import CachedRetriever
 from retrieval.dense.index import IndexKind
 from retrieval.dense.retriever import Dense
 from retrieval.lexical.bm25 import BM25, BM25Options
@@ -52,8 +52,8 @@ def reranked(passages: Sequence[Passage]) -> Reranked:
     return Reranked("reranked", hybrid(passages), SharedWordScorer(), passages, depth=3, weight=0.5)
 
 
-def kept(passages: Sequence[Passage]) -> Kept:
-    return Kept("kept", f"key of {len(passages)}", lambda: bm25(passages))
+def kept(passages: Sequence[Passage]) -> CachedRetriever:
+    return CachedRetriever("kept", f"key of {len(passages)}", lambda: bm25(passages))
 
 
 def milvus(passages: Sequence[Passage], *searches: str) -> Milvus:

@@ -56,9 +56,9 @@ def test_ir_measures_says_the_same(
     name: str, comparison: Comparison, means: dict[str, dict[str, float]], tmp_path: Path
 ) -> None:
     (rankings,) = [result.rankings for result in comparison.results if result.name == name]
-    write_qrels(tmp_path / "qrels", comparison.asked)
-    write_run(tmp_path / "run", rankings.first(20), comparison.asked, name)
+    write_qrels(tmp_path / "qrels", comparison.question_set)
+    write_run(tmp_path / "run", rankings.first(20), comparison.question_set, name)
     qrels, run = ir_measures.read_trec_qrels(str(tmp_path / "qrels")), ir_measures.read_trec_run(str(tmp_path / "run"))
     theirs = ir_measures.calc_aggregate(list(THEIRS.values()), qrels, run)
-    assert len(comparison.asked.questions) == 5774
+    assert len(comparison.question_set.questions) == 5774
     assert {m: means[name][m] for m in THEIRS} == pytest.approx({m: theirs[THEIRS[m]] for m in THEIRS}, abs=1e-6)

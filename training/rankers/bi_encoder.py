@@ -7,7 +7,7 @@ from typing import Any
 from models.bi_encoder import BiEncoder
 from models.loading import load_bi_encoder
 from models.sources import ModelSource
-from models.vector_blocks import Kept, VectorBlocks
+from models.vector_blocks import StoredVectors, VectorBlocks
 from retrieval.dense.retriever import Dense
 from retrieval.evaluation.measures import Scores
 from training.engine.adaptation import adapt
@@ -68,6 +68,6 @@ class _LiveBiEncoder(BiEncoder):
         super().__init__(ModelSource("live"), corpus, precision=precision, batch_size=batch_size)
         self.model = model
 
-    def _kept(self, side: str, texts: Sequence[str], blocks: VectorBlocks) -> Kept:
+    def _kept(self, side: str, texts: Sequence[str], blocks: VectorBlocks) -> StoredVectors:
         del side, texts
         return blocks.computed()

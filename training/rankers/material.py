@@ -79,6 +79,6 @@ class Material:
         """What BM25 reaches on the validation questions: the line every model is held against."""
         return self.measure(self.first_stage)
 
-    def candidates(self, asked: QuestionSet, depth: int) -> Rankings:
+    def candidates(self, question_set: QuestionSet, depth: int) -> Rankings:
         """Return BM25's first `depth` passages of the questions."""
-        return self.first_stage.search([question.text for question in asked.questions], depth)
+        return self.first_stage.search([question.text for question in question_set.questions], depth)

@@ -2,17 +2,17 @@
 
 import streamlit as st
 
-from views.compare.shown import Shown
+from views.compare.comparison_view import ComparisonView
 from views.resources.comparisons import tests
 from views.words import plain, signed, word
 
 
-def draw(shown: Shown) -> None:
+def draw(view: ComparisonView) -> None:
     """Say in one sentence whether anything beats the first retriever, by how much, and how sure that is."""
-    names = shown.scored_names
+    names = view.scored_names
     if len(names) < 2:
         return
-    with_first = [test for test in tests(shown.address, names, shown.figure) if test.a == names[0]]
+    with_first = [test for test in tests(view.address, names, view.figure) if test.a == names[0]]
     surely_above = [test for test in with_first if test.sure and test.difference < 0]
     best = min(surely_above or with_first, key=lambda test: test.difference)  # of the first less the other
     values = {
@@ -21,8 +21,8 @@ def draw(shown: Shown) -> None:
         "points": f"{abs(best.difference) * 100:.1f}",
         "low": signed(-best.high),
         "high": signed(-best.low),
-        "figure": shown.figure_label,
-        "questions": f"{len(shown.found.asked.questions):,}",
+        "figure": view.figure_label,
+        "questions": f"{len(view.comparison.question_set.questions):,}",
     }
     sure = ("more" if best.difference < 0 else "less") if best.sure else "unsure"
     sure = sure if best.wins or best.losses else "same"

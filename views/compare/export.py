@@ -14,26 +14,26 @@ from retrieval.comparison.experiment import write_experiment
 from retrieval.comparison.store import origin_of, scores_content
 from retrieval.report.exports import latex_table, markdown_table, per_question_json, per_question_table
 from retrieval.report.files import save
+from views.compare.comparison_view import ComparisonView
 from views.compare.scores import means
-from views.compare.shown import Shown
 from views.resources.comparisons import evidence_of
 from views.words import language, word
 
 
-def draw(shown: Shown | None) -> None:
+def draw(view: ComparisonView | None) -> None:
     """Draw the button that opens the choice of files; it cannot be pressed where there is nothing to take."""
-    with st.popover(word("compare.export"), icon=":material/download:", disabled=shown is None):
-        if shown is None:
+    with st.popover(word("compare.export"), icon=":material/download:", disabled=view is None):
+        if view is None:
             return
-        for name, (file_name, mime, content) in _files(shown, language()).items():
+        for name, (file_name, mime, content) in _files(view, language()).items():
             label, icon = word(f"export.{name}"), ":material/description:" if name == "report" else None
             st.download_button(label, content, file_name, mime, on_click="ignore", width="stretch", icon=icon)
         st.caption(word("compare.experiment_help"))
 
 
-def _files(shown: Shown, in_language: str) -> dict[str, tuple[str, str, Callable[[], str | bytes]]]:
+def _files(view: ComparisonView, in_language: str) -> dict[str, tuple[str, str, Callable[[], str | bytes]]]:
     """File name, kind and maker of each export, by its name."""
-    found, at = shown.found, shown.address
+    found, at = view.comparison, view.address
     folder = Path(at.folder)
 
     def made_report() -> str:
@@ -58,18 +58,18 @@ def _files(shown: Shown, in_language: str) -> dict[str, tuple[str, str, Callable
             lambda: json.dumps(scores_content(found), ensure_ascii=False, indent=2),
         ),
         "experiment": ("experiment.toml", "application/toml", lambda: write_experiment(found.experiment)),
-        "everything": ("comparison.zip", "application/zip", lambda: _zipped(shown, in_language)),
+        "everything": ("comparison.zip", "application/zip", lambda: _zipped(view, in_language)),
     }
 
 
-def _zipped(shown: Shown, in_language: str) -> bytes:
+def _zipped(view: ComparisonView, in_language: str) -> bytes:
     """All that `python -m retrieval compare` writes: TREC files and the BEIR folder too."""
     content = io.BytesIO()
     with tempfile.TemporaryDirectory() as holder:
         folder = Path(holder, "comparison")
-        save(shown.found, folder, origin_of(Path(shown.address.folder)), in_language)
+        save(view.comparison, folder, origin_of(Path(view.address.folder)), in_language)
         with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as archive:
             for path in sorted(folder.rglob("*")):
                 archive.write(path, path.relative_to(folder.parent))
-            archive.writestr("comparison/experiment.toml", write_experiment(shown.found.experiment))
+            archive.writestr("comparison/experiment.toml", write_experiment(view.comparison.experiment))
     return content.getvalue()

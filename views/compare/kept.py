@@ -7,8 +7,8 @@ import pandas as pd
 import streamlit as st
 
 from retrieval.analysis.changes import comparable
-from retrieval.comparison.store import KeptComparison, delete, kept_comparisons, rename
-from views.compare.shown import Shown
+from retrieval.comparison.store import StoredComparison, delete, kept_comparisons, rename
+from views.compare.comparison_view import ComparisonView
 from views.resources.comparisons import Address, changes_between, finished_at
 from views.resources.sets import stored_sets
 from views.state import chosen_set, use_set
@@ -25,11 +25,11 @@ _OF_ANOTHER = (
 )  # choices that a comparison just opened begins without
 
 
-def draw(shown: Shown) -> None:
+def draw(view: ComparisonView) -> None:
     """Draw the list, and what can be done with the one chosen from it."""
     kept = [one for one in kept_comparisons() if one.lab is None]
     st.caption(word("kept.about"))
-    here = Path(shown.address.folder).name
+    here = Path(view.address.folder).name
     event = st.dataframe(
         _table(kept, here),
         hide_index=True,
@@ -49,15 +49,15 @@ def draw(shown: Shown) -> None:
     chosen = kept[rows[0]]
     _draw_actions(chosen)
     if chosen.key != here:
-        _draw_changes(shown, chosen, next((one for one in kept if one.key == here), None))
+        _draw_changes(view, chosen, next((one for one in kept if one.key == here), None))
 
 
-def title_of(kept: KeptComparison) -> str:
+def title_of(kept: StoredComparison) -> str:
     """What a list calls a comparison: the name a person gave it, else its question set. Not Markdown."""
     return kept.name or kept.data
 
 
-def asked_for() -> KeptComparison | None:
+def asked_for() -> StoredComparison | None:
     """Return the kept comparison that the address names, its question set made the one in use; None without one.
 
     A person who then picks another question set leaves the comparison behind. One that cannot be shown is told, and
@@ -87,7 +87,7 @@ def _tell_and_stop(text: str) -> NoReturn:
     st.stop()
 
 
-def _switch_to_its_set(kept: KeptComparison) -> bool:
+def _switch_to_its_set(kept: StoredComparison) -> bool:
     """Make a comparison's question set the one in use; False where it is not in the workspace any more."""
     same = next((one for one in stored_sets() if one.fingerprint == kept.data_fingerprint), None)
     if same is None:
@@ -96,7 +96,7 @@ def _switch_to_its_set(kept: KeptComparison) -> bool:
     return True
 
 
-def _open(kept: KeptComparison) -> None:
+def _open(kept: StoredComparison) -> None:
     for name in _OF_ANOTHER:
         st.query_params.pop(name, None)
     for name in (_OPENED, "kept_view", "compare_view"):  # it begins with the overview
@@ -109,7 +109,7 @@ def close() -> None:
     st.query_params.pop("comparison", None)
 
 
-def _table(kept: list[KeptComparison], here: str) -> pd.DataFrame:
+def _table(kept: list[StoredComparison], here: str) -> pd.DataFrame:
     return pd.DataFrame(
         {
             "name": [("▶ " if one.key == here else "") + one.name for one in kept],
@@ -123,7 +123,7 @@ def _table(kept: list[KeptComparison], here: str) -> pd.DataFrame:
     )
 
 
-def _best(kept: KeptComparison) -> str:
+def _best(kept: StoredComparison) -> str:
     figures = {name: of[_HEADLINE] for name, of in kept.figures.items() if _HEADLINE in of}
     if not figures:
         return "–"
@@ -131,7 +131,7 @@ def _best(kept: KeptComparison) -> str:
     return f"{name} {figures[name] * 100:.2f}"
 
 
-def _draw_actions(chosen: KeptComparison) -> None:
+def _draw_actions(chosen: StoredComparison) -> None:
     with st.container(border=True):
         st.markdown(f"**{plain(title_of(chosen))}** · {moment(chosen.made)}")
         with st.form(f"rename_{chosen.key}", border=False):
@@ -150,15 +150,15 @@ def _draw_actions(chosen: KeptComparison) -> None:
                     st.rerun()
 
 
-def _draw_changes(shown: Shown, chosen: KeptComparison, current: KeptComparison | None) -> None:
+def _draw_changes(view: ComparisonView, chosen: StoredComparison, current: StoredComparison | None) -> None:
     if current is None:
         return
-    st.subheader(word("kept.changes", figure=shown.figure_label))
+    st.subheader(word("kept.changes", figure=view.figure_label))
     if reason := comparable(chosen, current):
         st.info(word(f"kept.{reason}"), icon=":material/compare_arrows:")
         return
-    earlier = Address(shown.data.key, str(chosen.folder), finished_at(chosen.folder))
-    found = [one for one in changes_between(earlier, shown.address) if one.test.measure == shown.figure]
+    earlier = Address(view.data.key, str(chosen.folder), finished_at(chosen.folder))
+    found = [one for one in changes_between(earlier, view.address) if one.test.measure == view.figure]
     if not found:
         st.info(word("kept.no_shared"), icon=":material/compare_arrows:")
         return

@@ -7,30 +7,30 @@ from data.split import Part
 from retrieval.comparison.experiment import DenseSpec, MilvusSpec, RerankSpec
 from views.choices import Choices
 from views.compare.adding import run_words
-from views.compare.shown import Shown
+from views.compare.comparison_view import ComparisonView
 from views.words import known, plain, word
 
 
-def draw(shown: Shown, choices: Choices) -> None:
+def draw(view: ComparisonView, choices: Choices) -> None:
     """Say what failed, what has no figure, what was trained or tuned on these questions, and what Recall means here."""
-    for result in shown.results:
+    for result in view.results:
         if result.error is not None:
             reason = plain(_reason(result.error))
             st.error(word("compare.failed", name=plain(result.name), reason=reason), icon=":material/error:")
-        elif result not in shown.scored:
-            told = word("compare.not_deep_enough", name=plain(result.name), figure=shown.figure_label)
+        elif result not in view.scored:
+            told = word("compare.not_deep_enough", name=plain(result.name), figure=view.figure_label)
             st.info(told, icon=":material/info:")
         elif result.unanswered:
             st.caption(word("compare.unanswered", name=plain(result.name), questions=f"{result.unanswered:,}"))
         if result.notes:
             st.caption(f"{plain(result.name)}: {run_words(result.notes)}")
-    part = shown.found.experiment.split
-    names = [result.name for result in shown.results]
-    if part is not Part.TEST and any(_is_trained(shown, choices, name) for name in names):
+    part = view.comparison.experiment.split
+    names = [result.name for result in view.results]
+    if part is not Part.TEST and any(_is_trained(view, choices, name) for name in names):
         st.warning(word("compare.trained_on_these"), icon=":material/warning:")
-    if tuned := [plain(name) for name in names if _is_tuned(shown, name, part)]:
+    if tuned := [plain(name) for name in names if _is_tuned(view, name, part)]:
         st.warning(word("compare.tuned_on_these", names=", ".join(tuned)), icon=":material/warning:")
-    several = (np.diff(shown.found.asked.relevance.indptr) > 1).any()
+    several = (np.diff(view.comparison.question_set.relevance.indptr) > 1).any()
     st.caption(word("compare.recall_is_not_hit") if several else word("compare.recall_is_hit"))
 
 
@@ -40,18 +40,18 @@ def _reason(error: Exception) -> str:
     return next((word(code, **details) for code in codes if known(code)), str(error))
 
 
-def _is_trained(shown: Shown, choices: Choices, name: str) -> bool:
+def _is_trained(view: ComparisonView, choices: Choices, name: str) -> bool:
     """Whether a retriever, or one it wraps, is a model trained on this question set."""
     trained = [choices.specs[known_name] for known_name in choices.trained]
     models = {spec.model for spec in trained if isinstance(spec, DenseSpec | RerankSpec)}
-    spec = shown.spec(name)
+    spec = view.spec(name)
     is_one = isinstance(spec, DenseSpec | RerankSpec | MilvusSpec) and spec.model in models
-    return is_one or any(_is_trained(shown, choices, part) for part in spec.parts)
+    return is_one or any(_is_trained(view, choices, part) for part in spec.parts)
 
 
-def _is_tuned(shown: Shown, name: str, part: Part) -> bool:
+def _is_tuned(view: ComparisonView, name: str, part: Part) -> bool:
     """Whether values of a retriever, or of one it wraps, were chosen on some of the questions of `part`."""
-    spec = shown.spec(name)
+    spec = view.spec(name)
     chosen_on = spec.chosen_on
     is_one = chosen_on is not None and (chosen_on is part or Part.ALL in (chosen_on, part))
-    return is_one or any(_is_tuned(shown, inner, part) for inner in spec.parts)
+    return is_one or any(_is_tuned(view, inner, part) for inner in spec.parts)

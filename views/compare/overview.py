@@ -6,30 +6,30 @@ import streamlit as st
 from retrieval.analysis.evidence import turned
 from retrieval.evaluation.significance import PairTest
 from views import charts
+from views.compare.comparison_view import ComparisonView
 from views.compare.scores import draw_table
-from views.compare.shown import Shown
 from views.resources.charts import draw_chart
 from views.resources.comparisons import intervals, tests
 from views.words import word
 
 
-def draw(shown: Shown) -> None:
+def draw(view: ComparisonView) -> None:
     """Draw the tables and the pictures, and what to do next."""
-    draw_table(shown.results, shown.over_k, shown.found.experiment.ks)
-    if shown.scored:
-        _draw_pictures(shown)
-        _draw_pairs(shown)
+    draw_table(view.results, view.over_k, view.comparison.experiment.ks)
+    if view.scored:
+        _draw_pictures(view)
+        _draw_pairs(view)
     st.info(word("compare.next"), icon=":material/lightbulb:")
 
 
-def _draw_pictures(shown: Shown) -> None:
-    over_k, detail = shown.over_k, word("compare.retriever")
+def _draw_pictures(view: ComparisonView) -> None:
+    over_k, detail = view.over_k, word("compare.retriever")
     height = word(f"measure.{over_k}")
-    ends = intervals(shown.address)
+    ends = intervals(view.address)
     curve = pd.DataFrame(
         [
             (result.name, k, result.scores.means()[f"{over_k}@{k}"], *ends[result.name][f"{over_k}@{k}"])
-            for result in shown.results
+            for result in view.results
             if result.scores
             for k in result.scores.ks
             if f"{over_k}@{k}" in result.scores.per_question
@@ -38,19 +38,19 @@ def _draw_pictures(shown: Shown) -> None:
     )
     bars = pd.DataFrame(
         [
-            (result.name, result.scores.means()[shown.figure], *ends[result.name][shown.figure])
-            for result in shown.scored
+            (result.name, result.scores.means()[view.figure], *ends[result.name][view.figure])
+            for result in view.scored
             if result.scores
         ],
-        columns=[detail, shown.figure_label, "low", "high"],
+        columns=[detail, view.figure_label, "low", "high"],
     )
     left, right = st.columns(2)
     with left:
         st.markdown(f"**{word('compare.curve', measure=height)}**")
-        draw_chart(charts.curves, curve, shown.names, x="K", y=height, detail=detail)
+        draw_chart(charts.curves, curve, view.names, x="K", y=height, detail=detail)
     with right:
-        st.markdown(f"**{word('compare.bars', measure=shown.figure_label)}**")
-        draw_chart(charts.bars, bars, shown.names, value=shown.figure_label, detail=detail)
+        st.markdown(f"**{word('compare.bars', measure=view.figure_label)}**")
+        draw_chart(charts.bars, bars, view.names, value=view.figure_label, detail=detail)
     with st.expander(word("compare.as_table")):
         st.caption(word("compare.interval_help"))
         curve["text"] = [_with_interval(*row) for row in curve[[height, "low", "high"]].itertuples(index=False)]
@@ -61,18 +61,18 @@ def _with_interval(value: float, low: float, high: float) -> str:
     return f"{value * 100:.2f} [{low * 100:.1f}, {high * 100:.1f}]"
 
 
-def _draw_pairs(shown: Shown) -> None:
+def _draw_pairs(view: ComparisonView) -> None:
     found = [
         turned(test) if test.difference < 0 else test  # the better one first, as the words beside it say
-        for test in tests(shown.address, shown.scored_names, shown.figure)
+        for test in tests(view.address, view.scored_names, view.figure)
     ]
     if not found:
         return
-    st.subheader(word("compare.pairs", figure=shown.figure_label))
+    st.subheader(word("compare.pairs", figure=view.figure_label))
     st.caption(word("compare.pairs_help"))
     table = pd.DataFrame(
         {
-            "in_words": [_in_words(test, len(shown.found.asked.questions)) for test in found],
+            "in_words": [_in_words(test, len(view.comparison.question_set.questions)) for test in found],
             "difference": [test.difference * 100 for test in found],
             "low": [test.low * 100 for test in found],
             "high": [test.high * 100 for test in found],
@@ -93,7 +93,7 @@ def _draw_pairs(shown: Shown) -> None:
             "difference": number(word("compare.difference"), format="%+.2f", help=word("compare.difference_help")),
             "low": number(word("compare.low"), format="%+.2f", help=word("compare.interval_help")),
             "high": number(word("compare.high"), format="%+.2f", help=word("compare.interval_help")),
-            "p": number("p", format="%.4f", help=word(f"compare.p_{_kind_of_test(shown)}")),
+            "p": number("p", format="%.4f", help=word(f"compare.p_{_kind_of_test(view)}")),
             "p_holm": number("p (Holm)", format="%.4f", help=word("compare.p_holm_help")),
             **{name: number(word(f"compare.{name}"), help=word(f"compare.{name}_help")) for name in _COUNTS},
         },
@@ -103,8 +103,8 @@ def _draw_pairs(shown: Shown) -> None:
 _COUNTS = ("wins", "ties", "losses")
 
 
-def _kind_of_test(shown: Shown) -> str:
-    return "mcnemar" if shown.measure == "hit" else "randomization"
+def _kind_of_test(view: ComparisonView) -> str:
+    return "mcnemar" if view.measure == "hit" else "randomization"
 
 
 def _in_words(test: PairTest, questions: int) -> str:

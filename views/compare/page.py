@@ -8,15 +8,15 @@ import streamlit as st
 from data.store import StoredSet
 from retrieval.comparison.experiment import Experiment
 from retrieval.comparison.job import Job
-from retrieval.comparison.store import KeptComparison
+from retrieval.comparison.store import StoredComparison
 from views.choices import choices_for
 from views.compare import answer as compare_answer
 from views.compare import export as compare_export
 from views.compare import kept as compare_kept
 from views.compare import notices as compare_notices
 from views.compare import running as compare_running
+from views.compare.comparison_view import ComparisonView
 from views.compare.controls import pick_among, pick_figure, pick_retrievers, pick_view
-from views.compare.shown import Shown
 from views.resources.comparisons import Address, comparison, finished_at
 from views.state import chosen_set
 from views.words import moment, plain, word
@@ -60,7 +60,7 @@ def draw() -> None:
     _draw_view(pick_view(list(VIEWS)), shown)
 
 
-def _draw_kept(kept: KeptComparison) -> None:
+def _draw_kept(kept: StoredComparison) -> None:
     data = chosen_set()
     title, buttons = st.columns([3, 2], vertical_alignment="bottom")
     title.title(plain(compare_kept.title_of(kept)))
@@ -84,9 +84,9 @@ def _draw_kept(kept: KeptComparison) -> None:
     _draw_view(pick_view(list(VIEWS)), shown)
 
 
-def _draw_view(name: str, shown: Shown) -> None:
+def _draw_view(name: str, view: ComparisonView) -> None:
     """Draw one of `VIEWS`, read when it is first drawn: who opens the app does not wait for Altair."""
-    import_module(VIEWS[name]).draw(shown)
+    import_module(VIEWS[name]).draw(view)
 
 
 def _draw_start(job: Job, experiment: Experiment, *, again: bool) -> None:
@@ -97,10 +97,10 @@ def _draw_start(job: Job, experiment: Experiment, *, again: bool) -> None:
         st.rerun()
 
 
-def _shown(at: Address, data: StoredSet, picked: list[str], names: Sequence[str]) -> Shown | None:
+def _shown(at: Address, data: StoredSet, picked: list[str], names: Sequence[str]) -> ComparisonView | None:
     found = comparison(at)
     if found is None:
         return None
     results = tuple(result for result in found.results if result.name in picked)
     measure, k = pick_figure(found.experiment.ks)
-    return Shown(data, at, found, results, tuple(names), measure, k)
+    return ComparisonView(data, at, found, results, tuple(names), measure, k)

@@ -21,7 +21,7 @@ from retrieval.evaluation.measures import Scores
 from retrieval.evaluation.ranks import RankMap, rank_map
 from retrieval.evaluation.significance import PairTest, intervals_of, pair_tests, question_groups
 from retrieval.evaluation.slices import Property, Slice, properties, slice_table, slice_tests, slices
-from retrieval.lexical.terms import Unmatched, readings, unmatched
+from retrieval.lexical.terms import UnmatchedQuestions, readings, unmatched
 from text.analyzers import Analyzer
 from views.resources.sets import question_set
 
@@ -58,7 +58,7 @@ def finished_part(key: str, experiment: str) -> Comparison | None:
 @st.cache_resource(show_spinner=False, max_entries=8)
 def groups_of(at: Address) -> np.ndarray:
     """Return the groups of a comparison's questions that are about the same passages."""
-    return question_groups(_opened(at).asked)
+    return question_groups(_opened(at).question_set)
 
 
 @st.cache_resource(show_spinner=False, max_entries=16)
@@ -90,13 +90,13 @@ def changes_between(before: Address, after: Address) -> list[Change]:
 @st.cache_resource(show_spinner=False, max_entries=32)
 def slices_by(at: Address, by: Property) -> list[Slice]:
     """Cut a comparison's questions into slices."""
-    return slices(_opened(at).asked, by)
+    return slices(_opened(at).question_set, by)
 
 
 @st.cache_resource(show_spinner=False, max_entries=16)
 def properties_of(at: Address) -> list[Property]:
     """Return what can tell a comparison's questions apart."""
-    return properties(_opened(at).asked)
+    return properties(_opened(at).question_set)
 
 
 @st.cache_resource(show_spinner=False, max_entries=64)
@@ -117,7 +117,7 @@ def ranks_of(at: Address, names: tuple[str, ...]) -> RankMap:
     """Return the map of the ranks of the retrievers named, in that order; those without rankings are left out."""
     found = {one.name: one.rankings for one in _opened(at).results if one.rankings}
     rankings = [found[name] for name in names if name in found]
-    return rank_map(rankings, _opened(at).asked)
+    return rank_map(rankings, _opened(at).question_set)
 
 
 @st.cache_resource(show_spinner=False, max_entries=64)
@@ -156,8 +156,8 @@ def disputed_questions(at: Address, count: int) -> list[str]:
     if found is None:
         return []
     rankings = [result.rankings for result in found.results if result.rankings]
-    rows = most_disputed(rankings, found.asked, count) if rankings else []
-    return [found.asked.questions[row].text for row in rows]
+    rows = most_disputed(rankings, found.question_set, count) if rankings else []
+    return [found.question_set.questions[row].text for row in rows]
 
 
 @st.cache_resource(show_spinner=False, max_entries=64)
@@ -179,9 +179,9 @@ def readings_of(text: str) -> dict[Analyzer, list[str]]:
 
 
 @st.cache_resource(show_spinner=False, max_entries=16)
-def unmatched_of(at: Address, analyzer: Analyzer) -> Unmatched:
+def unmatched_of(at: Address, analyzer: Analyzer) -> UnmatchedQuestions:
     """Return the questions of a comparison that share no term with any passage, or with their own."""
-    return unmatched(_opened(at).asked, analyzer)
+    return unmatched(_opened(at).question_set, analyzer)
 
 
 def finished_at(folder: Path) -> float:

@@ -52,13 +52,13 @@ def most_unlike_of(at: Address, names: tuple[str, ...], first: str, k: int) -> s
 def questions_of(at: Address, names: tuple[str, ...]) -> pd.DataFrame:
     """Return the questions with their ranks, the most disputed first."""
     depth = min(one.indices.shape[1] for name, one in _rankings(at).items() if name in names)
-    return question_table(_opened(at).asked, ranks_of(at, names).ranks, names, depth)
+    return question_table(_opened(at).question_set, ranks_of(at, names).ranks, names, depth)
 
 
 @st.cache_resource(show_spinner=False, max_entries=64)
 def rows_with(at: Address, text: str) -> np.ndarray:
     """Return rows of the questions that hold a text."""
-    return rows_with_text(_opened(at).asked, text)
+    return rows_with_text(_opened(at).question_set, text)
 
 
 @st.cache_resource(show_spinner=False, max_entries=64)
@@ -70,7 +70,7 @@ def findings_at(at: Address, row: int) -> dict[str, Findings]:
 @st.cache_resource(show_spinner=False, max_entries=64)
 def confusers_at(at: Address, row: int) -> frozenset[int]:
     """Return rows of the passages from the article a question is about that do not answer it."""
-    return same_article(_opened(at).asked, row)
+    return same_article(_opened(at).question_set, row)
 
 
 @st.cache_resource(show_spinner=False, max_entries=8)
@@ -123,7 +123,7 @@ def explained_fusion(at: Address, name: str, row: int, passage: int) -> FusionEx
     if not isinstance(spec, HybridSpec) or any(part not in found for part in spec.of):
         return None
     lists = {part: found[part] for part in spec.of}
-    depth = min(spec.depth, len(_opened(at).asked.passages))
+    depth = min(spec.depth, len(_opened(at).question_set.passages))
     if any(one.indices.shape[1] < depth for one in lists.values()):
         return None
     return fusion_contributions(lists, row, passage, depth=spec.depth, fusion=spec.fusion, weights=spec.weights)

@@ -8,14 +8,14 @@ import streamlit as st
 
 from retrieval.asking import Findings, ask, truth_of
 from retrieval.comparison.build import retrievers_of
-from retrieval.comparison.cached import Kept
+from retrieval.comparison.cached import CachedRetriever
 from retrieval.comparison.experiment import Experiment
 from text.marking import MarkedText, marked
 from views.resources.sets import question_set
 
 
 @st.cache_resource(show_spinner=False, max_entries=4)
-def retrievers(key: str, experiment: str) -> list[Kept | Exception]:
+def retrievers(key: str, experiment: str) -> list[CachedRetriever | Exception]:
     """Return the experiment's retrievers, which build themselves when first searched, and tell the one `listening`."""
     return retrievers_of(Experiment.model_validate_json(experiment), question_set(key), on_progress=_tell)
 

@@ -8,7 +8,7 @@ import streamlit as st
 
 from data.store import StoredSet
 from retrieval.asking import Findings
-from retrieval.comparison.cached import Kept
+from retrieval.comparison.cached import CachedRetriever
 from retrieval.comparison.experiment import Experiment
 from views.resources.search import findings, listening, retrievers
 from views.words import duration, plain, word
@@ -24,7 +24,7 @@ def search(data: StoredSet, experiment: Experiment, names: Sequence[str], questi
     """Return what each retriever found, or why it failed; the first search builds and loads what is needed."""
     with st.spinner(word("search.preparing"), show_time=True):
         made = _made(data, experiment)
-    if all(not isinstance(retriever := made[name], Kept) or retriever.ready for name in names):
+    if all(not isinstance(retriever := made[name], CachedRetriever) or retriever.ready for name in names):
         return {name: _outcome(data, experiment, name, question) for name in names}
     outcomes: dict[str, Outcome] = {}
     place = st.empty()
@@ -40,7 +40,7 @@ def search(data: StoredSet, experiment: Experiment, names: Sequence[str], questi
     return outcomes
 
 
-def _prepared(retriever: Kept | Exception) -> Exception | None:
+def _prepared(retriever: CachedRetriever | Exception) -> Exception | None:
     """Build a retriever, with a bar where it tells how far it is; returns what went wrong.
 
     Each move of the bar lets the run be stopped, or replaced by a newer one; what was analyzed or encoded is kept.
@@ -76,7 +76,7 @@ def try_failed_again() -> None:
     st.session_state["try_failed_again"] = True
 
 
-def _made(data: StoredSet, experiment: Experiment) -> dict[str, Kept | Exception]:
+def _made(data: StoredSet, experiment: Experiment) -> dict[str, CachedRetriever | Exception]:
     key = (data.key, experiment.model_dump_json())
     again = st.session_state.pop("try_failed_again", False)
     if again and any(isinstance(one, Exception) for one in retrievers(*key)):

@@ -22,7 +22,7 @@ from views.words import plain, word
 
 
 @dataclass(frozen=True)
-class Answered:
+class SearchAnswer:
     """A question, what each retriever found (those that others wrap included), and what the set knows of it."""
 
     data: StoredSet
@@ -46,15 +46,15 @@ class Answered:
         return outcome.rank_of(row) if isinstance(outcome, Findings) else None
 
 
-def draw_columns(answered: Answered, specs: Sequence[Spec], names: Sequence[str]) -> None:
+def draw_columns(answer: SearchAnswer, specs: Sequence[Spec], names: Sequence[str]) -> None:
     """Draw the retrievers' findings side by side; `names` are all that can be picked, in their fixed order."""
-    st.html(legend_html(truth=bool(answered.truth and answered.truth.answers)))
-    rows = _rows_shown(answered, specs)
-    marks = dict(zip(rows, marked_passages(answered.data.key, answered.question, rows), strict=True))
+    st.html(legend_html(truth=bool(answer.truth and answer.truth.answers)))
+    rows = _rows_shown(answer, specs)
+    marks = dict(zip(rows, marked_passages(answer.data.key, answer.question, rows), strict=True))
     for column, spec in zip(st.columns(len(specs)), specs, strict=True):
         with column:
-            outcome = answered.outcomes[spec.name]
-            truth = _truth_line(answered, outcome)
+            outcome = answer.outcomes[spec.name]
+            truth = _truth_line(answer, outcome)
             st.html(head_html(spec.name, colour_of(spec.name, names), shape_of(spec.name, names), truth))
             if isinstance(outcome, Exception):
                 st.error(plain(reason(outcome)), icon=":material/error:")
@@ -63,21 +63,21 @@ def draw_columns(answered: Answered, specs: Sequence[Spec], names: Sequence[str]
             else:
                 score = f"search.score_{_score_kind(spec)}"
                 st.caption(word(score), help=word(f"{score}_help"))
-                hits = [_hit(answered, spec, outcome, row, marks[row]) for row in outcome.rows[: answered.k]]
+                hits = [_hit(answer, spec, outcome, row, marks[row]) for row in outcome.rows[: answer.k]]
                 st.html(hits_html(hits))
 
 
-def draw_table(answered: Answered, specs: Sequence[Spec]) -> None:
+def draw_table(answer: SearchAnswer, specs: Sequence[Spec]) -> None:
     """Draw the same findings as a table, to compare ranks and to take away."""
-    found = {spec.name: outcome for spec in specs if isinstance(outcome := answered.outcomes[spec.name], Findings)}
-    table = pd.DataFrame({"rank": range(1, answered.k + 1)})
+    found = {spec.name: outcome for spec in specs if isinstance(outcome := answer.outcomes[spec.name], Findings)}
+    table = pd.DataFrame({"rank": range(1, answer.k + 1)})
     columns = {"rank": st.column_config.NumberColumn(word("search.rank"), width="small", pinned=True)}
     for spec in specs:
         if spec.name in found:
             outcome = found[spec.name]
-            labels = [_label(answered, row) for row in outcome.rows[: answered.k]]
+            labels = [_label(answer, row) for row in outcome.rows[: answer.k]]
             table[f"{spec.name} passage"] = pd.Series(labels, dtype=object)
-            table[f"{spec.name} score"] = pd.Series(outcome.scores[: answered.k], dtype=float)
+            table[f"{spec.name} score"] = pd.Series(outcome.scores[: answer.k], dtype=float)
             columns[f"{spec.name} passage"] = st.column_config.TextColumn(spec.name)
             columns[f"{spec.name} score"] = st.column_config.NumberColumn(
                 word("search.score_of", name=spec.name),
@@ -86,21 +86,21 @@ def draw_table(answered: Answered, specs: Sequence[Spec]) -> None:
             )
     with st.expander(word("search.as_table"), icon=":material/table:"):
         st.dataframe(table, hide_index=True, width="stretch", column_config=columns)
-        content = _long_table(answered, found).to_csv(index=False).encode("utf-8-sig")
+        content = _long_table(answer, found).to_csv(index=False).encode("utf-8-sig")
         st.download_button(word("search.csv"), content, "search.csv", "text/csv", icon=":material/download:")
 
 
-def _rows_shown(answered: Answered, specs: Sequence[Spec]) -> tuple[int, ...]:
-    outcomes = [answered.outcomes[spec.name] for spec in specs]
-    found = [row for outcome in outcomes if isinstance(outcome, Findings) for row in outcome.rows[: answered.k]]
+def _rows_shown(answer: SearchAnswer, specs: Sequence[Spec]) -> tuple[int, ...]:
+    outcomes = [answer.outcomes[spec.name] for spec in specs]
+    found = [row for outcome in outcomes if isinstance(outcome, Findings) for row in outcome.rows[: answer.k]]
     return tuple(dict.fromkeys(found))
 
 
-def _truth_line(answered: Answered, outcome: Outcome) -> str:
-    if answered.truth is None or not answered.truth.rows or isinstance(outcome, Exception):
+def _truth_line(answer: SearchAnswer, outcome: Outcome) -> str:
+    if answer.truth is None or not answer.truth.rows or isinstance(outcome, Exception):
         return ""
-    ranks = sorted(rank for row in answered.truth.rows if (rank := outcome.rank_of(row)))
-    wanted = len(answered.truth.rows)
+    ranks = sorted(rank for row in answer.truth.rows if (rank := outcome.rank_of(row)))
+    wanted = len(answer.truth.rows)
     if not ranks:
         return word("search.gold_missing", depth=DEPTH)
     listed = ", ".join(map(str, ranks))
@@ -109,20 +109,20 @@ def _truth_line(answered: Answered, outcome: Outcome) -> str:
     return word("search.gold_several", found=len(ranks), wanted=wanted, ranks=listed)
 
 
-def _hit(answered: Answered, spec: Spec, outcome: Findings, row: int, passage: tuple[MarkedText, MarkedText]) -> Hit:
+def _hit(answer: SearchAnswer, spec: Spec, outcome: Findings, row: int, passage: tuple[MarkedText, MarkedText]) -> Hit:
     rank = outcome.rows.index(row)
     notes: list[str] = []
     if isinstance(spec, HybridSpec):
-        notes = [" · ".join(_part_rank(part, answered.rank(part, row)) for part in spec.of)]
+        notes = [" · ".join(_part_rank(part, answer.rank(part, row)) for part in spec.of)]
     return Hit(
         rank=rank + 1,
         score=f"{outcome.scores[rank]:.{_digits(spec)}f}",
-        passage_id=answered.questions.passages[row].id,
+        passage_id=answer.questions.passages[row].id,
         title=passage[0],
         text=passage[1],
-        relevant=answered.relevant(row),
+        relevant=answer.relevant(row),
         notes=notes,
-        before=answered.rank(spec.first, row) if isinstance(spec, RerankSpec) else None,
+        before=answer.rank(spec.first, row) if isinstance(spec, RerankSpec) else None,
     )
 
 
@@ -142,25 +142,25 @@ def _score_kind(spec: Spec) -> str:
     return spec.kind.split("-")[0]  # a score of windows is one of BM25
 
 
-def _label(answered: Answered, row: int) -> str:
-    passage = answered.questions.passages[row]
+def _label(answer: SearchAnswer, row: int) -> str:
+    passage = answer.questions.passages[row]
     label = f"{passage.title} · {passage.id}" if passage.title else passage.id
-    return f"✔ {label}" if answered.relevant(row) else label
+    return f"✔ {label}" if answer.relevant(row) else label
 
 
-def _long_table(answered: Answered, found: dict[str, Findings]) -> pd.DataFrame:
+def _long_table(answer: SearchAnswer, found: dict[str, Findings]) -> pd.DataFrame:
     return pd.DataFrame(
         [
             {
-                "question": answered.question,
+                "question": answer.question,
                 "retriever": name,
                 "rank": rank,
-                "passage_id": answered.questions.passages[row].id,
-                "title": answered.questions.passages[row].title,
+                "passage_id": answer.questions.passages[row].id,
+                "title": answer.questions.passages[row].title,
                 "score": outcome.scores[rank - 1],
-                "relevant": answered.relevant(row) if answered.truth else None,
+                "relevant": answer.relevant(row) if answer.truth else None,
             }
             for name, outcome in found.items()
-            for rank, row in enumerate(outcome.rows[: answered.k], start=1)
+            for rank, row in enumerate(outcome.rows[: answer.k], start=1)
         ]
     )

@@ -11,7 +11,7 @@ from views.highlight import draw_style
 from views.resources.comparisons import Address, disputed_questions, finished_at
 from views.resources.sets import question_set
 from views.search.asking import search, try_failed_again
-from views.search.columns import Answered, draw_columns, draw_table
+from views.search.columns import SearchAnswer, draw_columns, draw_table
 from views.state import chosen_set, remember, remembered
 from views.words import plain, word
 
@@ -129,7 +129,7 @@ def _results(data: StoredSet, choices: Choices, picked: list[str], question: str
     # one experiment of everything that can be picked: another pick finds the models loaded
     experiment = choices.experiment(data, choices.searchable, Part.ALL)
     outcomes = search(data, experiment, [spec.name for spec in choices.needed(picked)], question)
-    answered = Answered(data, question, outcomes, truth_of(question_set(data.key), question), k)
+    answered = SearchAnswer(data, question, outcomes, truth_of(question_set(data.key), question), k)
     _what_is_known(answered)
     if all(isinstance(found := outcomes[name], Findings) and not found.rows for name in picked):
         st.info(word("search.nothing_at_all"), icon=":material/search_off:")
@@ -139,11 +139,11 @@ def _results(data: StoredSet, choices: Choices, picked: list[str], question: str
     draw_table(answered, shown)
 
 
-def _what_is_known(answered: Answered) -> None:
-    if answered.truth is None:
+def _what_is_known(answer: SearchAnswer) -> None:
+    if answer.truth is None:
         st.caption(word("search.truth_unknown"))
-    elif not answered.truth.rows:
+    elif not answer.truth.rows:
         st.caption(word("search.truth_none"))
     else:
-        answers = plain(", ".join(answered.truth.answers) or "–")
-        st.markdown(word("search.truth", answers=answers, passages=len(answered.truth.rows)))
+        answers = plain(", ".join(answer.truth.answers) or "–")
+        st.markdown(word("search.truth", answers=answers, passages=len(answer.truth.rows)))

@@ -9,12 +9,12 @@ import pytest
 from data.split import Part
 from retrieval.analysis.changes import changes, comparable
 from retrieval.comparison.compare import Comparison
-from retrieval.comparison.store import KeptComparison
+from retrieval.comparison.store import StoredComparison
 from retrieval.evaluation.significance import holm, pair_tests, question_groups
 from tests.doubles import small_set
 from tests.retrieval.compared import LATE, NONE, RIGHT, comparison_of, many_questions
 
-KEPT = KeptComparison(
+KEPT = StoredComparison(
     key="0" * 16,
     folder=Path("nowhere"),
     name="",

@@ -34,14 +34,14 @@ RERANKED = {"name": "reranked", "kind": "rerank", "first": "bm25", "depth": 3}
 
 
 def compared(
-    asked: QuestionSet, rankings: Mapping[str, Rankings | None], *specs: Mapping[str, Any], k: int = 3
+    question_set: QuestionSet, rankings: Mapping[str, Rankings | None], *specs: Mapping[str, Any], k: int = 3
 ) -> Comparison:
     experiment = Experiment.model_validate({"data": "small", "ks": (1, k), "retriever": specs})
     error = RuntimeError("no rankings")
     results = [
         Result(name, found) if found is not None else Result(name, error=error) for name, found in rankings.items()
     ]
-    return Comparison(experiment, asked, tuple(results))
+    return Comparison(experiment, question_set, tuple(results))
 
 
 def by_hand(*specs: Mapping[str, Any], **ranks: list[int] | None) -> Comparison:
@@ -150,7 +150,7 @@ def test_counts_of_fates() -> None:
 def test_a_retriever_that_was_not_searched_so_deep_has_no_fate_and_the_others_have() -> None:
     comparison = by_hand(BM25, DENSE, bm25=[1] * 5, dense=[1] * 5)
     shallow = Result("dense", comparison.results[1].rankings.first(2))  # type: ignore[union-attr]
-    comparison = Comparison(comparison.experiment, comparison.asked, (comparison.results[0], shallow))
+    comparison = Comparison(comparison.experiment, comparison.question_set, (comparison.results[0], shallow))
     assert list(fates(comparison, 2)) == ["bm25", "dense"]
     assert list(fates(comparison, 3)) == ["bm25"]
     assert np.isnan(ceilings(comparison, (3,))["dense"]).all()

@@ -28,7 +28,7 @@ def experiment_of(*specs: dict[str, object], **more: object) -> Experiment:
 def test_results_are_the_scores_of_the_rankings_in_order() -> None:
     comparison = compare(experiment_of(BIGRAMS, WORDS), small_set())
     assert [result.name for result in comparison.results] == ["bigrams", "words"]
-    assert comparison.asked == small_set()
+    assert comparison.question_set == small_set()
     for result in comparison.results:
         assert result.rankings.indices.shape == (len(QUESTIONS), 10)
         assert result.scores.means() == evaluate(result.rankings, small_set(), KS).means()
@@ -48,8 +48,8 @@ def test_one_part_over_the_whole_corpus() -> None:
     for part in ("train", "validation", "test"):
         shares = {"validation_share": 0.2, "test_share": 0.4}
         comparison = compare(experiment_of(BIGRAMS, split=part, **shares), small_set())
-        assert comparison.asked.passages == PASSAGES
-        rows[part] = [QUESTIONS.index(question) for question in comparison.asked.questions]
+        assert comparison.question_set.passages == PASSAGES
+        rows[part] = [QUESTIONS.index(question) for question in comparison.question_set.questions]
         expected = whole.results[0].rankings.indices[rows[part]]
         assert comparison.results[0].rankings.indices.tolist() == expected.tolist()
     assert sorted(row for part in rows.values() for row in part) == list(range(6))
@@ -110,7 +110,7 @@ def test_progress_only_grows_and_ends_at_1() -> None:
 
 
 def test_unanswerable_questions_are_not_asked() -> None:
-    asked = compare(experiment_of(BIGRAMS), small_set().with_questions([3, 0])).asked
+    asked = compare(experiment_of(BIGRAMS), small_set().with_questions([3, 0])).question_set
     assert texts_of(asked.questions) == texts_of([QUESTIONS[3], QUESTIONS[0]])
 
 
@@ -177,7 +177,7 @@ def write(folder: Path, *lines: str) -> dict[str, object]:
 
 def test_an_imported_run_of_ours_is_the_native_result(tmp_path: Path) -> None:
     asked = compare(experiment_of(BIGRAMS, split="test", test_share=0.5), small_set())
-    write_run(tmp_path / "ours.trec", asked.results[0].rankings, asked.asked, "ours")
+    write_run(tmp_path / "ours.trec", asked.results[0].rankings, asked.question_set, "ours")
     run = {"name": "run", "kind": "run", "path": "ours.trec"}
     both = experiment_of(BIGRAMS, run, split="test", test_share=0.5)
     native, imported = compare(both, small_set(), base=tmp_path).results

@@ -4,7 +4,7 @@ import pytest
 
 from data.split import Part
 from retrieval.comparison.build import retrievers_of, search_depths
-from retrieval.comparison.cached import Kept
+from retrieval.comparison.cached import CachedRetriever
 from retrieval.comparison.experiment import (
     BM25Spec,
     DenseSpec,
@@ -254,7 +254,11 @@ WORDS = {"name": "words", "kind": "bm25", "analyzer": "word"}
 def test_retrievers_stand_in_the_order_of_the_experiment() -> None:
     hybrid = {"name": "both", "kind": "hybrid", "of": ["words", "bigrams"]}
     made = retrievers_of(experiment_of(BIGRAMS, WORDS, hybrid), small_set())
-    assert [retriever.name for retriever in made if isinstance(retriever, Kept)] == ["bigrams", "words", "both"]
+    assert [retriever.name for retriever in made if isinstance(retriever, CachedRetriever)] == [
+        "bigrams",
+        "words",
+        "both",
+    ]
     assert made[2].search(texts_of(QUESTIONS), 1).indices[:5].tolist() == [[0], [1], [2], [3], [4]]
 
 
@@ -300,7 +304,7 @@ def test_a_model_that_cannot_be_found_fails_what_wraps_it_and_nothing_else() -> 
     hybrid = {"name": "hybrid", "kind": "hybrid", "of": ["bigrams", "lost"]}
     rerank = {"name": "rerank", "kind": "rerank", "first": "hybrid"}
     made = retrievers_of(experiment_of(lost, BIGRAMS, hybrid, rerank, WORDS), small_set())
-    assert [isinstance(retriever, Kept) for retriever in made] == [False, True, False, False, True]
+    assert [isinstance(retriever, CachedRetriever) for retriever in made] == [False, True, False, False, True]
     assert {str(made[row]) for row in (0, 2, 3)} == {"'no such model!' is no folder, no finished run and no hub id"}
 
 
@@ -324,8 +328,8 @@ def test_a_retriever_is_searched_as_deep_as_any_that_wraps_it_needs() -> None:
 
 
 def test_retrievers_with_one_model_share_it() -> None:
-    def model_of(retriever: Kept | Exception) -> object:
-        assert isinstance(retriever, Kept)
+    def model_of(retriever: CachedRetriever | Exception) -> object:
+        assert isinstance(retriever, CachedRetriever)
         return retriever._meter
 
     dense = {"kind": "dense", "model": "starter"}
@@ -339,7 +343,7 @@ def test_a_run_that_is_not_there_fails_what_wraps_it_and_one_that_changed_is_ano
     run = {"name": "run", "kind": "run", "path": "r.trec"}
     experiment = experiment_of(BIGRAMS, run, {"name": "h", "kind": "hybrid", "of": ["bigrams", "run"]})
     made = retrievers_of(experiment, small_set(), tmp_path)
-    assert [type(retriever) for retriever in made] == [Kept, RunError, RunError]
+    assert [type(retriever) for retriever in made] == [CachedRetriever, RunError, RunError]
 
     def keys() -> list[str]:
         return [retriever.key for retriever in retrievers_of(experiment, small_set(), tmp_path)]

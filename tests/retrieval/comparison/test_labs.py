@@ -168,7 +168,7 @@ def test_analyzers_are_those_of_the_script() -> None:
 
 def found(lab: Experiment, question_set: QuestionSet, measure: str = "ndcg@10") -> tuple[Comparison, pd.DataFrame]:
     compared = compare(lab, question_set)
-    return compared, lab_figures(compared, measure, question_groups(compared.asked))
+    return compared, lab_figures(compared, measure, question_groups(compared.question_set))
 
 
 def test_the_table_of_bm25_is_what_each_setting_scores_by_itself(sample: QuestionSet) -> None:
@@ -176,7 +176,7 @@ def test_the_table_of_bm25_is_what_each_setting_scores_by_itself(sample: Questio
     compared, figures = found(lab, sample)
     assert len(figures) == 16
     assert figures["sentences"].tolist() == [0] * 8 + [1] * 8
-    groups = question_groups(compared.asked)
+    groups = question_groups(compared.question_set)
     for row in (0, 7, 12):
         alone = compare(lab.model_copy(update={"retriever": (tried(lab)[row],)}), sample).results[0].scores
         assert alone is not None
@@ -227,9 +227,11 @@ def test_reranking_stays_under_its_ceiling_and_costs_what_it_reads(sample: Quest
     assert first is not None
     hits = [
         bool(
-            {compared.asked.passages[row].id for row in rows[:20].tolist() if row >= 0}.intersection(question.relevant)
+            {compared.question_set.passages[row].id for row in rows[:20].tolist() if row >= 0}.intersection(
+                question.relevant
+            )
         )
-        for rows, question in zip(first.indices, compared.asked.questions, strict=True)
+        for rows, question in zip(first.indices, compared.question_set.questions, strict=True)
     ]
     assert ceilings[20] == pytest.approx(np.mean(hits))  # one relevant passage each: found at all is found first
 
@@ -280,8 +282,12 @@ def test_indexes_are_set_against_the_exact_one(sample: QuestionSet) -> None:
 def test_what_has_no_figure_is_in_no_table(sample: QuestionSet) -> None:
     lab = index_lab(COMPARED, "Dense")
     compared = compare(lab, sample)
-    groups = question_groups(compared.asked)
-    broken = Comparison(lab, compared.asked, (*compared.results[:-1], Result("int8", error=ValueError("broken"))))
+    groups = question_groups(compared.question_set)
+    broken = Comparison(
+        lab, compared.question_set, (*compared.results[:-1], Result("int8", error=ValueError("broken")))
+    )
     assert lab_figures(broken, "ndcg@10", groups)["name"].tolist() == ["exact", "hnsw", "ivf"]
-    none = Comparison(lab, compared.asked, tuple(Result(one.name, error=ValueError()) for one in compared.results))
+    none = Comparison(
+        lab, compared.question_set, tuple(Result(one.name, error=ValueError()) for one in compared.results)
+    )
     assert lab_figures(none, "ndcg@10", groups).empty

@@ -33,7 +33,7 @@ def made_of(*specs: dict[str, Any], base: Path | None = None, **more: object) ->
         {"data": "small", "ks": (1,), "retriever": [{"name": "w", "kind": "bm25", "analyzer": "word"}]} | more
     )
     compared = compare(words, small_set())  # what is noted needs no search
-    compared = type(compared)(experiment, compared.asked, ())
+    compared = type(compared)(experiment, compared.question_set, ())
     return provenance(compared, small_set(), base)
 
 

@@ -64,7 +64,7 @@ def test_it_opens_as_it_was_when_all_else_is_gone(part: str) -> None:
     comparison, folder = kept(split=part, test_share=0.5)
     shutil.rmtree(workspace() / "cache")
     found = load(folder, small_set())
-    assert (found.experiment, found.asked) == (comparison.experiment, comparison.asked)
+    assert (found.experiment, found.question_set) == (comparison.experiment, comparison.question_set)
     for ours, theirs in zip(found.results, comparison.results, strict=True):
         assert_same(ours, theirs)
     assert not (workspace() / "cache").exists()  # nothing was searched or built
@@ -132,8 +132,8 @@ def test_the_list_shows_what_was_compared_newest_first() -> None:
     assert oldest.fingerprint == oldest.data_fingerprint == small_set().fingerprint
     assert (
         newest.fingerprint
-        == comparison.asked.with_questions(
-            [QUESTIONS.index(question) for question in load(second, small_set()).asked.questions]
+        == comparison.question_set.with_questions(
+            [QUESTIONS.index(question) for question in load(second, small_set()).question_set.questions]
         ).fingerprint
     )
     means = {result.name: result.scores.means() for result in comparison.results if result.scores}
@@ -185,7 +185,7 @@ def test_a_key_that_is_none_never_reaches_the_file_system(key: str) -> None:
         delete(key)
     with pytest.raises(KeyError):
         rename(key, "name")
-    assert load(folder, small_set()).asked == small_set()
+    assert load(folder, small_set()).question_set == small_set()
 
 
 def test_save_writes_what_keep_does_and_more(tmp_path: Path) -> None:

@@ -36,16 +36,18 @@ def test_questions_without_a_shared_term_counted_by_hand() -> None:
 
 
 @pytest.mark.parametrize("analyzer", NAMED)
-@pytest.mark.parametrize("asked", [small_set(), read_entry(CATALOG["sample"]).question_set], ids=["small", "sample"])
-def test_they_are_those_whose_sets_of_tokens_do_not_meet(asked: QuestionSet, analyzer: Analyzer) -> None:
-    asked = asked.with_questions(asked.answerable[:120])
-    passages = [set(tokens) for tokens in analyze(analyzer, asked.passages.indexed_texts(title=True))]
-    questions = [set(tokens) for tokens in analyze(analyzer, [question.text for question in asked.questions])]
+@pytest.mark.parametrize(
+    "question_set", [small_set(), read_entry(CATALOG["sample"]).question_set], ids=["small", "sample"]
+)
+def test_they_are_those_whose_sets_of_tokens_do_not_meet(question_set: QuestionSet, analyzer: Analyzer) -> None:
+    question_set = question_set.with_questions(question_set.answerable[:120])
+    passages = [set(tokens) for tokens in analyze(analyzer, question_set.passages.indexed_texts(title=True))]
+    questions = [set(tokens) for tokens in analyze(analyzer, [question.text for question in question_set.questions])]
     own = [
         row
-        for row, question in enumerate(asked.questions)
-        if not any(questions[row] & passages[asked.row_of_passage[id_]] for id_ in question.relevant)
+        for row, question in enumerate(question_set.questions)
+        if not any(questions[row] & passages[question_set.row_of_passage[id_]] for id_ in question.relevant)
     ]
     anywhere = [row for row, tokens in enumerate(questions) if not tokens & set().union(*passages)]
-    found = unmatched(asked, analyzer)
+    found = unmatched(question_set, analyzer)
     assert (found.own.tolist(), found.anywhere.tolist()) == (own, anywhere)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from data.catalog import CATALOG, read_entry
 from data.records import Passage
 from retrieval.comparison.build import retrievers_of
-from retrieval.comparison.cached import Kept
+from retrieval.comparison.cached import CachedRetriever
 from retrieval.comparison.experiment import ExperimentError, read_experiment
 from retrieval.lexical.bm25 import BM25, BM25Options
 from retrieval.lexical.windows import WindowedBM25, windows
@@ -121,7 +121,7 @@ title = false
     )
     asked = texts_of(QUESTIONS)
     (made,) = retrievers_of(read_experiment(path), small_set())
-    assert isinstance(made, Kept)
+    assert isinstance(made, CachedRetriever)
     options = BM25Options(Analyzer.BIGRAM, k1=0.4, b=0.6, title=False)
     expected = WindowedBM25("Sentences", PASSAGES, options, sentences=2).search(asked, 5)
     np.testing.assert_array_equal(made.search(asked, 5).indices, expected.indices)

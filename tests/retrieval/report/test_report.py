@@ -167,7 +167,7 @@ def test_what_a_reader_must_know_is_told() -> None:
     specs = list(compared.experiment.retriever)
     specs[2] = specs[2].model_copy(update={"chosen_on": Part.VALIDATION})
     experiment = compared.experiment.model_copy(update={"retriever": tuple(specs)})
-    text = Page(report(Comparison(experiment, compared.asked, tuple(results)), "en")).text
+    text = Page(report(Comparison(experiment, compared.question_set, tuple(results)), "en")).text
     assert "lost could not be measured and has no score: it is <lost>" in text.replace("  ", " ")
     assert "right found fewer than 10 passages for 3 questions, and none at all for 1 of these." in text
     assert "The settings of late were chosen on questions that are measured here (validation part)" in text

@@ -10,7 +10,7 @@ from data.records import Passage, Question, QuestionSet
 from retrieval.evaluation.measures import evaluate
 from retrieval.rankings import Rankings, top_k
 from retrieval.trec.files import write_run
-from retrieval.trec.run import Imported, Notes, RunError, find_run, fingerprint, read_run
+from retrieval.trec.run import ImportedRun, Notes, RunError, find_run, fingerprint, read_run
 from tests.doubles import QUESTIONS, small_set, texts_of
 
 
@@ -96,7 +96,7 @@ def test_a_run_of_ours_comes_back_as_it_was(seed: int, tmp_path: Path) -> None:
     native = top_k(np.where(rng.random((20, 50)) < 0.5, -np.inf, scores), 15)
     write_run(tmp_path / "run", native, question_set, "our own")
     asked = texts_of(questions)
-    imported = Imported("imported", tmp_path / "run", question_set).search(asked, 15)
+    imported = ImportedRun("imported", tmp_path / "run", question_set).search(asked, 15)
     np.testing.assert_array_equal(imported.indices, native.indices)
     np.testing.assert_array_equal(imported.scores, native.scores)
 
@@ -159,7 +159,7 @@ def run(tmp_path: Path) -> Path:
 
 
 def test_questions_are_known_by_their_text(run: Path) -> None:
-    imported = Imported("imported", run, small_set())
+    imported = ImportedRun("imported", run, small_set())
     asked = texts_of(QUESTIONS)
     whole = imported.search(asked, 3)
     assert whole.indices[-1].tolist() == [-1, -1, -1]
@@ -172,19 +172,19 @@ def test_questions_are_known_by_their_text(run: Path) -> None:
 def test_questions_of_one_text_keep_their_own_rankings(tmp_path: Path) -> None:
     passages = (Passage("p1", "one"), Passage("p2", "two"))
     twice = QuestionSet("twice", passages, (Question("a", "same"), Question("b", "same")))
-    imported = Imported("imported", written(tmp_path, "a Q0 p1 1 1 x\nb Q0 p2 1 1 x\n"), twice)
+    imported = ImportedRun("imported", written(tmp_path, "a Q0 p1 1 1 x\nb Q0 p2 1 1 x\n"), twice)
     assert imported.search(["same", "same"], 1).indices.tolist() == [[0], [1]]
     assert imported.search(["same"], 1).indices.tolist() == [[0]]
 
 
 @pytest.mark.parametrize(("k", "columns"), [(1, 1), (3, 3), (5, 3), (100, 3)])
 def test_rankings_go_no_deeper_than_the_run(k: int, columns: int, run: Path) -> None:
-    found = Imported("imported", run, small_set()).search(texts_of(QUESTIONS), k)
+    found = ImportedRun("imported", run, small_set()).search(texts_of(QUESTIONS), k)
     assert found.indices.shape == found.scores.shape == (6, columns)
 
 
 def test_a_run_of_the_whole_corpus_is_as_deep_as_any(tmp_path: Path) -> None:
     path = written(tmp_path, "\n".join(f"q1 Q0 p{p} 0 {p} x" for p in range(1, 6)))
-    found: Rankings = Imported("imported", path, small_set()).search(texts_of(QUESTIONS), 7)
+    found: Rankings = ImportedRun("imported", path, small_set()).search(texts_of(QUESTIONS), 7)
     assert found.indices[0].tolist() == [4, 3, 2, 1, 0, -1, -1]
     assert np.isneginf(found.scores[0, 5:]).all()

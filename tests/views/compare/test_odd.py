@@ -42,13 +42,13 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[Experiment]:
     return experiments
 
 
-def compared(asked: QuestionSet, found: dict[str, list[list[int]] | None]) -> Path:
+def compared(question_set: QuestionSet, found: dict[str, list[list[int]] | None]) -> Path:
     """Keep a comparison of these retrievers over all questions, those without rankings failed; returns its folder."""
-    data = keep(asked)
+    data = keep(question_set)
     experiment = choices_for(data).experiment(data, list(found), Part.ALL)
-    results = comparison_of(found, asked, KS, depth=100).results
+    results = comparison_of(found, question_set, KS, depth=100).results
     folder = Job.of(experiment, data.fingerprint).folder
-    keep_comparison(Comparison(experiment, asked, results), folder)
+    keep_comparison(Comparison(experiment, question_set, results), folder)
     return folder
 
 
@@ -138,7 +138,7 @@ def test_a_failed_first_stage_leaves_the_others_their_figures() -> None:
     experiment = choices_for(data).experiment(data, ["BM25", "Dense", "Hybrid"], Part.ALL)
     failed = (Result("Dense", error=RuntimeError("gone")), Result("Hybrid", error=RuntimeError("gone")))
     folder = Job.of(experiment, data.fingerprint).folder
-    keep_comparison(Comparison(experiment, kept.asked, (kept.results[0], *failed)), folder)
+    keep_comparison(Comparison(experiment, kept.question_set, (kept.results[0], *failed)), folder)
     for view in ("overview", "where", "why", "tune", "kept"):
         app = opened(page, part="all", retrievers="BM25|Dense|Hybrid", view=view)
         assert len(app.error) == 2

@@ -24,7 +24,7 @@ from tests.retrieval.compared import comparison_of, many_questions
 from tests.views.driving import opened, run
 from views.choices import choices_for
 from views.compare import export as compare_export
-from views.compare.shown import Shown
+from views.compare.comparison_view import ComparisonView
 from views.resources.comparisons import Address, comparison
 from views.words import catalog
 
@@ -55,7 +55,7 @@ def finished(data: StoredSet, results: tuple[Result, ...] | None = None) -> Path
         {"BM25": FOUND, "Dense": MISSED, "Hybrid": FOUND, "Reranked": FOUND}, small_set(), KS, depth=100
     )
     folder = Job.of(experiment, data.fingerprint).folder
-    keep_comparison(Comparison(experiment, by_hand.asked, results or by_hand.results), folder)
+    keep_comparison(Comparison(experiment, by_hand.question_set, results or by_hand.results), folder)
     return folder
 
 
@@ -131,7 +131,7 @@ def exports_of(data: StoredSet, folder: Path, language: str) -> dict[str, bytes]
     at = Address(data.key, str(folder), 0.0)
     found = comparison(at)
     assert found is not None
-    shown = Shown(data, at, found, found.results, tuple(one.name for one in found.results), "recall", 10)
+    shown = ComparisonView(data, at, found, found.results, tuple(one.name for one in found.results), "recall", 10)
     made = {name: content() for name, (_, _, content) in compare_export._files(shown, language).items()}
     return {name: content.encode() if isinstance(content, str) else content for name, content in made.items()}
 
@@ -241,7 +241,7 @@ def test_two_comparisons_of_the_same_questions_are_set_side_by_side(data: Stored
     choices = choices_for(data)
     experiment = choices.experiment(data, ["BM25"], Part.ALL)
     worse = comparison_of({"BM25": MISSED}, small_set(), KS, depth=100)
-    keep_comparison(Comparison(experiment, worse.asked, worse.results), earlier)
+    keep_comparison(Comparison(experiment, worse.question_set, worse.results), earlier)
     rename(earlier.name, "earlier")
     app = opened(page, view="kept", k="1")
     names = app.dataframe[0].value["name"].tolist()

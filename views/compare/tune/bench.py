@@ -13,10 +13,10 @@ from retrieval.comparison.job import Job
 from retrieval.comparison.labs import chosen, needed, tried
 from retrieval.evaluation.significance import PairTest
 from views.choices import choices_for
+from views.compare.comparison_view import ComparisonView
 from views.compare.controls import open_view, pick_also
 from views.compare.kept import close
 from views.compare.running import follow
-from views.compare.shown import Shown
 from views.resources.comparisons import Address, comparison, finished_at, lab_table, tests
 from views.state import remember
 from views.words import plain, signed, word
@@ -26,7 +26,7 @@ from views.words import plain, signed, word
 class Bench:
     """The comparison that is tuned, the measure it is tuned for ("ndcg@10"), and how many questions judge."""
 
-    shown: Shown
+    view: ComparisonView
     measure: str
     questions: int
 
@@ -38,7 +38,7 @@ class Bench:
 
 
 @dataclass(frozen=True)
-class Tried:
+class LabResult:
     """A lab that has run: what it was, where it is kept, and its table (see `lab_results.lab_figures`)."""
 
     experiment: Experiment
@@ -48,20 +48,20 @@ class Tried:
 
 def names_of(bench: Bench, *kinds: type[Any]) -> list[str]:
     """Return the retrievers of the comparison that were measured, of these kinds of spec where any are given."""
-    measured = {one.name for one in bench.shown.found.results if one.scores}
-    specs = bench.shown.found.experiment.retriever
+    measured = {one.name for one in bench.view.comparison.results if one.scores}
+    specs = bench.view.comparison.experiment.retriever
     return [spec.name for spec in specs if spec.name in measured and (not kinds or isinstance(spec, kinds))]
 
 
-def run(bench: Bench, experiment: Experiment) -> Tried | None:
+def run(bench: Bench, experiment: Experiment) -> LabResult | None:
     """Draw what starts a lab, or how far it is; returns what it found once it has ended."""
-    job = Job.of(experiment, bench.shown.data.fingerprint)
+    job = Job.of(experiment, bench.view.data.fingerprint)
     if job.done:
-        at = Address(bench.shown.data.key, str(job.folder), finished_at(job.folder))
+        at = Address(bench.view.data.key, str(job.folder), finished_at(job.folder))
         if comparison(at) is not None:
             table = lab_table(at, bench.measure)
             if not table.empty:
-                return Tried(experiment, at, table)
+                return LabResult(experiment, at, table)
             st.error(word("tune.nothing", figure=bench.label), icon=":material/error:")
     elif job.progress() is not None:
         follow(job, experiment)
@@ -76,7 +76,7 @@ def run(bench: Bench, experiment: Experiment) -> Tried | None:
 
 
 def draw_table(
-    found: Tried, columns: dict[str, Any], best: str, *, key: str, smallest_first: str = "", caption: str = ""
+    found: LabResult, columns: dict[str, Any], best: str, *, key: str, smallest_first: str = "", caption: str = ""
 ) -> str:
     """Draw the table, the best setting in bold; returns the name of the setting looked at: the row chosen, or the best.
 
@@ -123,7 +123,7 @@ def figure_columns(bench: Bench) -> dict[str, Any]:
     }
 
 
-def draw_verdict(bench: Bench, found: Tried, name: str, present: str, *, is_best: bool) -> None:
+def draw_verdict(bench: Bench, found: LabResult, name: str, present: str, *, is_best: bool) -> None:
     """Say whether a setting beats the present one on the validation questions, and offer to use it."""
     if name not in {spec.name for spec in tried(found.experiment)}:
         st.info(word("tune.one_alone", name=plain(name), figure=bench.label), icon=":material/info:")
@@ -173,9 +173,11 @@ def draw_use(bench: Bench, experiment: Experiment, name: str) -> None:
 
 
 def _use(bench: Bench, spec: Spec) -> None:
-    shown = bench.shown
+    shown = bench.view
     known = choices_for(shown.data).specs
-    for part in needed(shown.found.experiment, spec.parts):  # of a kept comparison, some may not be picked any more
+    for part in needed(
+        shown.comparison.experiment, spec.parts
+    ):  # of a kept comparison, some may not be picked any more
         if part.name not in known:
             add(shown.data.fingerprint, part)
     add(shown.data.fingerprint, spec)

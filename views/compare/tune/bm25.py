@@ -9,7 +9,7 @@ from retrieval.comparison.labs import BS, K1S, bm25_lab, numbers
 from retrieval.lexical.terms import NAMED
 from text.analyzers import Analyzer
 from views.compare.tune import terms as tune_terms
-from views.compare.tune.bench import Bench, Tried, draw_table, draw_verdict, figure_columns, names_of, run
+from views.compare.tune.bench import Bench, LabResult, draw_table, draw_verdict, figure_columns, names_of, run
 from views.compare.tune.charts import heat
 from views.resources.charts import draw_chart
 from views.resources.comparisons import analyzers_of
@@ -35,7 +35,7 @@ def draw(bench: Bench) -> None:
 
 
 def _pick(bench: Bench, names: list[str]) -> Experiment | None:
-    first = [analyzer.value for analyzer in analyzers_of(bench.shown.data.key)]
+    first = [analyzer.value for analyzer in analyzers_of(bench.view.data.key)]
     with st.container(border=True):
         present = st.selectbox(word("tune.present"), names, help=word("tune.present_help"), key="lab_bm25")
         analyzers = st.pills(
@@ -69,14 +69,14 @@ def _pick(bench: Bench, names: list[str]) -> Experiment | None:
         return None
     chosen = [Analyzer(value) for value in analyzers]
     lengths = [int(length) for length in windows]
-    return bm25_lab(bench.shown.found.experiment, present, chosen, sentences=lengths, **values)
+    return bm25_lab(bench.view.comparison.experiment, present, chosen, sentences=lengths, **values)
 
 
 def _present(experiment: Experiment) -> str:
     return next(spec.name for spec in experiment.retriever if not spec.chosen_on)
 
 
-def _draw_found(bench: Bench, found: Tried, present: str) -> None:
+def _draw_found(bench: Bench, found: LabResult, present: str) -> None:
     table = found.table
     leader = best(table)
     answer = st.container()
@@ -84,7 +84,7 @@ def _draw_found(bench: Bench, found: Tried, present: str) -> None:
     number, text = st.column_config.NumberColumn, st.column_config.TextColumn
     windows = [word(f"tune.window_{length}") for length in table["sentences"]]
     name = draw_table(
-        Tried(found.experiment, found.address, table.assign(window=windows)),
+        LabResult(found.experiment, found.address, table.assign(window=windows)),
         {
             "analyzer": text(word("tune.analyzer"), pinned=True),
             "window": text(word("tune.windows")),

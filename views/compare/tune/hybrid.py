@@ -6,7 +6,7 @@ from retrieval.analysis.lab_results import best
 from retrieval.comparison.experiment import BM25Spec, DenseSpec, Experiment, HybridSpec
 from retrieval.comparison.labs import hybrid_lab
 from retrieval.multistage.fusion import Fusion
-from views.compare.tune.bench import Bench, Tried, draw_table, draw_verdict, figure_columns, names_of, run
+from views.compare.tune.bench import Bench, LabResult, draw_table, draw_verdict, figure_columns, names_of, run
 from views.compare.tune.charts import bands
 from views.resources.charts import draw_chart
 from views.state import remember, remembered
@@ -25,7 +25,7 @@ def draw(bench: Bench) -> None:
         others = [name for name in names if name != first]
         usual = next((name for name in names_of(bench, DenseSpec) if name != first), others[0])
         second = _pick(right, "mix_second", others, usual)
-    experiment = hybrid_lab(bench.shown.found.experiment, first, second)
+    experiment = hybrid_lab(bench.view.comparison.experiment, first, second)
     found = run(bench, experiment)
     if found:
         _draw_found(bench, found, first, second)
@@ -39,7 +39,7 @@ def _pick(place: "st.delta_generator.DeltaGenerator", name: str, names: list[str
     return picked
 
 
-def _draw_found(bench: Bench, found: Tried, first: str, second: str) -> None:
+def _draw_found(bench: Bench, found: LabResult, first: str, second: str) -> None:
     table = found.table.assign(x=found.table["weight"])
     leader = best(table)
     answer = st.container()
@@ -64,7 +64,7 @@ def _draw_found(bench: Bench, found: Tried, first: str, second: str) -> None:
         draw_verdict(bench, found, name, _present(found, first), is_best=name == leader)
 
 
-def _present(found: Tried, first: str) -> str:
+def _present(found: LabResult, first: str) -> str:
     """Return the hybrid there is of the two, else the better one of them."""
     hybrids = _given_hybrids(found.experiment)
     if hybrids:

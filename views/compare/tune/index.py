@@ -8,7 +8,7 @@ import streamlit as st
 from retrieval.comparison.experiment import DenseSpec
 from retrieval.comparison.labs import index_lab
 from retrieval.dense.index import IndexKind
-from views.compare.tune.bench import Bench, Tried, draw_table, draw_use, figure_columns, names_of, run
+from views.compare.tune.bench import Bench, LabResult, draw_table, draw_use, figure_columns, names_of, run
 from views.compare.tune.charts import scattered
 from views.resources.charts import draw_chart
 from views.state import remember, remembered
@@ -27,12 +27,12 @@ def draw(bench: Bench) -> None:
     present = st.selectbox(word("tune.vectors"), names, index=index, help=word("tune.vectors_help")) or names[0]
     if present != names[0] or "vectors" in st.query_params:
         remember("vectors", present)
-    found = run(bench, index_lab(bench.shown.found.experiment, present))
+    found = run(bench, index_lab(bench.view.comparison.experiment, present))
     if found and "overlap" in found.table:
         _draw_found(bench, found)
 
 
-def _draw_found(bench: Bench, found: Tried) -> None:
+def _draw_found(bench: Bench, found: LabResult) -> None:
     exact = found.table.set_index("name").loc[IndexKind.EXACT]
     table = found.table.assign(
         milliseconds=found.table["search_seconds"] / bench.questions * 1000,
@@ -47,7 +47,7 @@ def _draw_found(bench: Bench, found: Tried) -> None:
     k = bench.measure.split("@")[1]
     number, interval = st.column_config.NumberColumn, word("compare.interval_help")
     name = draw_table(
-        Tried(found.experiment, found.address, table),
+        LabResult(found.experiment, found.address, table),
         {
             "title": st.column_config.TextColumn(word("tune.index"), pinned=True, help=word("tune.index_help")),
             **figure_columns(bench),

@@ -6,7 +6,7 @@ import streamlit as st
 from retrieval.analysis.lab_results import best
 from retrieval.comparison.experiment import RerankSpec
 from retrieval.comparison.labs import DEPTHS, rerank_lab
-from views.compare.tune.bench import Bench, Tried, draw_table, draw_verdict, figure_columns, names_of, run
+from views.compare.tune.bench import Bench, LabResult, draw_table, draw_verdict, figure_columns, names_of, run
 from views.compare.tune.charts import bands, heat, steps
 from views.resources.charts import draw_chart
 from views.state import remember, remembered
@@ -38,7 +38,7 @@ def draw(bench: Bench) -> None:
     if not depths:
         st.info(word("tune.pick_values"), icon=":material/info:")
         return
-    found = run(bench, rerank_lab(bench.shown.found.experiment, present, [int(depth) for depth in depths]))
+    found = run(bench, rerank_lab(bench.view.comparison.experiment, present, [int(depth) for depth in depths]))
     if found:
         _draw_found(bench, found, present)
 
@@ -58,7 +58,7 @@ def _remember(present: str, names: list[str], depths: list[str]) -> None:
         st.query_params.pop("depths", None)
 
 
-def _draw_found(bench: Bench, found: Tried, present: str) -> None:
+def _draw_found(bench: Bench, found: LabResult, present: str) -> None:
     table = found.table.assign(milliseconds=found.table["reranking_seconds"] / bench.questions * 1000)
     leader = best(table)
     answer = st.container()
@@ -69,7 +69,7 @@ def _draw_found(bench: Bench, found: Tried, present: str) -> None:
     draw_chart(heat, table, leader, x=x, y=y, value=bench.label, bounds=bounds, key="rerank_heat")
     number = st.column_config.NumberColumn
     name = draw_table(
-        Tried(found.experiment, found.address, table),
+        LabResult(found.experiment, found.address, table),
         {
             "depth": number(word("tune.depth"), help=word("tune.depths_help"), pinned=True),
             "weight": number(word("tune.weight"), help=word("tune.weight_help"), format="%.1f"),

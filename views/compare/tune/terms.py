@@ -6,7 +6,7 @@ import streamlit as st
 from retrieval.comparison.experiment import BM25Spec, WindowedBM25Spec
 from retrieval.comparison.labs import tried
 from text.analyzers import Analyzer
-from views.compare.tune.bench import Bench, Tried
+from views.compare.tune.bench import Bench, LabResult
 from views.resources.comparisons import comparison, readings_of, unmatched_of
 from views.resources.sets import question_set
 from views.words import word
@@ -19,7 +19,7 @@ def draw_readings(bench: Bench) -> None:
     with st.expander(word("tune.readings"), icon=":material/segment:"):
         text = st.text_area(
             word("tune.text"),
-            question_set(bench.shown.data.key).questions[0].text[:_LONGEST_TEXT],
+            question_set(bench.view.data.key).questions[0].text[:_LONGEST_TEXT],
             max_chars=_LONGEST_TEXT,
             height=80,
             help=word("tune.text_help"),
@@ -46,7 +46,7 @@ def draw_readings(bench: Bench) -> None:
         )
 
 
-def draw_unmatched(found: Tried) -> None:
+def draw_unmatched(found: LabResult) -> None:
     """Draw, for every analyzer of a lab, the questions none of whose terms is in a passage, or in their own."""
     specs = [spec for spec in tried(found.experiment) if isinstance(spec, BM25Spec | WindowedBM25Spec)]
     analyzers = list(dict.fromkeys(spec.analyzer for spec in specs))
@@ -77,14 +77,14 @@ def draw_unmatched(found: Tried) -> None:
         _draw_questions(found, Analyzer(chosen or with_some[0]))
 
 
-def _draw_questions(found: Tried, analyzer: Analyzer) -> None:
+def _draw_questions(found: LabResult, analyzer: Analyzer) -> None:
     opened = comparison(found.address)
     if opened is None:
         return
     rows = unmatched_of(found.address, analyzer)
     nowhere = set(rows.anywhere.tolist())
-    questions = [opened.asked.questions[row] for row in rows.own]
-    passages = [opened.asked.passages[opened.asked.row_of_passage[one.relevant[0]]] for one in questions]
+    questions = [opened.question_set.questions[row] for row in rows.own]
+    passages = [opened.question_set.passages[opened.question_set.row_of_passage[one.relevant[0]]] for one in questions]
     st.dataframe(
         pd.DataFrame(
             {

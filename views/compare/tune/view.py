@@ -8,7 +8,7 @@ from data.split import Part
 from retrieval.comparison.experiment import Lab
 from retrieval.evaluation.measures import measures
 from retrieval.evaluation.significance import question_groups
-from views.compare.shown import Shown
+from views.compare.comparison_view import ComparisonView
 from views.compare.tune import bm25 as tune_bm25
 from views.compare.tune import hybrid as tune_hybrid
 from views.compare.tune import index as tune_index
@@ -29,23 +29,23 @@ _FIRST_AIM = "ndcg@10"
 
 
 @st.fragment
-def draw(shown: Shown) -> None:
+def draw(view: ComparisonView) -> None:
     """Draw the choice of a lab and what to tune for, and the lab."""
-    options = shown.found.experiment.split_options
-    parts = split_of(shown.data.key, options.validation, options.test, options.seed)
-    asked = parts.questions(question_set(shown.data.key), Part.VALIDATION)
+    options = view.comparison.experiment.split_options
+    parts = split_of(view.data.key, options.validation, options.test, options.seed)
+    asked = parts.questions(question_set(view.data.key), Part.VALIDATION)
     if not asked.questions:
         st.warning(word("tune.no_validation"), icon=":material/warning:")
         return
     questions, passages = len(asked.questions), int(question_groups(asked).max()) + 1
-    lab, measure = _pick(shown)
+    lab, measure = _pick(view)
     st.caption(word("tune.about", questions=f"{questions:,}", passages=f"{passages:,}"))
     if questions < _FEW:
         st.warning(word("tune.few", questions=f"{questions:,}"), icon=":material/warning:")
-    LABS[lab](Bench(shown, measure, questions))
+    LABS[lab](Bench(view, measure, questions))
 
 
-def _pick(shown: Shown) -> tuple[Lab, str]:
+def _pick(view: ComparisonView) -> tuple[Lab, str]:
     left, right = st.columns([3, 1], vertical_alignment="bottom")
     labs = [lab.value for lab in LABS]
     lab = left.segmented_control(
@@ -55,7 +55,7 @@ def _pick(shown: Shown) -> tuple[Lab, str]:
         format_func=lambda value: word(f"tune.lab_{value}"),
         key="lab",
     )
-    aims = list(reversed(measures(shown.found.experiment.ks)))
+    aims = list(reversed(measures(view.comparison.experiment.ks)))
     aim = right.selectbox(
         word("tune.aim"),
         aims,

@@ -9,7 +9,7 @@ import streamlit as st
 
 from retrieval.analysis.stages import DEPTHS, candidate_depth, candidate_sources
 from retrieval.comparison.compare import Result
-from views.compare.shown import Shown
+from views.compare.comparison_view import ComparisonView
 from views.compare.where import charts
 from views.resources.charts import draw_chart
 from views.resources.comparisons import ceilings_of
@@ -28,41 +28,41 @@ class Reach(NamedTuple):
     ceiling: float  # NaN where a source was not searched so deep
 
 
-def draw(shown: Shown) -> None:
+def draw(view: ComparisonView) -> None:
     """Draw how high Hit@K could be by depth, and how high it is, of every retriever picked that wraps others."""
-    st.subheader(word("where.ceilings", k=shown.k))
-    st.caption(word("where.ceilings_help", k=shown.k))
-    wrapping = [one for one in shown.results if shown.spec(one.name).parts and _hit(one, shown.k) is not None]
+    st.subheader(word("where.ceilings", k=view.k))
+    st.caption(word("where.ceilings_help", k=view.k))
+    wrapping = [one for one in view.results if view.spec(one.name).parts and _hit(one, view.k) is not None]
     if not wrapping:
         st.info(word("where.no_wrapping"), icon=":material/info:")
         return
-    reads = {one.name: candidate_depth(shown.spec(one.name), shown.k) for one in wrapping}
+    reads = {one.name: candidate_depth(view.spec(one.name), view.k) for one in wrapping}
     depths = tuple(sorted({*DEPTHS, *reads.values()}))
-    ceilings = ceilings_of(shown.address, depths)
+    ceilings = ceilings_of(view.address, depths)
     known = [
         Reach(
             one.name,
-            candidate_sources(shown.spec(one.name)),
+            candidate_sources(view.spec(one.name)),
             reads[one.name],
-            _hit(one, shown.k) or 0.0,
+            _hit(one, view.k) or 0.0,
             float(ceilings[one.name][depths.index(reads[one.name])]),
         )
         for one in wrapping
         if one.name in ceilings
     ]
-    _draw_sentences(known, shown.k)
-    curves = _curves(known, ceilings, depths, shown.k)
+    _draw_sentences(known, view.k)
+    curves = _curves(known, ceilings, depths, view.k)
     if curves["depth"].nunique() > 1:
         draw_chart(
             charts.ceilings,
             curves,
             pd.DataFrame(known).drop(columns="sources").dropna(),
-            shown.names,
+            view.names,
             x=word("where.candidates"),
             y=word("where.questions_share"),
         )
-        st.caption(word("where.how_to_read", k=shown.k))
-    _draw_table(known, curves, shown.k)
+        st.caption(word("where.how_to_read", k=view.k))
+    _draw_table(known, curves, view.k)
 
 
 def _hit(result: Result, k: int) -> float | None:

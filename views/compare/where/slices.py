@@ -9,7 +9,7 @@ import streamlit as st
 from data.csv_export import csv_bytes
 from retrieval.evaluation.slices import Property, labels_of, most_contested, most_telling
 from views.compare.address import show_why
-from views.compare.shown import Shown
+from views.compare.comparison_view import ComparisonView
 from views.compare.where import charts
 from views.resources.charts import draw_chart
 from views.resources.comparisons import MEASURED_SLICES, properties_of, slice_figures, slices_by
@@ -20,29 +20,29 @@ _CHARTED = 12
 
 
 @st.fragment
-def draw(shown: Shown) -> None:
+def draw(view: ComparisonView) -> None:
     """Draw the choice of a property, and every retriever on every slice by it."""
-    st.subheader(word("where.slices", figure=shown.figure_label))
-    if not shown.scored:
-        st.info(word("where.no_figure", figure=shown.figure_label), icon=":material/info:")
+    st.subheader(word("where.slices", figure=view.figure_label))
+    if not view.scored:
+        st.info(word("where.no_figure", figure=view.figure_label), icon=":material/info:")
         return
-    by = _pick(shown)
+    by = _pick(view)
     with st.spinner(word("where.measuring")):
-        parts = slices_by(shown.address, by)
-        figures = slice_figures(shown.address, by, shown.scored_names, shown.figure)
+        parts = slices_by(view.address, by)
+        figures = slice_figures(view.address, by, view.scored_names, view.figure)
     if not len(figures):
         st.info(word("where.no_slice"), icon=":material/info:")
         return
     labels = labels_of(parts, by)
-    _draw_most_telling(shown, figures, labels, by)
-    _draw_charts(shown, figures, labels)
-    _draw_table(shown, figures, labels, by)
+    _draw_most_telling(view, figures, labels, by)
+    _draw_charts(view, figures, labels)
+    _draw_table(view, figures, labels, by)
     if len(parts) > MEASURED_SLICES:
         st.caption(word("where.largest_only", measured=f"{MEASURED_SLICES:,}", count=f"{len(parts):,}"))
 
 
-def _pick(shown: Shown) -> Property:
-    known = [by.value for by in properties_of(shown.address)]
+def _pick(view: ComparisonView) -> Property:
+    known = [by.value for by in properties_of(view.address)]
     first = Property.KIND if Property.KIND in known else Property.OVERLAP
     by = st.segmented_control(
         word("where.by"),
@@ -50,15 +50,15 @@ def _pick(shown: Shown) -> Property:
         default=remembered("slice", first.value, known),
         format_func=lambda value: word(f"where.by_{value}"),
         help=word("where.by_help"),
-        key=f"where_slice_{shown.data.key}",  # another set knows other properties
+        key=f"where_slice_{view.data.key}",  # another set knows other properties
     )
     remember("slice", by or first.value)
     return Property(by or first.value)
 
 
-def _draw_most_telling(shown: Shown, figures: pd.DataFrame, labels: Sequence[str], by: Property) -> None:
+def _draw_most_telling(view: ComparisonView, figures: pd.DataFrame, labels: Sequence[str], by: Property) -> None:
     """Say in which slice a retriever lies furthest from the first, of those where that is sure."""
-    first, *others = shown.scored_names
+    first, *others = view.scored_names
     if not others:
         return
     count = f"{(figures['retriever'] != first).sum():,}"
@@ -79,7 +79,7 @@ def _draw_most_telling(shown: Shown, figures: pd.DataFrame, labels: Sequence[str
     st.markdown(word(f"where.telling_{side}", **values))
 
 
-def _draw_charts(shown: Shown, figures: pd.DataFrame, labels: Sequence[str]) -> None:
+def _draw_charts(view: ComparisonView, figures: pd.DataFrame, labels: Sequence[str]) -> None:
     places = most_contested(figures, _CHARTED)
     drawn = figures[figures["slice"].isin(places)]
     rows = {place: f"{labels[place]} ({count:,})" for place, count in _sizes(drawn).items()}
@@ -87,18 +87,18 @@ def _draw_charts(shown: Shown, figures: pd.DataFrame, labels: Sequence[str]) -> 
     order = [rows[place] for place in sorted(rows)]
     left, right = st.columns(2)
     with left:
-        st.markdown(f"**{shown.figure_label}**")
-        title = word("where.with_interval", figure=shown.figure_label)
-        draw_chart(charts.on_slices, drawn, shown.scored_names, shown.names, order, x=title)
-    first, *others = shown.scored_names
+        st.markdown(f"**{view.figure_label}**")
+        title = word("where.with_interval", figure=view.figure_label)
+        draw_chart(charts.on_slices, drawn, view.scored_names, view.names, order, x=title)
+    first, *others = view.scored_names
     if others:
         with right:
             st.markdown(f"**{word('where.from_first', first=plain(first))}**")
             draw_chart(
                 charts.on_slices,
                 drawn[drawn["retriever"] != first],
-                shown.scored_names,
-                shown.names,
+                view.scored_names,
+                view.names,
                 order,
                 x=word("where.points"),
                 kind="difference",
@@ -113,12 +113,12 @@ def _sizes(figures: pd.DataFrame) -> dict[int, int]:
     return dict(figures.groupby("slice")["questions"].first())
 
 
-def _draw_table(shown: Shown, figures: pd.DataFrame, labels: Sequence[str], by: Property) -> None:
+def _draw_table(view: ComparisonView, figures: pd.DataFrame, labels: Sequence[str], by: Property) -> None:
     names = ["mean", "low", "high", "difference", "difference_low", "difference_high"]
     table = figures.assign(slice=[labels[place] for place in figures["slice"]])
     best = table["mean"] == figures.groupby("slice")["mean"].transform("max")
     table[names] *= 100
-    table.loc[table["retriever"] == shown.scored_names[0], names[3:]] = float("nan")
+    table.loc[table["retriever"] == view.scored_names[0], names[3:]] = float("nan")
     weights = best.map({True: "font-weight: 700", False: ""})
     formats: dict[Any, Any] = {name: "{:+.2f}" if name.startswith("difference") else "{:.2f}" for name in names}
     formats |= {"p_holm": "{:.4f}", "questions": "{:,}"}
@@ -140,7 +140,7 @@ def _draw_table(shown: Shown, figures: pd.DataFrame, labels: Sequence[str], by: 
                 "slice": text(word(f"where.by_{by.value}"), pinned=True, width=120),
                 "questions": number(word("where.questions")),
                 "retriever": text(word("compare.retriever")),
-                "mean": number(shown.figure_label, help=word("where.best_help")),
+                "mean": number(view.figure_label, help=word("where.best_help")),
                 "low": number(word("compare.low"), help=word("compare.interval_help")),
                 "high": number(word("compare.high"), help=word("compare.interval_help")),
                 "difference": number(word("compare.difference"), help=word("where.difference_help")),
@@ -151,7 +151,7 @@ def _draw_table(shown: Shown, figures: pd.DataFrame, labels: Sequence[str], by: 
         )
         if picked["selection"]["rows"]:
             st.rerun()  # the whole page: another view is to be seen
-        file = f"slices_{by.value}_{shown.figure}.csv"
+        file = f"slices_{by.value}_{view.figure}.csv"
         st.download_button(
             word("where.csv"), csv_bytes(table), file, "text/csv", icon=":material/download:", on_click="ignore"
         )

@@ -5,7 +5,7 @@ import streamlit as st
 
 from retrieval.analysis.stages import FATES, Fate
 from views.compare.address import show_why
-from views.compare.shown import Shown
+from views.compare.comparison_view import ComparisonView
 from views.compare.where import charts
 from views.resources.charts import draw_chart
 from views.resources.comparisons import fate_counts_of
@@ -14,20 +14,20 @@ from views.words import plain, word
 _LOST = [fate.value for fate in FATES if fate is not Fate.FOUND]
 
 
-def draw(shown: Shown) -> None:
+def draw(view: ComparisonView) -> None:
     """Draw how many questions each retriever picked loses in which step; a click shows them."""
-    st.subheader(word("where.lost", k=shown.k))
-    st.caption(word("where.lost_help", k=shown.k))
-    counts = fate_counts_of(shown.address, shown.k)
-    counts = counts.loc[[one.name for one in shown.results if one.name in counts.index]]
+    st.subheader(word("where.lost", k=view.k))
+    st.caption(word("where.lost_help", k=view.k))
+    counts = fate_counts_of(view.address, view.k)
+    counts = counts.loc[[one.name for one in view.results if one.name in counts.index]]
     if not len(counts):
-        st.info(word("where.no_fate", k=shown.k), icon=":material/info:")
+        st.info(word("where.no_fate", k=view.k), icon=":material/info:")
         return
     if counts[_LOST].to_numpy().any():
         _draw_chart(counts)
     else:
-        st.success(word("where.none_lost", k=shown.k), icon=":material/check_circle:")
-    _draw_numbers(counts, len(shown.found.asked.questions))
+        st.success(word("where.none_lost", k=view.k), icon=":material/check_circle:")
+    _draw_numbers(counts, len(view.comparison.question_set.questions))
 
 
 def show_questions(of: str, fate: str) -> None:

@@ -2,18 +2,18 @@
 
 import streamlit as st
 
-from views.compare.shown import Shown
+from views.compare.comparison_view import ComparisonView
 from views.compare.where import ceilings as compare_ceilings
 from views.compare.where import slices as compare_slices
 from views.compare.where import stages as compare_lost
 from views.words import word
 
 
-def draw(shown: Shown) -> None:
+def draw(view: ComparisonView) -> None:
     """Draw the slices of the questions, the steps that lose them, and the ceilings."""
-    if not any(one.rankings for one in shown.results):  # all failed: no K would help
+    if not any(one.rankings for one in view.results):  # all failed: no K would help
         st.info(word("why.no_rankings"), icon=":material/info:")
         return
-    compare_slices.draw(shown)
-    compare_lost.draw(shown)
-    compare_ceilings.draw(shown)
+    compare_slices.draw(view)
+    compare_lost.draw(view)
+    compare_ceilings.draw(view)

@@ -9,20 +9,20 @@ from retrieval.analysis.questions import rows_in_all
 from retrieval.analysis.stages import FATES, Fate
 from retrieval.evaluation.ranks import BANDS, Block, Quadrant
 from retrieval.evaluation.slices import Property, labels_of
-from views.compare.shown import Shown
+from views.compare.comparison_view import ComparisonView
 from views.resources.comparisons import fates_of, ranks_of, slices_by
 from views.resources.questions import most_unlike_of, quadrants_of, rows_with
 from views.words import plain, word
 
 
 @dataclass(frozen=True)
-class Listed:
+class QuestionList:
     """A comparison's retrievers that have rankings (`names`, two of them a pair), and the filters on its questions.
 
     Filters that the address names wrongly, or that do not go with what is picked, are not there.
     """
 
-    shown: Shown
+    view: ComparisonView
     names: tuple[str, ...]
     pair: tuple[str, str]
     quadrant: Quadrant | None
@@ -41,22 +41,22 @@ class Listed:
     @property
     def mask(self) -> np.ndarray:
         """Which questions are listed, `(n_questions,)` bool."""
-        at, parts = self.shown.address, []
+        at, parts = self.view.address, []
         if self.quadrant:
-            parts.append(quadrants_of(at, self.pair, self.shown.k)[self.quadrant])
+            parts.append(quadrants_of(at, self.pair, self.view.k)[self.quadrant])
         if self.block:
             parts.append(ranks_of(at, self.names).order[self.block.start : self.block.end])
         if self.fate:
-            parts.append(np.flatnonzero(_fates(self.shown)[self.of] == FATES.index(self.fate)))
+            parts.append(np.flatnonzero(_fates(self.view)[self.of] == FATES.index(self.fate)))
         if self.by and self.within is not None:
             parts.append(slices_by(at, self.by)[self.within].rows)
         if self.words:
             parts.append(rows_with(at, self.words))
-        return rows_in_all(len(self.shown.found.asked.questions), parts)
+        return rows_in_all(len(self.view.comparison.question_set.questions), parts)
 
     def in_words(self) -> str:
         """Say which questions these are; Markdown."""
-        k, said = self.shown.k, []
+        k, said = self.view.k, []
         if self.quadrant:
             a, b = map(plain, self.pair)
             said.append(word(f"why.said_{self.quadrant.value}", a=a, b=b, k=k))
@@ -66,31 +66,31 @@ class Listed:
         if self.fate:
             said.append(word(f"why.said_{self.fate.value}", name=plain(self.of), k=k))
         if self.by and self.within is not None:
-            label = labels_of(slices_by(self.shown.address, self.by), self.by)[self.within]
+            label = labels_of(slices_by(self.view.address, self.by), self.by)[self.within]
             said.append(f"{word(f'where.by_{self.by.value}')}: {plain(label)}")
         if self.words:
             said.append(word("why.said_words", words=plain(self.words)))
         return " · ".join(said)
 
 
-def listed(shown: Shown) -> Listed:
+def listed(view: ComparisonView) -> QuestionList:
     """Read the address. There must be a retriever with rankings."""
-    names = tuple(one.name for one in shown.results if one.rankings)
+    names = tuple(one.name for one in view.results if one.rankings)
     first = _one_of("a", names) or names[0]
     others = tuple(name for name in names if name != first)
-    second = _one_of("b", others) or most_unlike_of(shown.address, names, first, shown.k)
+    second = _one_of("b", others) or most_unlike_of(view.address, names, first, view.k)
     fate, of = _one_of("fate", FATES), _one_of("of", names)
     by = _one_of("slice", tuple(Property))
-    return Listed(
-        shown=shown,
+    return QuestionList(
+        view=view,
         names=names,
         pair=(first, second),
         quadrant=Quadrant(quadrant) if (quadrant := _one_of("quadrant", tuple(Quadrant))) else None,
-        block=_block(shown, names),
+        block=_block(view, names),
         of=of,
-        fate=Fate(fate) if fate and of in _fates(shown) else None,
+        fate=Fate(fate) if fate and of in _fates(view) else None,
         by=Property(by) if by else None,
-        within=_within(shown, by),
+        within=_within(view, by),
         words=str(st.query_params.get("words", ""))[:200].strip(),
     )
 
@@ -114,23 +114,23 @@ def _one_of(name: str, allowed: tuple[str, ...]) -> str:
     return value if value in allowed else ""
 
 
-def _block(shown: Shown, names: tuple[str, ...]) -> Block | None:
+def _block(view: ComparisonView, names: tuple[str, ...]) -> Block | None:
     wanted = st.query_params.get("block", "")
     if not wanted:
         return None
-    blocks = ranks_of(shown.address, names).blocks()
+    blocks = ranks_of(view.address, names).blocks()
     return next((block for block in blocks if block_name(names, block) == wanted), None)
 
 
-def _within(shown: Shown, by: str) -> int | None:
+def _within(view: ComparisonView, by: str) -> int | None:
     wanted = str(st.query_params.get("within", ""))
-    if not by or not wanted.isdecimal() or int(wanted) >= len(slices_by(shown.address, Property(by))):
+    if not by or not wanted.isdecimal() or int(wanted) >= len(slices_by(view.address, Property(by))):
         return None
     return int(wanted)
 
 
-def _fates(shown: Shown) -> dict[str, np.ndarray]:
+def _fates(view: ComparisonView) -> dict[str, np.ndarray]:
     try:
-        return fates_of(shown.address, shown.k)
+        return fates_of(view.address, view.k)
     except ValueError:  # a run that was imported may not be so deep
         return {}

@@ -7,7 +7,7 @@ import streamlit as st
 from retrieval.analysis.questions import band_counts
 from retrieval.evaluation.ranks import BANDS
 from views.compare.address import set_parameter
-from views.compare.why.filters import Listed, band_words, block_name
+from views.compare.why.filters import QuestionList, band_words, block_name
 from views.resources.charts import draw_chart
 from views.resources.comparisons import ranks_of
 from views.words import word
@@ -18,10 +18,10 @@ _ROW, _AROUND = 40, 120  # heights of a retriever, and of axis and legend, in pi
 _KEY = "why_map"
 
 
-def draw(listed: Listed) -> None:
+def draw(question_list: QuestionList) -> None:
     """Draw the map, what can be left out of it, and its numbers as a table."""
-    everywhere_first = _first_everywhere(listed)
-    count = len(listed.shown.found.asked.questions)
+    everywhere_first = _first_everywhere(question_list)
+    count = len(question_list.view.comparison.question_set.questions)
     left, right = st.columns([5, 3], vertical_alignment="center")
     left.markdown(f"**{word('why.map')}**", help=word("why.map_help"))
     zoomed = right.toggle(
@@ -34,11 +34,11 @@ def draw(listed: Listed) -> None:
     )
     first = everywhere_first if zoomed and everywhere_first < count else 0
     # cleared filters leave nothing marked, and a chart keeps its marks as long as it keeps its key
-    key = f"{_KEY}_{'-'.join(listed.names)}_{first}_{bool(listed.block)}"
+    key = f"{_KEY}_{'-'.join(question_list.names)}_{first}_{bool(question_list.block)}"
     draw_chart(
         _chart,
-        _blocks(listed, first),
-        listed.names,
+        _blocks(question_list, first),
+        question_list.names,
         first,
         count,
         key=key,
@@ -47,12 +47,12 @@ def draw(listed: Listed) -> None:
         alt=word("why.map_help"),
     )
     with st.expander(word("compare.as_table")):
-        _draw_table(listed)
+        _draw_table(question_list)
 
 
-def _first_everywhere(listed: Listed) -> int:
+def _first_everywhere(question_list: QuestionList) -> int:
     """The map begins with the questions that all retrievers put first: return how many."""
-    ranks = ranks_of(listed.shown.address, listed.names).ranks
+    ranks = ranks_of(question_list.view.address, question_list.names).ranks
     return int((ranks == 1).all(axis=1).sum())
 
 
@@ -67,16 +67,24 @@ def _choose(key: str) -> None:
     st.query_params.pop("question", None)
 
 
-def _blocks(listed: Listed, first: int) -> pd.DataFrame:
+def _blocks(question_list: QuestionList, first: int) -> pd.DataFrame:
     rows = [
-        (listed.names[block.column], max(block.start, first), block.end, block.band, block_name(listed.names, block))
-        for block in ranks_of(listed.shown.address, listed.names).blocks()
+        (
+            question_list.names[block.column],
+            max(block.start, first),
+            block.end,
+            block.band,
+            block_name(question_list.names, block),
+        )
+        for block in ranks_of(question_list.view.address, question_list.names).blocks()
         if block.end > first
     ]
     table = pd.DataFrame(rows, columns=["retriever", "start", "end", "place", "block"])
     table["band"] = table["place"].map(band_words)
     table["count"] = table["end"] - table["start"]
-    table["chosen"] = table["block"] == (block_name(listed.names, listed.block) if listed.block else "")
+    table["chosen"] = table["block"] == (
+        block_name(question_list.names, question_list.block) if question_list.block else ""
+    )
     return table
 
 
@@ -121,11 +129,11 @@ def _chart(table: pd.DataFrame, names: tuple[str, ...], first: int, count: int) 
     )
 
 
-def _draw_table(listed: Listed) -> None:
-    counts = band_counts(ranks_of(listed.shown.address, listed.names).ranks)
+def _draw_table(question_list: QuestionList) -> None:
+    counts = band_counts(ranks_of(question_list.view.address, question_list.names).ranks)
     bands = [band_words(band) for band in range(len(BANDS) + 1)]
     table = pd.DataFrame(counts, columns=bands)
-    table.insert(0, "retriever", list(listed.names))
+    table.insert(0, "retriever", list(question_list.names))
     columns = {band: st.column_config.NumberColumn(band, format="localized") for band in bands}
     name = st.column_config.TextColumn(word("compare.retriever"), pinned=True)
     st.dataframe(table, hide_index=True, column_config={"retriever": name, **columns})

@@ -11,8 +11,8 @@ from views.compare.why import columns as compare_question_columns
 from views.compare.why import reasons as compare_question_reasons
 from views.compare.why import remarks as compare_remarks
 from views.compare.why import scores as compare_question_scores
-from views.compare.why.asked import Asked
-from views.compare.why.filters import Listed
+from views.compare.why.case import QuestionCase
+from views.compare.why.filters import QuestionList
 from views.highlight import draw_style, marked_html
 from views.resources.search import marked_passages
 from views.resources.sets import question_set, split_of
@@ -28,19 +28,19 @@ def open_question(id_: str) -> None:
         st.query_params.pop(name, None)
 
 
-def draw(of: Listed, row: int, ids: Sequence[str]) -> None:
+def draw(of: QuestionList, row: int, ids: Sequence[str]) -> None:
     """Draw the question at `row`; `ids` are those of the list it was picked from, in its order."""
-    asked = Asked(of, row)
+    asked = QuestionCase(of, row)
     draw_style()
     _draw_way(of, asked.question.id, ids)
     st.subheader(plain(asked.question.text), anchor=False)
-    remarks = remarks_of(of.shown.data.fingerprint)
+    remarks = remarks_of(of.view.data.fingerprint)
     with st.spinner(word("why.reading")):  # the first time, while the analyzer is loaded
         left, right = st.columns([3, 2])
         with left:
             _draw_known(asked)
         with right:
-            compare_remarks.draw_note(of.shown.data.fingerprint, remarks, asked.question.id)
+            compare_remarks.draw_note(of.view.data.fingerprint, remarks, asked.question.id)
         st.markdown(f"**{word('why.reasons')}**")
         compare_question_reasons.draw(asked)
     if _pick_part() == "scores":
@@ -66,7 +66,7 @@ def _pick_part() -> str:
     return shown if shown in _PARTS else _PARTS[0]
 
 
-def _draw_way(of: Listed, name: str, ids: Sequence[str]) -> None:
+def _draw_way(of: QuestionList, name: str, ids: Sequence[str]) -> None:
     place = ids.index(name) if name in ids else None
     before = ids[place - 1] if place else None
     after = ids[place + 1] if place is not None and place + 1 < len(ids) else None
@@ -93,25 +93,25 @@ def _close() -> None:
         st.query_params.pop(name, None)
 
 
-def _draw_known(asked: Asked) -> None:
-    question = asked.question
+def _draw_known(case: QuestionCase) -> None:
+    question = case.question
     answers = plain(", ".join(question.answers) or "–")
     kind = f" · {word('why.kind')}: {plain(question.kind)}" if question.kind else ""
     st.markdown(f"{word('why.answers', answers=answers)}{kind}")
     for row, (title, text) in zip(
-        asked.relevant, marked_passages(asked.shown.data.key, question.text, asked.relevant), strict=True
+        case.relevant, marked_passages(case.view.data.key, question.text, case.relevant), strict=True
     ):
-        id_ = asked.shown.found.asked.passages[row].id
+        id_ = case.view.comparison.question_set.passages[row].id
         heading = " · ".join(part for part in (title.text, id_) if part)
         with st.expander(word("why.gold", name=plain(heading)), expanded=len(text.text) < 600):
             st.html(f'<div class="found"><p>{marked_html(text, 0, len(text.text))}</p></div>')
 
 
-def _draw_unused(asked: Asked) -> None:
+def _draw_unused(case: QuestionCase) -> None:
     """Say where marks of this question teach nothing: training never sees those it is measured with."""
-    options = asked.shown.found.experiment.split_options
-    parts = split_of(asked.shown.data.key, options.validation, options.test, options.seed)
-    questions = question_set(asked.shown.data.key).questions
+    options = case.view.comparison.experiment.split_options
+    parts = split_of(case.view.data.key, options.validation, options.test, options.seed)
+    questions = question_set(case.view.data.key).questions
     training = {questions[row].id for row in parts.rows[Part.TRAIN]}
-    if asked.question.id not in training:
+    if case.question.id not in training:
         st.caption(f":material/info: {word('why.mark_unused')}")

@@ -5,7 +5,7 @@ import streamlit as st
 from retrieval.comparison.experiment import BM25Spec, DenseSpec, HybridSpec, RerankSpec, WindowedBM25Spec
 from retrieval.explain.duel import Duel, telling_token, term_table, token_table, word_reason
 from retrieval.report.colours import colour_of, shape_of
-from views.compare.why.asked import Asked
+from views.compare.why.case import QuestionCase
 from views.compare.why.columns import DIGITS
 from views.highlight import reason_html
 from views.resources.questions import explained_bm25, explained_reranking, explained_static
@@ -14,42 +14,42 @@ from views.words import word
 _NOWHERE_SHOWN = 3
 
 
-def draw(asked: Asked) -> None:
+def draw(case: QuestionCase) -> None:
     """Draw one line a retriever."""
     lines = []
-    for name in asked.listed.names:
-        colour, shape = colour_of(name, asked.shown.names), shape_of(name, asked.shown.names)
-        lines.append(reason_html(name, colour, shape, " ".join(sentences(asked, name))))
+    for name in case.question_list.names:
+        colour, shape = colour_of(name, case.view.names), shape_of(name, case.view.names)
+        lines.append(reason_html(name, colour, shape, " ".join(sentences(case, name))))
     st.html("".join(lines))
 
 
-def sentences(asked: Asked, name: str) -> list[str]:
+def sentences(case: QuestionCase, name: str) -> list[str]:
     """Return what is to be said of a retriever; not Markdown."""
-    of, spec = asked.duel(name), asked.spec(name)
-    said = [_place(asked, name, of)]
+    of, spec = case.duel(name), case.spec(name)
+    said = [_place(case, name, of)]
     if isinstance(spec, BM25Spec):
-        return said + _of_words(asked, spec, of)
+        return said + _of_words(case, spec, of)
     if isinstance(spec, WindowedBM25Spec):
-        return [*said, word("why.best_windows", sentences=spec.sentences), *_of_words(asked, spec, of)]
+        return [*said, word("why.best_windows", sentences=spec.sentences), *_of_words(case, spec, of)]
     if isinstance(spec, DenseSpec):
-        return said + _of_cosines(asked, spec, of)
+        return said + _of_cosines(case, spec, of)
     if isinstance(spec, HybridSpec):
-        return [*said, _of_parts(asked, spec, of)]
+        return [*said, _of_parts(case, spec, of)]
     if isinstance(spec, RerankSpec):
-        return said + _of_reranking(asked, spec, of)
+        return said + _of_reranking(case, spec, of)
     return said
 
 
-def _place(asked: Asked, name: str, of: Duel) -> str:
+def _place(case: QuestionCase, name: str, of: Duel) -> str:
     if of.right_rank is None:
-        return word("why.place_none", depth=asked.depth(name))
+        return word("why.place_none", depth=case.depth(name))
     return word("why.place_first") if of.right_rank == 1 else word("why.place_at", rank=of.right_rank)
 
 
-def _of_words(asked: Asked, spec: BM25Spec | WindowedBM25Spec, of: Duel) -> list[str]:
+def _of_words(case: QuestionCase, spec: BM25Spec | WindowedBM25Spec, of: Duel) -> list[str]:
     if of.wrong is None:
         return []
-    key, json, question = asked.shown.data.key, spec.model_dump_json(), asked.question.text
+    key, json, question = case.view.data.key, spec.model_dump_json(), case.question.text
     right, wrong = (explained_bm25(key, json, question, row) for row in (of.right, of.wrong))
     found = word_reason(term_table(right, wrong), lost=of.lost)
     said = [word("why.words_held", held=found.in_right, asked=found.asked, other=found.in_wrong, rank=of.wrong_rank)]
@@ -62,39 +62,39 @@ def _of_words(asked: Asked, spec: BM25Spec | WindowedBM25Spec, of: Duel) -> list
     return said
 
 
-def _of_cosines(asked: Asked, spec: DenseSpec, of: Duel) -> list[str]:
+def _of_cosines(case: QuestionCase, spec: DenseSpec, of: Duel) -> list[str]:
     if of.wrong is None:
         return []
-    key, question = asked.shown.data.key, asked.question.text
+    key, question = case.view.data.key, case.question.text
     right, wrong = (explained_static(key, spec.model, spec.title, question, row) for row in (of.right, of.wrong))
     if right is None or wrong is None:
-        return _of_scores(asked, spec.name, of)
+        return _of_scores(case, spec.name, of)
     said = [word("why.cosines", right=f"{right.score:.3f}", wrong=f"{wrong.score:.3f}", rank=of.wrong_rank)]
     if telling := telling_token(token_table(right, wrong), lost=of.lost):
         said.append(word("why.token_lost" if of.lost else "why.token_won", term=telling))
     return said
 
 
-def _of_scores(asked: Asked, name: str, of: Duel) -> list[str]:
+def _of_scores(case: QuestionCase, name: str, of: Duel) -> list[str]:
     """Say both scores, where the ranking holds both passages."""
     if of.right_rank is None or of.wrong_rank is None:
         return []
-    digits, scores = DIGITS[asked.spec(name).kind], asked.findings[name].scores
+    digits, scores = DIGITS[case.spec(name).kind], case.findings[name].scores
     right, wrong = (f"{scores[rank - 1]:.{digits}f}" for rank in (of.right_rank, of.wrong_rank))
     return [word("why.scores", right=right, wrong=wrong, rank=of.wrong_rank)]
 
 
-def _of_parts(asked: Asked, spec: HybridSpec, of: Duel) -> str:
+def _of_parts(case: QuestionCase, spec: HybridSpec, of: Duel) -> str:
     parts = []
     for part in spec.of:
-        rank = asked.findings[part].rank_of(of.right) if part in asked.findings else None
+        rank = case.findings[part].rank_of(of.right) if part in case.findings else None
         key = "why.part_brings" if rank and rank <= spec.depth else "why.part_misses"
         parts.append(word(key, name=part, rank=rank or 0, depth=spec.depth))
     return word("why.parts", parts=", ".join(parts))
 
 
-def _of_reranking(asked: Asked, spec: RerankSpec, of: Duel) -> list[str]:
-    moved = explained_reranking(asked.shown.address, spec.name, asked.row, of.right)
+def _of_reranking(case: QuestionCase, spec: RerankSpec, of: Duel) -> list[str]:
+    moved = explained_reranking(case.view.address, spec.name, case.row, of.right)
     if moved is None:
         return []
     before, after = moved.rank_before, moved.rank_after

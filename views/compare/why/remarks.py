@@ -4,7 +4,7 @@ import streamlit as st
 
 from data.csv_export import csv_bytes
 from data.remarks import LONGEST_NOTE, Remarks, as_table, mark_negative, unmark_negative, write_note
-from views.compare.shown import Shown
+from views.compare.comparison_view import ComparisonView
 from views.resources.sets import question_set
 from views.words import word
 
@@ -39,14 +39,14 @@ def draw_mark(fingerprint: str, remarks: Remarks, question: str, passage: str, k
     )
 
 
-def draw(shown: Shown, remarks: Remarks) -> None:
+def draw(view: ComparisonView, remarks: Remarks) -> None:
     """Draw everything that was remarked about the set, whatever questions are listed."""
     with st.expander(word("why.remarks", count=f"{len(remarks):,}"), icon=":material/edit_note:"):
         st.caption(word("why.remarks_help"))
         if not len(remarks):
             st.info(word("why.no_remarks"), icon=":material/info:")
             return
-        table = as_table(remarks, question_set(shown.data.key))
+        table = as_table(remarks, question_set(view.data.key))
         picked = st.dataframe(
             table.assign(passage=table["passage"].str.slice(0, _SHOWN_CHARACTERS)),
             column_order=["question", "note", "title", "passage"],
@@ -66,7 +66,7 @@ def draw(shown: Shown, remarks: Remarks) -> None:
                 icon=":material/delete:",
                 disabled=not rows,
                 on_click=_remove,
-                args=(shown.data.fingerprint, table.iloc[rows][["question_id", "passage_id"]].to_numpy().tolist()),
+                args=(view.data.fingerprint, table.iloc[rows][["question_id", "passage_id"]].to_numpy().tolist()),
                 key="why_remove",
             )
             st.download_button(

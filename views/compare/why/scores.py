@@ -13,7 +13,7 @@ from retrieval.explain.starter import StaticExplanation
 from views.charts import part_bars, term_bars
 from views.compare.address import choose
 from views.compare.why import sentences as compare_question_sentences
-from views.compare.why.asked import Asked
+from views.compare.why.case import QuestionCase
 from views.compare.why.columns import DIGITS
 from views.highlight import weighed_html
 from views.resources.charts import draw_chart
@@ -24,59 +24,59 @@ _WRONG_OFFERED = 20
 _BARS = 12
 
 
-def draw(asked: Asked) -> None:
+def draw(case: QuestionCase) -> None:
     """Draw the parts of one retriever's scores, and the choice of it and of the wrong passage."""
-    names = [name for name in asked.listed.names if asked.findings[name].rows]
+    names = [name for name in case.question_list.names if case.findings[name].rows]
     if not names:
         return
     st.caption(word("why.scores_help"))
     left, right = st.columns(2)
     with left:
-        name = _pick_retriever(asked, names)
+        name = _pick_retriever(case, names)
     with right:
-        of = _pick_wrong(asked, name)
-    spec = asked.spec(name)
+        of = _pick_wrong(case, name)
+    spec = case.spec(name)
     if of.wrong is None:
         st.info(word("why.nothing_wrong"), icon=":material/info:")
     elif isinstance(spec, BM25Spec | WindowedBM25Spec):
-        _draw_terms(asked, spec, of)
+        _draw_terms(case, spec, of)
     elif isinstance(spec, DenseSpec):
-        _draw_tokens(asked, spec, of)
+        _draw_tokens(case, spec, of)
     elif isinstance(spec, HybridSpec):
-        _draw_fusion(asked, spec, of)
+        _draw_fusion(case, spec, of)
     elif isinstance(spec, RerankSpec):
-        _draw_reranking(asked, spec, of)
+        _draw_reranking(case, spec, of)
     elif isinstance(spec, MilvusSpec):
         st.info(word("why.fused_by_milvus"), icon=":material/info:")
     else:
         st.info(word("why.imported"), icon=":material/info:")
 
 
-def _pick_retriever(asked: Asked, names: Sequence[str]) -> str:
+def _pick_retriever(case: QuestionCase, names: Sequence[str]) -> str:
     """The one in the address, else the first that puts a wrong passage above, else the first."""
-    lost = next((name for name in names if asked.duel(name).lost), names[0])
+    lost = next((name for name in names if case.duel(name).lost), names[0])
     wanted = st.query_params.get("explained", "")
     chosen = wanted if wanted in names else lost
     choose("explained", names, chosen, word("compare.retriever"), names, also=("against",))
     return chosen
 
 
-def _pick_wrong(asked: Asked, name: str) -> Duel:
-    found = asked.findings[name]
-    wrong = [row for row in found.rows if row not in asked.relevant][:_WRONG_OFFERED]
-    ids = [asked.passage(row).id for row in wrong]
+def _pick_wrong(case: QuestionCase, name: str) -> Duel:
+    found = case.findings[name]
+    wrong = [row for row in found.rows if row not in case.relevant][:_WRONG_OFFERED]
+    ids = [case.passage(row).id for row in wrong]
     labels = [
-        word("why.wrong_at", rank=found.rank_of(row), name=" · ".join(filter(None, (asked.passage(row).title, id_))))
+        word("why.wrong_at", rank=found.rank_of(row), name=" · ".join(filter(None, (case.passage(row).title, id_))))
         for row, id_ in zip(wrong, ids, strict=True)
     ]
     wanted = st.query_params.get("against", "")
     chosen = wanted if wanted in ids else (ids or [""])[0]
     choose("against", ids, chosen, word("why.against"), labels, disabled=not ids)
-    return asked.duel(name, wrong[ids.index(chosen)] if ids else None)
+    return case.duel(name, wrong[ids.index(chosen)] if ids else None)
 
 
-def _draw_terms(asked: Asked, spec: BM25Spec | WindowedBM25Spec, of: Duel) -> None:
-    key, json, question = asked.shown.data.key, spec.model_dump_json(), asked.question.text
+def _draw_terms(case: QuestionCase, spec: BM25Spec | WindowedBM25Spec, of: Duel) -> None:
+    key, json, question = case.view.data.key, spec.model_dump_json(), case.question.text
     right, wrong = (explained_bm25(key, json, question, row) for row in (of.right, of.wrong or 0))
     _draw_sums(of, right.score, wrong.score, DIGITS[spec.kind])
     st.caption(word("why.terms_help"))
@@ -84,11 +84,11 @@ def _draw_terms(asked: Asked, spec: BM25Spec | WindowedBM25Spec, of: Duel) -> No
     _draw_texts(right, wrong)
 
 
-def _draw_tokens(asked: Asked, spec: DenseSpec, of: Duel) -> None:
-    key, question = asked.shown.data.key, asked.question.text
+def _draw_tokens(case: QuestionCase, spec: DenseSpec, of: Duel) -> None:
+    key, question = case.view.data.key, case.question.text
     right, wrong = (explained_static(key, spec.model, spec.title, question, row) for row in (of.right, of.wrong or 0))
     if right is None or wrong is None:
-        compare_question_sentences.draw(asked, spec, of)
+        compare_question_sentences.draw(case, spec, of)
         return
     _draw_sums(of, right.score, wrong.score, DIGITS[spec.kind])
     st.caption(word("why.tokens_help"))
@@ -153,18 +153,18 @@ def _draw_texts(right: BM25Explanation | StaticExplanation, wrong: BM25Explanati
             st.html(weighed_html(explained.title_pieces(), explained.text_pieces(), gold=side == "right"))
 
 
-def _draw_fusion(asked: Asked, spec: HybridSpec, of: Duel) -> None:
-    found = [explained_fusion(asked.shown.address, spec.name, asked.row, row) for row in (of.right, of.wrong or 0)]
+def _draw_fusion(case: QuestionCase, spec: HybridSpec, of: Duel) -> None:
+    found = [explained_fusion(case.view.address, spec.name, case.row, row) for row in (of.right, of.wrong or 0)]
     if found[0] is None or found[1] is None:
         st.info(word("why.not_deep_enough", depth=spec.depth), icon=":material/info:")
         return
     _draw_sums(of, found[0].score, found[1].score, DIGITS[spec.kind])
     st.caption(word("why.fusion_help", fusion=word(f"why.fusion_{spec.fusion.name.lower()}")))
-    _draw_added(asked, [dict(one.parts) for one in found if one])
+    _draw_added(case, [dict(one.parts) for one in found if one])
 
 
-def _draw_reranking(asked: Asked, spec: RerankSpec, of: Duel) -> None:
-    found = [explained_reranking(asked.shown.address, spec.name, asked.row, row) for row in (of.right, of.wrong or 0)]
+def _draw_reranking(case: QuestionCase, spec: RerankSpec, of: Duel) -> None:
+    found = [explained_reranking(case.view.address, spec.name, case.row, row) for row in (of.right, of.wrong or 0)]
     if found[0] is None or found[1] is None:
         st.info(word("why.not_known"), icon=":material/info:")
         return
@@ -176,10 +176,10 @@ def _draw_reranking(asked: Asked, spec: RerankSpec, of: Duel) -> None:
             st.markdown(word(f"why.{side}_moved", score=f"{one.score:.3f}", **ranks))
     read = [{spec.first: one.first, spec.name: one.reranker} if one and one.first else {} for one in found]
     st.caption(word("why.rerank_help"))
-    _draw_added(asked, [{name: part for name, part in one.items() if part} for one in read])
+    _draw_added(case, [{name: part for name, part in one.items() if part} for one in read])
 
 
-def _draw_added(asked: Asked, found: Sequence[dict[str, PartContribution]]) -> None:
+def _draw_added(case: QuestionCase, found: Sequence[dict[str, PartContribution]]) -> None:
     """Draw what the parts (by name) add to the scores of the right and of the wrong passage."""
     rows = [
         (word(f"why.{side}"), name, part.rank, part.score, part.normalised, part.weight, part.value)
@@ -190,7 +190,7 @@ def _draw_added(asked: Asked, found: Sequence[dict[str, PartContribution]]) -> N
         return
     table = pd.DataFrame(rows, columns=["side", "part", "rank", "score", "normalised", "weight", "value"])
     table["rank"] = table["rank"].astype("Int64")
-    draw_chart(part_bars, table, asked.shown.names, x=word("why.adds"), title=word("compare.retriever"))
+    draw_chart(part_bars, table, case.view.names, x=word("why.adds"), title=word("compare.retriever"))
     number, text = st.column_config.NumberColumn, st.column_config.TextColumn
     st.dataframe(
         table,

@@ -9,7 +9,7 @@ from retrieval.comparison.experiment import DenseSpec
 from retrieval.explain.duel import Duel
 from retrieval.explain.sentences import SentenceExplanation
 from text.located import weighted_pieces
-from views.compare.why.asked import Asked
+from views.compare.why.case import QuestionCase
 from views.highlight import weighed_html
 from views.problem_words import reason
 from views.resources.questions import explained_sentences
@@ -18,7 +18,7 @@ from views.words import plain, word
 logger = logging.getLogger(__name__)
 
 
-def draw(asked: Asked, spec: DenseSpec, of: Duel) -> None:
+def draw(case: QuestionCase, spec: DenseSpec, of: Duel) -> None:
     """Draw the button that loads the model and, once it was pressed, both passages."""
     st.caption(word("why.sentences_help"))
     wanted = f"why_sentences_{spec.name}"
@@ -30,7 +30,7 @@ def draw(asked: Asked, spec: DenseSpec, of: Duel) -> None:
             key=f"ask_{wanted}",
         )
         return
-    key, question = asked.shown.data.key, asked.question.text
+    key, question = case.view.data.key, case.question.text
     try:
         with st.spinner(word("search.loading"), show_time=True):
             found = [

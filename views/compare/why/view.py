@@ -7,26 +7,26 @@ from data.remarks import remarks_of
 from retrieval.evaluation.ranks import Quadrant
 from retrieval.evaluation.slices import labels_of
 from views.compare.address import choose, clear_filters, enter, set_parameter
-from views.compare.shown import Shown
+from views.compare.comparison_view import ComparisonView
 from views.compare.why import map as compare_why_map
 from views.compare.why import question as compare_question
 from views.compare.why import remarks as compare_remarks
-from views.compare.why.filters import Listed, listed
+from views.compare.why.filters import QuestionList, listed
 from views.resources.comparisons import properties_of, slices_by
 from views.resources.questions import quadrants_of, questions_of
 from views.words import plain, word
 
 
 @st.fragment
-def draw(shown: Shown) -> None:
+def draw(view: ComparisonView) -> None:
     """Draw the view: one question where the address names one, else all of them."""
-    if not any(one.rankings for one in shown.results):
+    if not any(one.rankings for one in view.results):
         st.info(word("why.no_rankings"), icon=":material/info:")
         return
-    of = listed(shown)
-    table = questions_of(shown.address, of.names)
+    of = listed(view)
+    table = questions_of(view.address, of.names)
     ids = table["id"][of.mask[table.index]].tolist()
-    rows = {question.id: row for row, question in enumerate(shown.found.asked.questions)}
+    rows = {question.id: row for row, question in enumerate(view.comparison.question_set.questions)}
     asked = st.query_params.get("question", "")
     if asked in rows:
         compare_question.draw(of, rows[asked], ids)
@@ -38,17 +38,17 @@ def draw(shown: Shown) -> None:
     _draw_filters(of)
     _draw_said(of, len(ids))
     _draw_list(of)
-    compare_remarks.draw(shown, remarks_of(shown.data.fingerprint))
+    compare_remarks.draw(view, remarks_of(view.data.fingerprint))
 
 
-def _draw_quadrants(of: Listed) -> None:
+def _draw_quadrants(of: QuestionList) -> None:
     if len(of.names) < 2:
         return
-    st.markdown(f"**{word('why.quadrants', k=of.shown.k)}**", help=word("why.quadrants_help"))
+    st.markdown(f"**{word('why.quadrants', k=of.view.k)}**", help=word("why.quadrants_help"))
     with st.container(horizontal=True, vertical_alignment="bottom"):
         for letter, chosen in zip("ab", of.pair, strict=True):
             choose(letter, of.names, chosen, word(f"why.retriever_{letter}"), of.names)
-    counts = quadrants_of(of.shown.address, of.pair, of.shown.k)
+    counts = quadrants_of(of.view.address, of.pair, of.view.k)
     a, b = map(plain, of.pair)
     for place, quadrant in zip(st.columns(4), Quadrant, strict=True):
         label = word(f"why.{quadrant.value}", a=a, b=b)
@@ -62,15 +62,15 @@ def _draw_quadrants(of: Listed) -> None:
         )
 
 
-def _draw_filters(of: Listed) -> None:
-    properties = properties_of(of.shown.address)
+def _draw_filters(of: QuestionList) -> None:
+    properties = properties_of(of.view.address)
     left, middle, right = st.columns(3, vertical_alignment="bottom")
     with left:
         words = {by.value: word(f"where.by_{by.value}") for by in properties}
         by = of.by.value if of.by in properties else ""
         choose("slice", ["", *words], by, word("why.slice"), [word("why.any"), *words.values()], also=("within",))
     with middle:
-        parts = slices_by(of.shown.address, of.by) if of.by else []
+        parts = slices_by(of.view.address, of.by) if of.by else []
         names = labels_of(parts, of.by) if of.by else []
         labels = [f"{name} ({len(part.rows):,})" for name, part in zip(names, parts, strict=True)]
         places = [str(place) for place in range(len(parts))]
@@ -89,8 +89,8 @@ def _draw_filters(of: Listed) -> None:
         )
 
 
-def _draw_said(of: Listed, count: int) -> None:
-    every = len(of.shown.found.asked.questions)
+def _draw_said(of: QuestionList, count: int) -> None:
+    every = len(of.view.comparison.question_set.questions)
     with st.container(horizontal=True, vertical_alignment="center"):
         if of.filtered:
             st.markdown(word("why.listed", count=f"{count:,}", all=f"{every:,}", which=of.in_words()), width="content")
@@ -99,8 +99,8 @@ def _draw_said(of: Listed, count: int) -> None:
             st.markdown(word("why.listed_all", all=f"{every:,}"), width="content")
 
 
-def _draw_list(of: Listed) -> None:
-    table = questions_of(of.shown.address, of.names)
+def _draw_list(of: QuestionList) -> None:
+    table = questions_of(of.view.address, of.names)
     shown = table[of.mask[table.index]].reset_index(drop=True)
     if shown.empty:
         st.info(word("why.none_listed"), icon=":material/search_off:")

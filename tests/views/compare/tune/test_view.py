@@ -152,7 +152,7 @@ def test_the_best_setting_is_used_and_judged_on_test(data: StoredSet, started: l
     lab = finished(data, bm25_lab(experiment, "Words", [Analyzer.WORD, Analyzer.BIGRAM], k1s=[0.3, 2], bs=[0.5]))
     app = opened("Words", part="all", analyzers="word|bigram", k1="0.3, 2", b="0.5")
     found = compare(lab, question_set(data.key))
-    figures = lab_figures(found, "ndcg@10", question_groups(found.asked))
+    figures = lab_figures(found, "ndcg@10", question_groups(found.question_set))
     (table,) = tables(app, "k1")
     assert table["value"].tolist() == pytest.approx(sorted(figures["value"] * 100, reverse=True))
     assert len(app.get("vega_lite_chart") or app.get("arrow_vega_lite_chart")) == 2
@@ -278,7 +278,7 @@ def test_tokens_of_any_text_and_questions_without_terms(data: StoredSet) -> None
     assert list(tokens["word"]) == ["b", "한글을", "b", "만든"]
     assert list(tokens["whitespace"]) == ["<b>한글을</b>", "만든"]
     (counts,) = tables(app, "own")
-    asked = compare(lab, question_set(data.key)).asked
+    asked = compare(lab, question_set(data.key)).question_set
     assert counts["analyzer"].tolist() == ["word"]
     (questions,) = tables(app, "question")
     assert len(questions) == counts["own"][0] > 0

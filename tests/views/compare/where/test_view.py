@@ -18,7 +18,7 @@ from retrieval.evaluation.measures import evaluate
 from retrieval.evaluation.slices import Property, Slice, labels_of
 from retrieval.rankings import Rankings
 from tests.views.driving import run
-from views.compare.shown import Shown
+from views.compare.comparison_view import ComparisonView
 from views.resources.comparisons import Address, comparison, finished_at
 from views.words import catalog
 
@@ -84,14 +84,14 @@ def page() -> None:
     compare_where.draw(shown(st.session_state["data"], st.session_state["k"], st.session_state["picked"]))
 
 
-def shown(data: StoredSet, k: int, picked: Sequence[str]) -> Shown:
+def shown(data: StoredSet, k: int, picked: Sequence[str]) -> ComparisonView:
     folder = workspace() / "comparisons" / "0123456789abcdef"
     at = Address(data.key, str(folder), finished_at(folder))
     found = comparison(at)
     assert found is not None
     names = tuple(one.name for one in found.results)
     results = tuple(one for one in found.results if one.name in (picked or names))
-    return Shown(data, at, found, results, names, "recall", k)
+    return ComparisonView(data, at, found, results, names, "recall", k)
 
 
 @pytest.fixture

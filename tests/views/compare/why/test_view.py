@@ -64,18 +64,18 @@ class Fixed:
 DENSE = [[1, 2, 3], [4, 3, 0, 2, 1], [2], [3], [4], [4, 3, 0, 1, 2]]
 
 
-def compared(asked: QuestionSet, dense: list[list[int]] = DENSE) -> StoredSet:
+def compared(question_set: QuestionSet, dense: list[list[int]] = DENSE) -> StoredSet:
     """Keep a set and a finished comparison of it: BM25 as it is, Dense as told, Hybrid of both, Reranked like BM25."""
-    data = keep(asked)
+    data = keep(question_set)
     choices = choices_for(data)
     experiment = choices.experiment(data, list(NAMES), Part.ALL)
-    bm25, fixed = BM25("BM25", asked.passages), Fixed("Dense", dense)
-    hybrid = Hybrid("Hybrid", [bm25, fixed], n_passages=len(asked.passages))
+    bm25, fixed = BM25("BM25", question_set.passages), Fixed("Dense", dense)
+    hybrid = Hybrid("Hybrid", [bm25, fixed], n_passages=len(question_set.passages))
     results = []
     for name, retriever in zip(NAMES, (bm25, fixed, hybrid, bm25), strict=True):
-        rankings = retriever.search(texts_of(asked.questions), 100)
-        results.append(Result(name, rankings, evaluate(rankings, asked, experiment.ks)))
-    keep_comparison(Comparison(experiment, asked, tuple(results)), Job.of(experiment, data.fingerprint).folder)
+        rankings = retriever.search(texts_of(question_set.questions), 100)
+        results.append(Result(name, rankings, evaluate(rankings, question_set, experiment.ks)))
+    keep_comparison(Comparison(experiment, question_set, tuple(results)), Job.of(experiment, data.fingerprint).folder)
     return data
 
 

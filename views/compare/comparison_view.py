@@ -11,7 +11,7 @@ from views.words import word
 
 
 @dataclass(frozen=True)
-class Shown:
+class ComparisonView:
     """A comparison, the retrievers picked of it, and the figure looked at.
 
     `names` are all that can be picked, in the order that gives each its colour; `measure` is "recall", "hit", "mrr" or
@@ -20,7 +20,7 @@ class Shown:
 
     data: StoredSet
     address: Address  # what every cached analysis in `views.resources.comparisons` asks for first
-    found: Comparison
+    comparison: Comparison
     results: tuple[Result, ...]
     names: tuple[str, ...]
     measure: str
@@ -54,4 +54,4 @@ class Shown:
 
     def spec(self, name: str) -> Spec:
         """How a retriever of the comparison is made. Raises `StopIteration` where there is none of that name."""
-        return next(spec for spec in self.found.experiment.retriever if spec.name == name)
+        return next(spec for spec in self.comparison.experiment.retriever if spec.name == name)

@@ -7,55 +7,55 @@ from data.records import Passage, Question
 from retrieval.asking import Findings
 from retrieval.comparison.experiment import MilvusSpec, Spec
 from retrieval.explain.duel import Duel, duel
-from views.compare.shown import Shown
-from views.compare.why.filters import Listed
+from views.compare.comparison_view import ComparisonView
+from views.compare.why.filters import QuestionList
 from views.resources.questions import confusers_at, findings_at
 
 
 @dataclass(frozen=True)
-class Asked:
+class QuestionCase:
     """The question at `row` of the comparison that `listed` is about."""
 
-    listed: Listed
+    question_list: QuestionList
     row: int
 
     @property
-    def shown(self) -> Shown:
+    def view(self) -> ComparisonView:
         """The comparison."""
-        return self.listed.shown
+        return self.question_list.view
 
     @property
     def question(self) -> Question:
         """The question."""
-        return self.shown.found.asked.questions[self.row]
+        return self.view.comparison.question_set.questions[self.row]
 
     @cached_property
     def relevant(self) -> tuple[int, ...]:
         """Rows of the passages that answer it."""
-        return tuple(self.shown.found.asked.row_of_passage[id_] for id_ in self.question.relevant)
+        return tuple(self.view.comparison.question_set.row_of_passage[id_] for id_ in self.question.relevant)
 
     @cached_property
     def confusers(self) -> frozenset[int]:
         """Rows of the passages from the same article that do not."""
-        return confusers_at(self.shown.address, self.row)
+        return confusers_at(self.view.address, self.row)
 
     @cached_property
     def findings(self) -> dict[str, Findings]:
         """What every retriever of the comparison found, those that others wrap included."""
-        return findings_at(self.shown.address, self.row)
+        return findings_at(self.view.address, self.row)
 
     def depth(self, name: str) -> int:
         """How deep a retriever was searched."""
-        found = next(one.rankings for one in self.shown.found.results if one.name == name)
+        found = next(one.rankings for one in self.view.comparison.results if one.name == name)
         return found.indices.shape[1] if found else 0
 
     def passage(self, row: int) -> Passage:
         """A passage of the corpus."""
-        return self.shown.found.asked.passages[row]
+        return self.view.comparison.question_set.passages[row]
 
     def spec(self, name: str) -> Spec:
         """How a retriever is made; of one in Milvus, the local one that has its scores."""
-        spec = self.shown.spec(name)
+        spec = self.view.spec(name)
         return spec.local if isinstance(spec, MilvusSpec) else spec
 
     def duel(self, name: str, against: int | None = None) -> Duel:
