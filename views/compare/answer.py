@@ -3,7 +3,6 @@
 import streamlit as st
 
 from views.compare.comparison_view import ComparisonView
-from views.resources.comparisons import tests
 from views.words import plain, signed, word
 
 
@@ -12,7 +11,7 @@ def draw(view: ComparisonView) -> None:
     names = view.scored_names
     if len(names) < 2:
         return
-    with_first = [test for test in tests(view.address, names, view.figure) if test.a == names[0]]
+    with_first = [test for test in view.opened.tests(names, view.figure) if test.a == names[0]]
     surely_above = [test for test in with_first if test.sure and test.difference < 0]
     best = min(surely_above or with_first, key=lambda test: test.difference)  # of the first less the other
     values = {

@@ -4,9 +4,9 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from data.store import StoredSet
+from retrieval.analysis.open_comparison import OpenComparison
 from retrieval.comparison.compare import Comparison, Result
 from retrieval.comparison.experiment import Spec
-from views.resources.comparisons import Address
 from views.words import word
 
 
@@ -19,12 +19,16 @@ class ComparisonView:
     """
 
     data: StoredSet
-    address: Address  # what every cached analysis in `views.resources.comparisons` asks for first
-    comparison: Comparison
+    opened: OpenComparison  # all that can be asked of it
     results: tuple[Result, ...]
     names: tuple[str, ...]
     measure: str
     k: int
+
+    @property
+    def comparison(self) -> Comparison:
+        """The comparison itself."""
+        return self.opened.comparison
 
     @property
     def figure(self) -> str:

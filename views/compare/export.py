@@ -16,7 +16,6 @@ from retrieval.report.exports import latex_table, markdown_table, per_question_j
 from retrieval.report.files import save
 from views.compare.comparison_view import ComparisonView
 from views.compare.scores import means
-from views.resources.comparisons import evidence_of
 from views.words import language, word
 
 
@@ -33,13 +32,12 @@ def draw(view: ComparisonView | None) -> None:
 
 def _files(view: ComparisonView, in_language: str) -> dict[str, tuple[str, str, Callable[[], str | bytes]]]:
     """File name, kind and maker of each export, by its name."""
-    found, at = view.comparison, view.address
-    folder = Path(at.folder)
+    found, opened = view.comparison, view.opened
 
     def made_report() -> str:
         from retrieval.report.report import report  # charts and templates: only who takes a report away waits for them
 
-        return report(found, in_language, origin_of(folder), evidence_of(at))
+        return report(found, in_language, origin_of(opened.folder), opened.evidence)
 
     return {
         "report": ("report.html", "text/html", made_report),
@@ -50,8 +48,8 @@ def _files(view: ComparisonView, in_language: str) -> dict[str, tuple[str, str, 
             lambda: csv_bytes(per_question_table(found)),
         ),
         "questions_json": ("questions.jsonl", "application/jsonl", lambda: per_question_json(found)),
-        "markdown": ("scores.md", "text/markdown", lambda: markdown_table(found, evidence_of(at))),
-        "latex": ("scores.tex", "application/x-tex", lambda: latex_table(found, evidence_of(at))),
+        "markdown": ("scores.md", "text/markdown", lambda: markdown_table(found, opened.evidence)),
+        "latex": ("scores.tex", "application/x-tex", lambda: latex_table(found, opened.evidence)),
         "json": (
             "scores.json",
             "application/json",
@@ -67,7 +65,7 @@ def _zipped(view: ComparisonView, in_language: str) -> bytes:
     content = io.BytesIO()
     with tempfile.TemporaryDirectory() as holder:
         folder = Path(holder, "comparison")
-        save(view.comparison, folder, origin_of(Path(view.address.folder)), in_language)
+        save(view.comparison, folder, origin_of(view.opened.folder), in_language)
         with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as archive:
             for path in sorted(folder.rglob("*")):
                 archive.write(path, path.relative_to(folder.parent))

@@ -1,6 +1,5 @@
 """The comparisons kept in the workspace: opened again, renamed, set beside the one that is shown, deleted."""
 
-from pathlib import Path
 from typing import NoReturn
 
 import pandas as pd
@@ -9,7 +8,7 @@ import streamlit as st
 from retrieval.analysis.changes import comparable
 from retrieval.comparison.store import StoredComparison, delete, kept_comparisons, rename
 from views.compare.comparison_view import ComparisonView
-from views.resources.comparisons import Address, changes_between, finished_at
+from views.resources.comparisons import open_comparison
 from views.resources.sets import stored_sets
 from views.state import chosen_set, use_set
 from views.words import moment, plain, word
@@ -29,7 +28,7 @@ def draw(view: ComparisonView) -> None:
     """Draw the list, and what can be done with the one chosen from it."""
     kept = [one for one in kept_comparisons() if one.lab is None]
     st.caption(word("kept.about"))
-    here = Path(view.address.folder).name
+    here = view.opened.folder.name
     event = st.dataframe(
         _table(kept, here),
         hide_index=True,
@@ -157,8 +156,9 @@ def _draw_changes(view: ComparisonView, chosen: StoredComparison, current: Store
     if reason := comparable(chosen, current):
         st.info(word(f"kept.{reason}"), icon=":material/compare_arrows:")
         return
-    earlier = Address(view.data.key, str(chosen.folder), finished_at(chosen.folder))
-    found = [one for one in changes_between(earlier, view.address) if one.test.measure == view.figure]
+    earlier = open_comparison(view.data.key, chosen.folder)
+    changes = view.opened.changes_since(earlier) if earlier else []
+    found = [one for one in changes if one.test.measure == view.figure]
     if not found:
         st.info(word("kept.no_shared"), icon=":material/compare_arrows:")
         return

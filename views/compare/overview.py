@@ -9,7 +9,6 @@ from views import charts
 from views.compare.comparison_view import ComparisonView
 from views.compare.scores import draw_table
 from views.resources.charts import draw_chart
-from views.resources.comparisons import intervals, tests
 from views.words import word
 
 
@@ -25,7 +24,7 @@ def draw(view: ComparisonView) -> None:
 def _draw_pictures(view: ComparisonView) -> None:
     over_k, detail = view.over_k, word("compare.retriever")
     height = word(f"measure.{over_k}")
-    ends = intervals(view.address)
+    ends = view.opened.intervals
     curve = pd.DataFrame(
         [
             (result.name, k, result.scores.means()[f"{over_k}@{k}"], *ends[result.name][f"{over_k}@{k}"])
@@ -64,7 +63,7 @@ def _with_interval(value: float, low: float, high: float) -> str:
 def _draw_pairs(view: ComparisonView) -> None:
     found = [
         turned(test) if test.difference < 0 else test  # the better one first, as the words beside it say
-        for test in tests(view.address, view.scored_names, view.figure)
+        for test in view.opened.tests(view.scored_names, view.figure)
     ]
     if not found:
         return

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from importlib import import_module
+from pathlib import Path
 
 import streamlit as st
 
@@ -17,7 +18,7 @@ from views.compare import notices as compare_notices
 from views.compare import running as compare_running
 from views.compare.comparison_view import ComparisonView
 from views.compare.controls import pick_among, pick_figure, pick_retrievers, pick_view
-from views.resources.comparisons import Address, comparison, finished_at
+from views.resources.comparisons import open_comparison
 from views.state import chosen_set
 from views.words import moment, plain, word
 
@@ -46,8 +47,7 @@ def draw() -> None:
         return
     experiment = choices.experiment(data, picked, part)
     job = Job.of(experiment, data.fingerprint)
-    at = Address(data.key, str(job.folder), finished_at(job.folder)) if job.done else None
-    shown = _shown(at, data, picked, list(choices.specs)) if at else None
+    shown = _shown(job.folder, data, picked, list(choices.specs)) if job.done else None
     with buttons.container(horizontal=True, horizontal_alignment="right"):
         _draw_start(job, experiment, again=shown is not None)
         compare_export.draw(shown)
@@ -67,8 +67,7 @@ def _draw_kept(kept: StoredComparison) -> None:
     st.info(word("kept.shown", made=moment(kept.made), part=word(f"part.{kept.part}")), icon=":material/history:")
     answer = st.container()
     picked = pick_among(kept.retrievers, kept.key)
-    at = Address(data.key, str(kept.folder), finished_at(kept.folder))
-    shown = _shown(at, data, picked, kept.retrievers)
+    shown = _shown(kept.folder, data, picked, kept.retrievers)
     with buttons.container(horizontal=True, horizontal_alignment="right"):
         st.button(word("kept.back"), icon=":material/arrow_back:", on_click=compare_kept.close)
         compare_export.draw(shown)
@@ -97,10 +96,10 @@ def _draw_start(job: Job, experiment: Experiment, *, again: bool) -> None:
         st.rerun()
 
 
-def _shown(at: Address, data: StoredSet, picked: list[str], names: Sequence[str]) -> ComparisonView | None:
-    found = comparison(at)
-    if found is None:
+def _shown(folder: Path, data: StoredSet, picked: list[str], names: Sequence[str]) -> ComparisonView | None:
+    opened = open_comparison(data.key, folder)
+    if opened is None:
         return None
-    results = tuple(result for result in found.results if result.name in picked)
-    measure, k = pick_figure(found.experiment.ks)
-    return ComparisonView(data, at, found, results, tuple(names), measure, k)
+    results = tuple(result for result in opened.comparison.results if result.name in picked)
+    measure, k = pick_figure(opened.comparison.experiment.ks)
+    return ComparisonView(data, opened, results, tuple(names), measure, k)

@@ -8,7 +8,7 @@ from retrieval.asking import Findings, truth_of
 from retrieval.comparison.job import Job
 from views.choices import Choices, choices_for
 from views.highlight import draw_style
-from views.resources.comparisons import Address, disputed_questions, finished_at
+from views.resources.comparisons import open_comparison
 from views.resources.sets import question_set
 from views.search.asking import search, try_failed_again
 from views.search.columns import SearchAnswer, draw_columns, draw_table
@@ -92,7 +92,8 @@ def _disputed(data: StoredSet, choices: Choices) -> list[str]:
         experiment = choices.experiment(data, picked, part)
         job = Job.of(experiment, data.fingerprint)
         if job.done:
-            return disputed_questions(Address(data.key, str(job.folder), finished_at(job.folder)), _EXAMPLES)
+            opened = open_comparison(data.key, job.folder)
+            return opened.disputed(_EXAMPLES) if opened else []
     return []
 
 

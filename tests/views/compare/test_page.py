@@ -25,7 +25,7 @@ from tests.views.driving import opened, run
 from views.choices import choices_for
 from views.compare import export as compare_export
 from views.compare.comparison_view import ComparisonView
-from views.resources.comparisons import Address, comparison
+from views.resources.comparisons import open_comparison
 from views.words import catalog
 
 EN = catalog("en")
@@ -128,10 +128,10 @@ def test_two_that_find_the_same_are_not_told_apart_by_an_interval_of_nothing(dat
 
 
 def exports_of(data: StoredSet, folder: Path, language: str) -> dict[str, bytes]:
-    at = Address(data.key, str(folder), 0.0)
-    found = comparison(at)
-    assert found is not None
-    shown = ComparisonView(data, at, found, found.results, tuple(one.name for one in found.results), "recall", 10)
+    opened = open_comparison(data.key, folder)
+    assert opened is not None
+    results = opened.comparison.results
+    shown = ComparisonView(data, opened, results, tuple(one.name for one in results), "recall", 10)
     made = {name: content() for name, (_, _, content) in compare_export._files(shown, language).items()}
     return {name: content.encode() if isinstance(content, str) else content for name, content in made.items()}
 

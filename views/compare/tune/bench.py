@@ -7,6 +7,7 @@ import pandas as pd
 import streamlit as st
 
 from data.split import Part
+from retrieval.analysis.open_comparison import OpenComparison
 from retrieval.comparison.added import add
 from retrieval.comparison.experiment import Experiment, Spec
 from retrieval.comparison.job import Job
@@ -17,7 +18,7 @@ from views.compare.comparison_view import ComparisonView
 from views.compare.controls import open_view, pick_also
 from views.compare.kept import close
 from views.compare.running import follow
-from views.resources.comparisons import Address, comparison, finished_at, lab_table, tests
+from views.resources.comparisons import open_comparison
 from views.state import remember
 from views.words import plain, signed, word
 
@@ -39,10 +40,10 @@ class Bench:
 
 @dataclass(frozen=True)
 class LabResult:
-    """A lab that has run: what it was, where it is kept, and its table (see `lab_results.lab_figures`)."""
+    """A lab that has run: what it was, the lab as a comparison, and its table (see `lab_results.lab_figures`)."""
 
     experiment: Experiment
-    address: Address
+    opened: OpenComparison
     table: pd.DataFrame
 
 
@@ -57,11 +58,10 @@ def run(bench: Bench, experiment: Experiment) -> LabResult | None:
     """Draw what starts a lab, or how far it is; returns what it found once it has ended."""
     job = Job.of(experiment, bench.view.data.fingerprint)
     if job.done:
-        at = Address(bench.view.data.key, str(job.folder), finished_at(job.folder))
-        if comparison(at) is not None:
-            table = lab_table(at, bench.measure)
+        if opened := open_comparison(bench.view.data.key, job.folder):
+            table = opened.lab_figures(bench.measure)
             if not table.empty:
-                return LabResult(experiment, at, table)
+                return LabResult(experiment, opened, table)
             st.error(word("tune.nothing", figure=bench.label), icon=":material/error:")
     elif job.progress() is not None:
         follow(job, experiment)
@@ -104,7 +104,7 @@ def draw_table(
         column_config=columns,
         selection_mode="single-row",
         on_select="rerun",
-        key=f"{key}_{found.address.folder}",
+        key=f"{key}_{found.opened.folder}",
     )
     picked = event["selection"]["rows"]
     return str(rows["name"][picked[0] if picked and picked[0] < len(rows) else place])
@@ -134,7 +134,7 @@ def draw_verdict(bench: Bench, found: LabResult, name: str, present: str, *, is_
         "figure": bench.label,
         "questions": f"{bench.questions:,}",
     }
-    test = next(iter(tests(found.address, (present, name), bench.measure)), None)
+    test = next(iter(found.opened.tests((present, name), bench.measure)), None)
     with st.container(border=True):
         if test is None:
             st.markdown(word("tune.verdict_alone", **values))

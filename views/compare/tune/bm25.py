@@ -84,7 +84,7 @@ def _draw_found(bench: Bench, found: LabResult, present: str) -> None:
     number, text = st.column_config.NumberColumn, st.column_config.TextColumn
     windows = [word(f"tune.window_{length}") for length in table["sentences"]]
     name = draw_table(
-        LabResult(found.experiment, found.address, table.assign(window=windows)),
+        LabResult(found.experiment, found.opened, table.assign(window=windows)),
         {
             "analyzer": text(word("tune.analyzer"), pinned=True),
             "window": text(word("tune.windows")),

@@ -47,7 +47,7 @@ def _draw_found(bench: Bench, found: LabResult) -> None:
     k = bench.measure.split("@")[1]
     number, interval = st.column_config.NumberColumn, word("compare.interval_help")
     name = draw_table(
-        LabResult(found.experiment, found.address, table),
+        LabResult(found.experiment, found.opened, table),
         {
             "title": st.column_config.TextColumn(word("tune.index"), pinned=True, help=word("tune.index_help")),
             **figure_columns(bench),

@@ -69,7 +69,7 @@ def _draw_found(bench: Bench, found: LabResult, present: str) -> None:
     draw_chart(heat, table, leader, x=x, y=y, value=bench.label, bounds=bounds, key="rerank_heat")
     number = st.column_config.NumberColumn
     name = draw_table(
-        LabResult(found.experiment, found.address, table),
+        LabResult(found.experiment, found.opened, table),
         {
             "depth": number(word("tune.depth"), help=word("tune.depths_help"), pinned=True),
             "weight": number(word("tune.weight"), help=word("tune.weight_help"), format="%.1f"),

@@ -5,9 +5,9 @@ import streamlit as st
 
 from retrieval.comparison.experiment import BM25Spec, WindowedBM25Spec
 from retrieval.comparison.labs import tried
+from retrieval.lexical.terms import readings
 from text.analyzers import Analyzer
 from views.compare.tune.bench import Bench, LabResult
-from views.resources.comparisons import comparison, readings_of, unmatched_of
 from views.resources.sets import question_set
 from views.words import word
 
@@ -26,7 +26,7 @@ def draw_readings(bench: Bench) -> None:
             key="lab_text",
         )
         with st.spinner(word("tune.reading")):
-            found = readings_of(text)
+            found = readings(text)
         st.dataframe(
             pd.DataFrame(
                 {
@@ -52,7 +52,7 @@ def draw_unmatched(found: LabResult) -> None:
     analyzers = list(dict.fromkeys(spec.analyzer for spec in specs))
     with st.expander(word("tune.unmatched"), icon=":material/search_off:"):
         st.caption(word("tune.unmatched_help"))
-        counts = {analyzer: unmatched_of(found.address, analyzer) for analyzer in analyzers}
+        counts = {analyzer: found.opened.unmatched(analyzer) for analyzer in analyzers}
         number = st.column_config.NumberColumn
         st.dataframe(
             pd.DataFrame(
@@ -78,10 +78,8 @@ def draw_unmatched(found: LabResult) -> None:
 
 
 def _draw_questions(found: LabResult, analyzer: Analyzer) -> None:
-    opened = comparison(found.address)
-    if opened is None:
-        return
-    rows = unmatched_of(found.address, analyzer)
+    opened = found.opened
+    rows = opened.unmatched(analyzer)
     nowhere = set(rows.anywhere.tolist())
     questions = [opened.question_set.questions[row] for row in rows.own]
     passages = [opened.question_set.passages[opened.question_set.row_of_passage[one.relevant[0]]] for one in questions]

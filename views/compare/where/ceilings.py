@@ -12,7 +12,6 @@ from retrieval.comparison.compare import Result
 from views.compare.comparison_view import ComparisonView
 from views.compare.where import charts
 from views.resources.charts import draw_chart
-from views.resources.comparisons import ceilings_of
 from views.words import plain, word
 
 _TOLD = 4  # in sentences; the table has all
@@ -38,7 +37,7 @@ def draw(view: ComparisonView) -> None:
         return
     reads = {one.name: candidate_depth(view.spec(one.name), view.k) for one in wrapping}
     depths = tuple(sorted({*DEPTHS, *reads.values()}))
-    ceilings = ceilings_of(view.address, depths)
+    ceilings = view.opened.ceilings(depths)
     known = [
         Reach(
             one.name,

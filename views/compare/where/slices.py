@@ -7,12 +7,12 @@ import pandas as pd
 import streamlit as st
 
 from data.csv_export import csv_bytes
+from retrieval.analysis.open_comparison import MEASURED_SLICES
 from retrieval.evaluation.slices import Property, labels_of, most_contested, most_telling
 from views.compare.address import show_why
 from views.compare.comparison_view import ComparisonView
 from views.compare.where import charts
 from views.resources.charts import draw_chart
-from views.resources.comparisons import MEASURED_SLICES, properties_of, slice_figures, slices_by
 from views.state import remember, remembered
 from views.words import plain, signed, word
 
@@ -28,8 +28,8 @@ def draw(view: ComparisonView) -> None:
         return
     by = _pick(view)
     with st.spinner(word("where.measuring")):
-        parts = slices_by(view.address, by)
-        figures = slice_figures(view.address, by, view.scored_names, view.figure)
+        parts = view.opened.slices(by)
+        figures = view.opened.slice_figures(by, view.scored_names, view.figure)
     if not len(figures):
         st.info(word("where.no_slice"), icon=":material/info:")
         return
@@ -42,7 +42,7 @@ def draw(view: ComparisonView) -> None:
 
 
 def _pick(view: ComparisonView) -> Property:
-    known = [by.value for by in properties_of(view.address)]
+    known = [by.value for by in view.opened.properties]
     first = Property.KIND if Property.KIND in known else Property.OVERLAP
     by = st.segmented_control(
         word("where.by"),

@@ -3,12 +3,11 @@
 import pandas as pd
 import streamlit as st
 
-from retrieval.analysis.stages import FATES, Fate
+from retrieval.analysis.stages import FATES, Fate, fate_counts
 from views.compare.address import show_why
 from views.compare.comparison_view import ComparisonView
 from views.compare.where import charts
 from views.resources.charts import draw_chart
-from views.resources.comparisons import fate_counts_of
 from views.words import plain, word
 
 _LOST = [fate.value for fate in FATES if fate is not Fate.FOUND]
@@ -18,7 +17,7 @@ def draw(view: ComparisonView) -> None:
     """Draw how many questions each retriever picked loses in which step; a click shows them."""
     st.subheader(word("where.lost", k=view.k))
     st.caption(word("where.lost_help", k=view.k))
-    counts = fate_counts_of(view.address, view.k)
+    counts = fate_counts(view.opened.fates(view.k))
     counts = counts.loc[[one.name for one in view.results if one.name in counts.index]]
     if not len(counts):
         st.info(word("where.no_fate", k=view.k), icon=":material/info:")

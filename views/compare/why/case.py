@@ -4,12 +4,12 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from data.records import Passage, Question
+from retrieval.analysis.questions import findings_of
 from retrieval.asking import Findings
 from retrieval.comparison.experiment import MilvusSpec, Spec
 from retrieval.explain.duel import Duel, duel
 from views.compare.comparison_view import ComparisonView
 from views.compare.why.filters import QuestionList
-from views.resources.questions import confusers_at, findings_at
 
 
 @dataclass(frozen=True)
@@ -37,12 +37,12 @@ class QuestionCase:
     @cached_property
     def confusers(self) -> frozenset[int]:
         """Rows of the passages from the same article that do not."""
-        return confusers_at(self.view.address, self.row)
+        return self.view.opened.confusers(self.row)
 
     @cached_property
     def findings(self) -> dict[str, Findings]:
         """What every retriever of the comparison found, those that others wrap included."""
-        return findings_at(self.view.address, self.row)
+        return findings_of(self.view.comparison, self.row)
 
     def depth(self, name: str) -> int:
         """How deep a retriever was searched."""

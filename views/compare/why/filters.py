@@ -5,13 +5,11 @@ from dataclasses import dataclass
 import numpy as np
 import streamlit as st
 
-from retrieval.analysis.questions import rows_in_all
+from retrieval.analysis.questions import most_unlike, rows_in_all
 from retrieval.analysis.stages import FATES, Fate
 from retrieval.evaluation.ranks import BANDS, Block, Quadrant
 from retrieval.evaluation.slices import Property, labels_of
 from views.compare.comparison_view import ComparisonView
-from views.resources.comparisons import fates_of, ranks_of, slices_by
-from views.resources.questions import most_unlike_of, quadrants_of, rows_with
 from views.words import plain, word
 
 
@@ -41,17 +39,17 @@ class QuestionList:
     @property
     def mask(self) -> np.ndarray:
         """Which questions are listed, `(n_questions,)` bool."""
-        at, parts = self.view.address, []
+        opened, parts = self.view.opened, []
         if self.quadrant:
-            parts.append(quadrants_of(at, self.pair, self.view.k)[self.quadrant])
+            parts.append(opened.quadrants(self.pair, self.view.k)[self.quadrant])
         if self.block:
-            parts.append(ranks_of(at, self.names).order[self.block.start : self.block.end])
+            parts.append(opened.ranks(self.names).order[self.block.start : self.block.end])
         if self.fate:
             parts.append(np.flatnonzero(_fates(self.view)[self.of] == FATES.index(self.fate)))
         if self.by and self.within is not None:
-            parts.append(slices_by(at, self.by)[self.within].rows)
+            parts.append(opened.slices(self.by)[self.within].rows)
         if self.words:
-            parts.append(rows_with(at, self.words))
+            parts.append(opened.rows_with(self.words))
         return rows_in_all(len(self.view.comparison.question_set.questions), parts)
 
     def in_words(self) -> str:
@@ -66,7 +64,7 @@ class QuestionList:
         if self.fate:
             said.append(word(f"why.said_{self.fate.value}", name=plain(self.of), k=k))
         if self.by and self.within is not None:
-            label = labels_of(slices_by(self.view.address, self.by), self.by)[self.within]
+            label = labels_of(self.view.opened.slices(self.by), self.by)[self.within]
             said.append(f"{word(f'where.by_{self.by.value}')}: {plain(label)}")
         if self.words:
             said.append(word("why.said_words", words=plain(self.words)))
@@ -78,7 +76,7 @@ def listed(view: ComparisonView) -> QuestionList:
     names = tuple(one.name for one in view.results if one.rankings)
     first = _one_of("a", names) or names[0]
     others = tuple(name for name in names if name != first)
-    second = _one_of("b", others) or most_unlike_of(view.address, names, first, view.k)
+    second = _one_of("b", others) or names[most_unlike(view.opened.ranks(names).ranks, names.index(first), view.k)]
     fate, of = _one_of("fate", FATES), _one_of("of", names)
     by = _one_of("slice", tuple(Property))
     return QuestionList(
@@ -118,19 +116,19 @@ def _block(view: ComparisonView, names: tuple[str, ...]) -> Block | None:
     wanted = st.query_params.get("block", "")
     if not wanted:
         return None
-    blocks = ranks_of(view.address, names).blocks()
+    blocks = view.opened.ranks(names).blocks()
     return next((block for block in blocks if block_name(names, block) == wanted), None)
 
 
 def _within(view: ComparisonView, by: str) -> int | None:
     wanted = str(st.query_params.get("within", ""))
-    if not by or not wanted.isdecimal() or int(wanted) >= len(slices_by(view.address, Property(by))):
+    if not by or not wanted.isdecimal() or int(wanted) >= len(view.opened.slices(Property(by))):
         return None
     return int(wanted)
 
 
 def _fates(view: ComparisonView) -> dict[str, np.ndarray]:
     try:
-        return fates_of(view.address, view.k)
+        return view.opened.fates(view.k)
     except ValueError:  # a run that was imported may not be so deep
         return {}

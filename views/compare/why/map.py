@@ -9,7 +9,6 @@ from retrieval.evaluation.ranks import BANDS
 from views.compare.address import set_parameter
 from views.compare.why.filters import QuestionList, band_words, block_name
 from views.resources.charts import draw_chart
-from views.resources.comparisons import ranks_of
 from views.words import word
 
 # light to dark, green to purple: the order is seen without colour, and each end on light and dark
@@ -52,7 +51,7 @@ def draw(question_list: QuestionList) -> None:
 
 def _first_everywhere(question_list: QuestionList) -> int:
     """The map begins with the questions that all retrievers put first: return how many."""
-    ranks = ranks_of(question_list.view.address, question_list.names).ranks
+    ranks = question_list.view.opened.ranks(question_list.names).ranks
     return int((ranks == 1).all(axis=1).sum())
 
 
@@ -76,7 +75,7 @@ def _blocks(question_list: QuestionList, first: int) -> pd.DataFrame:
             block.band,
             block_name(question_list.names, block),
         )
-        for block in ranks_of(question_list.view.address, question_list.names).blocks()
+        for block in question_list.view.opened.ranks(question_list.names).blocks()
         if block.end > first
     ]
     table = pd.DataFrame(rows, columns=["retriever", "start", "end", "place", "block"])
@@ -130,7 +129,7 @@ def _chart(table: pd.DataFrame, names: tuple[str, ...], first: int, count: int) 
 
 
 def _draw_table(question_list: QuestionList) -> None:
-    counts = band_counts(ranks_of(question_list.view.address, question_list.names).ranks)
+    counts = band_counts(question_list.view.opened.ranks(question_list.names).ranks)
     bands = [band_words(band) for band in range(len(BANDS) + 1)]
     table = pd.DataFrame(counts, columns=bands)
     table.insert(0, "retriever", list(question_list.names))

@@ -8,7 +8,7 @@ from retrieval.report.colours import colour_of, shape_of
 from views.compare.why.case import QuestionCase
 from views.compare.why.columns import DIGITS
 from views.highlight import reason_html
-from views.resources.questions import explained_bm25, explained_reranking, explained_static
+from views.resources.explanations import explained_bm25, explained_static
 from views.words import word
 
 _NOWHERE_SHOWN = 3
@@ -94,7 +94,7 @@ def _of_parts(case: QuestionCase, spec: HybridSpec, of: Duel) -> str:
 
 
 def _of_reranking(case: QuestionCase, spec: RerankSpec, of: Duel) -> list[str]:
-    moved = explained_reranking(case.view.address, spec.name, case.row, of.right)
+    moved = case.view.opened.reranking(spec, case.row, of.right)
     if moved is None:
         return []
     before, after = moved.rank_before, moved.rank_after

@@ -17,7 +17,7 @@ from views.compare.why.case import QuestionCase
 from views.compare.why.columns import DIGITS
 from views.highlight import weighed_html
 from views.resources.charts import draw_chart
-from views.resources.questions import explained_bm25, explained_fusion, explained_reranking, explained_static
+from views.resources.explanations import explained_bm25, explained_static
 from views.words import plain, word
 
 _WRONG_OFFERED = 20
@@ -154,7 +154,7 @@ def _draw_texts(right: BM25Explanation | StaticExplanation, wrong: BM25Explanati
 
 
 def _draw_fusion(case: QuestionCase, spec: HybridSpec, of: Duel) -> None:
-    found = [explained_fusion(case.view.address, spec.name, case.row, row) for row in (of.right, of.wrong or 0)]
+    found = [case.view.opened.fusion(spec, case.row, row) for row in (of.right, of.wrong or 0)]
     if found[0] is None or found[1] is None:
         st.info(word("why.not_deep_enough", depth=spec.depth), icon=":material/info:")
         return
@@ -164,7 +164,7 @@ def _draw_fusion(case: QuestionCase, spec: HybridSpec, of: Duel) -> None:
 
 
 def _draw_reranking(case: QuestionCase, spec: RerankSpec, of: Duel) -> None:
-    found = [explained_reranking(case.view.address, spec.name, case.row, row) for row in (of.right, of.wrong or 0)]
+    found = [case.view.opened.reranking(spec, case.row, row) for row in (of.right, of.wrong or 0)]
     if found[0] is None or found[1] is None:
         st.info(word("why.not_known"), icon=":material/info:")
         return

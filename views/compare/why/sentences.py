@@ -12,7 +12,7 @@ from text.located import weighted_pieces
 from views.compare.why.case import QuestionCase
 from views.highlight import weighed_html
 from views.problem_words import reason
-from views.resources.questions import explained_sentences
+from views.resources.explanations import explained_sentences
 from views.words import plain, word
 
 logger = logging.getLogger(__name__)

@@ -12,8 +12,6 @@ from views.compare.why import map as compare_why_map
 from views.compare.why import question as compare_question
 from views.compare.why import remarks as compare_remarks
 from views.compare.why.filters import QuestionList, listed
-from views.resources.comparisons import properties_of, slices_by
-from views.resources.questions import quadrants_of, questions_of
 from views.words import plain, word
 
 
@@ -24,7 +22,7 @@ def draw(view: ComparisonView) -> None:
         st.info(word("why.no_rankings"), icon=":material/info:")
         return
     of = listed(view)
-    table = questions_of(view.address, of.names)
+    table = view.opened.questions(of.names)
     ids = table["id"][of.mask[table.index]].tolist()
     rows = {question.id: row for row, question in enumerate(view.comparison.question_set.questions)}
     asked = st.query_params.get("question", "")
@@ -48,7 +46,7 @@ def _draw_quadrants(of: QuestionList) -> None:
     with st.container(horizontal=True, vertical_alignment="bottom"):
         for letter, chosen in zip("ab", of.pair, strict=True):
             choose(letter, of.names, chosen, word(f"why.retriever_{letter}"), of.names)
-    counts = quadrants_of(of.view.address, of.pair, of.view.k)
+    counts = of.view.opened.quadrants(of.pair, of.view.k)
     a, b = map(plain, of.pair)
     for place, quadrant in zip(st.columns(4), Quadrant, strict=True):
         label = word(f"why.{quadrant.value}", a=a, b=b)
@@ -63,14 +61,14 @@ def _draw_quadrants(of: QuestionList) -> None:
 
 
 def _draw_filters(of: QuestionList) -> None:
-    properties = properties_of(of.view.address)
+    properties = of.view.opened.properties
     left, middle, right = st.columns(3, vertical_alignment="bottom")
     with left:
         words = {by.value: word(f"where.by_{by.value}") for by in properties}
         by = of.by.value if of.by in properties else ""
         choose("slice", ["", *words], by, word("why.slice"), [word("why.any"), *words.values()], also=("within",))
     with middle:
-        parts = slices_by(of.view.address, of.by) if of.by else []
+        parts = of.view.opened.slices(of.by) if of.by else []
         names = labels_of(parts, of.by) if of.by else []
         labels = [f"{name} ({len(part.rows):,})" for name, part in zip(names, parts, strict=True)]
         places = [str(place) for place in range(len(parts))]
@@ -100,7 +98,7 @@ def _draw_said(of: QuestionList, count: int) -> None:
 
 
 def _draw_list(of: QuestionList) -> None:
-    table = questions_of(of.view.address, of.names)
+    table = of.view.opened.questions(of.names)
     shown = table[of.mask[table.index]].reset_index(drop=True)
     if shown.empty:
         st.info(word("why.none_listed"), icon=":material/search_off:")

@@ -19,7 +19,7 @@ from retrieval.evaluation.slices import Property, Slice, labels_of
 from retrieval.rankings import Rankings
 from tests.views.driving import run
 from views.compare.comparison_view import ComparisonView
-from views.resources.comparisons import Address, comparison, finished_at
+from views.resources.comparisons import open_comparison
 from views.words import catalog
 
 EN = catalog("en")
@@ -86,12 +86,11 @@ def page() -> None:
 
 def shown(data: StoredSet, k: int, picked: Sequence[str]) -> ComparisonView:
     folder = workspace() / "comparisons" / "0123456789abcdef"
-    at = Address(data.key, str(folder), finished_at(folder))
-    found = comparison(at)
-    assert found is not None
-    names = tuple(one.name for one in found.results)
-    results = tuple(one for one in found.results if one.name in (picked or names))
-    return ComparisonView(data, at, found, results, names, "recall", k)
+    opened = open_comparison(data.key, folder)
+    assert opened is not None
+    names = tuple(one.name for one in opened.comparison.results)
+    results = tuple(one for one in opened.comparison.results if one.name in (picked or names))
+    return ComparisonView(data, opened, results, names, "recall", k)
 
 
 @pytest.fixture

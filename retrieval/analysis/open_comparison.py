@@ -1,0 +1,227 @@
+"""A comparison opened from its folder, and what its pages read off it: worked out once, for all who look at it."""
+
+import logging
+from collections.abc import Callable
+from contextlib import suppress
+from functools import wraps
+from pathlib import Path
+from threading import RLock
+from typing import Any, TypeVar, cast
+
+import numpy as np
+import pandas as pd
+
+from data.records import QuestionSet
+from models.hub import ModelError
+from models.sources import find_model
+from retrieval.analysis.changes import Change, changes
+from retrieval.analysis.evidence import Evidence, evidence, scores_of
+from retrieval.analysis.lab_results import lab_figures
+from retrieval.analysis.questions import most_disputed, question_table, rows_with_text, same_article
+from retrieval.analysis.stages import ceilings, fates
+from retrieval.comparison.experiment import HybridSpec, RerankSpec
+from retrieval.comparison.store import load
+from retrieval.evaluation.measures import Scores
+from retrieval.evaluation.ranks import Quadrant, RankMap, quadrants, rank_map
+from retrieval.evaluation.significance import PairTest, intervals_of, pair_tests, question_groups
+from retrieval.evaluation.slices import Property, Slice, properties, slice_table, slice_tests, slices
+from retrieval.explain.multistage import (
+    FusionExplanation,
+    RerankExplanation,
+    fusion_contributions,
+    rerank_contributions,
+)
+from retrieval.lexical.terms import UnmatchedQuestions, unmatched
+from retrieval.multistage.weight import recommended_weight
+from retrieval.rankings import Rankings
+from text.analyzers import Analyzer
+
+logger = logging.getLogger(__name__)
+
+MEASURED_SLICES = 500  # the largest: tens of thousands of titles would keep the page waiting
+
+Analysis = TypeVar("Analysis", bound=Callable[..., Any])
+
+
+def _last(count: int) -> Callable[[Analysis], Analysis]:
+    """Have a comparison keep the last `count` answers of an analysis, by its parameters.
+
+    Sessions share the comparison: while one of them works an answer out, others that want a new one wait for it.
+    """
+
+    def keeping(analysis: Analysis) -> Analysis:
+        @wraps(analysis)
+        def answer(self: "OpenComparison", *parameters: object) -> Any:
+            answers = self._answers.setdefault(analysis.__name__, {})
+            with suppress(KeyError):
+                return answers[parameters]
+            with self._lock:
+                if parameters not in answers:
+                    answers[parameters] = analysis(self, *parameters)
+                    if len(answers) > count:
+                        del answers[next(iter(answers))]
+                return answers[parameters]
+
+        return cast(Analysis, answer)
+
+    return keeping
+
+
+class OpenComparison:
+    """A kept comparison with everything that can be asked of it.
+
+    Retrievers are named; of those without rankings or scores nothing can be told, and they are left out.
+    """
+
+    def __init__(self, folder: Path, question_set: QuestionSet) -> None:
+        """Open the comparison of a set that a folder keeps. Raises `ValueError` as `store.load` does."""
+        self.folder = folder
+        self.comparison = load(folder, question_set)
+        self._answers: dict[str, dict[tuple[object, ...], Any]] = {}
+        self._lock = RLock()  # an analysis may ask for another
+
+    @property
+    def question_set(self) -> QuestionSet:
+        """The questions asked, and the whole corpus."""
+        return self.comparison.question_set
+
+    @property
+    def scores(self) -> dict[str, Scores]:
+        """The scores by retriever."""
+        return scores_of(self.comparison)
+
+    @property
+    def rankings(self) -> dict[str, Rankings]:
+        """The rankings by retriever."""
+        return {one.name: one.rankings for one in self.comparison.results if one.rankings}
+
+    # how sure the figures are
+
+    @property
+    @_last(1)
+    def groups(self) -> np.ndarray:
+        """The groups of questions that are about the same passages, `(n_questions,)`."""
+        return question_groups(self.question_set)
+
+    @property
+    @_last(1)
+    def intervals(self) -> dict[str, dict[str, tuple[float, float]]]:
+        """The 95 % interval of every figure, by retriever and measure."""
+        return {name: intervals_of(scores, self.groups) for name, scores in self.scores.items()}
+
+    @property
+    @_last(1)
+    def evidence(self) -> Evidence:
+        """Every interval and every test, as a report and the exports show them."""
+        return evidence(self.comparison)
+
+    @_last(16)
+    def tests(self, names: tuple[str, ...], measure: str) -> list[PairTest]:
+        """Test every pair of the retrievers named, Holm-corrected over them."""
+        scores = {name: of for name, of in self.scores.items() if name in names}
+        return pair_tests(scores, [measure], self.groups)
+
+    @_last(2)
+    def changes_since(self, earlier: "OpenComparison") -> list[Change]:
+        """Test what changed since an earlier comparison of the same questions."""
+        return changes(earlier.comparison, self.comparison)
+
+    @_last(16)
+    def lab_figures(self, measure: str) -> pd.DataFrame:
+        """Return the figures of what a lab tried; see `retrieval.analysis.lab_results.lab_figures`."""
+        return lab_figures(self.comparison, measure, self.groups)
+
+    # on which questions, and in which step
+
+    @property
+    @_last(1)
+    def properties(self) -> list[Property]:
+        """What can tell the questions apart."""
+        return properties(self.question_set)
+
+    @_last(len(Property))
+    def slices(self, by: Property) -> list[Slice]:
+        """Cut the questions into slices."""
+        return slices(self.question_set, by)
+
+    @_last(16)
+    def slice_figures(self, by: Property, names: tuple[str, ...], measure: str) -> pd.DataFrame:
+        """Measure the retrievers named on the first `MEASURED_SLICES` slices, differences from the first one tested.
+
+        The columns of `slice_table`, and "p_holm".
+        """
+        scores = {name: self.scores[name] for name in names if name in self.scores}
+        parts = self.slices(by)[:MEASURED_SLICES]
+        table = slice_table(parts, scores, measure, self.groups)
+        return table.assign(p_holm=slice_tests(parts, scores, measure, self.groups))
+
+    @_last(8)
+    def fates(self, k: int) -> dict[str, np.ndarray]:
+        """Tell what became of every question with every retriever, as places in `retrieval.analysis.stages.FATES`."""
+        return fates(self.comparison, k)
+
+    @_last(4)
+    def ceilings(self, depths: tuple[int, ...]) -> dict[str, np.ndarray]:
+        """Return the ceiling of every retriever at these depths."""
+        return ceilings(self.comparison, depths)
+
+    @_last(4)
+    def unmatched(self, analyzer: Analyzer) -> UnmatchedQuestions:
+        """Return the questions that share no term with any passage, or with their own."""
+        return unmatched(self.question_set, analyzer)
+
+    # question by question
+
+    @_last(4)
+    def ranks(self, names: tuple[str, ...]) -> RankMap:
+        """Return the map of the ranks of the retrievers named, in that order."""
+        return rank_map([self.rankings[name] for name in names if name in self.rankings], self.question_set)
+
+    @_last(4)
+    def quadrants(self, pair: tuple[str, str], k: int) -> dict[Quadrant, np.ndarray]:
+        """Return question rows by which of two retrievers finds them among the first k."""
+        ranks = self.ranks(pair).ranks
+        return quadrants(ranks[:, 0], ranks[:, 1], k)
+
+    @_last(2)
+    def questions(self, names: tuple[str, ...]) -> pd.DataFrame:
+        """Return the questions with their ranks, the most disputed first; see `question_table`."""
+        depth = min(self.rankings[name].indices.shape[1] for name in names)
+        return question_table(self.question_set, self.ranks(names).ranks, names, depth)
+
+    @_last(2)
+    def disputed(self, count: int) -> list[str]:
+        """Return the questions on which the retrievers differ most, at most so many."""
+        rankings = [*self.rankings.values()]
+        rows = most_disputed(rankings, self.question_set, count) if rankings else []
+        return [self.question_set.questions[row].text for row in rows]
+
+    @_last(8)
+    def rows_with(self, text: str) -> np.ndarray:
+        """Return rows of the questions that hold a text."""
+        return rows_with_text(self.question_set, text)
+
+    @_last(8)
+    def confusers(self, row: int) -> frozenset[int]:
+        """Return rows of the passages from the article a question is about that do not answer it."""
+        return same_article(self.question_set, row)
+
+    def fusion(self, spec: HybridSpec, row: int, passage: int) -> FusionExplanation | None:
+        """Explain the fused score of a passage; None where the rankings kept are not as deep as those fused."""
+        lists = {part: self.rankings[part] for part in spec.of if part in self.rankings}
+        depth = min(spec.depth, len(self.question_set.passages))
+        if len(lists) < len(spec.of) or any(one.indices.shape[1] < depth for one in lists.values()):
+            return None
+        return fusion_contributions(lists, row, passage, depth=spec.depth, fusion=spec.fusion, weights=spec.weights)
+
+    def reranking(self, spec: RerankSpec, row: int, passage: int) -> RerankExplanation | None:
+        """Explain the move of a passage; None where the ranking before is not kept, or the model's weight is gone."""
+        before, after = self.rankings.get(spec.first), self.rankings.get(spec.name)
+        if before is None or after is None:
+            return None
+        try:
+            weight = recommended_weight(find_model(spec.model)) if spec.weight is None else spec.weight
+        except ModelError as error:
+            logger.warning("the weight of %r is not known: %s", spec.name, error)
+            return None
+        return rerank_contributions(before, after, row, passage, depth=spec.depth, weight=weight)

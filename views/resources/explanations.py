@@ -1,0 +1,63 @@
+"""Cached functions: what a single score is made of, by explainers and models that stay loaded."""
+
+import logging
+
+import streamlit as st
+from pydantic import TypeAdapter
+
+from models.bi_encoder import BiEncoder
+from models.hub import ModelError
+from models.sources import find_model
+from retrieval.comparison.experiment import BM25Spec, WindowedBM25Spec
+from retrieval.explain.bm25 import BM25Explainer, BM25Explanation
+from retrieval.explain.sentences import SentenceExplanation, sentence_contributions
+from retrieval.explain.starter import StaticExplainer, StaticExplanation, static_explainer
+from retrieval.explain.windows import WindowedBM25Explainer
+from retrieval.lexical.bm25 import BM25Options
+from views.resources.sets import question_set
+
+logger = logging.getLogger(__name__)
+_BM25_SPECS: TypeAdapter[BM25Spec | WindowedBM25Spec] = TypeAdapter(BM25Spec | WindowedBM25Spec)
+
+
+@st.cache_resource(show_spinner=False, max_entries=8)
+def _bm25_explainer(key: str, spec: str) -> BM25Explainer | WindowedBM25Explainer:
+    of, passages = _BM25_SPECS.validate_json(spec), question_set(key).passages
+    if isinstance(of, WindowedBM25Spec):
+        options = BM25Options(of.analyzer, of.k1, of.b, of.title)
+        return WindowedBM25Explainer(passages, options, sentences=of.sentences)
+    return BM25Explainer(passages, BM25Options(of.analyzer, of.k1, of.b, of.title, of.engine))
+
+
+@st.cache_resource(show_spinner=False, max_entries=512)
+def explained_bm25(key: str, spec: str, question: str, row: int) -> BM25Explanation:
+    """Explain the score of a passage (a row), of windows its best one; `spec` is that of the retriever, as JSON."""
+    return _bm25_explainer(key, spec).explain(question, row)
+
+
+@st.cache_resource(show_spinner=False, max_entries=8)
+def _static_explainer(key: str, model: str, title: bool) -> StaticExplainer | None:
+    try:
+        return static_explainer(model, question_set(key).passages, title=title)
+    except (ModelError, OSError) as error:  # a run that was deleted, or a workspace's cache
+        logger.warning("the model %r cannot be looked into: %s", model, error)
+        return None
+
+
+@st.cache_resource(show_spinner=False, max_entries=512)
+def explained_static(key: str, model: str, title: bool, question: str, row: int) -> StaticExplanation | None:
+    """Explain the cosine of a passage (a row) where the model is a starter that is still there, else None."""
+    explainer = _static_explainer(key, model, title)
+    return explainer.explain(question, row) if explainer else None
+
+
+@st.cache_resource(show_spinner=False, max_entries=2)
+def _encoder(key: str, model: str, title: bool) -> BiEncoder:
+    return BiEncoder(find_model(model), question_set(key).passages.indexed_texts(title=title))
+
+
+@st.cache_resource(show_spinner=False, max_entries=512)
+def explained_sentences(key: str, model: str, title: bool, question: str, row: int) -> SentenceExplanation:
+    """Score a passage (a row) sentence by sentence, which loads the model. Raises `ModelError`."""
+    passage = question_set(key).passages[row]
+    return sentence_contributions(_encoder(key, model, title), question, passage, title=title)
