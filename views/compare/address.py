@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import streamlit as st
 
-from views.state import remember
+from views.state import in_address, remember
 
 
 def choose(
@@ -18,27 +18,9 @@ def choose(
     disabled: bool = False,
 ) -> None:
     """Draw a choice that lies in the address; a change takes the parameters `also` out of it."""
-    key = f"why_{name}"
-    st.session_state[key] = chosen
-    shown = dict(zip(options, labels, strict=True))
-    st.selectbox(
-        label,
-        options,
-        format_func=lambda option: shown.get(option, option),
-        key=key,
-        on_change=enter,
-        args=(name, *also),
-        disabled=disabled,
-    )
-
-
-def enter(name: str, *also: str) -> None:
-    """Put what was chosen into the address and take the parameters `also` out of it."""
-    value = st.session_state.get(f"why_{name}") or ""
-    st.query_params.pop(name, None)
-    set_parameter(name, str(value).strip())
-    for other in also:
-        st.query_params.pop(other, None)
+    words = dict(zip(options, labels, strict=True))
+    place = in_address(name, chosen, *also, key=f"why_{name}")
+    st.selectbox(label, options, format_func=lambda option: words.get(option, option), disabled=disabled, **place)
 
 
 def set_parameter(name: str, value: str) -> None:
@@ -56,7 +38,6 @@ def clear_filters() -> None:
     """Take every filter out of the address."""
     for name in FILTERS:
         st.query_params.pop(name, None)
-        st.session_state.pop(f"why_{name}", None)
 
 
 def show_why(filters: Mapping[str, str]) -> None:
@@ -65,4 +46,3 @@ def show_why(filters: Mapping[str, str]) -> None:
     st.query_params.pop("question", None)
     st.query_params.update(filters)
     remember("view", "why")
-    st.session_state["compare_view"] = "why"

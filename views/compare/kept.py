@@ -98,7 +98,7 @@ def _switch_to_its_set(kept: StoredComparison) -> bool:
 def _open(kept: StoredComparison) -> None:
     for name in _OF_ANOTHER:
         st.query_params.pop(name, None)
-    for name in (_OPENED, "kept_view", "compare_view"):  # it begins with the overview
+    for name in (_OPENED, "kept_view"):  # it begins with the overview
         st.session_state.pop(name, None)
     st.query_params["comparison"] = kept.key
 

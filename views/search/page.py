@@ -12,7 +12,7 @@ from views.resources.comparisons import open_comparison
 from views.resources.sets import question_set
 from views.search.asking import search, try_failed_again
 from views.search.columns import SearchAnswer, draw_columns, draw_table
-from views.state import chosen_set, remember, remembered
+from views.state import choose, chosen_set, remember
 from views.words import plain, word
 
 _MOST_COLUMNS = 4
@@ -114,16 +114,13 @@ def _controls(data: StoredSet, choices: Choices) -> tuple[list[str], int]:
         key=f"columns_{data.key}_{len(names)}",
         help=word("search.retrievers_help", most=_MOST_COLUMNS),
     )
-    k = right.segmented_control(
-        word("search.k"), _KS, default=remembered("n", "5", _KS), help=word("search.k_help"), key="search_k"
-    )
+    k = choose(right.segmented_control, "n", word("search.k"), _KS, "5", help=word("search.k_help"))
     ordered = [name for name in names if name in picked]
     if len(ordered) > _MOST_COLUMNS:
         st.caption(word("search.only_first", most=_MOST_COLUMNS, names=plain(", ".join(ordered[:_MOST_COLUMNS]))))
     if ordered and (ordered != names[:_MOST_COLUMNS] or "columns" in st.query_params):
         remember("columns", "|".join(ordered))
-    remember("n", k or "5")
-    return ordered[:_MOST_COLUMNS], int(k or 5)
+    return ordered[:_MOST_COLUMNS], int(k)
 
 
 def _results(data: StoredSet, choices: Choices, picked: list[str], question: str, k: int) -> None:

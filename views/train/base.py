@@ -12,8 +12,7 @@ from training.runs.runs import Run
 from views.choices import finished_runs
 from views.model_words import HUB_DEFAULT, OTHER, is_a_starter, model_label
 from views.resources.hub import hub_answer
-from views.state import remember, remembered
-from views.train.entered import relabel
+from views.state import choose, remember
 from views.words import known, plain, word
 
 _POLL_SECONDS = 0.5
@@ -36,27 +35,28 @@ class Base:
 def pick_base(kind: Kind) -> Base:
     """Draw the choice of a base model and what is known of it. The page never waits for the hub."""
     runs = {run.id: run for run in finished_runs() if run.plan().kind is kind}
-    key = f"train_base_{kind.value}"
     left, right = st.columns(2, vertical_alignment="bottom")
     with left:
-        chosen = _select(kind, runs, key)
+        chosen = _select(kind, runs)
         reference = _other(kind) if chosen == OTHER else chosen
     if not reference:
         right.caption(word("train.base_other_empty"))
         return Base("")
-    return Base(reference, runs.get(reference), _about(reference, right, key))
+    return Base(reference, runs.get(reference), _about(reference, right))
 
 
-def _select(kind: Kind, runs: dict[str, Run], key: str) -> str:
+def _select(kind: Kind, runs: dict[str, Run]) -> str:
     choices = [STARTER, HUB_DEFAULT[kind], *runs, OTHER]
-    first = remembered("base", STARTER, choices)
-
-    if st.session_state.get(key) not in choices:  # such as a run that was deleted
-        st.session_state[key] = first
-    relabel(key)
-    chosen = st.selectbox(word("train.base"), choices, format_func=model_label, key=key, help=word("train.base_help"))
-    remember("base", chosen)
-    return chosen
+    return choose(
+        st.selectbox,
+        "base",
+        word("train.base"),
+        choices,
+        STARTER,
+        key=f"train_base_{kind.value}",
+        format_func=model_label,
+        help=word("train.base_help"),
+    )
 
 
 def _other(kind: Kind) -> str:
@@ -73,7 +73,7 @@ def _other(kind: Kind) -> str:
     return text
 
 
-def _about(reference: str, place: DeltaGenerator, key: str) -> bool:
+def _about(reference: str, place: DeltaGenerator) -> bool:
     """Say in `place` where the model is, or below why it cannot be had; returns whether it may be there."""
     if reference == STARTER:
         place.caption(word("train.about_starter"))
@@ -89,7 +89,7 @@ def _about(reference: str, place: DeltaGenerator, key: str) -> bool:
         with place:
             _wait_for_the_hub(source.hub_id)
     elif refusal := hub_answer(source.hub_id).exception():
-        _say_what_is_missing(source.hub_id, refusal, key)
+        _say_what_is_missing(source.hub_id, refusal)
     else:
         with place.container(horizontal=True, vertical_alignment="center"):
             st.caption(_hub_words(hub_answer(source.hub_id).result()), width="content")
@@ -104,11 +104,11 @@ def _wait_for_the_hub(hub_id: str) -> None:
     st.caption(f":material/hourglass_empty: {word('train.hub_asking')}")
 
 
-def _say_what_is_missing(hub_id: str, error: BaseException, key: str) -> None:
+def _say_what_is_missing(hub_id: str, error: BaseException) -> None:
     code = f"model.{getattr(error, 'code', '')}"
     st.warning(word(code if known(code) else "model.hub_unknown", model=plain(hub_id)), icon=":material/cloud_off:")
     with st.container(horizontal=True):
-        st.button(word("train.use_starter"), on_click=_choose_starter, args=(key,), icon=":material/bolt:")
+        st.button(word("train.use_starter"), on_click=remember, args=("base", STARTER), icon=":material/bolt:")
         _check_again(hub_id)
 
 
@@ -116,10 +116,6 @@ def _check_again(hub_id: str) -> None:
     if st.button(word("train.check_again"), icon=":material/refresh:", type="tertiary"):
         hub_answer.clear(hub_id)
         st.rerun()
-
-
-def _choose_starter(key: str) -> None:
-    st.session_state[key] = STARTER
 
 
 def _hub_words(found: HubRevision) -> str:

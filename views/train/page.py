@@ -8,7 +8,7 @@ from training.runs.runs import all_runs, queued_runs, run_at_work
 from views.runs.at_work import follow
 from views.runs.line import draw_queue
 from views.runs.list import draw_runs
-from views.state import chosen_set, remember, remembered
+from views.state import choose, chosen_set
 from views.train.base import pick_base
 from views.train.form import draw_form
 from views.train.objective import pick_objective
@@ -34,16 +34,14 @@ def draw() -> None:
 
 def _pick_kind() -> Kind:
     kinds = [kind.value for kind in Kind]
-    first = remembered("train", Kind.BI_ENCODER.value, kinds)
-    st.session_state.setdefault("train_kind", first)
-    chosen = st.segmented_control(
+    kind = choose(
+        st.segmented_control,
+        "train",
         word("train.kind"),
         kinds,
+        Kind.BI_ENCODER.value,
         format_func=lambda kind: word(f"train.kind_{kind}"),
-        key="train_kind",
         required=True,
         label_visibility="collapsed",
     )
-    kind = chosen or first
-    remember("train", kind)
     return Kind(kind)

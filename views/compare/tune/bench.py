@@ -15,7 +15,7 @@ from retrieval.comparison.labs import chosen, needed, tried
 from retrieval.evaluation.significance import PairTest
 from views.choices import choices_for
 from views.compare.comparison_view import ComparisonView
-from views.compare.controls import open_view, pick_also
+from views.compare.controls import pick_also
 from views.compare.kept import close
 from views.compare.running import follow
 from views.resources.comparisons import open_comparison
@@ -184,6 +184,5 @@ def _use(bench: Bench, spec: Spec) -> None:
     close()  # what is picked is compared, not what was kept
     pick_also([one.name for one in shown.results], spec.name, Part.TEST)
     measure, cut = bench.measure.split("@")  # the test is looked at by what it was tuned for
-    remember("measure", measure)
-    remember("k", cut)
-    open_view("overview")
+    for name, value in {"measure": measure, "k": cut, "view": "overview"}.items():
+        remember(name, value)

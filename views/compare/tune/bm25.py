@@ -1,5 +1,7 @@
 """The BM25 lab: which analyzer, which k1 and b, and whether passages are better searched in windows of sentences."""
 
+from collections.abc import Sequence
+
 import pandas as pd
 import streamlit as st
 
@@ -13,9 +15,10 @@ from views.compare.tune.bench import Bench, LabResult, draw_table, draw_verdict,
 from views.compare.tune.charts import heat
 from views.resources.charts import draw_chart
 from views.resources.comparisons import analyzers_of
+from views.state import choose_several
 from views.words import plain, word
 
-_WINDOWS = (0, 1, 3)  # sentences; 0 is the whole passage
+_WINDOWS = ("0", "1", "3")  # sentences; 0 is the whole passage
 _MOST_K1 = 10.0
 
 
@@ -35,30 +38,29 @@ def draw(bench: Bench) -> None:
 
 
 def _pick(bench: Bench, names: list[str]) -> Experiment | None:
-    first = [analyzer.value for analyzer in analyzers_of(bench.view.data.key)]
     with st.container(border=True):
         present = st.selectbox(word("tune.present"), names, help=word("tune.present_help"), key="lab_bm25")
-        analyzers = st.pills(
+        analyzers = choose_several(
+            st.pills,
+            "analyzers",
             word("tune.analyzers"),
             [analyzer.value for analyzer in NAMED],
-            selection_mode="multi",
-            default=_listed("analyzers", first),
+            [analyzer.value for analyzer in analyzers_of(bench.view.data.key)],
             help=word("tune.analyzers_help"),
             key="lab_analyzers",
         )
-        windows = st.pills(
+        windows = choose_several(
+            st.pills,
+            "windows",
             word("tune.windows"),
-            [str(length) for length in _WINDOWS],
-            selection_mode="multi",
-            default=_listed("windows", ["0"]),
+            _WINDOWS,
+            _WINDOWS[:1],
             format_func=lambda length: word(f"tune.window_{length}"),
             help=word("tune.windows_help"),
             key="lab_windows",
         )
         left, right = st.columns(2)
-        k1s = left.text_input("k1", _given("k1", K1S), help=word("tune.k1_help"), key="lab_k1")
-        bs = right.text_input("b", _given("b", BS), help=word("tune.b_help"), key="lab_b")
-    _remember({"analyzers": "|".join(analyzers), "windows": "|".join(windows), "k1": k1s, "b": bs}, first)
+        k1s, bs = _enter(left, "k1", K1S), _enter(right, "b", BS)
     if not analyzers or not windows or not present:
         st.info(word("tune.pick_values"), icon=":material/info:")
         return None
@@ -111,29 +113,13 @@ def _draw_heat(bench: Bench, table: pd.DataFrame, leader: str) -> None:
             draw_chart(heat, part, leader, x=k1, y=b, value=bench.label, bounds=bounds, key=f"heat_{number}")
 
 
-def _listed(name: str, default: list[str]) -> list[str]:
-    given = str(st.query_params.get(name, ""))
-    return [part for part in given.split("|") if part] if given and _known(name, given) else default
-
-
-def _known(name: str, given: str) -> bool:
-    allowed = {"analyzers": {str(analyzer) for analyzer in NAMED}, "windows": {str(length) for length in _WINDOWS}}
-    return set(given.split("|")) <= allowed[name]
-
-
-def _given(name: str, default: tuple[float, ...]) -> str:
-    return str(st.query_params.get(name) or ", ".join(f"{value:g}" for value in default))
-
-
-def _remember(values: dict[str, str], analyzers: list[str]) -> None:
-    """Put what was changed into the address, so that a reload finds the same lab."""
-    usual = {"analyzers": "|".join(analyzers), "windows": "0", "k1": _text(K1S), "b": _text(BS)}
-    for name, value in values.items():
-        if value != usual[name]:
-            st.query_params[name] = value
-        else:
-            st.query_params.pop(name, None)
-
-
-def _text(values: tuple[float, ...]) -> str:
-    return ", ".join(f"{value:g}" for value in values)
+def _enter(place: "st.delta_generator.DeltaGenerator", name: str, values: Sequence[float]) -> str:
+    """Draw the field for numbers; what was changed lies in the address, so that a reload finds the same lab."""
+    usual = ", ".join(f"{value:g}" for value in values)
+    given = st.query_params.get(name) or usual
+    entered = place.text_input(name, given, help=word(f"tune.{name}_help"), key=f"lab_{name}")
+    if entered != usual:
+        st.query_params[name] = entered
+    else:
+        st.query_params.pop(name, None)
+    return entered

@@ -9,7 +9,7 @@ from retrieval.multistage.fusion import Fusion
 from views.compare.tune.bench import Bench, LabResult, draw_table, draw_verdict, figure_columns, names_of, run
 from views.compare.tune.charts import bands
 from views.resources.charts import draw_chart
-from views.state import remember, remembered
+from views.state import choose
 from views.words import plain, word
 
 
@@ -21,22 +21,16 @@ def draw(bench: Bench) -> None:
         return
     with st.container(border=True):
         left, right = st.columns(2)
-        first = _pick(left, "mix_first", names, (names_of(bench, BM25Spec) or names)[0])
+        note = word("tune.mix_help")
+        usual = (names_of(bench, BM25Spec) or names)[0]
+        first = choose(left.selectbox, "mix_first", word("tune.mix_first"), names, usual, follows=True, help=note)
         others = [name for name in names if name != first]
         usual = next((name for name in names_of(bench, DenseSpec) if name != first), others[0])
-        second = _pick(right, "mix_second", others, usual)
+        second = choose(right.selectbox, "mix_second", word("tune.mix_second"), others, usual, follows=True, help=note)
     experiment = hybrid_lab(bench.view.comparison.experiment, first, second)
     found = run(bench, experiment)
     if found:
         _draw_found(bench, found, first, second)
-
-
-def _pick(place: "st.delta_generator.DeltaGenerator", name: str, names: list[str], usual: str) -> str:
-    index = names.index(remembered(name, usual, names))
-    picked = place.selectbox(word(f"tune.{name}"), names, index=index, help=word("tune.mix_help")) or usual
-    if picked != usual or name in st.query_params:
-        remember(name, picked)
-    return picked
 
 
 def _draw_found(bench: Bench, found: LabResult, first: str, second: str) -> None:

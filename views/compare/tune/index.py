@@ -11,7 +11,7 @@ from retrieval.dense.index import IndexKind
 from views.compare.tune.bench import Bench, LabResult, draw_table, draw_use, figure_columns, names_of, run
 from views.compare.tune.charts import scattered
 from views.resources.charts import draw_chart
-from views.state import remember, remembered
+from views.state import choose
 from views.words import signed, word
 
 _MEGABYTE = 1e6
@@ -23,10 +23,8 @@ def draw(bench: Bench) -> None:
     if not names:
         st.info(word("tune.needs_dense"), icon=":material/info:")
         return
-    index = names.index(remembered("vectors", names[0], names))
-    present = st.selectbox(word("tune.vectors"), names, index=index, help=word("tune.vectors_help")) or names[0]
-    if present != names[0] or "vectors" in st.query_params:
-        remember("vectors", present)
+    help_text = word("tune.vectors_help")
+    present = choose(st.selectbox, "vectors", word("tune.vectors"), names, names[0], follows=True, help=help_text)
     found = run(bench, index_lab(bench.view.comparison.experiment, present))
     if found and "overlap" in found.table:
         _draw_found(bench, found)

@@ -9,7 +9,7 @@ from retrieval.comparison.labs import DEPTHS, rerank_lab
 from views.compare.tune.bench import Bench, LabResult, draw_table, draw_verdict, figure_columns, names_of, run
 from views.compare.tune.charts import bands, heat, steps
 from views.resources.charts import draw_chart
-from views.state import remember, remembered
+from views.state import choose, choose_several
 from views.words import word
 
 
@@ -21,41 +21,19 @@ def draw(bench: Bench) -> None:
         return
     with st.container(border=True):
         left, right = st.columns([2, 3])
-        index = names.index(remembered("reranker", names[0], names))
-        present = left.selectbox(word("tune.present"), names, index=index, help=word("tune.present_help")) or names[0]
-        depths = right.pills(
-            word("tune.depths"),
-            [str(depth) for depth in DEPTHS],
-            selection_mode="multi",
-            default=_depths(),
-            help=word("tune.depths_help"),
-            key="lab_depths",
-        )
+        label, help_text = word("tune.present"), word("tune.present_help")
+        present = choose(left.selectbox, "reranker", label, names, names[0], follows=True, help=help_text)
+        label, help_text, every = word("tune.depths"), word("tune.depths_help"), [str(depth) for depth in DEPTHS]
+        depths = choose_several(right.pills, "depths", label, every, every, key="lab_depths", help=help_text)
         if depths:
             pairs = bench.questions * max(int(depth) for depth in depths)
             st.caption(word("tune.pairs", pairs=f"{pairs:,}"))
-    _remember(present, names, depths)
     if not depths:
         st.info(word("tune.pick_values"), icon=":material/info:")
         return
     found = run(bench, rerank_lab(bench.view.comparison.experiment, present, [int(depth) for depth in depths]))
     if found:
         _draw_found(bench, found, present)
-
-
-def _depths() -> list[str]:
-    usual = [str(depth) for depth in DEPTHS]
-    given = str(st.query_params.get("depths", "")).split("|")
-    return [depth for depth in given if depth in usual] or usual
-
-
-def _remember(present: str, names: list[str], depths: list[str]) -> None:
-    if present != names[0] or "reranker" in st.query_params:
-        remember("reranker", present)
-    if len(depths) < len(DEPTHS):
-        st.query_params["depths"] = "|".join(depths)
-    else:
-        st.query_params.pop("depths", None)
 
 
 def _draw_found(bench: Bench, found: LabResult, present: str) -> None:

@@ -15,7 +15,7 @@ from views.compare.tune import index as tune_index
 from views.compare.tune import rerank as tune_rerank
 from views.compare.tune.bench import Bench
 from views.resources.sets import question_set, split_of
-from views.state import remember, remembered
+from views.state import choose
 from views.words import word
 
 LABS: dict[Lab, Callable[[Bench], None]] = {
@@ -48,25 +48,18 @@ def draw(view: ComparisonView) -> None:
 def _pick(view: ComparisonView) -> tuple[Lab, str]:
     left, right = st.columns([3, 1], vertical_alignment="bottom")
     labs = [lab.value for lab in LABS]
-    lab = left.segmented_control(
+    lab = choose(
+        left.segmented_control,
+        "lab",
         word("tune.lab"),
         labs,
-        default=remembered("lab", labs[0], labs),
+        labs[0],
         format_func=lambda value: word(f"tune.lab_{value}"),
-        key="lab",
     )
     aims = list(reversed(measures(view.comparison.experiment.ks)))
-    aim = right.selectbox(
-        word("tune.aim"),
-        aims,
-        index=aims.index(remembered("aim", _FIRST_AIM, aims)),
-        format_func=label_of,
-        help=word("tune.aim_help"),
+    aim = choose(
+        right.selectbox, "aim", word("tune.aim"), aims, _FIRST_AIM, format_func=label_of, help=word("tune.aim_help")
     )
-    lab, aim = lab or labs[0], aim or _FIRST_AIM
-    remember("lab", lab)
-    if aim != _FIRST_AIM or "aim" in st.query_params:
-        remember("aim", aim)
     return Lab(lab), aim
 
 

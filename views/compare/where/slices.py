@@ -13,7 +13,7 @@ from views.compare.address import show_why
 from views.compare.comparison_view import ComparisonView
 from views.compare.where import charts
 from views.resources.charts import draw_chart
-from views.state import remember, remembered
+from views.state import choose
 from views.words import plain, signed, word
 
 _CHARTED = 12
@@ -44,16 +44,16 @@ def draw(view: ComparisonView) -> None:
 def _pick(view: ComparisonView) -> Property:
     known = [by.value for by in view.opened.properties]
     first = Property.KIND if Property.KIND in known else Property.OVERLAP
-    by = st.segmented_control(
+    by = choose(
+        st.segmented_control,
+        "slice",
         word("where.by"),
         known,
-        default=remembered("slice", first.value, known),
+        first.value,
         format_func=lambda value: word(f"where.by_{value}"),
         help=word("where.by_help"),
-        key=f"where_slice_{view.data.key}",  # another set knows other properties
     )
-    remember("slice", by or first.value)
-    return Property(by or first.value)
+    return Property(by)
 
 
 def _draw_most_telling(view: ComparisonView, figures: pd.DataFrame, labels: Sequence[str], by: Property) -> None:

@@ -6,7 +6,6 @@ import streamlit as st
 
 from data.remarks import remarks_of
 from data.split import Part
-from views.compare.address import enter
 from views.compare.why import columns as compare_question_columns
 from views.compare.why import reasons as compare_question_reasons
 from views.compare.why import remarks as compare_remarks
@@ -16,6 +15,7 @@ from views.compare.why.filters import QuestionList
 from views.highlight import draw_style, marked_html
 from views.resources.search import marked_passages
 from views.resources.sets import question_set, split_of
+from views.state import in_address
 from views.words import plain, word
 
 _PARTS = ("rankings", "scores")
@@ -52,18 +52,16 @@ def draw(of: QuestionList, row: int, ids: Sequence[str]) -> None:
 
 def _pick_part() -> str:
     """Draw the choice between the rankings and what a score is made of; returns it."""
-    shown = st.query_params.get("shows", "")
-    st.session_state["why_shows"] = shown if shown in _PARTS else _PARTS[0]
+    wanted = st.query_params.get("shows", "")
+    part = wanted if wanted in _PARTS else _PARTS[0]
     st.segmented_control(
         word("compare.view"),
         _PARTS,
         format_func=lambda part: word(f"why.shows_{part}"),
         label_visibility="collapsed",
-        key="why_shows",
-        on_change=enter,
-        args=("shows",),
+        **in_address("shows", part, key="why_shows"),
     )
-    return shown if shown in _PARTS else _PARTS[0]
+    return part
 
 
 def _draw_way(of: QuestionList, name: str, ids: Sequence[str]) -> None:

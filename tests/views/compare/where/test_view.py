@@ -234,7 +234,7 @@ def test_a_number_leads_to_its_questions_and_nothing_else_is_filtered(data: Stor
     run(app)
     assert app.query_params["view"] == "why"
     assert (app.query_params["of"], app.query_params["fate"]) == ("Reranked", "lost_in_reranking")
-    assert app.session_state["compare_view"] == "why"
+    assert app.session_state["kept_view"] == "why"
     assert not {"quadrant", "words", "question", "within"} & app.query_params.keys()
 
 
