@@ -40,8 +40,11 @@ def choose(
 
     Where what is usual `follows` other choices, it stays out of the address until something else is chosen.
     """
+    key = key or f"choice_{name}"
+    if key in st.session_state and st.session_state[key] is None:  # taken away: what is usual is chosen again
+        st.session_state.pop(f"kept_{name}", None)
     value = remembered(name, usual, options)
-    draw(label, options, **in_address(name, value, key=key or f"choice_{name}"), **look)
+    draw(label, options, **in_address(name, value, key=key), **look)
     if not follows or value != usual or name in st.query_params:
         remember(name, value)
     return value
@@ -84,7 +87,7 @@ def _enter(name: str, key: str, *also: str) -> None:
     elif entered and entered.strip():
         st.query_params[name] = entered.strip()
     else:
-        forget(name)
+        st.query_params.pop(name, None)
     for other in also:
         st.query_params.pop(other, None)
 
@@ -93,12 +96,6 @@ def remembered(name: str, default: str, allowed: Sequence[str]) -> str:
     """Return a choice from the address or the session, `default` where there is none that is allowed."""
     value = st.query_params.get(name) or st.session_state.get(f"kept_{name}")
     return str(value) if value in allowed else default
-
-
-def forget(name: str) -> None:
-    """Take a choice out of the address and of the session."""
-    st.session_state.pop(f"kept_{name}", None)
-    st.query_params.pop(name, None)
 
 
 def remember(name: str, value: str) -> None:

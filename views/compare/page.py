@@ -5,12 +5,13 @@ from importlib import import_module
 from pathlib import Path
 
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 from data.store import StoredSet
 from retrieval.comparison.experiment import Experiment
 from retrieval.comparison.job import Job
 from retrieval.comparison.store import StoredComparison
-from views.choices import choices_for
+from views.choices import Choices, choices_for
 from views.compare import answer as compare_answer
 from views.compare import export as compare_export
 from views.compare import kept as compare_kept
@@ -51,13 +52,11 @@ def draw() -> None:
     with buttons.container(horizontal=True, horizontal_alignment="right"):
         _draw_start(job, experiment, again=shown is not None)
         compare_export.draw(shown)
-    with answer:
-        if shown is None:
+    if shown:
+        _draw_comparison(shown, choices, answer)
+    else:
+        with answer:
             compare_running.draw(job, experiment, data)
-            return
-        compare_answer.draw(shown)
-        compare_notices.draw(shown, choices)
-    _draw_view(pick_view(list(VIEWS)), shown)
 
 
 def _draw_kept(kept: StoredComparison) -> None:
@@ -71,21 +70,20 @@ def _draw_kept(kept: StoredComparison) -> None:
     with buttons.container(horizontal=True, horizontal_alignment="right"):
         st.button(word("kept.back"), icon=":material/arrow_back:", on_click=compare_kept.close)
         compare_export.draw(shown)
+    if shown is None:
+        answer.error(word("kept.cannot_open"), icon=":material/error:")
+    elif not picked:
+        answer.info(word("compare.pick_one"), icon=":material/info:")
+    else:
+        _draw_comparison(shown, choices_for(data), answer)
+
+
+def _draw_comparison(view: ComparisonView, choices: Choices, answer: DeltaGenerator) -> None:
     with answer:
-        if shown is None:
-            st.error(word("kept.cannot_open"), icon=":material/error:")
-            return
-        if not picked:
-            st.info(word("compare.pick_one"), icon=":material/info:")
-            return
-        compare_answer.draw(shown)
-        compare_notices.draw(shown, choices_for(data))
-    _draw_view(pick_view(list(VIEWS)), shown)
-
-
-def _draw_view(name: str, view: ComparisonView) -> None:
-    """Draw one of `VIEWS`, read when it is first drawn: who opens the app does not wait for Altair."""
-    import_module(VIEWS[name]).draw(view)
+        compare_answer.draw(view)
+        compare_notices.draw(view, choices)
+    # read when it is first drawn: who opens the app does not wait for Altair
+    import_module(VIEWS[pick_view(list(VIEWS))]).draw(view)
 
 
 def _draw_start(job: Job, experiment: Experiment, *, again: bool) -> None:

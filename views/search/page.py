@@ -12,7 +12,7 @@ from views.resources.comparisons import open_comparison
 from views.resources.sets import question_set
 from views.search.asking import search, try_failed_again
 from views.search.columns import SearchAnswer, draw_columns, draw_table
-from views.state import choose, chosen_set, remember
+from views.state import choose, choose_several, chosen_set, remember
 from views.words import plain, word
 
 _MOST_COLUMNS = 4
@@ -29,7 +29,7 @@ def draw() -> None:
     st.title(word("search.title"))
     question = _question()
     _examples(data, choices)
-    picked, k = _controls(data, choices)
+    picked, k = _controls(choices)
     stopped = st.session_state.pop("search_stopped", False)
     if not question:
         st.info(word("search.stopped" if stopped else "search.ask"), icon=":material/search:")
@@ -97,30 +97,29 @@ def _disputed(data: StoredSet, choices: Choices) -> list[str]:
     return []
 
 
-def _controls(data: StoredSet, choices: Choices) -> tuple[list[str], int]:
+def _controls(choices: Choices) -> tuple[list[str], int]:
     names = choices.searchable
-    kept = str(st.query_params.get("columns") or st.session_state.get("kept_columns", ""))
-    default = [name for name in kept.split("|") if name in names] or [
-        name for name in choices.first_picked if name in names
-    ][:_MOST_COLUMNS]
+    usual = [name for name in choices.first_picked if name in names][:_MOST_COLUMNS]
+    if kept := st.session_state.get("kept_columns"):
+        st.query_params.setdefault("columns", kept)
     left, right = st.columns([3, 1], vertical_alignment="bottom")
-    picked = left.pills(
+    picked = choose_several(
+        left.pills,
+        "columns",
         word("compare.retrievers"),
         names,
-        selection_mode="multi",
+        usual,
+        key="columns",
         wrap=True,
-        default=default,
         format_func=plain,
-        key=f"columns_{data.key}_{len(names)}",
         help=word("search.retrievers_help", most=_MOST_COLUMNS),
     )
     k = choose(right.segmented_control, "n", word("search.k"), _KS, "5", help=word("search.k_help"))
-    ordered = [name for name in names if name in picked]
-    if len(ordered) > _MOST_COLUMNS:
-        st.caption(word("search.only_first", most=_MOST_COLUMNS, names=plain(", ".join(ordered[:_MOST_COLUMNS]))))
-    if ordered and (ordered != names[:_MOST_COLUMNS] or "columns" in st.query_params):
-        remember("columns", "|".join(ordered))
-    return ordered[:_MOST_COLUMNS], int(k)
+    if len(picked) > _MOST_COLUMNS:
+        st.caption(word("search.only_first", most=_MOST_COLUMNS, names=plain(", ".join(picked[:_MOST_COLUMNS]))))
+    if picked and (picked != names[:_MOST_COLUMNS] or "columns" in st.query_params):
+        remember("columns", "|".join(picked))
+    return picked[:_MOST_COLUMNS], int(k)
 
 
 def _results(data: StoredSet, choices: Choices, picked: list[str], question: str, k: int) -> None:

@@ -1,0 +1,87 @@
+"""Choices that lie in the address: read from it, put there, remembered by the other pages."""
+
+from streamlit.testing.v1 import AppTest
+
+from tests.views.driving import opened, run
+
+
+def page() -> None:
+    import streamlit as st
+
+    from views.state import choose, choose_several, in_address
+
+    usual = st.session_state.get("usual", "b")
+    st.text(choose(st.segmented_control, "one", "One", ["a", "b", "c"], "b"))
+    st.text(choose(st.selectbox, "other", "Other", ["a", "b", "c"], usual, follows=True))
+    st.text("|".join(choose_several(st.pills, "several", "Several", ["a", "b", "c"], ["b", "c"], key="several_box")))
+    st.text_input("Words", **in_address("words", st.query_params.get("words", ""), "one", key="words_box"))
+
+
+def values(app: AppTest) -> list[str]:
+    return [text.value for text in app.text]
+
+
+def test_without_an_address_the_usual_is_chosen() -> None:
+    app = opened(page)
+    assert values(app) == ["b", "b", "b|c"]
+    assert app.segmented_control[0].value == "b"
+    assert app.query_params["one"] == "b"
+    assert not {"other", "several", "words"} & app.query_params.keys()
+
+
+def test_an_address_chooses_and_what_it_names_wrongly_is_the_usual() -> None:
+    app = opened(page, one="c", other="a", several="c|x|a", words="말")
+    assert values(app) == ["c", "a", "a|c"]
+    assert app.query_params["several"] == "a|c"
+    assert (app.selectbox[0].value, app.pills[0].value, app.text_input[0].value) == ("a", ["a", "c"], "말")
+    assert values(opened(page, one="x", other="x", several="x")) == ["b", "b", "b|c"]
+
+
+def test_what_is_chosen_goes_into_the_address() -> None:
+    app = opened(page)
+    app.segmented_control[0].set_value("c")
+    app.selectbox[0].set_value("a")
+    app.pills[0].set_value(["c", "a"])
+    assert values(run(app)) == ["c", "a", "a|c"]
+    chosen = {name: app.query_params[name] for name in ("one", "other", "several")}
+    assert chosen == {"one": "c", "other": "a", "several": "a|c"}
+    assert values(opened(page, **chosen)) == ["c", "a", "a|c"]
+    app.text_input[0].set_value("  말 ")
+    run(app)
+    assert app.query_params["words"] == "말"
+
+
+def test_another_page_remembers_a_choice_that_its_address_does_not_have() -> None:
+    app = opened(page, one="c")
+    del app.query_params["one"]
+    assert values(run(app))[0] == "c"
+
+
+def test_a_choice_taken_away_is_the_usual_again() -> None:
+    app = opened(page, one="c", several="a")
+    app.segmented_control[0].set_value(None)
+    app.pills[0].set_value([])
+    assert values(run(app)) == ["b", "b", ""]
+    assert app.segmented_control[0].value == "b"
+    assert values(run(app)) == ["b", "b", ""]
+    assert values(opened(page, several="")) == ["b", "b", "b|c"]  # a session of its own
+
+
+def test_what_follows_others_is_not_pinned_before_it_is_chosen() -> None:
+    app = opened(page)
+    app.session_state["usual"] = "c"
+    assert values(run(app))[1] == "c"
+    app.selectbox[0].set_value("b")
+    run(app)
+    app.session_state["usual"] = "a"
+    assert values(run(app))[1] == "b"
+
+
+def test_a_change_takes_what_hangs_on_it_out_of_the_address() -> None:
+    app = opened(page, one="c")
+    app.text_input[0].set_value("말")
+    run(app)
+    assert app.query_params["words"] == "말"
+    app.text_input[0].set_value("")
+    run(app)
+    assert "words" not in app.query_params
