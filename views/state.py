@@ -10,6 +10,7 @@ import streamlit as st
 
 from data.store import StoredSet
 from views.resources.sets import stored_sets
+from views.words import language
 
 
 def chosen_set() -> StoredSet:
@@ -32,7 +33,6 @@ def choose(
     options: Sequence[str],
     usual: str,
     *,
-    key: str = "",
     follows: bool = False,
     **look: Any,
 ) -> str:
@@ -40,14 +40,13 @@ def choose(
 
     Where what is usual `follows` other choices, it stays out of the address until something else is chosen.
     """
-    key = key or f"choice_{name}"
-    if key in st.session_state and st.session_state[key] is None:  # taken away: what is usual is chosen again
-        st.session_state.pop(f"kept_{name}", None)
     value = remembered(name, usual, options)
-    draw(label, options, **in_address(name, value, key=key), **look)
-    if not follows or value != usual or name in st.query_params:
-        remember(name, value)
-    return value
+    key = f"{name}_{value}_{language()}"  # another address, or other words, make it another widget
+    st.session_state.setdefault(key, value)
+    chosen = draw(label, options, key=key, **look) or usual
+    if not follows or chosen != usual or name in st.query_params:
+        remember(name, chosen)
+    return str(chosen)
 
 
 def choose_several(
@@ -60,36 +59,18 @@ def choose_several(
     key: str,
     **look: Any,
 ) -> list[str]:
-    """Draw a choice of several that lies in the address, names between bars; returns them in the order of `options`."""
-    given = st.query_params.get(name)
-    none = given == "" and key in st.session_state  # taken away just now: else what is usual is shown
-    named = (given or "").split("|")
-    value = [] if none else [one for one in options if one in named] or [one for one in options if one in usual]
-    draw(label, options, selection_mode="multi", **in_address(name, value, key=key), **look)
-    if given is not None:
-        st.query_params[name] = "|".join(value)
-    return value
+    """Draw a choice of several that lies in the address, names between bars; returns them in the order of `options`.
 
-
-def in_address(name: str, value: Any, *also: str, key: str) -> dict[str, Any]:
-    """Return what ties a widget to a parameter of the address: it shows `value`, and what is entered goes there.
-
-    A change takes the parameters `also` out of the address.
+    The address counts when the widget of this `key` is first drawn.
     """
-    st.session_state[key] = value  # every time: else a box would keep the words of another language
-    return {"key": key, "on_change": _enter, "args": (name, key, *also)}
-
-
-def _enter(name: str, key: str, *also: str) -> None:
-    entered = st.session_state[key]
-    if isinstance(entered, list):
-        st.query_params[name] = "|".join(entered)
-    elif entered and entered.strip():
-        st.query_params[name] = entered.strip()
-    else:
-        st.query_params.pop(name, None)
-    for other in also:
-        st.query_params.pop(other, None)
+    given = st.query_params.get(name, "").split("|")
+    value = [one for one in options if one in given] or [one for one in options if one in usual]
+    st.session_state.setdefault(key, value)
+    picked = draw(label, options, selection_mode="multi", key=key, **look)
+    chosen = [one for one in options if one in picked]
+    if chosen != [one for one in options if one in usual] or name in st.query_params:
+        st.query_params[name] = "|".join(chosen)
+    return chosen
 
 
 def remembered(name: str, default: str, allowed: Sequence[str]) -> str:

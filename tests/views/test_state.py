@@ -8,13 +8,14 @@ from tests.views.driving import opened, run
 def page() -> None:
     import streamlit as st
 
-    from views.state import choose, choose_several, in_address
+    from views.compare.address import tie
+    from views.state import choose, choose_several
 
     usual = st.session_state.get("usual", "b")
     st.text(choose(st.segmented_control, "one", "One", ["a", "b", "c"], "b"))
     st.text(choose(st.selectbox, "other", "Other", ["a", "b", "c"], usual, follows=True))
     st.text("|".join(choose_several(st.pills, "several", "Several", ["a", "b", "c"], ["b", "c"], key="several_box")))
-    st.text_input("Words", **in_address("words", st.query_params.get("words", ""), "one", key="words_box"))
+    st.text_input("Words", **tie("words", st.query_params.get("words", ""), "within"))
 
 
 def values(app: AppTest) -> list[str]:
@@ -62,8 +63,8 @@ def test_a_choice_taken_away_is_the_usual_again() -> None:
     app.segmented_control[0].set_value(None)
     app.pills[0].set_value([])
     assert values(run(app)) == ["b", "b", ""]
-    assert app.segmented_control[0].value == "b"
     assert values(run(app)) == ["b", "b", ""]
+    assert app.segmented_control[0].value == "b"
     assert values(opened(page, several="")) == ["b", "b", "b|c"]  # a session of its own
 
 
@@ -78,10 +79,11 @@ def test_what_follows_others_is_not_pinned_before_it_is_chosen() -> None:
 
 
 def test_a_change_takes_what_hangs_on_it_out_of_the_address() -> None:
-    app = opened(page, one="c")
+    app = opened(page, within="3")
     app.text_input[0].set_value("말")
     run(app)
     assert app.query_params["words"] == "말"
+    assert "within" not in app.query_params
     app.text_input[0].set_value("")
     run(app)
     assert "words" not in app.query_params

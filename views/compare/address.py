@@ -1,10 +1,11 @@
 """Choices of the Why view that lie in the address, which alone remembers them, and the way there with some of them."""
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import streamlit as st
 
-from views.state import in_address, remember
+from views.state import remember
 
 
 def choose(
@@ -19,8 +20,25 @@ def choose(
 ) -> None:
     """Draw a choice that lies in the address; a change takes the parameters `also` out of it."""
     words = dict(zip(options, labels, strict=True))
-    place = in_address(name, chosen, *also, key=f"why_{name}")
+    place = tie(name, chosen, *also)
     st.selectbox(label, options, format_func=lambda option: words.get(option, option), disabled=disabled, **place)
+
+
+def tie(name: str, value: str, *also: str) -> dict[str, Any]:
+    """Return what ties a widget to a parameter of the address: it shows `value`, and what is entered goes there.
+
+    A change takes the parameters `also` out of the address.
+    """
+    key = f"why_{name}"
+    st.session_state[key] = value
+    return {"key": key, "on_change": _enter, "args": (name, key, *also)}
+
+
+def _enter(name: str, key: str, *also: str) -> None:
+    value = str(st.session_state.get(key) or "").strip()
+    for other in (name, *also):
+        st.query_params.pop(other, None)
+    set_parameter(name, value)
 
 
 def set_parameter(name: str, value: str) -> None:

@@ -12,6 +12,7 @@ from views.state import choose, choose_several, remember
 from views.words import plain, word
 
 _MEASURES = ("recall", "hit", "mrr", "ndcg")
+_ROUND = "picked_round"  # how often something else than a click changed what is picked
 
 
 def pick_retrievers(choices: Choices, data: StoredSet) -> tuple[list[str], Part]:
@@ -19,7 +20,7 @@ def pick_retrievers(choices: Choices, data: StoredSet) -> tuple[list[str], Part]
     with st.container(border=True):
         left, right = st.columns([4, 1], vertical_alignment="bottom")
         with left:
-            picked = _pills(list(choices.specs), choices.first_picked)
+            picked = _pills(list(choices.specs), choices.first_picked, f"picked_{data.key}_{len(choices.specs)}")
             if choices.large:
                 st.caption(word("compare.large_set", passages=f"{data.passages:,}"))
         with right, st.popover(word("compare.add"), icon=":material/add:", width="stretch"):
@@ -41,10 +42,10 @@ def pick_retrievers(choices: Choices, data: StoredSet) -> tuple[list[str], Part]
     return picked, Part(part)
 
 
-def pick_among(names: Sequence[str]) -> list[str]:
+def pick_among(names: Sequence[str], key: str) -> list[str]:
     """Draw the choice among the retrievers of a kept comparison."""
     with st.container(border=True):
-        return _pills(names, names)
+        return _pills(names, names, f"picked_{key}")
 
 
 def pick_figure(measured: Sequence[int]) -> tuple[str, int]:
@@ -81,12 +82,20 @@ def pick_view(views: Sequence[str]) -> str:
 def pick_also(names: Sequence[str], name: str, part: Part | None = None) -> None:
     """Have the page pick one more retriever than `names` when it is drawn next, and ask the questions of `part`."""
     st.query_params["retrievers"] = "|".join([*(one for one in names if one != name), name])
+    st.session_state[_ROUND] = st.session_state.get(_ROUND, 0) + 1
     if part:
         remember("part", part.value)
 
 
-def _pills(names: Sequence[str], usual: Sequence[str]) -> list[str]:
-    label, help_text = word("compare.retrievers"), word("compare.retrievers_help")
+def _pills(names: Sequence[str], usual: Sequence[str], key: str) -> list[str]:
     return choose_several(
-        st.pills, "retrievers", label, names, usual, key="picked", wrap=True, format_func=plain, help=help_text
+        st.pills,
+        "retrievers",
+        word("compare.retrievers"),
+        names,
+        usual,
+        key=f"{key}_{st.session_state.get(_ROUND, 0)}",
+        wrap=True,
+        format_func=plain,
+        help=word("compare.retrievers_help"),
     )

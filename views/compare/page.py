@@ -65,7 +65,7 @@ def _draw_kept(kept: StoredComparison) -> None:
     title.title(plain(compare_kept.title_of(kept)))
     st.info(word("kept.shown", made=moment(kept.made), part=word(f"part.{kept.part}")), icon=":material/history:")
     answer = st.container()
-    picked = pick_among(kept.retrievers)
+    picked = pick_among(kept.retrievers, kept.key)
     shown = _shown(kept.folder, data, picked, kept.retrievers)
     with buttons.container(horizontal=True, horizontal_alignment="right"):
         st.button(word("kept.back"), icon=":material/arrow_back:", on_click=compare_kept.close)

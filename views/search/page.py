@@ -29,7 +29,7 @@ def draw() -> None:
     st.title(word("search.title"))
     question = _question()
     _examples(data, choices)
-    picked, k = _controls(choices)
+    picked, k = _controls(data, choices)
     stopped = st.session_state.pop("search_stopped", False)
     if not question:
         st.info(word("search.stopped" if stopped else "search.ask"), icon=":material/search:")
@@ -97,7 +97,7 @@ def _disputed(data: StoredSet, choices: Choices) -> list[str]:
     return []
 
 
-def _controls(choices: Choices) -> tuple[list[str], int]:
+def _controls(data: StoredSet, choices: Choices) -> tuple[list[str], int]:
     names = choices.searchable
     usual = [name for name in choices.first_picked if name in names][:_MOST_COLUMNS]
     if kept := st.session_state.get("kept_columns"):
@@ -109,7 +109,7 @@ def _controls(choices: Choices) -> tuple[list[str], int]:
         word("compare.retrievers"),
         names,
         usual,
-        key="columns",
+        key=f"columns_{data.key}_{len(names)}",
         wrap=True,
         format_func=plain,
         help=word("search.retrievers_help", most=_MOST_COLUMNS),

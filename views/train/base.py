@@ -53,7 +53,6 @@ def _select(kind: Kind, runs: dict[str, Run]) -> str:
         word("train.base"),
         choices,
         STARTER,
-        key=f"train_base_{kind.value}",
         format_func=model_label,
         help=word("train.base_help"),
     )

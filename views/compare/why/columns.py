@@ -6,11 +6,11 @@ from data.remarks import Remarks
 from retrieval.comparison.experiment import HybridSpec, RerankSpec, Spec
 from retrieval.report.colours import colour_of, shape_of
 from text.marking import MarkedText
+from views.compare.address import tie
 from views.compare.why import remarks as compare_remarks
 from views.compare.why.case import QuestionCase
 from views.highlight import Hit, head_html, hits_html, legend_html
 from views.resources.search import marked_passages
-from views.state import in_address
 from views.words import word
 
 _SIDE_BY_SIDE = 4
@@ -44,7 +44,7 @@ def draw(case: QuestionCase, remarks: Remarks) -> None:
 def _draw_count() -> int:
     chosen = st.query_params.get("n", "")
     count = chosen if chosen in _COUNTS else "5"
-    place = in_address("n", count, key="why_n")
+    place = tie("n", count)
     st.segmented_control(word("search.k"), _COUNTS, help=word("why.rankings_help"), **place)
     return int(count)
 

@@ -6,6 +6,7 @@ import streamlit as st
 
 from data.remarks import remarks_of
 from data.split import Part
+from views.compare.address import tie
 from views.compare.why import columns as compare_question_columns
 from views.compare.why import reasons as compare_question_reasons
 from views.compare.why import remarks as compare_remarks
@@ -15,7 +16,6 @@ from views.compare.why.filters import QuestionList
 from views.highlight import draw_style, marked_html
 from views.resources.search import marked_passages
 from views.resources.sets import question_set, split_of
-from views.state import in_address
 from views.words import plain, word
 
 _PARTS = ("rankings", "scores")
@@ -59,7 +59,7 @@ def _pick_part() -> str:
         _PARTS,
         format_func=lambda part: word(f"why.shows_{part}"),
         label_visibility="collapsed",
-        **in_address("shows", part, key="why_shows"),
+        **tie("shows", part),
     )
     return part
 

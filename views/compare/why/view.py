@@ -6,13 +6,12 @@ from data.csv_export import csv_bytes
 from data.remarks import remarks_of
 from retrieval.evaluation.ranks import Quadrant
 from retrieval.evaluation.slices import labels_of
-from views.compare.address import choose, clear_filters, set_parameter
+from views.compare.address import choose, clear_filters, set_parameter, tie
 from views.compare.comparison_view import ComparisonView
 from views.compare.why import map as compare_why_map
 from views.compare.why import question as compare_question
 from views.compare.why import remarks as compare_remarks
 from views.compare.why.filters import QuestionList, listed
-from views.state import in_address
 from views.words import plain, word
 
 
@@ -76,7 +75,7 @@ def _draw_filters(of: QuestionList) -> None:
         chosen = "" if of.within is None else str(of.within)
         choose("within", ["", *places], chosen, word("why.within"), [word("why.any"), *labels], disabled=not parts)
     with right:
-        place = in_address("words", of.words, key="why_words")
+        place = tie("words", of.words)
         st.text_input(
             word("why.words"), type="search", placeholder=word("why.words_placeholder"), max_chars=200, **place
         )
