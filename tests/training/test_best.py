@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
+from jobs.status import State
 from models.sources import find_model
 from retrieval.evaluation.measures import Scores
 from tests.hub import build_bi_encoder, build_cross_encoder_base
@@ -18,7 +19,7 @@ from training.engine.trainers import make_trainer
 from training.options.bi_encoder import BiEncoderObjective
 from training.options.common import Kind, Measure, Report
 from training.options.cross_encoder import CrossEncoderObjective
-from training.runs.runs import Run, State
+from training.runs.runs import Run
 from training.train import load_material, recipe_of, train
 
 pytestmark = pytest.mark.slow

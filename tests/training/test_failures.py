@@ -9,6 +9,7 @@ from data.problems import DataError, ProblemCode
 from data.split import SplitOptions
 from data.store import find, remove
 from jobs.processes import this_process
+from jobs.status import State, Status
 from models.hub import ModelError
 from models.sources import DEFAULT_BI_ENCODER, DEFAULT_CROSS_ENCODER
 from tests.training.worlds import misleading_set, planned
@@ -16,7 +17,7 @@ from training.options.bi_encoder import BiEncoderOptions
 from training.options.common import Kind, OptionError
 from training.options.cross_encoder import CrossEncoderOptions
 from training.problems import TrainingError
-from training.runs.runs import Phase, Run, State, Status, create_run, new_plan
+from training.runs.runs import Phase, Run, create_run, new_plan
 from training.train import problem_of, train
 
 ROWS = "title,question,context,answer\n" + "".join(

@@ -3,8 +3,9 @@
 import re
 from typing import Any
 
+from jobs.status import State
 from models.hub import TIMEOUT_SECONDS
-from training.runs.runs import Run, State
+from training.runs.runs import Run
 
 # what a model is made of; anything else that lies in its folder stays here
 _SENT = ["*.safetensors", "*.json", "*.txt", "*.md", "*.model", "*.jinja"]

@@ -7,7 +7,7 @@ import streamlit as st
 
 from data.store import StoredSet
 from retrieval.comparison.experiment import Experiment
-from retrieval.comparison.job import Job
+from retrieval.comparison.job import ComparisonJob
 from retrieval.comparison.store import StoredComparison
 from views.choices import choices_for
 from views.compare import answer as compare_answer
@@ -45,7 +45,7 @@ def draw() -> None:
         st.info(word("compare.pick_one"), icon=":material/info:")
         return
     experiment = choices.experiment(data, picked, part)
-    job = Job.of(experiment, data.fingerprint)
+    job = ComparisonJob.of(experiment, data.fingerprint)
     at = Address(data.key, str(job.folder), finished_at(job.folder)) if job.done else None
     shown = _shown(at, data, picked, list(choices.specs)) if at else None
     with buttons.container(horizontal=True, horizontal_alignment="right"):
@@ -89,10 +89,9 @@ def _draw_view(name: str, view: ComparisonView) -> None:
     import_module(VIEWS[name]).draw(view)
 
 
-def _draw_start(job: Job, experiment: Experiment, *, again: bool) -> None:
-    running = not job.done and job.progress() is not None
+def _draw_start(job: ComparisonJob, experiment: Experiment, *, again: bool) -> None:
     label = word("compare.run_again") if again else word("compare.run")
-    if st.button(label, type="primary", icon=":material/play_arrow:", disabled=running, key="run"):
+    if st.button(label, type="primary", icon=":material/play_arrow:", disabled=job.running, key="run"):
         job.start(experiment)
         st.rerun()
 

@@ -5,9 +5,10 @@ from collections.abc import Callable
 import streamlit as st
 
 from data.store import StoredSet, stored
+from jobs.status import RESUMABLE, State, Status
 from training.engine.checkpoints import newest_checkpoint, step_of
-from training.runs.queue import resume, stop
-from training.runs.runs import RESUMABLE, Plan, Run, State, Status
+from training.runs.line import LINE
+from training.runs.runs import Plan, Run
 from views.choices import BM25_NAME, choices_for
 from views.model_words import base_name
 from views.navigation import open_page
@@ -92,7 +93,7 @@ def _buttons(run: Run, plan: Plan, status: Status) -> None:
         draw_download(run, plan)
         draw_push_button(run)
     elif _button("resume", run, ":material/resume:", help_text=_resume_help(run)):
-        _tried("train.not_resumed", lambda: resume(run))
+        _tried("train.not_resumed", lambda: LINE.resume(run))
     if _button("details", run, ":material/info:"):
         open_dialog("details", run)
     if _button("delete", run, ":material/delete:"):
@@ -131,7 +132,7 @@ def ask_to_delete(run: Run) -> None:
 
 def _remove(run: Run) -> None:
     if run.status().state is State.QUEUED:
-        stop(run)  # a command may stand in line with it
+        run.stop()  # a command may stand in line with it
     run.delete()
 
 

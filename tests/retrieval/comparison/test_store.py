@@ -14,7 +14,7 @@ from data.workspace import workspace
 from models.hub import ModelError
 from retrieval.comparison.compare import Comparison, Result, compare
 from retrieval.comparison.experiment import Experiment
-from retrieval.comparison.job import Job
+from retrieval.comparison.job import ComparisonJob
 from retrieval.comparison.store import delete, keep, kept_comparisons, load, rename
 from retrieval.report.files import save
 from tests.doubles import QUESTIONS, small_set
@@ -35,7 +35,7 @@ def compared(**more: object) -> Comparison:
 
 def kept(**more: object) -> tuple[Comparison, Path]:
     comparison = compared(**more)
-    folder = Job.of(comparison.experiment, small_set().fingerprint).folder
+    folder = ComparisonJob.of(comparison.experiment, small_set().fingerprint).folder
     keep(comparison, folder)
     return comparison, folder
 

@@ -9,7 +9,7 @@ import streamlit as st
 from data.split import Part
 from retrieval.comparison.added import add
 from retrieval.comparison.experiment import Experiment, Spec
-from retrieval.comparison.job import Job
+from retrieval.comparison.job import ComparisonJob
 from retrieval.comparison.labs import chosen, needed, tried
 from retrieval.evaluation.significance import PairTest
 from views.choices import choices_for
@@ -55,7 +55,7 @@ def names_of(bench: Bench, *kinds: type[Any]) -> list[str]:
 
 def run(bench: Bench, experiment: Experiment) -> LabResult | None:
     """Draw what starts a lab, or how far it is; returns what it found once it has ended."""
-    job = Job.of(experiment, bench.view.data.fingerprint)
+    job = ComparisonJob.of(experiment, bench.view.data.fingerprint)
     if job.done:
         at = Address(bench.view.data.key, str(job.folder), finished_at(job.folder))
         if comparison(at) is not None:
@@ -63,11 +63,11 @@ def run(bench: Bench, experiment: Experiment) -> LabResult | None:
             if not table.empty:
                 return LabResult(experiment, at, table)
             st.error(word("tune.nothing", figure=bench.label), icon=":material/error:")
-    elif job.progress() is not None:
-        follow(job, experiment)
+    elif job.running:
+        follow(job, experiment, bench.view.data)
         return None
     elif job.folder.is_dir():  # it was started before
-        follow(job, experiment)
+        follow(job, experiment, bench.view.data)
     label = word("tune.start", count=f"{len(tried(experiment)):,}")
     if st.button(label, icon=":material/science:", key=f"start_{experiment.lab}"):
         job.start(experiment)
