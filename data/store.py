@@ -1,6 +1,7 @@
 """Question sets kept in the workspace, one folder each, and how a command line names one."""
 
 import json
+import os
 import re
 import shutil
 import tempfile
@@ -104,7 +105,7 @@ def find(reference: str, base: Path | None = None) -> QuestionSet:
     Raises `DataError`, which lists what exists where nothing has that name.
     """
     path = (base or Path.cwd()) / reference
-    if reference and _is_file(path):
+    if reference and os.path.isfile(path):  # noqa: PTH113 - a name may be too long for the file system
         return read_file(path).question_set
     if reference in CATALOG:
         return read_entry(CATALOG[reference]).question_set
@@ -148,10 +149,3 @@ def _known(key: str) -> StoredSet:
 def _unknown(reference: str) -> DataError:
     known = [*CATALOG, *(f"{kept.name} ({kept.key})" for kept in stored())]
     return DataError.of(ProblemCode.UNKNOWN_SET, reference=shown(reference, 80), known=", ".join(known))
-
-
-def _is_file(path: Path) -> bool:
-    try:
-        return path.is_file()
-    except OSError:  # a name too long for the file system
-        return False

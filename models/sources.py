@@ -5,6 +5,7 @@ A model is `starter` (made of the corpus searched), a folder, the id of a run in
 
 import hashlib
 import json
+import os
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -50,12 +51,12 @@ def find_model(reference: str, base: Path | None = None) -> ModelSource:
     if reference == STARTER:
         return ModelSource(reference)
     for folder in ((base or Path()) / reference, workspace() / "runs" / reference):
-        if _is_folder(folder):
+        if os.path.isdir(folder):  # noqa: PTH112 - a name may be too long for the file system
             finished = folder / "model"  # a training's run folder stands for the model in it
             return ModelSource(reference, folder=_with_a_model(reference, finished if finished.is_dir() else folder))
     if _HUB_ID.fullmatch(reference):
         return ModelSource(reference, hub_id=reference)
-    raise ModelError("model_not_found", reference, f"{reference!r} is no folder, no finished run and no hub id")
+    raise _not_found(reference, f"{reference!r} is no folder, no finished run and no hub id")
 
 
 def is_starter(source: ModelSource) -> bool:
@@ -85,17 +86,14 @@ def first_module(folder: Path) -> str:
     return str(modules[0]["type"]) if modules else ""
 
 
-def _is_folder(path: Path) -> bool:
-    try:
-        return path.is_dir()
-    except OSError:  # a name too long for the file system
-        return False
-
-
 def _with_a_model(reference: str, folder: Path) -> Path:
     if not any((folder / name).is_file() for name in ("modules.json", "config.json")):
-        raise ModelError("model_not_found", reference, f"the folder {reference!r} holds no model, or not yet")
+        raise _not_found(reference, f"the folder {reference!r} holds no model, or not yet")
     return folder.resolve()
+
+
+def _not_found(reference: str, message: str) -> ModelError:
+    return ModelError("model_not_found", message, model=reference)
 
 
 class SourcedModel:

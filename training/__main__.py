@@ -13,13 +13,12 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from data.problems import DataError
+from data.failure import Failure
 from data.split import SplitOptions
 from data.store import find
 from jobs.status import State
 from training.options.common import Kind
 from training.options.kinds import OPTIONS, default_options
-from training.problems import TrainingError
 from training.runs.line import LINE
 from training.runs.rehearsal import Task
 from training.runs.runs import Plan, Run, all_runs, create_run, find_run, new_plan
@@ -30,7 +29,7 @@ def main(arguments: list[str] | None = None) -> int:
     given = _parser().parse_args(arguments)
     try:
         status: int = given.do(given)
-    except (DataError, TrainingError, OSError, ValueError) as error:
+    except (Failure, OSError, ValueError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
     return status

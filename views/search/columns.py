@@ -14,7 +14,7 @@ from retrieval.milvus.kinds import Ranker
 from retrieval.report.colours import colour_of, shape_of
 from text.marking import MarkedText
 from views.highlight import Hit, head_html, hits_html, legend_html
-from views.problem_words import reason
+from views.problem_words import search_failure_text
 from views.resources.search import marked_passages
 from views.resources.sets import question_set
 from views.search.asking import Outcome
@@ -57,7 +57,7 @@ def draw_columns(answer: SearchAnswer, specs: Sequence[Spec], names: Sequence[st
             truth = _truth_line(answer, outcome)
             st.html(head_html(spec.name, colour_of(spec.name, names), shape_of(spec.name, names), truth))
             if isinstance(outcome, Exception):
-                st.error(plain(reason(outcome)), icon=":material/error:")
+                st.error(plain(search_failure_text(outcome)), icon=":material/error:")
             elif not outcome.rows:
                 st.info(word("search.found_nothing"), icon=":material/info:")
             else:
