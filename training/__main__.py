@@ -13,6 +13,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from data.csv_export import csv_bytes
 from data.failure import Failure
 from data.split import SplitOptions
 from data.store import find
@@ -178,7 +179,7 @@ def _write_negatives(plan: Plan, path: Path) -> int:
     material = load_material(plan)
     table = as_table(mine(plan.options, material), material)
     if path.suffix == ".csv":
-        table.to_csv(path, index=False, encoding="utf-8-sig")
+        path.write_bytes(csv_bytes(table))
     else:
         table.to_json(path, orient="records", lines=True, force_ascii=False)
     asked, of = table["question_id"].nunique(), len(material.train.questions)

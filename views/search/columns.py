@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import pandas as pd
 import streamlit as st
 
+from data.csv_export import csv_bytes
 from data.records import QuestionSet
 from data.store import StoredSet
 from retrieval.asking import DEPTH, Findings, Truth
@@ -86,7 +87,7 @@ def draw_table(answer: SearchAnswer, specs: Sequence[Spec]) -> None:
             )
     with st.expander(word("search.as_table"), icon=":material/table:"):
         st.dataframe(table, hide_index=True, width="stretch", column_config=columns)
-        content = _long_table(answer, found).to_csv(index=False).encode("utf-8-sig")
+        content = csv_bytes(_long_table(answer, found))
         st.download_button(word("search.csv"), content, "search.csv", "text/csv", icon=":material/download:")
 
 
