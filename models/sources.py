@@ -63,12 +63,7 @@ def is_starter(source: ModelSource) -> bool:
     """Whether a model is a starter, trained or not: of modules of this project, without layers or a tokenizer."""
     if source.folder is None:
         return source.hub_id is None
-    return is_own_module(first_module(source.folder))
-
-
-def is_own_module(path: str) -> bool:
-    """Whether a dotted path in a `modules.json` names a module of this project's starters."""
-    return path.startswith(_STARTER_MODULES)
+    return starter_module(source.folder) is not None
 
 
 def starter_bi_encoder_folder(source: ModelSource, corpus: Sequence[str]) -> Path:
@@ -79,11 +74,13 @@ def starter_bi_encoder_folder(source: ModelSource, corpus: Sequence[str]) -> Pat
     return folder
 
 
-def first_module(folder: Path) -> str:
-    """Return the dotted path of a sentence-transformers folder's first module; empty where none is listed."""
+def starter_module(folder: Path) -> tuple[str, str] | None:
+    """Return the class and the subfolder of the module of a starter's folder; None where another model is in it."""
     listed = folder / "modules.json"
     modules = json.loads(listed.read_text(encoding="utf-8")) if listed.is_file() else []
-    return str(modules[0]["type"]) if modules else ""
+    if not modules or not str(modules[0]["type"]).startswith(_STARTER_MODULES):
+        return None
+    return modules[0]["type"].rpartition(".")[2], modules[0]["path"]
 
 
 def _with_a_model(reference: str, folder: Path) -> Path:
