@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 
 import psutil
 
-from data.workspace import read_json, write_text
+from data.workspace import read_json, write_json, write_text
 from jobs.detached import detached
 from jobs.processes import this_process
 from jobs.status import State, Status
@@ -82,7 +82,7 @@ class Job:
 
     def write(self, name: str, content: object) -> None:
         """Write one of the folder's JSON files, such as `scores.json`, in one step."""
-        write_text(self.folder / name, json.dumps(content, ensure_ascii=False, indent=2) + "\n")
+        write_json(self.folder / name, content)
 
     def read(self, name: str) -> dict[str, Any]:
         """Read one of the folder's JSON files; empty where there is none to be read."""

@@ -8,13 +8,12 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from data.problems import DataError
+from data.failure import Failure
 from data.store import find
 from jobs.folder import carry_out
 from jobs.status import Status
-from models.hub import ModelError
 from retrieval.comparison.compare import Comparison, compare
-from retrieval.comparison.experiment import ExperimentError, read_experiment
+from retrieval.comparison.experiment import read_experiment
 from retrieval.comparison.job import ComparisonJob, teller
 from retrieval.comparison.provenance import provenance
 from retrieval.comparison.store import delete, keep, kept_comparisons, load, origin_of, rename
@@ -34,7 +33,7 @@ def main(arguments: list[str] | None = None) -> int:
             file=sys.stderr,
         )
         return 2
-    except (ExperimentError, DataError, ModelError, OSError, ValueError) as error:
+    except (Failure, OSError, ValueError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
     return status

@@ -13,13 +13,13 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from data.problems import DataError
+from data.csv_export import csv_bytes
+from data.failure import Failure
 from data.split import SplitOptions
 from data.store import find
 from jobs.status import State
 from training.options.common import Kind
 from training.options.kinds import OPTIONS, default_options
-from training.problems import TrainingError
 from training.runs.line import LINE
 from training.runs.rehearsal import Task
 from training.runs.runs import Plan, Run, all_runs, create_run, find_run, new_plan
@@ -30,7 +30,7 @@ def main(arguments: list[str] | None = None) -> int:
     given = _parser().parse_args(arguments)
     try:
         status: int = given.do(given)
-    except (DataError, TrainingError, OSError, ValueError) as error:
+    except (Failure, OSError, ValueError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
     return status
@@ -179,7 +179,7 @@ def _write_negatives(plan: Plan, path: Path) -> int:
     material = load_material(plan)
     table = as_table(mine(plan.options, material), material)
     if path.suffix == ".csv":
-        table.to_csv(path, index=False, encoding="utf-8-sig")
+        path.write_bytes(csv_bytes(table))
     else:
         table.to_json(path, orient="records", lines=True, force_ascii=False)
     asked, of = table["question_id"].nunique(), len(material.train.questions)

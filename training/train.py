@@ -12,13 +12,13 @@ from typing import Any
 
 import numpy as np
 
+from data.failure import Failure
 from data.problems import DataError
 from data.records import QuestionSet
 from data.store import find
 from data.workspace import replacing
 from jobs.folder import AskedToStop, carry_out
 from jobs.status import State, Status
-from models.hub import ModelError
 from models.sources import ModelSource, find_model
 from retrieval.evaluation.measures import Scores
 from retrieval.evaluation.significance import intervals_of, mean_interval, question_groups
@@ -99,8 +99,8 @@ def recipe_of(plan: Plan, material: Material) -> Any:
 def problem_of(error: BaseException) -> tuple[str, str]:
     """Return the code (`failure.<code>` in the locale files) and the words of what went wrong."""
     message = str(error) or type(error).__name__
-    if isinstance(error, ModelError | TrainingError):
-        return error.code, message
+    if isinstance(error, Failure):
+        return {DataError: "data", OptionError: "option"}.get(type(error), error.code), message
     if isinstance(error, KeyboardInterrupt):
         return "interrupted", message
     said = message.lower()
@@ -108,8 +108,7 @@ def problem_of(error: BaseException) -> tuple[str, str]:
         return "disk", message
     if isinstance(error, MemoryError) or any(words in said for words in _OUT_OF_MEMORY):
         return "memory", message
-    known = {DataError: "data", OptionError: "option"}
-    return next((code for kind, code in known.items() if isinstance(error, kind)), "unexpected"), message
+    return "unexpected", message
 
 
 def _carried_out(run: Run) -> Status:

@@ -122,7 +122,7 @@ def test_a_folder_that_is_no_run(tmp_path: Path) -> None:
         (MemoryError(), "memory"),
         (RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes"), "memory"),
         (RuntimeError("CUDA out of memory. Tried to allocate 2.00 GiB"), "memory"),
-        (ModelError("model_not_found", "x", "no such model"), "model_not_found"),
+        (ModelError("model_not_found", "no such model", model="x"), "model_not_found"),
         (TrainingError("too_few", "too few"), "too_few"),
         (OptionError("pooling", "starter", "pooling must be base"), "option"),
         (DataError.of(ProblemCode.UNKNOWN_SET, reference="x", known="y"), "data"),

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from typing import Any
 
+from data.failure import Failure
 from models.precision import Precision, in_bfloat16
 from models.sources import STARTER
 
@@ -46,12 +47,12 @@ def option(default: Any, text: str, low: float | None = None, high: float | None
     return field(default=default, metadata={"help": text, "low": low, "high": high})
 
 
-class OptionError(ValueError):
-    """An option that cannot be: `option` names the field, `code` the reason (a key of the locale files)."""
+class OptionError(Failure, ValueError):
+    """An option that cannot be: `option` names the field."""
 
     def __init__(self, option: str, code: str, message: str) -> None:
-        super().__init__(message)
-        self.option, self.code = option, code
+        super().__init__(code, message)
+        self.option = option
 
 
 @dataclass(frozen=True)

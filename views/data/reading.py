@@ -13,7 +13,7 @@ from data.problems import Problem
 from data.read import Reading
 from views.data import preview
 from views.data.preview import Preview, Read
-from views.problem_words import error_text, problem_text, reason_text
+from views.problem_words import failure_text, problem_text, reason_text
 from views.words import catalog, language, plain, word
 
 _SHOWN_ROWS = 1000
@@ -25,7 +25,7 @@ def draw(shown: Preview) -> None:
     with st.container(border=True):
         st.subheader(word("data_page.preview", name=plain(shown.title or shown.name)), anchor=False)
         if shown.error is not None:
-            st.error(plain(error_text(shown.error)), icon=":material/error:")
+            st.error(plain(failure_text(shown.error)), icon=":material/error:")
             st.caption(word("data_page.nothing_lost"))
         if shown.read is not None:
             _understood(shown.read)

@@ -12,12 +12,13 @@ from training.runs.runs import Plan, Run
 from views.choices import BM25_NAME, choices_for
 from views.model_words import base_name
 from views.navigation import open_page
+from views.problem_words import tell_training_failure
 from views.runs.details import draw_details
 from views.runs.dialogs import close_dialog, draw_dialog, open_dialog
 from views.runs.model import draw_download, draw_push, draw_push_button
 from views.runs.scores import draw_scores
 from views.state import use_set
-from views.words import duration, known, language, moment, plain, word
+from views.words import duration, language, moment, plain, word
 
 _SHOWN_FIRST = 5
 _BADGES = {
@@ -26,7 +27,6 @@ _BADGES = {
     State.FAILED: ("red", ":material/error:"),
     State.INTERRUPTED: ("orange", ":material/power_off:"),
 }
-_TOLD_IN_FULL = ("data", "disk", "memory", "option", "unexpected")
 
 
 def draw_runs(runs: list[Run]) -> None:
@@ -56,7 +56,8 @@ def _draw(run: Run, status: Status) -> None:
         if status.state is State.DONE:
             draw_scores(plan, scores)
         elif status.state in (State.FAILED, State.INTERRUPTED):
-            _reason(plan, status)
+            code = "interrupted" if status.state is State.INTERRUPTED else status.code
+            tell_training_failure(code, status.message, plan.options.base)
         with st.container(horizontal=True):
             _buttons(run, plan, status)
 
@@ -74,14 +75,6 @@ def _about(plan: Plan, status: Status) -> str:
         steps = {"step": f"{status.step:,}", "total": f"{status.total_steps:,}"}
         parts.append(word("train.came_to", **steps) if status.total_steps else word("train.came_nowhere"))
     return " · ".join(parts)
-
-
-def _reason(plan: Plan, status: Status) -> None:
-    code = "interrupted" if status.state is State.INTERRUPTED else status.code
-    key = f"failure.{code}" if known(f"failure.{code}") else "failure.unexpected"
-    st.error(word(key, base=plain(plan.options.base)), icon=":material/error:")
-    if code in _TOLD_IN_FULL and status.message:
-        st.code(status.message, language=None, wrap_lines=True)
 
 
 def _buttons(run: Run, plan: Plan, status: Status) -> None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import pandas as pd
 import streamlit as st
 
+from data.csv_export import csv_bytes
 from data.records import QuestionSet
 from data.store import StoredSet
 from retrieval.asking import DEPTH, Findings, Truth
@@ -14,7 +15,7 @@ from retrieval.milvus.kinds import Ranker
 from retrieval.report.colours import colour_of, shape_of
 from text.marking import MarkedText
 from views.highlight import Hit, head_html, hits_html, legend_html
-from views.problem_words import reason
+from views.problem_words import search_failure_text
 from views.resources.search import marked_passages
 from views.resources.sets import question_set
 from views.search.asking import Outcome
@@ -57,7 +58,7 @@ def draw_columns(answer: SearchAnswer, specs: Sequence[Spec], names: Sequence[st
             truth = _truth_line(answer, outcome)
             st.html(head_html(spec.name, colour_of(spec.name, names), shape_of(spec.name, names), truth))
             if isinstance(outcome, Exception):
-                st.error(plain(reason(outcome)), icon=":material/error:")
+                st.error(plain(search_failure_text(outcome)), icon=":material/error:")
             elif not outcome.rows:
                 st.info(word("search.found_nothing"), icon=":material/info:")
             else:
@@ -86,7 +87,7 @@ def draw_table(answer: SearchAnswer, specs: Sequence[Spec]) -> None:
             )
     with st.expander(word("search.as_table"), icon=":material/table:"):
         st.dataframe(table, hide_index=True, width="stretch", column_config=columns)
-        content = _long_table(answer, found).to_csv(index=False).encode("utf-8-sig")
+        content = csv_bytes(_long_table(answer, found))
         st.download_button(word("search.csv"), content, "search.csv", "text/csv", icon=":material/download:")
 
 

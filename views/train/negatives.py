@@ -6,6 +6,7 @@ from typing import Any, Literal
 import pandas as pd
 import streamlit as st
 
+from data.csv_export import csv_bytes
 from data.split import Part
 from training.runs.rehearsal import Task
 from views.resources.sets import split_of
@@ -41,7 +42,7 @@ def draw_negatives(asked: Asked | None) -> None:
 def _downloads(table: pd.DataFrame) -> None:
     # made when they are asked for: there may be a hundred thousand rows
     files: dict[str, tuple[Callable[[], bytes], str]] = {
-        "csv": (lambda: table.to_csv(index=False).encode("utf-8-sig"), "text/csv"),
+        "csv": (lambda: csv_bytes(table), "text/csv"),
         "jsonl": (lambda: table.to_json(orient="records", lines=True, force_ascii=False).encode(), "application/jsonl"),
     }
     with st.container(horizontal=True):

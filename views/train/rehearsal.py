@@ -13,8 +13,9 @@ from training.runs.rehearsal import Estimate, Rehearsal, Task
 from training.runs.runs import Plan
 from views.job import follow
 from views.model_words import base_name
+from views.problem_words import tell_training_failure
 from views.train.fields import OptionFields
-from views.words import duration, known, plain, word
+from views.words import duration, plain, word
 
 _GIGABYTE = 1e9
 _ICONS = {Task.ESTIMATE: ":material/timer:", Task.NEGATIVES: ":material/visibility:"}
@@ -70,7 +71,8 @@ def is_answered(asked: Asked) -> bool:
     if asked.rehearsal.running:
         follow(asked.rehearsal, partial(_at_work, asked.task))
     elif asked.rehearsal.failed:
-        _tell_failure(asked)
+        base = base_name(asked.plan.options.base)
+        tell_training_failure(*asked.rehearsal.problem(), base, unforeseen="train.not_answered")
     return False
 
 
@@ -109,16 +111,6 @@ def _tell_too_large(found: Estimate, form: OptionFields) -> None:
 
 def _at_work(task: Task, status: Status) -> str:
     return word(f"train.answering_{task.value}", time=duration(time.time() - status.started))
-
-
-def _tell_failure(asked: Asked) -> None:
-    code, message = asked.rehearsal.problem()
-    if code != "unexpected" and known(f"failure.{code}"):
-        st.error(word(f"failure.{code}", base=plain(base_name(asked.plan.options.base))), icon=":material/error:")
-        return
-    st.error(word("train.not_answered"), icon=":material/error:")
-    if message:
-        st.code(message, language=None, wrap_lines=True)
 
 
 def _gigabytes(number_of_bytes: int) -> str:

@@ -53,8 +53,8 @@ def assert_same(found: Result, expected: Result) -> None:
             for measure, values in theirs.per_question.items():
                 np.testing.assert_array_equal(ours.per_question[measure], values)
         elif field.name == "error" and theirs:
-            assert isinstance(ours, ModelError)
-            assert (str(ours), ours.code, ours.model) == (str(theirs), theirs.code, theirs.model)
+            assert isinstance(theirs, ModelError)
+            assert (str(ours), ours.code, ours.details) == (str(theirs), theirs.code, theirs.details)
         else:
             assert ours == theirs, field.name
 

@@ -20,7 +20,7 @@ from tests.doubles import PASSAGES, QUESTIONS, small_set
 from tests.retrieval.compared import comparison_of
 from tests.views.driving import opened
 from views.choices import choices_for
-from views.problem_words import reason
+from views.problem_words import search_failure_text
 from views.words import catalog, plain
 
 EN = catalog("en")
@@ -149,14 +149,16 @@ def test_what_is_wrong_with_milvus_is_said_in_the_reader_s_words(code: str, monk
     data = keep(small_set())
     add(data.fingerprint, MilvusSpec(name="Milvus"))
     experiment = choices_for(data).experiment(data, ["Milvus"], Part.ALL)
-    result = Result("Milvus", error=MilvusError(f"milvus_{code}", "http://host:1/mine", "in the program's words"))
+    result = Result(
+        "Milvus", error=MilvusError(f"milvus_{code}", "in the program's words", milvus="http://host:1/mine")
+    )
     folder = ComparisonJob.of(experiment, data.fingerprint).folder
     keep_comparison(Comparison(experiment, small_set(), (result,)), folder)
     (error,) = opened(page, part="all", retrievers="Milvus").error
-    told = EN[f"milvus.milvus_{code}"].format(place="http://host:1/mine")
+    told = EN[f"milvus.milvus_{code}"].format(milvus="http://host:1/mine")
     assert plain(told) in error.value
     monkeypatch.setattr("views.words.language", lambda: "en")
-    assert reason(result.error or ValueError()) == told  # on the Search page too
+    assert search_failure_text(result.error or ValueError()) == told  # on the Search page too
 
 
 @pytest.mark.parametrize("view", ["overview", "where", "why", "tune", "kept"])

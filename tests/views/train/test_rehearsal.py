@@ -128,7 +128,7 @@ def test_a_plan_that_changed_is_not_answered_for_any_more(app: AppTest, asked: l
 @pytest.mark.parametrize(
     ("problem", "told"),
     [
-        ({"code": "memory", "message": "9 GB"}, [EN["failure.memory"], None]),
+        ({"code": "memory", "message": "9 GB"}, [EN["failure.memory"], "9 GB"]),
         ({"code": "unexpected", "message": "ValueError: *no*"}, [EN["train.not_answered"], "ValueError: *no*"]),
     ],
 )

@@ -11,7 +11,7 @@ from retrieval.explain.sentences import SentenceExplanation
 from text.located import weighted_pieces
 from views.compare.why.case import QuestionCase
 from views.highlight import weighed_html
-from views.problem_words import reason
+from views.problem_words import search_failure_text
 from views.resources.questions import explained_sentences
 from views.words import plain, word
 
@@ -38,7 +38,7 @@ def draw(case: QuestionCase, spec: DenseSpec, of: Duel) -> None:
             ]
     except Exception as error:
         logger.warning("the model of %r cannot be asked: %s", spec.name, error)
-        st.error(plain(reason(error)), icon=":material/error:")
+        st.error(plain(search_failure_text(error)), icon=":material/error:")
         return
     for place, one, side in zip(st.columns(2), found, ("right", "wrong"), strict=True):
         with place:
