@@ -7,13 +7,14 @@ import altair as alt
 import pandas as pd
 import streamlit as st
 
+from retrieval.evaluation.measures import Measure
 from retrieval.report.colours import PALETTE, shape_of
 from training.options.common import Kind
 from training.runs.curves import MEASURES, Points
 from views.resources.charts import draw_chart
 from views.words import word
 
-MEASURE_NAMES = dict(zip(MEASURES, ("Recall@1", "Recall@10", "MRR@10", "nDCG@10"), strict=True))
+MEASURE_NAMES = {measure: Measure.parse(measure).long for measure in MEASURES}
 COLOUR = {Kind.BI_ENCODER: PALETTE[1], Kind.CROSS_ENCODER: PALETTE[3]}  # of Dense and of Reranked on the other pages
 _BM25 = PALETTE[0]
 _HEIGHTS = {"loss": 240, "learning_rate": 170, "grad_norm": 170}
@@ -60,7 +61,7 @@ def _heading(name: str) -> str:
 
 def _help(name: str) -> str:
     if name in MEASURES:
-        return f"{word('help.' + name.split('@', maxsplit=1)[0])} {word('train.measured_help')}"
+        return f"{word(f'help.{Measure.parse(name).name}')} {word('train.measured_help')}"
     return word(f"train.{name}_help")
 
 
@@ -116,7 +117,7 @@ def _numbers(name: str, table: pd.DataFrame, runs: list[str], bm25: float | None
     if bm25 is not None:
         wide["BM25"] = bm25
     _, number = _FORMATS.get(name, _SHARE)
-    columns = {column: st.column_config.NumberColumn(format=number) for column in wide.columns}
+    columns = dict.fromkeys(wide.columns, st.column_config.NumberColumn(format=number))
     with st.expander(word("train.as_table")):
         shown = wide.rename_axis(index=word("train.step"), columns=None).reset_index()
         st.dataframe(shown, hide_index=True, column_config=columns, height=220)

@@ -6,6 +6,7 @@ import streamlit as st
 
 from retrieval.analysis.questions import band_counts
 from retrieval.evaluation.ranks import BANDS
+from views import tables
 from views.compare.address import set_parameter
 from views.compare.why.filters import QuestionList, band_words, block_name
 from views.resources.charts import draw_chart
@@ -134,6 +135,5 @@ def _draw_table(question_list: QuestionList) -> None:
     bands = [band_words(band) for band in range(len(BANDS) + 1)]
     table = pd.DataFrame(counts, columns=bands)
     table.insert(0, "retriever", list(question_list.names))
-    columns = {band: st.column_config.NumberColumn(band, format="localized") for band in bands}
-    name = st.column_config.TextColumn(word("compare.retriever"), pinned=True)
-    st.dataframe(table, hide_index=True, column_config={"retriever": name, **columns})
+    counts_of_bands = dict.fromkeys(bands, st.column_config.NumberColumn(format="localized"))
+    st.dataframe(table, hide_index=True, column_config={"retriever": tables.retriever(), **counts_of_bands})
