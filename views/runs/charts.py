@@ -8,7 +8,8 @@ import pandas as pd
 import streamlit as st
 
 from retrieval.evaluation.measures import Measure
-from retrieval.report.colours import PALETTE, shape_of
+from retrieval.report.colours import PALETTE
+from retrieval.report.scales import legend, shape
 from training.options.common import Kind
 from training.runs.curves import MEASURES, Points
 from views.resources.charts import draw_chart
@@ -76,7 +77,7 @@ def _lines(name: str, table: pd.DataFrame, runs: list[str], colours: Sequence[st
     number, _ = _FORMATS.get(name, _SHARE)
     axis = {"loss": ".3~f", "learning_rate": ".2e", "grad_norm": ".3~f"}.get(name, ".1%")
     several = len(runs) > 1
-    legend = alt.Legend(orient="bottom", columns=2, title=None, labelLimit=180) if several else None
+    names = legend(columns=2, labelLimit=180) if several else None
     height = _HEIGHTS.get(name, _HEIGHTS["loss"]) + (_LEGEND_ROW * ceil(len(runs) / 2) if several else 0)
     base = alt.Chart(table).encode(
         x=alt.X(
@@ -86,18 +87,15 @@ def _lines(name: str, table: pd.DataFrame, runs: list[str], colours: Sequence[st
             axis=alt.Axis(tickMinStep=1, format="d"),
         ),
         y=alt.Y("value:Q", title=None, scale=alt.Scale(zero=False, padding=12), axis=alt.Axis(format=axis)),
-        color=alt.Color("run:N", scale=alt.Scale(domain=runs, range=list(colours)), legend=legend),
+        color=alt.Color("run:N", scale=alt.Scale(domain=runs, range=list(colours)), legend=names),
         tooltip=[
             *([alt.Tooltip("run:N", title=word("train.run"))] if several else []),
             alt.Tooltip("step:Q", title=word("train.step")),
             alt.Tooltip("value:Q", title=_short(name), format=number),
         ],
     )
-    shapes = [shape_of(run, runs) for run in runs]  # so that colour alone never tells
-    marks = base.mark_point(filled=True, opacity=1, size=45 if name in MEASURES else 12).encode(
-        shape=alt.Shape("run:N", scale=alt.Scale(domain=runs, range=shapes), legend=legend)
-    )
-    return (base.mark_line() + marks).properties(height=height)
+    marks = base.mark_point(filled=True, opacity=1, size=45 if name in MEASURES else 12)
+    return (base.mark_line() + marks.encode(shape=shape("run", runs, runs, names))).properties(height=height)
 
 
 def _bm25_rule(value: float) -> alt.LayerChart:

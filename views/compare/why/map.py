@@ -6,6 +6,8 @@ import streamlit as st
 
 from retrieval.analysis.questions import band_counts
 from retrieval.evaluation.ranks import BANDS
+from retrieval.report.colours import READABLE
+from retrieval.report.scales import legend
 from views import tables
 from views.compare.address import set_parameter
 from views.compare.why.filters import QuestionList, band_words, block_name
@@ -94,7 +96,7 @@ def _chart(table: pd.DataFrame, names: tuple[str, ...], first: int, count: int) 
     chosen = alt.selection_point(name="block", fields=["block"])
     return (
         alt.Chart(table)
-        .mark_rect(cursor="pointer", stroke="#7c818c")
+        .mark_rect(cursor="pointer", stroke=READABLE)
         .encode(
             y=alt.Y("retriever", type="nominal", sort=list(names), title=None, axis=alt.Axis(labelLimit=220)),
             x=alt.X(
@@ -109,13 +111,7 @@ def _chart(table: pd.DataFrame, names: tuple[str, ...], first: int, count: int) 
                 "band",
                 type="nominal",
                 scale=alt.Scale(domain=bands, range=list(_COLOURS)),
-                legend=alt.Legend(
-                    orient="bottom",
-                    title=word("why.rank_of_answer"),
-                    columns=len(bands),
-                    labelLimit=300,
-                    symbolStrokeWidth=0,
-                ),
+                legend=legend(title=word("why.rank_of_answer"), columns=len(bands), symbolStrokeWidth=0),
             ),
             strokeWidth=alt.condition("datum.chosen", alt.value(3), alt.value(0)),
             opacity=alt.condition(chosen, alt.value(1), alt.value(0.45)),
