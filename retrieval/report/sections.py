@@ -17,16 +17,9 @@ from retrieval.evaluation.significance import question_groups
 from retrieval.evaluation.slices import Property, labels_of, slice_table
 from retrieval.evaluation.slices import slices as cut
 from retrieval.report import charts
+from retrieval.report.colours import FATE_COLOURS
 from retrieval.report.words import Say
 
-_FATE_COLOURS = (
-    "",
-    "#E69F00",
-    "#7A8290",
-    "#56B4E9",
-    "#CC79A7",
-    "#D55E00",
-)  # in the order of the fates; found: not drawn
 _MOST_SLICES = 10
 _HARDEST = 15
 
@@ -109,7 +102,7 @@ def lost(comparison: Comparison, say: Say) -> LostSection:
         place for place, fate in enumerate(FATES) if fate is not Fate.FOUND and any(c[place] for c in counts.values())
     ]
     texts = [str(say(f"fate.{FATES[place]}")) for place in occur]
-    colours = [_FATE_COLOURS[place] for place in occur]
+    colours = [FATE_COLOURS[FATES[place]] for place in occur]
     rows = [(name, int(c[occur].sum()), [int(c[place]) for place in occur]) for name, c in counts.items()]
     table = pd.DataFrame(
         [

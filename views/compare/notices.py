@@ -19,7 +19,7 @@ def draw(view: ComparisonView, choices: Choices) -> None:
             reason = plain(failure_text(result.error))
             st.error(word("compare.failed", name=plain(result.name), reason=reason), icon=":material/error:")
         elif result not in view.scored:
-            told = word("compare.not_deep_enough", name=plain(result.name), figure=view.figure_label)
+            told = word("compare.not_deep_enough", name=plain(result.name), figure=view.figure.long)
             st.info(told, icon=":material/info:")
         elif result.unanswered:
             st.caption(word("compare.unanswered", name=plain(result.name), questions=f"{result.unanswered:,}"))

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 import pandas as pd
 import streamlit as st
 
-from data.csv_export import csv_bytes
 from data.records import QuestionSet
 from data.store import StoredSet
 from retrieval.asking import DEPTH, Findings, Truth
@@ -14,6 +13,7 @@ from retrieval.comparison.experiment import HybridSpec, MilvusSpec, RerankSpec, 
 from retrieval.milvus.kinds import Ranker
 from retrieval.report.colours import colour_of, shape_of
 from text.marking import MarkedText
+from views import tables
 from views.highlight import Hit, head_html, hits_html, legend_html
 from views.problem_words import search_failure_text
 from views.resources.search import marked_passages
@@ -72,7 +72,7 @@ def draw_table(answer: SearchAnswer, specs: Sequence[Spec]) -> None:
     """Draw the same findings as a table, to compare ranks and to take away."""
     found = {spec.name: outcome for spec in specs if isinstance(outcome := answer.outcomes[spec.name], Findings)}
     table = pd.DataFrame({"rank": range(1, answer.k + 1)})
-    columns = {"rank": st.column_config.NumberColumn(word("search.rank"), width="small", pinned=True)}
+    columns = {"rank": tables.number("search.rank", width="small", pinned=True)}
     for spec in specs:
         if spec.name in found:
             outcome = found[spec.name]
@@ -86,9 +86,8 @@ def draw_table(answer: SearchAnswer, specs: Sequence[Spec]) -> None:
                 help=word(f"search.score_{_score_kind(spec)}_help"),
             )
     with st.expander(word("search.as_table"), icon=":material/table:"):
-        st.dataframe(table, hide_index=True, width="stretch", column_config=columns)
-        content = csv_bytes(_long_table(answer, found))
-        st.download_button(word("search.csv"), content, "search.csv", "text/csv", icon=":material/download:")
+        st.dataframe(table, hide_index=True, column_config=columns)
+        tables.draw_csv("search.csv", lambda: _long_table(answer, found), "search.csv")
 
 
 def _rows_shown(answer: SearchAnswer, specs: Sequence[Spec]) -> tuple[int, ...]:

@@ -6,7 +6,7 @@ import streamlit as st
 
 from data.split import Part
 from retrieval.comparison.experiment import Lab
-from retrieval.evaluation.measures import measures
+from retrieval.evaluation.measures import Measure, measures
 from retrieval.evaluation.significance import question_groups
 from views.compare.comparison_view import ComparisonView
 from views.compare.tune import bm25 as tune_bm25
@@ -45,7 +45,7 @@ def draw(view: ComparisonView) -> None:
     LABS[lab](Bench(view, measure, questions))
 
 
-def _pick(view: ComparisonView) -> tuple[Lab, str]:
+def _pick(view: ComparisonView) -> tuple[Lab, Measure]:
     left, right = st.columns([3, 1], vertical_alignment="bottom")
     labs = [lab.value for lab in LABS]
     lab = left.segmented_control(
@@ -60,17 +60,11 @@ def _pick(view: ComparisonView) -> tuple[Lab, str]:
         word("tune.aim"),
         aims,
         index=aims.index(remembered("aim", _FIRST_AIM, aims)),
-        format_func=label_of,
+        format_func=lambda text: Measure.parse(text).long,
         help=word("tune.aim_help"),
     )
     lab, aim = lab or labs[0], aim or _FIRST_AIM
     remember("lab", lab)
     if aim != _FIRST_AIM or "aim" in st.query_params:
         remember("aim", aim)
-    return Lab(lab), aim
-
-
-def label_of(measure: str) -> str:
-    """Return a measure as a person reads it: "Recall@10"."""
-    name, cut = measure.split("@")
-    return f"{word(f'measure.{name}')}@{cut}"
+    return Lab(lab), Measure.parse(aim)

@@ -9,6 +9,7 @@ from retrieval.comparison.experiment import DenseSpec
 from retrieval.explain.duel import Duel
 from retrieval.explain.sentences import SentenceExplanation
 from text.located import weighted_pieces
+from views import tables
 from views.compare.why.case import QuestionCase
 from views.highlight import weighed_html
 from views.problem_words import search_failure_text
@@ -54,11 +55,5 @@ def _draw_one(one: SentenceExplanation, *, gold: bool) -> None:
     st.html(weighed_html([], pieces, gold=gold))
     texts = [one.passage.text[slice(*sentence.span)] for sentence in one.sentences]
     table = pd.DataFrame({"sentence": texts, "cosine": [sentence.cosine for sentence in one.sentences]})
-    st.dataframe(
-        table,
-        hide_index=True,
-        column_config={
-            "sentence": st.column_config.TextColumn(word("why.sentence"), width="large"),
-            "cosine": st.column_config.NumberColumn(word("why.cosine"), format="%.3f"),
-        },
-    )
+    columns = {"sentence": tables.text("why.sentence", width="large"), "cosine": tables.number("why.cosine", "%.3f")}
+    st.dataframe(table, hide_index=True, column_config=columns)
