@@ -14,9 +14,10 @@ from typing import Any
 import numpy as np
 
 from data.audit.audit import Audit, audit
+from data.audit.figures import PARTS
 from data.problems import DataError
 from data.read import Columns, Reading, file_content, propose_columns, read, read_file
-from data.split import Part, Split, split
+from data.split import Split, split
 from data.store import keep
 
 _ROLES = [field.name for field in fields(Columns)]
@@ -113,10 +114,7 @@ def _figures(figures: Audit) -> list[str]:
 
 
 def _parts(parts: Split) -> list[str]:
-    counts = ", ".join(
-        f"{part} {len(parts.rows[part]):,} ({parts.group_counts[part]:,} groups)"
-        for part in (Part.TRAIN, Part.VALIDATION, Part.TEST)
-    )
+    counts = ", ".join(f"{part} {len(parts.rows[part]):,} ({parts.group_counts[part]:,} groups)" for part in PARTS)
     return [f"Split of the answerable questions by article, seed {parts.options.seed}: {counts}"]
 
 

@@ -1,6 +1,5 @@
 """A set's passages on disk: an Arrow file that every process maps into memory, and shares, instead of reading it."""
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from data.passages import SCHEMA, Passages
-from data.workspace import read_json, write_text
+from data.workspace import read_json, write_json
 
 FILE = "passages.arrow"
 _SEAL = "passages.json"  # what the file was when its content was last known
@@ -41,7 +40,7 @@ def open_passages(folder: Path) -> Passages:
 
 
 def _seal(folder: Path, fingerprint: str) -> None:
-    write_text(folder / _SEAL, json.dumps({"fingerprint": fingerprint, "file": _state(folder / FILE)}))
+    write_json(folder / _SEAL, {"fingerprint": fingerprint, "file": _state(folder / FILE)})
 
 
 def _state(path: Path) -> list[Any]:

@@ -3,18 +3,17 @@
 Kept in `workspace/remarks/<fingerprint>.json`, a file for each content a set has had.
 """
 
-import json
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import pandas as pd
 from filelock import FileLock
 
 from data.records import QuestionSet
-from data.workspace import read_json, workspace, write_text
+from data.workspace import read_json, workspace, write_json
 
 _FINGERPRINT = re.compile("[0-9a-f]{16,64}")
 COLUMNS = ("question_id", "question", "note", "passage_id", "title", "passage")
@@ -97,8 +96,7 @@ def _changing(fingerprint: str) -> Iterator[Remarks]:
 
 
 def _write(fingerprint: str, remarks: Remarks) -> None:
-    content = {"negatives": remarks.negatives, "notes": remarks.notes}
-    write_text(_path(fingerprint), json.dumps(content, ensure_ascii=False, indent=1) + "\n")
+    write_json(_path(fingerprint), asdict(remarks))
 
 
 def _pairs(raw: object) -> tuple[tuple[str, str], ...]:

@@ -1,16 +1,15 @@
 """Question sets kept in the workspace, one folder each, and how a command line names one."""
 
-import json
+import os
 import re
-import shutil
-import tempfile
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pydantic import TypeAdapter
 
 from data.catalog import CATALOG, read_entry
 from data.files.cells import shown
@@ -18,7 +17,7 @@ from data.passage_file import open_passages, write_passages
 from data.problems import DataError, ProblemCode
 from data.read import read_file
 from data.records import Question, QuestionSet
-from data.workspace import replacing, workspace
+from data.workspace import remove_folder, replacing, workspace
 
 _KEY = re.compile("[0-9a-f]{16}")
 _TEXTS = pa.list_(pa.string())
@@ -46,6 +45,9 @@ class StoredSet:
     created: str
 
 
+_NOTE = TypeAdapter(StoredSet)
+
+
 def keep(question_set: QuestionSet, *, source: str = "") -> StoredSet:
     """Keep a question set in the workspace; the same content is kept once, under its newest name."""
     kept = StoredSet(
@@ -61,7 +63,7 @@ def keep(question_set: QuestionSet, *, source: str = "") -> StoredSet:
         new.mkdir()
         write_passages(new, question_set.passages)
         _write(new / "questions.parquet", question_set.questions)
-        (new / "set.json").write_text(json.dumps(asdict(kept), ensure_ascii=False, indent=1), "utf-8")
+        (new / "set.json").write_bytes(_NOTE.dump_json(kept, indent=1))
     return kept
 
 
@@ -93,9 +95,7 @@ def remove(key: str) -> None:
     """Remove a kept set, readable or not. Raises `DataError` where there is none."""
     if not _KEY.fullmatch(key) or not _folder(key).is_dir():
         raise _unknown(key)
-    holder = Path(tempfile.mkdtemp(prefix=".removed.", dir=_folder(key).parent))
-    _folder(key).rename(holder / key)  # gone in one step, however long deleting takes
-    shutil.rmtree(holder, ignore_errors=True)
+    remove_folder(_folder(key))
 
 
 def find(reference: str, base: Path | None = None) -> QuestionSet:
@@ -104,7 +104,7 @@ def find(reference: str, base: Path | None = None) -> QuestionSet:
     Raises `DataError`, which lists what exists where nothing has that name.
     """
     path = (base or Path.cwd()) / reference
-    if reference and _is_file(path):
+    if reference and os.path.isfile(path):  # noqa: PTH113 - a name may be too long for the file system
         return read_file(path).question_set
     if reference in CATALOG:
         return read_entry(CATALOG[reference]).question_set
@@ -129,12 +129,11 @@ def _question(row: dict[str, Any]) -> Question:
 
 def _read_note(folder: Path) -> StoredSet | None:
     try:
-        kept = StoredSet(**json.loads((folder / "set.json").read_text("utf-8")))
-        texts = (kept.key, kept.name, kept.source, kept.fingerprint, kept.created)
-        good = all(isinstance(text, str) for text in texts) and kept.key == folder.name
-        return kept if good and all(isinstance(n, int) for n in (kept.passages, kept.questions)) else None
-    except (OSError, TypeError, ValueError, RecursionError):
+        kept = _NOTE.validate_json((folder / "set.json").read_bytes())
+        datetime.fromisoformat(kept.created)
+    except (OSError, ValueError):
         return None
+    return kept if kept.key == folder.name else None
 
 
 def _known(key: str) -> StoredSet:
@@ -148,10 +147,3 @@ def _known(key: str) -> StoredSet:
 def _unknown(reference: str) -> DataError:
     known = [*CATALOG, *(f"{kept.name} ({kept.key})" for kept in stored())]
     return DataError.of(ProblemCode.UNKNOWN_SET, reference=shown(reference, 80), known=", ".join(known))
-
-
-def _is_file(path: Path) -> bool:
-    try:
-        return path.is_file()
-    except OSError:  # a name too long for the file system
-        return False

@@ -41,6 +41,18 @@ def write_text(path: Path, text: str) -> None:
         new.write_text(text, encoding="utf-8")
 
 
+def write_json(path: Path, content: object) -> None:
+    """Write indented JSON in one step."""
+    write_text(path, json.dumps(content, ensure_ascii=False, indent=2) + "\n")
+
+
+def remove_folder(folder: Path) -> None:
+    """Remove a folder: it is gone in one step, however long deleting takes."""
+    holder = Path(tempfile.mkdtemp(prefix=".removed.", dir=folder.parent))
+    folder.rename(holder / folder.name)
+    shutil.rmtree(holder, ignore_errors=True)
+
+
 def read_json(path: Path) -> dict[str, Any]:
     """Read a JSON object; empty where there is none to be read."""
     try:

@@ -3,15 +3,13 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+from data.failure import Failure
+
 TIMEOUT_SECONDS = 5.0
 
 
-class ModelError(Exception):
-    """A model that cannot be had. `code` names the reason (a key of the locale files), `model` what was asked for."""
-
-    def __init__(self, code: str, model: str, message: str) -> None:
-        super().__init__(message)
-        self.code, self.model = code, model
+class ModelError(Failure):
+    """A model that cannot be had; the detail `model` is what was asked for."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +38,8 @@ def hub_revision(hub_id: str) -> HubRevision:
     try:
         info = HfApi().model_info(hub_id, timeout=TIMEOUT_SECONDS, files_metadata=True)
     except RepositoryNotFoundError as error:
-        raise ModelError("hub_unknown", hub_id, f"the hub has no model {hub_id!r}; check the name") from error
+        message = f"the hub has no model {hub_id!r}; check the name"
+        raise ModelError("hub_unknown", message, model=hub_id) from error
     except unreachable as error:
         if kept := _downloaded_commits(hub_id):
             return HubRevision(kept[-1], online=False, downloaded=True)
@@ -48,7 +47,7 @@ def hub_revision(hub_id: str) -> HubRevision:
             f"the model hub cannot be reached and {hub_id!r} was not downloaded before; "
             "use the starter model, or a folder that holds the model"
         )
-        raise ModelError("hub_unreachable", hub_id, message) from error
+        raise ModelError("hub_unreachable", message, model=hub_id) from error
     weights = [file.size or 0 for file in info.siblings or [] if file.rfilename.endswith(".safetensors")]
     downloaded = info.sha in _downloaded_commits(hub_id)
     return HubRevision(str(info.sha), online=True, downloaded=downloaded, size=sum(weights))

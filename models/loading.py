@@ -1,13 +1,12 @@
 """How a model is loaded: safely, from safetensors, and only when something must be computed."""
 
-import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from data.workspace import replacing
 from models.hub import hub_revision
-from models.sources import ModelSource, first_module, is_own_module, starter_folder
+from models.sources import ModelSource, starter_folder, starter_module
 
 if TYPE_CHECKING:
     from sentence_transformers import CrossEncoder, SentenceTransformer
@@ -63,11 +62,8 @@ def _where(source: ModelSource) -> dict[str, Any]:
 
 def _own_module(folder: Path, module_class: Any) -> Any:
     # sentence-transformers imports classes of other packages only with trust_remote_code, which is never set here
-    path = first_module(folder)
-    if not is_own_module(path) or path.rpartition(".")[2] != module_class.__qualname__:
-        return None
-    modules = json.loads((folder / "modules.json").read_text(encoding="utf-8"))
-    return module_class.load(str(folder), subfolder=modules[0]["path"])
+    name, subfolder = starter_module(folder) or ("", "")
+    return module_class.load(str(folder), subfolder=subfolder) if name == module_class.__qualname__ else None
 
 
 def _starter(source: ModelSource, kind: str, corpus: Sequence[str], build: Callable[..., Any]) -> Path | None:

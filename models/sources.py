@@ -5,6 +5,7 @@ A model is `starter` (made of the corpus searched), a folder, the id of a run in
 
 import hashlib
 import json
+import os
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -50,24 +51,19 @@ def find_model(reference: str, base: Path | None = None) -> ModelSource:
     if reference == STARTER:
         return ModelSource(reference)
     for folder in ((base or Path()) / reference, workspace() / "runs" / reference):
-        if _is_folder(folder):
+        if os.path.isdir(folder):  # noqa: PTH112 - a name may be too long for the file system
             finished = folder / "model"  # a training's run folder stands for the model in it
             return ModelSource(reference, folder=_with_a_model(reference, finished if finished.is_dir() else folder))
     if _HUB_ID.fullmatch(reference):
         return ModelSource(reference, hub_id=reference)
-    raise ModelError("model_not_found", reference, f"{reference!r} is no folder, no finished run and no hub id")
+    raise _not_found(reference, f"{reference!r} is no folder, no finished run and no hub id")
 
 
 def is_starter(source: ModelSource) -> bool:
     """Whether a model is a starter, trained or not: of modules of this project, without layers or a tokenizer."""
     if source.folder is None:
         return source.hub_id is None
-    return is_own_module(first_module(source.folder))
-
-
-def is_own_module(path: str) -> bool:
-    """Whether a dotted path in a `modules.json` names a module of this project's starters."""
-    return path.startswith(_STARTER_MODULES)
+    return starter_module(source.folder) is not None
 
 
 def starter_bi_encoder_folder(source: ModelSource, corpus: Sequence[str]) -> Path:
@@ -78,24 +74,23 @@ def starter_bi_encoder_folder(source: ModelSource, corpus: Sequence[str]) -> Pat
     return folder
 
 
-def first_module(folder: Path) -> str:
-    """Return the dotted path of a sentence-transformers folder's first module; empty where none is listed."""
+def starter_module(folder: Path) -> tuple[str, str] | None:
+    """Return the class and the subfolder of the module of a starter's folder; None where another model is in it."""
     listed = folder / "modules.json"
     modules = json.loads(listed.read_text(encoding="utf-8")) if listed.is_file() else []
-    return str(modules[0]["type"]) if modules else ""
-
-
-def _is_folder(path: Path) -> bool:
-    try:
-        return path.is_dir()
-    except OSError:  # a name too long for the file system
-        return False
+    if not modules or not str(modules[0]["type"]).startswith(_STARTER_MODULES):
+        return None
+    return modules[0]["type"].rpartition(".")[2], modules[0]["path"]
 
 
 def _with_a_model(reference: str, folder: Path) -> Path:
     if not any((folder / name).is_file() for name in ("modules.json", "config.json")):
-        raise ModelError("model_not_found", reference, f"the folder {reference!r} holds no model, or not yet")
+        raise _not_found(reference, f"the folder {reference!r} holds no model, or not yet")
     return folder.resolve()
+
+
+def _not_found(reference: str, message: str) -> ModelError:
+    return ModelError("model_not_found", message, model=reference)
 
 
 class SourcedModel:

@@ -3,24 +3,23 @@
 import argparse
 import json
 import sys
-import time
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
-from data.problems import DataError
+from data.failure import Failure
 from data.store import find
-from models.hub import ModelError
+from jobs.folder import carry_out
+from jobs.status import Status
 from retrieval.comparison.compare import Comparison, compare
-from retrieval.comparison.experiment import ExperimentError, read_experiment
-from retrieval.comparison.job import Job
+from retrieval.comparison.experiment import read_experiment
+from retrieval.comparison.job import ComparisonJob, teller
 from retrieval.comparison.provenance import provenance
 from retrieval.comparison.store import delete, keep, kept_comparisons, load, origin_of, rename
 from retrieval.dense import encode as encode_corpus
 from retrieval.report.files import save
 from retrieval.report.words import LANGUAGES
-
-_SECONDS_BETWEEN_WORDS = 0.2
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -34,7 +33,7 @@ def main(arguments: list[str] | None = None) -> int:
             file=sys.stderr,
         )
         return 2
-    except (ExperimentError, DataError, ModelError, OSError, ValueError) as error:
+    except (Failure, OSError, ValueError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
     return status
@@ -68,36 +67,46 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _compare(options: argparse.Namespace) -> int:
-    comparison = _compared(options, Job(options.out) if options.tell else None)
+    if options.tell:  # the page waits for no more than it needs, and makes the rest when it is asked for
+        return _compare_for_the_page(options)
+    comparison, origin = _compared(options.experiment, _print_progress)
+    save(comparison, options.out, origin, options.language)
+    return _report(comparison)
+
+
+def _compare_for_the_page(options: argparse.Namespace) -> int:
+    job, status = ComparisonJob(options.out), 2
+
+    def work(began: Status) -> None:
+        nonlocal status
+        comparison, origin = _compared(options.experiment, teller(job, began))
+        keep(comparison, options.out, origin)
+        status = _report(comparison)
+
+    carry_out(job, work, lambda error: ("unexpected", str(error)))
+    return status
+
+
+def _compared(path: Path, tell: Callable[[str, float], None]) -> tuple[Comparison, dict[str, Any]]:
+    tell("", 0.0)
+    experiment = read_experiment(path)
+    question_set = find(experiment.data, path.parent)
+    comparison = compare(experiment, question_set, base=path.parent, on_progress=tell)
+    return comparison, provenance(comparison, question_set, path.parent)
+
+
+def _print_progress(name: str, share: float) -> None:
+    if name and sys.stderr.isatty():
+        print(f"\r{share:4.0%}  {name}\033[K", end="" if share < 1 else "\n", file=sys.stderr)
+
+
+def _report(comparison: Comparison) -> int:
+    """Print the table and what failed; returns the exit status."""
     print(table(comparison))
     for result in comparison.results:
         if result.error:
             print(f"{result.name} failed: {result.error}", file=sys.stderr)
     return int(any(result.error for result in comparison.results))
-
-
-def _compared(options: argparse.Namespace, job: Job | None) -> Comparison:
-    began, told = time.time(), 0.0
-    path: Path = options.experiment
-
-    def tell(name: str, share: float) -> None:
-        nonlocal told
-        if job and (share in (0, 1) or time.time() - told > _SECONDS_BETWEEN_WORDS):
-            told = time.time()
-            job.tell(name, share, began)
-        if name and sys.stderr.isatty():
-            print(f"\r{share:4.0%}  {name}\033[K", end="" if share < 1 else "\n", file=sys.stderr)
-
-    tell("", 0.0)
-    experiment = read_experiment(path)
-    question_set = find(experiment.data, path.parent)
-    comparison = compare(experiment, question_set, base=path.parent, on_progress=tell)
-    origin = provenance(comparison, question_set, path.parent)
-    if job:  # the page waits for no more than it needs, and makes the rest when it is asked for
-        keep(comparison, options.out, origin)
-    else:
-        save(comparison, options.out, origin, options.language)
-    return comparison
 
 
 def _encode(options: argparse.Namespace) -> int:

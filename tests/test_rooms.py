@@ -15,8 +15,8 @@ from data.workspace import PROJECT
 ROOMS = ("data", "text", "jobs", "models", "retrieval", "training", "views", "app")
 PARTS = {
     "data": (
-        ("workspace", "problems", "texts"),
-        ("cache", "passages", "csv_export"),
+        ("workspace", "failure", "texts"),
+        ("problems", "cache", "passages", "csv_export"),
         ("passage_file",),
         ("records", "files"),
         ("rows", "split", "remarks"),
@@ -48,7 +48,7 @@ PARTS = {
     "views": (
         ("words", "choices"),
         ("navigation",),
-        ("resources", "problem_words", "model_words", "charts", "highlight"),
+        ("resources", "problem_words", "model_words", "tables", "charts", "highlight", "job"),
         ("state",),
         ("sidebar",),
         ("runs",),

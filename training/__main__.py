@@ -13,15 +13,16 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from data.problems import DataError
+from data.csv_export import csv_bytes
+from data.failure import Failure
 from data.split import SplitOptions
 from data.store import find
+from jobs.status import State
 from training.options.common import Kind
 from training.options.kinds import OPTIONS, default_options
-from training.problems import TrainingError
-from training.runs import queue
+from training.runs.line import LINE
 from training.runs.rehearsal import Task
-from training.runs.runs import Plan, Run, State, all_runs, create_run, find_run, new_plan
+from training.runs.runs import Plan, Run, all_runs, create_run, find_run, new_plan
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -29,7 +30,7 @@ def main(arguments: list[str] | None = None) -> int:
     given = _parser().parse_args(arguments)
     try:
         status: int = given.do(given)
-    except (DataError, TrainingError, OSError, ValueError) as error:
+    except (Failure, OSError, ValueError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
     return status
@@ -47,7 +48,7 @@ def _train(given: argparse.Namespace) -> int:
         return _print_estimate(plan)
     run = create_run(plan, given.out, attended=not given.queue)
     if given.queue:
-        queue.start_worker()
+        LINE.start_worker()
         print(run.id)
         return 0
     print(f"run folder: {run.folder}", flush=True)
@@ -82,7 +83,7 @@ def _run(given: argparse.Namespace) -> int:
 
 def _work(given: argparse.Namespace) -> int:
     del given
-    queue.work()
+    LINE.work()
     return 0
 
 
@@ -114,13 +115,13 @@ def _stop(given: argparse.Namespace) -> int:
     run = _known(given.run)
     if not (run.status().at_work or run.status().state is State.QUEUED):
         raise ValueError(f"{run.id} is {run.status().state.value}: there is nothing to stop")
-    queue.stop(run)
+    run.stop()
     print(run.status().state.value)
     return 0
 
 
 def _resume(given: argparse.Namespace) -> int:
-    queue.resume(_known(given.run))
+    LINE.resume(_known(given.run))
     print(State.QUEUED.value)
     return 0
 
@@ -178,7 +179,7 @@ def _write_negatives(plan: Plan, path: Path) -> int:
     material = load_material(plan)
     table = as_table(mine(plan.options, material), material)
     if path.suffix == ".csv":
-        table.to_csv(path, index=False, encoding="utf-8-sig")
+        path.write_bytes(csv_bytes(table))
     else:
         table.to_json(path, orient="records", lines=True, force_ascii=False)
     asked, of = table["question_id"].nunique(), len(material.train.questions)

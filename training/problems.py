@@ -1,9 +1,7 @@
 """What can be wrong with a training, for reasons a person can do something about."""
 
+from data.failure import Failure
 
-class TrainingError(Exception):
-    """A training that cannot go on. `code` names the reason: the key `failure.<code>` of the locale files."""
 
-    def __init__(self, code: str, message: str) -> None:
-        super().__init__(message)
-        self.code = code
+class TrainingError(Failure):
+    """A training that cannot go on."""

@@ -12,12 +12,13 @@ from typing import Any
 
 import numpy as np
 
+from data.failure import Failure
 from data.problems import DataError
 from data.records import QuestionSet
 from data.store import find
 from data.workspace import replacing
-from jobs.processes import this_process
-from models.hub import ModelError
+from jobs.folder import AskedToStop, carry_out
+from jobs.status import State, Status
 from models.sources import ModelSource, find_model
 from retrieval.evaluation.measures import Scores
 from retrieval.evaluation.significance import intervals_of, mean_interval, question_groups
@@ -30,19 +31,15 @@ from training.problems import TrainingError
 from training.rankers.losses import negatives_of_processes
 from training.rankers.material import MEASURED_KS, Material
 from training.runs.card import write_card
+from training.runs.line import LINE
 from training.runs.provenance import provenance
-from training.runs.queue import turn
-from training.runs.runs import Phase, Plan, Run, State, Status
+from training.runs.runs import Phase, Plan, Run
 
 logger = logging.getLogger(__name__)
 
 _DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)  # libraries raise OSError for much else
 _DISK_WORDS = ("no space left on device", "i/o error", "disk quota exceeded")  # what those that raise their own say
 _OUT_OF_MEMORY = ("out of memory", "can't allocate memory")  # what torch says of a GPU, and of a CPU
-
-
-class _AskedToStop(Exception):  # noqa: N818 - no error
-    """Somebody asked before the next phase began."""
 
 
 class _Helper(Run):
@@ -54,7 +51,7 @@ class _Helper(Run):
     def add_progress(self, entry: dict[str, Any]) -> None:
         """Leave it to the first process."""
 
-    def write(self, name: str, content: dict[str, Any]) -> None:
+    def write(self, name: str, content: object) -> None:
         """Leave it to the first process."""
 
     def forget_progress_after(self, step: int) -> None:
@@ -72,7 +69,7 @@ def train(run: Run, *, sent_by_worker: bool = False) -> Status:
             time.sleep(0.2)
         return _carried_out(_Helper(run.folder))
     run.plan()
-    with turn(run, sent_by_worker=sent_by_worker) as is_ours:
+    with LINE.turn(run, sent_by_worker=sent_by_worker) as is_ours:
         if is_ours:
             return _carried_out(run)
     if run.asked_to_stop and run.status().state is State.QUEUED:
@@ -102,8 +99,8 @@ def recipe_of(plan: Plan, material: Material) -> Any:
 def problem_of(error: BaseException) -> tuple[str, str]:
     """Return the code (`failure.<code>` in the locale files) and the words of what went wrong."""
     message = str(error) or type(error).__name__
-    if isinstance(error, ModelError | TrainingError):
-        return error.code, message
+    if isinstance(error, Failure):
+        return {DataError: "data", OptionError: "option"}.get(type(error), error.code), message
     if isinstance(error, KeyboardInterrupt):
         return "interrupted", message
     said = message.lower()
@@ -111,47 +108,28 @@ def problem_of(error: BaseException) -> tuple[str, str]:
         return "disk", message
     if isinstance(error, MemoryError) or any(words in said for words in _OUT_OF_MEMORY):
         return "memory", message
-    known = {DataError: "data", OptionError: "option"}
-    return next((code for kind, code in known.items() if isinstance(error, kind)), "unexpected"), message
+    return "unexpected", message
 
 
 def _carried_out(run: Run) -> Status:
-    pid, pid_started = this_process()
-    earlier = run.status()
-    status = Status(
-        State.RUNNING,
-        started=time.time(),
-        seconds=earlier.spent,
-        pid=pid,
-        pid_started=pid_started,
-        queued=earlier.queued,
-    )
-    try:
+    def work(status: Status) -> None:
         scores = _trained(run, status)
-        if scores and not isinstance(run, _Helper):
-            scores["seconds"] = earlier.spent + time.time() - status.started
-            run.write("scores.json", scores)
+        if not isinstance(run, _Helper):
+            run.write("scores.json", scores | {"seconds": status.seconds + time.time() - status.started})
             write_card(run)
-    except _AskedToStop:
-        ended = replace(run.status(), state=State.STOPPED)
-    except (Exception, KeyboardInterrupt) as error:
-        logger.exception("the training failed")
-        code, message = problem_of(error)
-        ended = replace(run.status(), state=State.FAILED, code=code, message=message)
-    else:
-        ended = replace(run.status(), state=State.STOPPED if scores is None else State.DONE)
-    run.write_status(replace(ended, seconds_left=None))
-    return ended
+
+    return carry_out(run, work, problem_of)
 
 
-def _trained(run: Run, status: Status) -> dict[str, Any] | None:
-    """Load, measure, train, measure; returns what `scores.json` holds, None where somebody asked to stop."""
+def _trained(run: Run, status: Status) -> dict[str, Any]:
+    """Load, measure, train, measure; returns what `scores.json` holds. Raises `AskedToStop`."""
     from transformers import set_seed
 
     def enter(phase: Phase) -> Status:
         if run.asked_to_stop:
-            raise _AskedToStop
-        now = replace(status, phase=phase, step=run.status().step, total_steps=run.status().total_steps)
+            raise AskedToStop
+        before = run.status()
+        now = replace(status, phase=phase, share=before.share, step=before.step, total_steps=before.total_steps)
         run.write_status(now)
         return now
 
@@ -172,8 +150,6 @@ def _trained(run: Run, status: Status) -> dict[str, Any] | None:
     set_seed(plan.options.seed)
     task = recipe.task(source)
     _fit(run, task, plan, checkpoint, enter(Phase.TRAINING))
-    if run.asked_to_stop:
-        return None
     enter(Phase.MEASURING_AFTER)
     if isinstance(run, _Helper):
         return {}

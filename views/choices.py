@@ -5,11 +5,12 @@ from pathlib import Path
 
 from data.split import Part, SplitOptions
 from data.store import StoredSet
+from jobs.status import State
 from retrieval.comparison.added import added
 from retrieval.comparison.experiment import BM25Spec, DenseSpec, Experiment, HybridSpec, RerankSpec, RunSpec, Spec
 from retrieval.evaluation.measures import DEFAULT_KS
 from training.options.common import Kind
-from training.runs.runs import Plan, Run, State, all_runs
+from training.runs.runs import Plan, Run, all_runs
 
 BM25_NAME, DENSE_NAME, HYBRID_NAME, RERANKED_NAME = "BM25", "Dense", "Hybrid", "Reranked"
 _PICKED_FIRST = 6

@@ -7,19 +7,12 @@ from pathlib import Path
 
 import streamlit as st
 
+from retrieval.report.colours import LETTERS
 from text.located import Piece
 from text.marking import MarkedText
 from views.words import word
 
 _STYLE = Path(__file__).with_name("found.css")
-_MARKS = {
-    "circle": "●",
-    "square": "■",
-    "triangle-up": "▲",
-    "diamond": "◆",
-    "cross": "✚",
-    "triangle-down": "▼",
-}
 
 
 @dataclass(frozen=True)
@@ -44,7 +37,7 @@ def draw_style() -> None:
 
 def head_html(name: str, colour: str, shape: str, truth: str) -> str:
     """Return a column's head: the retriever's colour and mark, its name, where the answer passage stands."""
-    mark = f'<span class="mark" aria-hidden="true">{_MARKS[shape]}</span>'
+    mark = f'<span class="mark" aria-hidden="true">{LETTERS[shape]}</span>'
     line = f'<div class="truth">{escape(truth)}</div>' if truth else ""
     return f'<div class="found-head" style="--own:{colour}">{mark}<span class="name">{escape(name)}</span>{line}</div>'
 
@@ -58,7 +51,7 @@ def legend_html(*, truth: bool) -> str:
 
 def reason_html(name: str, colour: str, shape: str, sentence: str) -> str:
     """Return a retriever's mark and name, and what is to be said of it."""
-    mark = f'<span class="mark" aria-hidden="true">{_MARKS[shape]}</span>'
+    mark = f'<span class="mark" aria-hidden="true">{LETTERS[shape]}</span>'
     return f'<p class="reason" style="--own:{colour}">{mark}<b>{escape(name)}</b> {escape(sentence)}</p>'
 
 

@@ -1,10 +1,11 @@
-"""What is wrong with given data, in the person's language."""
+"""What went wrong, in the person's language."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 import streamlit as st
 
+from data.failure import Failure
 from data.problems import DataError, Problem, ProblemCode
 from views.words import catalog, known, language, plain, word
 
@@ -18,14 +19,40 @@ def errors_told() -> Iterator[None]:
     try:
         yield
     except DataError as error:
-        st.error(plain(error_text(error)), icon=":material/error:")
+        st.error(plain(failure_text(error)), icon=":material/error:")
 
 
-def error_text(error: DataError) -> str:
-    """Return the words of an error: not Markdown, escape them with `plain` where they are read as such."""
-    texts = catalog(language())
-    first = next((problem for problem in error.others if problem.leaves_out_row), None)
-    return _text(error.problem, texts, {"first": problem_text(first, texts)} if first else {})
+def failure_text(error: Exception) -> str:
+    """Return why something failed: not Markdown, escape it with `plain` where it is read as such.
+
+    What nobody foresaw is told in its own words.
+    """
+    if isinstance(error, DataError):
+        texts = catalog(language())
+        first = next((problem for problem in error.others if problem.leaves_out_row), None)
+        return _text(error.problem, texts, {"first": problem_text(first, texts)} if first else {})
+    if isinstance(error, Failure):
+        for key in (f"model.{error.code}", f"imported.{error.code}", f"milvus.{error.code}"):
+            if known(key):
+                return word(key, **error.details)
+    return str(error)
+
+
+def search_failure_text(error: Exception) -> str:
+    """Return why a search failed; of what nobody foresaw only the first line, said to be such."""
+    if isinstance(error, Failure):
+        return failure_text(error)
+    first_line = next(iter(str(error).splitlines()), "")[:300]
+    return word("search.failed", reason=first_line or type(error).__name__)
+
+
+def tell_training_failure(code: str, message: str, base: str, unforeseen: str = "failure.unexpected") -> None:
+    """Draw why a training ended, or was not tried out, and its own message where that says more."""
+    foreseen = code != "unexpected" and known(f"failure.{code}")
+    words = word(f"failure.{code}" if foreseen else unforeseen, base=plain(base))
+    st.error(words, icon=":material/error:")
+    if message and code in ("data", "disk", "memory", "option", "unexpected"):
+        st.code(message, language=None, wrap_lines=True)
 
 
 def problem_text(problem: Problem, texts: Mapping[str, str] | None = None) -> str:
@@ -35,14 +62,13 @@ def problem_text(problem: Problem, texts: Mapping[str, str] | None = None) -> st
 
 def reason_text(problem: Problem, texts: Mapping[str, str] | None = None) -> str:
     """Return the words of a problem without its row, for tables that have a column for it."""
-    return _text(Problem(problem.code, None, problem.details), texts or catalog(language()), {})
+    return problem_text(Problem(problem.code, None, problem.details), texts)
 
 
 def _text(problem: Problem, texts: Mapping[str, str], values: dict[str, str]) -> str:
     details = {name: _detail(problem, name, value, texts) for name, value in problem.details.items()}
-    template = texts[f"problem.{problem.code.value}"]
-    template = template[0].upper() + template[1:] if problem.row is None else texts["problem.row"] + template
-    return " ".join(template.format(row=problem.row, **details | values).split())
+    translated = Problem(problem.code, problem.row, {**details, **values})
+    return " ".join(translated.in_words(texts[f"problem.{problem.code}"], texts["problem.row"]).split())
 
 
 def _detail(problem: Problem, name: str, value: str | int, texts: Mapping[str, str]) -> str | int:
@@ -67,13 +93,3 @@ def _translated(value: str, texts: Mapping[str, str]) -> str:
     if not longest.endswith(":"):  # a colon leads names of the file's own
         rest = _translated(rest, texts)
     return f"{texts[f'detail.{longest}']} {rest}".strip()
-
-
-def reason(error: Exception) -> str:
-    """Return why a retriever failed, in words; not Markdown."""
-    code = getattr(error, "code", "")
-    for key in (f"model.{code}", f"milvus.{code}"):
-        if known(key):
-            return word(key, **{name: getattr(error, name, "") for name in ("model", "place")})
-    first_line = next(iter(str(error).splitlines()), "")[:300]
-    return word("search.failed", reason=first_line or type(error).__name__)

@@ -3,10 +3,13 @@
 import streamlit as st
 
 from data.problems import DataError
-from training.runs.runs import Phase, Run, State, queued_runs, run_at_work
+from jobs.status import State
+from training.runs.line import LINE
+from training.runs.runs import Phase, Run
+from views.job import with_time_left
 from views.resources.sets import split_of, stored_sets
 from views.state import chosen_set, use_set
-from views.words import LANGUAGES, catalog, duration, language, plain, word
+from views.words import LANGUAGES, catalog, language, plain, word
 
 _POLL_SECONDS = 2.0
 
@@ -59,14 +62,14 @@ def _pick_language() -> None:
 
 
 def _trainings() -> None:
-    at_work = run_at_work()
-    if at_work or queued_runs():
+    at_work = LINE.at_work()
+    if at_work or LINE.queued():
         _follow_training(at_work)
 
 
 @st.fragment(run_every=_POLL_SECONDS)
 def _follow_training(seen: Run | None) -> None:
-    at_work, waiting = run_at_work(), len(queued_runs())
+    at_work, waiting = LINE.at_work(), len(LINE.queued())
     if at_work != seen:
         st.rerun()
     if at_work:
@@ -77,8 +80,6 @@ def _follow_training(seen: Run | None) -> None:
 
 def _bar(run: Run) -> None:
     status = run.status()
-    share = status.step / status.total_steps if status.total_steps else 0.0
-    text = word("state.stopping") if status.state is State.STOPPING else word(f"phase.{status.phase.value}")
-    if status.seconds_left and status.state is State.RUNNING and status.phase is Phase.TRAINING:
-        text = word("sidebar.left", phase=text, left=duration(status.seconds_left))
-    st.progress(min(1.0, share), text=f"**{plain(run.plan().name)}** · {text}")
+    text = word("state.stopping") if status.state is State.STOPPING else word(f"phase.{status.phase or Phase.LOADING}")
+    text = with_time_left(text, status)
+    st.progress(min(1.0, status.share), text=f"**{plain(run.plan().name)}** · {text}")

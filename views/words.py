@@ -9,6 +9,8 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import streamlit as st
 
+from data import problems
+
 LANGUAGES = {"ko": "한국어", "en": "English"}
 _FOLDER = Path(__file__).parent / "locales"
 
@@ -16,10 +18,12 @@ _FOLDER = Path(__file__).parent / "locales"
 @cache
 def catalog(language: str) -> dict[str, str]:
     """Return the texts of a language by key, `section.name`."""
-    pages = [tomllib.loads(path.read_text(encoding="utf-8")) for path in sorted((_FOLDER / language).glob("*.toml"))]
+    paths = sorted((_FOLDER / language).glob("*.toml"))
+    if language == "en":
+        paths.append(problems.WORDS)
     return {
         f"{section}.{name}": text
-        for sections in pages
+        for sections in (tomllib.loads(path.read_text(encoding="utf-8")) for path in paths)
         for section, entries in sections.items()
         for name, text in entries.items()
     }

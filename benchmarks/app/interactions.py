@@ -14,7 +14,7 @@ from data.read import read_file
 from data.store import keep as keep_set
 from retrieval.comparison.compare import compare
 from retrieval.comparison.experiment import Experiment
-from retrieval.comparison.job import Job
+from retrieval.comparison.job import ComparisonJob
 from retrieval.comparison.store import keep
 
 _TIMES = 6
@@ -57,7 +57,7 @@ def _kept() -> tuple[str, str]:
     question_set = read_file(korquad()).question_set
     stored = keep_set(question_set)
     experiment = Experiment(data=stored.key, retriever=RETRIEVERS)
-    folder = Job.of(experiment, question_set.fingerprint).folder
+    folder = ComparisonJob.of(experiment, question_set.fingerprint).folder
     keep(compare(experiment, question_set), folder)
     return folder.name, question_set.questions[0].id
 

@@ -27,7 +27,7 @@ from data.split import Part
 from data.store import keep as keep_set
 from retrieval.comparison.added import add
 from retrieval.comparison.compare import compare
-from retrieval.comparison.job import Job
+from retrieval.comparison.job import ComparisonJob
 from retrieval.comparison.store import keep
 from views.choices import choices_for
 
@@ -157,7 +157,7 @@ def _keep() -> str:
             add(stored.fingerprint, spec)
     choices = choices_for(stored)
     experiment = choices.experiment(stored, list(choices.first_picked), Part.ALL)
-    keep(compare(experiment, question_set), Job.of(experiment, question_set.fingerprint).folder)
+    keep(compare(experiment, question_set), ComparisonJob.of(experiment, question_set.fingerprint).folder)
     return question_set.questions[0].id
 
 

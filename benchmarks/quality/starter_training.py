@@ -11,11 +11,12 @@ from pathlib import Path
 from benchmarks.korquad import korquad
 from data.read import read_file
 from data.split import Part, SplitOptions
+from jobs.status import State
 from retrieval.comparison.compare import compare
 from retrieval.comparison.experiment import BM25Spec, DenseSpec, Experiment, HybridSpec, RerankSpec
 from training.options.common import Kind
 from training.options.kinds import default_options
-from training.runs.runs import Run, State, create_run, new_plan
+from training.runs.runs import Run, create_run, new_plan
 from training.train import train
 
 _SPLIT = SplitOptions(validation=0.1, test=40 / 140)

@@ -18,7 +18,7 @@ from benchmarks.app.app import opened_page, running_app
 from data.store import load, stored
 from retrieval.comparison.compare import compare
 from retrieval.comparison.experiment import BM25Spec, Experiment
-from retrieval.comparison.job import Job
+from retrieval.comparison.job import ComparisonJob
 from retrieval.comparison.store import keep, kept_comparisons
 from text.analyzers import Analyzer
 
@@ -60,7 +60,7 @@ def compared(k1: float) -> str:
     question_set = load(stored()[0].key)
     bm25 = BM25Spec(name="BM25", analyzer=Analyzer.WORD, k1=k1)
     experiment = Experiment(data=stored()[0].key, retriever=(bm25,))
-    folder = Job.of(experiment, question_set.fingerprint).folder
+    folder = ComparisonJob.of(experiment, question_set.fingerprint).folder
     keep(compare(experiment, question_set), folder)
     return folder.name
 

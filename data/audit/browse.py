@@ -1,7 +1,7 @@
 """Looking around in a question set: passages that hold a text, their questions, and where the answers stand."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -30,15 +30,3 @@ def questions_of(question_set: QuestionSet, rows: Sequence[int]) -> dict[int, li
         found = by_passage.indices[by_passage.indptr[place] : by_passage.indptr[place + 1]]
         asked[row] = [question_set.questions[question] for question in sorted(found)]
     return dict(asked)
-
-
-def answer_spans(text: str, answers: Iterable[str]) -> list[tuple[int, int]]:
-    """Return where answers first stand in a text, `(start, end)` each, ascending; spans that touch are one."""
-    found = sorted((start, start + len(answer)) for answer in answers if answer and (start := text.find(answer)) >= 0)
-    spans: list[tuple[int, int]] = []
-    for start, end in found:
-        if spans and start <= spans[-1][1]:
-            spans[-1] = spans[-1][0], max(end, spans[-1][1])
-        else:
-            spans.append((start, end))
-    return spans

@@ -52,23 +52,9 @@ NAMES: dict[str, tuple[str, ...]] = {
     ),
 }  # fmt: skip
 _NOT_A_TEXT = {
-    *(
-        "id",
-        "ids",
-        "idx",
-        "index",
-        "start",
-        "end",
-        "begin",
-        "type",
-        "kind",
-        "len",
-        "length",
-        "count",
-        "score",
-    ),
-    *("번호", "유형", "위치", "길이", "개수", "점수"),
-}
+    "id", "ids", "idx", "index", "start", "end", "begin", "type", "kind", "len", "length", "count", "score",
+    "번호", "유형", "위치", "길이", "개수", "점수",
+}  # fmt: skip
 _SAMPLE_ROWS = 100
 
 

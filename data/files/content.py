@@ -7,6 +7,8 @@ from io import BytesIO
 from pathlib import Path
 from typing import BinaryIO
 
+from data.problems import DataError, ProblemCode
+
 _PART = 1 << 20  # bytes
 _START = 4 << 20
 
@@ -46,3 +48,9 @@ class Content:
         """Yield all bytes, a MiB at a time."""
         with self.open() as file:
             yield from iter(lambda: file.read(_PART), b"")
+
+
+def check_size(size: int, unit: str, limit: int) -> None:
+    """Raise `DataError` where a file holds or claims more than is read."""
+    if size > limit:
+        raise DataError.of(ProblemCode.TOO_LARGE, size=f"{size:,}", unit=unit, limit=f"{limit:,}")

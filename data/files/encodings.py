@@ -19,14 +19,6 @@ _HEAD = 1_000_000  # characters
 _UTF32_MARKS = (codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)
 
 
-class DecodedText(NamedTuple):
-    """The text, the name of its encoding, and what was mended on the way."""
-
-    text: str
-    encoding: str
-    problems: tuple[Problem, ...] = ()
-
-
 class Encoding(NamedTuple):
     """How bytes become text: Python's codec, its name for people, what becomes of broken bytes, and what was mended."""
 
@@ -65,15 +57,6 @@ def lines_of(text: str | EncodedText, newline: str) -> Iterator[str]:
     `str.splitlines` would break at separators inside texts.
     """
     return StringIO(text, newline) if isinstance(text, str) else text.lines(newline)
-
-
-def decode(content: bytes) -> DecodedText:
-    """Decode the bytes of a text file; a byte order mark is dropped.
-
-    Raises `DataError` where no known encoding fits.
-    """
-    found = encoding_of(Content(content))
-    return DecodedText(content.decode(found.codec, found.errors), found.name, found.problems)
 
 
 def encoding_of(content: Content) -> Encoding:

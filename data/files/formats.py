@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from data.files.content import Content
+from data.files.content import Content, check_size
 from data.files.delimited import find_delimiter
 from data.files.encodings import EncodedText, encoding_of
 from data.files.json_rows import is_jsonl, leading_object, parse_json
@@ -47,7 +47,7 @@ def recognise(content: bytes | Content) -> RecognisedFile:
     content = Content.of(content)
     if all(part.isspace() for part in content.parts()):
         raise DataError.of(ProblemCode.EMPTY_FILE)
-    _check_size(content, MAX_BYTES, "bytes")
+    check_size(content.size, "bytes", MAX_BYTES)
     return _binary(content) or _text(content)
 
 
@@ -58,7 +58,7 @@ def _binary(content: Content) -> RecognisedFile | None:
         raise DataError.of(ProblemCode.OLD_WORKBOOK)
     if not content.start.startswith(b"PK\x03\x04"):
         return None
-    _check_size(content, MAX_WHOLE_BYTES, "bytes")
+    check_size(content.size, "bytes", MAX_WHOLE_BYTES)
     from data.files.workbooks import is_workbook  # openpyxl: only who reads a workbook waits for it
 
     if not is_workbook(content.whole):
@@ -93,7 +93,7 @@ def _json(text: EncodedText) -> tuple[Format, Any]:
     first = leading_object(text.head)
     if first is not None:
         return (Format.JSONL if squad_articles(first) is None else Format.SQUAD), None
-    _check_size(text.content, MAX_WHOLE_BYTES, "bytes of JSON in one piece")
+    check_size(text.content.size, "bytes of JSON in one piece", MAX_WHOLE_BYTES)
     whole = text.whole
     try:
         value = parse_json(whole)
@@ -102,11 +102,6 @@ def _json(text: EncodedText) -> tuple[Format, Any]:
             return Format.JSONL, None
         raise
     return (Format.JSON if squad_articles(value) is None else Format.SQUAD), value
-
-
-def _check_size(content: Content, limit: int, unit: str) -> None:
-    if content.size > limit:
-        raise DataError.of(ProblemCode.TOO_LARGE, size=f"{content.size:,}", unit=unit, limit=f"{limit:,}")
 
 
 def _refuse_binary(start: str, most: float) -> None:

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from data.files.cells import shown
-from data.files.content import Content
+from data.files.content import Content, check_size
 from data.files.tables import RawRow, Table, column_names
 from data.problems import DataError, ProblemCode
 
@@ -25,7 +25,7 @@ def parquet_table(content: Content) -> Table:
     with _broken_told():
         file = pq.ParquetFile(content.open())
         _check_claims(file)
-        _check_size(content, file.metadata)
+        _check_unpacked(content, file.metadata)
         names = column_names(file.schema_arrow.names)
     return Table(names, _rows(file, names))
 
@@ -44,22 +44,22 @@ def _broken_told() -> Iterator[None]:
 def _check_claims(file: Any) -> None:
     metadata = file.metadata
     groups = [metadata.row_group(place) for place in range(metadata.num_row_groups)]
-    _check(metadata.num_rows, "rows", MAX_ROWS)
-    _check(sum(group.total_byte_size for group in groups), "unpacked bytes", MAX_UNPACKED_BYTES)
+    check_size(metadata.num_rows, "rows", MAX_ROWS)
+    check_size(sum(group.total_byte_size for group in groups), "unpacked bytes", MAX_UNPACKED_BYTES)
     # Arrow 26 aborts the whole process when a broken file is asked for its columns: a scan refuses it first.
     file.scan_contents()
     values = sum(group.column(place).num_values for group in groups for place in range(group.num_columns))
-    _check(values, "values", MAX_VALUES)
+    check_size(values, "values", MAX_VALUES)
 
 
-def _check_size(content: Content, metadata: Any) -> None:
+def _check_unpacked(content: Content, metadata: Any) -> None:
     """Measure texts before unpacking: by its dictionary a small file can hold a long text a million times."""
     paths = [metadata.schema.column(place).path for place in range(metadata.num_columns)]
     packed = pq.ParquetFile(content.open(), read_dictionary=paths)
     size = 0
     for batch in packed.iter_batches(batch_size=_BATCH_ROWS):
         size += sum(map(_unpacked_bytes, batch.columns))
-        _check(size, "unpacked bytes", MAX_UNPACKED_BYTES)
+        check_size(size, "unpacked bytes", MAX_UNPACKED_BYTES)
 
 
 def _unpacked_bytes(array: Any) -> int:
@@ -71,11 +71,6 @@ def _unpacked_bytes(array: Any) -> int:
     if pa.types.is_list(array.type) or pa.types.is_large_list(array.type):
         return _unpacked_bytes(array.flatten())
     return int(array.nbytes)
-
-
-def _check(found: int, unit: str, limit: int) -> None:
-    if found > limit:
-        raise DataError.of(ProblemCode.TOO_LARGE, size=f"{found:,}", unit=unit, limit=f"{limit:,}")
 
 
 def _rows(file: Any, names: tuple[str, ...]) -> Iterator[RawRow]:

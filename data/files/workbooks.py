@@ -12,6 +12,7 @@ from openpyxl.utils.escape import unescape
 
 from data.files.cells import CellError, is_blank, shown
 from data.files.columns import guess_columns
+from data.files.content import check_size
 from data.files.tables import RawRow, Table, column_names
 from data.problems import DataError, ProblemCode
 
@@ -29,11 +30,7 @@ def is_workbook(content: bytes) -> bool:
             entries = archive.infolist()
     except (BadZipFile, ValueError, NotImplementedError, OSError) as error:
         raise DataError.of(ProblemCode.BROKEN_WORKBOOK, reason=_reason(error)) from error
-    size = sum(entry.file_size for entry in entries)
-    if size > MAX_UNPACKED_BYTES:
-        raise DataError.of(
-            ProblemCode.TOO_LARGE, size=f"{size:,}", unit="unpacked bytes", limit=f"{MAX_UNPACKED_BYTES:,}"
-        )
+    check_size(sum(entry.file_size for entry in entries), "unpacked bytes", MAX_UNPACKED_BYTES)
     return any(entry.filename == "xl/workbook.xml" for entry in entries)
 
 
@@ -77,8 +74,7 @@ def _table(sheet: Any, names: tuple[str, ...]) -> Table:
 def _filled_rows(sheet: Any, width: int) -> Iterator[tuple[int, list[Any]]]:
     """Yield sheet row numbers and cells, without blank rows and without blank cells at the end."""
     for number, row in enumerate(sheet.iter_rows(max_col=width, values_only=True), start=1):
-        if number > MAX_ROWS:
-            raise DataError.of(ProblemCode.TOO_LARGE, size=f"{number:,}", unit="rows", limit=f"{MAX_ROWS:,}")
+        check_size(number, "rows", MAX_ROWS)
         filled = [place for place, cell in enumerate(row, start=1) if not is_blank(cell)]
         if filled:
             yield number, list(row[: filled[-1]])

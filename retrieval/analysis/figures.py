@@ -5,9 +5,7 @@ from dataclasses import dataclass
 
 from retrieval.analysis.evidence import Evidence, scores_of
 from retrieval.comparison.compare import Comparison
-from retrieval.evaluation.measures import CUT
-
-_LABELS = {"recall": "R", "hit": "Hit", "mrr": "MRR", "ndcg": "nDCG"}
+from retrieval.evaluation.measures import CUT, Measure
 
 
 @dataclass(frozen=True)
@@ -48,8 +46,7 @@ def shown_measures(comparison: Comparison) -> list[str]:
 
 def label(measure: str) -> str:
     """Return a measure's short name, like R@10."""
-    name, cut = measure.split("@")
-    return f"{_LABELS[name]}@{cut}"
+    return Measure.parse(measure).short
 
 
 def first_scored(comparison: Comparison) -> str | None:

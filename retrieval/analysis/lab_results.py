@@ -7,7 +7,7 @@ from retrieval.comparison.compare import Comparison, Result
 from retrieval.comparison.experiment import BM25Spec, HybridSpec, Lab, RerankSpec, Spec
 from retrieval.comparison.labs import tried
 from retrieval.dense.index import IndexKind
-from retrieval.evaluation.measures import evaluate
+from retrieval.evaluation.measures import Measure, evaluate
 from retrieval.evaluation.significance import difference_intervals, share_intervals
 from retrieval.rankings import NOT_FOUND, Rankings
 
@@ -118,7 +118,6 @@ def _with_losses(figures: pd.DataFrame, lab: Comparison, measure: str, groups: n
     exact = results[IndexKind.EXACT]
     if exact.scores is None or exact.rankings is None:
         return figures
-    k = int(measure.split("@")[1])
     scores = [results[name].scores for name in figures["name"]]
     values = np.stack([of.per_question[measure] for of in scores if of], axis=1)
     differences = values - exact.scores.per_question[measure][:, None]
@@ -128,7 +127,7 @@ def _with_losses(figures: pd.DataFrame, lab: Comparison, measure: str, groups: n
         difference=differences.mean(axis=0),
         difference_low=ends[:, 0],
         difference_high=ends[:, 1],
-        overlap=[overlap(exact.rankings, one, k) if one else np.nan for one in found],
+        overlap=[overlap(exact.rankings, one, Measure.parse(measure).cut) if one else np.nan for one in found],
     )
 
 

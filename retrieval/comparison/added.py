@@ -5,7 +5,6 @@ The runs they brought lie beside them, under the hash of their content.
 """
 
 import hashlib
-import json
 import logging
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,7 +13,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from data.cache import key_of
 from data.records import QuestionSet
-from data.workspace import read_json, replacing, workspace, write_text
+from data.workspace import read_json, replacing, workspace, write_json
 from retrieval.comparison.experiment import RunSpec, Spec
 from retrieval.trec.run import read_run
 
@@ -38,7 +37,7 @@ def add(fingerprint: str, spec: Spec) -> None:
     """Add a retriever to the set; one of the same name takes the place of the one there was."""
     path = _path(fingerprint, spec.name)
     since = read_json(path).get("added") or datetime.now(UTC).isoformat()
-    write_text(path, json.dumps({"added": since, "retriever": spec.model_dump(mode="json")}, ensure_ascii=False))
+    write_json(path, {"added": since, "retriever": spec.model_dump(mode="json")})
 
 
 def add_run(question_set: QuestionSet, name: str, content: bytes, reference: str) -> None:

@@ -6,16 +6,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from data.failure import Failure
 from data.records import QuestionSet
 from data.split import split
-from models.hub import ModelError
 from retrieval.comparison.build import retrievers_of
 from retrieval.comparison.cached import CachedRetriever
 from retrieval.comparison.experiment import Experiment
 from retrieval.evaluation.measures import Scores, evaluate
-from retrieval.milvus.place import MilvusError
 from retrieval.rankings import NOT_FOUND, Rankings
-from retrieval.trec.run import RunError
 
 logger = logging.getLogger(__name__)
 
@@ -62,21 +60,10 @@ class Comparison:
 
 def _result_dict(result: Result) -> dict[str, object]:
     if result.scores is None:
-        return {"error": str(result.error), **_known(result.error)}
+        return result.error.as_dict() if isinstance(result.error, Failure) else {"error": str(result.error)}
     told = ("build_seconds", "query_seconds", "model_seconds", "memory_bytes", "short", "unanswered")
     notes = {"notes": dict(result.notes)} if result.notes else {}
     return {**result.scores.means(), **{name: getattr(result, name) for name in told}, **notes}
-
-
-def _known(error: Exception | None) -> dict[str, object]:
-    """Return what `failures` makes the error of again."""
-    if isinstance(error, ModelError):
-        return {"code": error.code, "model": error.model}
-    if isinstance(error, RunError):
-        return {"code": error.code, "run": error.run, "line": error.line}
-    if isinstance(error, MilvusError):
-        return {"code": error.code, "milvus": error.place}
-    return {}
 
 
 def compare(
@@ -110,20 +97,10 @@ def compare(
     return Comparison(experiment, asked, tuple(results))
 
 
-def failures(scores: dict[str, Any]) -> dict[str, Exception]:
+def failures(scores: dict[str, Any]) -> dict[str, Failure]:
     """Return what went wrong, by retriever, in the content of a `scores.json`."""
-    failed = {name: entry for name, entry in scores.get("retrievers", {}).items() if "error" in entry}
-    return {name: _failure(entry) for name, entry in failed.items()}
-
-
-def _failure(entry: dict[str, Any]) -> Exception:
-    if "model" in entry:
-        return ModelError(entry["code"], entry["model"], entry["error"])
-    if "run" in entry:
-        return RunError(entry["code"], entry["run"], entry["error"], entry["line"])
-    if "milvus" in entry:
-        return MilvusError(entry["code"], entry["milvus"], entry["error"])
-    return RuntimeError(entry["error"])
+    entries = scores.get("retrievers", {})
+    return {name: Failure.from_dict(entry) for name, entry in entries.items() if "error" in entry}
 
 
 def is_kept(experiment: Experiment, question_set: QuestionSet, failed: Container[str] = ()) -> bool:

@@ -21,7 +21,7 @@ from text.analyzers import Analyzer
 VERSION = 3  # part of every kept ranking's key: raise it when a retriever's results change
 
 
-class ExperimentError(Exception):
+class ExperimentError(ValueError):
     """An experiment file that cannot be used; the message names the place and what was expected."""
 
 

@@ -4,10 +4,7 @@ A folder holds `rankings.npz`, `provenance.json` and, written last, `scores.json
 name a person gives it stands in `name.json`, never in a path.
 """
 
-import json
 import re
-import shutil
-import tempfile
 import zipfile
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -17,7 +14,7 @@ import numpy as np
 
 from data.records import QuestionSet
 from data.split import Part, split
-from data.workspace import read_json, replacing, workspace, write_text
+from data.workspace import read_json, remove_folder, replacing, workspace, write_json
 from retrieval.comparison.compare import Comparison, Result, failures
 from retrieval.comparison.experiment import Experiment
 from retrieval.comparison.provenance import provenance
@@ -144,10 +141,7 @@ def rename(key: str, name: str) -> None:
 
 def delete(key: str) -> None:
     """Remove a kept comparison. Raises `KeyError` where there is no such key."""
-    folder = _folder(key)
-    holder = Path(tempfile.mkdtemp(prefix=".removed.", dir=folder.parent))
-    folder.rename(holder / key)  # gone in one step, however long deleting takes
-    shutil.rmtree(holder, ignore_errors=True)
+    remove_folder(_folder(key))
 
 
 def _comparisons() -> Path:
@@ -190,8 +184,3 @@ def _read(folder: Path) -> StoredComparison | None:
 
 def _figures(entry: dict[str, Any]) -> dict[str, float]:
     return {measure: value for measure, value in entry.items() if "@" in measure}
-
-
-def write_json(path: Path, content: object) -> None:
-    """Write indented JSON in one step."""
-    write_text(path, json.dumps(content, ensure_ascii=False, indent=2) + "\n")

@@ -1,13 +1,12 @@
 """`python -m retrieval encode`: the vectors of a corpus as files, by one process or by several of several machines."""
 
 import argparse
-import json
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from pathlib import Path
 
 from data.store import find
-from data.workspace import write_text
+from data.workspace import write_json
 from models.bi_encoder import BiEncoder, kept_at
 from models.precision import Precision
 from models.sources import find_model
@@ -51,7 +50,7 @@ def encode(options: argparse.Namespace, on_progress: Callable[[float], None]) ->
         "files": encoder.files,
         "ids": {name: [one.id for one in getattr(question_set, name)] for name in vectors},
     }
-    write_text(options.out / "encoding.json", json.dumps(told, ensure_ascii=False))
+    write_json(options.out / "encoding.json", told)
     return [
         f"{options.out / encoder.files[name]}: {len(rows):,} {name}, {rows.shape[1]} dimensions"
         for name, rows in vectors.items()

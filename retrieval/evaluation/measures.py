@@ -9,6 +9,7 @@ mean is MRR@10; nDCG@10 = DCG / ideal DCG with DCG = sum of 1 / log2(rank + 1) o
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple, Self
 
 import numpy as np
 
@@ -17,6 +18,35 @@ from retrieval.rankings import NOT_FOUND, Rankings
 
 CUT = 10  # the depth of MRR and nDCG
 DEFAULT_KS = (1, 5, 10, 20, 50, 100)
+_NAMES = {"recall": "Recall", "hit": "Hit", "mrr": "MRR", "ndcg": "nDCG"}
+
+
+class Measure(NamedTuple):
+    """What is measured and within how many passages. As a text, in files and as a key of scores, it is "recall@10"."""
+
+    name: str
+    cut: int
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Read the text. Raises `ValueError` where it is none of a measure."""
+        name, _, cut = text.partition("@")
+        if name not in _NAMES:
+            raise ValueError(f"a measure is one of {', '.join(_NAMES)} with its K, like recall@10, not {text!r}")
+        return cls(name, int(cut))
+
+    def __str__(self) -> str:
+        return f"{self.name}@{self.cut}"
+
+    @property
+    def long(self) -> str:
+        """As a person reads it: Recall@10."""
+        return f"{_NAMES[self.name]}@{self.cut}"
+
+    @property
+    def short(self) -> str:
+        """For the head of a column: R@10."""
+        return f"R@{self.cut}" if self.name == "recall" else self.long
 
 
 @dataclass(frozen=True)

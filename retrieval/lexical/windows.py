@@ -9,15 +9,12 @@ either does.
 from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
-import regex
 
 from data.passages import Passage, Passages
 from retrieval.lexical.bm25 import BM25, BM25Options
 from retrieval.lexical.engines import best_of_blocks
 from retrieval.rankings import Rankings
-
-# up to a mark before a space or the end, or one of those that need no space; none goes beyond its line
-_SENTENCE = regex.compile(r"\S(?:.*?(?:[.!?…][\p{P}]*(?=\s|$)|[。！？][\p{Pe}\p{Pf}]*)|.*\S|)", regex.MULTILINE)
+from text.sentences import marked_sentences
 
 
 class WindowedBM25:
@@ -67,9 +64,9 @@ def windows_of(passages: Sequence[Passage], sentences: int) -> tuple[Passages, n
 def windows(text: str, sentences: int) -> list[str]:
     """Return every run of `sentences` sentences, each beginning one sentence later; the whole text where it has fewer.
 
-    A sentence ends with its mark or its line, so "Dr. Kim" is cut in two.
+    They are `marked_sentences`, in Korean too.
     """
-    spans = [match.span() for match in _SENTENCE.finditer(text)]
+    spans = marked_sentences(text)
     if len(spans) <= sentences:
         return [text]
     return [text[start:end] for (start, _), (_, end) in zip(spans, spans[sentences - 1 :], strict=False)]

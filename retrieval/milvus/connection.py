@@ -51,7 +51,7 @@ def _served(place: Place, collection: str) -> Iterator[str]:
     except (Timeout, DataDirLockedError) as error:
         turn.release()
         message = f"another process has {collection}.db open; try again when it is done"
-        raise MilvusError("milvus_busy", place.shown, message) from error
+        raise MilvusError("milvus_busy", message, milvus=place.shown) from error
     except BaseException:
         turn.release()
         raise
@@ -96,8 +96,8 @@ def _told(error: Any, place: Place) -> MilvusError:
     name = getattr(status, "name", "")
     if name in ("UNAUTHENTICATED", "PERMISSION_DENIED") or "auth check failure" in said:
         message = f"Milvus at {place.shown} does not take the token of MILVUS_TOKEN: {said}"
-        return MilvusError("milvus_refused", place.shown, message)
+        return MilvusError("milvus_refused", message, milvus=place.shown)
     if name in ("UNAVAILABLE", "DEADLINE_EXCEEDED") or status == Status.CONNECT_FAILED:
         message = f"Milvus at {place.shown} does not answer; is it running, and is MILVUS_URI right? {said}"
-        return MilvusError("milvus_unreachable", place.shown, message)
-    return MilvusError("milvus_failed", place.shown, f"Milvus at {place.shown} failed: {said}")
+        return MilvusError("milvus_unreachable", message, milvus=place.shown)
+    return MilvusError("milvus_failed", f"Milvus at {place.shown} failed: {said}", milvus=place.shown)

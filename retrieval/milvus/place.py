@@ -4,18 +4,16 @@ import os
 from dataclasses import dataclass, field
 from urllib.parse import quote, unquote, urlsplit
 
+from data.failure import Failure
+
 FILES = "Milvus Lite"
 
 
-class MilvusError(Exception):
-    """Milvus cannot be used. `code` names the reason (a key of the locale files), `place` where Milvus was looked for.
+class MilvusError(Failure):
+    """Milvus cannot be used; the detail `milvus` is where it was looked for.
 
-    Neither they nor the message hold a user, a password or a token.
+    Neither that nor the message holds a user, a password or a token.
     """
-
-    def __init__(self, code: str, place: str, message: str) -> None:
-        super().__init__(message)
-        self.code, self.place = code, place
 
 
 @dataclass(frozen=True)
@@ -55,7 +53,7 @@ def place() -> Place:
         host = None
     if not host or parts.scheme not in ("http", "https"):
         message = "MILVUS_URI is no address of a Milvus server; one looks like http://127.0.0.1:19530"
-        raise MilvusError("milvus_address", "MILVUS_URI", message)
+        raise MilvusError("milvus_address", message, milvus="MILVUS_URI")
     host = f"[{host}]" if ":" in host else host
     address = f"{parts.scheme}://{host}:{port or (443 if parts.scheme == 'https' else 19530)}"
     given = ":".join(unquote(part) for part in (parts.username, parts.password) if part)

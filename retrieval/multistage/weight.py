@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from data.workspace import write_text
+from data.workspace import write_json
 from models.sources import ModelSource
 
 _FILE = "reranking.json"
@@ -24,4 +24,4 @@ def recommended_weight(source: ModelSource) -> float:
 
 def recommend_weight(model_folder: Path, weight: float, *, chosen_on: str) -> None:
     """Save the weight and the words that say what it was chosen on."""
-    write_text(model_folder / _FILE, json.dumps({"weight": weight, "chosen_on": chosen_on}, indent=1) + "\n")
+    write_json(model_folder / _FILE, {"weight": weight, "chosen_on": chosen_on})

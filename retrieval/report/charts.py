@@ -8,7 +8,7 @@ import pandas as pd
 import vl_convert
 from markupsafe import Markup
 
-from retrieval.report.colours import colour_of, shape_of
+from retrieval.report.scales import colour, shape
 
 _FONT = "system-ui, -apple-system, 'Segoe UI', 'Noto Sans KR', 'Malgun Gothic', sans-serif"
 _WIDTH = 400
@@ -44,12 +44,14 @@ def curves(table: pd.DataFrame, names: Sequence[str], *, x: str, y: str) -> alt.
     """One line a retriever with the band of its intervals: columns "retriever", "k", "mean", "low", "high" (shares)."""
     lowest = max(0.0, float(table["low"].min()) - 0.01)
     base = alt.Chart(table).encode(
-        x=alt.X("k:O", title=x, axis=alt.Axis(labelAngle=0)), color=_colour(names), detail="retriever:N"
+        x=alt.X("k:O", title=x, axis=alt.Axis(labelAngle=0)),
+        color=colour("retriever", names, names),
+        detail="retriever:N",
     )
     scale = alt.Scale(domain=[lowest, 1.0], nice=False)
     height = alt.Y("mean:Q", title=y, scale=scale, axis=alt.Axis(format=_percent(1 - lowest)))
     band = base.mark_area(opacity=0.14).encode(y=alt.Y("low:Q", scale=scale), y2="high:Q")
-    marks = base.mark_point(filled=True, size=55, opacity=1).encode(y=height, shape=_shape(names))
+    marks = base.mark_point(filled=True, size=55, opacity=1).encode(y=height, shape=shape("retriever", names, names))
     return (band + base.mark_line(strokeWidth=2).encode(y=height) + marks).properties(width=_WIDTH, height=260)
 
 
@@ -59,12 +61,14 @@ def intervals(table: pd.DataFrame, names: Sequence[str], *, row: str, order: Seq
     scale = alt.Scale(domain=[max(0.0, low - 0.01), min(1.0, high + 0.01)], nice=False)
     side = {"yOffset": alt.YOffset("retriever:N", sort=list(names))} if row != "retriever" else {}
     y = alt.Y(row, type="nominal", sort=list(order), title=None, axis=alt.Axis(ticks=False, domain=False))
-    base = alt.Chart(table).encode(y=y, color=_colour(names), **side)
+    base = alt.Chart(table).encode(y=y, color=colour("retriever", names, names), **side)
     axis = alt.Axis(format=_percent(high - low), tickCount=4, labelOverlap="greedy")
     rule = base.mark_rule(strokeWidth=2, opacity=0.55).encode(
         x=alt.X("low:Q", title=x, scale=scale, axis=axis), x2="high:Q"
     )
-    marks = base.mark_point(filled=True, size=50, opacity=1).encode(x=alt.X("mean:Q", scale=scale), shape=_shape(names))
+    marks = base.mark_point(filled=True, size=50, opacity=1).encode(
+        x=alt.X("mean:Q", scale=scale), shape=shape("retriever", names, names)
+    )
     rows = len(order) * (len(names) * _ROW + 8) if side else len(order) * 34
     return (rule + marks).properties(width=_WIDTH, height=rows)
 
@@ -84,16 +88,6 @@ def stacked(
         )
         .properties(width=2 * _WIDTH, height=len(names) * 34)
     )
-
-
-def _colour(names: Sequence[str]) -> alt.Color:
-    scale = alt.Scale(domain=list(names), range=[colour_of(name, names) for name in names])
-    return alt.Color("retriever:N", scale=scale, legend=None)
-
-
-def _shape(names: Sequence[str]) -> alt.Shape:
-    scale = alt.Scale(domain=list(names), range=[shape_of(name, names) for name in names])
-    return alt.Shape("retriever:N", scale=scale, legend=None)
 
 
 def _percent(span: float) -> str:

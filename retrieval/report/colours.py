@@ -1,11 +1,21 @@
-"""One colour and one mark for each retriever, the same on every page and in every chart."""
+"""One colour and one mark for each retriever, the same on every page and in every chart, and the other colours."""
 
 from collections.abc import Sequence
 
 # Okabe & Ito's colours in an order that keeps neighbours apart for colour-blind eyes, readable on light and dark
 PALETTE = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#D55E00", "#56B4E9", "#8C8C00", "#7A5195", "#5F6B7A", "#B5651D")
-SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down")
-LETTERS = ("●", "■", "▲", "◆", "✚", "▼")  # the same marks as text
+# marks, and the same as text
+LETTERS = {"circle": "●", "square": "■", "triangle-up": "▲", "diamond": "◆", "cross": "✚", "triangle-down": "▼"}
+SHAPES = tuple(LETTERS)
+READABLE = "#7c818c"  # on light and dark alike: figures inside a chart do not follow the theme
+# of what became of a question (`retrieval.analysis.stages.Fate`), not the colours of retrievers in their order
+FATE_COLOURS = {
+    "below": "#E69F00",
+    "not_found": "#7A8290",
+    "not_a_candidate": "#56B4E9",
+    "lost_in_fusion": "#CC79A7",
+    "lost_in_reranking": "#D55E00",
+}
 
 
 def colour_of(name: str, names: Sequence[str]) -> str:
@@ -20,4 +30,4 @@ def shape_of(name: str, names: Sequence[str]) -> str:
 
 def letter_of(name: str, names: Sequence[str]) -> str:
     """Return the same mark as a character, for a legend in text."""
-    return LETTERS[list(names).index(name) % len(LETTERS)]
+    return LETTERS[shape_of(name, names)]

@@ -14,19 +14,12 @@ from retrieval.analysis.stages import DEPTHS, FATES, Fate, ceilings, fates
 from retrieval.comparison.compare import Comparison
 from retrieval.evaluation.measures import CUT, first_relevant_ranks
 from retrieval.evaluation.significance import question_groups
-from retrieval.evaluation.slices import Property, Slice, slice_table
+from retrieval.evaluation.slices import Property, labels_of, slice_table
 from retrieval.evaluation.slices import slices as cut
 from retrieval.report import charts
+from retrieval.report.colours import FATE_COLOURS
 from retrieval.report.words import Say
 
-_FATE_COLOURS = (
-    "",
-    "#E69F00",
-    "#7A8290",
-    "#56B4E9",
-    "#CC79A7",
-    "#D55E00",
-)  # in the order of the fates; found: not drawn
 _MOST_SLICES = 10
 _HARDEST = 15
 
@@ -73,7 +66,7 @@ def slices(comparison: Comparison, measure: str, say: Say) -> list[SliceSection]
         if len(parts) < 2 or not scores:
             continue
         table = slice_table(parts, scores, measure, groups)
-        labels = _labels(parts, by)
+        labels = labels_of(parts, by)
         table["label"] = [labels[place] for place in table["slice"]]
         names = [spec.name for spec in comparison.experiment.retriever]
         chart = charts.intervals(table, names, row="label", order=labels, x=label(measure))
@@ -87,17 +80,6 @@ def slices(comparison: Comparison, measure: str, say: Say) -> list[SliceSection]
         ]
         sections.append(SliceSection(say(f"property.{by}"), charts.svg(chart), rows))
     return sections
-
-
-def _labels(parts: Sequence[Slice], by: Property) -> list[str]:
-    form = ".0%" if by is Property.OVERLAP else ",.0f"
-    texts = [part.label or _range(format(part.low, form), format(part.high, form)) for part in parts]
-    # two ranges may read alike once rounded, and a chart has one row for each text
-    return [text + "\u200b" * texts[:place].count(text) for place, text in enumerate(texts)]
-
-
-def _range(low: str, high: str) -> str:
-    return low if low == high else f"{low}–{high}"
 
 
 @dataclass(frozen=True)
@@ -120,7 +102,7 @@ def lost(comparison: Comparison, say: Say) -> LostSection:
         place for place, fate in enumerate(FATES) if fate is not Fate.FOUND and any(c[place] for c in counts.values())
     ]
     texts = [str(say(f"fate.{FATES[place]}")) for place in occur]
-    colours = [_FATE_COLOURS[place] for place in occur]
+    colours = [FATE_COLOURS[FATES[place]] for place in occur]
     rows = [(name, int(c[occur].sum()), [int(c[place]) for place in occur]) for name, c in counts.items()]
     table = pd.DataFrame(
         [

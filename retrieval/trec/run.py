@@ -1,6 +1,7 @@
 """Rankings made elsewhere: TREC runs of Lucene, Elasticsearch or anything that writes them."""
 
 import csv
+import os
 import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -10,6 +11,7 @@ import numpy as np
 import pandas as pd
 
 from data.cache import key_of
+from data.failure import Failure
 from data.records import QuestionSet
 from retrieval.rankings import NOT_FOUND, Rankings
 from retrieval.trec.files import trec_ids, without_ties
@@ -19,15 +21,14 @@ _TOO_MANY = "more"
 _SPACE = re.compile(r"[ \t]+")
 
 
-class RunError(Exception):
-    """A run that cannot be used. `code` names the reason (a key of the locale files), `run` the path as given.
+class RunError(Failure):
+    """A run that cannot be used; the detail `run` is its path as given.
 
-    `line` is that of the first mistake, from 1; 0 where it is the file as a whole.
+    The detail `line` is that of the first mistake, from 1; 0 where it is the file as a whole.
     """
 
-    def __init__(self, code: str, run: str, message: str, line: int = 0) -> None:
-        super().__init__(message)
-        self.code, self.run, self.line = code, run, line
+    def __init__(self, code: str, message: str, run: str, line: int = 0) -> None:
+        super().__init__(code, message, run=run, line=line)
 
 
 @dataclass(frozen=True)
@@ -76,12 +77,8 @@ class ImportedRun:
 def find_run(reference: str, base: Path | None) -> Path:
     """Return the path of a run, from `base` or absolute. Raises `RunError` (`run_not_found`)."""
     path = (base or Path()) / reference
-    try:
-        found = path.is_file()
-    except OSError:  # a name too long for the file system
-        found = False
-    if not found:
-        raise RunError("run_not_found", reference, f"there is no file {reference!r}; give the path of a TREC run")
+    if not os.path.isfile(path):  # noqa: PTH113 - a name may be too long for the file system
+        raise RunError("run_not_found", f"there is no file {reference!r}; give the path of a TREC run", reference)
     return path
 
 
@@ -103,7 +100,8 @@ def read_run(path: Path, question_set: QuestionSet, reference: str = "") -> tupl
     passage = _rows(table["passage"], passage_ids)
     known = (question >= 0) & (passage >= 0)
     if not known.any():
-        raise RunError("run_other_ids", reference, _other_ids(reference, table, question, question_ids, passage_ids))
+        message = _other_ids(reference, table, question, question_ids, passage_ids)
+        raise RunError("run_other_ids", message, reference)
     rankings, repeated = _ranked(
         question[known], passage[known], table["score"].to_numpy()[known], (len(question_ids), passage_ids)
     )
@@ -132,9 +130,9 @@ def _table(path: Path, reference: str) -> pd.DataFrame:
             float_precision="round_trip",
         )
     except UnicodeDecodeError as error:
-        raise RunError("run_unreadable", reference, f"{reference} is no UTF-8 text: {error}") from error
+        raise RunError("run_unreadable", f"{reference} is no UTF-8 text: {error}", reference) from error
     except OSError as error:
-        raise RunError("run_unreadable", reference, f"{reference} cannot be read: {error}") from error
+        raise RunError("run_unreadable", f"{reference} cannot be read: {error}", reference) from error
     except ValueError as error:  # also pandas' own: a line with more fields, a score that is no number
         raise _broken(path, reference) from error
     with np.errstate(over="ignore"):
@@ -153,8 +151,8 @@ def _broken(path: Path, reference: str) -> RunError:
             fields = _SPACE.split(line.strip(" \t\r\n"))
             if fields != [""] and (len(fields) != len(_COLUMNS) or not _is_number(fields[4])):
                 message = f"{reference}, line {number}: {wanted}, with a number as score, not {line.strip()[:80]!r}"
-                return RunError("run_broken_line", reference, message, number)
-    return RunError("run_unreadable", reference, f"{reference} is no TREC run; {wanted}")
+                return RunError("run_broken_line", message, reference, number)
+    return RunError("run_unreadable", f"{reference} is no TREC run; {wanted}", reference)
 
 
 def _is_number(text: str) -> bool:

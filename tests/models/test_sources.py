@@ -43,7 +43,7 @@ start = time.perf_counter()
 try:
     print(hub_revision(sys.argv[1]))
 except ModelError as error:
-    print(error.code, error.model, time.perf_counter() - start, "torch" in sys.modules)
+    print(error.code, error.details["model"], time.perf_counter() - start, "torch" in sys.modules)
     print(error)
 """
 
@@ -107,7 +107,7 @@ def test_a_folder_goes_before_a_hub_id(tmp_path: Path) -> None:
 def test_what_is_no_model(reference: str) -> None:
     with pytest.raises(ModelError) as caught:
         find_model(reference)
-    assert (caught.value.code, caught.value.model) == ("model_not_found", reference)
+    assert (caught.value.code, caught.value.details) == ("model_not_found", {"model": reference})
 
 
 @pytest.mark.parametrize("reference", ["", ".", "empty", "unfinished"])

@@ -16,9 +16,10 @@ from ir_measures import RR, R, Success, nDCG
 
 from data.store import find, keep
 from data.workspace import PROJECT
+from jobs.status import State
 from retrieval.__main__ import main
 from retrieval.comparison.experiment import read_experiment
-from retrieval.comparison.job import Job
+from retrieval.comparison.job import ComparisonJob
 from retrieval.comparison.store import kept_comparisons, load
 from tests.doubles import small_set
 
@@ -245,11 +246,11 @@ def test_what_cannot_be_compared_gives_status_2_and_no_files(experiment: str, to
     assert not done.folder.exists()
 
 
-def kept_by_the_page(tmp_path: Path) -> Job:
+def kept_by_the_page(tmp_path: Path) -> ComparisonJob:
     """What the page's own process leaves."""
     stored = keep(small_set())
     (tmp_path / "experiment.toml").write_text(WORDS.replace("sample", stored.key), encoding="utf-8")
-    job = Job.of(read_experiment(tmp_path / "experiment.toml"), stored.fingerprint)
+    job = ComparisonJob.of(read_experiment(tmp_path / "experiment.toml"), stored.fingerprint)
     assert main(["compare", str(tmp_path / "experiment.toml"), "--out", str(job.folder), "--tell"]) == 0
     return job
 
@@ -257,11 +258,10 @@ def kept_by_the_page(tmp_path: Path) -> Job:
 def test_the_page_s_process_leaves_what_the_page_needs(tmp_path: Path) -> None:
     job = kept_by_the_page(tmp_path)
     assert job.done
-    files = {"rankings.npz", "provenance.json", "scores.json", "progress.json"}
+    files = {"rankings.npz", "provenance.json", "scores.json", "status.json"}
     assert {path.name for path in job.folder.iterdir()} == files
-    progress = job.progress()
-    assert progress is not None
-    assert (progress.name, progress.share) == ("", 1.0)
+    status = job.status()
+    assert (status.state, status.phase, status.share) == (State.DONE, "", 1.0)
 
 
 def test_kept_comparisons_are_listed_renamed_and_deleted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

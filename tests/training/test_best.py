@@ -10,29 +10,30 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
+from jobs.status import State
 from models.sources import find_model
 from retrieval.evaluation.measures import Scores
 from tests.hub import build_bi_encoder, build_cross_encoder_base
 from tests.training.worlds import logged, misleading_set, planned, shuffled
 from training.engine.trainers import make_trainer
 from training.options.bi_encoder import BiEncoderObjective
-from training.options.common import Kind, Measure, Report
+from training.options.common import BestBy, Kind, Report
 from training.options.cross_encoder import CrossEncoderObjective
-from training.runs.runs import Run, State
+from training.runs.runs import Run
 from training.train import load_material, recipe_of, train
 
 pytestmark = pytest.mark.slow
 
 # what is measured after each epoch: every measure is best after another one
 SCRIPT = {
-    Measure.RECALL_1: (0.9, 0.1, 0.2, 0.3, 0.1),
-    Measure.RECALL_10: (0.1, 0.9, 0.2, 0.3, 0.1),
-    Measure.MRR_10: (0.1, 0.2, 0.9, 0.3, 0.1),
-    Measure.NDCG_10: (0.1, 0.2, 0.3, 0.9, 0.1),
+    BestBy.RECALL_1: (0.9, 0.1, 0.2, 0.3, 0.1),
+    BestBy.RECALL_10: (0.1, 0.9, 0.2, 0.3, 0.1),
+    BestBy.MRR_10: (0.1, 0.2, 0.9, 0.3, 0.1),
+    BestBy.NDCG_10: (0.1, 0.2, 0.3, 0.9, 0.1),
 }
 
 
-def scripted(script: dict[Measure, tuple[float, ...]]) -> Callable[[Any], Scores]:
+def scripted(script: dict[BestBy, tuple[float, ...]]) -> Callable[[Any], Scores]:
     """Measure what the script says, whatever the model."""
     rows = iter(zip(*script.values(), strict=True))
 
@@ -42,7 +43,7 @@ def scripted(script: dict[Measure, tuple[float, ...]]) -> Callable[[Any], Scores
     return measure
 
 
-def trained_by(script: dict[Measure, tuple[float, ...]], folder: Path, **options: Any) -> tuple[Any, np.ndarray]:
+def trained_by(script: dict[BestBy, tuple[float, ...]], folder: Path, **options: Any) -> tuple[Any, np.ndarray]:
     """The trainer of a starter after its training, and the weights that the model has then."""
     plan = planned(Kind.BI_ENCODER, misleading_set(), learning_rate=0.01, save_limit=10, **options).plan()
     task = recipe_of(plan, load_material(plan)).task(find_model("starter"))
@@ -57,7 +58,7 @@ def weights_at(folder: Path, step: int) -> np.ndarray:
 
 
 @pytest.mark.parametrize(("best_by", "step"), [(measure, step) for step, measure in enumerate(SCRIPT, start=1)])
-def test_the_best_by_the_measure_asked_for_is_kept(best_by: Measure, step: int, tmp_path: Path) -> None:
+def test_the_best_by_the_measure_asked_for_is_kept(best_by: BestBy, step: int, tmp_path: Path) -> None:
     trainer, kept = trained_by(SCRIPT, tmp_path, epochs=5.0, best_by=best_by)
     assert trainer.state.global_step == 5
     np.testing.assert_array_equal(kept, weights_at(tmp_path, step))
@@ -70,7 +71,7 @@ RISES_TWICE = (0.1, 0.5, 0.4, 0.3, 0.45, 0.6, 0.2, 0.3)
 
 @pytest.mark.parametrize(("patience", "steps", "best"), [(1, 3, 2), (2, 4, 2), (3, 5, 2), (4, 8, 6), (0, 8, 6)])
 def test_patience(patience: int, steps: int, best: int, tmp_path: Path) -> None:
-    trainer, kept = trained_by(dict.fromkeys(Measure, RISES_TWICE), tmp_path, epochs=8.0, patience=patience)
+    trainer, kept = trained_by(dict.fromkeys(BestBy, RISES_TWICE), tmp_path, epochs=8.0, patience=patience)
     assert trainer.state.global_step == steps
     np.testing.assert_array_equal(kept, weights_at(tmp_path, best))
 

@@ -5,13 +5,14 @@ from pathlib import Path
 import pytest
 
 from data.catalog import CATALOG
+from jobs.status import State
 from retrieval.__main__ import main as compare
 from tests.training.worlds import command
 from training.__main__ import main
 from training.options.bi_encoder import BiEncoderOptions
 from training.options.common import Kind
 from training.options.cross_encoder import CrossEncoderOptions
-from training.runs.runs import Run, State
+from training.runs.runs import Run
 
 SAMPLE = str(CATALOG["sample"].path)
 OPTIONS = {Kind.BI_ENCODER: BiEncoderOptions, Kind.CROSS_ENCODER: CrossEncoderOptions}

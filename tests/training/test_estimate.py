@@ -8,6 +8,7 @@ import pytest
 from data.records import QuestionSet
 from data.split import SplitOptions
 from data.store import find
+from jobs.status import State
 from tests.doubles import small_set
 from tests.hub import build_bi_encoder, build_cross_encoder_base
 from tests.training.worlds import command, misleading_set, planned, shuffled, wait_until
@@ -18,7 +19,7 @@ from training.options.common import Kind, Report
 from training.rankers.negatives import COLUMNS
 from training.rehearse import rehearse
 from training.runs.rehearsal import Estimate, Rehearsal, Task
-from training.runs.runs import Plan, State
+from training.runs.runs import Plan
 from training.train import train
 
 pytestmark = pytest.mark.slow
@@ -186,7 +187,7 @@ def test_a_rehearsal_in_a_process_of_its_own(sample: QuestionSet) -> None:
     stopped = Rehearsal.of(plan_of(Kind.BI_ENCODER, sample), Task.ESTIMATE)
     stopped.start(plan_of(Kind.BI_ENCODER, sample))
     assert stopped.running
-    stopped.stop()
+    stopped.end()
     wait_until(lambda: not stopped.running)
     assert (stopped.done, stopped.failed) == (False, False)
 

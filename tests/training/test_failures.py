@@ -9,6 +9,7 @@ from data.problems import DataError, ProblemCode
 from data.split import SplitOptions
 from data.store import find, remove
 from jobs.processes import this_process
+from jobs.status import State, Status
 from models.hub import ModelError
 from models.sources import DEFAULT_BI_ENCODER, DEFAULT_CROSS_ENCODER
 from tests.training.worlds import misleading_set, planned
@@ -16,7 +17,7 @@ from training.options.bi_encoder import BiEncoderOptions
 from training.options.common import Kind, OptionError
 from training.options.cross_encoder import CrossEncoderOptions
 from training.problems import TrainingError
-from training.runs.runs import Phase, Run, State, Status, create_run, new_plan
+from training.runs.runs import Phase, Run, create_run, new_plan
 from training.train import problem_of, train
 
 ROWS = "title,question,context,answer\n" + "".join(
@@ -121,7 +122,7 @@ def test_a_folder_that_is_no_run(tmp_path: Path) -> None:
         (MemoryError(), "memory"),
         (RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes"), "memory"),
         (RuntimeError("CUDA out of memory. Tried to allocate 2.00 GiB"), "memory"),
-        (ModelError("model_not_found", "x", "no such model"), "model_not_found"),
+        (ModelError("model_not_found", "no such model", model="x"), "model_not_found"),
         (TrainingError("too_few", "too few"), "too_few"),
         (OptionError("pooling", "starter", "pooling must be base"), "option"),
         (DataError.of(ProblemCode.UNKNOWN_SET, reference="x", known="y"), "data"),

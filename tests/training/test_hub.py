@@ -16,6 +16,7 @@ from safetensors.numpy import load_file
 
 from data.split import SplitOptions
 from data.store import keep
+from jobs.status import State
 from models.bi_encoder import BiEncoder
 from models.cross_encoder import CrossEncoderScorer
 from models.precision import Precision
@@ -33,7 +34,7 @@ from training.options.bi_encoder import BiEncoderOptions
 from training.options.common import Kind
 from training.options.cross_encoder import CrossEncoderOptions
 from training.rankers.material import Material
-from training.runs.runs import Run, State
+from training.runs.runs import Run
 from training.train import load_material
 
 pytestmark = pytest.mark.slow

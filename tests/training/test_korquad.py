@@ -8,6 +8,7 @@ import pytest
 from data.records import QuestionSet
 from data.split import Part, SplitOptions, split
 from data.store import find
+from jobs.status import State
 from models.bi_encoder import BiEncoder
 from models.cross_encoder import CrossEncoderScorer
 from models.sources import ModelSource, find_model
@@ -19,7 +20,7 @@ from retrieval.multistage.weight import recommended_weight
 from retrieval.rankings import Retriever
 from tests.training.worlds import planned, source_of
 from training.options.common import Kind
-from training.runs.runs import Run, State
+from training.runs.runs import Run
 from training.train import train
 
 pytestmark = pytest.mark.slow

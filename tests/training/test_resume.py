@@ -21,13 +21,14 @@ import pytest
 from safetensors.numpy import load_file
 
 from data.workspace import workspace
+from jobs.status import RESUMABLE, State
 from tests.training.worlds import PROJECT, logged, misleading_set, planned, wait_until
 from training.engine import progress
 from training.engine.checkpoints import newest_checkpoint, step_of
 from training.engine.progress import RunFolderCallback
 from training.options.common import Kind
-from training.runs import queue
-from training.runs.runs import RESUMABLE, Run, State
+from training.runs.line import LINE
+from training.runs.runs import Run
 from training.train import train
 
 pytestmark = pytest.mark.slow
@@ -60,7 +61,7 @@ def assert_came_out_alike(run: Run, whole: Run) -> None:
 
 
 def again(run: Run) -> None:
-    """Put the run in line as `queue.resume` does, without a worker."""
+    """Put the run in line as `LINE.resume` does, without a worker."""
     assert run.status().state in RESUMABLE
     (run.folder / "stop").unlink(missing_ok=True)
     run.write_status(replace(run.status(), state=State.QUEUED, pid=0, pid_started=0.0))
@@ -241,10 +242,10 @@ def test_a_run_killed_while_it_saves_goes_on_from_the_checkpoint_before(begin: B
 def test_what_is_done_or_at_work_cannot_be_resumed() -> None:
     run = planned(Kind.BI_ENCODER, misleading_set(), epochs=1.0)
     with pytest.raises(ValueError, match="queued cannot be resumed"):
-        queue.resume(run)
+        LINE.resume(run)
     train(run)
     with pytest.raises(ValueError, match="done cannot be resumed"):
-        queue.resume(run)
+        LINE.resume(run)
 
 
 def test_a_signal_stops_with_a_checkpoint() -> None:

@@ -10,11 +10,12 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
+from jobs.status import State
 from tests.hub import build_bi_encoder
 from tests.training.worlds import PROJECT, logged
 from tests.two_machines import torchrun_on, two_machines
 from training.__main__ import main
-from training.runs.runs import Run, State
+from training.runs.runs import Run
 
 pytestmark = pytest.mark.slow
 

@@ -16,6 +16,7 @@ from data.records import Passage, Question, QuestionSet
 from data.split import SplitOptions
 from data.store import keep
 from data.workspace import PROJECT
+from jobs.status import Status
 from models.bi_encoder import BiEncoder
 from models.sources import ModelSource
 from retrieval.lexical.bm25 import BM25
@@ -25,7 +26,7 @@ from training.options.common import Kind
 from training.options.cross_encoder import CrossEncoderOptions
 from training.options.kinds import default_options
 from training.rankers.material import Material
-from training.runs.runs import Run, Status, create_run, new_plan
+from training.runs.runs import Run, create_run, new_plan
 from training.train import train
 
 

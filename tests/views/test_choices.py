@@ -5,11 +5,12 @@ from dataclasses import replace
 from data.catalog import CATALOG, read_entry
 from data.split import Part, SplitOptions
 from data.store import StoredSet, keep
+from jobs.status import State
 from retrieval.comparison.added import add
 from retrieval.comparison.experiment import Experiment, HybridSpec, RunSpec
 from training.options.common import Kind
 from training.options.kinds import default_options
-from training.runs.runs import Run, State, create_run, new_plan
+from training.runs.runs import Run, create_run, new_plan
 from views.choices import choices_for, free_name
 
 

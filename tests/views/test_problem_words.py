@@ -19,6 +19,10 @@ def test_every_problem_has_words_with_the_same_fields(code: ProblemCode, languag
     assert problem_text(Problem(code, 7, dict.fromkeys(fields(text), 3)), catalog(language))
 
 
+def test_the_words_are_those_of_the_codes() -> None:
+    assert TEMPLATES.keys() == {"row", *ProblemCode}
+
+
 @pytest.mark.parametrize("code", ProblemCode)
 def test_the_english_words_are_those_of_the_data_room(code: ProblemCode) -> None:
     problem = Problem(code, None, dict.fromkeys(fields(TEMPLATES[code]), 3))

@@ -7,8 +7,9 @@ from typing import Any
 
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
+from jobs.status import Status
 from training.engine.checkpoints import discard_old, seal
-from training.runs.runs import Phase, Run, Status
+from training.runs.runs import Phase, Run
 
 _SECONDS_BETWEEN_WRITES = 0.5
 
@@ -31,7 +32,7 @@ class RunFolderCallback(TrainerCallback):
         del args, control, kwargs
         self._began = self._saved = time.monotonic()
         self._first_step = state.global_step
-        self._write(phase=Phase.TRAINING, step=state.global_step, total_steps=state.max_steps)
+        self._write(state, phase=Phase.TRAINING)
 
     def on_step_begin(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
@@ -55,14 +56,14 @@ class RunFolderCallback(TrainerCallback):
         self._written = now
         done = state.global_step - self._first_step
         left = (now - self._began) / done * (state.max_steps - state.global_step)
-        self._write(step=state.global_step, seconds_left=left)
+        self._write(state, seconds_left=left)
 
     def on_train_end(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
         """Say where it ended: training may stop early, after the step was told of."""
         del args, control, kwargs
-        self._write(step=state.global_step)
+        self._write(state)
 
     def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         """Seal the checkpoint, and only then let older ones go."""
@@ -95,8 +96,9 @@ class RunFolderCallback(TrainerCallback):
             self._at_work, self._steps = 0.0, 0
         self._run.add_progress({"step": state.global_step, **figures})
 
-    def _write(self, **changes: Any) -> None:
-        self._status = replace(self._status, **changes)
+    def _write(self, state: TrainerState, **changes: Any) -> None:
+        step, total = state.global_step, state.max_steps
+        self._status = replace(self._status, step=step, total_steps=total, share=min(1.0, step / total), **changes)
         self._run.write_status(self._status)
 
 

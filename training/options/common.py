@@ -4,6 +4,7 @@ from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from typing import Any
 
+from data.failure import Failure
 from models.precision import Precision, in_bfloat16
 from models.sources import STARTER
 
@@ -23,7 +24,7 @@ class NegativesFrom(StrEnum):
     HYBRID = "hybrid"
 
 
-class Measure(StrEnum):
+class BestBy(StrEnum):
     """What picks the best checkpoint, measured on validation questions."""
 
     RECALL_1 = "recall@1"
@@ -46,12 +47,12 @@ def option(default: Any, text: str, low: float | None = None, high: float | None
     return field(default=default, metadata={"help": text, "low": low, "high": high})
 
 
-class OptionError(ValueError):
-    """An option that cannot be: `option` names the field, `code` the reason (a key of the locale files)."""
+class OptionError(Failure, ValueError):
+    """An option that cannot be: `option` names the field."""
 
     def __init__(self, option: str, code: str, message: str) -> None:
-        super().__init__(message)
-        self.option, self.code = option, code
+        super().__init__(code, message)
+        self.option = option
 
 
 @dataclass(frozen=True)
@@ -77,7 +78,7 @@ class TrainingOptions:
         0.0, "share by which a negative's score must be below that of the question's passage; 0: may be above", 0, 1
     )
     negatives_with_answer: bool = option(False, "draw passages that hold the answer's text, too")
-    best_by: Measure = option(Measure.NDCG_10, "measure on validation questions that picks the checkpoint")
+    best_by: BestBy = option(BestBy.NDCG_10, "measure on validation questions that picks the checkpoint")
     patience: int = option(0, "measurements without a better one after which training ends; 0: never", 0, 1000)
     evaluation_steps: int = option(0, "steps between measurements; 0: once an epoch", 0, 10**9)
     save_steps: int = option(0, "steps between checkpoints, a multiple of evaluation-steps; 0: as often as measured", 0)

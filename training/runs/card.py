@@ -8,16 +8,11 @@ from typing import Any
 
 from data.workspace import write_text
 from models.sources import ModelSource, is_starter
+from retrieval.evaluation.measures import Measure
 from training.options.common import Kind
 from training.runs.runs import Plan, Run
 
-_MEASURES = {
-    "recall@1": "Recall@1",
-    "recall@5": "Recall@5",
-    "recall@10": "Recall@10",
-    "mrr@10": "MRR@10",
-    "ndcg@10": "nDCG@10",
-}
+_MEASURES = {of: Measure.parse(of).long for of in ("recall@1", "recall@5", "recall@10", "mrr@10", "ndcg@10")}
 _NEED_THE_PROJECT = "The starter's modules are part of the MRC Retrieval Workbench: run this from its folder.\n\n"
 _TASK = {Kind.BI_ENCODER: "sentence-similarity", Kind.CROSS_ENCODER: "text-ranking"}
 _WHAT_IT_DOES = {
@@ -133,7 +128,7 @@ def _reached(plan: Plan, scores: dict[str, Any], made: dict[str, Any]) -> Iterat
     )
     if gain := scores.get("gain"):
         low, high = gain["interval"]
-        measure = _MEASURES.get(gain["measure"], gain["measure"])
+        measure = Measure.parse(gain["measure"]).long
         yield (
             f"Against its base, question by question, its {measure} differs by {100 * gain['difference']:+.2f} points "
             f"[{100 * low:+.2f}, {100 * high:+.2f}]."

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from training.options.common import Measure
+from training.options.common import BestBy
 from training.runs.runs import Run
 
 MOST_POINTS = 500
-MEASURES = tuple(measure.value for measure in Measure)
+MEASURES = tuple(measure.value for measure in BestBy)
 Points = list[tuple[int, float]]  # step and value
 
 

@@ -3,23 +3,21 @@
 import re
 from typing import Any
 
+from data.failure import Failure
+from jobs.status import State
 from models.hub import TIMEOUT_SECONDS
-from training.runs.runs import Run, State
+from training.runs.runs import Run
 
 # what a model is made of; anything else that lies in its folder stays here
 _SENT = ["*.safetensors", "*.json", "*.txt", "*.md", "*.model", "*.jinja"]
 
 
-class PushError(Exception):
-    """A model that could not be sent. `code` names the reason (`push.<code>` in the locale files).
+class PushError(Failure):
+    """A model that could not be sent.
 
     `bad_name`, `bad_token`, `no_permission`, `not_finished`, `public` (the repository is there, for everybody to see,
     and was to be private), `refused` (the hub said no for another reason, told in the message) and `unreachable`.
     """
-
-    def __init__(self, code: str, message: str) -> None:
-        super().__init__(message)
-        self.code = code
 
 
 def push(run: Run, repository: str, token: str, *, private: bool = True) -> str:

@@ -1,26 +1,19 @@
 """What is worth knowing before a training starts: its time and memory, and the hard negatives it would use.
 
-Both need models, so each is worked out in a process of its own; the page reads what it leaves in
-`workspace/cache/rehearsals/<key>/`, and what was worked out once is there the next time.
+Both need models, so each is a job in `workspace/cache/rehearsals/<key>/`; what was worked out once is there the next
+time.
 """
 
 import json
-import os
-import signal
-import subprocess
-import sys
-import time
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
-import psutil
 
 from data.cache import key_of
-from data.workspace import PROJECT, read_json, workspace, write_text
-from jobs.processes import lives
+from data.workspace import workspace, write_text
+from jobs.folder import Job
 from text.analyzers import VERSION as ANALYZER_VERSION
 from training.runs.runs import Plan
 
@@ -54,10 +47,9 @@ class Estimate:
 
 
 @dataclass(frozen=True)
-class Rehearsal:
-    """The folder of one question about a planned training."""
+class Rehearsal(Job):
+    """The job of one question about a planned training."""
 
-    folder: Path
     task: Task
 
     @classmethod
@@ -73,75 +65,25 @@ class Rehearsal:
         return cls(workspace() / "cache" / "rehearsals" / key, task)
 
     @property
-    def running(self) -> bool:
-        """Whether its process is at work."""
-        raw = self._process()
-        return bool(raw) and lives(raw["pid"], raw["pid_started"])
-
-    @property
-    def done(self) -> bool:
-        """Whether the answer is there."""
-        return self._answer.is_file()
-
-    @property
-    def failed(self) -> bool:
-        """Whether it was started and ended without an answer."""
-        return bool(self._process()) and not self.running and not self.done
-
-    @property
-    def seconds(self) -> float:
-        """Seconds since it was started."""
-        return time.time() - float(self._process().get("began", time.time()))
+    def result(self) -> Path:
+        """The answer."""
+        return self.folder / ("estimate.json" if self.task is Task.ESTIMATE else "negatives.parquet")
 
     def estimate(self) -> Estimate:
         """Read the estimate. Raises `OSError` where there is none."""
-        return Estimate(**json.loads(self._answer.read_text(encoding="utf-8")))
+        return Estimate(**json.loads(self.result.read_text(encoding="utf-8")))
 
     def negatives(self) -> pd.DataFrame:
         """Read the mined negatives, a row each (`negatives.COLUMNS`). Raises `OSError` where none are."""
-        return pd.read_parquet(self._answer)
+        return pd.read_parquet(self.result)
 
     def problem(self) -> tuple[str, str]:
         """Return the code (a key of the locale files, `failure.<code>`) and the message of what went wrong."""
-        raw = read_json(self.folder / "problem.json")
-        return raw.get("code", "unexpected"), raw.get("message", self._log())
+        status = self.status()
+        return status.code or "unexpected", status.message or self.log()
 
     def start(self, plan: Plan) -> None:
         """Start the process. Raises `OSError` where the disk is full."""
-        self.folder.mkdir(parents=True, exist_ok=True)
-        for name in ("problem.json", self._answer.name):
-            (self.folder / name).unlink(missing_ok=True)
-        if not (self.folder / "run.json").is_file():
-            write_text(self.folder / "run.json", plan.as_json())
-        with (self.folder / "log.txt").open("wb") as log:
-            process = subprocess.Popen(  # noqa: S603 - a list of our own words
-                [sys.executable, "-m", "training", "rehearse", self.task.value, str(self.folder)],
-                cwd=PROJECT,
-                env={**os.environ, "MRC_WORKSPACE": str(workspace()), "TOKENIZERS_PARALLELISM": "false"},
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
-        entry = {"began": time.time(), "pid": process.pid, "pid_started": psutil.Process(process.pid).create_time()}
-        write_text(self.folder / "process.json", json.dumps(entry))
-
-    def stop(self) -> None:
-        """End the process."""
-        raw = self._process()
-        if raw and lives(raw["pid"], raw["pid_started"]):
-            os.kill(raw["pid"], signal.SIGKILL)
-        (self.folder / "process.json").unlink(missing_ok=True)
-
-    @property
-    def _answer(self) -> Path:
-        return self.folder / {Task.ESTIMATE: "estimate.json", Task.NEGATIVES: "negatives.parquet"}[self.task]
-
-    def _log(self) -> str:
-        try:
-            return (self.folder / "log.txt").read_text(encoding="utf-8", errors="replace")[-2000:]
-        except OSError:
-            return ""
-
-    def _process(self) -> dict[str, Any]:
-        return read_json(self.folder / "process.json")
+        self.result.unlink(missing_ok=True)
+        write_text(self.folder / "run.json", plan.as_json())
+        self.launch("training", "rehearse", self.task.value, self.folder)

@@ -1,15 +1,14 @@
-"""Run folders: the only truth about a training, readable after any kill.
+"""Runs: the jobs that train, each in a folder `workspace/runs/<id>/`.
 
-`workspace/runs/<id>/` holds `run.json` (what was asked), `status.json` (how it goes), `progress.jsonl` (one line a
-logged step), `log.txt`, `provenance.json` (base, revision, versions, hardware), `checkpoints/`, `model/`, `scores.json`
-(before and after) and, to stop it, a file `stop`.
+Besides what every job's folder holds: `run.json` (what was asked), `provenance.json` (base, revision, versions,
+hardware), `checkpoints/`, `model/` and `scores.json` (before and after).
 """
 
 import json
 import re
 import secrets
 import shutil
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
@@ -17,27 +16,14 @@ from typing import Any
 
 from data.remarks import remarks_of
 from data.split import SplitOptions
-from data.workspace import read_json, workspace, write_text
-from jobs.processes import lives, this_process
+from data.workspace import workspace, write_text
+from jobs.folder import Job
+from jobs.processes import this_process
+from jobs.status import State, Status
 from training.options.bi_encoder import BiEncoderOptions
 from training.options.common import Kind
 from training.options.cross_encoder import CrossEncoderOptions
 from training.options.kinds import OPTIONS
-
-
-class State(StrEnum):
-    """How a run stands. `STOPPING` is never written: it is a running one that was asked to stop."""
-
-    QUEUED = "queued"
-    RUNNING = "running"
-    STOPPING = "stopping"
-    STOPPED = "stopped"
-    FAILED = "failed"
-    DONE = "done"
-    INTERRUPTED = "interrupted"  # its process is gone and did not say why
-
-
-RESUMABLE = frozenset({State.STOPPED, State.FAILED, State.INTERRUPTED})
 
 
 class Phase(StrEnum):
@@ -69,50 +55,16 @@ class Plan:
         return json.dumps(asdict(self), ensure_ascii=False, indent=2) + "\n"
 
 
-@dataclass(frozen=True)
-class Status:
-    """How it goes. Times are seconds since 1970 in UTC; `code` names the reason of a failure in the locale files."""
-
-    state: State = State.QUEUED
-    phase: Phase = Phase.LOADING
-    step: int = 0
-    total_steps: int = 0
-    seconds_left: float | None = None
-    queued: float = 0.0
-    started: float = 0.0
-    heartbeat: float = 0.0
-    seconds: float = 0.0  # spent at work before this start, where the run was resumed
-    pid: int = 0
-    pid_started: float = 0.0
-    code: str = ""
-    message: str = ""
-
-    @property
-    def at_work(self) -> bool:
-        """Whether a process carries it out."""
-        return self.state in (State.RUNNING, State.STOPPING)
-
-    @property
-    def spent(self) -> float:
-        """Seconds at work, all starts together."""
-        return self.seconds + max(0.0, self.heartbeat - self.started if self.started else 0.0)
-
-    @property
-    def attended(self) -> bool:
-        """Whether the process noted last still lives."""
-        return self.pid > 0 and lives(self.pid, self.pid_started)
-
-
 @dataclass(frozen=True, order=True)
-class Run:
-    """One run folder."""
+class Run(Job):
+    """The job of one training."""
 
-    folder: Path
+    saves = True
 
     @property
-    def id(self) -> str:
-        """Name of the folder: made by the program, never by a person."""
-        return self.folder.name
+    def result(self) -> Path:
+        """The model's card, which is written last."""
+        return self.model_folder / "README.md"
 
     @property
     def model_folder(self) -> Path:
@@ -129,83 +81,17 @@ class Run:
         marked = tuple((question, passage) for question, passage in raw.get("marked_negatives", []))
         return Plan(kind=kind, split=SplitOptions(**raw["split"]), options=options, marked_negatives=marked, **rest)
 
-    def status(self) -> Status:
-        """Read how it goes, and see whether its process still lives."""
-        try:
-            raw = json.loads((self.folder / "status.json").read_text(encoding="utf-8"))
-            status = Status(**{**raw, "state": State(raw["state"]), "phase": Phase(raw["phase"])})
-        except (OSError, ValueError, KeyError, TypeError):
-            return Status(State.INTERRUPTED)
-        if status.state is State.QUEUED and status.pid and not status.attended:
-            return replace(status, state=State.INTERRUPTED)  # its process died while it stood in line
-        if not status.at_work:
-            return status
-        if status.attended:
-            return replace(status, state=State.STOPPING) if self.asked_to_stop else status
-        return replace(status, state=State.STOPPED if self.asked_to_stop else State.INTERRUPTED, seconds_left=None)
-
-    def write_status(self, status: Status) -> None:
-        """Replace the status in one step."""
-        text = json.dumps({**asdict(status), "heartbeat": datetime.now(UTC).timestamp()})
-        write_text(self.folder / "status.json", text + "\n")
-
-    def add_progress(self, entry: dict[str, Any]) -> None:
-        """Append one logged step."""
-        with (self.folder / "progress.jsonl").open("a", encoding="utf-8") as file:
-            file.write(json.dumps(entry) + "\n")
-
     def add_measures(self, name: str, measures: dict[str, float]) -> None:
         """Append what was measured before the first step, as `<name>_<measure>`."""
         self.add_progress({"step": 0, **{f"{name}_{measure}": value for measure, value in measures.items()}})
 
-    def forget_progress_after(self, step: int) -> None:
-        """Drop what was logged past a step: training goes on from there and logs it again."""
-        kept = [json.dumps(entry) + "\n" for entry in self.progress() if entry.get("step", 0) <= step]
-        write_text(self.folder / "progress.jsonl", "".join(kept))
-
-    def progress(self) -> list[dict[str, Any]]:
-        """Read the logged steps; a line torn by a kill is left out."""
-        try:
-            lines = (self.folder / "progress.jsonl").read_text(encoding="utf-8", errors="replace").splitlines()
-        except OSError:
-            return []
-        entries = []
-        for line in lines:
-            try:
-                entry = json.loads(line)
-            except ValueError:
-                continue
-            if isinstance(entry, dict):
-                entries.append(entry)
-        return entries
-
     def scores(self) -> dict[str, Any]:
         """Read the figures before and after; empty until the run is done."""
-        return read_json(self.folder / "scores.json")
+        return self.read("scores.json")
 
     def provenance(self) -> dict[str, Any]:
         """Read what the run was made of: base and revision, data, split, library versions, hardware; empty before."""
-        return read_json(self.folder / "provenance.json")
-
-    def write(self, name: str, content: dict[str, Any]) -> None:
-        """Write one of the folder's JSON files, such as `scores.json`, in one step."""
-        write_text(self.folder / name, json.dumps(content, ensure_ascii=False, indent=2) + "\n")
-
-    def log(self) -> str:
-        """Read what its process wrote; empty where it wrote nothing."""
-        try:
-            return (self.folder / "log.txt").read_text(encoding="utf-8", errors="replace")
-        except OSError:
-            return ""
-
-    def ask_to_stop(self) -> None:
-        """Let the training end after its current step."""
-        (self.folder / "stop").touch()
-
-    @property
-    def asked_to_stop(self) -> bool:
-        """Whether somebody asked."""
-        return (self.folder / "stop").exists()
+        return self.read("provenance.json")
 
     def delete(self) -> None:
         """Remove the folder. Raises `ValueError` while it runs, or its process is about to."""
@@ -242,17 +128,6 @@ def find_run(run_id: str) -> Run | None:
     """Return the workspace's run with this id, None where there is none."""
     run = Run(workspace() / "runs" / run_id)
     return run if run.id == run_id and _readable(run) else None
-
-
-def run_at_work() -> Run | None:
-    """Return the run of the workspace that a process carries out, None where none does."""
-    return next((run for run in all_runs() if run.status().at_work), None)
-
-
-def queued_runs() -> list[Run]:
-    """Runs of the workspace that wait for their turn, the next one first."""
-    waiting = [(run.status(), run) for run in all_runs()]
-    return [run for _, run in sorted((s.queued, run) for s, run in waiting if s.state is State.QUEUED)]
 
 
 def new_plan(

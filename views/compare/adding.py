@@ -13,6 +13,7 @@ from retrieval.comparison.experiment import DenseSpec, MilvusSpec, RerankSpec, S
 from retrieval.milvus.kinds import Search
 from retrieval.trec.run import RunError
 from views.choices import BM25_NAME, Choices, free_name
+from views.problem_words import failure_text
 from views.resources.sets import question_set
 from views.words import plain, word
 
@@ -62,8 +63,7 @@ def _run(choices: Choices, data: StoredSet) -> str | None:
         with st.spinner(word("imported.reading"), show_time=True):
             add_run(question_set(data.key), name, file.getvalue(), file.name)
     except RunError as error:
-        reason = word(f"imported.{error.code}", line=f"{error.line:,}")
-        st.error(f"**{plain(file.name)}**: {reason}", icon=":material/error:")
+        st.error(f"**{plain(file.name)}**: {plain(failure_text(error))}", icon=":material/error:")
         return None
     st.session_state["runs_added"] = st.session_state.get("runs_added", 0) + 1  # a new field, without the file
     return name

@@ -11,7 +11,7 @@ def draw(view: ComparisonView) -> None:
     names = view.scored_names
     if len(names) < 2:
         return
-    with_first = [test for test in view.opened.tests(names, view.figure) if test.a == names[0]]
+    with_first = [test for test in view.opened.tests(names, str(view.figure)) if test.a == names[0]]
     surely_above = [test for test in with_first if test.sure and test.difference < 0]
     best = min(surely_above or with_first, key=lambda test: test.difference)  # of the first less the other
     values = {
@@ -20,7 +20,7 @@ def draw(view: ComparisonView) -> None:
         "points": f"{abs(best.difference) * 100:.1f}",
         "low": signed(-best.high),
         "high": signed(-best.low),
-        "figure": view.figure_label,
+        "figure": view.figure.long,
         "questions": f"{len(view.comparison.question_set.questions):,}",
     }
     sure = ("more" if best.difference < 0 else "less") if best.sure else "unsure"

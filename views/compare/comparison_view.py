@@ -7,7 +7,7 @@ from data.store import StoredSet
 from retrieval.analysis.open_comparison import OpenComparison
 from retrieval.comparison.compare import Comparison, Result
 from retrieval.comparison.experiment import Spec
-from views.words import word
+from retrieval.evaluation.measures import CUT, Measure
 
 
 @dataclass(frozen=True)
@@ -31,25 +31,19 @@ class ComparisonView:
         return self.opened.comparison
 
     @property
-    def figure(self) -> str:
-        """The measure looked at as the scores call it: "recall@10"; MRR and nDCG are always at 10."""
-        return f"{self.measure}@{self.k if self.measure in ('recall', 'hit') else 10}"
+    def figure(self) -> Measure:
+        """The measure looked at, MRR and nDCG always at 10."""
+        return Measure(self.measure, self.k if self.measure in ("recall", "hit") else CUT)
 
     @property
     def over_k(self) -> str:
         """The measure to draw over K: the one looked at, or Recall where that has no K."""
         return self.measure if self.measure in ("recall", "hit") else "recall"
 
-    @property
-    def figure_label(self) -> str:
-        """The measure looked at as a person reads it: "Recall@10"."""
-        measure, cut = self.figure.split("@")
-        return f"{word(f'measure.{measure}')}@{cut}"
-
     @cached_property
     def scored(self) -> tuple[Result, ...]:
         """The results that have the figure looked at: a retriever that failed, or is not deep enough, has none."""
-        return tuple(one for one in self.results if one.scores and self.figure in one.scores.per_question)
+        return tuple(one for one in self.results if one.scores and str(self.figure) in one.scores.per_question)
 
     @property
     def scored_names(self) -> tuple[str, ...]:

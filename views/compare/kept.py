@@ -7,6 +7,7 @@ import streamlit as st
 
 from retrieval.analysis.changes import comparable
 from retrieval.comparison.store import StoredComparison, delete, kept_comparisons, rename
+from views import tables
 from views.compare.comparison_view import ComparisonView
 from views.resources.comparisons import open_comparison
 from views.resources.sets import stored_sets
@@ -29,17 +30,14 @@ def draw(view: ComparisonView) -> None:
     kept = [one for one in kept_comparisons() if one.lab is None]
     st.caption(word("kept.about"))
     here = view.opened.folder.name
+    table = _table(kept, here)
     event = st.dataframe(
-        _table(kept, here),
+        table,
         hide_index=True,
-        width="stretch",
         selection_mode="single-row",
         on_select="rerun",
         key="kept_list",
-        column_config={
-            name: st.column_config.TextColumn(word(f"kept.{name}"))
-            for name in ("name", "made", "data", "part", "questions", "retrievers", "best")
-        },
+        column_config={str(name): tables.text(f"kept.{name}") for name in table},
     )
     rows = event["selection"]["rows"]
     if not rows or rows[0] >= len(kept):
@@ -152,13 +150,13 @@ def _draw_actions(chosen: StoredComparison) -> None:
 def _draw_changes(view: ComparisonView, chosen: StoredComparison, current: StoredComparison | None) -> None:
     if current is None:
         return
-    st.subheader(word("kept.changes", figure=view.figure_label))
+    st.subheader(word("kept.changes", figure=view.figure.long))
     if reason := comparable(chosen, current):
         st.info(word(f"kept.{reason}"), icon=":material/compare_arrows:")
         return
     earlier = open_comparison(view.data.key, chosen.folder)
     changes = view.opened.changes_since(earlier) if earlier else []
-    found = [one for one in changes if one.test.measure == view.figure]
+    found = [one for one in changes if one.test.measure == str(view.figure)]
     if not found:
         st.info(word("kept.no_shared"), icon=":material/compare_arrows:")
         return
@@ -174,19 +172,13 @@ def _draw_changes(view: ComparisonView, chosen: StoredComparison, current: Store
             "in_words": [word("kept.changed" if one.test.sure else "kept.not_changed") for one in found],
         }
     )
-    number, text = st.column_config.NumberColumn, st.column_config.TextColumn
-    st.dataframe(
-        table,
-        hide_index=True,
-        width="stretch",
-        column_config={
-            "retriever": text(word("compare.retriever"), pinned=True),
-            "before": number(word("kept.before"), format="%.2f", help=word("kept.before_help")),
-            "after": number(word("kept.after"), format="%.2f", help=word("kept.after_help")),
-            "difference": number(word("compare.difference"), format="%+.2f"),
-            "low": number(word("compare.low"), format="%+.2f", help=word("compare.interval_help")),
-            "high": number(word("compare.high"), format="%+.2f", help=word("compare.interval_help")),
-            "p_holm": number("p (Holm)", format="%.4f", help=word("compare.p_holm_help")),
-            "in_words": text(word("compare.in_words")),
-        },
-    )
+    columns = {
+        "retriever": tables.retriever(),
+        "before": tables.number("kept.before", "%.2f"),
+        "after": tables.number("kept.after", "%.2f"),
+        "difference": tables.number("compare.difference", "%+.2f", ""),
+        **tables.interval("%+.2f"),
+        "p_holm": tables.p_holm(),
+        "in_words": tables.text("compare.in_words"),
+    }
+    st.dataframe(table, hide_index=True, column_config=columns)

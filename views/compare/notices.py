@@ -8,17 +8,18 @@ from retrieval.comparison.experiment import DenseSpec, MilvusSpec, RerankSpec
 from views.choices import Choices
 from views.compare.adding import run_words
 from views.compare.comparison_view import ComparisonView
-from views.words import known, plain, word
+from views.problem_words import failure_text
+from views.words import plain, word
 
 
 def draw(view: ComparisonView, choices: Choices) -> None:
     """Say what failed, what has no figure, what was trained or tuned on these questions, and what Recall means here."""
     for result in view.results:
         if result.error is not None:
-            reason = plain(_reason(result.error))
+            reason = plain(failure_text(result.error))
             st.error(word("compare.failed", name=plain(result.name), reason=reason), icon=":material/error:")
         elif result not in view.scored:
-            told = word("compare.not_deep_enough", name=plain(result.name), figure=view.figure_label)
+            told = word("compare.not_deep_enough", name=plain(result.name), figure=view.figure.long)
             st.info(told, icon=":material/info:")
         elif result.unanswered:
             st.caption(word("compare.unanswered", name=plain(result.name), questions=f"{result.unanswered:,}"))
@@ -32,12 +33,6 @@ def draw(view: ComparisonView, choices: Choices) -> None:
         st.warning(word("compare.tuned_on_these", names=", ".join(tuned)), icon=":material/warning:")
     several = (np.diff(view.comparison.question_set.relevance.indptr) > 1).any()
     st.caption(word("compare.recall_is_not_hit") if several else word("compare.recall_is_hit"))
-
-
-def _reason(error: Exception) -> str:
-    details = {name: getattr(error, name, "") for name in ("model", "line", "place")}
-    codes = (f"{section}.{getattr(error, 'code', '')}" for section in ("model", "imported", "milvus"))
-    return next((word(code, **details) for code in codes if known(code)), str(error))
 
 
 def _is_trained(view: ComparisonView, choices: Choices, name: str) -> bool:

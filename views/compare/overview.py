@@ -5,7 +5,7 @@ import streamlit as st
 
 from retrieval.analysis.evidence import turned
 from retrieval.evaluation.significance import PairTest
-from views import charts
+from views import charts, tables
 from views.compare.comparison_view import ComparisonView
 from views.compare.scores import draw_table
 from views.resources.charts import draw_chart
@@ -37,19 +37,19 @@ def _draw_pictures(view: ComparisonView) -> None:
     )
     bars = pd.DataFrame(
         [
-            (result.name, result.scores.means()[view.figure], *ends[result.name][view.figure])
+            (result.name, result.scores.means()[str(view.figure)], *ends[result.name][str(view.figure)])
             for result in view.scored
             if result.scores
         ],
-        columns=[detail, view.figure_label, "low", "high"],
+        columns=[detail, view.figure.long, "low", "high"],
     )
     left, right = st.columns(2)
     with left:
         st.markdown(f"**{word('compare.curve', measure=height)}**")
         draw_chart(charts.curves, curve, view.names, x="K", y=height, detail=detail)
     with right:
-        st.markdown(f"**{word('compare.bars', measure=view.figure_label)}**")
-        draw_chart(charts.bars, bars, view.names, value=view.figure_label, detail=detail)
+        st.markdown(f"**{word('compare.bars', measure=view.figure.long)}**")
+        draw_chart(charts.bars, bars, view.names, value=view.figure.long, detail=detail)
     with st.expander(word("compare.as_table")):
         st.caption(word("compare.interval_help"))
         curve["text"] = [_with_interval(*row) for row in curve[[height, "low", "high"]].itertuples(index=False)]
@@ -63,11 +63,11 @@ def _with_interval(value: float, low: float, high: float) -> str:
 def _draw_pairs(view: ComparisonView) -> None:
     found = [
         turned(test) if test.difference < 0 else test  # the better one first, as the words beside it say
-        for test in view.opened.tests(view.scored_names, view.figure)
+        for test in view.opened.tests(view.scored_names, str(view.figure))
     ]
     if not found:
         return
-    st.subheader(word("compare.pairs", figure=view.figure_label))
+    st.subheader(word("compare.pairs", figure=view.figure.long))
     st.caption(word("compare.pairs_help"))
     table = pd.DataFrame(
         {
@@ -82,28 +82,16 @@ def _draw_pairs(view: ComparisonView) -> None:
             "losses": [test.losses for test in found],
         }
     )
-    number, text = st.column_config.NumberColumn, st.column_config.TextColumn
-    st.dataframe(
-        table,
-        hide_index=True,
-        width="stretch",
-        column_config={
-            "in_words": text(word("compare.in_words"), width=330, pinned=True),
-            "difference": number(word("compare.difference"), format="%+.2f", help=word("compare.difference_help")),
-            "low": number(word("compare.low"), format="%+.2f", help=word("compare.interval_help")),
-            "high": number(word("compare.high"), format="%+.2f", help=word("compare.interval_help")),
-            "p": number("p", format="%.4f", help=word(f"compare.p_{_kind_of_test(view)}")),
-            "p_holm": number("p (Holm)", format="%.4f", help=word("compare.p_holm_help")),
-            **{name: number(word(f"compare.{name}"), help=word(f"compare.{name}_help")) for name in _COUNTS},
-        },
-    )
-
-
-_COUNTS = ("wins", "ties", "losses")
-
-
-def _kind_of_test(view: ComparisonView) -> str:
-    return "mcnemar" if view.measure == "hit" else "randomization"
+    kind = "mcnemar" if view.measure == "hit" else "randomization"
+    columns = {
+        "in_words": tables.text("compare.in_words", width=330, pinned=True),
+        "difference": tables.number("compare.difference", "%+.2f"),
+        **tables.interval("%+.2f"),
+        "p": st.column_config.NumberColumn("p", format="%.4f", help=word(f"compare.p_{kind}")),
+        "p_holm": tables.p_holm(),
+        **{name: tables.number(f"compare.{name}") for name in ("wins", "ties", "losses")},
+    }
+    st.dataframe(table, hide_index=True, column_config=columns)
 
 
 def _in_words(test: PairTest, questions: int) -> str:

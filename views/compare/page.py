@@ -9,7 +9,7 @@ from streamlit.delta_generator import DeltaGenerator
 
 from data.store import StoredSet
 from retrieval.comparison.experiment import Experiment
-from retrieval.comparison.job import Job
+from retrieval.comparison.job import ComparisonJob
 from retrieval.comparison.store import StoredComparison
 from views.choices import Choices, choices_for
 from views.compare import answer as compare_answer
@@ -47,7 +47,7 @@ def draw() -> None:
         st.info(word("compare.pick_one"), icon=":material/info:")
         return
     experiment = choices.experiment(data, picked, part)
-    job = Job.of(experiment, data.fingerprint)
+    job = ComparisonJob.of(experiment, data.fingerprint)
     shown = _shown(job.folder, data, picked, list(choices.specs)) if job.done else None
     with buttons.container(horizontal=True, horizontal_alignment="right"):
         _draw_start(job, experiment, again=shown is not None)
@@ -86,10 +86,9 @@ def _draw_comparison(view: ComparisonView, choices: Choices, answer: DeltaGenera
     import_module(VIEWS[pick_view(list(VIEWS))]).draw(view)
 
 
-def _draw_start(job: Job, experiment: Experiment, *, again: bool) -> None:
-    running = not job.done and job.progress() is not None
+def _draw_start(job: ComparisonJob, experiment: Experiment, *, again: bool) -> None:
     label = word("compare.run_again") if again else word("compare.run")
-    if st.button(label, type="primary", icon=":material/play_arrow:", disabled=running, key="run"):
+    if st.button(label, type="primary", icon=":material/play_arrow:", disabled=job.running, key="run"):
         job.start(experiment)
         st.rerun()
 

@@ -1,13 +1,12 @@
 """The table of a comparison's scores: every measure at every K, and the seconds."""
 
-from collections.abc import Hashable, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import pandas as pd
 import streamlit as st
 
 from retrieval.comparison.compare import Result
-from views.words import word
+from views import tables
 
 
 def means(found: Sequence[Result]) -> pd.DataFrame:
@@ -28,31 +27,14 @@ def draw_table(shown: Sequence[Result], measure: str, ks: Sequence[int]) -> None
     questions = next((len(result.rankings.indices) for result in shown if result.rankings), 1)
     figures["per_question"] = figures.pop("query_seconds") / questions * 1000
     figures[columns] *= 100
-    best = {column: figures[column].max() for column in columns}
-
-    def weigh(column: pd.Series) -> list[str]:
-        top = best.get(str(column.name))
-        return ["font-weight: 700" if value == top else "" for value in column]
-
-    numbers: list[Hashable] = [*columns, "build_seconds", "per_question"]
+    styled = figures.style.highlight_max(subset=pd.IndexSlice[:, columns], props=tables.BOLD)
     st.dataframe(
-        figures.style.apply(weigh, axis=0).format("{:.2f}", subset=numbers, na_rep="–"),
+        styled.format("{:.2f}", subset=[*columns, "build_seconds", "per_question"], na_rep="–"),
         hide_index=True,
-        width="stretch",
-        column_config=_column_words(columns),
+        column_config={
+            "retriever": tables.retriever(width=170),
+            **{column: tables.measure(column) for column in columns},
+            "build_seconds": tables.number("compare.build", explained_by="help.build"),
+            "per_question": tables.number("compare.per_question", explained_by="help.per_question"),
+        },
     )
-
-
-def _column_words(columns: Sequence[str]) -> dict[str, Any]:
-    number = st.column_config.NumberColumn
-    return {
-        "retriever": st.column_config.TextColumn(word("compare.retriever"), pinned=True, width=170),
-        **{column: number(_label(column), help=word(f"help.{column.split('@')[0]}")) for column in columns},
-        "build_seconds": number(word("compare.build"), help=word("help.build")),
-        "per_question": number(word("compare.per_question"), help=word("help.per_question")),
-    }
-
-
-def _label(column: str) -> str:
-    measure, cut = column.split("@")
-    return {"recall": "R", "hit": "Hit", "mrr": "MRR", "ndcg": "nDCG"}[measure] + f"@{cut}"

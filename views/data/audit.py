@@ -1,18 +1,16 @@
 """What a question set is like: counts, lengths, wording shared with the passages, doubtful questions, split."""
 
 import math
-from typing import Literal
 
 import numpy as np
 import pandas as pd
 import streamlit as st
-from streamlit.elements.lib.column_types import ColumnConfig
 
 from data.audit.audit import Audit
 from data.audit.figures import OVERLAP_WIDTH, histogram, kinds_table, overlap_level, parts_table, split_table
-from data.csv_export import csv_bytes
 from data.records import Question, QuestionSet
 from data.split import Split
+from views import tables
 from views.charts import distribution
 from views.resources.charts import draw_chart
 from views.words import word
@@ -42,22 +40,14 @@ def draw_split(questions: QuestionSet, found: Split) -> None:
     if not table["questions"].all():
         st.warning(word("data_page.split_too_small"), icon=":material/warning:")
     table["part"] = [word(f"part.{part}") for part in table["part"]]
-    config = {
-        "part": st.column_config.TextColumn(word("data_page.part")),
-        "groups": _number("groups", "localized"),
-        "share": _number("share", "percent"),
-        "questions": _number("question_count", "localized"),
+    columns = {
+        "part": tables.text("data_page.part"),
+        "groups": tables.number("data_page.groups", "localized"),
+        "share": tables.number("data_page.share", "percent"),
+        "questions": tables.number("data_page.question_count", "localized"),
     }
-    st.dataframe(table, hide_index=True, width="stretch", column_config=config)
-    st.download_button(
-        word("data_page.download_split"),
-        lambda: csv_bytes(split_table(questions, found)),
-        f"{questions.name}_split.csv",
-        "text/csv",
-        icon=":material/download:",
-        on_click="ignore",
-        help=word("data_page.download_split_help"),
-    )
+    st.dataframe(table, hide_index=True, column_config=columns)
+    tables.draw_csv("data_page.download_split", lambda: split_table(questions, found), f"{questions.name}_split.csv")
 
 
 def _counts(figures: Audit) -> None:
@@ -95,12 +85,12 @@ def _questions(found: list[Question]) -> None:
     if len(found) > _SHOWN_ROWS:
         st.caption(word("data_page.first_rows", shown=f"{_SHOWN_ROWS:,}"))
     rows = [(question.id, question.text, " | ".join(question.answers)) for question in found[:_SHOWN_ROWS]]
-    config = {
-        "id": st.column_config.TextColumn(word("column.id")),
-        "question": st.column_config.TextColumn(word("column.question"), width="large"),
-        "answers": st.column_config.TextColumn(word("column.answers")),
+    columns = {
+        "id": tables.text("column.id", ""),
+        "question": tables.text("column.question", "", width="large"),
+        "answers": tables.text("column.answers", ""),
     }
-    st.dataframe(pd.DataFrame(rows, columns=list(config)), hide_index=True, width="stretch", column_config=config)
+    st.dataframe(pd.DataFrame(rows, columns=list(columns)), hide_index=True, column_config=columns)
 
 
 def _overlap(figures: Audit) -> None:
@@ -141,21 +131,18 @@ def _draw_chart(table: pd.DataFrame, x: str, y: str, median: float, *, percent: 
 
 def _as_table(table: pd.DataFrame, *, percent: bool = False) -> None:
     with st.expander(word("compare.as_table")):
-        kind: Literal["localized", "percent"] = "percent" if percent else "localized"
-        config = {"from": _number("from", kind), "to": _number("to", kind), "count": _number("count", "localized")}
-        st.dataframe(table, hide_index=True, width="stretch", column_config=config)
+        form = "percent" if percent else "localized"
+        columns = {end: tables.number(f"data_page.{end}", form) for end in ("from", "to")}
+        columns["count"] = tables.number("data_page.count", "localized")
+        st.dataframe(table, hide_index=True, column_config=columns)
 
 
 def _kinds(questions: QuestionSet, figures: Audit) -> None:
     st.markdown(f"**{word('data_page.kinds')}**")
-    config = {
-        "kind": st.column_config.TextColumn(word("column.kind")),
-        "count": _number("question_count", "localized"),
-        "share": _number("kind_share", "percent"),
-        "overlap": _number("overlap", "percent"),
+    columns = {
+        "kind": tables.text("column.kind", ""),
+        "count": tables.number("data_page.question_count", "localized"),
+        "share": tables.number("data_page.kind_share", "percent"),
+        "overlap": tables.number("data_page.overlap", "percent"),
     }
-    st.dataframe(kinds_table(questions, figures), hide_index=True, width="stretch", column_config=config)
-
-
-def _number(name: str, kind: Literal["localized", "percent"]) -> ColumnConfig:
-    return st.column_config.NumberColumn(word(f"data_page.{name}"), format=kind, help=word(f"data_page.{name}_help"))
+    st.dataframe(kinds_table(questions, figures), hide_index=True, column_config=columns)

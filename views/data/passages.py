@@ -6,8 +6,9 @@ from html import escape
 import numpy as np
 import streamlit as st
 
-from data.audit.browse import answer_spans, questions_of
+from data.audit.browse import questions_of
 from data.records import Passage, Question, QuestionSet
+from text.matching import merged
 from views.resources.sets import passages_found
 from views.words import plain, word
 
@@ -74,7 +75,8 @@ def _passage(passage: Passage, asked: list[Question]) -> None:
 
 def _marked(text: str, answers: list[str]) -> str:
     shown, parts, end = text[:_SHOWN_CHARACTERS], [], 0
-    for start, stop in answer_spans(shown, answers):
+    places = ((shown.find(answer), len(answer)) for answer in answers if answer)
+    for start, stop in merged((start, start + length) for start, length in places if start >= 0):
         parts += [escape(shown[end:start]), f'<mark style="{_MARK}">{escape(shown[start:stop])}</mark>']
         end = stop
     parts.append(escape(shown[end:]))

@@ -2,18 +2,19 @@
 
 from collections.abc import Mapping
 from dataclasses import asdict, fields
+from functools import partial
 
 import pandas as pd
 import streamlit as st
 
-from data.csv_export import csv_bytes
 from data.files.columns import Columns
 from data.files.tables import column_names
 from data.problems import Problem
 from data.read import Reading
+from views import tables
 from views.data import preview
 from views.data.preview import Preview, Read
-from views.problem_words import error_text, problem_text, reason_text
+from views.problem_words import failure_text, problem_text, reason_text
 from views.words import catalog, language, plain, word
 
 _SHOWN_ROWS = 1000
@@ -25,7 +26,7 @@ def draw(shown: Preview) -> None:
     with st.container(border=True):
         st.subheader(word("data_page.preview", name=plain(shown.title or shown.name)), anchor=False)
         if shown.error is not None:
-            st.error(plain(error_text(shown.error)), icon=":material/error:")
+            st.error(plain(failure_text(shown.error)), icon=":material/error:")
             st.caption(word("data_page.nothing_lost"))
         if shown.read is not None:
             _understood(shown.read)
@@ -98,17 +99,10 @@ def _left_out(found: Read, left_out: list[Problem], title: str) -> None:
     st.dataframe(
         _in_words(found.left_out.head(_SHOWN_ROWS), left_out, texts),
         hide_index=True,
-        width="stretch",
         column_config={texts["data_page.problem_column"]: st.column_config.TextColumn(width="large")},
     )
-    st.download_button(
-        word("data_page.download_left_out"),
-        lambda: csv_bytes(_in_words(found.left_out, left_out, texts)),
-        f"{title}_left_out.csv",
-        "text/csv",
-        icon=":material/download:",
-        on_click="ignore",
-    )
+    whole = partial(_in_words, found.left_out, left_out, texts)
+    tables.draw_csv("data_page.download_left_out", whole, f"{title}_left_out.csv")
 
 
 def _in_words(table: pd.DataFrame, problems: list[Problem], texts: Mapping[str, str]) -> pd.DataFrame:

@@ -7,13 +7,15 @@ import altair as alt
 import pandas as pd
 import streamlit as st
 
-from retrieval.report.colours import PALETTE, shape_of
+from retrieval.evaluation.measures import Measure
+from retrieval.report.colours import PALETTE
+from retrieval.report.scales import legend, shape
 from training.options.common import Kind
 from training.runs.curves import MEASURES, Points
 from views.resources.charts import draw_chart
 from views.words import word
 
-MEASURE_NAMES = dict(zip(MEASURES, ("Recall@1", "Recall@10", "MRR@10", "nDCG@10"), strict=True))
+MEASURE_NAMES = {measure: Measure.parse(measure).long for measure in MEASURES}
 COLOUR = {Kind.BI_ENCODER: PALETTE[1], Kind.CROSS_ENCODER: PALETTE[3]}  # of Dense and of Reranked on the other pages
 _BM25 = PALETTE[0]
 _HEIGHTS = {"loss": 240, "learning_rate": 170, "grad_norm": 170}
@@ -60,7 +62,7 @@ def _heading(name: str) -> str:
 
 def _help(name: str) -> str:
     if name in MEASURES:
-        return f"{word('help.' + name.split('@', maxsplit=1)[0])} {word('train.measured_help')}"
+        return f"{word(f'help.{Measure.parse(name).name}')} {word('train.measured_help')}"
     return word(f"train.{name}_help")
 
 
@@ -75,7 +77,7 @@ def _lines(name: str, table: pd.DataFrame, runs: list[str], colours: Sequence[st
     number, _ = _FORMATS.get(name, _SHARE)
     axis = {"loss": ".3~f", "learning_rate": ".2e", "grad_norm": ".3~f"}.get(name, ".1%")
     several = len(runs) > 1
-    legend = alt.Legend(orient="bottom", columns=2, title=None, labelLimit=180) if several else None
+    names = legend(columns=2, labelLimit=180) if several else None
     height = _HEIGHTS.get(name, _HEIGHTS["loss"]) + (_LEGEND_ROW * ceil(len(runs) / 2) if several else 0)
     base = alt.Chart(table).encode(
         x=alt.X(
@@ -85,18 +87,15 @@ def _lines(name: str, table: pd.DataFrame, runs: list[str], colours: Sequence[st
             axis=alt.Axis(tickMinStep=1, format="d"),
         ),
         y=alt.Y("value:Q", title=None, scale=alt.Scale(zero=False, padding=12), axis=alt.Axis(format=axis)),
-        color=alt.Color("run:N", scale=alt.Scale(domain=runs, range=list(colours)), legend=legend),
+        color=alt.Color("run:N", scale=alt.Scale(domain=runs, range=list(colours)), legend=names),
         tooltip=[
             *([alt.Tooltip("run:N", title=word("train.run"))] if several else []),
             alt.Tooltip("step:Q", title=word("train.step")),
             alt.Tooltip("value:Q", title=_short(name), format=number),
         ],
     )
-    shapes = [shape_of(run, runs) for run in runs]  # so that colour alone never tells
-    marks = base.mark_point(filled=True, opacity=1, size=45 if name in MEASURES else 12).encode(
-        shape=alt.Shape("run:N", scale=alt.Scale(domain=runs, range=shapes), legend=legend)
-    )
-    return (base.mark_line() + marks).properties(height=height)
+    marks = base.mark_point(filled=True, opacity=1, size=45 if name in MEASURES else 12)
+    return (base.mark_line() + marks.encode(shape=shape("run", runs, runs, names))).properties(height=height)
 
 
 def _bm25_rule(value: float) -> alt.LayerChart:
@@ -116,7 +115,7 @@ def _numbers(name: str, table: pd.DataFrame, runs: list[str], bm25: float | None
     if bm25 is not None:
         wide["BM25"] = bm25
     _, number = _FORMATS.get(name, _SHARE)
-    columns = {column: st.column_config.NumberColumn(format=number) for column in wide.columns}
+    columns = dict.fromkeys(wide.columns, st.column_config.NumberColumn(format=number))
     with st.expander(word("train.as_table")):
         shown = wide.rename_axis(index=word("train.step"), columns=None).reset_index()
         st.dataframe(shown, hide_index=True, column_config=columns, height=220)

@@ -8,7 +8,7 @@ from retrieval.report.colours import PALETTE
 from training.options.common import Kind
 from training.runs.curves import MEASURES, curves
 from training.runs.runs import Plan, Run, all_runs
-from views.runs.at_work import draw_log
+from views.job import draw_log
 from views.runs.charts import COLOUR, draw_figure, pick_measure
 from views.runs.facts import draw_provenance, draw_settings
 from views.words import moment, word

@@ -4,8 +4,8 @@ from datetime import UTC, datetime, timedelta
 
 import streamlit as st
 
-from training.runs.queue import stop
-from training.runs.runs import Run, queued_runs, run_at_work
+from training.runs.line import LINE
+from training.runs.runs import Run
 from views.model_words import base_name
 from views.runs.dialogs import open_dialog
 from views.words import moment, plain, word
@@ -20,12 +20,12 @@ def draw_queue() -> None:
 
     It looks even while nothing waits: another person, or a command, may start a training.
     """
-    _follow_queue((run_at_work(), queued_runs()))
+    _follow_queue((LINE.at_work(), LINE.queued()))
 
 
 @st.fragment(run_every=_POLL)
 def _follow_queue(seen: tuple[Run | None, list[Run]]) -> None:
-    at_work, waiting = run_at_work(), queued_runs()
+    at_work, waiting = LINE.at_work(), LINE.queued()
     if (at_work, waiting) != seen:
         st.rerun()
     if not waiting:
@@ -56,7 +56,7 @@ def _row(place: int, run: Run) -> None:
             icon=":material/playlist_remove:",
             help=word("train.take_out_help"),
         ):
-            stop(run)
+            run.stop()
             st.rerun()
         if st.button(word("train.delete"), key=f"delete_{run.id}", icon=":material/delete:"):
             open_dialog("delete", run)

@@ -5,18 +5,20 @@ from collections.abc import Callable
 import streamlit as st
 
 from data.store import StoredSet, stored
+from jobs.status import RESUMABLE, State, Status
 from training.engine.checkpoints import newest_checkpoint, step_of
-from training.runs.queue import resume, stop
-from training.runs.runs import RESUMABLE, Plan, Run, State, Status
+from training.runs.line import LINE
+from training.runs.runs import Plan, Run
 from views.choices import BM25_NAME, choices_for
 from views.model_words import base_name
 from views.navigation import open_page
+from views.problem_words import tell_training_failure
 from views.runs.details import draw_details
 from views.runs.dialogs import close_dialog, draw_dialog, open_dialog
 from views.runs.model import draw_download, draw_push, draw_push_button
 from views.runs.scores import draw_scores
 from views.state import use_set
-from views.words import duration, known, language, moment, plain, word
+from views.words import duration, language, moment, plain, word
 
 _SHOWN_FIRST = 5
 _BADGES = {
@@ -25,7 +27,6 @@ _BADGES = {
     State.FAILED: ("red", ":material/error:"),
     State.INTERRUPTED: ("orange", ":material/power_off:"),
 }
-_TOLD_IN_FULL = ("data", "disk", "memory", "option", "unexpected")
 
 
 def draw_runs(runs: list[Run]) -> None:
@@ -55,7 +56,8 @@ def _draw(run: Run, status: Status) -> None:
         if status.state is State.DONE:
             draw_scores(plan, scores)
         elif status.state in (State.FAILED, State.INTERRUPTED):
-            _reason(plan, status)
+            code = "interrupted" if status.state is State.INTERRUPTED else status.code
+            tell_training_failure(code, status.message, plan.options.base)
         with st.container(horizontal=True):
             _buttons(run, plan, status)
 
@@ -75,14 +77,6 @@ def _about(plan: Plan, status: Status) -> str:
     return " · ".join(parts)
 
 
-def _reason(plan: Plan, status: Status) -> None:
-    code = "interrupted" if status.state is State.INTERRUPTED else status.code
-    key = f"failure.{code}" if known(f"failure.{code}") else "failure.unexpected"
-    st.error(word(key, base=plain(plan.options.base)), icon=":material/error:")
-    if code in _TOLD_IN_FULL and status.message:
-        st.code(status.message, language=None, wrap_lines=True)
-
-
 def _buttons(run: Run, plan: Plan, status: Status) -> None:
     if status.state is State.DONE:
         data = next((kept for kept in stored() if kept.fingerprint == plan.fingerprint), None)
@@ -92,7 +86,7 @@ def _buttons(run: Run, plan: Plan, status: Status) -> None:
         draw_download(run, plan)
         draw_push_button(run)
     elif _button("resume", run, ":material/resume:", help_text=_resume_help(run)):
-        _tried("train.not_resumed", lambda: resume(run))
+        _tried("train.not_resumed", lambda: LINE.resume(run))
     if _button("details", run, ":material/info:"):
         open_dialog("details", run)
     if _button("delete", run, ":material/delete:"):
@@ -131,7 +125,7 @@ def ask_to_delete(run: Run) -> None:
 
 def _remove(run: Run) -> None:
     if run.status().state is State.QUEUED:
-        stop(run)  # a command may stand in line with it
+        run.stop()  # a command may stand in line with it
     run.delete()
 
 

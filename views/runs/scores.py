@@ -8,6 +8,7 @@ import streamlit as st
 from training.options.common import Kind
 from training.options.cross_encoder import CrossEncoderOptions
 from training.runs.runs import Plan
+from views import tables
 from views.runs.charts import MEASURE_NAMES
 from views.words import signed, word
 
@@ -24,40 +25,24 @@ def draw_scores(plan: Plan, scores: dict[str, Any]) -> None:
         return
     _sentence(plan, rows, scores.get("gain") or {})
     intervals = scores.get("intervals") or {}
-    table = pd.DataFrame(
-        [
-            [_row_name(name, scores), *(row.get(column, float("nan")) * 100 for column in MEASURE_NAMES)]
-            for name, row in rows.items()
-        ],
-        columns=["row", *MEASURE_NAMES],
-    )
+    table = pd.DataFrame(rows, index=list(MEASURE_NAMES)).T * 100
+    table.insert(0, "row", [_row_name(name, scores) for name in rows])
+    width = _WIDTH if intervals else "small"
+    columns = {of: tables.measure(of, label, width=width) for of, label in MEASURE_NAMES.items()}
     st.dataframe(
-        _written(table, [intervals.get(name, {}) for name in rows]),
+        _written(table, intervals),
         hide_index=True,
-        column_config={
-            "row": st.column_config.TextColumn(word("train.row"), width="medium"),
-            **{
-                column: st.column_config.NumberColumn(
-                    label, help=word(f"help.{column.split('@')[0]}"), width=_WIDTH if intervals else "small"
-                )
-                for column, label in MEASURE_NAMES.items()
-            },
-        },
+        column_config={"row": tables.text("train.row", width="medium"), **columns},
     )
     st.caption(_measured_on(plan, scores, with_intervals=bool(intervals)))
 
 
-def _written(table: pd.DataFrame, intervals: list[dict[str, list[float]]]) -> Any:
+def _written(table: pd.DataFrame, intervals: dict[str, dict[str, list[float]]]) -> Any:
     """The table as it is read; underneath, figures stay numbers, so that columns sort by them."""
-    best = table[[*MEASURE_NAMES]].max()
-
-    def weigh(column: pd.Series) -> list[str]:
-        top = best.get(str(column.name))
-        return ["font-weight: 700" if value == top else "" for value in column]
-
-    style = table.style.apply(weigh, axis=0, subset=list(MEASURE_NAMES)).format("{:.2f}", subset=list(MEASURE_NAMES))
-    for row, known in enumerate(intervals):
-        for measure, (low, high) in known.items():
+    figures = pd.IndexSlice[:, list(MEASURE_NAMES)]
+    style = table.style.highlight_max(subset=figures, props=tables.BOLD).format("{:.2f}", subset=figures)
+    for row in table.index:
+        for measure, (low, high) in intervals.get(row, {}).items():
             if measure in MEASURE_NAMES:
                 interval = f"{low * 100:.1f}–{high * 100:.1f}"
                 style = style.format(f"{{:.2f}} [{interval}]", subset=pd.IndexSlice[[row], [measure]])

@@ -13,8 +13,9 @@ from retrieval.comparison.experiment import HybridSpec, MilvusSpec, RerankSpec, 
 from retrieval.milvus.kinds import Ranker
 from retrieval.report.colours import colour_of, shape_of
 from text.marking import MarkedText
+from views import tables
 from views.highlight import Hit, head_html, hits_html, legend_html
-from views.problem_words import reason
+from views.problem_words import search_failure_text
 from views.resources.search import marked_passages
 from views.resources.sets import question_set
 from views.search.asking import Outcome
@@ -57,7 +58,7 @@ def draw_columns(answer: SearchAnswer, specs: Sequence[Spec], names: Sequence[st
             truth = _truth_line(answer, outcome)
             st.html(head_html(spec.name, colour_of(spec.name, names), shape_of(spec.name, names), truth))
             if isinstance(outcome, Exception):
-                st.error(plain(reason(outcome)), icon=":material/error:")
+                st.error(plain(search_failure_text(outcome)), icon=":material/error:")
             elif not outcome.rows:
                 st.info(word("search.found_nothing"), icon=":material/info:")
             else:
@@ -71,7 +72,7 @@ def draw_table(answer: SearchAnswer, specs: Sequence[Spec]) -> None:
     """Draw the same findings as a table, to compare ranks and to take away."""
     found = {spec.name: outcome for spec in specs if isinstance(outcome := answer.outcomes[spec.name], Findings)}
     table = pd.DataFrame({"rank": range(1, answer.k + 1)})
-    columns = {"rank": st.column_config.NumberColumn(word("search.rank"), width="small", pinned=True)}
+    columns = {"rank": tables.number("search.rank", width="small", pinned=True)}
     for spec in specs:
         if spec.name in found:
             outcome = found[spec.name]
@@ -85,9 +86,8 @@ def draw_table(answer: SearchAnswer, specs: Sequence[Spec]) -> None:
                 help=word(f"search.score_{_score_kind(spec)}_help"),
             )
     with st.expander(word("search.as_table"), icon=":material/table:"):
-        st.dataframe(table, hide_index=True, width="stretch", column_config=columns)
-        content = _long_table(answer, found).to_csv(index=False).encode("utf-8-sig")
-        st.download_button(word("search.csv"), content, "search.csv", "text/csv", icon=":material/download:")
+        st.dataframe(table, hide_index=True, column_config=columns)
+        tables.draw_csv("search.csv", lambda: _long_table(answer, found), "search.csv")
 
 
 def _rows_shown(answer: SearchAnswer, specs: Sequence[Spec]) -> tuple[int, ...]:

@@ -5,7 +5,7 @@ import streamlit as st
 from data.split import Part
 from data.store import StoredSet
 from retrieval.asking import Findings, truth_of
-from retrieval.comparison.job import Job
+from retrieval.comparison.job import ComparisonJob
 from views.choices import Choices, choices_for
 from views.highlight import draw_style
 from views.resources.comparisons import open_comparison
@@ -90,7 +90,7 @@ def _disputed(data: StoredSet, choices: Choices) -> list[str]:
     own = [name for name in choices.first_picked if name in choices.trained or name in built_in]
     for picked, part in ((own, Part.TEST), (own, Part.ALL), (built_in, Part.ALL), (built_in, Part.TEST)):
         experiment = choices.experiment(data, picked, part)
-        job = Job.of(experiment, data.fingerprint)
+        job = ComparisonJob.of(experiment, data.fingerprint)
         if job.done:
             opened = open_comparison(data.key, job.folder)
             return opened.disputed(_EXAMPLES) if opened else []

@@ -11,6 +11,7 @@ from training.options.common import Kind
 from training.runs.runs import Run
 from views.choices import finished_runs
 from views.model_words import HUB_DEFAULT, OTHER, is_a_starter, model_label
+from views.problem_words import failure_text
 from views.resources.hub import hub_answer
 from views.state import choose, remember
 from views.words import known, plain, word
@@ -80,7 +81,7 @@ def _about(reference: str, place: DeltaGenerator) -> bool:
     try:
         source = find_model(reference)
     except ModelError as error:
-        st.error(word(f"model.{error.code}", model=plain(reference)), icon=":material/error:")
+        st.error(plain(failure_text(error)), icon=":material/error:")
         return False
     if source.hub_id is None:
         place.caption(word("train.about_folder"))

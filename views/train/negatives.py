@@ -1,21 +1,21 @@
 """The hard negatives a training would use, to look at before it starts."""
 
 from collections.abc import Callable, Hashable
-from typing import Any, Literal
+from typing import Any
 
 import pandas as pd
 import streamlit as st
 
+from data.csv_export import csv_bytes
 from data.split import Part
 from training.runs.rehearsal import Task
+from views import tables
 from views.resources.sets import split_of
 from views.train.rehearsal import Asked, draw_ask_button, is_answered
 from views.words import plain, word
 
 _SHOWN_ROWS = 500
 _SHOWN_CHARACTERS = 200
-_TABLE = ("question", "passage", "marked", "rank", "score", "positive_score", "positive", "title")  # what counts first
-_WIDTHS: dict[str, Literal["small"] | int] = {"rank": 60, "title": "small"}
 _TEXTS = ("question", "positive", "passage")
 
 
@@ -41,7 +41,7 @@ def draw_negatives(asked: Asked | None) -> None:
 def _downloads(table: pd.DataFrame) -> None:
     # made when they are asked for: there may be a hundred thousand rows
     files: dict[str, tuple[Callable[[], bytes], str]] = {
-        "csv": (lambda: table.to_csv(index=False).encode("utf-8-sig"), "text/csv"),
+        "csv": (lambda: csv_bytes(table), "text/csv"),
         "jsonl": (lambda: table.to_json(orient="records", lines=True, force_ascii=False).encode(), "application/jsonl"),
     }
     with st.container(horizontal=True):
@@ -68,10 +68,20 @@ def _browse(table: pd.DataFrame) -> None:
         st.caption(word("train.negatives_first", shown=f"{len(shown):,}", all=f"{len(found):,}"))
     short = shown.assign(**{name: shown[name].str.slice(0, _SHOWN_CHARACTERS) for name in _TEXTS})
     short["rank"] = short["rank"].where(short["rank"] > 0)  # a passage marked by hand may lie past the ranking
+    columns = {  # what counts first
+        "question": tables.text("train.negatives_question", width="medium"),
+        "passage": tables.text("train.negatives_passage", width="medium"),
+        "marked": tables.checkbox("train.negatives_marked", width=70),
+        "rank": tables.number("train.negatives_rank", width=60),
+        "score": tables.number("train.negatives_score", "%.3f", width=90),
+        "positive_score": tables.number("train.negatives_positive_score", "%.3f", width=90),
+        "positive": tables.text("train.negatives_positive", width="medium"),
+        "title": tables.text("train.negatives_title", width="small"),
+    }
     picked = st.dataframe(
         short,
-        column_order=_TABLE,
-        column_config={name: _column(name) for name in _TABLE},
+        column_order=columns,
+        column_config=columns,
         hide_index=True,
         on_select="rerun",
         selection_mode="single-row",
@@ -82,15 +92,6 @@ def _browse(table: pd.DataFrame) -> None:
         _read(shown.to_dict("records")[rows[0]])
     else:
         st.caption(word("train.negatives_pick"))
-
-
-def _column(name: str) -> Any:
-    label = word(f"train.negatives_{name}")
-    if name in ("positive_score", "score"):
-        return st.column_config.NumberColumn(label, format="%.3f", width=90)
-    if name == "marked":
-        return st.column_config.CheckboxColumn(label, width=70, help=word("train.negatives_marked_help"))
-    return st.column_config.Column(label, width=_WIDTHS.get(name, "medium"))
 
 
 def _read(row: dict[Hashable, Any]) -> None:

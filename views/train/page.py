@@ -3,9 +3,9 @@
 import streamlit as st
 
 from training.options.common import Kind
-from training.runs.queue import keep_going
-from training.runs.runs import all_runs, queued_runs, run_at_work
-from views.runs.at_work import follow
+from training.runs.line import LINE
+from training.runs.runs import all_runs
+from views.runs import at_work as at_work_view
 from views.runs.line import draw_queue
 from views.runs.list import draw_runs
 from views.state import choose, chosen_set
@@ -17,18 +17,18 @@ from views.words import plain, word
 
 def draw() -> None:
     """Draw the page."""
-    keep_going()  # the machine may have been switched off while runs waited
+    LINE.keep_going()  # the machine may have been switched off while runs waited
     data = chosen_set()
     st.title(word("train.title"))
-    at_work = run_at_work()
+    at_work = LINE.at_work()
     if at_work:
-        follow(at_work)
+        at_work_view.draw(at_work)
     draw_queue()
     kind = _pick_kind()
     st.markdown(word(f"train.get_{kind.value}", data=plain(data.name)))
     base = pick_base(kind)
     draw_form(kind, base, pick_objective(kind, base), data)
-    under_way = {at_work, *queued_runs()}
+    under_way = {at_work, *LINE.queued()}
     draw_runs([run for run in all_runs() if run not in under_way])
 
 

@@ -1,18 +1,22 @@
 """What can be asked before a training starts, each in a process of its own: its time and memory, its hard negatives."""
 
+import time
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
+from jobs.status import Status
+from training.runs.line import LINE
 from training.runs.rehearsal import Estimate, Rehearsal, Task
-from training.runs.runs import Plan, run_at_work
+from training.runs.runs import Plan
+from views.job import follow
 from views.model_words import base_name
+from views.problem_words import tell_training_failure
 from views.train.fields import OptionFields
-from views.words import duration, known, plain, word
+from views.words import duration, plain, word
 
-_POLL_SECONDS = 1.0
 _GIGABYTE = 1e9
 _ICONS = {Task.ESTIMATE: ":material/timer:", Task.NEGATIVES: ":material/visibility:"}
 
@@ -29,11 +33,6 @@ class Asked:
         """Where its answer is, or will be."""
         return Rehearsal.of(self.plan, self.task)
 
-    @property
-    def waited_for(self) -> bool:
-        """Whether its process is at work on the answer; with the answer there, it is only about to end."""
-        return self.rehearsal.running and not self.rehearsal.done
-
 
 def asked_of(plan: Plan | None, task: Task) -> Asked | None:
     """Return what can be asked of the plan; the process that answers for a plan since changed is ended."""
@@ -41,8 +40,7 @@ def asked_of(plan: Plan | None, task: Task) -> Asked | None:
     key = f"train_asked_{task.value}"
     earlier: Rehearsal | None = st.session_state.get(key)
     if earlier and (asked is None or asked.rehearsal != earlier):
-        if earlier.running:
-            earlier.stop()
+        earlier.end()
         del st.session_state[key]
     return asked
 
@@ -53,10 +51,10 @@ def draw_ask_button(task: Task, asked: Asked | None, told: DeltaGenerator) -> No
         word(f"train.ask_{task.value}"),
         icon=_ICONS[task],
         help=word(f"train.ask_{task.value}_help"),
-        disabled=asked is None or asked.waited_for,
+        disabled=asked is None or asked.rehearsal.running,
         key=f"train_ask_{task.value}",
     )
-    if not (pressed and asked) or asked.waited_for:  # the second press of a double click
+    if not (pressed and asked) or asked.rehearsal.running:  # the second press of a double click
         return
     try:
         asked.rehearsal.start(asked.plan)
@@ -71,9 +69,10 @@ def is_answered(asked: Asked) -> bool:
     if asked.rehearsal.done:
         return True
     if asked.rehearsal.running:
-        _wait(asked.rehearsal)
+        follow(asked.rehearsal, partial(_at_work, asked.task))
     elif asked.rehearsal.failed:
-        _tell_failure(asked)
+        base = base_name(asked.plan.options.base)
+        tell_training_failure(*asked.rehearsal.problem(), base, unforeseen="train.not_answered")
     return False
 
 
@@ -85,11 +84,13 @@ def draw_estimate(asked: Asked | None, form: OptionFields) -> None:
     sizes = {"memory": _gigabytes(found.memory), "available": _gigabytes(found.memory_available)}
     if not found.fits:
         _tell_too_large(found, form)
-    time = duration(found.seconds)
-    st.info(word("train.estimate", time=time, steps=f"{found.steps:,}", **sizes), icon=_ICONS[Task.ESTIMATE])
+    st.info(
+        word("train.estimate", time=duration(found.seconds), steps=f"{found.steps:,}", **sizes),
+        icon=_ICONS[Task.ESTIMATE],
+    )
     parts = {"step": f"{found.seconds_a_step:.3g}", "measuring": duration(found.seconds_measuring)}
     st.caption(word("train.estimate_parts", device=plain(found.device), **parts))
-    if run_at_work():
+    if LINE.at_work():
         st.caption(word("train.estimate_busy"))
 
 
@@ -108,30 +109,8 @@ def _tell_too_large(found: Estimate, form: OptionFields) -> None:
     )
 
 
-@st.fragment(run_every=_POLL_SECONDS)
-def _wait(rehearsal: Rehearsal) -> None:
-    if rehearsal.done or not rehearsal.running:
-        st.rerun()
-    with st.container(horizontal=True, vertical_alignment="center"):
-        words = word(f"train.answering_{rehearsal.task.value}", time=duration(rehearsal.seconds))
-        st.caption(f":material/hourglass_empty: {words}", width="content")
-        st.button(
-            word("train.stop_answering"),
-            on_click=rehearsal.stop,
-            icon=":material/stop:",
-            type="tertiary",
-            key=f"train_stop_{rehearsal.task.value}",
-        )
-
-
-def _tell_failure(asked: Asked) -> None:
-    code, message = asked.rehearsal.problem()
-    if code != "unexpected" and known(f"failure.{code}"):
-        st.error(word(f"failure.{code}", base=plain(base_name(asked.plan.options.base))), icon=":material/error:")
-        return
-    st.error(word("train.not_answered"), icon=":material/error:")
-    if message:
-        st.code(message, language=None, wrap_lines=True)
+def _at_work(task: Task, status: Status) -> str:
+    return word(f"train.answering_{task.value}", time=duration(time.time() - status.started))
 
 
 def _gigabytes(number_of_bytes: int) -> str:

@@ -6,8 +6,8 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from training.options.bi_encoder import BiEncoderOptions, Pooling
-from training.runs.queue import start_worker
-from training.runs.runs import Plan, create_run, queued_runs, run_at_work
+from training.runs.line import LINE
+from training.runs.runs import Plan, create_run
 from views.train.base import Base
 from views.words import plain, word
 
@@ -22,7 +22,7 @@ def trainings_started() -> int:
 
 def draw_start_button(plan: Plan | None, told: DeltaGenerator) -> None:
     """Draw the button that starts the planned training, or queues it; what went wrong is told in `told`."""
-    busy = run_at_work() is not None or bool(queued_runs())
+    busy = LINE.at_work() is not None or bool(LINE.queued())
     pressed = st.button(
         word("train.enqueue" if busy else "train.start"),
         type="primary",
@@ -53,7 +53,7 @@ def _start(plans: list[Plan], told: DeltaGenerator) -> None:
     try:
         for plan in plans:
             create_run(plan)
-        start_worker()
+        LINE.start_worker()
     except OSError as error:
         told.error(word("train.not_started", reason=plain(str(error))), icon=":material/error:")
         return

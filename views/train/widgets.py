@@ -7,7 +7,8 @@ from typing import Any
 
 import streamlit as st
 
-from training.options.common import Measure, Report
+from retrieval.evaluation.measures import Measure
+from training.options.common import BestBy, Report
 from views.train.entered import offer, relabel
 from views.train.models import KINDS, model_field
 from views.words import word
@@ -56,9 +57,8 @@ def _choice(field: Field) -> str:
 
 
 def _choice_words(field: Field, choice: str) -> str:
-    if isinstance(field.start, Measure):
-        name, k = choice.split("@")
-        return f"{word(f'measure.{name}')}@{k}"
+    if isinstance(field.start, BestBy):
+        return Measure.parse(choice).long
     return word(f"choice.{field.name}_{choice}")
 
 

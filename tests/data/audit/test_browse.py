@@ -1,6 +1,6 @@
 import pytest
 
-from data.audit.browse import answer_spans, passages_with, questions_of
+from data.audit.browse import passages_with, questions_of
 from tests.doubles import small_set
 
 
@@ -31,16 +31,3 @@ def test_questions_of_passages() -> None:
         0: ["q1"],
         4: ["q5"],
     }
-
-
-@pytest.mark.parametrize(
-    ("answers", "spans"),
-    [
-        (["서울"], [(0, 2)]),
-        (["수도", "서울"], [(0, 2), (4, 6)]),
-        (["서울은 수", "수도"], [(0, 6)]),  # they overlap
-        (["없다", ""], []),
-    ],
-)
-def test_answers_are_marked_where_they_first_stand(answers: list[str], spans: list[tuple[int, int]]) -> None:
-    assert answer_spans("서울은 수도이다. 서울은 크다.", answers) == spans

@@ -1,9 +1,16 @@
 import pytest
 
-from data.files.encodings import decode
-from data.problems import DataError, ProblemCode
+from data.files.content import Content
+from data.files.encodings import EncodedText, encoding_of
+from data.problems import DataError, Problem, ProblemCode
 
 TEXT = "질문,지문\n수도는?,서울이다 똠 漢江 ℃\n"
+
+
+def decode(content: bytes) -> tuple[str, str, tuple[Problem, ...]]:
+    given = Content(content)
+    found = encoding_of(given)
+    return EncodedText(given, found).whole, found.name, found.problems
 
 
 @pytest.mark.parametrize(
@@ -57,9 +64,8 @@ def test_the_refusal_names_byte_and_line() -> None:
 
 def test_damaged_utf8_is_mended_and_told() -> None:
     content = ("수도는 서울이다.\n" * 20).encode().replace("울".encode(), b"\xec\x9a", 1)
-    decoded = decode(content)
-    assert decoded.text.startswith("수도는 서�이다.\n수도는 서울이다.\n")
-    (problem,) = decoded.problems
+    text, _, (problem,) = decode(content)
+    assert text.startswith("수도는 서�이다.\n수도는 서울이다.\n")
     assert (problem.code, problem.row, problem.details) == (
         ProblemCode.MENDED_BYTES,
         None,

@@ -99,6 +99,6 @@ def test_a_run_goes_with_the_last_retriever_that_uses_it() -> None:
 def test_a_bad_run_is_told_with_its_line_and_adds_nothing(content: bytes, code: str, line: int) -> None:
     with pytest.raises(RunError) as caught:
         add_run(SET, "bad", content, "results.txt")
-    assert (caught.value.code, caught.value.line) == (code, line)
+    assert (caught.value.code, caught.value.details["line"]) == (code, line)
     assert "results.txt" in str(caught.value)
     assert files() == []

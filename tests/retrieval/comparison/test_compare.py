@@ -121,8 +121,9 @@ def test_a_comparison_is_kept_once_it_was_run_and_failures_are_not_tried_again()
     assert is_kept(experiment, question_set)
     failed = failures(first.as_dict())
     assert list(failed) == ["lost"]
-    assert isinstance(failed["lost"], ModelError)
+    assert isinstance(first.results[1].error, ModelError)
     assert (failed["lost"].code, str(failed["lost"])) == ("model_not_found", str(first.results[1].error))
+    assert failed["lost"].details == first.results[1].error.details
     assert compare(experiment, question_set, failed=failed).results[1].error is failed["lost"]
 
 
@@ -226,13 +227,9 @@ def test_a_run_that_cannot_be_read_is_told_and_not_tried_again(tmp_path: Path) -
     told = comparison.as_dict()["retrievers"]["theirs"]
     assert (told["code"], told["run"], told["line"]) == ("run_broken_line", "theirs.trec", 2)
     (error,) = failures(comparison.as_dict()).values()
-    assert isinstance(error, RunError)
-    assert (error.code, error.run, error.line, str(error)) == (
-        "run_broken_line",
-        "theirs.trec",
-        2,
-        told["error"],
-    )
+    assert isinstance(comparison.results[0].error, RunError)
+    assert (error.code, str(error)) == ("run_broken_line", told["error"])
+    assert error.details == {"run": "theirs.trec", "line": 2}
 
 
 @pytest.mark.slow

@@ -23,7 +23,7 @@ from retrieval.comparison.experiment import (
     read_experiment,
     write_experiment,
 )
-from retrieval.comparison.job import Job
+from retrieval.comparison.job import ComparisonJob
 from retrieval.comparison.labs import (
     analyzers_for,
     bm25_lab,
@@ -79,7 +79,7 @@ def test_a_lab_is_an_experiment_on_the_validation_part_of_the_same_split(
     assert tried(lab) == list(lab.retriever[len(given) :])
     assert len(tried(lab)) == count
     assert all(spec.chosen_on is Part.VALIDATION for spec in tried(lab))
-    assert Job.of(lab, "f").folder != Job.of(lab.model_copy(update={"lab": None}), "f").folder
+    assert ComparisonJob.of(lab, "f").folder != ComparisonJob.of(lab.model_copy(update={"lab": None}), "f").folder
 
 
 def test_a_lab_is_written_and_read_like_any_experiment(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from data.workspace import workspace
 from models.hub import ModelError
 from retrieval.comparison.compare import Comparison, Result, compare
 from retrieval.comparison.experiment import Experiment
-from retrieval.comparison.job import Job
+from retrieval.comparison.job import ComparisonJob
 from retrieval.comparison.store import delete, keep, kept_comparisons, load, rename
 from retrieval.report.files import save
 from tests.doubles import QUESTIONS, small_set
@@ -35,7 +35,7 @@ def compared(**more: object) -> Comparison:
 
 def kept(**more: object) -> tuple[Comparison, Path]:
     comparison = compared(**more)
-    folder = Job.of(comparison.experiment, small_set().fingerprint).folder
+    folder = ComparisonJob.of(comparison.experiment, small_set().fingerprint).folder
     keep(comparison, folder)
     return comparison, folder
 
@@ -53,8 +53,8 @@ def assert_same(found: Result, expected: Result) -> None:
             for measure, values in theirs.per_question.items():
                 np.testing.assert_array_equal(ours.per_question[measure], values)
         elif field.name == "error" and theirs:
-            assert isinstance(ours, ModelError)
-            assert (str(ours), ours.code, ours.model) == (str(theirs), theirs.code, theirs.model)
+            assert isinstance(theirs, ModelError)
+            assert (str(ours), ours.code, ours.details) == (str(theirs), theirs.code, theirs.details)
         else:
             assert ours == theirs, field.name
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from ir_measures import RR, R, Success, nDCG
 
 from data.records import Passage, Question, QuestionSet
-from retrieval.evaluation.measures import depth_of, evaluate, first_relevant_ranks, measures
+from retrieval.evaluation.measures import Measure, depth_of, evaluate, first_relevant_ranks, measures
 from retrieval.rankings import Rankings, top_k
 
 KS = (1, 3, 5, 10, 20)
@@ -150,3 +150,20 @@ def test_what_cannot_be_scored_is_refused(two_questions: QuestionSet) -> None:
     unanswerable = QuestionSet("one", two_questions.passages, (Question("q", "?"),))
     with pytest.raises(ValueError, match="without a relevant passage"):
         evaluate(found([1]), unanswerable, (1,))
+
+
+def test_a_measure_is_read_from_its_text_and_says_its_names() -> None:
+    recall, ndcg = Measure.parse("recall@100"), Measure.parse("ndcg@10")
+    assert (recall, ndcg) == (Measure("recall", 100), Measure("ndcg", 10))
+    assert [f"{recall}", recall.long, recall.short] == ["recall@100", "Recall@100", "R@100"]
+    assert [f"{ndcg}", ndcg.long, ndcg.short] == ["ndcg@10", "nDCG@10", "nDCG@10"]
+
+
+def test_every_measure_evaluated_can_be_read() -> None:
+    assert [str(Measure.parse(text)) for text in measures(KS)] == measures(KS)
+
+
+@pytest.mark.parametrize("text", ["", "recall", "recall@", "recall@all", "precision@10", "Recall@10"])
+def test_what_is_no_measure_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=r"measure|int"):
+        Measure.parse(text)

@@ -14,6 +14,7 @@ import grpc
 import pytest
 from filelock import FileLock
 
+from data.failure import Failure
 from data.workspace import workspace
 from retrieval.comparison.build import retrievers_of
 from retrieval.comparison.compare import compare, failures
@@ -83,11 +84,11 @@ def test_what_opens_it_is_in_nothing_that_anybody_reads(
         error = comparison.results[0].error
         assert isinstance(error, MilvusError)
         assert error.code == "milvus_unreachable"
-        assert error.place in str(error)
+        assert str(error.details["milvus"]) in str(error)
         scores = json.loads(json.dumps(comparison.as_dict()))
         again = failures(scores)["Milvus"]
-        assert isinstance(again, MilvusError)
-        assert (again.code, again.place, str(again)) == (error.code, error.place, str(error))
+        assert isinstance(again, Failure)
+        assert (again.code, again.details, str(again)) == (error.code, error.details, str(error))
         told += [scores, traceback.format_exception(error), provenance(comparison), repr(place()), place().shown]
     told += [write_experiment(experiment), caplog.text, [path.read_text() for path in tmp_path.rglob("*.json")]]
     words = json.dumps(told)
@@ -145,7 +146,7 @@ def test_a_server_that_goes_while_it_is_asked_is_said(impatient: None, tmp_path:
         milvus = loaded(at)
     with pytest.raises(MilvusError, match="does not answer") as caught:
         milvus.search(texts_of(QUESTIONS), 3)
-    assert (caught.value.code, caught.value.place) == ("milvus_unreachable", address)
+    assert (caught.value.code, caught.value.details) == ("milvus_unreachable", {"milvus": address})
 
     with ExitStack() as server:
         address = server.enter_context(serving(tmp_path / "lite"))
@@ -196,7 +197,7 @@ def test_a_file_is_one_process_s_at_a_time(impatient: None) -> None:
     with FileLock(file.with_suffix(".lock")):
         with pytest.raises(MilvusError, match="another process") as caught:
             milvus.search(texts_of(QUESTIONS), 3)
-        assert (caught.value.code, caught.value.place) == ("milvus_busy", FILES)
+        assert (caught.value.code, caught.value.details) == ("milvus_busy", {"milvus": FILES})
     with serving(file), pytest.raises(MilvusError, match="another process") as caught:
         milvus.search(texts_of(QUESTIONS), 3)
     assert caught.value.code == "milvus_busy"

@@ -23,7 +23,7 @@ def written(folder: Path, text: str | bytes) -> Path:
 def error_of(path: Path, question_set: QuestionSet | None = None) -> RunError:
     with pytest.raises(RunError) as caught:
         read_run(path, question_set or small_set(), "their.trec")
-    assert caught.value.run == "their.trec"
+    assert caught.value.details["run"] == "their.trec"
     assert "their.trec" in str(caught.value)
     return caught.value
 
@@ -117,7 +117,7 @@ def test_a_run_of_ours_comes_back_as_it_was(seed: int, tmp_path: Path) -> None:
 def test_a_broken_line_is_told_with_its_number(line: str, shown: str, before: int, tmp_path: Path) -> None:
     path = written(tmp_path, "\n".join([*["q1 Q0 p2 1 7 x", ""][:before], line, "q1 Q0 p3 2 4 x"]))
     error = error_of(path)
-    assert (error.code, error.line) == ("run_broken_line", before + 1)
+    assert (error.code, error.details["line"]) == ("run_broken_line", before + 1)
     assert str(error).startswith(f"their.trec, line {before + 1}: expected six columns: question Q0 passage rank score")
     assert shown in str(error)
 
@@ -129,7 +129,7 @@ def test_what_is_no_run(content: str | bytes, tmp_path: Path) -> None:
 
 def test_a_run_over_other_data_is_told_with_the_ids(tmp_path: Path) -> None:
     other_questions = error_of(written(tmp_path, "w1 Q0 p1 1 5 x\n"))
-    assert (other_questions.code, other_questions.line) == ("run_other_ids", 0)
+    assert (other_questions.code, other_questions.details["line"]) == ("run_other_ids", 0)
     assert "names no question of this data: its ids are like 'w1', ours like 'q1'" in str(other_questions)
     other_passages = error_of(written(tmp_path, "w1 Q0 p1 1 5 x\nq1 Q0 doc7 1 5 x\n"))
     assert "names no passage of this data: its ids are like 'doc7', ours like 'p1'" in str(other_passages)

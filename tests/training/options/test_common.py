@@ -8,7 +8,7 @@ from models.precision import Precision
 from models.sources import DEFAULT_BI_ENCODER, DEFAULT_CROSS_ENCODER, STARTER
 from training.engine.arguments import trainer_arguments
 from training.options.bi_encoder import BiEncoderObjective, BiEncoderOptions
-from training.options.common import Kind, Measure, NegativesFrom, OptionError
+from training.options.common import BestBy, Kind, NegativesFrom, OptionError
 from training.options.cross_encoder import CrossEncoderObjective, CrossEncoderOptions
 from training.options.kinds import default_options
 
@@ -132,7 +132,7 @@ def test_margin_mse_needs_a_teacher() -> None:
 def test_words_read_from_a_file_are_choices_again() -> None:
     options = BiEncoderOptions(objective="multiple-negatives", best_by="mrr@10", negatives_from="hybrid")  # type: ignore[arg-type]
     assert options == BiEncoderOptions(
-        objective=BiEncoderObjective.MULTIPLE_NEGATIVES, best_by=Measure.MRR_10, negatives_from=NegativesFrom.HYBRID
+        objective=BiEncoderObjective.MULTIPLE_NEGATIVES, best_by=BestBy.MRR_10, negatives_from=NegativesFrom.HYBRID
     )
     assert isinstance(options.objective, BiEncoderObjective)
 

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from data.split import SplitOptions
+from jobs.status import State
 from models.bi_encoder import BiEncoder
 from models.loading import load_bi_encoder
 from models.sources import ModelSource, find_model
@@ -15,7 +16,7 @@ from training.options.bi_encoder import BiEncoderOptions
 from training.options.common import Kind
 from training.rankers.examples import bi_encoder_examples
 from training.rankers.material import Material
-from training.runs.runs import Phase, Run, State
+from training.runs.runs import Phase, Run
 from training.train import train
 
 pytestmark = pytest.mark.slow

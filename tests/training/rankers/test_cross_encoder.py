@@ -8,6 +8,7 @@ import pytest
 from data.records import Question, QuestionSet
 from data.split import SplitOptions
 from data.store import find
+from jobs.status import State
 from models.cross_encoder import CrossEncoderScorer
 from models.loading import load_cross_encoder
 from models.sources import ModelSource, find_model
@@ -22,7 +23,7 @@ from training.options.cross_encoder import CrossEncoderOptions
 from training.rankers.cross_encoder import WEIGHTS
 from training.rankers.examples import cross_encoder_examples
 from training.rankers.material import Material
-from training.runs.runs import Phase, State
+from training.runs.runs import Phase
 from training.train import train
 
 pytestmark = pytest.mark.slow

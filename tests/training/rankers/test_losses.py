@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from data.split import SplitOptions
+from jobs.status import State
 from models.bi_encoder import BiEncoder
 from models.cross_encoder import CrossEncoderScorer
 from models.precision import Precision
@@ -22,7 +23,7 @@ from training.options.bi_encoder import BiEncoderObjective, BiEncoderOptions
 from training.options.common import Kind
 from training.options.cross_encoder import CrossEncoderObjective, CrossEncoderOptions
 from training.rankers.material import Material
-from training.runs.runs import Run, State
+from training.runs.runs import Run
 from training.train import load_material, recipe_of, train
 
 pytestmark = pytest.mark.slow

@@ -7,12 +7,14 @@ from itertools import pairwise
 import pytest
 
 from jobs.processes import this_process
+from jobs.status import State, Status
 from tests.doubles import small_set
 from tests.training.worlds import planned
 from training.options.common import Kind
 from training.runs.archive import zipped_model
 from training.runs.curves import MOST_POINTS, Curves, curves, thinned
-from training.runs.runs import Run, State, Status, find_run, run_at_work
+from training.runs.line import LINE
+from training.runs.runs import Run, find_run
 from training.train import train
 
 
@@ -85,12 +87,12 @@ def test_the_zip_holds_the_model_and_leaves_nothing_behind(run: Run) -> None:
 
 
 def test_the_run_at_work_is_the_one_with_a_living_process(run: Run) -> None:
-    assert run_at_work() is None
+    assert LINE.at_work() is None
     pid, started = this_process()
     run.write_status(Status(State.RUNNING, pid=pid, pid_started=started))
-    assert run_at_work() == run
+    assert LINE.at_work() == run
     run.write_status(Status(State.RUNNING, pid=pid, pid_started=started - 1))
-    assert run_at_work() is None
+    assert LINE.at_work() is None
 
 
 def test_a_killed_run_that_was_asked_to_stop_is_stopped(run: Run) -> None:

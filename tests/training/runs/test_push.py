@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from jobs.status import State, Status
 from tests.hub import (
     OWNER,
     SENTENCES,
@@ -27,7 +28,7 @@ from tests.training.worlds import PROJECT
 from training.options.common import Kind
 from training.runs.card import write_card
 from training.runs.push import PushError, push
-from training.runs.runs import Run, State, Status
+from training.runs.runs import Run
 
 pytestmark = pytest.mark.slow
 REPOSITORY = f"{OWNER}/my-model"

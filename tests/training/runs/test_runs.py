@@ -12,23 +12,13 @@ import pytest
 from data.split import SplitOptions
 from data.workspace import workspace
 from jobs.processes import this_process
+from jobs.status import State, Status
 from tests.training.worlds import PROJECT, wait_until
 from training.options.bi_encoder import BiEncoderOptions
 from training.options.common import Kind
 from training.options.cross_encoder import CrossEncoderOptions
-from training.runs.runs import (
-    Phase,
-    Plan,
-    Run,
-    State,
-    Status,
-    all_runs,
-    create_run,
-    find_run,
-    new_plan,
-    queued_runs,
-    run_at_work,
-)
+from training.runs.line import LINE
+from training.runs.runs import Phase, Plan, Run, all_runs, create_run, find_run, new_plan
 
 DATA = ("0123456789abcdef", "세트", "f" * 64)
 RUNNING = """
@@ -36,7 +26,8 @@ import os, sys, time
 from dataclasses import replace
 from pathlib import Path
 from jobs.processes import this_process
-from training.runs.runs import Run, State, Status
+from training.runs.runs import Run
+from jobs.status import State, Status
 
 pid, started = this_process()
 Run(Path(sys.argv[1])).write_status(Status(State.RUNNING, pid=pid, pid_started=started))
@@ -137,7 +128,7 @@ def test_a_process_that_dies_in_line_is_an_interrupted_run() -> None:
     finally:
         process.kill()
         process.wait()
-    assert queued_runs() == []
+    assert LINE.queued() == []
     run.delete()
     assert all_runs() == []
 
@@ -149,10 +140,10 @@ def test_a_running_run_that_was_asked_to_stop_is_stopping_until_its_process_is_g
     run.ask_to_stop()
     assert run.status().state is State.STOPPING
     assert run.status().at_work
-    assert run_at_work() == run
+    assert LINE.at_work() == run
     run.write_status(replace(here, pid_started=here.pid_started - 60, seconds_left=5.0))
     assert (run.status().state, run.status().seconds_left) == (State.STOPPED, None)
-    assert run_at_work() is None
+    assert LINE.at_work() is None
 
 
 def test_time_at_work_is_that_of_all_starts() -> None:

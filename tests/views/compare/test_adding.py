@@ -8,7 +8,7 @@ from streamlit.testing.v1 import AppTest
 from data.store import StoredSet, keep
 from retrieval.comparison.added import added
 from retrieval.comparison.experiment import DenseSpec, Experiment, MilvusSpec, RerankSpec, RunSpec
-from retrieval.comparison.job import Job
+from retrieval.comparison.job import ComparisonJob
 from retrieval.milvus.kinds import Search
 from retrieval.trec.run import read_run
 from tests.doubles import small_set
@@ -26,7 +26,7 @@ def page() -> None:
 def started(monkeypatch: pytest.MonkeyPatch) -> list[Experiment]:
     """The experiments started, in place of their processes."""
     experiments: list[Experiment] = []
-    monkeypatch.setattr(Job, "start", lambda _, experiment: experiments.append(experiment))
+    monkeypatch.setattr(ComparisonJob, "start", lambda _, experiment: experiments.append(experiment))
     return experiments
 
 

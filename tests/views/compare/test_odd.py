@@ -13,14 +13,14 @@ from data.store import keep
 from retrieval.comparison.added import add
 from retrieval.comparison.compare import Comparison, Result
 from retrieval.comparison.experiment import BM25Spec, Experiment, MilvusSpec
-from retrieval.comparison.job import Job
+from retrieval.comparison.job import ComparisonJob
 from retrieval.comparison.store import keep as keep_comparison
 from retrieval.milvus.place import MilvusError
 from tests.doubles import PASSAGES, QUESTIONS, small_set
 from tests.retrieval.compared import comparison_of
 from tests.views.driving import opened
 from views.choices import choices_for
-from views.problem_words import reason
+from views.problem_words import search_failure_text
 from views.words import catalog, plain
 
 EN = catalog("en")
@@ -38,7 +38,7 @@ def page() -> None:
 def started(monkeypatch: pytest.MonkeyPatch) -> list[Experiment]:
     """The experiments started, in place of their processes."""
     experiments: list[Experiment] = []
-    monkeypatch.setattr(Job, "start", lambda _, experiment: experiments.append(experiment))
+    monkeypatch.setattr(ComparisonJob, "start", lambda _, experiment: experiments.append(experiment))
     return experiments
 
 
@@ -47,7 +47,7 @@ def compared(question_set: QuestionSet, found: dict[str, list[list[int]] | None]
     data = keep(question_set)
     experiment = choices_for(data).experiment(data, list(found), Part.ALL)
     results = comparison_of(found, question_set, KS, depth=100).results
-    folder = Job.of(experiment, data.fingerprint).folder
+    folder = ComparisonJob.of(experiment, data.fingerprint).folder
     keep_comparison(Comparison(experiment, question_set, results), folder)
     return folder
 
@@ -100,7 +100,7 @@ def test_a_torn_comparison_is_run_anew(tear: Callable[[Path], object], started: 
 def test_a_torn_note_of_progress_is_none(content: str, started: list[Experiment]) -> None:
     folder = compared(small_set(), {"BM25": FOUND, "Dense": FOUND})
     (folder / "scores.json").unlink()
-    (folder / "progress.json").write_text(content)
+    (folder / "status.json").write_text(content)
     app = look()
     assert len(started) == 1
     assert EN["compare.not_run"] in said(app)
@@ -137,7 +137,7 @@ def test_a_failed_first_stage_leaves_the_others_their_figures() -> None:
     kept = comparison_of({"BM25": FOUND, "Dense": FOUND}, small_set(), KS, depth=100)
     experiment = choices_for(data).experiment(data, ["BM25", "Dense", "Hybrid"], Part.ALL)
     failed = (Result("Dense", error=RuntimeError("gone")), Result("Hybrid", error=RuntimeError("gone")))
-    folder = Job.of(experiment, data.fingerprint).folder
+    folder = ComparisonJob.of(experiment, data.fingerprint).folder
     keep_comparison(Comparison(experiment, kept.question_set, (kept.results[0], *failed)), folder)
     for view in ("overview", "where", "why", "tune", "kept"):
         app = opened(page, part="all", retrievers="BM25|Dense|Hybrid", view=view)
@@ -149,14 +149,16 @@ def test_what_is_wrong_with_milvus_is_said_in_the_reader_s_words(code: str, monk
     data = keep(small_set())
     add(data.fingerprint, MilvusSpec(name="Milvus"))
     experiment = choices_for(data).experiment(data, ["Milvus"], Part.ALL)
-    result = Result("Milvus", error=MilvusError(f"milvus_{code}", "http://host:1/mine", "in the program's words"))
-    folder = Job.of(experiment, data.fingerprint).folder
+    result = Result(
+        "Milvus", error=MilvusError(f"milvus_{code}", "in the program's words", milvus="http://host:1/mine")
+    )
+    folder = ComparisonJob.of(experiment, data.fingerprint).folder
     keep_comparison(Comparison(experiment, small_set(), (result,)), folder)
     (error,) = opened(page, part="all", retrievers="Milvus").error
-    told = EN[f"milvus.milvus_{code}"].format(place="http://host:1/mine")
+    told = EN[f"milvus.milvus_{code}"].format(milvus="http://host:1/mine")
     assert plain(told) in error.value
     monkeypatch.setattr("views.words.language", lambda: "en")
-    assert reason(result.error or ValueError()) == told  # on the Search page too
+    assert search_failure_text(result.error or ValueError()) == told  # on the Search page too
 
 
 @pytest.mark.parametrize("view", ["overview", "where", "why", "tune", "kept"])
@@ -194,7 +196,7 @@ def test_names_of_retrievers_are_no_markdown() -> None:
     data = keep(small_set())
     name = "*a* _b_ $c$ :smile: [d](e) <b>"
     add(data.fingerprint, BM25Spec(name=name, analyzer="word"))
-    folder = Job.of(choices_for(data).experiment(data, [name], Part.ALL), data.fingerprint).folder
+    folder = ComparisonJob.of(choices_for(data).experiment(data, [name], Part.ALL), data.fingerprint).folder
     keep_comparison(comparison_of({name: FOUND}, small_set(), KS, depth=100), folder)
     app = opened(page, part="all", retrievers=name)
     assert app.pills[0].options[-1] == plain(name) != name

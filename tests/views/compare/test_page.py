@@ -15,7 +15,7 @@ from data.split import Part
 from data.store import StoredSet, keep
 from data.workspace import workspace
 from retrieval.comparison.compare import Comparison, Result
-from retrieval.comparison.job import Job
+from retrieval.comparison.job import ComparisonJob
 from retrieval.comparison.store import keep as keep_comparison
 from retrieval.comparison.store import kept_comparisons, rename
 from retrieval.report.words import LANGUAGES
@@ -54,7 +54,7 @@ def finished(data: StoredSet, results: tuple[Result, ...] | None = None) -> Path
     by_hand = comparison_of(
         {"BM25": FOUND, "Dense": MISSED, "Hybrid": FOUND, "Reranked": FOUND}, small_set(), KS, depth=100
     )
-    folder = Job.of(experiment, data.fingerprint).folder
+    folder = ComparisonJob.of(experiment, data.fingerprint).folder
     keep_comparison(Comparison(experiment, by_hand.question_set, results or by_hand.results), folder)
     return folder
 
@@ -257,7 +257,7 @@ def test_other_questions_are_not_set_side_by_side(data: StoredSet) -> None:
     finished(data)
     asked, others = many_questions(2)
     kept = keep(asked)
-    folder = Job.of(others.experiment, kept.fingerprint).folder
+    folder = ComparisonJob.of(others.experiment, kept.fingerprint).folder
     keep_comparison(others, folder)
     app = opened(page, view="kept", data=data.key)
     names = app.dataframe[0].value["data"].tolist()

@@ -6,11 +6,12 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from data.split import SplitOptions
+from jobs.status import State, Status
 from tests.doubles import small_set
 from tests.views.train.test_page import EN, app, done_run, kept_set, made_run, run, texts
 from training.options.common import Kind
 from training.options.kinds import default_options
-from training.runs.runs import Run, State, Status, create_run, new_plan
+from training.runs.runs import Run, create_run, new_plan
 
 __all__ = ["app"]  # a fixture
 

@@ -3,9 +3,11 @@
 import pytest
 from streamlit.testing.v1 import AppTest
 
+from jobs.status import State
 from tests.views.train.test_page import EN, app, made_run, no_worker, run, start_button, texts
 from training.options.common import Kind
-from training.runs.runs import Run, State, queued_runs
+from training.runs.line import LINE
+from training.runs.runs import Run
 
 __all__ = ["app", "no_worker"]  # fixtures
 pytestmark = pytest.mark.usefixtures("no_worker")
@@ -40,12 +42,12 @@ def test_what_is_taken_out_is_stopped_and_can_be_resumed(app: AppTest, waiting: 
     first, second, third = waiting
     run(app).button(key=f"take_out_{second.id}").click()
     run(app)
-    assert queued_runs() == [first, third]
+    assert LINE.queued() == [first, third]
     assert second.status().state is State.STOPPED
     assert EN["train.came_nowhere"] in texts(app)
     app.button(key=f"resume_{second.id}").click()
     run(app)
-    assert queued_runs() == [first, third, second]
+    assert LINE.queued() == [first, third, second]
 
 
 def test_what_waits_can_be_deleted_after_a_question(app: AppTest, waiting: list[Run]) -> None:
@@ -56,7 +58,7 @@ def test_what_waits_can_be_deleted_after_a_question(app: AppTest, waiting: list[
     app.button(key="delete_yes").click()
     run(app)
     assert not first.folder.exists()
-    assert queued_runs() == [second, third]
+    assert LINE.queued() == [second, third]
 
 
 def test_the_page_follows_what_others_do_with_the_queue(app: AppTest, waiting: list[Run]) -> None:

@@ -17,7 +17,7 @@ from data.workspace import PROJECT, workspace
 from retrieval.comparison.added import add
 from retrieval.comparison.compare import Comparison, Result
 from retrieval.comparison.experiment import DenseSpec
-from retrieval.comparison.job import Job
+from retrieval.comparison.job import ComparisonJob
 from retrieval.comparison.store import keep as keep_comparison
 from retrieval.evaluation.measures import evaluate
 from retrieval.rankings import Rankings
@@ -190,7 +190,7 @@ def test_examples_are_what_a_finished_comparison_disputes(data: StoredSet) -> No
     for name, ranks in right_at.items():
         rankings = Placed(ranks).search([question.text for question in QUESTIONS], 100)
         results.append(Result(name, rankings, evaluate(rankings, asked, experiment.ks)))
-    folder = Job.of(experiment, data.fingerprint).folder
+    folder = ComparisonJob.of(experiment, data.fingerprint).folder
     keep_comparison(Comparison(experiment, asked, tuple(results)), folder)
     disputed = [QUESTIONS[row].text for row in (1, 4, 5)]
     assert examples(opened(page)) == disputed

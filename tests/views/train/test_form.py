@@ -13,6 +13,7 @@ from streamlit.testing.v1.element_tree import Selectbox
 
 from data.split import SplitOptions
 from data.store import StoredSet, keep
+from jobs.status import State, Status
 from models.precision import Precision
 from models.sources import DEFAULT_BI_ENCODER, STARTER
 from tests.doubles import small_set
@@ -21,7 +22,7 @@ from training.options.bi_encoder import BiEncoderObjective, BiEncoderOptions, Po
 from training.options.common import Kind, NegativesFrom, Report
 from training.options.cross_encoder import CrossEncoderObjective, CrossEncoderOptions
 from training.options.kinds import default_options
-from training.runs.runs import Plan, Run, State, Status, all_runs, create_run, new_plan
+from training.runs.runs import Plan, Run, all_runs, create_run, new_plan
 from views.resources import hub
 from views.train import start as train_start
 from views.train import widgets as train_widgets
@@ -111,7 +112,8 @@ def labels(app: AppTest) -> list[str]:
 
 def texts(app: AppTest) -> str:
     shown = [*app.markdown, *app.caption, *app.info, *app.error, *app.warning]
-    return "\n".join(str(element.value) for element in shown)
+    at_work = [bar.proto.text for bar in app.get("progress")]
+    return "\n".join([*(str(element.value) for element in shown), *at_work])
 
 
 def with_base(app: AppTest, base: str, objective: str = "") -> AppTest:

@@ -21,13 +21,14 @@ from data.split import SplitOptions
 from data.store import StoredSet, keep
 from data.workspace import PROJECT
 from jobs.processes import this_process
+from jobs.status import RESUMABLE, State, Status
 from models.sources import STARTER
 from tests.doubles import small_set
 from tests.views.driving import run
 from training.engine.checkpoints import seal
 from training.options.common import Kind
 from training.options.kinds import default_options
-from training.runs.runs import RESUMABLE, Phase, Run, State, Status, all_runs, create_run, new_plan
+from training.runs.runs import Phase, Run, all_runs, create_run, new_plan
 from views.resources import hub
 from views.words import catalog
 
@@ -63,7 +64,7 @@ def app() -> Iterator[AppTest]:
 @pytest.fixture
 def no_worker(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is queued stays so."""
-    monkeypatch.setattr("training.runs.queue.start_worker", lambda: None)
+    monkeypatch.setattr("jobs.line.Line.start_worker", lambda _: None)
 
 
 def made_run(state: State, kind: Kind = Kind.BI_ENCODER, name: str = "first", **status: Any) -> Run:
@@ -193,7 +194,7 @@ def test_a_training_that_does_not_train_yet_stops_without_a_checkpoint(app: AppT
 def test_the_sidebar_shows_the_running_training_and_how_many_wait(app: AppTest, running: Run) -> None:
     for name in ("second", "third"):
         made_run(State.QUEUED, name=name)
-    assert "**first** · training, 1 min 40 s left" in progress_texts(run(app))
+    assert "**first** · training · about 1 min 40 s left" in progress_texts(run(app))
     assert EN["sidebar.waiting"].format(count=2) in texts(app)
 
 

@@ -15,6 +15,7 @@ from streamlit.testing.v1 import AppTest
 
 from data.split import Part, split
 from data.workspace import write_text
+from jobs.status import State, Status
 from models.sources import STARTER
 from tests.views.train.test_form import TRIPLET, button, field, labels, page, run, texts, with_base
 from training.options.common import Kind
@@ -43,11 +44,9 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Rehearsal]]:
     processes: list[subprocess.Popen[bytes]] = []
 
     def start(self: Rehearsal, plan: Plan) -> None:
-        self.folder.mkdir(parents=True, exist_ok=True)
         processes.append(subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"]))
         pid = processes[-1].pid
-        entry = {"began": 0.0, "pid": pid, "pid_started": psutil.Process(pid).create_time()}
-        write_text(self.folder / "process.json", json.dumps(entry))
+        self.write_status(Status(State.RUNNING, pid=pid, pid_started=psutil.Process(pid).create_time()))
         rehearsals.append(self)
 
     monkeypatch.setattr(Rehearsal, "start", start)
@@ -55,12 +54,6 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Rehearsal]]:
     for process in processes:
         process.kill()
         process.wait()
-
-
-def ended(rehearsal: Rehearsal) -> None:
-    """Let the process of a rehearsal be gone, and say so."""
-    pid = json.loads((rehearsal.folder / "process.json").read_text(encoding="utf-8"))["pid"]
-    write_text(rehearsal.folder / "process.json", json.dumps({"began": 0.0, "pid": pid, "pid_started": 1.0}))
 
 
 def ask(app: AppTest, asked: list[Rehearsal], task: Task = Task.ESTIMATE) -> Rehearsal:
@@ -117,7 +110,7 @@ def test_what_never_fits_is_told_without_a_way_out(app: AppTest, asked: list[Reh
 
 def test_asking_can_be_stopped(app: AppTest, asked: list[Rehearsal]) -> None:
     rehearsal = ask(run(app), asked)
-    button(app, "stop_answering").click()
+    app.button(key=f"stop_{rehearsal.id}").click()
     run(app)
     assert not rehearsal.running
     assert "Trying a few steps" not in texts(run(app))
@@ -135,7 +128,7 @@ def test_a_plan_that_changed_is_not_answered_for_any_more(app: AppTest, asked: l
 @pytest.mark.parametrize(
     ("problem", "told"),
     [
-        ({"code": "memory", "message": "9 GB"}, [EN["failure.memory"], None]),
+        ({"code": "memory", "message": "9 GB"}, [EN["failure.memory"], "9 GB"]),
         ({"code": "unexpected", "message": "ValueError: *no*"}, [EN["train.not_answered"], "ValueError: *no*"]),
     ],
 )
@@ -143,8 +136,7 @@ def test_what_went_wrong_is_told(
     app: AppTest, asked: list[Rehearsal], problem: dict[str, str], told: list[str | None]
 ) -> None:
     rehearsal = ask(run(app), asked)
-    write_text(rehearsal.folder / "problem.json", json.dumps(problem))
-    ended(rehearsal)
+    rehearsal.write_status(Status(State.FAILED, **problem))
     run(app)
     assert [error.value for error in app.error] == told[:1]
     assert [code.value for code in app.code] == [message for message in told[1:] if message]

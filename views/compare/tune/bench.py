@@ -10,9 +10,11 @@ from data.split import Part
 from retrieval.analysis.open_comparison import OpenComparison
 from retrieval.comparison.added import add
 from retrieval.comparison.experiment import Experiment, Spec
-from retrieval.comparison.job import Job
+from retrieval.comparison.job import ComparisonJob
 from retrieval.comparison.labs import chosen, needed, tried
+from retrieval.evaluation.measures import Measure
 from retrieval.evaluation.significance import PairTest
+from views import tables
 from views.choices import choices_for
 from views.compare.comparison_view import ComparisonView
 from views.compare.controls import pick_also
@@ -25,17 +27,11 @@ from views.words import plain, signed, word
 
 @dataclass(frozen=True)
 class Bench:
-    """The comparison that is tuned, the measure it is tuned for ("ndcg@10"), and how many questions judge."""
+    """The comparison that is tuned, the measure it is tuned for, and how many questions judge."""
 
     view: ComparisonView
-    measure: str
+    measure: Measure
     questions: int
-
-    @property
-    def label(self) -> str:
-        """The measure as a person reads it."""
-        name, cut = self.measure.split("@")
-        return f"{word(f'measure.{name}')}@{cut}"
 
 
 @dataclass(frozen=True)
@@ -56,18 +52,18 @@ def names_of(bench: Bench, *kinds: type[Any]) -> list[str]:
 
 def run(bench: Bench, experiment: Experiment) -> LabResult | None:
     """Draw what starts a lab, or how far it is; returns what it found once it has ended."""
-    job = Job.of(experiment, bench.view.data.fingerprint)
+    job = ComparisonJob.of(experiment, bench.view.data.fingerprint)
     if job.done:
         if opened := open_comparison(bench.view.data.key, job.folder):
-            table = opened.lab_figures(bench.measure)
+            table = opened.lab_figures(str(bench.measure))
             if not table.empty:
                 return LabResult(experiment, opened, table)
-            st.error(word("tune.nothing", figure=bench.label), icon=":material/error:")
-    elif job.progress() is not None:
-        follow(job, experiment)
+            st.error(word("tune.nothing", figure=bench.measure.long), icon=":material/error:")
+    elif job.running:
+        follow(job, experiment, bench.view.data)
         return None
     elif job.folder.is_dir():  # it was started before
-        follow(job, experiment)
+        follow(job, experiment, bench.view.data)
     label = word("tune.start", count=f"{len(tried(experiment)):,}")
     if st.button(label, icon=":material/science:", key=f"start_{experiment.lab}"):
         job.start(experiment)
@@ -89,17 +85,12 @@ def draw_table(
     for name in _SHARES & set(shown):
         shown[name] *= 100
     place = int(rows.index[rows["name"] == best][0])
-
-    def weigh(row: "pd.Series[Any]") -> list[str]:
-        return ["font-weight: 700" if row.name == place else ""] * len(row)
-
     st.caption(caption or word("tune.choose_a_row"))
     event = st.dataframe(
-        shown.style.apply(weigh, axis=1).format(
+        shown.style.map(lambda _: tables.BOLD, subset=([place], shown.columns)).format(
             {name: "{:.2f}" if name in _SHARES else "{:.3g}" for name in shown.select_dtypes("float")}, na_rep="–"
         ),
         hide_index=True,
-        width="stretch",
         height=min(38 + 35 * len(shown), 360),
         column_config=columns,
         selection_mode="single-row",
@@ -115,26 +106,21 @@ _SHARES = {"value", "low", "high", "ceiling", "overlap", "difference", "differen
 
 def figure_columns(bench: Bench) -> dict[str, Any]:
     """Return the columns of the figure tuned for, with its interval."""
-    number, interval = st.column_config.NumberColumn, word("compare.interval_help")
-    return {
-        "value": number(bench.label),
-        "low": number(word("compare.low"), help=interval),
-        "high": number(word("compare.high"), help=interval),
-    }
+    return {"value": st.column_config.NumberColumn(bench.measure.long), **tables.interval()}
 
 
 def draw_verdict(bench: Bench, found: LabResult, name: str, present: str, *, is_best: bool) -> None:
     """Say whether a setting beats the present one on the validation questions, and offer to use it."""
     if name not in {spec.name for spec in tried(found.experiment)}:
-        st.info(word("tune.one_alone", name=plain(name), figure=bench.label), icon=":material/info:")
+        st.info(word("tune.one_alone", name=plain(name), figure=bench.measure.long), icon=":material/info:")
         return
     values = {
         "best": plain(chosen(found.experiment, name).name),
         "present": plain(present),
-        "figure": bench.label,
+        "figure": bench.measure.long,
         "questions": f"{bench.questions:,}",
     }
-    test = next(iter(found.opened.tests((present, name), bench.measure)), None)
+    test = next(iter(found.opened.tests((present, name), str(bench.measure))), None)
     with st.container(border=True):
         if test is None:
             st.markdown(word("tune.verdict_alone", **values))
@@ -183,6 +169,6 @@ def _use(bench: Bench, spec: Spec) -> None:
     add(shown.data.fingerprint, spec)
     close()  # what is picked is compared, not what was kept
     pick_also([one.name for one in shown.results], spec.name, Part.TEST)
-    measure, cut = bench.measure.split("@")  # the test is looked at by what it was tuned for
-    for name, value in {"measure": measure, "k": cut, "view": "overview"}.items():
-        remember(name, value)
+    remember("measure", bench.measure.name)  # the test is looked at by what it was tuned for
+    remember("k", str(bench.measure.cut))
+    remember("view", "overview")

@@ -10,6 +10,7 @@ from retrieval.comparison.experiment import BM25Spec, Experiment, WindowedBM25Sp
 from retrieval.comparison.labs import BS, K1S, bm25_lab, numbers
 from retrieval.lexical.terms import NAMED
 from text.analyzers import Analyzer
+from views import tables
 from views.compare.tune import terms as tune_terms
 from views.compare.tune.bench import Bench, LabResult, draw_table, draw_verdict, figure_columns, names_of, run
 from views.compare.tune.charts import heat
@@ -83,15 +84,14 @@ def _draw_found(bench: Bench, found: LabResult, present: str) -> None:
     leader = best(table)
     answer = st.container()
     _draw_heat(bench, table, leader)
-    number, text = st.column_config.NumberColumn, st.column_config.TextColumn
     windows = [word(f"tune.window_{length}") for length in table["sentences"]]
     name = draw_table(
         LabResult(found.experiment, found.opened, table.assign(window=windows)),
         {
-            "analyzer": text(word("tune.analyzer"), pinned=True),
-            "window": text(word("tune.windows")),
-            "k1": number("k1"),
-            "b": number("b"),
+            "analyzer": tables.text("tune.analyzer", pinned=True),
+            "window": tables.text("tune.windows", ""),
+            "k1": "k1",
+            "b": "b",
             **figure_columns(bench),
         },
         leader,
@@ -110,7 +110,7 @@ def _draw_heat(bench: Bench, table: pd.DataFrame, leader: str) -> None:
             window = f" · {word(f'tune.window_{sentences}')}" if table["sentences"].nunique() > 1 else ""
             st.markdown(f"**{plain(str(analyzer))}**{window}")
             k1, b = ("k1", "k1"), ("b", "b")
-            draw_chart(heat, part, leader, x=k1, y=b, value=bench.label, bounds=bounds, key=f"heat_{number}")
+            draw_chart(heat, part, leader, x=k1, y=b, value=bench.measure.long, bounds=bounds, key=f"heat_{number}")
 
 
 def _enter(place: "st.delta_generator.DeltaGenerator", name: str, values: Sequence[float]) -> str:

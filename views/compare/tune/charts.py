@@ -5,12 +5,11 @@ from collections.abc import Sequence
 import altair as alt
 import pandas as pd
 
-from retrieval.report.colours import PALETTE, SHAPES
-from views.words import word
+from retrieval.report.colours import PALETTE, READABLE
+from retrieval.report.scales import colour, legend, shape
+from views.charts import HEIGHT, with_interval
 
-_HEIGHT = 320
 _CELL = 34
-_READABLE = "#7c818c"  # on light and dark alike
 
 
 def heat(
@@ -24,27 +23,20 @@ def heat(
         tooltip=[
             alt.Tooltip(f"{x[0]}:O", title=x[1]),
             alt.Tooltip(f"{y[0]}:O", title=y[1]),
-            alt.Tooltip("value:Q", title=value, format=".2%"),
-            alt.Tooltip("low:Q", title=word("compare.low"), format=".2%"),
-            alt.Tooltip("high:Q", title=word("compare.high"), format=".2%"),
+            *with_interval("value", value),
         ],
     )
-    cells = base.mark_rect().encode(
-        color=alt.Color(
-            "value:Q",
-            scale=alt.Scale(scheme="viridis", domain=[*bounds]),
-            legend=None,  # the figures stand in the cells
-        )
-    )
+    scale = alt.Scale(scheme="viridis", domain=[*bounds])
+    cells = base.mark_rect().encode(color=alt.Color("value:Q", scale=scale, legend=None))  # the figures stand in them
     texts = base.mark_text(fontSize=11).encode(
         text=alt.Text("percent:Q", format=".1f"),
         color=alt.condition(alt.datum["value"] > middle, alt.value("#111111"), alt.value("#ffffff")),
     )
     frame = base.transform_filter(alt.datum["name"] == best).mark_rect(
-        filled=False, stroke="#D55E00", strokeWidth=4, fillOpacity=0
+        filled=False, stroke=PALETTE[4], strokeWidth=4, fillOpacity=0
     )
     rows = table[y[0]].nunique()
-    layers: alt.LayerChart = (cells + texts + frame).properties(height=_CELL * rows + 20)
+    layers = (cells + texts + frame).properties(height=_CELL * rows + 20)
     return layers.transform_calculate(percent=alt.datum["value"] * 100)
 
 
@@ -54,67 +46,46 @@ def bands(
     """One line a name of `detail` (column and title) over `x` in its band "low" to "high", the best setting ringed."""
     low, high = float(table["low"].min()), float(table["high"].max())
     scale = alt.Scale(domain=[max(0.0, low - 0.005), min(1.0, high + 0.005)])
-    colours = alt.Scale(domain=[*names], range=_first(PALETTE, names))
-    marks = alt.Scale(domain=[*names], range=_first(SHAPES, names))
     across = alt.X("x:O", title=x, axis=alt.Axis(labelAngle=0)) if ordinal else alt.X("x:Q", title=x)
-    legend = alt.Legend(orient="bottom", title=None, labelLimit=300)
     base = alt.Chart(table).encode(
         x=across,
         y=alt.Y("value:Q", title=y, scale=scale, axis=alt.Axis(format=".1%")),
-        color=alt.Color(f"{detail[0]}:N", scale=colours, legend=legend),
+        color=colour(detail[0], names, names, legend()),
         tooltip=[
             alt.Tooltip(f"{detail[0]}:N", title=detail[1]),
             alt.Tooltip("x:Q", title=x),
-            alt.Tooltip("value:Q", title=y, format=".2%"),
-            alt.Tooltip("low:Q", title=word("compare.low"), format=".2%"),
-            alt.Tooltip("high:Q", title=word("compare.high"), format=".2%"),
+            *with_interval("value", y),
         ],
     )
     areas = base.mark_area(fillOpacity=0.1).encode(y=alt.Y("low:Q", title=y, scale=scale), y2="high:Q")
-    points = base.mark_point(filled=True, size=45, opacity=1).encode(
-        shape=alt.Shape(f"{detail[0]}:N", scale=marks, legend=legend)
-    )
+    points = base.mark_point(filled=True, size=45, opacity=1).encode(shape=shape(detail[0], names, names, legend()))
     ring = base.transform_filter(alt.datum["name"] == best).mark_point(
-        size=260, stroke=_READABLE, strokeWidth=3, filled=False, shape="circle"
+        size=260, stroke=READABLE, strokeWidth=3, filled=False, shape="circle"
     )
-    chart: alt.LayerChart = (areas + base.mark_line() + points + ring).properties(height=_HEIGHT)
-    return chart
+    return (areas + base.mark_line() + points + ring).properties(height=HEIGHT)
 
 
 def steps(table: pd.DataFrame, *, x: str, y: str, label: tuple[str, str]) -> alt.LayerChart:
     """Points of "y" over the cost "x", joined by a line, each with its `label` (column and title)."""
     base = _against_cost(table, x, y, label)
     dots = base.mark_point(filled=True, size=90, opacity=1, color=PALETTE[0])
-    words = base.mark_text(align="left", dx=9, dy=-9, color=_READABLE).encode(text=f"{label[0]}:N")
-    chart: alt.LayerChart = (base.mark_line(color=PALETTE[0], opacity=0.4) + dots + words).properties(height=_HEIGHT)
-    return chart
+    words = base.mark_text(align="left", dx=9, dy=-9, color=READABLE).encode(text=f"{label[0]}:N")
+    return (base.mark_line(color=PALETTE[0], opacity=0.4) + dots + words).properties(height=HEIGHT)
 
 
 def scattered(table: pd.DataFrame, *, x: str, y: str, detail: tuple[str, str]) -> alt.Chart:
     """One point a name of `detail` (column and title) of "y" over the cost "x"."""
     names = table[detail[0]].tolist()
-    legend = alt.Legend(orient="bottom", title=None)
-    chart: alt.Chart = (
-        _against_cost(table, x, y, detail)
-        .mark_point(filled=True, size=140, opacity=1)
-        .encode(
-            color=alt.Color(
-                f"{detail[0]}:N", scale=alt.Scale(domain=names, range=_first(PALETTE, names)), legend=legend
-            ),
-            shape=alt.Shape(
-                f"{detail[0]}:N", scale=alt.Scale(domain=names, range=_first(SHAPES, names)), legend=legend
-            ),
-        )
-        .properties(height=_HEIGHT)
-    )
-    return chart
+    points = _against_cost(table, x, y, detail).mark_point(filled=True, size=140, opacity=1)
+    apart = (detail[0], names, names, legend())
+    return points.encode(color=colour(*apart), shape=shape(*apart)).properties(height=HEIGHT)
 
 
 def _against_cost(table: pd.DataFrame, x: str, y: str, label: tuple[str, str]) -> alt.Chart:
     low, high = float(table["y"].min()), float(table["y"].max())
     room = max(0.005, (high - low) * 0.15)
     shares = alt.Axis(labelExpr="datum.value > 1.0001 ? '' : format(datum.value, '.1%')")
-    chart: alt.Chart = alt.Chart(table).encode(
+    return alt.Chart(table).encode(
         x=alt.X("x:Q", title=x, scale=alt.Scale(domain=[0, float(table["x"].max()) * 1.15])),  # room for the words
         y=alt.Y("y:Q", title=y, scale=alt.Scale(domain=[low - room, high + room]), axis=shares),
         tooltip=[
@@ -123,9 +94,3 @@ def _against_cost(table: pd.DataFrame, x: str, y: str, label: tuple[str, str]) -
             alt.Tooltip("y:Q", title=y, format=".2%"),
         ],
     )
-    return chart
-
-
-def _first(values: Sequence[str], names: Sequence[str]) -> list[str]:
-    """Return one of `values` for each name, from the first on, again from the start where there are too few."""
-    return [values[place % len(values)] for place in range(len(names))]

@@ -6,6 +6,7 @@ from retrieval.analysis.lab_results import best
 from retrieval.comparison.experiment import BM25Spec, DenseSpec, Experiment, HybridSpec
 from retrieval.comparison.labs import hybrid_lab
 from retrieval.multistage.fusion import Fusion
+from views import tables
 from views.compare.tune.bench import Bench, LabResult, draw_table, draw_verdict, figure_columns, names_of, run
 from views.compare.tune.charts import bands
 from views.resources.charts import draw_chart
@@ -37,18 +38,17 @@ def _draw_found(bench: Bench, found: LabResult, first: str, second: str) -> None
     table = found.table.assign(x=found.table["weight"])
     leader = best(table)
     answer = st.container()
-    st.markdown(f"**{word('tune.curve', figure=bench.label)}**")
+    figure, x = bench.measure.long, word("tune.weight_of", name=first)
+    st.markdown(f"**{word('tune.curve', figure=figure)}**")
     st.caption(word("tune.curve_help", first=plain(first), second=plain(second)))
     fusions = [str(fusion) for fusion in Fusion]
     detail = ("fusion", word("tune.fusion"))
-    x = word("tune.weight_of", name=first)
-    draw_chart(bands, table, leader, x=x, y=bench.label, detail=detail, names=fusions, ordinal=False, key="mix_curve")
-    number, text = st.column_config.NumberColumn, st.column_config.TextColumn
+    draw_chart(bands, table, leader, x=x, y=figure, detail=detail, names=fusions, ordinal=False, key="mix_curve")
     name = draw_table(
         found,
         {
-            "fusion": text(word("tune.fusion"), help=word("tune.fusion_help"), pinned=True),
-            "weight": number(word("tune.weight_of", name=first), format="%.2f"),
+            "fusion": tables.text("tune.fusion", pinned=True),
+            "weight": st.column_config.NumberColumn(x, format="%.2f"),
             **figure_columns(bench),
         },
         leader,

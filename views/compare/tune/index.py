@@ -8,6 +8,7 @@ import streamlit as st
 from retrieval.comparison.experiment import DenseSpec
 from retrieval.comparison.labs import index_lab
 from retrieval.dense.index import IndexKind
+from views import tables
 from views.compare.tune.bench import Bench, LabResult, draw_table, draw_use, figure_columns, names_of, run
 from views.compare.tune.charts import scattered
 from views.resources.charts import draw_chart
@@ -42,20 +43,19 @@ def _draw_found(bench: Bench, found: LabResult) -> None:
     smallest = str(sound.sort_values("memory_bytes", kind="stable")["name"].iloc[0])
     answer = st.container()
     _draw_pictures(bench, table)
-    k = bench.measure.split("@")[1]
-    number, interval = st.column_config.NumberColumn, word("compare.interval_help")
+    k = bench.measure.cut
     name = draw_table(
         LabResult(found.experiment, found.opened, table),
         {
-            "title": st.column_config.TextColumn(word("tune.index"), pinned=True, help=word("tune.index_help")),
+            "title": tables.text("tune.index", pinned=True),
             **figure_columns(bench),
-            "difference": number(word("tune.lost"), help=word("tune.lost_help")),
-            "difference_low": number(word("tune.lost_from"), help=interval),
-            "difference_high": number(word("tune.lost_to"), help=interval),
-            "overlap": number(word("tune.overlap", k=k), help=word("tune.overlap_help", k=k)),
-            "milliseconds": number(word("tune.search_time"), help=word("tune.search_time_help"), format="%.3f"),
-            "building": number(word("tune.build_time"), help=word("tune.build_time_help"), format="%+.2f"),
-            "megabytes": number(word("tune.memory"), help=word("tune.memory_help"), format="%.2f"),
+            "difference": tables.number("tune.lost"),
+            "difference_low": tables.number("tune.lost_from", explained_by="compare.interval_help"),
+            "difference_high": tables.number("tune.lost_to", explained_by="compare.interval_help"),
+            "overlap": st.column_config.NumberColumn(word("tune.overlap", k=k), help=word("tune.overlap_help", k=k)),
+            "milliseconds": tables.number("tune.search_time", "%.3f"),
+            "building": tables.number("tune.build_time", "%+.2f"),
+            "megabytes": tables.number("tune.memory", "%.2f"),
         },
         smallest,
         key="index_table",
@@ -71,8 +71,8 @@ def _draw_in_words(bench: Bench, table: pd.DataFrame, name: str) -> None:
     rows: dict[str, dict[str, Any]] = table.to_dict("index")  # type: ignore[assignment]
     one, exact = rows[name], rows[IndexKind.EXACT]
     values = {
-        "k": bench.measure.split("@")[1],
-        "figure": bench.label,
+        "k": bench.measure.cut,
+        "figure": bench.measure.long,
         "overlap": f"{one['overlap'] * 100:.1f}",
         "points": signed(one["difference"]),
         "low": signed(one["difference_low"]),
@@ -87,7 +87,7 @@ def _draw_in_words(bench: Bench, table: pd.DataFrame, name: str) -> None:
 
 
 def _draw_pictures(bench: Bench, table: pd.DataFrame) -> None:
-    k = bench.measure.split("@")[1]
+    k = bench.measure.cut
     overlap = word("tune.overlap", k=k)
     left, right = st.columns(2)
     for place, column, cost in ((left, "milliseconds", "search_time"), (right, "megabytes", "memory")):

@@ -6,6 +6,7 @@ import streamlit as st
 from retrieval.analysis.lab_results import best
 from retrieval.comparison.experiment import RerankSpec
 from retrieval.comparison.labs import DEPTHS, rerank_lab
+from views import tables
 from views.compare.tune.bench import Bench, LabResult, draw_table, draw_verdict, figure_columns, names_of, run
 from views.compare.tune.charts import bands, heat, steps
 from views.resources.charts import draw_chart
@@ -41,19 +42,18 @@ def _draw_found(bench: Bench, found: LabResult, present: str) -> None:
     leader = best(table)
     answer = st.container()
     _draw_depths(bench, table[table["tried"]], leader)
-    st.markdown(f"**{word('tune.depth_and_weight', figure=bench.label)}**")
+    st.markdown(f"**{word('tune.depth_and_weight', figure=bench.measure.long)}**")
     bounds = (float(table["value"].min()), float(table["value"].max()))
     x, y = ("weight", word("tune.weight")), ("depth", word("tune.depth"))
-    draw_chart(heat, table, leader, x=x, y=y, value=bench.label, bounds=bounds, key="rerank_heat")
-    number = st.column_config.NumberColumn
+    draw_chart(heat, table, leader, x=x, y=y, value=bench.measure.long, bounds=bounds, key="rerank_heat")
     name = draw_table(
         LabResult(found.experiment, found.opened, table),
         {
-            "depth": number(word("tune.depth"), help=word("tune.depths_help"), pinned=True),
-            "weight": number(word("tune.weight"), help=word("tune.weight_help"), format="%.1f"),
+            "depth": tables.number("tune.depth", explained_by="tune.depths_help", pinned=True),
+            "weight": tables.number("tune.weight", "%.1f"),
             **figure_columns(bench),
-            "ceiling": number(word("tune.ceiling"), help=word("tune.ceiling_help")),
-            "milliseconds": number(word("tune.milliseconds"), help=word("tune.milliseconds_help"), format="%.1f"),
+            "ceiling": tables.number("tune.ceiling"),
+            "milliseconds": tables.number("tune.milliseconds", "%.1f"),
         },
         leader,
         key="rerank_table",
@@ -81,20 +81,20 @@ def _draw_depths(bench: Bench, table: pd.DataFrame, leader: str) -> None:
     )
     left, right = st.columns(2)
     with left:
-        st.markdown(f"**{word('tune.by_depth', figure=bench.label)}**")
+        st.markdown(f"**{word('tune.by_depth', figure=bench.measure.long)}**")
         draw_chart(
             bands,
             lines,
             leader,
             x=word("tune.depth"),
-            y=bench.label,
+            y=bench.measure.long,
             detail=("line", ""),
             names=[reached, ceiling],
             ordinal=True,
             key="rerank_depths",
         )
     with right:
-        st.markdown(f"**{word('tune.by_time', figure=bench.label)}**")
+        st.markdown(f"**{word('tune.by_time', figure=bench.measure.long)}**")
         costs = ahead.assign(x=ahead["milliseconds"], y=ahead["value"], label=ahead["depth"].astype(str))
         label = ("label", word("tune.depth"))
-        draw_chart(steps, costs, x=word("tune.milliseconds"), y=bench.label, label=label, key="rerank_costs")
+        draw_chart(steps, costs, x=word("tune.milliseconds"), y=bench.measure.long, label=label, key="rerank_costs")

@@ -7,6 +7,7 @@ from retrieval.comparison.experiment import BM25Spec, WindowedBM25Spec
 from retrieval.comparison.labs import tried
 from retrieval.lexical.terms import readings
 from text.analyzers import Analyzer
+from views import tables
 from views.compare.tune.bench import Bench, LabResult
 from views.resources.sets import question_set
 from views.words import word
@@ -27,23 +28,13 @@ def draw_readings(bench: Bench) -> None:
         )
         with st.spinner(word("tune.reading")):
             found = readings(text)
-        st.dataframe(
-            pd.DataFrame(
-                {
-                    "analyzer": [str(analyzer) for analyzer in found],
-                    "count": [len(tokens) for tokens in found.values()],
-                    "tokens": list(found.values()),
-                }
-            ),
-            hide_index=True,
-            width="stretch",
-            row_height=44,
-            column_config={
-                "analyzer": st.column_config.TextColumn(word("tune.analyzer"), width="small", pinned=True),
-                "count": st.column_config.NumberColumn(word("tune.token_count"), width="small"),
-                "tokens": st.column_config.ListColumn(word("tune.tokens"), width="large"),
-            },
-        )
+        rows = [(str(analyzer), len(tokens), tokens) for analyzer, tokens in found.items()]
+        columns = {
+            "analyzer": tables.text("tune.analyzer", width="small", pinned=True),
+            "count": tables.number("tune.token_count", width="small"),
+            "tokens": st.column_config.ListColumn(word("tune.tokens"), width="large"),
+        }
+        st.dataframe(pd.DataFrame(rows, columns=[*columns]), hide_index=True, row_height=44, column_config=columns)
 
 
 def draw_unmatched(found: LabResult) -> None:
@@ -53,22 +44,10 @@ def draw_unmatched(found: LabResult) -> None:
     with st.expander(word("tune.unmatched"), icon=":material/search_off:"):
         st.caption(word("tune.unmatched_help"))
         counts = {analyzer: found.opened.unmatched(analyzer) for analyzer in analyzers}
-        number = st.column_config.NumberColumn
-        st.dataframe(
-            pd.DataFrame(
-                {
-                    "analyzer": [str(analyzer) for analyzer in counts],
-                    "own": [len(rows.own) for rows in counts.values()],
-                    "anywhere": [len(rows.anywhere) for rows in counts.values()],
-                }
-            ),
-            hide_index=True,
-            column_config={
-                "analyzer": st.column_config.TextColumn(word("tune.analyzer")),
-                "own": number(word("tune.not_in_own")),
-                "anywhere": number(word("tune.not_anywhere")),
-            },
-        )
+        table = [(str(analyzer), len(rows.own), len(rows.anywhere)) for analyzer, rows in counts.items()]
+        labels = [word(f"tune.{name}") for name in ("analyzer", "not_in_own", "not_anywhere")]
+        columns = dict(zip(("analyzer", "own", "anywhere"), labels, strict=True))
+        st.dataframe(pd.DataFrame(table, columns=[*columns]), hide_index=True, column_config=columns)
         with_some = [str(analyzer) for analyzer, rows in counts.items() if len(rows.own)]
         if not with_some:
             st.markdown(word("tune.all_matched"))
@@ -83,19 +62,16 @@ def _draw_questions(found: LabResult, analyzer: Analyzer) -> None:
     nowhere = set(rows.anywhere.tolist())
     questions = [opened.question_set.questions[row] for row in rows.own]
     passages = [opened.question_set.passages[opened.question_set.row_of_passage[one.relevant[0]]] for one in questions]
-    st.dataframe(
-        pd.DataFrame(
-            {
-                "question": [one.text for one in questions],
-                "passage": [" · ".join(part for part in (one.title, one.text) if part) for one in passages],
-                "anywhere": [row not in nowhere for row in rows.own.tolist()],
-            }
-        ),
-        hide_index=True,
-        width="stretch",
-        column_config={
-            "question": st.column_config.TextColumn(word("column.question"), width="medium"),
-            "passage": st.column_config.TextColumn(word("tune.own_passage"), width="large"),
-            "anywhere": st.column_config.CheckboxColumn(word("tune.in_others"), help=word("tune.in_others_help")),
-        },
+    table = pd.DataFrame(
+        {
+            "question": [one.text for one in questions],
+            "passage": [" · ".join(part for part in (one.title, one.text) if part) for one in passages],
+            "anywhere": [row not in nowhere for row in rows.own.tolist()],
+        }
     )
+    columns = {
+        "question": tables.text("column.question", "", width="medium"),
+        "passage": tables.text("tune.own_passage", width="large"),
+        "anywhere": tables.checkbox("tune.in_others"),
+    }
+    st.dataframe(table, hide_index=True, column_config=columns)

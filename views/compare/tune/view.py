@@ -6,7 +6,7 @@ import streamlit as st
 
 from data.split import Part
 from retrieval.comparison.experiment import Lab
-from retrieval.evaluation.measures import measures
+from retrieval.evaluation.measures import Measure, measures
 from retrieval.evaluation.significance import question_groups
 from views.compare.comparison_view import ComparisonView
 from views.compare.tune import bm25 as tune_bm25
@@ -45,7 +45,7 @@ def draw(view: ComparisonView) -> None:
     LABS[lab](Bench(view, measure, questions))
 
 
-def _pick(view: ComparisonView) -> tuple[Lab, str]:
+def _pick(view: ComparisonView) -> tuple[Lab, Measure]:
     left, right = st.columns([3, 1], vertical_alignment="bottom")
     labs = [lab.value for lab in LABS]
     lab = choose(
@@ -58,12 +58,12 @@ def _pick(view: ComparisonView) -> tuple[Lab, str]:
     )
     aims = list(reversed(measures(view.comparison.experiment.ks)))
     aim = choose(
-        right.selectbox, "aim", word("tune.aim"), aims, _FIRST_AIM, format_func=label_of, help=word("tune.aim_help")
+        right.selectbox,
+        "aim",
+        word("tune.aim"),
+        aims,
+        _FIRST_AIM,
+        format_func=lambda text: Measure.parse(text).long,
+        help=word("tune.aim_help"),
     )
-    return Lab(lab), aim
-
-
-def label_of(measure: str) -> str:
-    """Return a measure as a person reads it: "Recall@10"."""
-    name, cut = measure.split("@")
-    return f"{word(f'measure.{name}')}@{cut}"
+    return Lab(lab), Measure.parse(aim)

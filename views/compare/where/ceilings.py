@@ -9,6 +9,7 @@ import streamlit as st
 
 from retrieval.analysis.stages import DEPTHS, candidate_depth, candidate_sources
 from retrieval.comparison.compare import Result
+from views import tables
 from views.compare.comparison_view import ComparisonView
 from views.compare.where import charts
 from views.resources.charts import draw_chart
@@ -112,19 +113,14 @@ def _draw_table(known: Sequence[Reach], curves: pd.DataFrame, k: int) -> None:
         }
         for one in known
     ]
-    number, text = st.column_config.NumberColumn, st.column_config.TextColumn
+    share = st.column_config.NumberColumn
+    columns = {
+        "retriever": tables.retriever(),
+        "sources": tables.text("where.sources"),
+        "depth": tables.number("where.reads"),
+        "hit": share(f"Hit@{k}", format="%.2f"),
+        "ceiling": tables.number("where.ceiling", "%.2f"),
+        **{str(depth): share(word("where.ceiling_at", depth=depth), format="%.2f") for depth in depths},
+    }
     with st.expander(word("compare.as_table")):
-        st.dataframe(
-            pd.DataFrame(rows),
-            hide_index=True,
-            width="stretch",
-            placeholder="–",
-            column_config={
-                "retriever": text(word("compare.retriever"), pinned=True),
-                "sources": text(word("where.sources")),
-                "depth": number(word("where.reads"), help=word("where.reads_help")),
-                "hit": number(f"Hit@{k}", format="%.2f"),
-                "ceiling": number(word("where.ceiling"), format="%.2f", help=word("where.ceiling_help")),
-                **{str(depth): number(word("where.ceiling_at", depth=depth), format="%.2f") for depth in depths},
-            },
-        )
+        st.dataframe(pd.DataFrame(rows), hide_index=True, placeholder="–", column_config=columns)

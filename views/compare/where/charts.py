@@ -6,20 +6,13 @@ from typing import Any
 import altair as alt
 import pandas as pd
 
-from retrieval.report.colours import colour_of, shape_of
+from retrieval.report.colours import FATE_COLOURS, READABLE
+from retrieval.report.scales import colour, legend, shape
+from views.charts import HEIGHT, with_interval
 from views.words import word
 
-_READABLE = "#7c818c"  # on light and dark alike: figures inside a chart do not follow the theme
 _ROW = 14  # pixels a retriever in a slice
 _BELOW = 120  # pixels of axis and legend
-# not the colours of retrievers in their order; told apart by colour-blind eyes, and readable on light and dark
-_FATE_COLOURS = {
-    "below": "#E69F00",
-    "not_found": "#7A8290",
-    "not_a_candidate": "#56B4E9",
-    "lost_in_fusion": "#CC79A7",
-    "lost_in_reranking": "#D55E00",
-}
 
 
 def on_slices(
@@ -45,24 +38,22 @@ def on_slices(
     base = alt.Chart(data).encode(
         y=alt.Y("row:N", sort=list(order), title=None, axis=alt.Axis(labelLimit=190, grid=True, tickBand="extent")),
         yOffset=alt.YOffset("retriever:N", sort=drawn),
-        color=alt.Color("retriever:N", scale=_colours(drawn, names), legend=_legend()),
+        color=colour("retriever", drawn, names, legend(columns=2)),
         tooltip=[
             alt.Tooltip("row:N", title=word("where.slice")),
             alt.Tooltip("retriever:N", title=word("compare.retriever")),
-            alt.Tooltip("value:Q", title=x, format=form),
-            alt.Tooltip("low:Q", title=word("compare.low"), format=form),
-            alt.Tooltip("high:Q", title=word("compare.high"), format=form),
+            *with_interval("value", x, form),
         ],
     )
     intervals = base.mark_rule(strokeWidth=2, opacity=0.7).encode(
         x=alt.X("low:Q", title=x, scale=alt.Scale(zero=False, nice=True)), x2="high:Q"
     )
     marks = base.mark_point(filled=True, size=70, opacity=1).encode(
-        x="value:Q", shape=alt.Shape("retriever:N", scale=_shapes(drawn, names), legend=_legend())
+        x="value:Q", shape=shape("retriever", drawn, names, legend(columns=2))
     )
     layers = [intervals, marks]
     if kind == "difference":
-        nothing = alt.Chart(pd.DataFrame({"zero": [0]})).mark_rule(color=_READABLE, strokeDash=[4, 3])
+        nothing = alt.Chart(pd.DataFrame({"zero": [0]})).mark_rule(color=READABLE, strokeDash=[4, 3])
         layers.insert(0, nothing.encode(x="zero:Q"))
     return alt.layer(*layers).properties(height=_BELOW + len(order) * (len(drawn) * _ROW + 12))
 
@@ -86,11 +77,11 @@ def lost_questions(table: pd.DataFrame, *, order: Sequence[str], fates: Mapping[
             alt.Tooltip("count:Q", title=x, format=","),
         ],
     )
-    scale = alt.Scale(domain=list(fates), range=[_FATE_COLOURS[fate] for fate in fates.values()])
-    bars = base.mark_bar().encode(color=alt.Color("label:N", scale=scale, legend=_legend()))
+    scale = alt.Scale(domain=list(fates), range=[FATE_COLOURS[fate] for fate in fates.values()])
+    bars = base.mark_bar().encode(color=alt.Color("label:N", scale=scale, legend=legend(columns=2)))
     ends = (
         alt.Chart(totals)
-        .mark_text(align="left", dx=6, color=_READABLE)
+        .mark_text(align="left", dx=6, color=READABLE)
         .encode(y=alt.Y("retriever:N", sort=list(order)), x="count:Q", text=alt.Text("count:Q", format=","))
     )
     return (bars + ends).properties(height=_BELOW + 40 + 36 * len(order))
@@ -105,33 +96,21 @@ def ceilings(curves: pd.DataFrame, own: pd.DataFrame, names: Sequence[str], *, x
     depths = sorted(curves["depth"].unique().tolist())
     scale: dict[str, Any] = {"type": "log", "domain": [depths[0], depths[-1]], "nice": False}
     across = alt.X("depth:Q", title=x, scale=alt.Scale(**scale), axis=alt.Axis(values=depths, format="d"))
-    colour = alt.Color("retriever:N", scale=_colours(drawn, names), legend=_legend())
-    shape = alt.Shape("retriever:N", scale=_shapes(drawn, names), legend=_legend())
+    of_retriever = colour("retriever", drawn, names, legend(columns=2))
+    mark = shape("retriever", drawn, names, legend(columns=2))
     up = alt.Scale(zero=False, nice=True)
     tips = [alt.Tooltip("retriever:N", title=word("compare.retriever")), alt.Tooltip("depth:Q", title=x)]
     ceiling_tip = alt.Tooltip("ceiling:Q", title=word("where.ceiling"), format=".2%")
     lines = alt.Chart(curves).encode(
-        x=across, y=alt.Y("ceiling:Q", title=y, scale=up, axis=alt.Axis(format="%")), color=colour
+        x=across, y=alt.Y("ceiling:Q", title=y, scale=up, axis=alt.Axis(format="%")), color=of_retriever
     )
     at_depth = alt.Chart(own).encode(
-        color=colour, tooltip=[*tips, alt.Tooltip("hit:Q", title=word("where.own"), format=".2%"), ceiling_tip]
+        color=of_retriever, tooltip=[*tips, alt.Tooltip("hit:Q", title=word("where.own"), format=".2%"), ceiling_tip]
     )
     return (
         lines.mark_line()
         + lines.mark_point(size=30, filled=True).encode(tooltip=[*tips, ceiling_tip])
         + at_depth.mark_rule(strokeDash=[6, 4]).encode(y="hit:Q")
         + at_depth.mark_rule(strokeWidth=2).encode(x=across, y="hit:Q", y2="ceiling:Q")
-        + at_depth.mark_point(size=90, filled=True, opacity=1).encode(x=across, y="hit:Q", shape=shape)
-    ).properties(height=320)
-
-
-def _colours(drawn: Sequence[str], names: Sequence[str]) -> alt.Scale:
-    return alt.Scale(domain=drawn, range=[colour_of(name, names) for name in drawn])
-
-
-def _shapes(drawn: Sequence[str], names: Sequence[str]) -> alt.Scale:
-    return alt.Scale(domain=drawn, range=[shape_of(name, names) for name in drawn])
-
-
-def _legend() -> alt.Legend:
-    return alt.Legend(orient="bottom", columns=2, title=None, labelLimit=300)
+        + at_depth.mark_point(size=90, filled=True, opacity=1).encode(x=across, y="hit:Q", shape=mark)
+    ).properties(height=HEIGHT)

@@ -6,9 +6,9 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
-from data.csv_export import csv_bytes
 from retrieval.analysis.open_comparison import MEASURED_SLICES
 from retrieval.evaluation.slices import Property, labels_of, most_contested, most_telling
+from views import tables
 from views.compare.address import show_why
 from views.compare.comparison_view import ComparisonView
 from views.compare.where import charts
@@ -22,14 +22,14 @@ _CHARTED = 12
 @st.fragment
 def draw(view: ComparisonView) -> None:
     """Draw the choice of a property, and every retriever on every slice by it."""
-    st.subheader(word("where.slices", figure=view.figure_label))
+    st.subheader(word("where.slices", figure=view.figure.long))
     if not view.scored:
-        st.info(word("where.no_figure", figure=view.figure_label), icon=":material/info:")
+        st.info(word("where.no_figure", figure=view.figure.long), icon=":material/info:")
         return
     by = _pick(view)
     with st.spinner(word("where.measuring")):
         parts = view.opened.slices(by)
-        figures = view.opened.slice_figures(by, view.scored_names, view.figure)
+        figures = view.opened.slice_figures(by, view.scored_names, str(view.figure))
     if not len(figures):
         st.info(word("where.no_slice"), icon=":material/info:")
         return
@@ -87,8 +87,8 @@ def _draw_charts(view: ComparisonView, figures: pd.DataFrame, labels: Sequence[s
     order = [rows[place] for place in sorted(rows)]
     left, right = st.columns(2)
     with left:
-        st.markdown(f"**{view.figure_label}**")
-        title = word("where.with_interval", figure=view.figure_label)
+        st.markdown(f"**{view.figure.long}**")
+        title = word("where.with_interval", figure=view.figure.long)
         draw_chart(charts.on_slices, drawn, view.scored_names, view.names, order, x=title)
     first, *others = view.scored_names
     if others:
@@ -119,11 +119,20 @@ def _draw_table(view: ComparisonView, figures: pd.DataFrame, labels: Sequence[st
     best = table["mean"] == figures.groupby("slice")["mean"].transform("max")
     table[names] *= 100
     table.loc[table["retriever"] == view.scored_names[0], names[3:]] = float("nan")
-    weights = best.map({True: "font-weight: 700", False: ""})
     formats: dict[Any, Any] = {name: "{:+.2f}" if name.startswith("difference") else "{:.2f}" for name in names}
     formats |= {"p_holm": "{:.4f}", "questions": "{:,}"}
-    styled = table.style.apply(lambda _: weights, axis=0, subset=["retriever", "mean"]).format(formats, na_rep="–")
-    number, text = st.column_config.NumberColumn, st.column_config.TextColumn
+    styled = table.style.map(lambda _: tables.BOLD, subset=(best, ["retriever", "mean"])).format(formats, na_rep="–")
+    columns = {
+        "slice": tables.text(f"where.by_{by.value}", width=120, pinned=True),
+        "questions": tables.number("where.questions"),
+        "retriever": tables.text("compare.retriever"),
+        "mean": st.column_config.NumberColumn(view.figure.long, help=word("where.best_help")),
+        **tables.interval(),
+        "difference": tables.number("compare.difference", explained_by="where.difference_help"),
+        "difference_low": tables.number("where.difference_low", explained_by="compare.interval_help"),
+        "difference_high": tables.number("where.difference_high", explained_by="compare.interval_help"),
+        "p_holm": tables.p_holm("where.p_holm_help"),
+    }
     key = f"slices_{by.value}"
     with st.expander(word("where.as_table"), expanded=len(labels) <= _CHARTED):
         st.caption(word("where.select_row"))
@@ -135,26 +144,11 @@ def _draw_table(view: ComparisonView, figures: pd.DataFrame, labels: Sequence[st
             key=key,
             placeholder="–",
             hide_index=True,
-            width="stretch",
-            column_config={
-                "slice": text(word(f"where.by_{by.value}"), pinned=True, width=120),
-                "questions": number(word("where.questions")),
-                "retriever": text(word("compare.retriever")),
-                "mean": number(view.figure_label, help=word("where.best_help")),
-                "low": number(word("compare.low"), help=word("compare.interval_help")),
-                "high": number(word("compare.high"), help=word("compare.interval_help")),
-                "difference": number(word("compare.difference"), help=word("where.difference_help")),
-                "difference_low": number(word("where.difference_low"), help=word("compare.interval_help")),
-                "difference_high": number(word("where.difference_high"), help=word("compare.interval_help")),
-                "p_holm": number("p (Holm)", help=word("where.p_holm_help")),
-            },
+            column_config=columns,
         )
         if picked["selection"]["rows"]:
             st.rerun()  # the whole page: another view is to be seen
-        file = f"slices_{by.value}_{view.figure}.csv"
-        st.download_button(
-            word("where.csv"), csv_bytes(table), file, "text/csv", icon=":material/download:", on_click="ignore"
-        )
+        tables.draw_csv("where.csv", lambda: table, f"slices_{by.value}_{view.figure}.csv")
 
 
 def _show_questions(key: str, places: Sequence[int], by: Property) -> None:

@@ -6,6 +6,9 @@ import streamlit as st
 
 from retrieval.analysis.questions import band_counts
 from retrieval.evaluation.ranks import BANDS
+from retrieval.report.colours import READABLE
+from retrieval.report.scales import legend
+from views import tables
 from views.compare.address import set_parameter
 from views.compare.why.filters import QuestionList, band_words, block_name
 from views.resources.charts import draw_chart
@@ -92,7 +95,7 @@ def _chart(table: pd.DataFrame, names: tuple[str, ...], first: int, count: int) 
     chosen = alt.selection_point(name="block", fields=["block"])
     return (
         alt.Chart(table)
-        .mark_rect(cursor="pointer", stroke="#7c818c")
+        .mark_rect(cursor="pointer", stroke=READABLE)
         .encode(
             y=alt.Y("retriever", type="nominal", sort=list(names), title=None, axis=alt.Axis(labelLimit=220)),
             x=alt.X(
@@ -107,13 +110,7 @@ def _chart(table: pd.DataFrame, names: tuple[str, ...], first: int, count: int) 
                 "band",
                 type="nominal",
                 scale=alt.Scale(domain=bands, range=list(_COLOURS)),
-                legend=alt.Legend(
-                    orient="bottom",
-                    title=word("why.rank_of_answer"),
-                    columns=len(bands),
-                    labelLimit=300,
-                    symbolStrokeWidth=0,
-                ),
+                legend=legend(title=word("why.rank_of_answer"), columns=len(bands), symbolStrokeWidth=0),
             ),
             strokeWidth=alt.condition("datum.chosen", alt.value(3), alt.value(0)),
             opacity=alt.condition(chosen, alt.value(1), alt.value(0.45)),
@@ -133,6 +130,5 @@ def _draw_table(question_list: QuestionList) -> None:
     bands = [band_words(band) for band in range(len(BANDS) + 1)]
     table = pd.DataFrame(counts, columns=bands)
     table.insert(0, "retriever", list(question_list.names))
-    columns = {band: st.column_config.NumberColumn(band, format="localized") for band in bands}
-    name = st.column_config.TextColumn(word("compare.retriever"), pinned=True)
-    st.dataframe(table, hide_index=True, column_config={"retriever": name, **columns})
+    counts_of_bands = dict.fromkeys(bands, st.column_config.NumberColumn(format="localized"))
+    st.dataframe(table, hide_index=True, column_config={"retriever": tables.retriever(), **counts_of_bands})

@@ -2,13 +2,14 @@
 
 import streamlit as st
 
-from data.csv_export import csv_bytes
 from data.remarks import LONGEST_NOTE, Remarks, as_table, mark_negative, unmark_negative, write_note
+from views import tables
 from views.compare.comparison_view import ComparisonView
 from views.resources.sets import question_set
 from views.words import word
 
 _SHOWN_CHARACTERS = 200
+_COLUMNS = ("question", "note", "title", "passage")
 
 
 def draw_note(fingerprint: str, remarks: Remarks, question: str) -> None:
@@ -49,11 +50,8 @@ def draw(view: ComparisonView, remarks: Remarks) -> None:
         table = as_table(remarks, question_set(view.data.key))
         picked = st.dataframe(
             table.assign(passage=table["passage"].str.slice(0, _SHOWN_CHARACTERS)),
-            column_order=["question", "note", "title", "passage"],
-            column_config={
-                name: st.column_config.TextColumn(word(f"why.remarks_{name}"))
-                for name in ("question", "note", "title", "passage")
-            },
+            column_order=_COLUMNS,
+            column_config={name: tables.text(f"why.remarks_{name}") for name in _COLUMNS},
             hide_index=True,
             on_select="rerun",
             selection_mode="multi-row",
@@ -69,15 +67,7 @@ def draw(view: ComparisonView, remarks: Remarks) -> None:
                 args=(view.data.fingerprint, table.iloc[rows][["question_id", "passage_id"]].to_numpy().tolist()),
                 key="why_remove",
             )
-            st.download_button(
-                word("why.csv"),
-                lambda: csv_bytes(table),
-                "notes-and-hard-negatives.csv",
-                "text/csv",
-                on_click="ignore",
-                icon=":material/download:",
-                key="why_remarks_csv",
-            )
+            tables.draw_csv("why.csv", lambda: table, "notes-and-hard-negatives.csv", "why_remarks_csv")
 
 
 def _remove(fingerprint: str, pairs: list[list[str]]) -> None:

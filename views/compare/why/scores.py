@@ -10,6 +10,7 @@ from retrieval.explain.bm25 import BM25Explanation
 from retrieval.explain.duel import Duel, term_table, token_table
 from retrieval.explain.multistage import PartContribution
 from retrieval.explain.starter import StaticExplanation
+from views import tables
 from views.charts import part_bars, term_bars
 from views.compare.address import choose
 from views.compare.why import sentences as compare_question_sentences
@@ -123,19 +124,18 @@ def _term(text: str, kind: str) -> str:
 def _draw_word_table(table: pd.DataFrame, sides: dict[str, str]) -> None:
     total = {"term": word("why.sum"), **{side: table[side].sum() for side in (*sides, "difference")}}
     told = table.assign(kind=[word(f"why.kind_{kind}") for kind in table["kind"]])
-    number, text = st.column_config.NumberColumn, st.column_config.TextColumn
     columns = {
-        "term": text(word("why.term"), pinned=True),
-        "kind": text(word("why.term_kind")),
-        "known": st.column_config.CheckboxColumn(word("why.term_known"), help=word("why.term_known_help")),
-        "in_question": number(word("why.in_question"), help=word("why.in_question_help")),
-        "passages": number(word("why.in_passages"), help=word("why.in_passages_help")),
-        "idf": number("idf", format="%.2f", help=word("why.idf_help")),
-        "in_right": number(word("why.in_right"), help=word("why.in_right_help")),
-        "right": number(sides["right"], format="%.3f"),
-        "in_wrong": number(word("why.in_wrong"), help=word("why.in_wrong_help")),
-        "wrong": number(sides["wrong"], format="%.3f"),
-        "difference": number(word("compare.difference"), format="%+.3f"),
+        "term": tables.text("why.term", pinned=True),
+        "kind": tables.text("why.term_kind"),
+        "known": tables.checkbox("why.term_known"),
+        "in_question": tables.number("why.in_question"),
+        "passages": tables.number("why.in_passages"),
+        "idf": st.column_config.NumberColumn("idf", format="%.2f", help=word("why.idf_help")),
+        "in_right": tables.number("why.in_right"),
+        "right": tables.number("why.right", "%.3f"),
+        "in_wrong": tables.number("why.in_wrong"),
+        "wrong": tables.number("why.wrong", "%.3f"),
+        "difference": tables.number("compare.difference", "%+.3f", ""),
     }
     st.dataframe(
         pd.concat([told.astype(object), pd.DataFrame([total])], ignore_index=True),
@@ -191,18 +191,13 @@ def _draw_added(case: QuestionCase, found: Sequence[dict[str, PartContribution]]
     table = pd.DataFrame(rows, columns=["side", "part", "rank", "score", "normalised", "weight", "value"])
     table["rank"] = table["rank"].astype("Int64")
     draw_chart(part_bars, table, case.view.names, x=word("why.adds"), title=word("compare.retriever"))
-    number, text = st.column_config.NumberColumn, st.column_config.TextColumn
-    st.dataframe(
-        table,
-        hide_index=True,
-        placeholder="–",
-        column_config={
-            "side": text(word("why.passage"), pinned=True),
-            "part": text(word("compare.retriever")),
-            "rank": number(word("search.rank")),
-            "score": number(word("why.score"), format="%.3f"),
-            "normalised": number(word("why.normalised"), format="%.4f", help=word("why.normalised_help")),
-            "weight": number(word("why.weight"), format="%.2f"),
-            "value": number(word("why.adds"), format="%.4f"),
-        },
-    )
+    columns = {
+        "side": tables.text("why.passage", pinned=True),
+        "part": tables.text("compare.retriever"),
+        "rank": tables.number("search.rank"),
+        "score": tables.number("why.score", "%.3f"),
+        "normalised": tables.number("why.normalised", "%.4f"),
+        "weight": tables.number("why.weight", "%.2f"),
+        "value": tables.number("why.adds", "%.4f"),
+    }
+    st.dataframe(table, hide_index=True, placeholder="–", column_config=columns)

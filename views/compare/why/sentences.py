@@ -9,9 +9,10 @@ from retrieval.comparison.experiment import DenseSpec
 from retrieval.explain.duel import Duel
 from retrieval.explain.sentences import SentenceExplanation
 from text.located import weighted_pieces
+from views import tables
 from views.compare.why.case import QuestionCase
 from views.highlight import weighed_html
-from views.problem_words import reason
+from views.problem_words import search_failure_text
 from views.resources.explanations import explained_sentences
 from views.words import plain, word
 
@@ -38,7 +39,7 @@ def draw(case: QuestionCase, spec: DenseSpec, of: Duel) -> None:
             ]
     except Exception as error:
         logger.warning("the model of %r cannot be asked: %s", spec.name, error)
-        st.error(plain(reason(error)), icon=":material/error:")
+        st.error(plain(search_failure_text(error)), icon=":material/error:")
         return
     for place, one, side in zip(st.columns(2), found, ("right", "wrong"), strict=True):
         with place:
@@ -54,11 +55,5 @@ def _draw_one(one: SentenceExplanation, *, gold: bool) -> None:
     st.html(weighed_html([], pieces, gold=gold))
     texts = [one.passage.text[slice(*sentence.span)] for sentence in one.sentences]
     table = pd.DataFrame({"sentence": texts, "cosine": [sentence.cosine for sentence in one.sentences]})
-    st.dataframe(
-        table,
-        hide_index=True,
-        column_config={
-            "sentence": st.column_config.TextColumn(word("why.sentence"), width="large"),
-            "cosine": st.column_config.NumberColumn(word("why.cosine"), format="%.3f"),
-        },
-    )
+    columns = {"sentence": tables.text("why.sentence", width="large"), "cosine": tables.number("why.cosine", "%.3f")}
+    st.dataframe(table, hide_index=True, column_config=columns)

@@ -2,10 +2,10 @@
 
 import streamlit as st
 
-from data.csv_export import csv_bytes
 from data.remarks import remarks_of
 from retrieval.evaluation.ranks import Quadrant
 from retrieval.evaluation.slices import labels_of
+from views import tables
 from views.compare.address import choose, clear_filters, set_parameter, tie
 from views.compare.comparison_view import ComparisonView
 from views.compare.why import map as compare_why_map
@@ -106,25 +106,20 @@ def _draw_list(of: QuestionList) -> None:
             compare_question.open_question(ids[rows[0]])
 
     st.caption(word("why.pick"))
+    share, rank_help = st.column_config.ProgressColumn, word("why.rank_help")
+    columns = {
+        "question": tables.text("why.question", width=300, pinned=True),
+        "kind": tables.text("why.kind", width=90),
+        **{
+            rank: st.column_config.NumberColumn(name, help=rank_help, width=70)
+            for rank, name in zip(ranks, of.names, strict=True)
+        },
+        "overlap": share(word("data_page.overlap"), width=95, help=word("data_page.overlap_help"), format="percent"),
+    }
     st.dataframe(
         shown,
-        column_order=["question", *(["kind"] if table["kind"].any() else []), *ranks, "overlap"],
-        column_config={
-            "question": st.column_config.TextColumn(word("why.question"), width=300, pinned=True),
-            "kind": st.column_config.TextColumn(word("why.kind"), width=90),
-            "overlap": st.column_config.ProgressColumn(
-                word("data_page.overlap"),
-                width=95,
-                help=word("data_page.overlap_help"),
-                format="percent",
-                min_value=0,
-                max_value=1,
-            ),
-            **{
-                rank: st.column_config.NumberColumn(name, help=word("why.rank_help"), width=70)
-                for rank, name in zip(ranks, of.names, strict=True)
-            },
-        },
+        column_order=[name for name in columns if name != "kind" or table["kind"].any()],
+        column_config=columns,
         hide_index=True,
         placeholder="–",
         height=420,
@@ -141,12 +136,4 @@ def _draw_list(of: QuestionList) -> None:
             args=(ids[0],),
             key="why_first",
         )
-        st.download_button(
-            word("why.csv"),
-            lambda: csv_bytes(shown.rename(columns=named)),
-            "questions.csv",
-            "text/csv",
-            on_click="ignore",
-            icon=":material/download:",
-            key="why_csv",
-        )
+        tables.draw_csv("why.csv", lambda: shown.rename(columns=named), "questions.csv", "why_csv")

@@ -1,7 +1,5 @@
 """The Tune view as a person uses it: a lab started and followed, its best setting read, used and judged on Test."""
 
-import json
-
 import pandas as pd
 import pytest
 from streamlit.testing.v1 import AppTest
@@ -10,11 +8,12 @@ from data.catalog import CATALOG, read_entry
 from data.split import Part
 from data.store import StoredSet, keep
 from jobs.processes import this_process
+from jobs.status import State, Status
 from retrieval.analysis.lab_results import best, lab_figures
 from retrieval.comparison.added import add, added
 from retrieval.comparison.compare import compare
 from retrieval.comparison.experiment import BM25Spec, DenseSpec, Experiment
-from retrieval.comparison.job import Job
+from retrieval.comparison.job import ComparisonJob
 from retrieval.comparison.labs import bm25_lab, hybrid_lab, index_lab, rerank_lab, tried
 from retrieval.comparison.store import keep as keep_comparison
 from retrieval.evaluation.significance import question_groups
@@ -42,12 +41,12 @@ def data() -> StoredSet:
 def started(monkeypatch: pytest.MonkeyPatch) -> list[Experiment]:
     """The experiments started, in place of their processes."""
     experiments: list[Experiment] = []
-    monkeypatch.setattr(Job, "start", lambda _, experiment: experiments.append(experiment))
+    monkeypatch.setattr(ComparisonJob, "start", lambda _, experiment: experiments.append(experiment))
     return experiments
 
 
 def finished(data: StoredSet, experiment: Experiment) -> Experiment:
-    keep_comparison(compare(experiment, question_set(data.key)), Job.of(experiment, data.fingerprint).folder)
+    keep_comparison(compare(experiment, question_set(data.key)), ComparisonJob.of(experiment, data.fingerprint).folder)
     return experiment
 
 
@@ -114,28 +113,26 @@ def test_a_lab_that_runs_shows_how_far_it_is_and_stops(
 ) -> None:
     add(data.fingerprint, WORDS)
     experiment = hybrid_lab(compared(data, "BM25", "Words"), "BM25", "Words")
-    job = Job.of(experiment, data.fingerprint)
-    job.folder.mkdir(parents=True)
+    job = ComparisonJob.of(experiment, data.fingerprint)
     pid, began = this_process()
-    told = {"began": 0.0, "name": "rrf · 0.4", "share": 0.25, "pid": pid, "pid_started": began}
-    (job.folder / "progress.json").write_text(json.dumps(told))
+    job.write_status(Status(State.RUNNING, "rrf · 0.4", share=0.25, pid=pid, pid_started=began))
+    stopped: list[str] = []
+    monkeypatch.setattr(ComparisonJob, "end", lambda one: stopped.append(one.id))
     app = opened("BM25", "Words", part="all", lab="hybrid")
     (bar,) = app.get("progress")
     assert bar.proto.value == 25
     assert bar.proto.text.replace("\\", "").startswith("rrf · 0.4 is searching")
     assert not [button for button in app.button if button.key == "start_hybrid"]
-    stopped: list[str] = []
-    monkeypatch.setattr(Job, "stop", lambda one: stopped.append(one.folder.name))
     (button,) = [one for one in app.button if str(one.key).startswith("stop_")]
     button.click()
     app.run()  # the fragment alone is drawn again, which only a browser does
-    assert stopped == [job.folder.name]
+    assert stopped == [job.id]
     assert started == []
 
 
 def test_a_lab_that_was_stopped_can_be_started_again(data: StoredSet, started: list[Experiment]) -> None:
     experiment = bm25_lab(compared(data, "BM25"), "BM25", [Analyzer.WORD], k1s=[1], bs=[0.5])
-    folder = Job.of(experiment, data.fingerprint).folder
+    folder = ComparisonJob.of(experiment, data.fingerprint).folder
     folder.mkdir(parents=True)
     (folder / "log.txt").write_text("what went <b>wrong</b>")
     app = opened("BM25", part="all", analyzers="word", k1="1", b="0.5")
@@ -183,7 +180,7 @@ def test_another_row_is_looked_at_when_it_is_chosen(data: StoredSet) -> None:
     lab = finished(data, bm25_lab(compared(data, "Words"), "Words", [Analyzer.WORD], k1s=[0.3, 2], bs=[0.5]))
     app = opened("Words", part="all", analyzers="word", k1="0.3, 2", b="0.5")
     (table,) = tables(app, "k1")
-    key = f"bm25_table_{Job.of(lab, data.fingerprint).folder}"
+    key = f"bm25_table_{ComparisonJob.of(lab, data.fingerprint).folder}"
     app.session_state[key] = {"selection": {"rows": [1], "columns": [], "cells": []}}
     run(app)
     assert f"BM25 · word · k1 {table['k1'][1]:g} · b 0.5" in texts(app)
@@ -202,7 +199,7 @@ def test_the_ends_of_the_hybrid_lab_are_the_two_alone(data: StoredSet) -> None:
     assert table["value"].max() > ends["value"].max()
     assert "Hybrid · Words " in texts(app)
     assert "use_hybrid" in [button.key for button in app.button]
-    key = f"hybrid_table_{Job.of(lab, data.fingerprint).folder}"
+    key = f"hybrid_table_{ComparisonJob.of(lab, data.fingerprint).folder}"
     app.session_state[key] = {"selection": {"rows": [int(ends.index[0])], "columns": [], "cells": []}}
     run(app)
     assert any("alone, with nothing mixed in" in info.value for info in app.info)

@@ -21,7 +21,7 @@ from models.sources import find_model
 from retrieval.comparison.added import add, add_run
 from retrieval.comparison.compare import Comparison, Result
 from retrieval.comparison.experiment import DenseSpec, MilvusSpec, WindowedBM25Spec
-from retrieval.comparison.job import Job
+from retrieval.comparison.job import ComparisonJob
 from retrieval.comparison.store import keep as keep_comparison
 from retrieval.evaluation.measures import evaluate
 from retrieval.lexical.bm25 import BM25
@@ -75,7 +75,9 @@ def compared(question_set: QuestionSet, dense: list[list[int]] = DENSE) -> Store
     for name, retriever in zip(NAMES, (bm25, fixed, hybrid, bm25), strict=True):
         rankings = retriever.search(texts_of(question_set.questions), 100)
         results.append(Result(name, rankings, evaluate(rankings, question_set, experiment.ks)))
-    keep_comparison(Comparison(experiment, question_set, tuple(results)), Job.of(experiment, data.fingerprint).folder)
+    keep_comparison(
+        Comparison(experiment, question_set, tuple(results)), ComparisonJob.of(experiment, data.fingerprint).folder
+    )
     return data
 
 
@@ -238,7 +240,7 @@ def test_one_retriever_alone_has_no_pair(data: StoredSet) -> None:
     experiment = choices.experiment(data, ["BM25"], Part.ALL)
     rankings = BM25("BM25", asked.passages).search(texts_of(asked.questions), 100)
     result = Result("BM25", rankings, evaluate(rankings, asked, experiment.ks))
-    keep_comparison(Comparison(experiment, asked, (result,)), Job.of(experiment, data.fingerprint).folder)
+    keep_comparison(Comparison(experiment, asked, (result,)), ComparisonJob.of(experiment, data.fingerprint).folder)
     app = opened(retrievers="BM25")
     assert counts(app) == []
     assert len(listed(app)) == 6
@@ -330,7 +332,7 @@ def test_of_windows_the_best_one_is_explained() -> None:
     experiment = choices_for(data).experiment(data, ["BM25 windows"], Part.ALL)
     rankings = WindowedBM25(spec.name, asked.passages).search(texts_of(asked.questions), 100)
     result = Result(spec.name, rankings, evaluate(rankings, asked, experiment.ks))
-    keep_comparison(Comparison(experiment, asked, (result,)), Job.of(experiment, data.fingerprint).folder)
+    keep_comparison(Comparison(experiment, asked, (result,)), ComparisonJob.of(experiment, data.fingerprint).folder)
     app = opened(retrievers=spec.name, question="q2", shows="scores")
     table = next(frame.value for frame in app.dataframe if "idf" in frame.value)
     assert float(table.iloc[-1]["right"]) == pytest.approx(float(rankings.scores[1, 0]), rel=1e-5)
@@ -346,7 +348,7 @@ def test_a_score_of_milvus_is_explained_as_the_local_one(search: Search) -> None
     experiment = choices_for(data).experiment(data, [spec.name], Part.ALL)
     rankings = BM25(spec.name, asked.passages).search(texts_of(asked.questions), 100)  # as Milvus finds them
     result = Result(spec.name, rankings, evaluate(rankings, asked, experiment.ks))
-    keep_comparison(Comparison(experiment, asked, (result,)), Job.of(experiment, data.fingerprint).folder)
+    keep_comparison(Comparison(experiment, asked, (result,)), ComparisonJob.of(experiment, data.fingerprint).folder)
     app = opened(retrievers=spec.name, question="q2", shows="scores")
     tables = [frame.value for frame in app.dataframe if "idf" in frame.value]
     if search is Search.BM25:
@@ -374,7 +376,9 @@ def test_a_shallow_imported_run_stands_beside_ours() -> None:
     ):
         rankings = retriever.search(texts_of(asked.questions), depth)
         results.append(Result(name, rankings, evaluate(rankings, asked, experiment.ks)))
-    keep_comparison(Comparison(experiment, asked, tuple(results)), Job.of(experiment, data.fingerprint).folder)
+    keep_comparison(
+        Comparison(experiment, asked, tuple(results)), ComparisonJob.of(experiment, data.fingerprint).folder
+    )
     address = {"retrievers": "BM25|Elsewhere", "k": "10"}
     app = opened(**address)
     assert len(listed(app)) == 6
@@ -425,7 +429,7 @@ def with_model(model: str) -> AppTest:
     experiment = choices_for(data).experiment(data, ["Own"], Part.ALL)
     rankings = Fixed("Own", DENSE).search(texts_of(asked.questions), 100)
     result = Result("Own", rankings, evaluate(rankings, asked, experiment.ks))
-    keep_comparison(Comparison(experiment, asked, (result,)), Job.of(experiment, data.fingerprint).folder)
+    keep_comparison(Comparison(experiment, asked, (result,)), ComparisonJob.of(experiment, data.fingerprint).folder)
     app = opened(retrievers="Own", question="q2", shows="scores")
     app.button(key="ask_why_sentences_Own").click().run()
     assert not app.exception

@@ -14,11 +14,12 @@ import psutil
 import pytest
 
 from data.workspace import workspace
+from jobs.status import State
 from tests.training.worlds import PROJECT, command, logged, misleading_set, planned, wait_until
 from training.__main__ import main
 from training.options.common import Kind
-from training.runs import queue
-from training.runs.runs import Run, State, all_runs, find_run, queued_runs
+from training.runs.line import LINE
+from training.runs.runs import Run, all_runs, find_run
 
 ENDED = (State.DONE, State.STOPPED, State.FAILED, State.INTERRUPTED)
 
@@ -54,21 +55,21 @@ def nothing_left_running() -> Iterator[None]:
     for process in workers():
         process.kill()
     for run in all_runs():
-        queue.end(run)
+        run.end()
 
 
 def test_the_line_is_in_the_order_of_asking() -> None:
     runs = [short() for _ in range(4)]
     for place, run in enumerate(runs):
         run.write_status(replace(run.status(), queued=100.0 - place))
-    assert queued_runs() == runs[::-1]
+    assert LINE.queued() == runs[::-1]
 
 
 def test_a_queued_run_is_taken_out_of_the_line_and_deleted() -> None:
     first, second = short(), short()
-    queue.stop(first)
+    first.stop()
     assert states(first, second) == [State.STOPPED, State.QUEUED]
-    assert queued_runs() == [second]
+    assert LINE.queued() == [second]
     first.delete()
     second.delete()
     assert all_runs() == []
@@ -90,17 +91,17 @@ def test_a_run_resumed_while_its_old_process_goes_is_sent_again(monkeypatch: pyt
         ended = State.QUEUED if times == 1 else State.DONE
         run.write_status(replace(run.status(), state=ended, queued=time.time(), pid=0))
 
-    monkeypatch.setattr(queue, "_start", lambda *_: Sent(stopped_and_resumed))
-    queue.work()
+    monkeypatch.setattr("jobs.line.detached", lambda *_, **__: Sent(stopped_and_resumed))
+    LINE.work()
     assert (times, run.status().state) == (2, State.DONE)
 
 
 def test_a_run_whose_process_says_nothing_is_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
     first, second = short(), short()
-    monkeypatch.setattr(queue, "_start", lambda *_: Sent(lambda: None))
-    queue.work()
+    monkeypatch.setattr("jobs.line.detached", lambda *_, **__: Sent(lambda: None))
+    LINE.work()
     assert states(first, second) == [State.INTERRUPTED, State.INTERRUPTED]
-    queue.stop(first)
+    first.stop()
     assert states(first) == [State.INTERRUPTED]
 
 
@@ -108,7 +109,7 @@ def test_a_run_whose_process_says_nothing_is_interrupted(monkeypatch: pytest.Mon
 def test_one_after_the_other() -> None:
     runs = [short() for _ in range(3)]
     for _ in runs:
-        queue.start_worker()
+        LINE.start_worker()
     seen: set[tuple[State, ...]] = set()
 
     def all_done() -> bool:
@@ -127,7 +128,7 @@ def test_one_after_the_other() -> None:
 @pytest.mark.slow
 def test_whatever_is_killed_the_line_goes_on() -> None:
     first, second = endless(), short()
-    queue.start_worker()
+    LINE.start_worker()
     wait_until(lambda: bool(logged(first, "loss")))
     assert states(first, second) == [State.RUNNING, State.QUEUED]
 
@@ -138,15 +139,15 @@ def test_whatever_is_killed_the_line_goes_on() -> None:
     assert second.status().state is State.DONE, second.log()[-2000:]
 
     # the worker is killed: the training goes on, and the next asker brings a new worker, which waits for it
-    queue.resume(first)
+    LINE.resume(first)
     wait_until(lambda: first.status().state is State.RUNNING)
     for process in workers():
         process.kill()
     third = short()
-    queue.start_worker()
+    LINE.start_worker()
     time.sleep(3)
     assert states(first, third) == [State.RUNNING, State.QUEUED]
-    queue.stop(first)
+    first.stop()
     wait_until(lambda: third.status().state in ENDED)
     assert states(first, third) == [State.STOPPED, State.DONE]
 
@@ -157,18 +158,18 @@ def test_a_line_that_a_switched_off_machine_left_goes_on_when_somebody_looks() -
     # as a power cut leaves them: a process that is no more, and no worker
     running.write_status(replace(running.status(), state=State.RUNNING, pid=2**22 - 1, pid_started=1.0))
     assert states(running, waiting) == [State.INTERRUPTED, State.QUEUED]
-    queue.keep_going()
+    LINE.keep_going()
     wait_until(lambda: waiting.status().state in ENDED)
     assert states(running, waiting) == [State.INTERRUPTED, State.DONE]
     wait_until(lambda: not workers(), 30)
-    queue.keep_going()
+    LINE.keep_going()
     assert not workers()  # nothing to do, nobody started
 
 
 @pytest.mark.slow
 def test_a_command_stands_in_the_same_line() -> None:
     first = endless()
-    queue.start_worker()
+    LINE.start_worker()
     wait_until(lambda: first.status().state is State.RUNNING)
     words = ["-m", "training", "bi-encoder", "--data", "sample", "--base", "starter", "--epochs", "1", "--name", "mine"]
     with subprocess.Popen([sys.executable, *words], cwd=PROJECT, stdout=subprocess.PIPE, text=True) as process:
@@ -177,9 +178,9 @@ def test_a_command_stands_in_the_same_line() -> None:
         assert states(first, mine) == [State.RUNNING, State.QUEUED]
         assert mine.status().attended
         later = short()
-        queue.start_worker()
+        LINE.start_worker()
         time.sleep(1)
-        queue.stop(first)
+        first.stop()
         wait_until(lambda: later.status().state in ENDED)
         told = process.communicate(timeout=60)[0]
     assert "after" in told
@@ -190,7 +191,7 @@ def test_a_command_stands_in_the_same_line() -> None:
 @pytest.mark.slow
 def test_the_commands(capsys: pytest.CaptureFixture[str]) -> None:
     run = endless()
-    queue.start_worker()
+    LINE.start_worker()
     wait_until(lambda: bool(logged(run, "loss")))
     told = json.loads(command("training", "list", "--json").stdout)
     assert [(one["id"], one["state"], one["kind"], one["data"]) for one in told] == [
@@ -207,7 +208,7 @@ def test_the_commands(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["stop", run.id]) == 2
     assert command("training", "resume", run.id).stdout.strip() == "queued"
     wait_until(lambda: run.status().state is State.RUNNING and run.status().step > step)
-    queue.stop(run)
+    run.stop()
     wait_until(lambda: run.status().state is State.STOPPED)
     assert main(["delete", run.id]) == 0
     assert find_run(run.id) is None
@@ -222,15 +223,15 @@ def test_the_commands(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.slow
 def test_workspaces_of_one_machine_take_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     here = endless()
-    queue.start_worker()
+    LINE.start_worker()
     wait_until(lambda: here.status().state is State.RUNNING)
     with monkeypatch.context() as patch:
         patch.setenv("MRC_WORKSPACE", str(tmp_path / "another"))
         there = short()
-        queue.start_worker()
+        LINE.start_worker()
         wait_until(lambda: there.status().attended)
         time.sleep(1)
         assert states(here, there) == [State.RUNNING, State.QUEUED]
-    queue.stop(here)
+    here.stop()
     wait_until(lambda: there.status().state in ENDED)
     assert there.status().state is State.DONE, there.log()[-2000:]

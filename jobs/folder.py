@@ -1,0 +1,188 @@
+"""A job: work that a process of its own carries out, and a folder that is the only truth about it.
+
+Trainings, comparisons, labs and what is worked out before a training are jobs. The folder holds what was asked (a file
+its subject names), `status.json` (how it goes, with a heartbeat), `progress.jsonl` (a line of figures a logged step),
+`log.txt` (what the process wrote), a file `stop` to stop it, and its results. Readable after any kill.
+"""
+
+import json
+import logging
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, ClassVar
+
+import psutil
+
+from data.workspace import read_json, write_json, write_text
+from jobs.detached import detached
+from jobs.processes import this_process
+from jobs.status import State, Status
+
+logger = logging.getLogger(__name__)
+
+
+class AskedToStop(Exception):  # noqa: N818 - no error
+    """Somebody asked, and the work ended before its end."""
+
+
+@dataclass(frozen=True, order=True)
+class Job:
+    """One job's folder."""
+
+    folder: Path
+    saves: ClassVar[bool] = False  # whether it hears a wish to stop, and ends after its step with what it has
+
+    @property
+    def id(self) -> str:
+        """Name of the folder: made by the program, never by a person."""
+        return self.folder.name
+
+    @property
+    def result(self) -> Path:
+        """What is there once it ran to its end."""
+        return self.folder / "scores.json"
+
+    @property
+    def done(self) -> bool:
+        """Whether its result is there."""
+        return self.result.is_file()
+
+    @property
+    def running(self) -> bool:
+        """Whether a process is at work on the result; with the result there, it only has to end."""
+        return not self.done and self.status().at_work
+
+    @property
+    def failed(self) -> bool:
+        """Whether it was started and ended without a result, though nobody stopped it."""
+        started = not self.done and (self.folder / "status.json").is_file()
+        return started and self.status().state in (State.FAILED, State.INTERRUPTED)
+
+    def status(self) -> Status:
+        """Read how it goes, and see whether its process still lives."""
+        try:
+            raw = json.loads((self.folder / "status.json").read_text(encoding="utf-8"))
+            status = Status(**{**raw, "state": State(raw["state"])})
+        except (OSError, ValueError, KeyError, TypeError):
+            return Status(State.INTERRUPTED)
+        if status.state is State.QUEUED and status.pid and not status.attended:
+            return replace(status, state=State.INTERRUPTED)  # its process died while it stood in line
+        if not status.at_work:
+            return status
+        if status.attended:
+            return replace(status, state=State.STOPPING) if self.asked_to_stop else status
+        return replace(status, state=State.STOPPED if self.asked_to_stop else State.INTERRUPTED, seconds_left=None)
+
+    def write_status(self, status: Status) -> None:
+        """Replace the status in one step."""
+        self.write("status.json", {**asdict(status), "heartbeat": time.time()})
+
+    def write(self, name: str, content: object) -> None:
+        """Write one of the folder's JSON files, such as `scores.json`, in one step."""
+        write_json(self.folder / name, content)
+
+    def read(self, name: str) -> dict[str, Any]:
+        """Read one of the folder's JSON files; empty where there is none to be read."""
+        return read_json(self.folder / name)
+
+    def add_progress(self, entry: dict[str, Any]) -> None:
+        """Append one line of figures."""
+        with (self.folder / "progress.jsonl").open("a", encoding="utf-8") as file:
+            file.write(json.dumps(entry) + "\n")
+
+    def progress(self) -> list[dict[str, Any]]:
+        """Read the lines of figures; one torn by a kill is left out."""
+        try:
+            lines = (self.folder / "progress.jsonl").read_text(encoding="utf-8", errors="replace").splitlines()
+        except OSError:
+            return []
+        entries = []
+        for line in lines:
+            with suppress(ValueError):
+                entries.append(json.loads(line))
+        return [entry for entry in entries if isinstance(entry, dict)]
+
+    def forget_progress_after(self, step: int) -> None:
+        """Drop what was logged past a step: the work goes on from there and logs it again."""
+        kept = [json.dumps(entry) + "\n" for entry in self.progress() if entry.get("step", 0) <= step]
+        write_text(self.folder / "progress.jsonl", "".join(kept))
+
+    def log(self, lines: int = 0) -> str:
+        """Read what its process wrote, or the last lines of it; empty where it wrote nothing."""
+        try:
+            text = (self.folder / "log.txt").read_text(encoding="utf-8", errors="replace")
+        except OSError:
+            return ""
+        return "\n".join(text.splitlines()[-lines:]) if lines else text
+
+    def launch(self, module: str, *words: object) -> None:
+        """Start its process, `python -m MODULE WORDS`, at once. Raises `OSError` where the disk is full."""
+        for name in ("stop", "log.txt"):
+            (self.folder / name).unlink(missing_ok=True)
+        process = detached(module, *words, log=self.folder / "log.txt")
+        with suppress(psutil.NoSuchProcess):  # it may have ended
+            began = psutil.Process(process.pid).create_time()
+            self.write_status(Status(State.RUNNING, started=time.time(), pid=process.pid, pid_started=began))
+
+    def ask_to_stop(self) -> None:
+        """Let it end after its current step."""
+        (self.folder / "stop").touch()
+
+    @property
+    def asked_to_stop(self) -> bool:
+        """Whether somebody asked."""
+        return (self.folder / "stop").exists()
+
+    def stop(self) -> None:
+        """Let a running one end after its step; take a queued one out of the line."""
+        status = self.status()
+        if status.at_work:
+            self.ask_to_stop()
+        elif status.state is State.QUEUED:
+            self.ask_to_stop()  # heard by a process that takes it up in this moment
+            self.write_status(replace(status, state=State.STOPPED))
+
+    def end(self) -> None:
+        """End its process at once, whatever it does: for one that would not hear, or has nothing to save."""
+        self.ask_to_stop()
+        status = self.status()
+        if status.at_work:
+            with suppress(psutil.NoSuchProcess):
+                psutil.Process(status.pid).kill()
+
+
+def carry_out(
+    job: Job, work: Callable[[Status], None], problem_of: Callable[[BaseException], tuple[str, str]]
+) -> Status:
+    """Do a job's work in this process, and return how it ended: whatever goes wrong ends up in its status.
+
+    `work` is given the status it began with; it raises `AskedToStop` where it ended because somebody asked.
+    `problem_of` tells code and message of what went wrong.
+    """
+    pid, pid_started = this_process()
+    before = job.status()
+    began = Status(
+        State.RUNNING,
+        started=time.time(),
+        seconds=before.spent,
+        pid=pid,
+        pid_started=pid_started,
+        queued=before.queued,
+    )
+    job.write_status(began)
+    try:
+        work(began)
+    except AskedToStop:
+        ended = replace(job.status(), state=State.STOPPED)
+    except (Exception, KeyboardInterrupt) as error:
+        logger.exception("the job failed")
+        code, message = problem_of(error)
+        ended = replace(job.status(), state=State.FAILED, code=code, message=message)
+    else:
+        ended = replace(job.status(), state=State.DONE)
+    ended = replace(ended, seconds_left=None)
+    job.write_status(ended)
+    return ended

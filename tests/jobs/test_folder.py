@@ -1,0 +1,132 @@
+"""A job's folder tells how it goes, whatever became of its process."""
+
+import json
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from data.workspace import write_text
+from jobs.folder import AskedToStop, Job, carry_out
+from jobs.processes import this_process
+from jobs.status import State, Status
+from tests.training.worlds import wait_until
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Job:
+    return Job(tmp_path / "job")
+
+
+def told(error: BaseException) -> tuple[str, str]:
+    return "reason", str(error)
+
+
+def at_work(**more: float) -> Status:
+    pid, pid_started = this_process()
+    return replace(Status(State.RUNNING, pid=pid, pid_started=pid_started), **more)  # type: ignore[arg-type]
+
+
+def test_work_that_ends_well(job: Job) -> None:
+    seen = []
+
+    def work(began: Status) -> None:
+        seen.append(job.status().state)
+        job.write_status(replace(began, share=0.5, seconds_left=3.0))
+        job.write("scores.json", {})
+
+    assert (job.done, job.running, job.failed) == (False, False, False)
+    ended = carry_out(job, work, told)
+    assert seen == [State.RUNNING]
+    assert (ended.state, ended.share, ended.seconds_left) == (State.DONE, 0.5, None)
+    assert (job.done, job.running, job.failed) == (True, False, False)
+    assert job.status().state is State.DONE
+
+
+@pytest.mark.parametrize(
+    ("error", "state", "code"),
+    [
+        (AskedToStop(), State.STOPPED, ""),
+        (ValueError("why"), State.FAILED, "reason"),
+        (KeyboardInterrupt(), State.FAILED, "reason"),
+    ],
+)
+def test_work_that_does_not(job: Job, error: BaseException, state: State, code: str) -> None:
+    def work(_: Status) -> None:
+        raise error
+
+    assert carry_out(job, work, told).state is state
+    status = job.status()
+    assert (status.state, status.code, status.message) == (state, code, str(error))
+    assert job.failed is (state is State.FAILED)
+
+
+def test_time_at_work_goes_on_where_it_was(job: Job) -> None:
+    job.write_status(Status(State.STOPPED, started=time.time() - 60, queued=5.0))
+    begun = []
+    carry_out(job, begun.append, told)
+    assert begun[0].seconds == pytest.approx(60, abs=1)
+    assert begun[0].queued == 5.0
+
+
+@pytest.mark.parametrize(
+    ("status", "left"),
+    [
+        (Status(share=0.25, started=100.0, heartbeat=110.0), 30.0),  # a quarter took 10 s
+        (Status(share=0.05, started=100.0, heartbeat=110.0), None),  # too early to tell
+        (Status(share=1.0, started=100.0, heartbeat=110.0), None),
+        (Status(share=0.5, total_steps=10, seconds_left=7.0), 7.0),  # the process knows
+        (Status(share=0.5, total_steps=10, started=1.0, heartbeat=9.0), None),  # and says nothing while it measures
+    ],
+)
+def test_the_time_left(status: Status, left: float | None) -> None:
+    assert status.left == left
+
+
+def test_the_status_of_a_version_without_a_share_is_read(job: Job) -> None:
+    numbers = {"step": 3, "total_steps": 9, "queued": 1.0, "started": 2.0, "heartbeat": 5.0, "pid": 1}
+    rest = {"seconds_left": None, "seconds": 0.0, "pid_started": 0.0, "code": "", "message": ""}
+    old = {"state": "stopped", "phase": "training", **numbers, **rest}
+    write_text(job.folder / "status.json", json.dumps(old))
+    assert job.status() == Status(State.STOPPED, "training", **numbers)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", ["stop", "end"])
+def test_one_that_waits_is_stopped(job: Job, name: str) -> None:
+    job.write_status(Status(State.QUEUED))
+    getattr(job, name)()
+    assert job.asked_to_stop
+    assert job.status().state is (State.STOPPED if name == "stop" else State.QUEUED)
+
+
+def test_one_at_work_is_asked_first(job: Job) -> None:
+    job.write_status(at_work())
+    job.stop()
+    assert job.status().state is State.STOPPING
+    job.write_status(at_work(pid_started=1.0))  # its process is gone
+    assert job.status().state is State.STOPPED
+    assert not job.failed
+
+
+def test_the_end_of_a_log(job: Job) -> None:
+    assert job.log() == ""
+    write_text(job.folder / "log.txt", "one\ntwo\nthree\n")
+    assert (job.log(), job.log(lines=2)) == ("one\ntwo\nthree\n", "two\nthree")
+
+
+@pytest.mark.slow
+def test_a_process_of_its_own_ends_when_it_is_told(job: Job, tmp_path: Path) -> None:
+    write_text(job.folder / "stop", "")
+    job.launch("data", "inspect", tmp_path / "no such file")
+    assert not job.asked_to_stop  # that was another start
+    assert job.running
+    wait_until(lambda: not job.running)
+    assert job.failed
+    assert "no such file" in job.log()
+
+    job.launch("timeit", "-n1", "-r1", "import time; time.sleep(60)")
+    assert job.running
+    job.end()
+    wait_until(lambda: not job.running)
+    assert (job.status().state, job.failed) == (State.STOPPED, False)

@@ -1,0 +1,72 @@
+"""Columns of the tables on the pages: what they are called, explained by and written as."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pandas as pd
+import streamlit as st
+from streamlit.elements.lib.column_types import ColumnConfig
+
+from data.csv_export import csv_bytes
+from retrieval.evaluation.measures import Measure
+from views.words import known, word
+
+BOLD = "font-weight: 700"  # the best of several figures
+
+
+def text(key: str, explained_by: str | None = None, **options: Any) -> ColumnConfig:
+    """Return a column of texts, called by the text `key` and explained by `key_help`, if there is one.
+
+    `explained_by` is the key of another explanation; empty: it needs none.
+    """
+    return st.column_config.TextColumn(word(key), help=_explanation(key, explained_by), **options)
+
+
+def number(key: str, form: str | None = None, explained_by: str | None = None, **options: Any) -> ColumnConfig:
+    """Return a column of figures written as `form`, called and explained as a `text` is."""
+    return st.column_config.NumberColumn(word(key), format=form, help=_explanation(key, explained_by), **options)
+
+
+def checkbox(key: str, **options: Any) -> ColumnConfig:
+    """Return a column of yes and no, called and explained as a `text` is."""
+    return st.column_config.CheckboxColumn(word(key), help=_explanation(key), **options)
+
+
+def retriever(**options: Any) -> ColumnConfig:
+    """Return the column of the retrievers' names, which stays in sight."""
+    return text("compare.retriever", pinned=True, **options)
+
+
+def measure(of: str, label: str | None = None, **options: Any) -> ColumnConfig:
+    """Return the column of a measure ("recall@10"), called by its short name where no label is given."""
+    name, short = Measure.parse(of).name, Measure.parse(of).short
+    return st.column_config.NumberColumn(label or short, help=word(f"help.{name}"), **options)
+
+
+def interval(form: str | None = None) -> dict[str, ColumnConfig]:
+    """Return the columns "low" and "high" of a figure's 95 % interval."""
+    return {end: number(f"compare.{end}", form, "compare.interval_help") for end in ("low", "high")}
+
+
+def p_holm(explained_by: str = "compare.p_holm_help") -> ColumnConfig:
+    """Return the column of Holm-corrected p-values."""
+    return st.column_config.NumberColumn("p (Holm)", format="%.4f", help=word(explained_by))
+
+
+def draw_csv(key: str, table: Callable[[], pd.DataFrame], file_name: str, name: str | None = None) -> None:
+    """Draw the button that downloads a table, made when it is asked for; `key` is that of its label."""
+    st.download_button(
+        word(key),
+        lambda: csv_bytes(table()),
+        file_name,
+        "text/csv",
+        key=name,
+        help=_explanation(key),
+        on_click="ignore",
+        icon=":material/download:",
+    )
+
+
+def _explanation(key: str, explained_by: str | None = None) -> str | None:
+    explanation = f"{key}_help" if explained_by is None else explained_by
+    return word(explanation) if known(explanation) else None
