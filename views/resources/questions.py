@@ -13,7 +13,9 @@ from models.sources import find_model
 from retrieval.analysis.questions import findings_of, most_unlike, question_table, rows_with_text, same_article
 from retrieval.asking import Findings
 from retrieval.comparison.compare import Comparison
-from retrieval.comparison.experiment import BM25Spec, HybridSpec, RerankSpec, Spec, WindowedBM25Spec
+from retrieval.comparison.kinds.first_stage import BM25Spec, WindowedBM25Spec
+from retrieval.comparison.kinds.multistage import HybridSpec, RerankSpec
+from retrieval.comparison.kinds.spec import Spec
 from retrieval.evaluation.ranks import Quadrant, quadrants
 from retrieval.explain.bm25 import BM25Explainer, BM25Explanation
 from retrieval.explain.multistage import (
@@ -26,7 +28,6 @@ from retrieval.explain.sentences import SentenceExplanation, sentence_contributi
 from retrieval.explain.starter import StaticExplainer, StaticExplanation, static_explainer
 from retrieval.explain.windows import WindowedBM25Explainer
 from retrieval.lexical.bm25 import BM25Options
-from retrieval.multistage.weight import recommended_weight
 from retrieval.rankings import Rankings
 from views.resources.comparisons import Address, comparison, ranks_of
 from views.resources.sets import question_set
@@ -136,7 +137,7 @@ def explained_reranking(at: Address, name: str, row: int, passage: int) -> Reran
     if not isinstance(spec, RerankSpec) or spec.first not in found or name not in found:
         return None
     try:
-        weight = recommended_weight(find_model(spec.model)) if spec.weight is None else spec.weight
+        weight = spec.weight_with(find_model(spec.model))
     except ModelError as error:
         logger.warning("the weight of %r is not known: %s", name, error)
         return None

@@ -8,9 +8,10 @@ import streamlit as st
 
 from data.split import Part
 from retrieval.comparison.added import add
-from retrieval.comparison.experiment import Experiment, Spec
+from retrieval.comparison.experiment import Experiment
 from retrieval.comparison.job import ComparisonJob
-from retrieval.comparison.labs import chosen, needed, tried
+from retrieval.comparison.kinds.spec import Spec
+from retrieval.comparison.labs import chosen, tried
 from retrieval.evaluation.measures import Measure
 from retrieval.evaluation.significance import PairTest
 from views import tables
@@ -44,9 +45,8 @@ class LabResult:
 
 def names_of(bench: Bench, *kinds: type[Any]) -> list[str]:
     """Return the retrievers of the comparison that were measured, of these kinds of spec where any are given."""
-    measured = {one.name for one in bench.view.comparison.results if one.scores}
-    specs = bench.view.comparison.experiment.retriever
-    return [spec.name for spec in specs if spec.name in measured and (not kinds or isinstance(spec, kinds))]
+    specs, measured = bench.view.comparison.experiment.specs, bench.view.comparison.scores
+    return [name for name in specs if name in measured and (not kinds or isinstance(specs[name], kinds))]
 
 
 def run(bench: Bench, experiment: Experiment) -> LabResult | None:
@@ -161,9 +161,8 @@ def draw_use(bench: Bench, experiment: Experiment, name: str) -> None:
 def _use(bench: Bench, spec: Spec) -> None:
     shown = bench.view
     known = choices_for(shown.data).specs
-    for part in needed(
-        shown.comparison.experiment, spec.parts
-    ):  # of a kept comparison, some may not be picked any more
+    # of a kept comparison, some may not be picked any more
+    for part in shown.comparison.experiment.needed(spec.parts):
         if part.name not in known:
             add(shown.data.fingerprint, part)
     add(shown.data.fingerprint, spec)

@@ -4,7 +4,7 @@ import pandas as pd
 import streamlit as st
 
 from retrieval.analysis.lab_results import best
-from retrieval.comparison.experiment import RerankSpec
+from retrieval.comparison.kinds.multistage import RerankSpec
 from retrieval.comparison.labs import DEPTHS, rerank_lab
 from views import tables
 from views.compare.tune.bench import Bench, LabResult, draw_table, draw_verdict, figure_columns, names_of, run
