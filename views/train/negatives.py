@@ -78,17 +78,7 @@ def _browse(table: pd.DataFrame) -> None:
         "positive": tables.text("train.negatives_positive", width="medium"),
         "title": tables.text("train.negatives_title", width="small"),
     }
-    picked = st.dataframe(
-        short,
-        column_order=columns,
-        column_config=columns,
-        hide_index=True,
-        on_select="rerun",
-        selection_mode="single-row",
-        key="train_negatives_table",
-    )
-    rows = [row for row in picked.selection.rows if row < len(shown)]
-    if rows:
+    if rows := tables.draw_choice(short, columns, "train_negatives_table"):
         _read(shown.to_dict("records")[rows[0]])
     else:
         st.caption(word("train.negatives_pick"))
