@@ -12,6 +12,7 @@ from data.failure import Failure
 from data.store import find
 from jobs.folder import carry_out
 from jobs.status import Status
+from retrieval.analysis.figures import shown_measures
 from retrieval.comparison.compare import Comparison, compare
 from retrieval.comparison.experiment import read_experiment
 from retrieval.comparison.job import ComparisonJob, teller
@@ -148,7 +149,7 @@ def _delete(options: argparse.Namespace) -> int:
 def table(comparison: Comparison) -> str:
     """Return the means as lines of text."""
     width = max(len(result.name) for result in comparison.results)
-    measures = [*(f"recall@{k}" for k in comparison.experiment.ks), "mrr@10", "ndcg@10"]
+    measures = shown_measures(comparison)
     lines = [
         f"{len(comparison.question_set.questions):,} questions, {len(comparison.question_set.passages):,} passages"
     ]

@@ -49,6 +49,7 @@ PARTS = {
         ("words", "choices"),
         ("navigation",),
         ("resources", "problem_words", "model_words", "tables", "charts", "highlight", "job"),
+        ("hits",),
         ("state",),
         ("sidebar",),
         ("runs",),

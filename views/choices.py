@@ -7,7 +7,10 @@ from data.split import Part, SplitOptions
 from data.store import StoredSet
 from jobs.status import State
 from retrieval.comparison.added import added
-from retrieval.comparison.experiment import BM25Spec, DenseSpec, Experiment, HybridSpec, RerankSpec, RunSpec, Spec
+from retrieval.comparison.experiment import Experiment, needed
+from retrieval.comparison.kinds.first_stage import BM25Spec, DenseSpec
+from retrieval.comparison.kinds.multistage import HybridSpec, RerankSpec
+from retrieval.comparison.kinds.spec import Spec
 from retrieval.evaluation.measures import DEFAULT_KS
 from training.options.common import Kind
 from training.runs.runs import Plan, Run, all_runs
@@ -30,21 +33,11 @@ class Choices:
     @property
     def searchable(self) -> list[str]:
         """Names of those that can be asked anything: an imported run knows only the questions it answers."""
-        return [name for name in self.specs if not any(isinstance(spec, RunSpec) for spec in self.needed([name]))]
+        return [name for name in self.specs if all(spec.searchable for spec in needed(self.specs, [name]))]
 
     def needed(self, picked: list[str]) -> list[Spec]:
         """Return the specs picked and those they wrap, each after what it wraps."""
-        ordered: dict[str, Spec] = {}
-
-        def add(name: str) -> None:
-            for part in self.specs[name].parts:
-                add(part)
-            ordered.setdefault(name, self.specs[name])
-
-        for name in self.specs:
-            if name in picked:
-                add(name)
-        return list(ordered.values())
+        return needed(self.specs, [name for name in self.specs if name in picked])
 
     def experiment(self, data: StoredSet, picked: list[str], part: Part) -> Experiment:
         """Return the experiment that compares what is picked."""

@@ -1,10 +1,11 @@
-"""Columns of the tables on the pages: what they are called, explained by and written as."""
+"""Tables on the pages: what their columns are called, explained by and written as, and what is done with their rows."""
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, Literal
 
 import pandas as pd
 import streamlit as st
+from pandas.io.formats.style import Styler
 from streamlit.elements.lib.column_types import ColumnConfig
 
 from data.csv_export import csv_bytes
@@ -51,6 +52,28 @@ def interval(form: str | None = None) -> dict[str, ColumnConfig]:
 def p_holm(explained_by: str = "compare.p_holm_help") -> ColumnConfig:
     """Return the column of Holm-corrected p-values."""
     return st.column_config.NumberColumn("p (Holm)", format="%.4f", help=word(explained_by))
+
+
+def draw_choice(
+    table: pd.DataFrame | Styler,
+    columns: Mapping[str, ColumnConfig],
+    key: str,
+    mode: Literal["single-row", "multi-row"] = "single-row",
+    height: int | Literal["auto"] = "auto",
+) -> list[int]:
+    """Draw these columns of a table whose rows can be chosen; returns the places of those chosen."""
+    event = st.dataframe(
+        table,
+        height=height,
+        hide_index=True,
+        column_order=[*columns],
+        column_config=columns,
+        key=key,
+        on_select="rerun",
+        selection_mode=mode,
+    )
+    # of a table that became shorter, a row chosen before may be gone
+    return [row for row in event["selection"]["rows"] if row < len(table.index)]
 
 
 def draw_csv(key: str, table: Callable[[], pd.DataFrame], file_name: str, name: str | None = None) -> None:

@@ -11,15 +11,10 @@ from data.read import read_file
 from retrieval.analysis.evidence import evidence
 from retrieval.analysis.stages import ceilings, fates
 from retrieval.comparison.compare import Comparison, compare
-from retrieval.comparison.experiment import (
-    BM25Spec,
-    DenseSpec,
-    Experiment,
-    HybridSpec,
-    RerankSpec,
-    Spec,
-    WindowedBM25Spec,
-)
+from retrieval.comparison.experiment import Experiment
+from retrieval.comparison.kinds.first_stage import BM25Spec, DenseSpec, WindowedBM25Spec
+from retrieval.comparison.kinds.multistage import HybridSpec, RerankSpec
+from retrieval.comparison.kinds.spec import Spec
 from retrieval.comparison.store import keep, load
 from retrieval.evaluation.ranks import rank_map
 from retrieval.evaluation.significance import question_groups
@@ -67,7 +62,7 @@ def _seconds(part: Callable[[Comparison], object], comparison: Comparison) -> fl
 
 
 def _slices(comparison: Comparison) -> None:
-    scores = {one.name: one.scores for one in comparison.results if one.scores}
+    scores = comparison.scores
     groups = question_groups(comparison.question_set)
     for by in Property:
         slice_table(slices(comparison.question_set, by), scores, "recall@10", groups)
@@ -82,6 +77,6 @@ _PARTS: dict[str, Callable[[Comparison], object]] = {
     "intervals and tests": evidence,
     "slices": _slices,
     "waterfall and ceilings": _waterfall,
-    "map of ranks": lambda found: rank_map([one.rankings for one in found.results if one.rankings], found.question_set),
+    "map of ranks": lambda found: rank_map(list(found.rankings.values()), found.question_set),
     "report": lambda found: report(found, "en"),
 }

@@ -13,7 +13,10 @@ from data.read import read_file
 from data.records import QuestionSet
 from data.split import Part, SplitOptions
 from retrieval.comparison.compare import Comparison, compare
-from retrieval.comparison.experiment import BM25Spec, Experiment, HybridSpec, RerankSpec, Spec, WindowedBM25Spec
+from retrieval.comparison.experiment import Experiment
+from retrieval.comparison.kinds.first_stage import BM25Spec, WindowedBM25Spec
+from retrieval.comparison.kinds.multistage import HybridSpec, RerankSpec
+from retrieval.comparison.kinds.spec import Spec
 from retrieval.evaluation.measures import Scores
 from retrieval.evaluation.significance import intervals_of, pair_tests, question_groups
 from retrieval.multistage.fusion import Fusion
@@ -79,7 +82,7 @@ def _compared(question_set: QuestionSet, part: Part, *retrievers: Spec) -> Compa
 def _scores(comparison: Comparison) -> dict[str, Scores]:
     if failed := [result for result in comparison.results if result.error]:
         raise RuntimeError(f"{failed[0].name}: {failed[0].error}")
-    return {result.name: result.scores for result in comparison.results if result.scores}
+    return comparison.scores
 
 
 def _figures(comparison: Comparison) -> dict[str, float]:

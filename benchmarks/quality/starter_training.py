@@ -13,7 +13,9 @@ from data.read import read_file
 from data.split import Part, SplitOptions
 from jobs.status import State
 from retrieval.comparison.compare import compare
-from retrieval.comparison.experiment import BM25Spec, DenseSpec, Experiment, HybridSpec, RerankSpec
+from retrieval.comparison.experiment import Experiment
+from retrieval.comparison.kinds.first_stage import BM25Spec, DenseSpec
+from retrieval.comparison.kinds.multistage import HybridSpec, RerankSpec
 from training.options.common import Kind
 from training.options.kinds import default_options
 from training.runs.runs import Run, create_run, new_plan

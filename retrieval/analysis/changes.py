@@ -4,7 +4,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from retrieval.analysis.evidence import scores_of
 from retrieval.comparison.compare import Comparison
 from retrieval.comparison.store import StoredComparison
 from retrieval.evaluation.significance import PairTest, holm, pair_tests, question_groups
@@ -42,7 +41,7 @@ def changes(before: Comparison, after: Comparison) -> list[Change]:
     if before.question_set.fingerprint != after.question_set.fingerprint:
         raise ValueError("the two comparisons asked other questions, or searched other passages")
     groups = question_groups(after.question_set)
-    old, new = scores_of(before), scores_of(after)
+    old, new = before.scores, after.scores
     found = []
     for name in (name for name in new if name in old):
         shared = [measure for measure in new[name].per_question if measure in old[name].per_question]

@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from retrieval.comparison.compare import Comparison
-from retrieval.evaluation.measures import Scores, measures
+from retrieval.evaluation.measures import measures
 from retrieval.evaluation.significance import PairTest, intervals_of, pair_tests, question_groups
 
 _MOST_TESTS = 400  # made together
@@ -33,18 +33,13 @@ class Evidence:
 def evidence(comparison: Comparison) -> Evidence:
     """Test everything that has scores, over groups of questions about the same passages."""
     groups = question_groups(comparison.question_set)
-    scores = scores_of(comparison)
+    scores = comparison.scores
     wanted = measures(comparison.experiment.ks)
     # of many retrievers the differences by all measures at once would not fit into memory
     step = max(1, _MOST_TESTS // max(1, len(scores) * (len(scores) - 1) // 2))
     tested = (pair_tests(scores, wanted[start : start + step], groups) for start in range(0, len(wanted), step))
     intervals = {name: intervals_of(of, groups) for name, of in scores.items()}
     return Evidence(intervals, tuple(test for tests in tested for test in tests))
-
-
-def scores_of(comparison: Comparison) -> dict[str, Scores]:
-    """Return the scores of the retrievers that have some, by name."""
-    return {result.name: result.scores for result in comparison.results if result.scores}
 
 
 def turned(test: PairTest) -> PairTest:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from retrieval.analysis.evidence import Evidence, scores_of
+from retrieval.analysis.evidence import Evidence
 from retrieval.comparison.compare import Comparison
 from retrieval.evaluation.measures import CUT, Measure
 
@@ -51,13 +51,13 @@ def label(measure: str) -> str:
 
 def first_scored(comparison: Comparison) -> str | None:
     """Return the name of the first retriever that did not fail: the one that others are held against."""
-    return next(iter(scores_of(comparison)), None)
+    return next(iter(comparison.scores), None)
 
 
 def _column(comparison: Comparison, evidence: Evidence, measure: str) -> dict[str, Figure]:
     means = {
         name: float(of.per_question[measure].mean())
-        for name, of in scores_of(comparison).items()
+        for name, of in comparison.scores.items()
         if measure in of.per_question
     }
     first = first_scored(comparison)

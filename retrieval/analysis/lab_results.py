@@ -1,10 +1,13 @@
 """What a laboratory found: figures with their intervals, and what each value costs."""
 
+from collections.abc import Container
+
 import numpy as np
 import pandas as pd
 
 from retrieval.comparison.compare import Comparison, Result
-from retrieval.comparison.experiment import BM25Spec, HybridSpec, Lab, RerankSpec, Spec
+from retrieval.comparison.experiment import Lab
+from retrieval.comparison.kinds.spec import Spec
 from retrieval.comparison.labs import tried
 from retrieval.dense.index import IndexKind
 from retrieval.evaluation.measures import Measure, evaluate
@@ -20,11 +23,10 @@ def lab_figures(lab: Comparison, measure: str, groups: np.ndarray) -> pd.DataFra
     reranking has a "ceiling" and its own "reranking_seconds"; an index the "overlap" with the exact one, and the
     "difference" to its mean with the interval "difference_low" to "difference_high".
     """
-    specs = {spec.name: spec for spec in lab.experiment.retriever}
-    results = [one for one in lab.results if one.scores and measure in one.scores.per_question]
-    rows = [_row(specs[one.name], one) for one in results if specs[one.name].chosen_on]
-    rows += _unmixed(rows, lab, {one.name for one in results})
-    values = {one.name: one.scores.per_question[measure] for one in results if one.scores}
+    values = {name: of.per_question[measure] for name, of in lab.scores.items() if measure in of.per_question}
+    specs, results = lab.experiment.specs, [one for one in lab.results if one.name in values]
+    rows = [_row(specs[one.name], lab.experiment.lab, one) for one in results if specs[one.name].chosen_on]
+    rows += _unmixed(rows, lab, values.keys())
     figures = pd.DataFrame(rows)
     if figures.empty:
         return figures
@@ -62,40 +64,19 @@ def overlap(exact: Rankings, other: Rankings, k: int) -> float:
     return float((shared[counts > 0] / counts[counts > 0]).mean()) if counts.any() else 1.0
 
 
-def _row(spec: Spec, result: Result) -> dict[str, object]:
-    values = {name: getattr(spec, name) for name in _VALUES[spec.kind]}
-    if isinstance(spec, BM25Spec):
-        values["sentences"] = 0  # passages as a whole
-    if isinstance(spec, HybridSpec) and spec.weights:
-        values["weight"] = spec.weights[0]
+def _row(spec: Spec, lab: Lab | None, result: Result) -> dict[str, object]:
+    values = {name: getattr(spec, name) for name in _VALUES[lab]}
     seconds, of_model = result.query_seconds, result.model_seconds
     costs = {"build_seconds": result.build_seconds, "query_seconds": seconds, "search_seconds": seconds - of_model}
     return {"name": spec.name, "tried": True, **values, **costs, "memory_bytes": result.memory_bytes}
 
 
-_VALUES = {
-    "bm25": ("analyzer", "k1", "b"),
-    "bm25-windows": ("sentences", "analyzer", "k1", "b"),
-    "dense": ("index",),
-    "hybrid": ("fusion",),
-    "rerank": ("depth", "weight"),
-    "run": (),
-    "milvus": (),
-}
-
-
-def _unmixed(rows: list[dict[str, object]], lab: Comparison, known: set[str]) -> list[dict[str, object]]:
+def _unmixed(rows: list[dict[str, object]], lab: Comparison, known: Container[str]) -> list[dict[str, object]]:
     """Return rows of the retrievers that are mixed, each alone, for every fusion or depth tried."""
-    spec = next(iter(tried(lab.experiment)))
-    if isinstance(spec, HybridSpec):
-        by, alone = "fusion", zip(spec.of, (1.0, 0.0), strict=False)
-    elif isinstance(spec, RerankSpec):
-        by, alone = "depth", zip((spec.first,), (0.0,), strict=True)
-    else:
-        return []
+    by, weights = _ALONE.get(lab.experiment.lab, ("", ()))
     return [
         {"name": name, "tried": False, by: value, "weight": weight}
-        for name, weight in alone
+        for name, weight in zip(tried(lab.experiment)[0].parts, weights, strict=False)
         for value in dict.fromkeys(row[by] for row in rows)
         if name in known
     ]
@@ -114,21 +95,30 @@ def _with_ceilings(figures: pd.DataFrame, lab: Comparison, measure: str, groups:
 
 def _with_losses(figures: pd.DataFrame, lab: Comparison, measure: str, groups: np.ndarray) -> pd.DataFrame:
     """Add what each index loses against the exact one: of the measure, with its interval, and of the passages found."""
-    results = {one.name: one for one in lab.results}
-    exact = results[IndexKind.EXACT]
-    if exact.scores is None or exact.rankings is None:
+    if IndexKind.EXACT not in lab.scores:
         return figures
-    scores = [results[name].scores for name in figures["name"]]
-    values = np.stack([of.per_question[measure] for of in scores if of], axis=1)
-    differences = values - exact.scores.per_question[measure][:, None]
+    k, exact = Measure.parse(measure).cut, lab.rankings[IndexKind.EXACT]
+    values = np.stack([lab.scores[name].per_question[measure] for name in figures["name"]], axis=1)
+    differences = values - lab.scores[IndexKind.EXACT].per_question[measure][:, None]
     ends = difference_intervals(differences, groups)
-    found = [results[name].rankings for name in figures["name"]]
     return figures.assign(
         difference=differences.mean(axis=0),
         difference_low=ends[:, 0],
         difference_high=ends[:, 1],
-        overlap=[overlap(exact.rankings, one, Measure.parse(measure).cut) if one else np.nan for one in found],
+        overlap=[overlap(exact, lab.rankings[name], k) for name in figures["name"]],
     )
 
 
+_VALUES: dict[Lab | None, tuple[str, ...]] = {
+    None: (),
+    Lab.BM25: ("sentences", "analyzer", "k1", "b"),
+    Lab.HYBRID: ("fusion", "weight"),
+    Lab.RERANK: ("depth", "weight"),
+    Lab.INDEX: ("index",),
+}
+# what a part alone stands beside in every row, and the weight of each part where it is alone
+_ALONE: dict[Lab | None, tuple[str, tuple[float, ...]]] = {
+    Lab.HYBRID: ("fusion", (1.0, 0.0)),
+    Lab.RERANK: ("depth", (0.0,)),
+}
 _MORE = {Lab.RERANK: _with_ceilings, Lab.INDEX: _with_losses}

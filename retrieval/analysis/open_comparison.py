@@ -15,13 +15,12 @@ from data.records import QuestionSet
 from models.hub import ModelError
 from models.sources import find_model
 from retrieval.analysis.changes import Change, changes
-from retrieval.analysis.evidence import Evidence, evidence, scores_of
+from retrieval.analysis.evidence import Evidence, evidence
 from retrieval.analysis.lab_results import lab_figures
 from retrieval.analysis.questions import most_disputed, question_table, rows_with_text, same_article
 from retrieval.analysis.stages import ceilings, fates
-from retrieval.comparison.experiment import HybridSpec, RerankSpec
+from retrieval.comparison.kinds.multistage import HybridSpec, RerankSpec
 from retrieval.comparison.store import load
-from retrieval.evaluation.measures import Scores
 from retrieval.evaluation.ranks import Quadrant, RankMap, quadrants, rank_map
 from retrieval.evaluation.significance import PairTest, intervals_of, pair_tests, question_groups
 from retrieval.evaluation.slices import Property, Slice, properties, slice_table, slice_tests, slices
@@ -32,8 +31,6 @@ from retrieval.explain.multistage import (
     rerank_contributions,
 )
 from retrieval.lexical.terms import UnmatchedQuestions, unmatched
-from retrieval.multistage.weight import recommended_weight
-from retrieval.rankings import Rankings
 from text.analyzers import Analyzer
 
 logger = logging.getLogger(__name__)
@@ -85,16 +82,6 @@ class OpenComparison:
         """The questions asked, and the whole corpus."""
         return self.comparison.question_set
 
-    @property
-    def scores(self) -> dict[str, Scores]:
-        """The scores by retriever."""
-        return scores_of(self.comparison)
-
-    @property
-    def rankings(self) -> dict[str, Rankings]:
-        """The rankings by retriever."""
-        return {one.name: one.rankings for one in self.comparison.results if one.rankings}
-
     # how sure the figures are
 
     @property
@@ -107,7 +94,7 @@ class OpenComparison:
     @_last(1)
     def intervals(self) -> dict[str, dict[str, tuple[float, float]]]:
         """The 95 % interval of every figure, by retriever and measure."""
-        return {name: intervals_of(scores, self.groups) for name, scores in self.scores.items()}
+        return {name: intervals_of(scores, self.groups) for name, scores in self.comparison.scores.items()}
 
     @property
     @_last(1)
@@ -118,7 +105,7 @@ class OpenComparison:
     @_last(16)
     def tests(self, names: tuple[str, ...], measure: str) -> list[PairTest]:
         """Test every pair of the retrievers named, Holm-corrected over them."""
-        scores = {name: of for name, of in self.scores.items() if name in names}
+        scores = {name: of for name, of in self.comparison.scores.items() if name in names}
         return pair_tests(scores, [measure], self.groups)
 
     @_last(2)
@@ -150,7 +137,7 @@ class OpenComparison:
 
         The columns of `slice_table`, and "p_holm".
         """
-        scores = {name: self.scores[name] for name in names if name in self.scores}
+        scores = {name: self.comparison.scores[name] for name in names if name in self.comparison.scores}
         parts = self.slices(by)[:MEASURED_SLICES]
         table = slice_table(parts, scores, measure, self.groups)
         return table.assign(p_holm=slice_tests(parts, scores, measure, self.groups))
@@ -175,7 +162,8 @@ class OpenComparison:
     @_last(4)
     def ranks(self, names: tuple[str, ...]) -> RankMap:
         """Return the map of the ranks of the retrievers named, in that order."""
-        return rank_map([self.rankings[name] for name in names if name in self.rankings], self.question_set)
+        rankings = self.comparison.rankings
+        return rank_map([rankings[name] for name in names if name in rankings], self.question_set)
 
     @_last(4)
     def quadrants(self, pair: tuple[str, str], k: int) -> dict[Quadrant, np.ndarray]:
@@ -186,13 +174,13 @@ class OpenComparison:
     @_last(2)
     def questions(self, names: tuple[str, ...]) -> pd.DataFrame:
         """Return the questions with their ranks, the most disputed first; see `question_table`."""
-        depth = min(self.rankings[name].indices.shape[1] for name in names)
+        depth = min(self.comparison.rankings[name].indices.shape[1] for name in names)
         return question_table(self.question_set, self.ranks(names).ranks, names, depth)
 
     @_last(2)
     def disputed(self, count: int) -> list[str]:
         """Return the questions on which the retrievers differ most, at most so many."""
-        rankings = [*self.rankings.values()]
+        rankings = [*self.comparison.rankings.values()]
         rows = most_disputed(rankings, self.question_set, count) if rankings else []
         return [self.question_set.questions[row].text for row in rows]
 
@@ -208,7 +196,7 @@ class OpenComparison:
 
     def fusion(self, spec: HybridSpec, row: int, passage: int) -> FusionExplanation | None:
         """Explain the fused score of a passage; None where the rankings kept are not as deep as those fused."""
-        lists = {part: self.rankings[part] for part in spec.of if part in self.rankings}
+        lists = {part: self.comparison.rankings[part] for part in spec.of if part in self.comparison.rankings}
         depth = min(spec.depth, len(self.question_set.passages))
         if len(lists) < len(spec.of) or any(one.indices.shape[1] < depth for one in lists.values()):
             return None
@@ -216,11 +204,11 @@ class OpenComparison:
 
     def reranking(self, spec: RerankSpec, row: int, passage: int) -> RerankExplanation | None:
         """Explain the move of a passage; None where the ranking before is not kept, or the model's weight is gone."""
-        before, after = self.rankings.get(spec.first), self.rankings.get(spec.name)
+        before, after = self.comparison.rankings.get(spec.first), self.comparison.rankings.get(spec.name)
         if before is None or after is None:
             return None
         try:
-            weight = recommended_weight(find_model(spec.model)) if spec.weight is None else spec.weight
+            weight = spec.weight_with(find_model(spec.model))
         except ModelError as error:
             logger.warning("the weight of %r is not known: %s", spec.name, error)
             return None

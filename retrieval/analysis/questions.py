@@ -84,7 +84,7 @@ def rows_in_all(count: int, parts: Sequence[np.ndarray]) -> np.ndarray:
 
 def findings_of(compared: Comparison, row: int) -> dict[str, Findings]:
     """Return what every retriever that has rankings found of the question at `row`, as it was kept."""
-    return {one.name: _findings(one.rankings, row) for one in compared.results if one.rankings}
+    return {name: _findings(one, row) for name, one in compared.rankings.items()}
 
 
 def same_article(question_set: QuestionSet, row: int) -> frozenset[int]:

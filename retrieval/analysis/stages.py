@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from retrieval.comparison.compare import Comparison
-from retrieval.comparison.experiment import HybridSpec, RerankSpec, Spec
+from retrieval.comparison.kinds.spec import Spec
 from retrieval.evaluation.measures import first_relevant_ranks
 
 DEPTHS = (1, 2, 5, 10, 20, 50, 100)
@@ -40,9 +40,9 @@ def fates(compared: Comparison, k: int) -> dict[str, np.ndarray]:
     """
     if k < 1:
         raise ValueError(f"k must be 1 or more, not {k}")
-    ranks, depths = _ranks(compared), _depths(compared)
-    specs = {spec.name: spec for spec in compared.experiment.retriever}
-    return {name: _fate(specs, ranks, name, k) for name in ranks if depths[name] >= k and _traced(specs, ranks, name)}
+    ranks, depths, experiment = _ranks(compared), _depths(compared), compared.experiment
+    traced = [name for name in ranks if all(spec.name in ranks for spec in experiment.needed([name]))]
+    return {name: _fate(experiment.specs, ranks, name, k) for name in traced if depths[name] >= k}
 
 
 def fate_counts(found: Mapping[str, np.ndarray]) -> pd.DataFrame:
@@ -60,40 +60,21 @@ def ceilings(compared: Comparison, depths: Sequence[int] = DEPTHS) -> dict[str, 
     ranks, searched = _ranks(compared), _depths(compared)
     found: dict[str, np.ndarray] = {}
     for spec in compared.experiment.retriever:
-        sources = candidate_sources(spec)
-        if spec.name in ranks and all(name in ranks for name in sources):
-            deepest = min(searched[name] for name in sources)
-            shares = [_any_within(ranks, sources, depth).mean() if depth <= deepest else np.nan for depth in depths]
+        if spec.name in ranks and all(name in ranks for name in spec.sources):
+            deepest = min(searched[name] for name in spec.sources)
+            shares = [
+                _any_within(ranks, spec.sources, depth).mean() if depth <= deepest else np.nan for depth in depths
+            ]
             found[spec.name] = np.array(shares)
     return found
 
 
-def candidate_sources(spec: Spec) -> tuple[str, ...]:
-    """Names of the retrievers whose passages this one orders: itself where it wraps no other."""
-    if isinstance(spec, HybridSpec) and spec.weights:  # a part of weight 0 brings no candidates
-        return tuple(name for name, weight in zip(spec.of, spec.weights, strict=True) if weight)
-    return spec.parts or (spec.name,)
-
-
-def candidate_depth(spec: Spec, k: int) -> int:
-    """How many passages of each source a retriever orders to find its first k; 0 where it wraps no other."""
-    if isinstance(spec, RerankSpec):
-        return max(spec.depth, k)  # those below the candidates keep their order, and may be among the first k
-    return spec.depth if isinstance(spec, HybridSpec) else 0
-
-
 def _ranks(compared: Comparison) -> dict[str, np.ndarray]:
-    return {
-        one.name: first_relevant_ranks(one.rankings, compared.question_set) for one in compared.results if one.rankings
-    }
+    return {name: first_relevant_ranks(one, compared.question_set) for name, one in compared.rankings.items()}
 
 
 def _depths(compared: Comparison) -> dict[str, int]:
-    return {one.name: one.rankings.indices.shape[1] for one in compared.results if one.rankings}
-
-
-def _traced(specs: Mapping[str, Spec], ranks: Mapping[str, np.ndarray], name: str) -> bool:
-    return name in ranks and all(_traced(specs, ranks, part) for part in specs[name].parts)
+    return {name: one.indices.shape[1] for name, one in compared.rankings.items()}
 
 
 def _within(ranks: np.ndarray, depth: int) -> np.ndarray:
@@ -107,12 +88,12 @@ def _any_within(ranks: Mapping[str, np.ndarray], names: Sequence[str], depth: in
 
 def _fate(specs: Mapping[str, Spec], ranks: Mapping[str, np.ndarray], name: str, k: int) -> np.ndarray:
     spec = specs[name]
-    depth = candidate_depth(spec, k)
-    if isinstance(spec, HybridSpec):
-        given = _any_within(ranks, candidate_sources(spec), depth)
+    depth = spec.candidates(k)
+    if len(spec.parts) > 1:
+        given = _any_within(ranks, spec.sources, depth)
         lost = np.where(given, _PLACE[Fate.LOST_IN_FUSION], _PLACE[Fate.NOT_A_CANDIDATE])
-    elif isinstance(spec, RerankSpec):
-        before = _fate(specs, ranks, spec.first, depth)
+    elif spec.parts:
+        before = _fate(specs, ranks, spec.parts[0], depth)
         never_near = np.isin(before, (_PLACE[Fate.BELOW], _PLACE[Fate.NOT_FOUND]))
         lost = np.where(never_near, _PLACE[Fate.NOT_A_CANDIDATE], before)
         lost = np.where(before == _PLACE[Fate.FOUND], _PLACE[Fate.LOST_IN_RERANKING], lost)

@@ -9,17 +9,17 @@ import logging
 from datetime import UTC, datetime
 from pathlib import Path
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ValidationError
 
 from data.cache import key_of
 from data.records import QuestionSet
 from data.workspace import read_json, replacing, workspace, write_json
-from retrieval.comparison.experiment import RunSpec, Spec
+from retrieval.comparison.experiment import of_kind
+from retrieval.comparison.kinds.first_stage import RunSpec
+from retrieval.comparison.kinds.spec import Spec
 from retrieval.trec.run import read_run
 
 logger = logging.getLogger(__name__)
-
-_SPEC: TypeAdapter[Spec] = TypeAdapter(Spec)
 
 
 def added(fingerprint: str) -> list[Spec]:
@@ -79,7 +79,7 @@ def _path(fingerprint: str, name: str) -> Path:
 
 def _spec(content: dict[str, object], path: Path) -> Spec | None:
     try:
-        spec = _SPEC.validate_python(content.get("retriever"))
+        spec = of_kind(content.get("retriever"))
     except ValidationError as error:
         logger.warning("an added retriever cannot be read: %s: %s", path, error)
         return None

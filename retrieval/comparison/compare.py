@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +47,16 @@ class Comparison:
     question_set: QuestionSet  # the whole corpus, the questions of the part compared
     results: tuple[Result, ...]
 
+    @cached_property
+    def rankings(self) -> dict[str, Rankings]:
+        """The rankings by name, without retrievers that failed."""
+        return {result.name: result.rankings for result in self.results if result.rankings}
+
+    @cached_property
+    def scores(self) -> dict[str, Scores]:
+        """The scores by name, without retrievers that failed."""
+        return {result.name: result.scores for result in self.results if result.scores}
+
     def as_dict(self) -> dict[str, object]:
         """Return the content of `scores.json`: measures as shares between 0 and 1, times in seconds."""
         return {
@@ -84,15 +95,15 @@ def compare(
     asked = split(question_set, experiment.split_options).questions(question_set, experiment.split)
     if not asked.questions:
         raise ValueError(f"the {experiment.split.value} part has no question with a relevant passage")
-    specs = experiment.retriever
+    names = list(experiment.specs)
     results: list[Result] = []
 
     def tell_within(share: float) -> None:
-        tell(specs[len(results)].name, (len(results) + share) / len(specs))
+        tell(names[len(results)], (len(results) + share) / len(names))
 
-    for spec, made in zip(specs, retrievers_of(experiment, asked, base, tell_within), strict=True):
+    for name, made in retrievers_of(experiment, asked, base, tell_within).items():
         tell_within(0.0)
-        results.append(_result(spec.name, (failed or {}).get(spec.name, made), asked, experiment.ks))
+        results.append(_result(name, (failed or {}).get(name, made), asked, experiment.ks))
     tell("", 1.0)
     return Comparison(experiment, asked, tuple(results))
 
@@ -108,8 +119,8 @@ def is_kept(experiment: Experiment, question_set: QuestionSet, failed: Container
     asked = split(question_set, experiment.split_options).questions(question_set, experiment.split)
     texts = [question.text for question in asked.questions]
     return all(
-        spec.name in failed or isinstance(made, Exception) or made.remembers(texts, made.depth)
-        for spec, made in zip(experiment.retriever, retrievers_of(experiment, asked), strict=True)
+        name in failed or isinstance(made, Exception) or made.remembers(texts, made.depth)
+        for name, made in retrievers_of(experiment, asked).items()
     )
 
 

@@ -12,7 +12,8 @@ from data.cache import key_of
 from data.workspace import workspace, write_text
 from jobs.folder import Job
 from jobs.status import Status
-from retrieval.comparison.experiment import VERSION, Experiment, write_experiment
+from retrieval.comparison.experiment import Experiment, write_experiment
+from retrieval.comparison.kinds.spec import VERSION
 from text.analyzers import VERSION as ANALYZER_VERSION
 
 _SECONDS_BETWEEN_WORDS = 0.2

@@ -7,18 +7,13 @@ set against, is not. So it runs, stops and is kept like any other comparison, an
 import re
 from collections.abc import Iterable, Sequence
 from itertools import product
+from typing import Any
 
 from data.split import Part
-from retrieval.comparison.experiment import (
-    BM25Spec,
-    DenseSpec,
-    Experiment,
-    HybridSpec,
-    Lab,
-    RerankSpec,
-    Spec,
-    WindowedBM25Spec,
-)
+from retrieval.comparison.experiment import Experiment, Lab
+from retrieval.comparison.kinds.first_stage import BM25Spec, DenseSpec, TermSpec, WindowedBM25Spec
+from retrieval.comparison.kinds.multistage import HybridSpec, RerankSpec
+from retrieval.comparison.kinds.spec import Spec
 from retrieval.dense.index import IndexKind
 from retrieval.multistage.fusion import Fusion
 from text.analyzers import Analyzer, choose
@@ -68,17 +63,15 @@ def bm25_lab(
 
     `sentences` are lengths of windows in which passages are searched, 0 for passages as a whole.
     """
-    known = _specs(compared)[present]
-    if not isinstance(known, BM25Spec | WindowedBM25Spec):
+    known = compared.specs[present]
+    if not isinstance(known, TermSpec):
         raise ValueError(f"{present!r} is no BM25")
     tried: list[Spec] = []
     for length, analyzer, k1, b in product(sentences, analyzers, k1s, bs):
-        name = f"{_window(length)}{analyzer} · k1 {k1:g} · b {b:g}"
-        if length:
-            windowed = WindowedBM25Spec(name=name, sentences=length, analyzer=analyzer, k1=k1, b=b, title=known.title)
-            tried.append(windowed)
-        else:
-            tried.append(BM25Spec(name=name, analyzer=analyzer, k1=k1, b=b, title=known.title))
+        window = f"windows of {length} · " if length else ""
+        name = f"{window}{analyzer} · k1 {k1:g} · b {b:g}"
+        values: dict[str, Any] = {"name": name, "analyzer": analyzer, "k1": k1, "b": b, "title": known.title}
+        tried.append(WindowedBM25Spec(sentences=length, **values) if length else BM25Spec(**values))
     return _lab(compared, Lab.BM25, (present,), tried)
 
 
@@ -110,7 +103,7 @@ def rerank_lab(
     weights: Sequence[float] = RERANKER_WEIGHTS,
 ) -> Experiment:
     """Return the experiment that reads as many first passages as `depths` say, and trusts the reranker by `weights`."""
-    known = _specs(compared)[present]
+    known = compared.specs[present]
     if not isinstance(known, RerankSpec):
         raise ValueError(f"{present!r} reranks nothing")
     tried = [
@@ -122,7 +115,7 @@ def rerank_lab(
 
 def index_lab(compared: Experiment, present: str) -> Experiment:
     """Return the experiment that searches the same vectors in every kind of index."""
-    known = _specs(compared)[present]
+    known = compared.specs[present]
     if not isinstance(known, DenseSpec):
         raise ValueError(f"{present!r} has no vectors")
     tried = [known.model_copy(update={"name": kind.value, "index": kind}) for kind in IndexKind]
@@ -136,7 +129,7 @@ def tried(experiment: Experiment) -> list[Spec]:
 
 def chosen(experiment: Experiment, name: str) -> Spec:
     """Return what a lab tried under this name as a retriever to use, under a name that tells what it is."""
-    spec, present = _specs(experiment)[name], _present(experiment)
+    spec, present = experiment.specs[name], _present(experiment)
     if isinstance(spec, HybridSpec) and spec.weights:
         shares = (f"{part} {weight * 100:g}" for part, weight in zip(spec.of, spec.weights, strict=True))
         return spec.model_copy(update={"name": f"Hybrid · {' + '.join(shares)} · {spec.fusion}"})
@@ -153,26 +146,10 @@ def _present(experiment: Experiment) -> str:
     return _CHOSEN.sub("", names[-1])
 
 
-def needed(experiment: Experiment, names: Sequence[str]) -> list[Spec]:
-    """Return the retrievers named and all that they wrap, in the order of the experiment."""
-    specs, wanted = _specs(experiment), list(names)
-    for name in wanted:  # grows while it is read
-        wanted += [part for part in specs[name].parts if part not in wanted]
-    return [spec for spec in experiment.retriever if spec.name in wanted]
-
-
 def _lab(compared: Experiment, lab: Lab, given: Sequence[str], tries: Sequence[Spec]) -> Experiment:
-    known = [spec.model_copy(update={"chosen_on": None}) for spec in needed(compared, given)]
+    known = [spec.model_copy(update={"chosen_on": None}) for spec in compared.needed(given)]
     marked = [spec.model_copy(update={"chosen_on": Part.VALIDATION}) for spec in tries]
     return compared.model_copy(update={"split": Part.VALIDATION, "lab": lab, "retriever": (*known, *marked)})
-
-
-def _window(sentences: int) -> str:
-    return f"windows of {sentences} · " if sentences else ""
-
-
-def _specs(experiment: Experiment) -> dict[str, Spec]:
-    return {spec.name: spec for spec in experiment.retriever}
 
 
 def _mixes(spec: Spec, first: str, second: str) -> bool:

@@ -66,9 +66,8 @@ def scores_content(comparison: Comparison) -> dict[str, Any]:
     """Return the content of `scores.json`: that of the comparison, and each retriever's interval of every measure."""
     content: dict[str, Any] = comparison.as_dict()
     groups = question_groups(comparison.question_set)
-    for result in comparison.results:
-        if result.scores:
-            content["retrievers"][result.name]["interval"] = intervals_of(result.scores, groups)
+    for name, scores in comparison.scores.items():
+        content["retrievers"][name]["interval"] = intervals_of(scores, groups)
     return content
 
 

@@ -14,7 +14,7 @@ from data.records import QuestionSet
 from data.workspace import replacing
 from retrieval.analysis.evidence import Evidence
 from retrieval.analysis.figures import Figure, figures, label, shown_measures
-from retrieval.comparison.compare import Comparison, Result
+from retrieval.comparison.compare import Comparison
 from retrieval.evaluation.measures import CUT, first_relevant_ranks
 from retrieval.rankings import NOT_FOUND
 from retrieval.trec.files import trec_ids
@@ -58,7 +58,7 @@ def per_question_json(comparison: Comparison) -> str:
     """Return one JSON object a line and question: what it is, and by retriever the rank of its first relevant passage
     (null where none was found), every measure, and the ids of the first 10 passages.
     """
-    found = [(result.name, list(_per_question(result, comparison.question_set))) for result in _searched(comparison)]
+    found = [(name, list(_per_question(comparison, name))) for name in comparison.scores]
     entries = (
         {
             "id": question.id,
@@ -81,26 +81,21 @@ def per_question_table(comparison: Comparison) -> pd.DataFrame:
         "kind": [question.kind for question in questions],
         "relevant": [" ".join(question.relevant) for question in questions],
     }
-    for result in _searched(comparison):
-        entries = pd.DataFrame(_per_question(result, comparison.question_set))
+    for name in comparison.scores:
+        entries = pd.DataFrame(_per_question(comparison, name))
         entries["top"] = entries["top"].str.join(" ")
         entries["rank"] = entries["rank"].astype("Int64")
-        columns |= {f"{result.name}: {column}": entries[column] for column in entries}
+        columns |= {f"{name}: {column}": entries[column] for column in entries}
     return pd.DataFrame(columns)
 
 
-def _searched(comparison: Comparison) -> list[Result]:
-    return [result for result in comparison.results if result.rankings]
-
-
-def _per_question(result: Result, question_set: QuestionSet) -> Iterator[dict[str, Any]]:
-    if result.rankings is None or result.scores is None:
-        return
-    top = result.rankings.indices[:, :CUT]
+def _per_question(comparison: Comparison, name: str) -> Iterator[dict[str, Any]]:
+    rankings, question_set = comparison.rankings[name], comparison.question_set
+    top = rankings.indices[:, :CUT]
     rows, places = np.unique(top, return_inverse=True)  # of a large corpus most ids are not asked for
     ids = np.array([question_set.passages.ids[row] if row != NOT_FOUND else "" for row in rows.tolist()], dtype=object)
-    ranks = first_relevant_ranks(result.rankings, question_set).tolist()
-    values = {measure: column.tolist() for measure, column in result.scores.per_question.items()}
+    ranks = first_relevant_ranks(rankings, question_set).tolist()
+    values = {measure: column.tolist() for measure, column in comparison.scores[name].per_question.items()}
     for row, (rank, found) in enumerate(zip(ranks, ids[places.reshape(top.shape)], strict=True)):
         measured = {measure: column[row] for measure, column in values.items()}
         yield {"rank": rank or None, **measured, "top": found[top[row] != NOT_FOUND].tolist()}

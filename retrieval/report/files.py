@@ -25,9 +25,10 @@ def save(comparison: Comparison, folder: Path, origin: dict[str, Any] | None = N
     found = evidence(comparison)
     write_json(folder / "significance.json", as_list(found))
     write_qrels(folder / "qrels.trec", comparison.question_set)
-    for result, stem in zip(comparison.results, file_names([r.name for r in comparison.results]), strict=True):
-        if result.rankings:
-            write_run(folder / f"{stem}.trec", result.rankings, comparison.question_set, result.name)
+    names = [result.name for result in comparison.results]
+    for name, stem in zip(names, file_names(names), strict=True):
+        if name in comparison.rankings:
+            write_run(folder / f"{stem}.trec", comparison.rankings[name], comparison.question_set, name)
     write_beir(folder / "beir", comparison.question_set)
     write_text(folder / "questions.jsonl", per_question_json(comparison))
     with replacing(folder / "questions.csv") as new:

@@ -8,8 +8,7 @@ from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 
-from data.split import Part
-from retrieval.analysis.evidence import Evidence, evidence, scores_of, turned
+from retrieval.analysis.evidence import Evidence, evidence, turned
 from retrieval.analysis.figures import figures, first_scored, label, shown_measures
 from retrieval.comparison.compare import Comparison
 from retrieval.comparison.provenance import provenance
@@ -39,8 +38,8 @@ def report(
     found = found or evidence(comparison)
     origin = origin or provenance(comparison)
     measure = headline(comparison)
-    names = [spec.name for spec in comparison.experiment.retriever]
-    scored = list(scores_of(comparison))
+    names = list(comparison.experiment.specs)
+    scored = list(comparison.scores)
     shown = shown_measures(comparison)
     hits = [f"hit@{k}" for k in comparison.experiment.ks] if _several_relevant(comparison) else []
     return _template().render(
@@ -87,7 +86,7 @@ def _template() -> Template:
 def headline(comparison: Comparison) -> str:
     """Return the measure of the sentence: the first that all have of Recall@10, nDCG@10, Recall@K from the top K."""
     wished = [f"recall@{CUT}", f"ndcg@{CUT}", *(f"recall@{k}" for k in sorted(comparison.experiment.ks, reverse=True))]
-    scores = scores_of(comparison).values()
+    scores = comparison.scores.values()
     return next((one for one in wished if all(one in of.per_question for of in scores)), wished[1])
 
 
@@ -107,7 +106,7 @@ def _several_relevant(comparison: Comparison) -> bool:
 
 
 def _answer(comparison: Comparison, found: Evidence, measure: str, say: Say) -> str:
-    means = {name: of.means()[measure] for name, of in scores_of(comparison).items() if measure in of.per_question}
+    means = {name: of.means()[measure] for name, of in comparison.scores.items() if measure in of.per_question}
     if not means:
         return say("page.none")
     first, *others = means
@@ -137,7 +136,6 @@ def _answer(comparison: Comparison, found: Evidence, measure: str, say: Say) -> 
 
 def _notices(comparison: Comparison, say: Say) -> list[str]:
     told: list[str] = []
-    part = comparison.experiment.split
     for spec, result in zip(comparison.experiment.retriever, comparison.results, strict=True):
         if result.error is not None:
             told.append(say("notice.failed", name=spec.name, reason=str(result.error)))
@@ -151,14 +149,14 @@ def _notices(comparison: Comparison, say: Say) -> list[str]:
             for note in _RUN_NOTES
             if result.notes and result.notes[note]
         ]
-        if spec.chosen_on is not None and (spec.chosen_on is part or Part.ALL in (spec.chosen_on, part)):
+        if spec.tuned_on(comparison.experiment.split):
             told.append(say("notice.flattered", name=spec.name, part=say(f"part.{spec.chosen_on}")))
     return told
 
 
 def _pairs(comparison: Comparison, found: Evidence, measure: str) -> list[tuple[str, Sequence[PairTest]]]:
     """Tests by measure: the measure of the sentence, and nDCG@10."""
-    first, count = first_scored(comparison), len(scores_of(comparison))
+    first, count = first_scored(comparison), len(comparison.scores)
     few = count * (count - 1) // 2 <= _MOST_PAIRS
     by_measure = [
         (one, [test for test in found.tests if test.measure == one and (few or first in (test.a, test.b))])

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 from markupsafe import Markup
 
-from retrieval.analysis.evidence import Evidence, scores_of
+from retrieval.analysis.evidence import Evidence
 from retrieval.analysis.figures import label
 from retrieval.analysis.stages import DEPTHS, FATES, Fate, ceilings, fates
 from retrieval.comparison.compare import Comparison
@@ -28,13 +28,13 @@ def curves(comparison: Comparison, found: Evidence, names: Sequence[str]) -> lis
     """Draw Recall@K over K, and nDCG@10 with its intervals: title and chart."""
     rows = [
         (name, k, float(of.per_question[f"recall@{k}"].mean()), *found.intervals[name][f"recall@{k}"])
-        for name, of in scores_of(comparison).items()
+        for name, of in comparison.scores.items()
         for k in comparison.experiment.ks
         if f"recall@{k}" in of.per_question
     ]
     ndcg = [
         (name, float(of.per_question[f"ndcg@{CUT}"].mean()), *found.intervals[name][f"ndcg@{CUT}"])
-        for name, of in scores_of(comparison).items()
+        for name, of in comparison.scores.items()
         if f"ndcg@{CUT}" in of.per_question
     ]
     by_k = pd.DataFrame(rows, columns=["retriever", "k", "mean", "low", "high"])
@@ -59,7 +59,7 @@ class SliceSection:
 
 def slices(comparison: Comparison, measure: str, say: Say) -> list[SliceSection]:
     """Measure the parts of the questions by every property that tells at least two apart."""
-    scores, groups = scores_of(comparison), question_groups(comparison.question_set)
+    scores, groups = comparison.scores, question_groups(comparison.question_set)
     sections = []
     for by in Property:
         parts = cut(comparison.question_set, by)[:_MOST_SLICES]
@@ -68,8 +68,7 @@ def slices(comparison: Comparison, measure: str, say: Say) -> list[SliceSection]
         table = slice_table(parts, scores, measure, groups)
         labels = labels_of(parts, by)
         table["label"] = [labels[place] for place in table["slice"]]
-        names = [spec.name for spec in comparison.experiment.retriever]
-        chart = charts.intervals(table, names, row="label", order=labels, x=label(measure))
+        chart = charts.intervals(table, list(comparison.experiment.specs), row="label", order=labels, x=label(measure))
         means = {
             (place, name): f"{share * 100:.1f}"
             for place, name, share in zip(table["slice"], table["retriever"], table["mean"], strict=True)
@@ -96,7 +95,7 @@ class LostSection:
 
 def lost(comparison: Comparison, say: Say) -> LostSection:
     """Count what became of the questions within the first 10, or as many as every ranking has."""
-    k = min([CUT, *(result.rankings.indices.shape[1] for result in comparison.results if result.rankings)])
+    k = min([CUT, *(one.indices.shape[1] for one in comparison.rankings.values())])
     counts = {name: np.bincount(places, minlength=len(FATES)) for name, places in fates(comparison, k).items()}
     occur = [
         place for place, fate in enumerate(FATES) if fate is not Fate.FOUND and any(c[place] for c in counts.values())
@@ -114,8 +113,8 @@ def lost(comparison: Comparison, say: Say) -> LostSection:
     )
     title = str(say("column.questions"))
     chart = charts.stacked(table, list(counts), parts=texts, colours=colours, x=title) if occur else None
-    wrapping = {spec.name for spec in comparison.experiment.retriever if spec.parts}
-    limits = {name: shares for name, shares in ceilings(comparison).items() if name in wrapping}
+    specs = comparison.experiment.specs
+    limits = {name: shares for name, shares in ceilings(comparison).items() if specs[name].parts}
     known = [place for place in range(len(DEPTHS)) if any(not np.isnan(shares[place]) for shares in limits.values())]
     return LostSection(
         k=k,
@@ -136,7 +135,7 @@ def hardest(comparison: Comparison) -> list[tuple[str, str, list[int]]]:
 
     Low is a high sum of log rank, a passage that was not found counting as one past the last. None that all rank first.
     """
-    rankings = [result.rankings for result in comparison.results if result.rankings]
+    rankings = comparison.rankings.values()
     if not rankings:
         return []
     ranks = np.stack([first_relevant_ranks(one, comparison.question_set) for one in rankings], axis=1)

@@ -7,7 +7,9 @@ from data.split import Part, SplitOptions
 from data.store import StoredSet, keep
 from jobs.status import State
 from retrieval.comparison.added import add
-from retrieval.comparison.experiment import Experiment, HybridSpec, RunSpec
+from retrieval.comparison.experiment import Experiment
+from retrieval.comparison.kinds.first_stage import RunSpec
+from retrieval.comparison.kinds.multistage import HybridSpec
 from training.options.common import Kind
 from training.options.kinds import default_options
 from training.runs.runs import Run, create_run, new_plan

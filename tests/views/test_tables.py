@@ -1,8 +1,12 @@
 """Columns say what they hold in the person's language, and what downloads a table makes it when it is asked for."""
 
+import pandas as pd
+import pytest
+import streamlit as st
 from streamlit.testing.v1 import AppTest
 
 from tests.views.driving import opened
+from views import tables
 from views.words import catalog
 
 EN = catalog("en")
@@ -68,3 +72,18 @@ def test_a_download_is_made_when_it_is_asked_for() -> None:
     (button,) = opened(page).get("download_button")  # the table was not made
     assert button.label == EN["data_page.download_split"]
     assert button.help == EN["data_page.download_split_help"]
+
+
+def test_a_chosen_row_that_is_gone_counts_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn: dict[str, object] = {}
+
+    def dataframe(_: pd.DataFrame, **options: object) -> dict[str, dict[str, list[int]]]:
+        drawn.update(options)
+        return {"selection": {"rows": [1, 7]}}
+
+    monkeypatch.setattr("streamlit.dataframe", dataframe)
+    table = pd.DataFrame({"name": ["a", "b"], "key": [1, 2]})
+    columns = {"name": st.column_config.TextColumn("Name")}
+    assert tables.draw_choice(table, columns, "chosen", "multi-row") == [1]
+    assert tables.draw_choice(table.style, columns, "chosen", "multi-row") == [1]
+    assert (drawn["column_order"], drawn["selection_mode"], drawn["key"]) == (["name"], "multi-row", "chosen")

@@ -9,7 +9,10 @@ from streamlit.runtime.uploaded_file_manager import UploadedFile
 from data.store import StoredSet
 from models.sources import STARTER
 from retrieval.comparison.added import add, add_run, remove
-from retrieval.comparison.experiment import DenseSpec, MilvusSpec, RerankSpec, Spec
+from retrieval.comparison.kinds.first_stage import DenseSpec
+from retrieval.comparison.kinds.milvus import MilvusSpec
+from retrieval.comparison.kinds.multistage import RerankSpec
+from retrieval.comparison.kinds.spec import Spec
 from retrieval.milvus.kinds import Search
 from retrieval.trec.run import RunError
 from views.choices import BM25_NAME, Choices, free_name

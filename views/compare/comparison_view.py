@@ -6,7 +6,7 @@ from functools import cached_property
 from data.store import StoredSet
 from retrieval.analysis.open_comparison import OpenComparison
 from retrieval.comparison.compare import Comparison, Result
-from retrieval.comparison.experiment import Spec
+from retrieval.comparison.kinds.spec import Spec
 from retrieval.evaluation.measures import CUT, Measure
 
 
@@ -51,5 +51,5 @@ class ComparisonView:
         return tuple(one.name for one in self.scored)
 
     def spec(self, name: str) -> Spec:
-        """How a retriever of the comparison is made. Raises `StopIteration` where there is none of that name."""
-        return next(spec for spec in self.comparison.experiment.retriever if spec.name == name)
+        """How a retriever of the comparison is made. Raises `KeyError` where there is none of that name."""
+        return self.comparison.experiment.specs[name]

@@ -9,6 +9,7 @@ from retrieval.analysis.changes import comparable
 from retrieval.comparison.store import StoredComparison, delete, kept_comparisons, rename
 from views import tables
 from views.compare.comparison_view import ComparisonView
+from views.compare.scores import in_points
 from views.resources.comparisons import open_comparison
 from views.resources.sets import stored_sets
 from views.state import chosen_set, use_set
@@ -31,16 +32,8 @@ def draw(view: ComparisonView) -> None:
     st.caption(word("kept.about"))
     here = view.opened.folder.name
     table = _table(kept, here)
-    event = st.dataframe(
-        table,
-        hide_index=True,
-        selection_mode="single-row",
-        on_select="rerun",
-        key="kept_list",
-        column_config={str(name): tables.text(f"kept.{name}") for name in table},
-    )
-    rows = event["selection"]["rows"]
-    if not rows or rows[0] >= len(kept):
+    rows = tables.draw_choice(table, {str(name): tables.text(f"kept.{name}") for name in table}, "kept_list")
+    if not rows:
         st.info(word("kept.choose"), icon=":material/touch_app:")
         return
     chosen = kept[rows[0]]
@@ -160,17 +153,11 @@ def _draw_changes(view: ComparisonView, chosen: StoredComparison, current: Store
     if not found:
         st.info(word("kept.no_shared"), icon=":material/compare_arrows:")
         return
-    table = pd.DataFrame(
-        {
-            "retriever": [one.retriever for one in found],
-            "before": [one.before * 100 for one in found],
-            "after": [one.after * 100 for one in found],
-            "difference": [one.test.difference * 100 for one in found],
-            "low": [one.test.low * 100 for one in found],
-            "high": [one.test.high * 100 for one in found],
-            "p_holm": [one.test.p_holm for one in found],
-            "in_words": [word("kept.changed" if one.test.sure else "kept.not_changed") for one in found],
-        }
+    table = in_points([one.test for one in found]).assign(
+        retriever=[one.retriever for one in found],
+        before=[one.before * 100 for one in found],
+        after=[one.after * 100 for one in found],
+        in_words=[word("kept.changed" if one.test.sure else "kept.not_changed") for one in found],
     )
     columns = {
         "retriever": tables.retriever(),
@@ -181,4 +168,4 @@ def _draw_changes(view: ComparisonView, chosen: StoredComparison, current: Store
         "p_holm": tables.p_holm(),
         "in_words": tables.text("compare.in_words"),
     }
-    st.dataframe(table, hide_index=True, column_config=columns)
+    st.dataframe(table[[*columns]], hide_index=True, column_config=columns)

@@ -4,7 +4,6 @@ import numpy as np
 import streamlit as st
 
 from data.split import Part
-from retrieval.comparison.experiment import DenseSpec, MilvusSpec, RerankSpec
 from views.choices import Choices
 from views.compare.adding import run_words
 from views.compare.comparison_view import ComparisonView
@@ -37,16 +36,10 @@ def draw(view: ComparisonView, choices: Choices) -> None:
 
 def _is_trained(view: ComparisonView, choices: Choices, name: str) -> bool:
     """Whether a retriever, or one it wraps, is a model trained on this question set."""
-    trained = [choices.specs[known_name] for known_name in choices.trained]
-    models = {spec.model for spec in trained if isinstance(spec, DenseSpec | RerankSpec)}
-    spec = view.spec(name)
-    is_one = isinstance(spec, DenseSpec | RerankSpec | MilvusSpec) and spec.model in models
-    return is_one or any(_is_trained(view, choices, part) for part in spec.parts)
+    trained = {dict(choices.specs[known_name]).get("model") for known_name in choices.trained} - {None}
+    return any(dict(spec).get("model") in trained for spec in view.comparison.experiment.needed([name]))
 
 
 def _is_tuned(view: ComparisonView, name: str, part: Part) -> bool:
     """Whether values of a retriever, or of one it wraps, were chosen on some of the questions of `part`."""
-    spec = view.spec(name)
-    chosen_on = spec.chosen_on
-    is_one = chosen_on is not None and (chosen_on is part or Part.ALL in (chosen_on, part))
-    return is_one or any(_is_tuned(view, inner, part) for inner in spec.parts)
+    return any(spec.tuned_on(part) for spec in view.comparison.experiment.needed([name]))

@@ -4,10 +4,11 @@ import pandas as pd
 import streamlit as st
 
 from retrieval.analysis.evidence import turned
+from retrieval.evaluation.measures import Measure
 from retrieval.evaluation.significance import PairTest
 from views import charts, tables
 from views.compare.comparison_view import ComparisonView
-from views.compare.scores import draw_table
+from views.compare.scores import draw_table, in_points
 from views.resources.charts import draw_chart
 from views.words import word
 
@@ -22,34 +23,25 @@ def draw(view: ComparisonView) -> None:
 
 
 def _draw_pictures(view: ComparisonView) -> None:
-    over_k, detail = view.over_k, word("compare.retriever")
-    height = word(f"measure.{over_k}")
+    detail, height, figure = word("compare.retriever"), word(f"measure.{view.over_k}"), view.figure
     ends = view.opened.intervals
-    curve = pd.DataFrame(
-        [
-            (result.name, k, result.scores.means()[f"{over_k}@{k}"], *ends[result.name][f"{over_k}@{k}"])
-            for result in view.results
-            if result.scores
-            for k in result.scores.ks
-            if f"{over_k}@{k}" in result.scores.per_question
-        ],
-        columns=[detail, "K", height, "low", "high"],
-    )
-    bars = pd.DataFrame(
-        [
-            (result.name, result.scores.means()[str(view.figure)], *ends[result.name][str(view.figure)])
-            for result in view.scored
-            if result.scores
-        ],
-        columns=[detail, view.figure.long, "low", "high"],
-    )
+    means = [
+        (result.name, *Measure.parse(measure), mean, *ends[result.name][measure])
+        for result in view.results
+        if result.scores
+        for measure, mean in result.scores.means().items()
+    ]
+    every = pd.DataFrame(means, columns=[detail, "measure", "K", "mean", "low", "high"])
+    curve = every[every["measure"] == view.over_k].rename(columns={"mean": height})
+    looked_at = (every["measure"] == figure.name) & (every["K"] == figure.cut)
+    bars = every[looked_at].rename(columns={"mean": figure.long})
     left, right = st.columns(2)
     with left:
         st.markdown(f"**{word('compare.curve', measure=height)}**")
         draw_chart(charts.curves, curve, view.names, x="K", y=height, detail=detail)
     with right:
-        st.markdown(f"**{word('compare.bars', measure=view.figure.long)}**")
-        draw_chart(charts.bars, bars, view.names, value=view.figure.long, detail=detail)
+        st.markdown(f"**{word('compare.bars', measure=figure.long)}**")
+        draw_chart(charts.bars, bars, view.names, value=figure.long, detail=detail)
     with st.expander(word("compare.as_table")):
         st.caption(word("compare.interval_help"))
         curve["text"] = [_with_interval(*row) for row in curve[[height, "low", "high"]].itertuples(index=False)]
@@ -69,19 +61,8 @@ def _draw_pairs(view: ComparisonView) -> None:
         return
     st.subheader(word("compare.pairs", figure=view.figure.long))
     st.caption(word("compare.pairs_help"))
-    table = pd.DataFrame(
-        {
-            "in_words": [_in_words(test, len(view.comparison.question_set.questions)) for test in found],
-            "difference": [test.difference * 100 for test in found],
-            "low": [test.low * 100 for test in found],
-            "high": [test.high * 100 for test in found],
-            "p": [test.p for test in found],
-            "p_holm": [test.p_holm for test in found],
-            "wins": [test.wins for test in found],
-            "ties": [test.ties for test in found],
-            "losses": [test.losses for test in found],
-        }
-    )
+    questions = len(view.comparison.question_set.questions)
+    table = in_points(found).assign(in_words=[_in_words(test, questions) for test in found])
     kind = "mcnemar" if view.measure == "hit" else "randomization"
     columns = {
         "in_words": tables.text("compare.in_words", width=330, pinned=True),
@@ -91,7 +72,7 @@ def _draw_pairs(view: ComparisonView) -> None:
         "p_holm": tables.p_holm(),
         **{name: tables.number(f"compare.{name}") for name in ("wins", "ties", "losses")},
     }
-    st.dataframe(table, hide_index=True, column_config=columns)
+    st.dataframe(table[[*columns]], hide_index=True, column_config=columns)
 
 
 def _in_words(test: PairTest, questions: int) -> str:

@@ -1,4 +1,4 @@
-"""The table of a comparison's scores: every measure at every K, and the seconds."""
+"""Tables of a comparison's figures: every measure at every K with the seconds, and the differences of retrievers."""
 
 from collections.abc import Sequence
 
@@ -6,6 +6,7 @@ import pandas as pd
 import streamlit as st
 
 from retrieval.comparison.compare import Result
+from retrieval.evaluation.significance import PairTest
 from views import tables
 
 
@@ -17,6 +18,13 @@ def means(found: Sequence[Result]) -> pd.DataFrame:
         times = {"build_seconds": result.build_seconds, "query_seconds": result.query_seconds} if means else {}
         rows.append({"retriever": result.name, **means, **times})
     return pd.DataFrame(rows)
+
+
+def in_points(tests: Sequence[PairTest]) -> pd.DataFrame:
+    """One row a test with its fields, the difference and its interval in percentage points."""
+    table = pd.DataFrame(tests)
+    table[["difference", "low", "high"]] *= 100
+    return table
 
 
 def draw_table(shown: Sequence[Result], measure: str, ks: Sequence[int]) -> None:

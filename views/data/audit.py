@@ -100,8 +100,7 @@ def _overlap(figures: Audit) -> None:
     table = histogram(figures.word_overlap, OVERLAP_WIDTH)
     if len(table):
         median = float(np.nanmedian(figures.word_overlap))
-        _draw_chart(table, "overlap_axis", "questions_axis", median, percent=True)
-        _as_table(table, percent=True)
+        _draw_histogram(table, "overlap_axis", "questions_axis", median, percent=True)
 
 
 def _lengths(figures: Audit) -> None:
@@ -112,11 +111,10 @@ def _lengths(figures: Audit) -> None:
             spread = {"least": f"{values.min():,}", "median": f"{np.median(values):,.0f}", "most": f"{values.max():,}"}
             st.caption(word("data_page.lengths_spread", **spread))
             table = histogram(values)
-            _draw_chart(table, "characters", f"{name}_axis", float(np.median(values)))
-            _as_table(table)
+            _draw_histogram(table, "characters", f"{name}_axis", float(np.median(values)))
 
 
-def _draw_chart(table: pd.DataFrame, x: str, y: str, median: float, *, percent: bool = False) -> None:
+def _draw_histogram(table: pd.DataFrame, x: str, y: str, median: float, *, percent: bool = False) -> None:
     shown = f"{median:.0%}" if percent else f"{median:,.0f}"
     draw_chart(
         distribution,
@@ -127,9 +125,6 @@ def _draw_chart(table: pd.DataFrame, x: str, y: str, median: float, *, percent: 
         label=word("data_page.median", median=shown),
         percent=percent,
     )
-
-
-def _as_table(table: pd.DataFrame, *, percent: bool = False) -> None:
     with st.expander(word("compare.as_table")):
         form = "percent" if percent else "localized"
         columns = {end: tables.number(f"data_page.{end}", form) for end in ("from", "to")}

@@ -8,7 +8,7 @@ from pydantic import TypeAdapter
 from models.bi_encoder import BiEncoder
 from models.hub import ModelError
 from models.sources import find_model
-from retrieval.comparison.experiment import BM25Spec, WindowedBM25Spec
+from retrieval.comparison.kinds.first_stage import BM25Spec, WindowedBM25Spec
 from retrieval.explain.bm25 import BM25Explainer, BM25Explanation
 from retrieval.explain.sentences import SentenceExplanation, sentence_contributions
 from retrieval.explain.starter import StaticExplainer, StaticExplanation, static_explainer

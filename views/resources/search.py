@@ -15,7 +15,7 @@ from views.resources.sets import question_set
 
 
 @st.cache_resource(show_spinner=False, max_entries=4)
-def retrievers(key: str, experiment: str) -> list[CachedRetriever | Exception]:
+def retrievers(key: str, experiment: str) -> dict[str, CachedRetriever | Exception]:
     """Return the experiment's retrievers, which build themselves when first searched, and tell the one `listening`."""
     return retrievers_of(Experiment.model_validate_json(experiment), question_set(key), on_progress=_tell)
 
@@ -41,8 +41,7 @@ def _tell(share: float) -> None:
 @st.cache_resource(show_spinner=False, max_entries=512)
 def findings(key: str, experiment: str, name: str, question: str) -> Findings:
     """Return what one retriever of the experiment finds. Raises what making or building it raised."""
-    names = [spec.name for spec in Experiment.model_validate_json(experiment).retriever]
-    retriever = retrievers(key, experiment)[names.index(name)]
+    retriever = retrievers(key, experiment)[name]
     if isinstance(retriever, Exception):
         raise retriever
     return ask(retriever, question)

@@ -79,9 +79,9 @@ def try_failed_again() -> None:
 def _made(data: StoredSet, experiment: Experiment) -> dict[str, CachedRetriever | Exception]:
     key = (data.key, experiment.model_dump_json())
     again = st.session_state.pop("try_failed_again", False)
-    if again and any(isinstance(one, Exception) for one in retrievers(*key)):
+    if again and any(isinstance(one, Exception) for one in retrievers(*key).values()):
         retrievers.clear(*key)
-    return dict(zip([spec.name for spec in experiment.retriever], retrievers(*key), strict=True))
+    return retrievers(*key)
 
 
 def _outcome(data: StoredSet, experiment: Experiment, name: str, question: str) -> Outcome:

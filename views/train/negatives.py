@@ -1,12 +1,11 @@
 """The hard negatives a training would use, to look at before it starts."""
 
-from collections.abc import Callable, Hashable
+from collections.abc import Hashable
 from typing import Any
 
 import pandas as pd
 import streamlit as st
 
-from data.csv_export import csv_bytes
 from data.split import Part
 from training.runs.rehearsal import Task
 from views import tables
@@ -39,22 +38,18 @@ def draw_negatives(asked: Asked | None) -> None:
 
 
 def _downloads(table: pd.DataFrame) -> None:
-    # made when they are asked for: there may be a hundred thousand rows
-    files: dict[str, tuple[Callable[[], bytes], str]] = {
-        "csv": (lambda: csv_bytes(table), "text/csv"),
-        "jsonl": (lambda: table.to_json(orient="records", lines=True, force_ascii=False).encode(), "application/jsonl"),
-    }
     with st.container(horizontal=True):
-        for suffix, (content, mime) in files.items():
-            st.download_button(
-                word(f"train.negatives_{suffix}"),
-                content,
-                f"hard-negatives.{suffix}",
-                mime,
-                on_click="ignore",
-                icon=":material/download:",
-                key=f"train_negatives_{suffix}",
-            )
+        tables.draw_csv("train.negatives_csv", lambda: table, "hard-negatives.csv", "train_negatives_csv")
+        st.download_button(
+            word("train.negatives_jsonl"),
+            # made when it is asked for: there may be a hundred thousand rows
+            lambda: table.to_json(orient="records", lines=True, force_ascii=False).encode(),
+            "hard-negatives.jsonl",
+            "application/jsonl",
+            on_click="ignore",
+            icon=":material/download:",
+            key="train_negatives_jsonl",
+        )
 
 
 @st.fragment
@@ -78,17 +73,7 @@ def _browse(table: pd.DataFrame) -> None:
         "positive": tables.text("train.negatives_positive", width="medium"),
         "title": tables.text("train.negatives_title", width="small"),
     }
-    picked = st.dataframe(
-        short,
-        column_order=columns,
-        column_config=columns,
-        hide_index=True,
-        on_select="rerun",
-        selection_mode="single-row",
-        key="train_negatives_table",
-    )
-    rows = [row for row in picked.selection.rows if row < len(shown)]
-    if rows:
+    if rows := tables.draw_choice(short, columns, "train_negatives_table"):
         _read(shown.to_dict("records")[rows[0]])
     else:
         st.caption(word("train.negatives_pick"))

@@ -36,8 +36,8 @@ def counted(monkeypatch: pytest.MonkeyPatch, name: str) -> list[Any]:
 
 def test_it_says_what_the_analyses_say(opened: OpenComparison) -> None:
     groups = question_groups(opened.question_set)
-    assert set(opened.scores) == set(opened.rankings) == {"Right", "Late", "Lost"}
-    assert opened.intervals == {name: intervals_of(of, groups) for name, of in opened.scores.items()}
+    assert set(opened.comparison.scores) == set(opened.comparison.rankings) == {"Right", "Late", "Lost"}
+    assert opened.intervals == {name: intervals_of(of, groups) for name, of in opened.comparison.scores.items()}
     assert opened.evidence.tests == evidence(opened.comparison).tests
     assert [(test.a, test.b) for test in opened.tests(("Right", "Lost"), "recall@1")] == [("Right", "Lost")]
     assert opened.fates(1).keys() == fates(opened.comparison, 1).keys()

@@ -17,7 +17,8 @@ from retrieval.analysis.questions import (
 )
 from retrieval.asking import Findings
 from retrieval.comparison.compare import Comparison, Result
-from retrieval.comparison.experiment import BM25Spec, Experiment
+from retrieval.comparison.experiment import Experiment
+from retrieval.comparison.kinds.first_stage import BM25Spec
 from retrieval.rankings import Rankings
 from tests.doubles import QUESTIONS, small_set
 

@@ -13,14 +13,14 @@ from retrieval.analysis.stages import (
     DEPTHS,
     FATES,
     Fate,
-    candidate_depth,
-    candidate_sources,
     ceilings,
     fate_counts,
     fates,
 )
 from retrieval.comparison.compare import Comparison, Result
-from retrieval.comparison.experiment import DenseSpec, Experiment, HybridSpec, RerankSpec
+from retrieval.comparison.experiment import Experiment
+from retrieval.comparison.kinds.first_stage import DenseSpec
+from retrieval.comparison.kinds.multistage import HybridSpec, RerankSpec
 from retrieval.multistage.fusion import Fusion, fused
 from retrieval.multistage.rerank import Reranked
 from retrieval.rankings import Rankings
@@ -193,14 +193,14 @@ def test_ceilings_by_hand() -> None:
 
 def test_where_candidates_come_from_and_how_many() -> None:
     hybrid = HybridSpec(name="h", of=("a", "b"), depth=30)
-    assert candidate_sources(hybrid) == ("a", "b")
-    assert candidate_sources(hybrid.model_copy(update={"weights": (0.0, 2.0)})) == ("b",)
-    assert candidate_sources(RerankSpec(name="r", first="h")) == ("h",)
-    assert candidate_sources(DenseSpec(name="d")) == ("d",)
-    assert (candidate_depth(hybrid, 50), candidate_depth(hybrid, 5)) == (30, 30)
+    assert hybrid.sources == ("a", "b")
+    assert hybrid.model_copy(update={"weights": (0.0, 2.0)}).sources == ("b",)
+    assert RerankSpec(name="r", first="h").sources == ("h",)
+    assert DenseSpec(name="d").sources == ("d",)
+    assert (hybrid.candidates(50), hybrid.candidates(5)) == (30, 30)
     reranker = RerankSpec(name="r", first="h", depth=20)
-    assert (candidate_depth(reranker, 50), candidate_depth(reranker, 5)) == (50, 20)
-    assert candidate_depth(DenseSpec(name="d"), 5) == 0
+    assert (reranker.candidates(50), reranker.candidates(5)) == (50, 20)
+    assert DenseSpec(name="d").candidates(5) == 0
 
 
 # against real fusion and reranking

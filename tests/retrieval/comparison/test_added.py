@@ -8,7 +8,9 @@ from data.split import Part
 from data.workspace import workspace
 from retrieval.comparison.added import add, add_run, added, remove
 from retrieval.comparison.compare import compare
-from retrieval.comparison.experiment import BM25Spec, DenseSpec, Experiment, HybridSpec, RunSpec
+from retrieval.comparison.experiment import Experiment
+from retrieval.comparison.kinds.first_stage import BM25Spec, DenseSpec, RunSpec
+from retrieval.comparison.kinds.multistage import HybridSpec
 from retrieval.trec.run import RunError
 from tests.doubles import small_set
 

@@ -3,20 +3,11 @@ from pathlib import Path
 import pytest
 
 from data.split import Part
-from retrieval.comparison.build import retrievers_of, search_depths
+from retrieval.comparison.build import retrievers_of
 from retrieval.comparison.cached import CachedRetriever
-from retrieval.comparison.experiment import (
-    BM25Spec,
-    DenseSpec,
-    Experiment,
-    ExperimentError,
-    HybridSpec,
-    Lab,
-    RerankSpec,
-    RunSpec,
-    read_experiment,
-    write_experiment,
-)
+from retrieval.comparison.experiment import Experiment, ExperimentError, Lab, read_experiment, write_experiment
+from retrieval.comparison.kinds.first_stage import BM25Spec, DenseSpec, RunSpec
+from retrieval.comparison.kinds.multistage import HybridSpec, RerankSpec
 from retrieval.dense.index import IndexKind
 from retrieval.lexical.engines import Engine
 from retrieval.multistage.fusion import Fusion
@@ -253,7 +244,7 @@ WORDS = {"name": "words", "kind": "bm25", "analyzer": "word"}
 
 def test_retrievers_stand_in_the_order_of_the_experiment() -> None:
     hybrid = {"name": "both", "kind": "hybrid", "of": ["words", "bigrams"]}
-    made = retrievers_of(experiment_of(BIGRAMS, WORDS, hybrid), small_set())
+    made = [*retrievers_of(experiment_of(BIGRAMS, WORDS, hybrid), small_set()).values()]
     assert [retriever.name for retriever in made if isinstance(retriever, CachedRetriever)] == [
         "bigrams",
         "words",
@@ -266,7 +257,7 @@ def test_a_name_is_no_part_of_what_is_kept_and_everything_else_is() -> None:
     rerank = {"name": "r", "kind": "rerank", "first": "bigrams"}
 
     def key(*specs: dict[str, object]) -> str:
-        return retrievers_of(experiment_of(*specs), small_set())[-1].key
+        return [*retrievers_of(experiment_of(*specs), small_set()).values()][-1].key
 
     assert key(BIGRAMS) == key(BIGRAMS | {"name": "other"})
     assert key(BIGRAMS, rerank) == key(BIGRAMS | {"name": "other"}, rerank | {"first": "other", "name": "second"})
@@ -303,7 +294,7 @@ def test_a_model_that_cannot_be_found_fails_what_wraps_it_and_nothing_else() -> 
     lost = {"name": "lost", "kind": "dense", "model": "no such model!"}
     hybrid = {"name": "hybrid", "kind": "hybrid", "of": ["bigrams", "lost"]}
     rerank = {"name": "rerank", "kind": "rerank", "first": "hybrid"}
-    made = retrievers_of(experiment_of(lost, BIGRAMS, hybrid, rerank, WORDS), small_set())
+    made = [*retrievers_of(experiment_of(lost, BIGRAMS, hybrid, rerank, WORDS), small_set()).values()]
     assert [isinstance(retriever, CachedRetriever) for retriever in made] == [False, True, False, False, True]
     assert {str(made[row]) for row in (0, 2, 3)} == {"'no such model!' is no folder, no finished run and no hub id"}
 
@@ -314,10 +305,10 @@ def test_a_retriever_is_searched_as_deep_as_any_that_wraps_it_needs() -> None:
     far = {"name": "far", "kind": "rerank", "first": "hybrid", "depth": 200}
     over = {"name": "over", "kind": "rerank", "first": "far", "depth": 300}
     experiment = Experiment.model_validate({"data": "s", "ks": [1, 20], "retriever": [BIGRAMS, WORDS, hybrid, near]})
-    assert search_depths(experiment) == {"bigrams": 30, "words": 30, "hybrid": 20, "near": 20}
+    assert experiment.depths == {"bigrams": 30, "words": 30, "hybrid": 20, "near": 20}
     specs = [BIGRAMS, WORDS, hybrid, near, far, over]
     deeper = Experiment.model_validate({"data": "s", "ks": [1], "retriever": specs})
-    assert search_depths(deeper) == {
+    assert deeper.depths == {
         "bigrams": 30,  # a hybrid reads no more, whatever it is asked for
         "words": 30,
         "hybrid": 300,  # below the first 200 `far` hands on what it was given
@@ -334,7 +325,7 @@ def test_retrievers_with_one_model_share_it() -> None:
 
     dense = {"kind": "dense", "model": "starter"}
     specs = [dense | {"name": index, "index": index} for index in IndexKind] + [dense | {"name": "t", "title": False}]
-    *same, other = map(model_of, retrievers_of(experiment_of(*specs), small_set()))
+    *same, other = map(model_of, retrievers_of(experiment_of(*specs), small_set()).values())
     assert len(set(map(id, same))) == 1
     assert other is not same[0]
 
@@ -342,11 +333,11 @@ def test_retrievers_with_one_model_share_it() -> None:
 def test_a_run_that_is_not_there_fails_what_wraps_it_and_one_that_changed_is_another(tmp_path: Path) -> None:
     run = {"name": "run", "kind": "run", "path": "r.trec"}
     experiment = experiment_of(BIGRAMS, run, {"name": "h", "kind": "hybrid", "of": ["bigrams", "run"]})
-    made = retrievers_of(experiment, small_set(), tmp_path)
+    made = retrievers_of(experiment, small_set(), tmp_path).values()
     assert [type(retriever) for retriever in made] == [CachedRetriever, RunError, RunError]
 
     def keys() -> list[str]:
-        return [retriever.key for retriever in retrievers_of(experiment, small_set(), tmp_path)]
+        return [retriever.key for retriever in retrievers_of(experiment, small_set(), tmp_path).values()]
 
     (tmp_path / "r.trec").write_text("q1 Q0 p1 1 1 x\n")
     bm25, first, hybrid = keys()

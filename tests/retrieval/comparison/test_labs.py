@@ -11,26 +11,17 @@ from data.records import QuestionSet
 from data.split import Part
 from retrieval.analysis.lab_results import best, ceiling, lab_figures, overlap
 from retrieval.comparison.compare import Comparison, Result, compare
-from retrieval.comparison.experiment import (
-    BM25Spec,
-    DenseSpec,
-    Experiment,
-    HybridSpec,
-    Lab,
-    RerankSpec,
-    Spec,
-    WindowedBM25Spec,
-    read_experiment,
-    write_experiment,
-)
+from retrieval.comparison.experiment import Experiment, Lab, read_experiment, write_experiment
 from retrieval.comparison.job import ComparisonJob
+from retrieval.comparison.kinds.first_stage import BM25Spec, DenseSpec, WindowedBM25Spec
+from retrieval.comparison.kinds.multistage import HybridSpec, RerankSpec
+from retrieval.comparison.kinds.spec import Spec
 from retrieval.comparison.labs import (
     analyzers_for,
     bm25_lab,
     chosen,
     hybrid_lab,
     index_lab,
-    needed,
     numbers,
     rerank_lab,
     tried,
@@ -139,8 +130,8 @@ def test_names_of_what_is_used_tell_what_it_is_and_do_not_pile_up() -> None:
 
 
 def test_what_is_needed_is_all_that_is_wrapped_in_order() -> None:
-    assert names(needed(COMPARED, ["Reranked"])) == ["BM25", "Dense", "Hybrid", "Reranked"]
-    assert names(needed(COMPARED, ["Dense"])) == ["Dense"]
+    assert names(COMPARED.needed(["Reranked"])) == ["BM25", "Dense", "Hybrid", "Reranked"]
+    assert names(COMPARED.needed(["Dense"])) == ["Dense"]
 
 
 @pytest.mark.parametrize(

@@ -120,7 +120,7 @@ title = false
         encoding="utf-8",
     )
     asked = texts_of(QUESTIONS)
-    (made,) = retrievers_of(read_experiment(path), small_set())
+    (made,) = retrievers_of(read_experiment(path), small_set()).values()
     assert isinstance(made, CachedRetriever)
     options = BM25Options(Analyzer.BIGRAM, k1=0.4, b=0.6, title=False)
     expected = WindowedBM25("Sentences", PASSAGES, options, sentences=2).search(asked, 5)

@@ -18,7 +18,8 @@ from data.failure import Failure
 from data.workspace import workspace
 from retrieval.comparison.build import retrievers_of
 from retrieval.comparison.compare import compare, failures
-from retrieval.comparison.experiment import Experiment, MilvusSpec, write_experiment
+from retrieval.comparison.experiment import Experiment, write_experiment
+from retrieval.comparison.kinds.milvus import MilvusSpec
 from retrieval.comparison.provenance import provenance
 from retrieval.lexical.bm25 import BM25Options
 from retrieval.milvus import connection
@@ -106,7 +107,7 @@ def test_what_milvus_says_is_passed_on_without_secrets() -> None:
 def test_rankings_are_kept_by_place_and_content_not_by_what_opens_it(monkeypatch: pytest.MonkeyPatch) -> None:
     def key(uri: str, spec: MilvusSpec = SPEC) -> str:
         monkeypatch.setenv("MILVUS_URI", uri)
-        (kept,) = retrievers_of(Experiment(data="small", retriever=(spec,)), small_set())
+        (kept,) = retrievers_of(Experiment(data="small", retriever=(spec,)), small_set()).values()
         assert not isinstance(kept, Exception)
         return kept.key
 

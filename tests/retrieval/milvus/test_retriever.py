@@ -11,14 +11,9 @@ from data.passages import Passages
 from data.read import read_file
 from data.records import Passage
 from retrieval.comparison.compare import compare
-from retrieval.comparison.experiment import (
-    BM25Spec,
-    DenseSpec,
-    Experiment,
-    MilvusSpec,
-    read_experiment,
-    write_experiment,
-)
+from retrieval.comparison.experiment import Experiment, read_experiment, write_experiment
+from retrieval.comparison.kinds.first_stage import BM25Spec, DenseSpec
+from retrieval.comparison.kinds.milvus import MilvusSpec
 from retrieval.dense.index import IndexKind
 from retrieval.dense.retriever import Dense
 from retrieval.lexical.bm25 import BM25, BM25Options

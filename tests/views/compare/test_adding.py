@@ -7,8 +7,11 @@ from streamlit.testing.v1 import AppTest
 
 from data.store import StoredSet, keep
 from retrieval.comparison.added import added
-from retrieval.comparison.experiment import DenseSpec, Experiment, MilvusSpec, RerankSpec, RunSpec
+from retrieval.comparison.experiment import Experiment
 from retrieval.comparison.job import ComparisonJob
+from retrieval.comparison.kinds.first_stage import DenseSpec, RunSpec
+from retrieval.comparison.kinds.milvus import MilvusSpec
+from retrieval.comparison.kinds.multistage import RerankSpec
 from retrieval.milvus.kinds import Search
 from retrieval.trec.run import read_run
 from tests.doubles import small_set

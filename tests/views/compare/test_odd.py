@@ -12,8 +12,10 @@ from data.split import Part
 from data.store import keep
 from retrieval.comparison.added import add
 from retrieval.comparison.compare import Comparison, Result
-from retrieval.comparison.experiment import BM25Spec, Experiment, MilvusSpec
+from retrieval.comparison.experiment import Experiment
 from retrieval.comparison.job import ComparisonJob
+from retrieval.comparison.kinds.first_stage import BM25Spec
+from retrieval.comparison.kinds.milvus import MilvusSpec
 from retrieval.comparison.store import keep as keep_comparison
 from retrieval.milvus.place import MilvusError
 from tests.doubles import PASSAGES, QUESTIONS, small_set

@@ -16,8 +16,8 @@ from data.store import StoredSet, keep
 from data.workspace import PROJECT, workspace
 from retrieval.comparison.added import add
 from retrieval.comparison.compare import Comparison, Result
-from retrieval.comparison.experiment import DenseSpec
 from retrieval.comparison.job import ComparisonJob
+from retrieval.comparison.kinds.first_stage import DenseSpec
 from retrieval.comparison.store import keep as keep_comparison
 from retrieval.evaluation.measures import evaluate
 from retrieval.rankings import Rankings
@@ -235,7 +235,7 @@ def test_a_retriever_tells_the_session_that_builds_it(data: StoredSet) -> None:
     told: list[float] = []
     specs = choices_for(data).experiment(data, ["BM25"], Part.ALL).model_dump_json()
     with listening(told.append):
-        retriever = retrievers(data.key, specs)[0]
+        retriever = retrievers(data.key, specs)["BM25"]
         assert not isinstance(retriever, Exception)
         retriever.prepare()
     assert told == [0.9]

@@ -7,13 +7,14 @@ import pandas as pd
 import streamlit as st
 
 from data.split import Part
+from retrieval.analysis.evidence import turned
 from retrieval.analysis.open_comparison import OpenComparison
 from retrieval.comparison.added import add
-from retrieval.comparison.experiment import Experiment, Spec
+from retrieval.comparison.experiment import Experiment
 from retrieval.comparison.job import ComparisonJob
-from retrieval.comparison.labs import chosen, needed, tried
+from retrieval.comparison.kinds.spec import Spec
+from retrieval.comparison.labs import chosen, tried
 from retrieval.evaluation.measures import Measure
-from retrieval.evaluation.significance import PairTest
 from views import tables
 from views.choices import choices_for
 from views.compare.comparison_view import ComparisonView
@@ -45,9 +46,8 @@ class LabResult:
 
 def names_of(bench: Bench, *kinds: type[Any]) -> list[str]:
     """Return the retrievers of the comparison that were measured, of these kinds of spec where any are given."""
-    measured = {one.name for one in bench.view.comparison.results if one.scores}
-    specs = bench.view.comparison.experiment.retriever
-    return [spec.name for spec in specs if spec.name in measured and (not kinds or isinstance(spec, kinds))]
+    specs, measured = bench.view.comparison.experiment.specs, bench.view.comparison.scores
+    return [name for name in specs if name in measured and (not kinds or isinstance(specs[name], kinds))]
 
 
 def run(bench: Bench, experiment: Experiment) -> LabResult | None:
@@ -86,19 +86,12 @@ def draw_table(
         shown[name] *= 100
     place = int(rows.index[rows["name"] == best][0])
     st.caption(caption or word("tune.choose_a_row"))
-    event = st.dataframe(
-        shown.style.map(lambda _: tables.BOLD, subset=([place], shown.columns)).format(
-            {name: "{:.2f}" if name in _SHARES else "{:.3g}" for name in shown.select_dtypes("float")}, na_rep="–"
-        ),
-        hide_index=True,
-        height=min(38 + 35 * len(shown), 360),
-        column_config=columns,
-        selection_mode="single-row",
-        on_select="rerun",
-        key=f"{key}_{found.opened.folder}",
+    styled = shown.style.map(lambda _: tables.BOLD, subset=([place], shown.columns)).format(
+        {name: "{:.2f}" if name in _SHARES else "{:.3g}" for name in shown.select_dtypes("float")}, na_rep="–"
     )
-    picked = event["selection"]["rows"]
-    return str(rows["name"][picked[0] if picked and picked[0] < len(rows) else place])
+    height = min(38 + 35 * len(shown), 360)
+    picked = tables.draw_choice(styled, columns, f"{key}_{found.opened.folder}", height=height)
+    return str(rows["name"][picked[0] if picked else place])
 
 
 _SHARES = {"value", "low", "high", "ceiling", "overlap", "difference", "difference_low", "difference_high"}
@@ -125,22 +118,14 @@ def draw_verdict(bench: Bench, found: LabResult, name: str, present: str, *, is_
         if test is None:
             st.markdown(word("tune.verdict_alone", **values))
         else:
-            lead, low, high = _lead(test, name)
-            sure = ("more" if lead > 0 else "less") if test.sure else "unsure"
-            values |= {"points": f"{abs(lead) * 100:.1f}", "low": signed(low), "high": signed(high)}
-            if not test.sure:
-                values |= {"points": signed(lead), "p": f"{test.p:.2g}"}
+            lead = test if test.a == name else turned(test)
+            sure = ("more" if lead.difference > 0 else "less") if test.sure else "unsure"
+            points = f"{abs(lead.difference) * 100:.1f}" if test.sure else signed(lead.difference)
+            values |= {"points": points, "low": signed(lead.low), "high": signed(lead.high), "p": f"{test.p:.2g}"}
             st.markdown(word(f"tune.verdict_{sure}", **values))
         if is_best:
             st.caption(word("tune.flattered", count=f"{len(tried(found.experiment)):,}"))
         draw_use(bench, found.experiment, name)
-
-
-def _lead(test: PairTest, name: str) -> tuple[float, float, float]:
-    """Return the lead of the retriever named, with its interval."""
-    if test.a == name:
-        return test.difference, test.low, test.high
-    return -test.difference, -test.high, -test.low
 
 
 def draw_use(bench: Bench, experiment: Experiment, name: str) -> None:
@@ -161,9 +146,8 @@ def draw_use(bench: Bench, experiment: Experiment, name: str) -> None:
 def _use(bench: Bench, spec: Spec) -> None:
     shown = bench.view
     known = choices_for(shown.data).specs
-    for part in needed(
-        shown.comparison.experiment, spec.parts
-    ):  # of a kept comparison, some may not be picked any more
+    # of a kept comparison, some may not be picked any more
+    for part in shown.comparison.experiment.needed(spec.parts):
         if part.name not in known:
             add(shown.data.fingerprint, part)
     add(shown.data.fingerprint, spec)

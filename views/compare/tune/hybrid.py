@@ -3,7 +3,9 @@
 import streamlit as st
 
 from retrieval.analysis.lab_results import best
-from retrieval.comparison.experiment import BM25Spec, DenseSpec, Experiment, HybridSpec
+from retrieval.comparison.experiment import Experiment
+from retrieval.comparison.kinds.first_stage import BM25Spec, DenseSpec
+from retrieval.comparison.kinds.multistage import HybridSpec
 from retrieval.comparison.labs import hybrid_lab
 from retrieval.multistage.fusion import Fusion
 from views import tables

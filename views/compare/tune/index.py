@@ -5,7 +5,7 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
-from retrieval.comparison.experiment import DenseSpec
+from retrieval.comparison.kinds.first_stage import DenseSpec
 from retrieval.comparison.labs import index_lab
 from retrieval.dense.index import IndexKind
 from views import tables

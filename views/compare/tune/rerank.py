@@ -4,7 +4,7 @@ import pandas as pd
 import streamlit as st
 
 from retrieval.analysis.lab_results import best
-from retrieval.comparison.experiment import RerankSpec
+from retrieval.comparison.kinds.multistage import RerankSpec
 from retrieval.comparison.labs import DEPTHS, rerank_lab
 from views import tables
 from views.compare.tune.bench import Bench, LabResult, draw_table, draw_verdict, figure_columns, names_of, run
@@ -65,36 +65,16 @@ def _draw_found(bench: Bench, found: LabResult, present: str) -> None:
 def _draw_depths(bench: Bench, table: pd.DataFrame, leader: str) -> None:
     """Draw the best weight of every depth: its figure with the ceiling, and its figure against its time."""
     ahead = table.loc[table.groupby("depth")["value"].idxmax()].sort_values("depth")
-    reached, ceiling = word("tune.best_weight"), word("tune.ceiling")
-    lines = pd.concat(
-        [
-            ahead.assign(x=ahead["depth"], line=reached),
-            ahead.assign(
-                x=ahead["depth"],
-                line=ceiling,
-                value=ahead["ceiling"],
-                low=ahead["ceiling"],
-                high=ahead["ceiling"],
-                name="",
-            ),
-        ]
-    )
+    ahead = ahead.assign(x=ahead["depth"], label=ahead["depth"].astype(str))
+    names = [word("tune.best_weight"), word("tune.ceiling")]
+    ceiling = dict.fromkeys(("value", "low", "high"), ahead["ceiling"])
+    lines = pd.concat([ahead.assign(line=names[0]), ahead.assign(line=names[1], name="", **ceiling)])
+    figure, depth, line = bench.measure.long, word("tune.depth"), ("line", "")
     left, right = st.columns(2)
     with left:
-        st.markdown(f"**{word('tune.by_depth', figure=bench.measure.long)}**")
-        draw_chart(
-            bands,
-            lines,
-            leader,
-            x=word("tune.depth"),
-            y=bench.measure.long,
-            detail=("line", ""),
-            names=[reached, ceiling],
-            ordinal=True,
-            key="rerank_depths",
-        )
+        st.markdown(f"**{word('tune.by_depth', figure=figure)}**")
+        draw_chart(bands, lines, leader, x=depth, y=figure, detail=line, names=names, ordinal=True, key="rerank_depths")
     with right:
-        st.markdown(f"**{word('tune.by_time', figure=bench.measure.long)}**")
-        costs = ahead.assign(x=ahead["milliseconds"], y=ahead["value"], label=ahead["depth"].astype(str))
-        label = ("label", word("tune.depth"))
-        draw_chart(steps, costs, x=word("tune.milliseconds"), y=bench.measure.long, label=label, key="rerank_costs")
+        st.markdown(f"**{word('tune.by_time', figure=figure)}**")
+        costs = ahead.assign(x=ahead["milliseconds"], y=ahead["value"])
+        draw_chart(steps, costs, x=word("tune.milliseconds"), y=figure, label=("label", depth), key="rerank_costs")

@@ -3,7 +3,7 @@
 import pandas as pd
 import streamlit as st
 
-from retrieval.comparison.experiment import BM25Spec, WindowedBM25Spec
+from retrieval.comparison.kinds.first_stage import BM25Spec, WindowedBM25Spec
 from retrieval.comparison.labs import tried
 from retrieval.lexical.terms import readings
 from text.analyzers import Analyzer

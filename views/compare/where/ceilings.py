@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import streamlit as st
 
-from retrieval.analysis.stages import DEPTHS, candidate_depth, candidate_sources
+from retrieval.analysis.stages import DEPTHS
 from retrieval.comparison.compare import Result
 from views import tables
 from views.compare.comparison_view import ComparisonView
@@ -36,13 +36,13 @@ def draw(view: ComparisonView) -> None:
     if not wrapping:
         st.info(word("where.no_wrapping"), icon=":material/info:")
         return
-    reads = {one.name: candidate_depth(view.spec(one.name), view.k) for one in wrapping}
+    reads = {one.name: view.spec(one.name).candidates(view.k) for one in wrapping}
     depths = tuple(sorted({*DEPTHS, *reads.values()}))
     ceilings = view.opened.ceilings(depths)
     known = [
         Reach(
             one.name,
-            candidate_sources(view.spec(one.name)),
+            view.spec(one.name).sources,
             reads[one.name],
             _hit(one, view.k) or 0.0,
             float(ceilings[one.name][depths.index(reads[one.name])]),

@@ -16,13 +16,7 @@ _BELOW = 120  # pixels of axis and legend
 
 
 def on_slices(
-    table: pd.DataFrame,
-    drawn: Sequence[str],
-    names: Sequence[str],
-    order: Sequence[str],
-    *,
-    x: str,
-    kind: str = "mean",
+    table: pd.DataFrame, drawn: Sequence[str], names: Sequence[str], order: Sequence[str], *, x: str, kind: str = "mean"
 ) -> alt.LayerChart:
     """One row a slice ("row", in `order`), in it one mark a retriever with its interval.
 

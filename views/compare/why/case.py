@@ -6,7 +6,7 @@ from functools import cached_property
 from data.records import Passage, Question
 from retrieval.analysis.questions import findings_of
 from retrieval.asking import Findings
-from retrieval.comparison.experiment import MilvusSpec, Spec
+from retrieval.comparison.kinds.spec import Spec
 from retrieval.explain.duel import Duel, duel
 from views.compare.comparison_view import ComparisonView
 from views.compare.why.filters import QuestionList
@@ -46,7 +46,7 @@ class QuestionCase:
 
     def depth(self, name: str) -> int:
         """How deep a retriever was searched."""
-        found = next(one.rankings for one in self.view.comparison.results if one.name == name)
+        found = self.view.comparison.rankings.get(name)
         return found.indices.shape[1] if found else 0
 
     def passage(self, row: int) -> Passage:
@@ -55,8 +55,7 @@ class QuestionCase:
 
     def spec(self, name: str) -> Spec:
         """How a retriever is made; of one in Milvus, the local one that has its scores."""
-        spec = self.view.spec(name)
-        return spec.local if isinstance(spec, MilvusSpec) else spec
+        return self.view.spec(name).local
 
     def duel(self, name: str, against: int | None = None) -> Duel:
         """Return the two passages to set against each other in a retriever's ranking."""

@@ -70,54 +70,46 @@ def _choose(key: str) -> None:
 
 
 def _blocks(question_list: QuestionList, first: int) -> pd.DataFrame:
+    names, chosen = question_list.names, question_list.block
     rows = [
-        (
-            question_list.names[block.column],
-            max(block.start, first),
-            block.end,
-            block.band,
-            block_name(question_list.names, block),
-        )
-        for block in question_list.view.opened.ranks(question_list.names).blocks()
+        (names[block.column], max(block.start, first), block.end, block.band, block_name(names, block))
+        for block in question_list.view.opened.ranks(names).blocks()
         if block.end > first
     ]
     table = pd.DataFrame(rows, columns=["retriever", "start", "end", "place", "block"])
     table["band"] = table["place"].map(band_words)
     table["count"] = table["end"] - table["start"]
-    table["chosen"] = table["block"] == (
-        block_name(question_list.names, question_list.block) if question_list.block else ""
-    )
+    table["chosen"] = table["block"] == (block_name(names, chosen) if chosen else "")
     return table
 
 
 def _chart(table: pd.DataFrame, names: tuple[str, ...], first: int, count: int) -> alt.Chart:
     bands = [band_words(band) for band in range(len(BANDS) + 1)]
     chosen = alt.selection_point(name="block", fields=["block"])
+    questions, rank = word("data_page.questions_axis"), word("why.rank_of_answer")
     return (
         alt.Chart(table)
         .mark_rect(cursor="pointer", stroke=READABLE)
         .encode(
-            y=alt.Y("retriever", type="nominal", sort=list(names), title=None, axis=alt.Axis(labelLimit=220)),
+            y=alt.Y("retriever:N", sort=list(names), title=None, axis=alt.Axis(labelLimit=220)),
             x=alt.X(
-                "start",
-                type="quantitative",
-                title=word("data_page.questions_axis"),
+                "start:Q",
+                title=questions,
                 scale=alt.Scale(domain=[first, count], nice=False),
                 axis=alt.Axis(grid=False, tickMinStep=1),
             ),
             x2="end",
             color=alt.Color(
-                "band",
-                type="nominal",
+                "band:N",
                 scale=alt.Scale(domain=bands, range=list(_COLOURS)),
-                legend=legend(title=word("why.rank_of_answer"), columns=len(bands), symbolStrokeWidth=0),
+                legend=legend(title=rank, columns=len(bands), symbolStrokeWidth=0),
             ),
             strokeWidth=alt.condition("datum.chosen", alt.value(3), alt.value(0)),
             opacity=alt.condition(chosen, alt.value(1), alt.value(0.45)),
             tooltip=[
                 alt.Tooltip("retriever", title=word("compare.retriever")),
-                alt.Tooltip("band", title=word("why.rank_of_answer")),
-                alt.Tooltip("count", title=word("data_page.questions_axis"), format=","),
+                alt.Tooltip("band", title=rank),
+                alt.Tooltip("count", title=questions, format=","),
             ],
         )
         .add_params(chosen)

@@ -1,12 +1,15 @@
 """Why each retriever puts the answer passage where it does, in a plain sentence or two."""
 
+from functools import singledispatch
+
 import streamlit as st
 
-from retrieval.comparison.experiment import BM25Spec, DenseSpec, HybridSpec, RerankSpec, WindowedBM25Spec
+from retrieval.comparison.kinds.first_stage import DenseSpec, TermSpec, WindowedBM25Spec
+from retrieval.comparison.kinds.multistage import HybridSpec, RerankSpec
+from retrieval.comparison.kinds.spec import Spec
 from retrieval.explain.duel import Duel, telling_token, term_table, token_table, word_reason
 from retrieval.report.colours import colour_of, shape_of
 from views.compare.why.case import QuestionCase
-from views.compare.why.columns import DIGITS
 from views.highlight import reason_html
 from views.resources.explanations import explained_bm25, explained_static
 from views.words import word
@@ -25,19 +28,15 @@ def draw(case: QuestionCase) -> None:
 
 def sentences(case: QuestionCase, name: str) -> list[str]:
     """Return what is to be said of a retriever; not Markdown."""
-    of, spec = case.duel(name), case.spec(name)
-    said = [_place(case, name, of)]
-    if isinstance(spec, BM25Spec):
-        return said + _of_words(case, spec, of)
-    if isinstance(spec, WindowedBM25Spec):
-        return [*said, word("why.best_windows", sentences=spec.sentences), *_of_words(case, spec, of)]
-    if isinstance(spec, DenseSpec):
-        return said + _of_cosines(case, spec, of)
-    if isinstance(spec, HybridSpec):
-        return [*said, _of_parts(case, spec, of)]
-    if isinstance(spec, RerankSpec):
-        return said + _of_reranking(case, spec, of)
-    return said
+    of = case.duel(name)
+    return [_place(case, name, of), *_reasons(case.spec(name), case, of)]
+
+
+@singledispatch
+def _reasons(spec: Spec, case: QuestionCase, of: Duel) -> list[str]:
+    """Return why a retriever of this kind puts the passage there; nothing of one that cannot be looked into."""
+    del spec, case, of
+    return []
 
 
 def _place(case: QuestionCase, name: str, of: Duel) -> str:
@@ -46,7 +45,13 @@ def _place(case: QuestionCase, name: str, of: Duel) -> str:
     return word("why.place_first") if of.right_rank == 1 else word("why.place_at", rank=of.right_rank)
 
 
-def _of_words(case: QuestionCase, spec: BM25Spec | WindowedBM25Spec, of: Duel) -> list[str]:
+@_reasons.register
+def _of_windows(spec: WindowedBM25Spec, case: QuestionCase, of: Duel) -> list[str]:
+    return [word("why.best_windows", sentences=spec.sentences), *_of_words(spec, case, of)]
+
+
+@_reasons.register
+def _of_words(spec: TermSpec, case: QuestionCase, of: Duel) -> list[str]:
     if of.wrong is None:
         return []
     key, json, question = case.view.data.key, spec.model_dump_json(), case.question.text
@@ -62,38 +67,41 @@ def _of_words(case: QuestionCase, spec: BM25Spec | WindowedBM25Spec, of: Duel) -
     return said
 
 
-def _of_cosines(case: QuestionCase, spec: DenseSpec, of: Duel) -> list[str]:
+@_reasons.register
+def _of_cosines(spec: DenseSpec, case: QuestionCase, of: Duel) -> list[str]:
     if of.wrong is None:
         return []
     key, question = case.view.data.key, case.question.text
     right, wrong = (explained_static(key, spec.model, spec.title, question, row) for row in (of.right, of.wrong))
     if right is None or wrong is None:
-        return _of_scores(case, spec.name, of)
+        return _of_scores(spec, case, of)
     said = [word("why.cosines", right=f"{right.score:.3f}", wrong=f"{wrong.score:.3f}", rank=of.wrong_rank)]
     if telling := telling_token(token_table(right, wrong), lost=of.lost):
         said.append(word("why.token_lost" if of.lost else "why.token_won", term=telling))
     return said
 
 
-def _of_scores(case: QuestionCase, name: str, of: Duel) -> list[str]:
+def _of_scores(spec: Spec, case: QuestionCase, of: Duel) -> list[str]:
     """Say both scores, where the ranking holds both passages."""
     if of.right_rank is None or of.wrong_rank is None:
         return []
-    digits, scores = DIGITS[case.spec(name).kind], case.findings[name].scores
-    right, wrong = (f"{scores[rank - 1]:.{digits}f}" for rank in (of.right_rank, of.wrong_rank))
+    scores = case.findings[spec.name].scores
+    right, wrong = (f"{scores[rank - 1]:.{spec.digits}f}" for rank in (of.right_rank, of.wrong_rank))
     return [word("why.scores", right=right, wrong=wrong, rank=of.wrong_rank)]
 
 
-def _of_parts(case: QuestionCase, spec: HybridSpec, of: Duel) -> str:
+@_reasons.register
+def _of_parts(spec: HybridSpec, case: QuestionCase, of: Duel) -> list[str]:
     parts = []
     for part in spec.of:
         rank = case.findings[part].rank_of(of.right) if part in case.findings else None
         key = "why.part_brings" if rank and rank <= spec.depth else "why.part_misses"
         parts.append(word(key, name=part, rank=rank or 0, depth=spec.depth))
-    return word("why.parts", parts=", ".join(parts))
+    return [word("why.parts", parts=", ".join(parts))]
 
 
-def _of_reranking(case: QuestionCase, spec: RerankSpec, of: Duel) -> list[str]:
+@_reasons.register
+def _of_reranking(spec: RerankSpec, case: QuestionCase, of: Duel) -> list[str]:
     moved = case.view.opened.reranking(spec, case.row, of.right)
     if moved is None:
         return []

@@ -9,7 +9,6 @@ from views.resources.sets import question_set
 from views.words import word
 
 _SHOWN_CHARACTERS = 200
-_COLUMNS = ("question", "note", "title", "passage")
 
 
 def draw_note(fingerprint: str, remarks: Remarks, question: str) -> None:
@@ -48,16 +47,9 @@ def draw(view: ComparisonView, remarks: Remarks) -> None:
             st.info(word("why.no_remarks"), icon=":material/info:")
             return
         table = as_table(remarks, question_set(view.data.key))
-        picked = st.dataframe(
-            table.assign(passage=table["passage"].str.slice(0, _SHOWN_CHARACTERS)),
-            column_order=_COLUMNS,
-            column_config={name: tables.text(f"why.remarks_{name}") for name in _COLUMNS},
-            hide_index=True,
-            on_select="rerun",
-            selection_mode="multi-row",
-            key=f"why_remarks_{len(remarks)}",
-        )
-        rows = [row for row in picked.selection.rows if row < len(table)]
+        short = table.assign(passage=table["passage"].str.slice(0, _SHOWN_CHARACTERS))
+        columns = {name: tables.text(f"why.remarks_{name}") for name in ("question", "note", "title", "passage")}
+        rows = tables.draw_choice(short, columns, f"why_remarks_{len(remarks)}", "multi-row")
         with st.container(horizontal=True):
             st.button(
                 word("why.remove", count=len(rows)),

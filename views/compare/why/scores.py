@@ -1,11 +1,14 @@
 """What the scores of the answer passage and of a wrong one are made of: a chart, a table and both texts."""
 
 from collections.abc import Sequence
+from functools import singledispatch
 
 import pandas as pd
 import streamlit as st
 
-from retrieval.comparison.experiment import BM25Spec, DenseSpec, HybridSpec, MilvusSpec, RerankSpec, WindowedBM25Spec
+from retrieval.comparison.kinds.first_stage import DenseSpec, TermSpec
+from retrieval.comparison.kinds.multistage import HybridSpec, RerankSpec
+from retrieval.comparison.kinds.spec import Spec
 from retrieval.explain.bm25 import BM25Explanation
 from retrieval.explain.duel import Duel, term_table, token_table
 from retrieval.explain.multistage import PartContribution
@@ -15,11 +18,10 @@ from views.charts import part_bars, term_bars
 from views.compare.address import choose
 from views.compare.why import sentences as compare_question_sentences
 from views.compare.why.case import QuestionCase
-from views.compare.why.columns import DIGITS
 from views.highlight import weighed_html
 from views.resources.charts import draw_chart
 from views.resources.explanations import explained_bm25, explained_static
-from views.words import plain, word
+from views.words import known, plain, word
 
 _WRONG_OFFERED = 20
 _BARS = 12
@@ -36,21 +38,18 @@ def draw(case: QuestionCase) -> None:
         name = _pick_retriever(case, names)
     with right:
         of = _pick_wrong(case, name)
-    spec = case.spec(name)
     if of.wrong is None:
         st.info(word("why.nothing_wrong"), icon=":material/info:")
-    elif isinstance(spec, BM25Spec | WindowedBM25Spec):
-        _draw_terms(case, spec, of)
-    elif isinstance(spec, DenseSpec):
-        _draw_tokens(case, spec, of)
-    elif isinstance(spec, HybridSpec):
-        _draw_fusion(case, spec, of)
-    elif isinstance(spec, RerankSpec):
-        _draw_reranking(case, spec, of)
-    elif isinstance(spec, MilvusSpec):
-        st.info(word("why.fused_by_milvus"), icon=":material/info:")
     else:
-        st.info(word("why.imported"), icon=":material/info:")
+        _draw_score(case.spec(name), case, of)
+
+
+@singledispatch
+def _draw_score(spec: Spec, case: QuestionCase, of: Duel) -> None:
+    """Draw what the two scores of a retriever of this kind are made of; say so where that is not known."""
+    del case, of
+    key = f"why.whole_{spec.kind}"
+    st.info(word(key if known(key) else "why.whole"), icon=":material/info:")
 
 
 def _pick_retriever(case: QuestionCase, names: Sequence[str]) -> str:
@@ -76,22 +75,24 @@ def _pick_wrong(case: QuestionCase, name: str) -> Duel:
     return case.duel(name, wrong[ids.index(chosen)] if ids else None)
 
 
-def _draw_terms(case: QuestionCase, spec: BM25Spec | WindowedBM25Spec, of: Duel) -> None:
+@_draw_score.register
+def _draw_terms(spec: TermSpec, case: QuestionCase, of: Duel) -> None:
     key, json, question = case.view.data.key, spec.model_dump_json(), case.question.text
     right, wrong = (explained_bm25(key, json, question, row) for row in (of.right, of.wrong or 0))
-    _draw_sums(of, right.score, wrong.score, DIGITS[spec.kind])
+    _draw_sums(of, right.score, wrong.score, spec.digits)
     st.caption(word("why.terms_help"))
     _draw_parts_of_words(term_table(right, wrong))
     _draw_texts(right, wrong)
 
 
-def _draw_tokens(case: QuestionCase, spec: DenseSpec, of: Duel) -> None:
+@_draw_score.register
+def _draw_tokens(spec: DenseSpec, case: QuestionCase, of: Duel) -> None:
     key, question = case.view.data.key, case.question.text
     right, wrong = (explained_static(key, spec.model, spec.title, question, row) for row in (of.right, of.wrong or 0))
     if right is None or wrong is None:
         compare_question_sentences.draw(case, spec, of)
         return
-    _draw_sums(of, right.score, wrong.score, DIGITS[spec.kind])
+    _draw_sums(of, right.score, wrong.score, spec.digits)
     st.caption(word("why.tokens_help"))
     _draw_parts_of_words(token_table(right, wrong))
     _draw_texts(right, wrong)
@@ -153,17 +154,19 @@ def _draw_texts(right: BM25Explanation | StaticExplanation, wrong: BM25Explanati
             st.html(weighed_html(explained.title_pieces(), explained.text_pieces(), gold=side == "right"))
 
 
-def _draw_fusion(case: QuestionCase, spec: HybridSpec, of: Duel) -> None:
+@_draw_score.register
+def _draw_fusion(spec: HybridSpec, case: QuestionCase, of: Duel) -> None:
     found = [case.view.opened.fusion(spec, case.row, row) for row in (of.right, of.wrong or 0)]
     if found[0] is None or found[1] is None:
         st.info(word("why.not_deep_enough", depth=spec.depth), icon=":material/info:")
         return
-    _draw_sums(of, found[0].score, found[1].score, DIGITS[spec.kind])
+    _draw_sums(of, found[0].score, found[1].score, spec.digits)
     st.caption(word("why.fusion_help", fusion=word(f"why.fusion_{spec.fusion.name.lower()}")))
     _draw_added(case, [dict(one.parts) for one in found if one])
 
 
-def _draw_reranking(case: QuestionCase, spec: RerankSpec, of: Duel) -> None:
+@_draw_score.register
+def _draw_reranking(spec: RerankSpec, case: QuestionCase, of: Duel) -> None:
     found = [case.view.opened.reranking(spec, case.row, row) for row in (of.right, of.wrong or 0)]
     if found[0] is None or found[1] is None:
         st.info(word("why.not_known"), icon=":material/info:")

@@ -5,7 +5,7 @@ import logging
 import pandas as pd
 import streamlit as st
 
-from retrieval.comparison.experiment import DenseSpec
+from retrieval.comparison.kinds.first_stage import DenseSpec
 from retrieval.explain.duel import Duel
 from retrieval.explain.sentences import SentenceExplanation
 from text.located import weighted_pieces

@@ -20,8 +20,9 @@ from models.bi_encoder import BiEncoder
 from models.sources import find_model
 from retrieval.comparison.added import add, add_run
 from retrieval.comparison.compare import Comparison, Result
-from retrieval.comparison.experiment import DenseSpec, MilvusSpec, WindowedBM25Spec
 from retrieval.comparison.job import ComparisonJob
+from retrieval.comparison.kinds.first_stage import DenseSpec, WindowedBM25Spec
+from retrieval.comparison.kinds.milvus import MilvusSpec
 from retrieval.comparison.store import keep as keep_comparison
 from retrieval.evaluation.measures import evaluate
 from retrieval.lexical.bm25 import BM25
@@ -356,7 +357,7 @@ def test_a_score_of_milvus_is_explained_as_the_local_one(search: Search) -> None
     else:
         assert tables == []
     told = [info.value for info in app.info]
-    assert (EN["why.fused_by_milvus"] in told) == (search is Search.HYBRID)
+    assert (EN["why.whole_milvus"] in told) == (search is Search.HYBRID)
 
 
 def test_a_shallow_imported_run_stands_beside_ours() -> None:
@@ -385,7 +386,7 @@ def test_a_shallow_imported_run_stands_beside_ours() -> None:
     app = opened(**address, question="q3")
     assert "does not find the answer passage among its first 3." in html(app)
     app = opened(**address, question="q3", shows="scores", explained="Elsewhere")
-    assert EN["why.imported"] in [info.value for info in app.info]
+    assert EN["why.whole_run"] in [info.value for info in app.info]
     # past its depth nobody knows what became of a question: at 1 two are lost, at 10 nothing is filtered
     assert set(listed(opened(**address | {"k": "1"}, of="Elsewhere", fate="not_found"))) == {"q3", "q4"}
     assert len(listed(opened(**address, of="Elsewhere", fate="not_found"))) == 6

@@ -1,0 +1,139 @@
+"""What a retriever of any kind says of itself, and what it is made from."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any, ClassVar
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from data.cache import key_of
+from data.records import QuestionSet
+from data.split import Part
+from models.bi_encoder import BiEncoder
+from models.cross_encoder import CrossEncoderScorer
+from models.hub import ModelError
+from models.meter import Meter
+from models.sources import find_model, identity
+from retrieval.comparison.cached import CachedRetriever
+from retrieval.rankings import Retriever
+from text.analyzers import VERSION as ANALYZER_VERSION
+from text.analyzers import choose
+
+VERSION = 3  # part of every kept ranking's key: raise it when a retriever's results change
+# values that are no part of that key: parts are in it by their own keys, files and models by their content, a precision
+# by the model's fingerprint, where it makes a difference
+_NOT_IN_KEYS = {"name", "chosen_on", "of", "first", "path", "precision"}
+
+
+class Spec(BaseModel, ABC):
+    """One retriever of an experiment: its values, how it is made, what is to be known of it.
+
+    `chosen_on` is the part of the questions its values were tuned on: figures on that part flatter it. A value called
+    `analyzer`, `model` or `title` means the same for every kind.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    digits: ClassVar[int] = 4  # of its scores, where they are shown
+    searchable: ClassVar[bool] = True  # False where it knows only the questions it was made for
+
+    name: str = Field(min_length=1)
+    chosen_on: Part | None = None
+    kind: str
+
+    @abstractmethod
+    def make(self, materials: "Materials") -> CachedRetriever:
+        """Return the retriever, not built yet. Raises where a model, a file or a part cannot be had."""
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """Names of the retrievers it wraps: one that it reorders, or several that it fuses."""
+        return ()
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """Names of the retrievers whose passages it orders: itself where it wraps no other."""
+        return self.parts or (self.name,)
+
+    def candidates(self, k: int) -> int:
+        """How many passages of each part it orders to find its first k; 0 where it wraps no other."""
+        return k if self.parts else 0
+
+    @property
+    def score_kind(self) -> str:
+        """What its scores are: the words that tell of them are called so."""
+        return self.kind
+
+    @property
+    def local(self) -> "Spec":
+        """The retriever of the same name and scores whose parts explain them: itself, but for one in an engine."""
+        return self
+
+    def tuned_on(self, part: Part) -> bool:
+        """Whether its values were chosen on some of the questions of `part`."""
+        return self.chosen_on is not None and (self.chosen_on is part or Part.ALL in (self.chosen_on, part))
+
+    def resolved(self, materials: "Materials") -> dict[str, Any]:
+        """Return its values, with what open ones came to: the analyzer chosen, what tells a model's content."""
+        values, used = self.model_dump(mode="json", exclude={"name"}, exclude_none=True), dict(self.local)
+        if "analyzer" in used:
+            values["analyzer"] = choose(used["analyzer"], materials.texts(used["title"])).value
+        if "model" in used:
+            values["model"] = {"reference": used["model"]}
+            try:
+                values["model"] |= identity(materials.source(used["model"]), materials.texts(used["title"]))
+            except ModelError as error:
+                values["model"] |= {"error": error.code}
+        return values
+
+
+class Materials:
+    """What the retrievers of an experiment are made from; those with the same model share it.
+
+    Files named by a path are looked for from `base`. `on_progress` is told how much of its work, 0 to 1, the retriever
+    has done that is at work. `depths` say how deep each is searched, by name.
+    """
+
+    def __init__(
+        self,
+        question_set: QuestionSet,
+        base: Path | None = None,
+        on_progress: Callable[[float], None] | None = None,
+        depths: Mapping[str, int] | None = None,
+    ) -> None:
+        self.question_set, self.passages = question_set, question_set.passages
+        self.base, self.on_progress, self._depths = base, on_progress, depths or {}
+        self.made: dict[str, CachedRetriever | Exception] = {}
+        self.texts = cache(lambda title: self.passages.indexed_texts(title=title))
+        self.source = cache(lambda model: find_model(model, base))
+        self.encoder = cache(
+            lambda model, title, precision: BiEncoder(
+                self.source(model), self.texts(title), precision=precision, on_progress=on_progress
+            )
+        )
+        self.scorer = cache(
+            lambda model, title, precision: CrossEncoderScorer(
+                self.source(model), self.texts(title), precision=precision
+            )
+        )
+
+    def part(self, name: str) -> CachedRetriever:
+        """Return a retriever made before. Raises what went wrong where it could not be made."""
+        if isinstance(part := self.made[name], Exception):
+            raise part
+        return part
+
+    def kept(
+        self,
+        spec: Spec,
+        build: Callable[[], Retriever],
+        *content: object,
+        meter: Meter | None = None,
+        timed: bool = True,
+    ) -> CachedRetriever:
+        """Keep what a retriever finds by all that this depends on: its values, its parts, and `content`."""
+        values, parts = spec.model_dump(mode="json", exclude=_NOT_IN_KEYS), [self.part(name) for name in spec.parts]
+        corpus = self.question_set.corpus_fingerprint
+        key = key_of(VERSION, ANALYZER_VERSION, corpus, values, [part.key for part in parts], *content)
+        return CachedRetriever(spec.name, key, build, parts, depth=self._depths[spec.name], meter=meter, timed=timed)

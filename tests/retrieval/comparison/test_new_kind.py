@@ -1,0 +1,95 @@
+"""A new kind of retriever is a class in `KINDS`: the rest shows it as it shows every other."""
+
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from data.split import Part
+from data.store import keep
+from retrieval.comparison import experiment as experiment_file
+from retrieval.comparison.added import add
+from retrieval.comparison.cached import CachedRetriever
+from retrieval.comparison.compare import compare
+from retrieval.comparison.experiment import read_experiment, write_experiment
+from retrieval.comparison.job import ComparisonJob
+from retrieval.comparison.kinds.spec import Materials, Spec
+from retrieval.comparison.store import keep as keep_comparison
+from retrieval.comparison.store import load
+from retrieval.rankings import Rankings, top_k
+from retrieval.report.files import save
+from tests.doubles import PASSAGES, QUESTIONS, small_set
+from views.choices import choices_for
+from views.words import catalog
+
+
+class Letters:
+    """The share of a question's letters that a passage holds."""
+
+    def __init__(self, name: str, texts: Sequence[str]) -> None:
+        self.name, self._letters = name, [{*text} for text in texts]
+
+    def search(self, questions: Sequence[str], k: int) -> Rankings:
+        shares = [[len({*text} & letters) / len({*text}) for letters in self._letters] for text in questions]
+        return top_k(np.array(shares), k)
+
+
+class LettersSpec(Spec):
+    kind: Literal["letters"] = "letters"
+
+    def make(self, materials: Materials) -> CachedRetriever:
+        return materials.kept(self, partial(Letters, self.name, materials.passages.texts))
+
+
+SPEC = LettersSpec(name="By letters")
+SHARE = f"{len({*QUESTIONS[1].text} & {*PASSAGES[1].text}) / len({*QUESTIONS[1].text}):.4f}"  # of q2 in its passage
+
+
+@pytest.fixture(autouse=True)
+def _registered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(experiment_file, "KINDS", [*experiment_file.KINDS, LettersSpec])
+
+
+def test_it_is_read_compared_and_exported(tmp_path: Path) -> None:
+    path = tmp_path / "experiment.toml"
+    path.write_text('data = "small"\n[[retriever]]\nname = "By letters"\nkind = "letters"\n', encoding="utf-8")
+    experiment = read_experiment(path)
+    assert experiment.retriever == (SPEC,)
+    path.write_text(write_experiment(experiment), encoding="utf-8")
+    assert read_experiment(path) == experiment
+    found = compare(experiment, small_set())
+    assert found.scores["By letters"].means()["hit@1"] > 0.5
+    out = tmp_path / "out"
+    save(found, out)
+    (run,) = (path for path in out.glob("*.trec") if path.name != "qrels.trec")
+    assert f"q2 Q0 p2 1 {float(SHARE)} By" in run.read_text()
+    for name in ("table.md", "table.tex", "report.html", "questions.csv", "questions.jsonl", "provenance.json"):
+        assert "By letters" in (out / name).read_text(encoding="utf-8-sig")
+    assert load(out, small_set()).experiment == experiment
+
+
+def page() -> None:
+    from views.compare import page as compare_page
+
+    compare_page.draw()
+
+
+def test_a_question_is_shown_with_its_score() -> None:
+    data = keep(small_set())
+    add(data.fingerprint, SPEC)
+    experiment = choices_for(data).experiment(data, [SPEC.name], Part.ALL)
+    keep_comparison(compare(experiment, small_set()), ComparisonJob.of(experiment, data.fingerprint).folder)
+    app = AppTest.from_function(page, default_timeout=60)
+    app.query_params.update(lang="en", view="why", retrievers=SPEC.name, question="q2", shows="rankings")
+    app.run()
+    html = " ".join(one.proto.body for one in app.get("html"))
+    assert f'<span class="score">{SHARE}</span>' in html
+    assert "<b>By letters</b> puts the answer passage first." in html
+    app.query_params["shows"] = "scores"
+    app.run()
+    assert not app.exception
+    assert catalog("en")["why.whole"] in [info.value for info in app.info]
