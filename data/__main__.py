@@ -127,8 +127,6 @@ def _counts(counts: dict[str, int]) -> str:
 
 
 def _as_json(reading: Reading, figures: Audit, parts: Split) -> dict[str, Any]:
-    values = {field.name: getattr(figures, field.name) for field in fields(figures)}
-    arrays = {name: value for name, value in values.items() if isinstance(value, np.ndarray)}
     return {
         "name": reading.question_set.name,
         "fingerprint": reading.question_set.fingerprint,
@@ -141,12 +139,7 @@ def _as_json(reading: Reading, figures: Audit, parts: Split) -> dict[str, Any]:
         "problems": [
             {"code": problem.code, "row": problem.row, "message": problem.message} for problem in reading.problems
         ],
-        "audit": {
-            name: None if isinstance(value, float) and math.isnan(value) else value
-            for name, value in values.items()
-            if name not in arrays
-        }
-        | {name: _summary(array) for name, array in arrays.items()},
+        "audit": {field.name: _plain(getattr(figures, field.name)) for field in fields(figures)},
         "split": {
             "seed": parts.options.seed,
             "questions": {part: len(rows) for part, rows in parts.rows.items()},
@@ -155,11 +148,13 @@ def _as_json(reading: Reading, figures: Audit, parts: Split) -> dict[str, Any]:
     }
 
 
-def _summary(array: np.ndarray) -> dict[str, float] | None:
-    numbers = array[~np.isnan(array)]
-    if not len(numbers):
-        return None
-    return {name: float(getattr(np, name)(numbers)) for name in ("min", "median", "mean", "max")}
+def _plain(value: object) -> object:
+    """Arrays as a few figures, and null for what could not be measured."""
+    if isinstance(value, np.ndarray):
+        numbers = value[~np.isnan(value)]
+        names = ("min", "median", "mean", "max") if len(numbers) else ()
+        return {name: float(getattr(np, name)(numbers)) for name in names} or None
+    return None if isinstance(value, float) and math.isnan(value) else value
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ import hashlib
 import os
 import urllib.request
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from http.client import HTTPException
 from pathlib import Path
@@ -71,20 +72,13 @@ def obtain(entry: CatalogEntry, on_progress: Progress | None = None) -> bytes:
     kept = workspace() / "downloads" / entry.path.name
     folder = os.environ.get("MRC_DATA")
     for path in ([Path(folder) / entry.path.name] if folder else []) + [kept]:
-        content = _content(path)
-        if content is not None and _is_known(content, entry):
-            return content
+        with suppress(OSError):
+            if _is_known(content := path.read_bytes(), entry):
+                return content
     content = _download(entry, on_progress)
     with replacing(kept) as new:
         new.write_bytes(content)
     return content
-
-
-def _content(path: Path) -> bytes | None:
-    try:
-        return path.read_bytes()
-    except OSError:
-        return None
 
 
 def _is_known(content: bytes, entry: CatalogEntry) -> bool:

@@ -4,6 +4,7 @@ import gc
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import chain, islice
 from pathlib import Path, PurePath
 from typing import Any
@@ -48,7 +49,7 @@ class Reading:
     paragraph_count: int
     _rejected: tuple[tuple[Problem, RawRow], ...] = field(default=(), repr=False)
 
-    @property
+    @cached_property
     def rejected(self) -> pd.DataFrame:
         """The rows left out, `(n_rejected, 2 + columns)`: row, problem, then the row's own content as text."""
         given = dict.fromkeys(chain.from_iterable(row.cells for _, row in self._rejected))

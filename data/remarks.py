@@ -4,8 +4,7 @@ Kept in `workspace/remarks/<fingerprint>.json`, a file for each content a set ha
 """
 
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
@@ -46,26 +45,27 @@ def mark_negative(fingerprint: str, question: str, passage: str) -> None:
 
     Raises `ValueError`, as every change does, where this is no fingerprint: a path never reaches the file system.
     """
-    with _changing(fingerprint) as known:
-        if (question, passage) not in known.negatives:
-            _write(fingerprint, replace(known, negatives=(*known.negatives, (question, passage))))
+    marked = (question, passage)
+    _change(fingerprint, lambda known: replace(known, negatives=tuple(dict.fromkeys((*known.negatives, marked)))))
 
 
 def unmark_negative(fingerprint: str, question: str, passage: str) -> None:
     """Take a mark away; one that is not there stays away."""
-    with _changing(fingerprint) as known:
-        kept = tuple(pair for pair in known.negatives if pair != (question, passage))
-        _write(fingerprint, replace(known, negatives=kept))
+
+    def without(known: Remarks) -> Remarks:
+        return replace(known, negatives=tuple(pair for pair in known.negatives if pair != (question, passage)))
+
+    _change(fingerprint, without)
 
 
 def write_note(fingerprint: str, question: str, text: str) -> None:
     """Replace the note of a question (an id); an empty one takes it away."""
-    with _changing(fingerprint) as known:
-        notes = dict(known.notes)
-        notes.pop(question, None)
-        if text.strip():
-            notes[question] = text.strip()[:LONGEST_NOTE]
-        _write(fingerprint, replace(known, notes=tuple(notes.items())))
+
+    def noted(known: Remarks) -> Remarks:
+        others = tuple(note for note in known.notes if note[0] != question)
+        return replace(known, notes=(*others, (question, text.strip()[:LONGEST_NOTE])) if text.strip() else others)
+
+    _change(fingerprint, noted)
 
 
 def as_table(remarks: Remarks, question_set: QuestionSet) -> pd.DataFrame:
@@ -86,22 +86,14 @@ def _path(fingerprint: str) -> Path:
     return workspace() / "remarks" / f"{fingerprint}.json"
 
 
-@contextmanager
-def _changing(fingerprint: str) -> Iterator[Remarks]:
+def _change(fingerprint: str, change: Callable[[Remarks], Remarks]) -> None:
     """Let nobody else change them between reading and writing: two pages may be open."""
     path = _path(fingerprint)
     path.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(path.with_suffix(".lock")):
-        yield remarks_of(fingerprint)
-
-
-def _write(fingerprint: str, remarks: Remarks) -> None:
-    write_json(_path(fingerprint), asdict(remarks))
+        write_json(path, asdict(change(remarks_of(fingerprint))))
 
 
 def _pairs(raw: object) -> tuple[tuple[str, str], ...]:
-    return tuple((one[0], one[1]) for one in raw if _is_pair(one)) if isinstance(raw, list) else ()
-
-
-def _is_pair(one: object) -> bool:
-    return isinstance(one, list) and len(one) == 2 and all(isinstance(part, str) for part in one)
+    listed = raw if isinstance(raw, list) else []
+    return tuple((one[0], one[1]) for one in listed if isinstance(one, list) and [*map(type, one)] == [str, str])

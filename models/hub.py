@@ -32,9 +32,9 @@ def hub_revision(hub_id: str) -> HubRevision:
     nothing was downloaded before.
     """
     from huggingface_hub import HfApi
-    from huggingface_hub.errors import HfHubHTTPError, OfflineModeIsEnabled, RepositoryNotFoundError
+    from huggingface_hub.errors import HfHubHTTPError, HTTPError, OfflineModeIsEnabled, RepositoryNotFoundError
 
-    unreachable = (HfHubHTTPError, OfflineModeIsEnabled, OSError, *_connection_errors())
+    unreachable = (HfHubHTTPError, OfflineModeIsEnabled, OSError, HTTPError)
     try:
         info = HfApi().model_info(hub_id, timeout=TIMEOUT_SECONDS, files_metadata=True)
     except RepositoryNotFoundError as error:
@@ -64,10 +64,3 @@ def _downloaded_commits(hub_id: str) -> list[str]:
     snapshots = Path(HF_HUB_CACHE, repo_folder_name(repo_id=hub_id, repo_type="model"), "snapshots")
     held = [folder for folder in snapshots.glob("*") if any(folder.rglob("*.safetensors"))]
     return [folder.name for folder in sorted(held, key=lambda folder: folder.stat().st_mtime)]
-
-
-def _connection_errors() -> tuple[type[Exception], ...]:
-    # the hub's own client names its connection errors in a library that has changed before
-    from huggingface_hub import errors
-
-    return (errors.HTTPError,)

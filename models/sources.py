@@ -80,7 +80,7 @@ def starter_module(folder: Path) -> tuple[str, str] | None:
     modules = json.loads(listed.read_text(encoding="utf-8")) if listed.is_file() else []
     if not modules or not str(modules[0]["type"]).startswith(_STARTER_MODULES):
         return None
-    return modules[0]["type"].rpartition(".")[2], modules[0]["path"]
+    return modules[0]["type"].rpartition(".")[2], modules[0].get("path", "")
 
 
 def _with_a_model(reference: str, folder: Path) -> Path:

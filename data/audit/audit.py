@@ -64,9 +64,8 @@ def word_overlap(question_set: QuestionSet) -> np.ndarray:
     """
     overlap = np.full(len(question_set.questions), np.nan)
     by_passage = question_set.relevance.tocsc()
-    for column in np.flatnonzero(
-        np.diff(by_passage.indptr)
-    ).tolist():  # a large corpus has passages that nobody asks about
+    # a large corpus has passages that nobody asks about
+    for column in np.flatnonzero(np.diff(by_passage.indptr)).tolist():
         rows = by_passage.indices[by_passage.indptr[column] : by_passage.indptr[column + 1]]
         text = question_set.passages.texts[column].lower()  # two letters side by side are always of one word
         for row in rows:

@@ -17,9 +17,8 @@ _SAMPLE_RECORDS = 100
 
 csv.field_size_limit(2**31 - 1)  # the default refuses fields over 128 KiB
 
-Record = tuple[
-    int, list[str] | str
-]  # number of its first line; fields, or that line where quotation marks do not close
+# number of its first line; fields, or that line where quotation marks do not close
+Record = tuple[int, list[str] | str]
 Text = str | EncodedText
 
 

@@ -63,7 +63,6 @@ def latent_vectors(tokens: Tokens, dimensions: int) -> tuple[list[str], np.ndarr
         raise ValueError("the passages hold no word to build a starter model from")
     idf = (np.log(len(tokens) / passage_counts[kept]) + 1).astype(np.float32)
     weighted = normalize(distinct[:, kept] * idf)
-    svd = TruncatedSVD(max(1, min(dimensions, *(n - 1 for n in weighted.shape))), n_iter=2, random_state=0).fit(
-        weighted
-    )
+    rank = max(1, min(dimensions, *(n - 1 for n in weighted.shape)))
+    svd = TruncatedSVD(rank, n_iter=2, random_state=0).fit(weighted)
     return [tokens.vocabulary[number] for number in kept], np.ascontiguousarray(svd.components_.T), idf

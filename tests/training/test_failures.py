@@ -138,5 +138,5 @@ def test_every_kind_of_error_has_its_code(error: BaseException, code: str) -> No
 
 def test_a_failure_says_in_which_phase() -> None:
     run = planned(Kind.CROSS_ENCODER, misleading_set(), base="/no/such/folder")
-    assert failed(run).phase is Phase.LOADING
+    assert failed(run).phase == Phase.LOADING
     assert isinstance(run.plan().options, CrossEncoderOptions)

@@ -3,7 +3,6 @@
 import hashlib
 from dataclasses import dataclass, field, replace
 
-import pandas as pd
 import streamlit as st
 
 from data.audit.audit import Audit, audit
@@ -24,7 +23,6 @@ class Read:
     reading: Reading
     audit: Audit
     split: Split
-    left_out: pd.DataFrame = field(repr=False)
 
 
 @dataclass(frozen=True)
@@ -99,7 +97,7 @@ def _read(preview: Preview, columns: Columns | None) -> Preview:
         title=questions.name,
         columns=reading.columns or Columns(),
         available=reading.available_columns,
-        read=Read(reading, audit(questions), split(questions), reading.rejected),
+        read=Read(reading, audit(questions), split(questions)),
         error=None,
     )
 

@@ -97,11 +97,11 @@ def _left_out(found: Read, left_out: list[Problem], title: str) -> None:
     if len(left_out) > _SHOWN_ROWS:
         st.caption(word("data_page.first_rows", shown=f"{_SHOWN_ROWS:,}"))
     st.dataframe(
-        _in_words(found.left_out.head(_SHOWN_ROWS), left_out, texts),
+        _in_words(found.reading.rejected.head(_SHOWN_ROWS), left_out, texts),
         hide_index=True,
         column_config={texts["data_page.problem_column"]: st.column_config.TextColumn(width="large")},
     )
-    whole = partial(_in_words, found.left_out, left_out, texts)
+    whole = partial(_in_words, found.reading.rejected, left_out, texts)
     tables.draw_csv("data_page.download_left_out", whole, f"{title}_left_out.csv")
 
 

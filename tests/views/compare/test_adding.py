@@ -17,6 +17,7 @@ from retrieval.trec.run import read_run
 from tests.doubles import small_set
 from tests.views.driving import opened, run
 from views.choices import BM25_NAME
+from views.words import plain
 
 
 def page() -> None:
@@ -121,7 +122,7 @@ def test_a_run_is_read_at_once_and_kept_under_another_name(data: StoredSet) -> N
 def test_a_bad_run_is_told_and_not_added(data: StoredSet, content: str, says: str) -> None:
     app = add_run(opened(page, retrievers="BM25"), "*bad*.txt", content)
     (error,) = app.error
-    assert error.value.startswith(r"**\*bad\*\.txt**: " + says)
+    assert error.value.startswith(r"**\*bad\*\.txt**: " + plain(says))
     assert added(data.fingerprint) == []
     assert app.query_params["retrievers"] == "BM25"
 
