@@ -69,7 +69,7 @@ def submitted(monkeypatch: pytest.MonkeyPatch) -> list[Run]:
         runs.append(create_run(plan))
 
     monkeypatch.setattr(train_start, "create_run", created)
-    monkeypatch.setattr(train_start, "start_worker", lambda: None)
+    monkeypatch.setattr("jobs.line.Line.start_worker", lambda _: None)
     return runs
 
 
