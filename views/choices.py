@@ -9,7 +9,7 @@ from jobs.status import State
 from retrieval.comparison.added import added
 from retrieval.comparison.experiment import BM25Spec, DenseSpec, Experiment, HybridSpec, RerankSpec, RunSpec, Spec
 from retrieval.evaluation.measures import DEFAULT_KS
-from training.options.common import Kind
+from training.recipe import recipe_of
 from training.runs.runs import Plan, Run, all_runs
 
 BM25_NAME, DENSE_NAME, HYBRID_NAME, RERANKED_NAME = "BM25", "Dense", "Hybrid", "Reranked"
@@ -109,10 +109,7 @@ def model_place(run: Run) -> str:
 
 
 def _specs_of(run: Run, plan: Plan, taken: dict[str, Spec]) -> list[Spec]:
-    title = plan.options.title
-    if plan.kind is Kind.CROSS_ENCODER:
-        name = free_name(f"{RERANKED_NAME} · {plan.name}", taken)
-        return [RerankSpec(name=name, first=BM25_NAME, model=model_place(run), title=title)]
-    dense = DenseSpec(name=free_name(f"{DENSE_NAME} · {plan.name}", taken), model=model_place(run), title=title)
-    hybrid = HybridSpec(name=free_name(f"{HYBRID_NAME} · {plan.name}", taken), of=(BM25_NAME, dense.name))
-    return [dense, hybrid]
+    def named(name: str) -> str:
+        return free_name(f"{name} · {plan.name}", taken)
+
+    return recipe_of(plan.kind).retrievers(model_place(run), BM25_NAME, title=plan.options.title, named=named)
