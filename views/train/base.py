@@ -7,14 +7,15 @@ from streamlit.delta_generator import DeltaGenerator
 
 from models.hub import HubRevision, ModelError
 from models.sources import STARTER, find_model
-from training.options.common import Kind
+from training.recipe import recipe_of
 from training.runs.runs import Run
 from views.choices import finished_runs
-from views.model_words import HUB_DEFAULT, OTHER, is_a_starter, model_label
+from views.model_words import OTHER, is_a_starter, model_label
 from views.problem_words import failure_text
 from views.resources.hub import hub_answer
 from views.state import remember, remembered
 from views.train.entered import relabel
+from views.train.models import other_field
 from views.words import known, plain, word
 
 _POLL_SECONDS = 0.5
@@ -34,10 +35,10 @@ class Base:
         return is_a_starter(self.reference)
 
 
-def pick_base(kind: Kind) -> Base:
+def pick_base(kind: str) -> Base:
     """Draw the choice of a base model and what is known of it. The page never waits for the hub."""
-    runs = {run.id: run for run in finished_runs() if run.plan().kind is kind}
-    key = f"train_base_{kind.value}"
+    runs = {run.id: run for run in finished_runs() if run.plan().kind == kind}
+    key = f"train_base_{kind}"
     left, right = st.columns(2, vertical_alignment="bottom")
     with left:
         chosen = _select(kind, runs, key)
@@ -48,8 +49,8 @@ def pick_base(kind: Kind) -> Base:
     return Base(reference, runs.get(reference), _about(reference, right, key))
 
 
-def _select(kind: Kind, runs: dict[str, Run], key: str) -> str:
-    choices = [STARTER, HUB_DEFAULT[kind], *runs, OTHER]
+def _select(kind: str, runs: dict[str, Run], key: str) -> str:
+    choices = list(dict.fromkeys([STARTER, recipe_of(kind).base, *runs, OTHER]))
     first = remembered("base", STARTER, choices)
 
     if st.session_state.get(key) not in choices:  # such as a run that was deleted
@@ -60,16 +61,10 @@ def _select(kind: Kind, runs: dict[str, Run], key: str) -> str:
     return chosen
 
 
-def _other(kind: Kind) -> str:
-    key = f"train_other_{kind.value}"
+def _other(kind: str) -> str:
+    key = f"train_other_{kind}"
     st.session_state.setdefault(key, st.query_params.get("base_model", ""))
-    text = st.text_input(
-        word("train.other"),
-        key=key,
-        max_chars=1000,
-        placeholder=word("train.other_example"),
-        help=word("train.other_help"),
-    ).strip()
+    text = other_field(key)
     st.query_params["base_model"] = text
     return text
 
@@ -109,7 +104,9 @@ def _say_what_is_missing(hub_id: str, error: BaseException, key: str) -> None:
     code = f"model.{getattr(error, 'code', '')}"
     st.warning(word(code if known(code) else "model.hub_unknown", model=plain(hub_id)), icon=":material/cloud_off:")
     with st.container(horizontal=True):
-        st.button(word("train.use_starter"), on_click=_choose_starter, args=(key,), icon=":material/bolt:")
+        st.button(
+            word("train.use_starter"), on_click=st.session_state.update, args=({key: STARTER},), icon=":material/bolt:"
+        )
         _check_again(hub_id)
 
 
@@ -117,10 +114,6 @@ def _check_again(hub_id: str) -> None:
     if st.button(word("train.check_again"), icon=":material/refresh:", type="tertiary"):
         hub_answer.clear(hub_id)
         st.rerun()
-
-
-def _choose_starter(key: str) -> None:
-    st.session_state[key] = STARTER
 
 
 def _hub_words(found: HubRevision) -> str:
