@@ -15,7 +15,8 @@ from data.store import StoredSet, keep
 from jobs.status import State
 from models.loading import load_bi_encoder
 from models.sources import DEFAULT_BI_ENCODER, ModelSource
-from retrieval.comparison.experiment import DenseSpec, Spec
+from retrieval.comparison.kinds.first_stage import DenseSpec
+from retrieval.comparison.kinds.spec import Spec
 from retrieval.evaluation.measures import Scores
 from retrieval.rankings import ranked
 from tests.training.worlds import misleading_set
