@@ -36,10 +36,10 @@ PARTS = {
     ),
     "training": (
         ("problems", "options"),
-        ("runs",),
         ("engine",),
-        ("recipe",),
         ("rankers",),
+        ("recipe",),
+        ("runs",),
         ("train",),
         ("estimate",),
         ("rehearse",),
@@ -74,9 +74,9 @@ LOADED_LATE = {
     "models/starter/bi_encoder.py",
     "models/starter/cross_encoder.py",
     "training/engine/batches.py",
-    "training/engine/progress.py",
     "training/engine/tokens.py",
     "training/engine/trainers.py",
+    "training/runs/progress.py",
 }
 
 

@@ -18,8 +18,9 @@ from data.failure import Failure
 from data.split import SplitOptions
 from data.store import find
 from jobs.status import State
-from training.options.common import Kind
-from training.options.kinds import OPTIONS, default_options
+from models.sources import STARTER
+from training.options.common import TrainingOptions
+from training.recipe import RECIPES
 from training.runs.line import LINE
 from training.runs.rehearsal import Task
 from training.runs.runs import Plan, Run, all_runs, create_run, find_run, new_plan
@@ -173,17 +174,14 @@ def _stopping_on_signals(run: Run) -> Iterator[None]:
 
 
 def _write_negatives(plan: Plan, path: Path) -> int:
-    from training.rankers.negatives import as_table, mine
-    from training.train import load_material
+    from training.rehearse import mined
 
-    material = load_material(plan)
-    table = as_table(mine(plan.options, material), material)
+    table, questions = mined(plan)
     if path.suffix == ".csv":
         path.write_bytes(csv_bytes(table))
     else:
         table.to_json(path, orient="records", lines=True, force_ascii=False)
-    asked, of = table["question_id"].nunique(), len(material.train.questions)
-    print(f"{len(table)} negatives of {asked} of {of} questions: {path}")
+    print(f"{len(table)} negatives of {table['question_id'].nunique()} of {questions} questions: {path}")
     return 0
 
 
@@ -197,8 +195,8 @@ def _print_estimate(plan: Plan) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m training", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
-    for kind in OPTIONS:
-        _add_kind(commands, kind)
+    for kind, recipe in RECIPES.items():
+        _add_kind(commands, kind, recipe.options)
     listed = commands.add_parser("list", help="runs of the workspace, newest first")
     listed.add_argument("--json", action="store_true", help="as JSON")
     listed.set_defaults(do=_list)
@@ -217,9 +215,9 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _add_kind(commands: Any, kind: Kind) -> None:
+def _add_kind(commands: Any, kind: str, options: type[TrainingOptions]) -> None:
     formatter = argparse.ArgumentDefaultsHelpFormatter
-    command = commands.add_parser(kind.value, help=f"train a {kind.value}", formatter_class=formatter)
+    command = commands.add_parser(kind, help=f"train a {kind}", formatter_class=formatter)
     command.add_argument("--data", required=True, help="a file, or a name of the catalog or the workspace")
     command.add_argument("--out", type=Path, help="run folder elsewhere; the model is in its folder model/")
     command.add_argument("--name", default="", help="name of the run")
@@ -230,8 +228,8 @@ def _add_kind(commands: Any, kind: Kind) -> None:
     instead.add_argument("--queue", action="store_true", help="only put it in line, and print its id")
     instead.add_argument("--estimate", action="store_true", help="only take a few steps and say what it would take")
     instead.add_argument("--negatives-file", type=Path, help="only write the hard negatives there")
-    for known in fields(OPTIONS[kind]):
-        _add_option(command, known, getattr(default_options(kind), known.name))
+    for known in fields(options):
+        _add_option(command, known, getattr(options.suited_to(), known.name))
     command.set_defaults(do=_train, kind=kind)
 
 
@@ -261,14 +259,13 @@ def _add_option(command: argparse.ArgumentParser, known: "Field[Any]", starter_d
 
 def _planned(given: argparse.Namespace) -> Plan:
     question_set = find(given.data)
-    chosen = {
-        field.name: getattr(given, field.name) for field in fields(OPTIONS[given.kind]) if hasattr(given, field.name)
-    }
-    options = replace(default_options(given.kind, chosen.get("base")), **chosen)
+    made = RECIPES[given.kind].options
+    chosen = {field.name: getattr(given, field.name) for field in fields(made) if hasattr(given, field.name)}
+    options = replace(made.suited_to(chosen.get("base", STARTER)), **chosen)
     reference = str(Path(given.data).resolve()) if Path(given.data).is_file() else given.data
     data = (reference, question_set.name, question_set.fingerprint)
     shares = SplitOptions(given.validation_share, given.test_share, given.split_seed)
-    return new_plan(given.kind, given.name or given.kind.value, data, shares, options)
+    return new_plan(given.kind, given.name or given.kind, data, shares, options)
 
 
 if __name__ == "__main__":

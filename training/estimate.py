@@ -12,12 +12,12 @@ import numpy as np
 import psutil
 
 from models.sources import find_model, is_starter
-from training.options.bi_encoder import BiEncoderObjective, BiEncoderOptions
-from training.options.common import Report
-from training.options.cross_encoder import CrossEncoderOptions
+from training.engine.task import Task
+from training.options.common import Report, TrainingOptions
+from training.recipe import recipe_of
 from training.runs.rehearsal import Estimate
 from training.runs.runs import Plan
-from training.train import load_material, recipe_of
+from training.train import load_material
 
 _SHARE_TO_USE = 0.9  # of the memory that is free: the rest is for what nobody foresees
 _QUICK_SECONDS = 2.0
@@ -45,7 +45,7 @@ def estimate(plan: Plan) -> Estimate:
     options = plan.options
     available, base = _memory_available(), _memory_held()
     material = load_material(plan)
-    recipe, source = recipe_of(plan, material), find_model(options.base)
+    recipe, source = recipe_of(plan.kind)(plan.options, material), find_model(options.base)
     set_seed(options.seed)
     task = recipe.task(source)
     examples = len(task.examples.question)
@@ -74,7 +74,7 @@ def estimate(plan: Plan) -> Estimate:
     )
 
 
-def _steps(task: Any, options: BiEncoderOptions | CrossEncoderOptions, size: int, base: int) -> _Tried:
+def _steps(task: Task, options: TrainingOptions, size: int, base: int) -> _Tried:
     """Take one step with the longest examples, for the memory, and two with any, for the time."""
     from sentence_transformers.base.sampler import DefaultBatchSampler
     from transformers import TrainerCallback
@@ -122,17 +122,14 @@ def _line(tried: list[_Tried], size: int, value: Callable[[_Tried], float]) -> f
     return value(first) + (value(second) - value(first)) / (second.size - first.size) * (size - first.size)
 
 
-def _instead(
-    options: BiEncoderOptions | CrossEncoderOptions, tried: list[_Tried], available: int, *, starter: bool
-) -> dict[str, int]:
+def _instead(options: TrainingOptions, tried: list[_Tried], available: int, *, starter: bool) -> dict[str, int]:
     """The change that makes it fit: the batch in parts where the objective allows, else a smaller batch."""
     fitting = 2
     while _line(tried, 2 * fitting, lambda one: one.memory) <= _SHARE_TO_USE * available:
         fitting *= 2
     if _line(tried, fitting, lambda one: one.memory) > _SHARE_TO_USE * available:
         return {}
-    in_parts = isinstance(options, BiEncoderOptions) and options.objective is not BiEncoderObjective.TRIPLET
-    return {"mini_batch_size": fitting} if in_parts and not starter else {"batch_size": fitting}
+    return {"mini_batch_size": fitting} if options.in_parts and not starter else {"batch_size": fitting}
 
 
 def _memory_available() -> int:

@@ -3,11 +3,14 @@
 from dataclasses import asdict
 from pathlib import Path
 
+import pandas as pd
+
 from data.workspace import replacing
 from jobs.folder import carry_out
 from jobs.status import State, Status
+from training.options.negatives import RankerOptions
 from training.runs.rehearsal import Rehearsal, Task
-from training.runs.runs import Run
+from training.runs.runs import Plan, Run
 from training.train import load_material, problem_of
 
 
@@ -21,16 +24,21 @@ def rehearse(task: Task, folder: Path) -> int:
 
             job.write("estimate.json", asdict(estimate(Run(folder).plan())))
         else:
-            _write_negatives(folder)
+            table = mined(Run(folder).plan())[0]
+            with replacing(folder / "negatives.parquet") as new:
+                table.to_parquet(new, index=False)
 
     return int(carry_out(job, work, problem_of).state is not State.DONE)
 
 
-def _write_negatives(folder: Path) -> None:
+def mined(plan: Plan) -> tuple[pd.DataFrame, int]:
+    """Return the hard negatives a training would use, a row each, and the number of its training questions.
+
+    Raises `ValueError` where such a training takes none.
+    """
     from training.rankers.negatives import as_table, mine
 
-    plan = Run(folder).plan()
+    if not isinstance(plan.options, RankerOptions):
+        raise ValueError(f"the training of a {plan.kind} takes no hard negatives")
     material = load_material(plan)
-    table = as_table(mine(plan.options, material), material)
-    with replacing(folder / "negatives.parquet") as new:
-        table.to_parquet(new, index=False)
+    return as_table(mine(plan.options, material), material), len(material.train.questions)

@@ -25,11 +25,12 @@ from retrieval.evaluation.significance import intervals_of, mean_interval, quest
 from training.engine.adaptation import settle
 from training.engine.arguments import processes
 from training.engine.checkpoints import newest_checkpoint, step_of
+from training.engine.task import Task
 from training.options.common import OptionError, Report
-from training.options.cross_encoder import CrossEncoderOptions
 from training.problems import TrainingError
 from training.rankers.losses import negatives_of_processes
 from training.rankers.material import MEASURED_KS, Material
+from training.recipe import Recipe, recipe_of
 from training.runs.card import write_card
 from training.runs.line import LINE
 from training.runs.provenance import provenance
@@ -82,18 +83,7 @@ def load_material(plan: Plan) -> Material:
     question_set = find(plan.data)
     if question_set.fingerprint != plan.fingerprint:
         raise TrainingError("data_changed", f"{plan.data_name} is not what it was when this training was planned")
-    return Material.of(plan, question_set)
-
-
-def recipe_of(plan: Plan, material: Material) -> Any:
-    """Return the recipe of the plan's kind."""
-    from training.rankers.bi_encoder import BiEncoderRecipe
-    from training.rankers.cross_encoder import CrossEncoderRecipe
-
-    options = plan.options
-    if isinstance(options, CrossEncoderOptions):
-        return CrossEncoderRecipe(options, material)
-    return BiEncoderRecipe(options, material)
+    return Material.of(question_set, plan.split, plan.options, plan.marked_negatives)
 
 
 def problem_of(error: BaseException) -> tuple[str, str]:
@@ -134,10 +124,10 @@ def _trained(run: Run, status: Status) -> dict[str, Any]:
         return now
 
     enter(Phase.LOADING)
-    plan, checkpoint = run.plan(), newest_checkpoint(run)
+    plan, checkpoint = run.plan(), newest_checkpoint(run.folder)
     _require_reporter(plan.options.report_to)
     material = load_material(plan)
-    recipe, source = recipe_of(plan, material), find_model(plan.options.base)
+    recipe, source = recipe_of(plan.kind)(plan.options, material), find_model(plan.options.base)
     run.forget_progress_after(step_of(checkpoint) if checkpoint else -1)
     measured = {"bm25": material.first_stage_scores}
     enter(Phase.MEASURING_BEFORE)
@@ -156,8 +146,7 @@ def _trained(run: Run, status: Status) -> dict[str, Any]:
     settle(task.model)
     with replacing(run.model_folder) as new:
         task.model.save_pretrained(str(new), create_model_card=False)
-    more: dict[str, Any]
-    concluded, more = recipe.concluded(run)
+    concluded, more = recipe.concluded(run.model_folder)
     measured |= concluded
     return _as_scores(measured, plan.options.best_by, material.validation) | more
 
@@ -177,11 +166,11 @@ def _processes(plan: Plan) -> dict[str, Any]:
     return {"processes": {"count": processes(), "negatives": negatives}}
 
 
-def _fit(run: Run, task: Any, plan: Plan, checkpoint: Path | None, status: Status) -> None:
+def _fit(run: Run, task: Task, plan: Plan, checkpoint: Path | None, status: Status) -> None:
     """Let the library's trainer do the steps that are left; the model of the task is the best measured afterwards."""
-    from training.engine.progress import RunFolderCallback
     from training.engine.tokens import tokenized_once
     from training.engine.trainers import make_trainer
+    from training.runs.progress import RunFolderCallback
 
     if plan.options.report_to is Report.TENSORBOARD:
         os.environ["TENSORBOARD_LOGGING_DIR"] = str(run.folder / "tensorboard")
@@ -192,13 +181,13 @@ def _fit(run: Run, task: Any, plan: Plan, checkpoint: Path | None, status: Statu
         trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
 
 
-def _measured_once(run: Run, recipe: Any, source: ModelSource) -> Scores:
+def _measured_once(run: Run, recipe: Recipe, source: ModelSource) -> Scores:
     """What the base reaches; a run that goes on has found out before."""
     path = run.folder / "before.json"
     if path.is_file():
         kept = json.loads(path.read_text(encoding="utf-8"))
         return Scores(MEASURED_KS, {name: np.array(values) for name, values in kept.items()})
-    scores: Scores = recipe.measured(source)
+    scores = recipe.measured(source)
     run.write(path.name, {name: values.tolist() for name, values in scores.per_question.items()})
     return scores
 

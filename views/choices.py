@@ -12,7 +12,7 @@ from retrieval.comparison.kinds.first_stage import BM25Spec, DenseSpec
 from retrieval.comparison.kinds.multistage import HybridSpec, RerankSpec
 from retrieval.comparison.kinds.spec import Spec
 from retrieval.evaluation.measures import DEFAULT_KS
-from training.options.common import Kind
+from training.recipe import recipe_of
 from training.runs.runs import Plan, Run, all_runs
 
 BM25_NAME, DENSE_NAME, HYBRID_NAME, RERANKED_NAME = "BM25", "Dense", "Hybrid", "Reranked"
@@ -102,10 +102,7 @@ def model_place(run: Run) -> str:
 
 
 def _specs_of(run: Run, plan: Plan, taken: dict[str, Spec]) -> list[Spec]:
-    title = plan.options.title
-    if plan.kind is Kind.CROSS_ENCODER:
-        name = free_name(f"{RERANKED_NAME} · {plan.name}", taken)
-        return [RerankSpec(name=name, first=BM25_NAME, model=model_place(run), title=title)]
-    dense = DenseSpec(name=free_name(f"{DENSE_NAME} · {plan.name}", taken), model=model_place(run), title=title)
-    hybrid = HybridSpec(name=free_name(f"{HYBRID_NAME} · {plan.name}", taken), of=(BM25_NAME, dense.name))
-    return [dense, hybrid]
+    def named(name: str) -> str:
+        return free_name(f"{name} · {plan.name}", taken)
+
+    return recipe_of(plan.kind).retrievers(model_place(run), BM25_NAME, title=plan.options.title, named=named)

@@ -1,15 +1,16 @@
 """How a model is called on the pages."""
 
 from models.hub import ModelError
-from models.sources import DEFAULT_BI_ENCODER, DEFAULT_CROSS_ENCODER, STARTER, find_model, is_starter
-from training.options.common import Kind
+from models.sources import STARTER, find_model, is_starter
 from training.runs.runs import find_run
-from views.words import moment, word
-
-HUB_DEFAULT = {Kind.BI_ENCODER: DEFAULT_BI_ENCODER, Kind.CROSS_ENCODER: DEFAULT_CROSS_ENCODER}
-
+from views.words import moment, word, word_or
 
 OTHER = "other"
+
+
+def kind_name(kind: str) -> str:
+    """Return the words for a kind of training, or its name where there are none."""
+    return word_or(f"train.kind_{kind}", kind)
 
 
 def is_a_starter(reference: str) -> bool:

@@ -43,6 +43,11 @@ def word(key: str, /, **values: Any) -> str:
     return text.format(**values) if values else text
 
 
+def word_or(key: str, otherwise: str, /, **values: Any) -> str:
+    """Return the text of a key; where there is none, as for what was added to the program, what to say instead."""
+    return word(key, **values) if known(key) else otherwise
+
+
 def known(key: str) -> bool:
     """Whether there is a text for the key."""
     return key in catalog(language())

@@ -16,8 +16,9 @@ from retrieval.comparison.compare import compare
 from retrieval.comparison.experiment import Experiment
 from retrieval.comparison.kinds.first_stage import BM25Spec, DenseSpec
 from retrieval.comparison.kinds.multistage import HybridSpec, RerankSpec
-from training.options.common import Kind
-from training.options.kinds import default_options
+from training.options.bi_encoder import BI_ENCODER
+from training.options.cross_encoder import CROSS_ENCODER
+from training.recipe import RECIPES
 from training.runs.runs import Run, create_run, new_plan
 from training.train import train
 
@@ -29,7 +30,7 @@ def measure() -> list[str]:
     with tempfile.TemporaryDirectory() as folder:
         os.environ["MRC_WORKSPACE"] = folder
         question_set = read_file(korquad()).question_set
-        runs = {kind: _trained(kind, question_set.name, question_set.fingerprint) for kind in Kind}
+        runs = {kind: _trained(kind, question_set.name, question_set.fingerprint) for kind in RECIPES}
         models = {kind: str(run.model_folder) for kind, (run, _) in runs.items()}
         experiment = Experiment(
             data=str(korquad()),
@@ -39,17 +40,17 @@ def measure() -> list[str]:
             retriever=(
                 BM25Spec(name="BM25"),
                 DenseSpec(name="Dense, starter"),
-                DenseSpec(name="Dense, trained", model=models[Kind.BI_ENCODER]),
+                DenseSpec(name="Dense, trained", model=models[BI_ENCODER]),
                 HybridSpec(name="Hybrid, trained", of=("BM25", "Dense, trained")),
                 RerankSpec(name="Reranked, starter alone", first="BM25", weight=1.0),
-                RerankSpec(name="Reranked, trained alone", first="BM25", model=models[Kind.CROSS_ENCODER], weight=1.0),
-                RerankSpec(name="Reranked, trained", first="BM25", model=models[Kind.CROSS_ENCODER]),
+                RerankSpec(name="Reranked, trained alone", first="BM25", model=models[CROSS_ENCODER], weight=1.0),
+                RerankSpec(name="Reranked, trained", first="BM25", model=models[CROSS_ENCODER]),
             ),
         )
         comparison = compare(experiment, question_set)
         seconds = {
-            "Dense, trained": _training_seconds(runs[Kind.BI_ENCODER][0]),
-            "Reranked, trained alone": _training_seconds(runs[Kind.CROSS_ENCODER][0]),
+            "Dense, trained": _training_seconds(runs[BI_ENCODER][0]),
+            "Reranked, trained alone": _training_seconds(runs[CROSS_ENCODER][0]),
         }
     lines = [
         f"| {len(comparison.question_set.questions):,} test questions | R@1 | R@10 | nDCG@10 | training, seconds |",
@@ -60,7 +61,7 @@ def measure() -> list[str]:
         cells = " | ".join(f"{means[name] * 100:.2f}" for name in ("recall@1", "recall@10", "ndcg@10"))
         trained = f"{seconds[result.name]:.0f}" if result.name in seconds else ""
         lines.append(f"| {result.name} | {cells} | {trained} |")
-    whole = ", ".join(f"{kind.value} {took:.0f} s" for kind, (_, took) in runs.items())
+    whole = ", ".join(f"{kind} {took:.0f} s" for kind, (_, took) in runs.items())
     return [*lines, "", f"With loading, and measuring before and after, on {os.cpu_count()} CPU cores: {whole}."]
 
 
@@ -68,11 +69,11 @@ def _training_seconds(run: Run) -> float:
     return float(next(entry["train_runtime"] for entry in run.progress() if "train_runtime" in entry))
 
 
-def _trained(kind: Kind, name: str, fingerprint: str) -> tuple[Run, float]:
+def _trained(kind: str, name: str, fingerprint: str) -> tuple[Run, float]:
     data = (str(korquad()), name, fingerprint)
-    run = create_run(new_plan(kind, kind.value, data, _SPLIT, default_options(kind)))
+    run = create_run(new_plan(kind, kind, data, _SPLIT, RECIPES[kind].options.suited_to()))
     start = time.perf_counter()
     ended = train(run)
     if ended.state is not State.DONE:
-        raise RuntimeError(f"{kind.value}: {ended.message}")
+        raise RuntimeError(f"{kind}: {ended.message}")
     return Run(Path(run.folder)), time.perf_counter() - start

@@ -21,10 +21,8 @@ from data.read import read_file
 from data.split import SplitOptions
 from models.sources import find_model
 from training.options.bi_encoder import BiEncoderOptions
-from training.options.common import Kind
 from training.rankers.bi_encoder import BiEncoderRecipe
 from training.rankers.material import Material
-from training.runs.runs import new_plan
 
 _BATCH = 16
 _STEPS = 5  # the first of each is not counted
@@ -42,8 +40,7 @@ def measure() -> list[str]:
         # what the library does where nothing is said: no warmup, no weight decay
         plain = {"warmup": 0.0, "weight_decay": 0.0, "batch_size": _BATCH, "logging_steps": 1}
         options = BiEncoderOptions(base=str(base), max_length=_MAX_LENGTH, **plain)  # type: ignore[arg-type]
-        data = (str(korquad()), question_set.name, question_set.fingerprint)
-        material = Material.of(new_plan(Kind.BI_ENCODER, "speed", data, SplitOptions(), options), question_set)
+        material = Material.of(question_set, SplitOptions(), options)
         recipes = {"plain": _plain, "ours": _ours}
         rounds = [
             {name: make(options, material, Path(folder, f"{name}-{number}"), None) for name, make in recipes.items()}

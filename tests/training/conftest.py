@@ -10,7 +10,8 @@ import pytest
 from data.split import SplitOptions
 from data.store import find
 from tests.training.worlds import Trained, planned, trained_in
-from training.options.common import Kind
+from training.options.bi_encoder import BI_ENCODER
+from training.options.cross_encoder import CROSS_ENCODER
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -30,9 +31,7 @@ def training_workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def _bi_encoder(training_workspace: Path) -> Trained:
     return trained_in(
         training_workspace,
-        lambda: planned(
-            Kind.BI_ENCODER, find("sample"), batch_size=64, learning_rate=0.02, logging_steps=1, save_limit=5
-        ),
+        lambda: planned(BI_ENCODER, find("sample"), batch_size=64, learning_rate=0.02, logging_steps=1, save_limit=5),
     )
 
 
@@ -40,9 +39,7 @@ def _bi_encoder(training_workspace: Path) -> Trained:
 def _cross_encoder(training_workspace: Path) -> Trained:
     return trained_in(
         training_workspace,
-        lambda: planned(
-            Kind.CROSS_ENCODER, find("sample"), negatives=3, learning_rate=0.05, logging_steps=1, save_limit=5
-        ),
+        lambda: planned(CROSS_ENCODER, find("sample"), negatives=3, learning_rate=0.05, logging_steps=1, save_limit=5),
     )
 
 

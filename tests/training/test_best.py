@@ -16,11 +16,12 @@ from retrieval.evaluation.measures import Scores
 from tests.hub import build_bi_encoder, build_cross_encoder_base
 from tests.training.worlds import logged, misleading_set, planned, shuffled
 from training.engine.trainers import make_trainer
-from training.options.bi_encoder import BiEncoderObjective
-from training.options.common import BestBy, Kind, Report
-from training.options.cross_encoder import CrossEncoderObjective
+from training.options.bi_encoder import BI_ENCODER, BiEncoderObjective
+from training.options.common import BestBy, Report
+from training.options.cross_encoder import CROSS_ENCODER, CrossEncoderObjective
+from training.recipe import RECIPES, recipe_of
 from training.runs.runs import Run
-from training.train import load_material, recipe_of, train
+from training.train import load_material, train
 
 pytestmark = pytest.mark.slow
 
@@ -45,8 +46,8 @@ def scripted(script: dict[BestBy, tuple[float, ...]]) -> Callable[[Any], Scores]
 
 def trained_by(script: dict[BestBy, tuple[float, ...]], folder: Path, **options: Any) -> tuple[Any, np.ndarray]:
     """The trainer of a starter after its training, and the weights that the model has then."""
-    plan = planned(Kind.BI_ENCODER, misleading_set(), learning_rate=0.01, save_limit=10, **options).plan()
-    task = recipe_of(plan, load_material(plan)).task(find_model("starter"))
+    plan = planned(BI_ENCODER, misleading_set(), learning_rate=0.01, save_limit=10, **options).plan()
+    task = recipe_of(plan.kind)(plan.options, load_material(plan)).task(find_model("starter"))
     trainer = make_trainer(replace(task, measure=scripted(script)), plan.options, folder, [])
     trainer.train()
     return trainer, task.model[0].embedding.weight.detach().numpy().copy()
@@ -76,8 +77,8 @@ def test_patience(patience: int, steps: int, best: int, tmp_path: Path) -> None:
     np.testing.assert_array_equal(kept, weights_at(tmp_path, best))
 
 
-@pytest.mark.parametrize("kind", list(Kind))
-def test_a_training_that_gets_no_better_ends_early(kind: Kind) -> None:
+@pytest.mark.parametrize("kind", list(RECIPES))
+def test_a_training_that_gets_no_better_ends_early(kind: str) -> None:
     run = planned(kind, misleading_set(), learning_rate=1e-9, epochs=50.0, batch_size=64, patience=2)
     status = train(run)
     assert (status.state, status.message) == (State.DONE, "")
@@ -95,13 +96,13 @@ def weights(run: Run) -> dict[str, np.ndarray]:
 @pytest.mark.parametrize(
     ("kind", "options"),
     [
-        (Kind.BI_ENCODER, {"objective": BiEncoderObjective.MULTIPLE_NEGATIVES, "negatives": 1, "mini_batch_size": 4}),
-        (Kind.BI_ENCODER, {"objective": BiEncoderObjective.GIST, "lora_rank": 2}),
-        (Kind.CROSS_ENCODER, {"objective": CrossEncoderObjective.LAMBDA}),
+        (BI_ENCODER, {"objective": BiEncoderObjective.MULTIPLE_NEGATIVES, "negatives": 1, "mini_batch_size": 4}),
+        (BI_ENCODER, {"objective": BiEncoderObjective.GIST, "lora_rank": 2}),
+        (CROSS_ENCODER, {"objective": CrossEncoderObjective.LAMBDA}),
     ],
 )
-def test_the_same_options_and_seed_give_the_same_weights(kind: Kind, options: dict[str, Any], tmp_path: Path) -> None:
-    build = build_bi_encoder if kind is Kind.BI_ENCODER else build_cross_encoder_base
+def test_the_same_options_and_seed_give_the_same_weights(kind: str, options: dict[str, Any], tmp_path: Path) -> None:
+    build = build_bi_encoder if kind == BI_ENCODER else build_cross_encoder_base
     build(tmp_path / "tiny")
     common = {"base": str(tmp_path / "tiny"), "batch_size": 8, "epochs": 2.0, "learning_rate": 1e-3}
     runs = [planned(kind, shuffled(20, 20), seed=seed, **common | options) for seed in (3, 3, 4)]
@@ -117,7 +118,7 @@ def test_curves_go_to_tensorboard_in_the_run_folder(monkeypatch: pytest.MonkeyPa
     if find_spec("tensorboard") is None:
         pytest.skip("tensorboard is not installed")
     monkeypatch.chdir(tmp_path)
-    run = planned(Kind.BI_ENCODER, misleading_set(), epochs=2.0, logging_steps=1, report_to=Report.TENSORBOARD)
+    run = planned(BI_ENCODER, misleading_set(), epochs=2.0, logging_steps=1, report_to=Report.TENSORBOARD)
     assert train(run).state is State.DONE, run.status().message
     (events,) = (run.folder / "tensorboard").rglob("events.out.tfevents.*")
     assert b"train/loss" in events.read_bytes()
@@ -130,7 +131,7 @@ def test_a_reporter_that_is_not_installed_is_told_before_anything_else(
     report: Report, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("training.train.find_spec", lambda _: None)
-    run = planned(Kind.CROSS_ENCODER, misleading_set(), report_to=report)
+    run = planned(CROSS_ENCODER, misleading_set(), report_to=report)
     status = train(run)
     assert (status.state, status.code) == (State.FAILED, "no_reporter")
     assert f"`pip install {report.value}`" in status.message

@@ -11,12 +11,13 @@ from data.store import find
 from jobs.status import State
 from tests.doubles import small_set
 from tests.hub import build_bi_encoder, build_cross_encoder_base
-from tests.training.worlds import command, misleading_set, planned, shuffled, wait_until
+from tests.training.worlds import COLUMNS, command, misleading_set, planned, shuffled, wait_until
 from training import estimate as estimating
 from training.estimate import estimate
-from training.options.bi_encoder import BiEncoderObjective
-from training.options.common import Kind, Report
-from training.rankers.negatives import COLUMNS
+from training.options.bi_encoder import BI_ENCODER, BiEncoderObjective
+from training.options.common import Report
+from training.options.cross_encoder import CROSS_ENCODER
+from training.recipe import RECIPES
 from training.rehearse import rehearse
 from training.runs.rehearsal import Estimate, Rehearsal, Task
 from training.runs.runs import Plan
@@ -31,14 +32,14 @@ def sample() -> QuestionSet:
 
 
 @pytest.fixture
-def tiny(tmp_path: Path) -> dict[Kind, str]:
+def tiny(tmp_path: Path) -> dict[str, str]:
     return {
-        Kind.BI_ENCODER: str(build_bi_encoder(tmp_path / "bi")),
-        Kind.CROSS_ENCODER: str(build_cross_encoder_base(tmp_path / "cross", segment_types=1)),
+        BI_ENCODER: str(build_bi_encoder(tmp_path / "bi")),
+        CROSS_ENCODER: str(build_cross_encoder_base(tmp_path / "cross", segment_types=1)),
     }
 
 
-def plan_of(kind: Kind, question_set: QuestionSet, **options: Any) -> Plan:
+def plan_of(kind: str, question_set: QuestionSet, **options: Any) -> Plan:
     return planned(kind, question_set, **options).plan()
 
 
@@ -51,22 +52,22 @@ def assert_adds_up(found: Estimate) -> None:
     assert (found.fits, found.instead) == (True, {})
 
 
-@pytest.mark.parametrize("kind", list(Kind))
-def test_a_starter_on_the_sample(kind: Kind, sample: QuestionSet) -> None:
+@pytest.mark.parametrize("kind", list(RECIPES))
+def test_a_starter_on_the_sample(kind: str, sample: QuestionSet) -> None:
     plan = plan_of(kind, sample, epochs=2.0, batch_size=64)
     found = estimate(plan)
     assert_adds_up(found)
-    assert found.steps == (12 if kind is Kind.BI_ENCODER else 2 * 27)  # 336 questions, and 5 pairs of each
+    assert found.steps == (12 if kind == BI_ENCODER else 2 * 27)  # 336 questions, and 5 pairs of each
 
 
-@pytest.mark.parametrize("kind", list(Kind))
+@pytest.mark.parametrize("kind", list(RECIPES))
 @pytest.mark.parametrize("options", [{}, {"lora_rank": 2}, {"evaluation_steps": 3, "max_length": 16}])
-def test_a_transformer(kind: Kind, options: dict[str, Any], tiny: dict[Kind, str]) -> None:
+def test_a_transformer(kind: str, options: dict[str, Any], tiny: dict[str, str]) -> None:
     assert_adds_up(estimate(plan_of(kind, shuffled(40, 40), base=tiny[kind], **options)))
 
 
-@pytest.mark.parametrize("kind", list(Kind))
-def test_five_passages_are_enough(kind: Kind) -> None:
+@pytest.mark.parametrize("kind", list(RECIPES))
+def test_five_passages_are_enough(kind: str) -> None:
     run = planned(kind, small_set(), SplitOptions(0.25, 0.25, seed=1))
     assert_adds_up(estimate(run.plan()))
 
@@ -74,12 +75,12 @@ def test_five_passages_are_enough(kind: Kind) -> None:
 @pytest.mark.parametrize(
     ("kind", "options"),
     [
-        (Kind.BI_ENCODER, {"batch_size": 256, "epochs": 1.5}),  # three questions a passage: no batch holds them all
-        (Kind.BI_ENCODER, {"objective": BiEncoderObjective.TRIPLET, "negatives": 2, "batch_size": 8, "epochs": 3.0}),
-        (Kind.CROSS_ENCODER, {"batch_size": 8, "epochs": 0.5}),
+        (BI_ENCODER, {"batch_size": 256, "epochs": 1.5}),  # three questions a passage: no batch holds them all
+        (BI_ENCODER, {"objective": BiEncoderObjective.TRIPLET, "negatives": 2, "batch_size": 8, "epochs": 3.0}),
+        (CROSS_ENCODER, {"batch_size": 8, "epochs": 0.5}),
     ],
 )
-def test_the_steps_are_those_that_the_training_takes(kind: Kind, options: dict[str, Any]) -> None:
+def test_the_steps_are_those_that_the_training_takes(kind: str, options: dict[str, Any]) -> None:
     run = planned(kind, misleading_set(questions_a_passage=3), **options)
     found = estimate(run.plan())
     status = train(run)
@@ -90,27 +91,27 @@ def test_the_steps_are_those_that_the_training_takes(kind: Kind, options: dict[s
 def test_an_estimate_leaves_no_trace_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     # what the curves should go to is neither asked for nor told of a trial
-    estimate(plan_of(Kind.BI_ENCODER, misleading_set(), report_to=Report.WANDB))
+    estimate(plan_of(BI_ENCODER, misleading_set(), report_to=Report.WANDB))
     assert not [path for path in tmp_path.iterdir() if path.name != "workspace"]
 
 
 @pytest.mark.parametrize(
     ("kind", "base", "options", "instead"),
     [
-        (Kind.BI_ENCODER, "tiny", {}, {"mini_batch_size": 8}),
-        (Kind.BI_ENCODER, "tiny", {"objective": BiEncoderObjective.TRIPLET, "negatives": 1}, {"batch_size": 8}),
-        (Kind.BI_ENCODER, "starter", {}, {"batch_size": 8}),
-        (Kind.CROSS_ENCODER, "tiny", {}, {"batch_size": 8}),
-        (Kind.CROSS_ENCODER, "starter", {}, {"batch_size": 8}),
+        (BI_ENCODER, "tiny", {}, {"mini_batch_size": 8}),
+        (BI_ENCODER, "tiny", {"objective": BiEncoderObjective.TRIPLET, "negatives": 1}, {"batch_size": 8}),
+        (BI_ENCODER, "starter", {}, {"batch_size": 8}),
+        (CROSS_ENCODER, "tiny", {}, {"batch_size": 8}),
+        (CROSS_ENCODER, "starter", {}, {"batch_size": 8}),
     ],
 )
 def test_what_fits_instead(
     *,
-    kind: Kind,
+    kind: str,
     base: str,
     options: dict[str, Any],
     instead: dict[str, int],
-    tiny: dict[Kind, str],
+    tiny: dict[str, str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def steps(task: Any, options: Any, size: int, base: int) -> Any:
@@ -129,10 +130,10 @@ def test_what_fits_instead(
     assert estimate(plan_of(kind, shuffled(40, 40), batch_size=16, **named, **options)).fits
 
 
-def test_more_texts_at_a_time_take_more_memory(tiny: dict[Kind, str]) -> None:
+def test_more_texts_at_a_time_take_more_memory(tiny: dict[str, str]) -> None:
     found = []
     for size in ("4", "256"):  # each in a new process: this one's memory has grown already
-        words = ("--data", "sample", "--base", tiny[Kind.CROSS_ENCODER], "--batch-size", size, "--estimate")
+        words = ("--data", "sample", "--base", tiny[CROSS_ENCODER], "--batch-size", size, "--estimate")
         told = command("training", "cross-encoder", *words)
         assert told.returncode == 0, told.stderr
         found.append(json.loads(told.stdout[told.stdout.index("{\n") :])["memory"])
@@ -147,7 +148,7 @@ def rehearsed(task: Task, plan: Plan) -> tuple[int, Rehearsal]:
 
 
 def test_a_rehearsal_leaves_its_answer() -> None:
-    plan = plan_of(Kind.CROSS_ENCODER, misleading_set(), negatives=2)
+    plan = plan_of(CROSS_ENCODER, misleading_set(), negatives=2)
     code, rehearsal = rehearsed(Task.ESTIMATE, plan)
     assert (code, rehearsal.done, rehearsal.failed) == (0, True, False)
     assert_adds_up(rehearsal.estimate())
@@ -163,7 +164,7 @@ def test_a_rehearsal_leaves_its_answer() -> None:
 
 
 def test_a_rehearsal_leaves_its_problem() -> None:
-    plan = plan_of(Kind.BI_ENCODER, misleading_set(), base="/no/such/folder")
+    plan = plan_of(BI_ENCODER, misleading_set(), base="/no/such/folder")
     code, rehearsal = rehearsed(Task.ESTIMATE, plan)
     assert (code, rehearsal.done) == (1, False)
     assert rehearsal.problem()[0] == "model_not_found"
@@ -173,7 +174,7 @@ def test_a_rehearsal_leaves_its_problem() -> None:
 
 
 def test_a_rehearsal_in_a_process_of_its_own(sample: QuestionSet) -> None:
-    plan = plan_of(Kind.BI_ENCODER, misleading_set())
+    plan = plan_of(BI_ENCODER, misleading_set())
     rehearsal = Rehearsal.of(plan, Task.ESTIMATE)
     assert (rehearsal.running, rehearsal.done, rehearsal.failed) == (False, False, False)
     rehearsal.start(plan)
@@ -184,8 +185,8 @@ def test_a_rehearsal_in_a_process_of_its_own(sample: QuestionSet) -> None:
     other = replace(plan, options=replace(plan.options, batch_size=4))
     assert not Rehearsal.of(other, Task.ESTIMATE).done
 
-    stopped = Rehearsal.of(plan_of(Kind.BI_ENCODER, sample), Task.ESTIMATE)
-    stopped.start(plan_of(Kind.BI_ENCODER, sample))
+    stopped = Rehearsal.of(plan_of(BI_ENCODER, sample), Task.ESTIMATE)
+    stopped.start(plan_of(BI_ENCODER, sample))
     assert stopped.running
     stopped.end()
     wait_until(lambda: not stopped.running)

@@ -13,10 +13,11 @@ from jobs.status import State, Status
 from models.hub import ModelError
 from models.sources import DEFAULT_BI_ENCODER, DEFAULT_CROSS_ENCODER
 from tests.training.worlds import misleading_set, planned
-from training.options.bi_encoder import BiEncoderOptions
-from training.options.common import Kind, OptionError
-from training.options.cross_encoder import CrossEncoderOptions
+from training.options.bi_encoder import BI_ENCODER, BiEncoderOptions
+from training.options.common import OptionError
+from training.options.cross_encoder import CROSS_ENCODER, CrossEncoderOptions
 from training.problems import TrainingError
+from training.recipe import RECIPES
 from training.runs.runs import Phase, Run, create_run, new_plan
 from training.train import problem_of, train
 
@@ -38,20 +39,20 @@ def failed(run: Run) -> Status:
     return status
 
 
-@pytest.mark.parametrize("kind", list(Kind))
+@pytest.mark.parametrize("kind", list(RECIPES))
 @pytest.mark.parametrize("base", ["/no/such/folder", "models/of/nobody", "한글 모델"])
-def test_a_base_that_is_nowhere(kind: Kind, base: str) -> None:
+def test_a_base_that_is_nowhere(kind: str, base: str) -> None:
     status = failed(planned(kind, misleading_set(), base=base))
     assert status.code == "model_not_found"
     assert base in status.message
 
 
 def test_a_base_folder_without_a_model(tmp_path: Path) -> None:
-    assert failed(planned(Kind.BI_ENCODER, misleading_set(), base=str(tmp_path))).code == "model_not_found"
+    assert failed(planned(BI_ENCODER, misleading_set(), base=str(tmp_path))).code == "model_not_found"
 
 
-@pytest.mark.parametrize("kind", list(Kind))
-def test_a_base_folder_without_safetensors(kind: Kind, tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", list(RECIPES))
+def test_a_base_folder_without_safetensors(kind: str, tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "bert", "hidden_size": 32}))
     (tmp_path / "pytorch_model.bin").write_bytes(b"weights as a pickle: never read")
     status = failed(planned(kind, misleading_set(), base=str(tmp_path)))
@@ -59,10 +60,8 @@ def test_a_base_folder_without_safetensors(kind: Kind, tmp_path: Path) -> None:
     assert "safetensors" in status.message
 
 
-@pytest.mark.parametrize(
-    ("kind", "base"), [(Kind.BI_ENCODER, DEFAULT_BI_ENCODER), (Kind.CROSS_ENCODER, DEFAULT_CROSS_ENCODER)]
-)
-def test_a_hub_that_does_not_answer(kind: Kind, base: str) -> None:
+@pytest.mark.parametrize(("kind", "base"), [(BI_ENCODER, DEFAULT_BI_ENCODER), (CROSS_ENCODER, DEFAULT_CROSS_ENCODER)])
+def test_a_hub_that_does_not_answer(kind: str, base: str) -> None:
     began = time.monotonic()
     status = failed(planned(kind, misleading_set(), base=base))  # tests/conftest.py names a hub where nobody answers
     assert status.code == "hub_unreachable"
@@ -74,7 +73,7 @@ def test_a_hub_that_does_not_answer(kind: Kind, base: str) -> None:
 def planned_on(file: Path) -> Run:
     question_set = find(str(file))
     data = (str(file), question_set.name, question_set.fingerprint)
-    return create_run(new_plan(Kind.BI_ENCODER, "test", data, SplitOptions(), BiEncoderOptions(epochs=1.0)))
+    return create_run(new_plan(BI_ENCODER, "test", data, SplitOptions(), BiEncoderOptions(epochs=1.0)))
 
 
 def test_data_that_changed_since_planning(tmp_path: Path) -> None:
@@ -95,13 +94,13 @@ def test_data_that_is_gone(tmp_path: Path) -> None:
     run = planned_on(file)
     file.unlink()
     assert failed(run).code == "data"
-    kept = planned(Kind.CROSS_ENCODER, misleading_set())
+    kept = planned(CROSS_ENCODER, misleading_set())
     remove(kept.plan().data)
     assert failed(kept).code == "data"
 
 
 def test_too_few_questions() -> None:
-    status = failed(planned(Kind.CROSS_ENCODER, misleading_set(), SplitOptions(0.0, 0.2)))
+    status = failed(planned(CROSS_ENCODER, misleading_set(), SplitOptions(0.0, 0.2)))
     assert status.code == "too_few"
     assert status.message.startswith("16 training and 0 validation questions are too few")
 
@@ -137,6 +136,6 @@ def test_every_kind_of_error_has_its_code(error: BaseException, code: str) -> No
 
 
 def test_a_failure_says_in_which_phase() -> None:
-    run = planned(Kind.CROSS_ENCODER, misleading_set(), base="/no/such/folder")
+    run = planned(CROSS_ENCODER, misleading_set(), base="/no/such/folder")
     assert failed(run).phase == Phase.LOADING
     assert isinstance(run.plan().options, CrossEncoderOptions)

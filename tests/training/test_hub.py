@@ -31,8 +31,7 @@ from tests.hub import (
 )
 from tests.training.worlds import PROJECT, logged, shuffled, source_of
 from training.options.bi_encoder import BiEncoderOptions
-from training.options.common import Kind
-from training.options.cross_encoder import CrossEncoderOptions
+from training.options.cross_encoder import CROSS_ENCODER, CrossEncoderOptions
 from training.rankers.material import Material
 from training.runs.runs import Run
 from training.train import load_material
@@ -98,8 +97,8 @@ def _trainings(hub_workspace: Path) -> Trainings:
         patch.setenv("MRC_WORKSPACE", str(hub_workspace))
         key = keep(shuffled(20, 20)).key
     everything = [
-        *((name, Kind.BI_ENCODER, BI_ENCODER, options) for name, options in BI_ENCODERS.items()),
-        *((name, Kind.CROSS_ENCODER, CROSS_ENCODER_BASE, options) for name, options in CROSS_ENCODERS.items()),
+        *((name, BI_ENCODER, BI_ENCODER, options) for name, options in BI_ENCODERS.items()),
+        *((name, CROSS_ENCODER, CROSS_ENCODER_BASE, options) for name, options in CROSS_ENCODERS.items()),
     ]
     with hub_server(models) as url:
         environment = hub_environment(url, hub_workspace / "home") | {"MRC_WORKSPACE": str(hub_workspace)}

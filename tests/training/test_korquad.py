@@ -19,7 +19,8 @@ from retrieval.multistage.rerank import Reranked
 from retrieval.multistage.weight import recommended_weight
 from retrieval.rankings import Retriever
 from tests.training.worlds import planned, source_of
-from training.options.common import Kind
+from training.options.bi_encoder import BI_ENCODER
+from training.options.cross_encoder import CROSS_ENCODER
 from training.runs.runs import Run
 from training.train import train
 
@@ -45,11 +46,11 @@ def tell(figures: str) -> None:
     print(figures)  # noqa: T201 - for a reader of `pytest -s`
 
 
-def trained(kind: Kind, question_set: QuestionSet, options: SplitOptions) -> Run:
+def trained(kind: str, question_set: QuestionSet, options: SplitOptions) -> Run:
     run = planned(kind, question_set, options)
     began = time.monotonic()
     assert train(run).state is State.DONE, run.status().message
-    tell(f"{kind.value}: {time.monotonic() - began:.0f} s; validation: {run.scores()}")
+    tell(f"{kind}: {time.monotonic() - began:.0f} s; validation: {run.scores()}")
     return run
 
 
@@ -62,7 +63,7 @@ def measured(name: str, retriever: Retriever, question_set: QuestionSet, options
 
 
 def test_training_a_starter_bi_encoder_costs_no_recall(korquad: QuestionSet, korquad_split: SplitOptions) -> None:
-    run = trained(Kind.BI_ENCODER, korquad, korquad_split)
+    run = trained(BI_ENCODER, korquad, korquad_split)
 
     def dense(name: str, source: ModelSource) -> dict[str, float]:
         encoder = BiEncoder(source, korquad.passages.indexed_texts(title=True))
@@ -73,7 +74,7 @@ def test_training_a_starter_bi_encoder_costs_no_recall(korquad: QuestionSet, kor
 
 
 def test_a_starter_cross_encoder_is_no_worse_than_bm25(korquad: QuestionSet, korquad_split: SplitOptions) -> None:
-    run = trained(Kind.CROSS_ENCODER, korquad, korquad_split)
+    run = trained(CROSS_ENCODER, korquad, korquad_split)
     bm25 = BM25("BM25", korquad.passages)
     scorer = CrossEncoderScorer(source_of(run), korquad.passages.indexed_texts(title=True))
     weight = recommended_weight(source_of(run))

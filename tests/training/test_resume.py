@@ -23,11 +23,12 @@ from safetensors.numpy import load_file
 from data.workspace import workspace
 from jobs.status import RESUMABLE, State
 from tests.training.worlds import PROJECT, logged, misleading_set, planned, wait_until
-from training.engine import progress
 from training.engine.checkpoints import newest_checkpoint, step_of
-from training.engine.progress import RunFolderCallback
-from training.options.common import Kind
+from training.options.bi_encoder import BI_ENCODER
+from training.recipe import RECIPES
+from training.runs import progress
 from training.runs.line import LINE
+from training.runs.progress import RunFolderCallback
 from training.runs.runs import Run
 from training.train import train
 
@@ -78,8 +79,8 @@ def do_at_step(monkeypatch: pytest.MonkeyPatch, step: int, do: Any) -> None:
     monkeypatch.setattr(RunFolderCallback, "on_step_end", on_step_end)
 
 
-@pytest.mark.parametrize("kind", list(Kind))
-def test_stopped_at_any_step_it_ends_as_if_it_had_not_been(kind: Kind) -> None:
+@pytest.mark.parametrize("kind", list(RECIPES))
+def test_stopped_at_any_step_it_ends_as_if_it_had_not_been(kind: str) -> None:
     options = OFTEN | {"epochs": 3.0, "batch_size": 4, "evaluation_steps": 3, "save_steps": 3}
     whole, run = (planned(kind, misleading_set(questions_a_passage=2), **options) for _ in range(2))
     assert train(whole).state is State.DONE
@@ -87,7 +88,7 @@ def test_stopped_at_any_step_it_ends_as_if_it_had_not_been(kind: Kind) -> None:
         with pytest.MonkeyPatch.context() as patch:
             do_at_step(patch, step, run.ask_to_stop)
             assert train(run).state is State.STOPPED
-        checkpoint = newest_checkpoint(run)
+        checkpoint = newest_checkpoint(run.folder)
         assert checkpoint is not None
         assert step_of(checkpoint) == run.status().step == step
         assert not run.model_folder.exists()
@@ -99,7 +100,7 @@ def test_stopped_at_any_step_it_ends_as_if_it_had_not_been(kind: Kind) -> None:
 def test_early_stopping_goes_on_counting() -> None:
     options = OFTEN | {"epochs": 40.0, "patience": 4, "learning_rate": 1e-7, "batch_size": 8, "evaluation_steps": 2}
     options |= {"save_steps": 2}
-    whole, run = (planned(Kind.BI_ENCODER, misleading_set(), **options) for _ in range(2))
+    whole, run = (planned(BI_ENCODER, misleading_set(), **options) for _ in range(2))
     train(whole)
     assert whole.status().step < whole.status().total_steps
     with pytest.MonkeyPatch.context() as patch:
@@ -113,8 +114,8 @@ def test_early_stopping_goes_on_counting() -> None:
 def test_a_full_disk_fails_the_run_and_spares_its_checkpoints(monkeypatch: pytest.MonkeyPatch) -> None:
     from training.engine import checkpoints
 
-    run = planned(Kind.BI_ENCODER, misleading_set(200), **OFTEN, epochs=5.0)
-    whole = planned(Kind.BI_ENCODER, misleading_set(200), **OFTEN, epochs=5.0)
+    run = planned(BI_ENCODER, misleading_set(200), **OFTEN, epochs=5.0)
+    whole = planned(BI_ENCODER, misleading_set(200), **OFTEN, epochs=5.0)
     to_disk = checkpoints._to_disk
 
     def full(path: Path) -> None:
@@ -126,7 +127,7 @@ def test_a_full_disk_fails_the_run_and_spares_its_checkpoints(monkeypatch: pytes
         patch.setattr(checkpoints, "_to_disk", full)
         ended = train(run)
     assert (ended.state, ended.code) == (State.FAILED, "disk")
-    checkpoint = newest_checkpoint(run)
+    checkpoint = newest_checkpoint(run.folder)
     assert checkpoint is not None
     assert step_of(checkpoint) == 10
     again(run)
@@ -178,7 +179,7 @@ def begin(monkeypatch: pytest.MonkeyPatch) -> Begin:
     monkeypatch.setitem(sys.modules, "__main__", ModuleType("__main__"))
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(
-        ["training.train", "training.engine.trainers", "training.engine.progress", "training.runs.card"]
+        ["training.train", "training.engine.trainers", "training.runs.progress", "training.runs.card"]
     )
 
     def begun(run: Run, do: Callable[[Path, dict[str, str]], None] = carry_out) -> multiprocessing.process.BaseProcess:
@@ -192,7 +193,7 @@ def begin(monkeypatch: pytest.MonkeyPatch) -> Begin:
 
 def test_ten_kills_at_random_moments(begin: Begin) -> None:
     def planned_here() -> Run:
-        return planned(Kind.BI_ENCODER, misleading_set(200), **OFTEN, epochs=12.0)
+        return planned(BI_ENCODER, misleading_set(200), **OFTEN, epochs=12.0)
 
     def seconds_of(run: Run) -> float:
         began = time.monotonic()
@@ -211,7 +212,7 @@ def test_ten_kills_at_random_moments(begin: Begin) -> None:
         time.sleep(seconds * moment / 100)
         process.kill()
         process.join()
-        state, checkpoint = run.status().state, newest_checkpoint(run)
+        state, checkpoint = run.status().state, newest_checkpoint(run.folder)
         went_on_from.append(step_of(checkpoint) if checkpoint else 0)
         # killed before it said anything it still stands in line; it may have been quicker than the kill
         assert state in (State.INTERRUPTED, State.QUEUED, State.DONE), (moment, state, run.log()[-3000:])
@@ -224,12 +225,12 @@ def test_ten_kills_at_random_moments(begin: Begin) -> None:
 
 def test_a_run_killed_while_it_saves_goes_on_from_the_checkpoint_before(begin: Begin) -> None:
     options = OFTEN | {"epochs": 5.0}
-    whole, run = (planned(Kind.BI_ENCODER, misleading_set(200), **options) for _ in range(2))
+    whole, run = (planned(BI_ENCODER, misleading_set(200), **options) for _ in range(2))
     killed = begin(run, carry_out_until_it_saves_step_30)
     killed.join(300)
     assert killed.exitcode == -signal.SIGKILL
     assert run.status().state is State.INTERRUPTED
-    checkpoint = newest_checkpoint(run)
+    checkpoint = newest_checkpoint(run.folder)
     assert checkpoint is not None
     assert step_of(checkpoint) == 20
     assert (checkpoint.parent / "checkpoint-30" / "weights.safetensors").is_file()
@@ -240,7 +241,7 @@ def test_a_run_killed_while_it_saves_goes_on_from_the_checkpoint_before(begin: B
 
 
 def test_what_is_done_or_at_work_cannot_be_resumed() -> None:
-    run = planned(Kind.BI_ENCODER, misleading_set(), epochs=1.0)
+    run = planned(BI_ENCODER, misleading_set(), epochs=1.0)
     with pytest.raises(ValueError, match="queued cannot be resumed"):
         LINE.resume(run)
     train(run)
@@ -250,13 +251,13 @@ def test_what_is_done_or_at_work_cannot_be_resumed() -> None:
 
 def test_a_signal_stops_with_a_checkpoint() -> None:
     run = planned(
-        Kind.BI_ENCODER, misleading_set(200), **OFTEN | {"save_steps": 1000, "evaluation_steps": 1000}, epochs=900.0
+        BI_ENCODER, misleading_set(200), **OFTEN | {"save_steps": 1000, "evaluation_steps": 1000}, epochs=900.0
     )
     process = start(run)
     wait_until(lambda: bool(logged(run, "loss")) or run.status().state is State.FAILED)
     process.send_signal(signal.SIGTERM)
     assert process.wait(timeout=60) == 0
-    status, checkpoint = run.status(), newest_checkpoint(run)
+    status, checkpoint = run.status(), newest_checkpoint(run.folder)
     assert status.state is State.STOPPED
     assert checkpoint is not None
     assert step_of(checkpoint) == status.step > 0

@@ -18,16 +18,19 @@ from data.store import keep
 from data.workspace import PROJECT
 from jobs.status import Status
 from models.bi_encoder import BiEncoder
-from models.sources import ModelSource
+from models.sources import STARTER, ModelSource
 from retrieval.lexical.bm25 import BM25
 from tests.hub import SENTENCES
 from training.options.bi_encoder import BiEncoderOptions
-from training.options.common import Kind
 from training.options.cross_encoder import CrossEncoderOptions
-from training.options.kinds import default_options
 from training.rankers.material import Material
+from training.recipe import RECIPES
 from training.runs.runs import Run, create_run, new_plan
-from training.train import train
+from training.train import load_material, train
+
+# of the table of hard negatives
+COLUMNS = ("question_id", "question", "positive", "positive_score", "passage_id", "title", "passage")
+COLUMNS += ("rank", "score", "marked")
 
 
 @dataclass(frozen=True)
@@ -38,7 +41,7 @@ class Trained:
 
     @property
     def material(self) -> Material:
-        return Material.of(self.run.plan(), self.question_set)
+        return load_material(self.run.plan())
 
 
 def misleading_set(n: int = 20, questions_a_passage: int = 1) -> QuestionSet:
@@ -65,9 +68,7 @@ def material_of(
     split: SplitOptions | None = None,
     options: BiEncoderOptions | CrossEncoderOptions | None = None,
 ) -> Material:
-    data = ("", question_set.name, question_set.fingerprint)
-    plan = new_plan(Kind.CROSS_ENCODER, "", data, split or SplitOptions(), options or CrossEncoderOptions())
-    return Material.of(plan, question_set)
+    return Material.of(question_set, split or SplitOptions(), options or CrossEncoderOptions())
 
 
 def whole(question_set: QuestionSet) -> Material:
@@ -77,9 +78,9 @@ def whole(question_set: QuestionSet) -> Material:
     return Material(question_set, question_set, question_set, learnable, texts, BM25("BM25", question_set.passages))
 
 
-def planned(kind: Kind, question_set: QuestionSet, split: SplitOptions | None = None, **options: Any) -> Run:
+def planned(kind: str, question_set: QuestionSet, split: SplitOptions | None = None, **options: Any) -> Run:
     """A run in the workspace, with options that suit the starter where none are named."""
-    chosen = replace(default_options(kind, options.get("base")), **options)
+    chosen = replace(RECIPES[kind].options.suited_to(options.get("base", STARTER)), **options)
     data = (keep(question_set).key, question_set.name, question_set.fingerprint)
     return create_run(new_plan(kind, "test", data, split or SplitOptions(), chosen))
 

@@ -10,8 +10,9 @@ from retrieval.comparison.added import add
 from retrieval.comparison.experiment import Experiment
 from retrieval.comparison.kinds.first_stage import RunSpec
 from retrieval.comparison.kinds.multistage import HybridSpec
-from training.options.common import Kind
-from training.options.kinds import default_options
+from training.options.bi_encoder import BI_ENCODER, BiEncoderOptions
+from training.options.cross_encoder import CROSS_ENCODER
+from training.recipe import RECIPES
 from training.runs.runs import Run, create_run, new_plan
 from views.choices import choices_for, free_name
 
@@ -20,9 +21,9 @@ def sample() -> StoredSet:
     return keep(read_entry(CATALOG["sample"]).question_set)
 
 
-def finished(kind: Kind, name: str, data: StoredSet, seed: int = 0) -> Run:
+def finished(kind: str, name: str, data: StoredSet, seed: int = 0) -> Run:
     about = (data.key, data.name, data.fingerprint)
-    run = create_run(new_plan(kind, name, about, SplitOptions(seed=seed), default_options(kind)))
+    run = create_run(new_plan(kind, name, about, SplitOptions(seed=seed), RECIPES[kind].options.suited_to()))
     run.write_status(replace(run.status(), state=State.DONE))
     return run
 
@@ -40,15 +41,15 @@ def test_of_a_large_set_bm25_alone_is_picked_at_first() -> None:
 
 def test_finished_trainings_appear_by_themselves_and_unfinished_ones_do_not() -> None:
     data = sample()
-    finished(Kind.BI_ENCODER, "나의 모델", data)
-    finished(Kind.CROSS_ENCODER, "reader", data)
+    finished(BI_ENCODER, "나의 모델", data)
+    finished(CROSS_ENCODER, "reader", data)
     create_run(
         new_plan(
-            Kind.BI_ENCODER,
+            BI_ENCODER,
             "unfinished",
             (data.key, data.name, data.fingerprint),
             SplitOptions(),
-            default_options(Kind.BI_ENCODER),
+            BiEncoderOptions.suited_to(),
         )
     )
     choices = choices_for(data)
@@ -64,7 +65,7 @@ def test_an_experiment_lists_what_is_wrapped_before_what_wraps_it() -> None:
 
 def test_a_trained_model_is_judged_on_the_split_it_was_trained_with() -> None:
     data = sample()
-    finished(Kind.BI_ENCODER, "seeded", data, seed=7)
+    finished(BI_ENCODER, "seeded", data, seed=7)
     experiment = choices_for(data).experiment(data, ["BM25", "Dense · seeded"], Part.TEST)
     assert experiment.seed == 7
 

@@ -1,22 +1,17 @@
-"""What is changed of a base before it is trained: pooling, length, which weights move."""
+"""What is changed of a base before it is trained: length, which weights move."""
 
 from typing import Any
 
-from training.options.bi_encoder import BiEncoderOptions, Pooling
-from training.options.common import OptionError
-from training.options.cross_encoder import CrossEncoderOptions
+from training.options.common import OptionError, TrainingOptions
 
 
-def adapt(model: Any, options: BiEncoderOptions | CrossEncoderOptions) -> None:
+def adapt(model: Any, options: TrainingOptions) -> None:
     """Change a loaded `SentenceTransformer` or `CrossEncoder` as the options say.
 
     Raises `OptionError` where the model has no such part: a starter, or fewer layers than are to be frozen.
     """
     layered = ("max_length", "frozen_layers", "lora_rank", "mini_batch_size")
     wanted = [name for name in layered if getattr(options, name, 0)]
-    pooling = options.pooling if isinstance(options, BiEncoderOptions) else Pooling.BASE
-    if pooling is not Pooling.BASE:
-        _pool(model, pooling)
     if wanted and not hasattr(model[0], "auto_model"):
         raise OptionError(wanted[0], "starter", f"{wanted[0]} must be 0 for {options.base}: it has no such part")
     if options.max_length:
@@ -24,7 +19,7 @@ def adapt(model: Any, options: BiEncoderOptions | CrossEncoderOptions) -> None:
     if options.frozen_layers:
         _freeze(model[0].auto_model, options.frozen_layers)
     if options.lora_rank:
-        _add_adapters(model, options.lora_rank, is_cross_encoder=isinstance(options, CrossEncoderOptions))
+        _add_adapters(model, options.lora_rank)
 
 
 def settle(model: Any) -> None:
@@ -32,14 +27,6 @@ def settle(model: Any) -> None:
     network = getattr(model[0], "auto_model", None)
     if merge := getattr(network, "merge_and_unload", None):
         model[0].model = merge()
-
-
-def _pool(model: Any, pooling: Pooling) -> None:
-    from sentence_transformers.sentence_transformer.modules import Pooling as PoolingModule
-
-    if len(model) < 2 or not isinstance(model[1], PoolingModule):
-        raise OptionError("pooling", "starter", "pooling must be base: the model pools in its own way")
-    model[1] = PoolingModule(model[1].embedding_dimension, pooling.value, include_prompt=model[1].include_prompt)
 
 
 def _positions(model: Any) -> int:
@@ -62,10 +49,11 @@ def _freeze(network: Any, count: int) -> None:
         layer.requires_grad_(False)
 
 
-def _add_adapters(model: Any, rank: int, *, is_cross_encoder: bool) -> None:
+def _add_adapters(model: Any, rank: int) -> None:
     from peft import LoraConfig, TaskType, get_peft_model
+    from sentence_transformers import CrossEncoder
 
     # a cross-encoder's scoring head is new, so it is trained in full; peft knows it by the task
-    task = TaskType.SEQ_CLS if is_cross_encoder else TaskType.FEATURE_EXTRACTION
+    task = TaskType.SEQ_CLS if isinstance(model, CrossEncoder) else TaskType.FEATURE_EXTRACTION
     config = LoraConfig(r=rank, lora_alpha=2 * rank, lora_dropout=0.0, target_modules="all-linear", task_type=task)
     model[0].model = get_peft_model(model[0].auto_model, config)

@@ -13,15 +13,14 @@ from pathlib import Path
 from typing import Any
 
 from data.workspace import write_text
-from training.runs.runs import Run
 
 _SEAL = "complete.json"
 _PREFIX = "checkpoint-"
 
 
-def newest_checkpoint(run: Run) -> Path | None:
-    """Return the complete checkpoint with the most steps, None where there is none."""
-    return next((folder for folder in _by_step(run.folder / "checkpoints") if is_complete(folder)), None)
+def newest_checkpoint(run: Path) -> Path | None:
+    """Return the complete checkpoint of a run folder with the most steps, None where there is none."""
+    return next((folder for folder in _by_step(run / "checkpoints") if is_complete(folder)), None)
 
 
 def step_of(checkpoint: Path) -> int:

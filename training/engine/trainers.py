@@ -1,7 +1,6 @@
 """The trainers of sentence-transformers, with safe checkpoints and our own batches and measure."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -9,16 +8,15 @@ from datasets import Dataset
 from sentence_transformers import SentenceTransformerTrainer, SentenceTransformerTrainingArguments
 from sentence_transformers.base.evaluation import BaseEvaluator
 from sentence_transformers.base.sampler import DefaultBatchSampler
-from sentence_transformers.cross_encoder import CrossEncoderTrainer, CrossEncoderTrainingArguments
-from transformers import EarlyStoppingCallback, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+from sentence_transformers.cross_encoder import CrossEncoder, CrossEncoderTrainer, CrossEncoderTrainingArguments
+from transformers import EarlyStoppingCallback, TrainerCallback, TrainerState
 
 from retrieval.evaluation.measures import Scores
 from training.engine.arguments import VALIDATION, processes, trainer_arguments
-from training.engine.batches import Columns, Examples, batch_sampler
+from training.engine.batches import batch_sampler
 from training.engine.checkpoints import SafeCheckpoints
-from training.options.bi_encoder import BiEncoderOptions
+from training.engine.task import Task
 from training.options.common import TrainingOptions
-from training.options.cross_encoder import CrossEncoderOptions
 
 
 class _RightEpoch(TrainerCallback):
@@ -27,10 +25,7 @@ class _RightEpoch(TrainerCallback):
     def __init__(self, batches: DefaultBatchSampler) -> None:
         self._batches = batches
 
-    def on_epoch_begin(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
-    ) -> None:
-        del args, control, kwargs
+    def on_epoch_begin(self, _args: Any, state: TrainerState, _control: Any, **_: Any) -> None:
         self._batches.set_epoch(int(state.epoch or 0))
 
 
@@ -69,21 +64,14 @@ class ValidationEvaluator(BaseEvaluator):
         return {f"{VALIDATION}_{name}": value for name, value in means.items()}
 
 
-@dataclass(frozen=True)
-class Task:
-    """What a trainer needs besides its options."""
-
-    model: Any
-    loss: Any
-    columns: Columns
-    examples: Examples
-    measure: Callable[[Any], Scores]
-
-
 def make_trainer(task: Task, options: TrainingOptions, checkpoints: Path, callbacks: Sequence[TrainerCallback]) -> Any:
-    """Return the trainer of a task, ready to `train()`."""
+    """Return the trainer of a task, ready to `train()`: the library's for the model's class."""
     sampler = batch_sampler(task.examples, batch_size=options.batch_size, processes=processes(), seed=options.seed)
-    trainer, arguments = _KINDS[type(options)]
+    trainer, arguments = (
+        (_CrossEncoderTrainer, CrossEncoderTrainingArguments)
+        if isinstance(task.model, CrossEncoder)
+        else (_BiEncoderTrainer, SentenceTransformerTrainingArguments)
+    )
     task.model.model_card_data.generate_widget_examples = False  # minutes of work for a card's example
     told = arguments(**trainer_arguments(checkpoints, options, sampler))
     told._n_gpu = min(told.n_gpu, 1)  # several GPUs are for several processes: threads would tear the batch apart
@@ -95,9 +83,3 @@ def make_trainer(task: Task, options: TrainingOptions, checkpoints: Path, callba
         evaluator=ValidationEvaluator(task.measure, options.best_by),
         callbacks=[*callbacks, *([EarlyStoppingCallback(options.patience)] if options.patience else [])],
     )
-
-
-_KINDS: dict[type, tuple[Any, Any]] = {
-    BiEncoderOptions: (_BiEncoderTrainer, SentenceTransformerTrainingArguments),
-    CrossEncoderOptions: (_CrossEncoderTrainer, CrossEncoderTrainingArguments),
-}

@@ -1,10 +1,15 @@
 """What a bi-encoder's training can be told."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Self
 
 from models.sources import STARTER
-from training.options.common import TrainingOptions, option
+from training.options.common import Problem, option
+from training.options.negatives import RankerOptions
+
+BI_ENCODER = "bi-encoder"
 
 
 class BiEncoderObjective(StrEnum):
@@ -25,8 +30,8 @@ class Pooling(StrEnum):
     MAX = "max"
 
 
-@dataclass(frozen=True)
-class BiEncoderOptions(TrainingOptions):
+@dataclass(frozen=True, kw_only=True)
+class BiEncoderOptions(RankerOptions):
     """A batch is made of questions and one passage each; the other passages of a batch are negatives."""
 
     objective: BiEncoderObjective = option(BiEncoderObjective.MEGA_BATCH_MARGIN, "what training makes smaller")
@@ -40,36 +45,37 @@ class BiEncoderOptions(TrainingOptions):
     matryoshka: str = option("", "also train the first so many dimensions, such as 256,128,64; empty: all only")
     pooling: Pooling = option(Pooling.BASE, "how token vectors become the text's vector")
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        starter = self.base == STARTER
-        self._check(
-            not (starter and self.mini_batch_size),
-            "mini_batch_size",
-            "starter",
-            "must be 0 for the starter: it takes a batch only as a whole",
-        )
-        self._check(
-            not (starter and self.pooling is not Pooling.BASE), "pooling", "starter", "must be base for the starter"
-        )
-        if self.objective is BiEncoderObjective.GIST:
-            self._check(not starter, "objective", "gist_starter", "gist needs a base with a tokenizer of its own")
-            self._check(self.guide != STARTER, "guide", "gist_starter", "must have a tokenizer of its own")
-        if self.objective is BiEncoderObjective.TRIPLET:
-            self._check(self.negatives > 0, "negatives", "triplet", "must be 1 or more for triplets")
-            self._check(not self.mini_batch_size, "mini_batch_size", "triplet", "must be 0 for triplets")
-        if self.objective is BiEncoderObjective.MEGA_BATCH_MARGIN:
-            self._check(
-                not self.negatives, "negatives", "mega_batch", "must be 0: mega-batch-margin takes them of the batch"
-            )
-        _ = self.matryoshka_dimensions
+    def _problems(self) -> Iterator[Problem]:
+        yield from super()._problems()
+        if self.base == STARTER and self.mini_batch_size:
+            yield "mini_batch_size", "starter", "must be 0 for the starter: it takes a batch only as a whole"
+        if self.base == STARTER and self.pooling is not Pooling.BASE:
+            yield "pooling", "starter", "must be base for the starter"
+        if self.objective is BiEncoderObjective.GIST and self.base == STARTER:
+            yield "objective", "gist_starter", "gist needs a base with a tokenizer of its own"
+        if self.objective is BiEncoderObjective.GIST and self.guide == STARTER:
+            yield "guide", "gist_starter", "must have a tokenizer of its own"
+        if self.objective is BiEncoderObjective.TRIPLET and not self.negatives:
+            yield "negatives", "triplet", "must be 1 or more for triplets"
+        if self.objective is BiEncoderObjective.TRIPLET and self.mini_batch_size:
+            yield "mini_batch_size", "triplet", "must be 0 for triplets"
+        if self.objective is BiEncoderObjective.MEGA_BATCH_MARGIN and self.negatives:
+            yield "negatives", "mega_batch", "must be 0: mega-batch-margin takes them of the batch"
+        if 0 in self.matryoshka_dimensions:
+            yield "matryoshka", "numbers", "must be whole numbers above 0"
+
+    @classmethod
+    def suited_to(cls, base: str = STARTER) -> Self:
+        """A table of vectors moves by large steps, which would wreck a pretrained transformer."""
+        return cls(batch_size=256, learning_rate=1e-3) if base == STARTER else cls(base=base)
+
+    @property
+    def in_parts(self) -> bool:
+        """All objectives but triplets: these need no passages of other examples, so a smaller batch is as good."""
+        return self.objective is not BiEncoderObjective.TRIPLET
 
     @property
     def matryoshka_dimensions(self) -> list[int]:
         """The shorter vectors trained too, longest first; empty where only the whole is."""
-        try:
-            dimensions = [int(word) for word in self.matryoshka.replace(",", " ").split()]
-        except ValueError:
-            dimensions = [0]
-        self._check(all(size > 0 for size in dimensions), "matryoshka", "numbers", "must be whole numbers above 0")
-        return sorted(set(dimensions), reverse=True)
+        sizes = self.matryoshka.replace(",", " ").split()
+        return sorted({int(size) if size.isdecimal() else 0 for size in sizes}, reverse=True)  # 0: no such size

@@ -1,27 +1,15 @@
 """What a training can be told. Every option has a default, a unit and a range, and is saved with the run."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field, fields
 from enum import StrEnum
-from typing import Any
+from typing import Any, Self
 
 from data.failure import Failure
 from models.precision import Precision, in_bfloat16
 from models.sources import STARTER
 
-
-class Kind(StrEnum):
-    """The two models that can be trained."""
-
-    BI_ENCODER = "bi-encoder"
-    CROSS_ENCODER = "cross-encoder"
-
-
-class NegativesFrom(StrEnum):
-    """The retriever whose near misses become hard negatives."""
-
-    BM25 = "bm25"
-    DENSE = "dense"
-    HYBRID = "hybrid"
+Problem = tuple[str, str, str]
 
 
 class BestBy(StrEnum):
@@ -55,9 +43,9 @@ class OptionError(Failure, ValueError):
         self.option = option
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class TrainingOptions:
-    """What both trainings share. Raises `OptionError` where an option is out of its range or does not fit another."""
+    """What all trainings share. Raises `OptionError` where an option is out of its range or does not fit another."""
 
     base: str = option(STARTER, "starting point: starter, a hub id, a folder, or a finished run")
     epochs: float = option(3.0, "passes over the training questions", 0.01, 1000)
@@ -70,14 +58,6 @@ class TrainingOptions:
     frozen_layers: int = option(0, "lowest layers kept as they are, the token embeddings with them", 0, 1000)
     lora_rank: int = option(0, "rank of low-rank adapters trained instead of the weights (LoRA); 0: none", 0, 1024)
     precision: Precision = option(Precision.AUTO, "numbers that matrix products are computed in")
-    negatives_from: NegativesFrom = option(NegativesFrom.BM25, "retriever whose near misses are hard negatives")
-    negatives_model: str = option(STARTER, "bi-encoder of a dense or hybrid negatives-from")
-    negatives_first: int = option(1, "rank from which hard negatives are drawn", 1, 1000)
-    negatives_last: int = option(20, "rank down to which hard negatives are drawn", 1, 1000)
-    negatives_margin: float = option(
-        0.0, "share by which a negative's score must be below that of the question's passage; 0: may be above", 0, 1
-    )
-    negatives_with_answer: bool = option(False, "draw passages that hold the answer's text, too")
     best_by: BestBy = option(BestBy.NDCG_10, "measure on validation questions that picks the checkpoint")
     patience: int = option(0, "measurements without a better one after which training ends; 0: never", 0, 1000)
     evaluation_steps: int = option(0, "steps between measurements; 0: once an epoch", 0, 10**9)
@@ -89,6 +69,22 @@ class TrainingOptions:
     report_to: Report = option(Report.NONE, "where else the curves go; its package must be installed")
     title: bool = option(True, "put the article title before the passage")
     seed: int = option(0, "seed of every random choice", 0, 2**31 - 1)
+    objective: StrEnum  # what training makes smaller; a kind says which there are, and which is its default
+
+    @classmethod
+    def suited_to(cls, base: str = STARTER) -> Self:
+        """Return options that suit the base: a starter learns from large steps, a pretrained model from small ones."""
+        return cls(base=base)  # type: ignore[call-arg]  # every kind has a default objective
+
+    @property
+    def in_parts(self) -> bool:
+        """Whether a batch can be computed in parts of `mini_batch_size`."""
+        return False
+
+    @property
+    def reranked(self) -> int:
+        """How many of BM25's first passages are reranked when it is measured; 0: all passages are searched."""
+        return 0
 
     def __post_init__(self) -> None:
         for known in fields(self):
@@ -98,52 +94,31 @@ class TrainingOptions:
                 wanted = f"between {low} and {high}" if high is not None else f"{low} or more"
                 raise OptionError(known.name, "range", f"{known.name} must be {wanted}, not {value}")
             if isinstance(known.default, StrEnum):  # read from JSON, it is a plain word
-                object.__setattr__(self, known.name, self._one_of(known.name, type(known.default), value))
-        self._check(bool(self.base.strip()), "base", "empty", "must name a model")
-        self._check(
-            self.save_steps % (self.evaluation_steps or self.save_steps or 1) == 0,
-            "save_steps",
-            "save_steps",
-            "must be a multiple of evaluation_steps: the best checkpoint is one measured",
-        )
-        self._check(
-            self.evaluation_steps > 0 or not self.save_steps,
-            "save_steps",
-            "save_steps",
-            "needs evaluation_steps: the best checkpoint is one measured",
-        )
-        self._check(
-            self.negatives_last >= self.negatives_first,
-            "negatives_last",
-            "ranks",
-            "must not be before negatives_first",
-        )
-        self._check(bool(self.negatives_model.strip()), "negatives_model", "empty", "must name a model")
+                choices = type(known.default)
+                if value not in list(choices):
+                    wanted = f"one of {', '.join(choices)}"
+                    raise OptionError(known.name, "range", f"{known.name} must be {wanted}, not {value}")
+                object.__setattr__(self, known.name, choices(value))
+        for name, code, message in self._problems():
+            raise OptionError(name, code, f"{name} {message}")
+
+    def _problems(self) -> Iterator[Problem]:
+        """What does not fit: the option's name, the reason's code, and words that go on after the name."""
+        if not self.base.strip():
+            yield "base", "empty", "must name a model"
+        if self.save_steps % (self.evaluation_steps or 1):
+            words = "must be a multiple of evaluation_steps: the best checkpoint is one measured"
+            yield "save_steps", "save_steps", words
+        if self.save_steps and not self.evaluation_steps:
+            yield "save_steps", "save_steps", "needs evaluation_steps: the best checkpoint is one measured"
         if self.base == STARTER:
             for name in ("max_length", "frozen_layers", "lora_rank"):
-                self._check(not getattr(self, name), name, "starter", "must be 0 for the starter: it has no such part")
-            self._check(
-                self.precision is not Precision.BFLOAT16, "precision", "starter", "must be float32 for the starter"
-            )
-        self._check(
-            not (self.lora_rank and self.frozen_layers),
-            "frozen_layers",
-            "lora",
-            "must be 0 with lora_rank: adapters leave every weight as it is",
-        )
-
-    @staticmethod
-    def _one_of(name: str, choices: type[StrEnum], value: str) -> StrEnum:
-        try:
-            return choices(value)
-        except ValueError:
-            known = ", ".join(choices)
-            raise OptionError(name, "range", f"{name} must be one of {known}, not {value}") from None
-
-    @staticmethod
-    def _check(fits: bool, name: str, code: str, message: str) -> None:
-        if not fits:
-            raise OptionError(name, code, f"{name} {message}")
+                if getattr(self, name):
+                    yield name, "starter", "must be 0 for the starter: it has no such part"
+            if self.precision is Precision.BFLOAT16:
+                yield "precision", "starter", "must be float32 for the starter"
+        if self.lora_rank and self.frozen_layers:
+            yield "frozen_layers", "lora", "must be 0 with lora_rank: adapters leave every weight as it is"
 
 
 def uses_bfloat16(options: TrainingOptions) -> bool:

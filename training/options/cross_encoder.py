@@ -1,9 +1,15 @@
 """What a cross-encoder's training can be told."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Self
 
-from training.options.common import TrainingOptions, option
+from models.sources import STARTER
+from training.options.common import Problem, option
+from training.options.negatives import RankerOptions
+
+CROSS_ENCODER = "cross-encoder"
 
 
 class CrossEncoderObjective(StrEnum):
@@ -16,8 +22,8 @@ class CrossEncoderObjective(StrEnum):
     MARGIN_MSE = "margin-mse"  # Hofstätter et al. 2020: another reranker's score differences
 
 
-@dataclass(frozen=True)
-class CrossEncoderOptions(TrainingOptions):
+@dataclass(frozen=True, kw_only=True)
+class CrossEncoderOptions(RankerOptions):
     """Each question comes with its passage and with hard negatives."""
 
     objective: CrossEncoderObjective = option(CrossEncoderObjective.BINARY_CROSS_ENTROPY, "what training makes smaller")
@@ -25,11 +31,19 @@ class CrossEncoderOptions(TrainingOptions):
     teacher: str = option("", "cross-encoder whose scores are learned (margin-mse)")
     depth: int = option(20, "first passages of BM25 that are reranked when measured", 2, 1000)
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self._check(
-            self.objective is not CrossEncoderObjective.MARGIN_MSE or bool(self.teacher.strip()),
-            "teacher",
-            "teacher",
-            "must name a cross-encoder for margin-mse",
-        )
+    def _problems(self) -> Iterator[Problem]:
+        yield from super()._problems()
+        if self.objective is CrossEncoderObjective.MARGIN_MSE and not self.teacher.strip():
+            yield "teacher", "teacher", "must name a cross-encoder for margin-mse"
+
+    @classmethod
+    def suited_to(cls, base: str = STARTER) -> Self:
+        """A starter's few weights move by large steps."""
+        if base == STARTER:
+            return cls(epochs=2.0, learning_rate=1e-2)
+        return cls(base=base, epochs=1.0, batch_size=16, evaluation_batch_size=32)
+
+    @property
+    def reranked(self) -> int:
+        """The depth."""
+        return self.depth

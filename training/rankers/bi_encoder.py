@@ -1,29 +1,49 @@
-"""The bi-encoder recipe: what is loaded, measured and made smaller."""
+"""The bi-encoder recipe: what is loaded, measured and made smaller, and what becomes of the model."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 from models.bi_encoder import BiEncoder
 from models.loading import load_bi_encoder
-from models.sources import ModelSource
+from models.sources import DEFAULT_BI_ENCODER, ModelSource
 from models.vector_blocks import StoredVectors, VectorBlocks
+from retrieval.comparison.kinds.first_stage import DenseSpec
+from retrieval.comparison.kinds.multistage import HybridSpec
+from retrieval.comparison.kinds.spec import Spec
 from retrieval.dense.retriever import Dense
 from retrieval.evaluation.measures import Scores
+from retrieval.report.colours import PALETTE
 from training.engine.adaptation import adapt
 from training.engine.arguments import processes
-from training.engine.trainers import Task
-from training.options.bi_encoder import BiEncoderOptions
+from training.engine.task import Task
+from training.options.bi_encoder import BiEncoderOptions, Pooling
+from training.options.common import OptionError, TrainingOptions
 from training.rankers.examples import bi_encoder_examples
 from training.rankers.losses import bi_encoder_loss
 from training.rankers.material import Material
-from training.runs.runs import Run
 
 _PROBED = 64  # texts
 
 
 class BiEncoderRecipe:
-    """How a bi-encoder is trained: in turn `measured(source)`, `task(source)`, and `concluded(run)` at the end."""
+    """How a bi-encoder is trained; see `training.recipe.Recipe`."""
+
+    options: type[TrainingOptions] = BiEncoderOptions
+    base = DEFAULT_BI_ENCODER
+    measure = "recall@10"
+    colour = PALETTE[1]  # of Dense on the other pages
+    does = "A bi-encoder: it turns questions and passages into vectors whose cosine says how well they fit."
+    hub_task = "sentence-similarity"
+    loading = ("from sentence_transformers import SentenceTransformer", 'SentenceTransformer("{folder}")')
+    loading_a_starter = (
+        "from models.loading import load_bi_encoder\nfrom models.sources import find_model",
+        'load_bi_encoder(find_model("{folder}"), [])',
+    )
+    usage = """questions = model.encode_query(["a question"], normalize_embeddings=True)
+passages = model.encode_document(["a passage", "another one"], normalize_embeddings=True)
+print(questions @ passages.T)  # cosines, higher is better"""
 
     def __init__(self, options: BiEncoderOptions, material: Material) -> None:
         self._options, self._material = options, material
@@ -36,13 +56,14 @@ class BiEncoderRecipe:
         """Load the base, change it as told, and gather what its training needs. Raises `OptionError`."""
         columns, examples = bi_encoder_examples(self._options, self._material)
         model = load_bi_encoder(source, self._material.texts)
+        pool(model, self._options.pooling)
         adapt(model, self._options)
         loss = bi_encoder_loss(model, self._options, self._material, processes=processes())
         return Task(model, loss, columns, examples, lambda trained: self._measured(self._live(trained)))
 
-    def concluded(self, run: Run) -> tuple[dict[str, Scores], dict[str, Any]]:
+    def concluded(self, model_folder: Path) -> tuple[dict[str, Scores], dict[str, Any]]:
         """Measure the finished model; nothing else is to be found out."""
-        return {"after": self.measured(ModelSource(run.id, folder=run.model_folder))}, {}
+        return {"after": self.measured(ModelSource(str(model_folder), folder=model_folder))}, {}
 
     def seconds_to_measure(self, model: Any) -> float:
         """Seconds that measuring this model once would take, by the time a few texts take."""
@@ -52,21 +73,36 @@ class BiEncoderRecipe:
         everything = len(self._material.texts) + len(self._material.validation.questions)
         return (time.perf_counter() - began) / len(texts) * everything
 
+    @staticmethod
+    def retrievers(model: str, first: str, *, title: bool, named: Callable[[str], str]) -> list[Spec]:
+        """Search with its vectors, alone and together with BM25."""
+        dense = DenseSpec(name=named("Dense"), model=model, title=title)
+        return [dense, HybridSpec(name=named("Hybrid"), of=(first, dense.name))]
+
     def _measured(self, encoder: BiEncoder) -> Scores:
         passages = self._material.question_set.passages
         return self._material.measure(Dense("dense", passages, encoder, title=self._options.title))
 
     def _live(self, model: Any) -> BiEncoder:
-        return _LiveBiEncoder(model, self._material.texts, self._options)
+        size, precision = self._options.evaluation_batch_size, self._options.precision
+        encoder = _LiveBiEncoder(ModelSource("live"), self._material.texts, precision=precision, batch_size=size)
+        encoder.model = model
+        return encoder
+
+
+def pool(model: Any, pooling: Pooling) -> None:
+    """Let a loaded `SentenceTransformer` pool so. Raises `OptionError` where it pools in a way of its own."""
+    from sentence_transformers.sentence_transformer.modules import Pooling as PoolingModule
+
+    if pooling is Pooling.BASE:
+        return
+    if len(model) < 2 or not isinstance(model[1], PoolingModule):
+        raise OptionError("pooling", "starter", "pooling must be base: the model pools in its own way")
+    model[1] = PoolingModule(model[1].embedding_dimension, pooling.value, include_prompt=model[1].include_prompt)
 
 
 class _LiveBiEncoder(BiEncoder):
     """A model in the middle of its training: nothing it says is kept."""
-
-    def __init__(self, model: Any, corpus: Sequence[str], options: BiEncoderOptions) -> None:
-        batch_size, precision = options.evaluation_batch_size, options.precision
-        super().__init__(ModelSource("live"), corpus, precision=precision, batch_size=batch_size)
-        self.model = model
 
     def _kept(self, side: str, texts: Sequence[str], blocks: VectorBlocks) -> StoredVectors:
         del side, texts

@@ -1,41 +1,57 @@
 """The cross-encoder recipe: BM25's first passages read again, and the weight for mixing both scores."""
 
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from models.cross_encoder import CrossEncoderScorer
 from models.loading import load_cross_encoder
-from models.sources import ModelSource
+from models.sources import DEFAULT_CROSS_ENCODER, ModelSource
+from retrieval.comparison.kinds.multistage import RerankSpec
+from retrieval.comparison.kinds.spec import Spec
 from retrieval.evaluation.measures import CUT, Scores
 from retrieval.multistage.rerank import Reranked, interpolated
 from retrieval.multistage.weight import recommend_weight
 from retrieval.rankings import Rankings, ranked
+from retrieval.report.colours import PALETTE
 from training.engine.adaptation import adapt
-from training.engine.trainers import Task
+from training.engine.task import Task
+from training.options.common import TrainingOptions
 from training.options.cross_encoder import CrossEncoderOptions
 from training.rankers.examples import cross_encoder_examples
 from training.rankers.losses import cross_encoder_loss
 from training.rankers.material import Material
-from training.runs.runs import Run
 
 _PROBED = 64  # pairs
 WEIGHTS = tuple(step / 20 for step in range(21))
 
 
 class CrossEncoderRecipe:
-    """How a cross-encoder is trained: in turn `measured(source)`, `task(source)`, and `concluded(run)` at the end."""
+    """How a cross-encoder is trained; see `training.recipe.Recipe`."""
+
+    options: type[TrainingOptions] = CrossEncoderOptions
+    base = DEFAULT_CROSS_ENCODER
+    measure = "ndcg@10"
+    colour = PALETTE[3]  # of Reranked on the other pages
+    does = "A cross-encoder: it reads a question and a passage together and scores how well they fit."
+    hub_task = "text-ranking"
+    loading = ("from sentence_transformers import CrossEncoder", 'CrossEncoder("{folder}")')
+    loading_a_starter = (
+        "from models.loading import load_cross_encoder\nfrom models.sources import find_model",
+        'load_cross_encoder(find_model("{folder}"), [])',
+    )
+    usage = 'print(model.predict([("a question", "a passage"), ("a question", "another one")]))  # higher is better'
 
     def __init__(self, options: CrossEncoderOptions, material: Material) -> None:
         self._options, self._material = options, material
 
     def measured(self, source: ModelSource) -> Scores:
         """Measure a reranker alone over BM25's first passages of the validation questions."""
-        return self._reranked(self._scorer(source)).scores(1.0)
+        return self._scores(self._read(self._scorer(source)), 1.0)
 
     def task(self, source: ModelSource) -> Task:
         """Load the base, change it as told, and gather what its training needs. Raises `OptionError`."""
@@ -43,20 +59,19 @@ class CrossEncoderRecipe:
         model = load_cross_encoder(source, self._material.texts)
         adapt(model, self._options)
         loss = cross_encoder_loss(model, self._options)
-        return Task(model, loss, columns, examples, lambda trained: self._reranked(self._live(trained)).scores(1.0))
+        return Task(model, loss, columns, examples, lambda trained: self._scores(self._read(self._live(trained)), 1.0))
 
-    def concluded(self, run: Run) -> tuple[dict[str, Scores], dict[str, Any]]:
+    def concluded(self, model_folder: Path) -> tuple[dict[str, Scores], dict[str, Any]]:
         """Measure the finished model, alone and mixed with BM25.
 
         The mixing weight is the one that is best on these same validation questions; it is kept with the model.
         """
-        source = ModelSource(run.id, folder=run.model_folder)
-        reranked = self._reranked(self._scorer(source))
-        weight = reranked.best_weight()
-        recommend_weight(
-            run.model_folder, weight, chosen_on=f"validation questions, BM25's first {self._options.depth}"
-        )
-        return {"after": reranked.scores(1.0), "interpolated": reranked.scores(weight)}, {"weight": weight}
+        read = self._read(self._scorer(ModelSource(str(model_folder), folder=model_folder)))
+        scores = {weight: self._scores(read, weight) for weight in WEIGHTS}
+        # the best nDCG@10; among equals the one nearest to an even mix
+        weight = max(scores, key=lambda weight: (scores[weight].means()[f"ndcg@{CUT}"], -abs(weight - 0.5)))
+        recommend_weight(model_folder, weight, chosen_on=f"validation questions, BM25's first {self._options.depth}")
+        return {"after": scores[1.0], "interpolated": scores[weight]}, {"weight": weight}
 
     def seconds_to_measure(self, model: Any) -> float:
         """Seconds that measuring this model once would take, by the time a few pairs take."""
@@ -67,47 +82,33 @@ class CrossEncoderRecipe:
         everything = len(self._material.validation.questions) * self._options.depth
         return (time.perf_counter() - began) / len(pairs) * everything
 
+    @staticmethod
+    def retrievers(model: str, first: str, *, title: bool, named: Callable[[str], str]) -> list[Spec]:
+        """Put BM25's first passages into its order."""
+        return [RerankSpec(name=named("Reranked"), first=first, model=model, title=title)]
+
     @cached_property
     def _candidates(self) -> Rankings:
         return self._material.candidates(self._material.validation, self._options.depth)
 
-    def _reranked(self, scorer: CrossEncoderScorer) -> "_Reranked":
-        material = self._material
-        reranked = Reranked(
-            "reranked", material.first_stage, scorer, material.question_set.passages, title=self._options.title
+    def _read(self, scorer: CrossEncoderScorer) -> np.ndarray:
+        """A reranker's scores of BM25's candidates of the validation questions, `(n_questions, depth)`."""
+        material, title = self._material, self._options.title
+        reranked = Reranked("reranked", material.first_stage, scorer, material.question_set.passages, title=title)
+        return reranked.candidate_scores(
+            [question.text for question in material.validation.questions], self._candidates
         )
-        questions = [question.text for question in material.validation.questions]
-        return _Reranked(material, self._candidates, reranked.candidate_scores(questions, self._candidates))
+
+    def _scores(self, read: np.ndarray, weight: float) -> Scores:
+        """Score the candidates in the order that the mixed scores give them."""
+        mixed = interpolated(self._candidates, read, weight)
+        return self._material.evaluated(ranked(self._candidates.indices, mixed, max(CUT, mixed.shape[1])))
 
     def _scorer(self, source: ModelSource) -> CrossEncoderScorer:
         return CrossEncoderScorer(source, self._material.texts, precision=self._options.precision)
 
     def _live(self, model: Any) -> CrossEncoderScorer:
-        return _LiveScorer(model, self._material.texts, self._options)
-
-
-class _LiveScorer(CrossEncoderScorer):
-    """A model in the middle of its training."""
-
-    def __init__(self, model: Any, corpus: Sequence[str], options: CrossEncoderOptions) -> None:
-        batch_size, precision = options.evaluation_batch_size, options.precision
-        super().__init__(ModelSource("live"), corpus, precision=precision, batch_size=batch_size)
-        self.model = model
-
-
-@dataclass(frozen=True)
-class _Reranked:
-    """BM25's candidates of the validation questions and a reranker's scores of them."""
-
-    material: Material
-    candidates: Rankings
-    reranker_scores: np.ndarray
-
-    def scores(self, weight: float) -> Scores:
-        """Score the candidates in the order that the mixed scores give them."""
-        mixed = interpolated(self.candidates, self.reranker_scores, weight)
-        return self.material.evaluated(ranked(self.candidates.indices, mixed, max(CUT, mixed.shape[1])))
-
-    def best_weight(self) -> float:
-        """Return the weight with the best nDCG@10; among equals the one nearest to an even mix."""
-        return max(WEIGHTS, key=lambda weight: (self.scores(weight).means()[f"ndcg@{CUT}"], -abs(weight - 0.5)))
+        size, precision = self._options.evaluation_batch_size, self._options.precision
+        scorer = CrossEncoderScorer(ModelSource("live"), self._material.texts, precision=precision, batch_size=size)
+        scorer.model = model  # in the middle of its training
+        return scorer

@@ -5,7 +5,7 @@ import numpy as np
 from models.cross_encoder import CrossEncoderScorer
 from models.sources import find_model
 from retrieval.rankings import NOT_FOUND
-from training.engine.batches import Columns, Examples
+from training.engine.task import Columns, Examples
 from training.options.bi_encoder import BiEncoderObjective, BiEncoderOptions
 from training.options.cross_encoder import CrossEncoderObjective, CrossEncoderOptions
 from training.problems import TrainingError

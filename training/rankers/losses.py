@@ -5,20 +5,21 @@ from typing import Any
 from models.loading import load_bi_encoder
 from models.sources import find_model
 from training.options.bi_encoder import BiEncoderObjective, BiEncoderOptions
+from training.options.common import TrainingOptions
 from training.options.cross_encoder import CrossEncoderObjective, CrossEncoderOptions
 from training.rankers.material import Material
 
 _GATHERED = (BiEncoderObjective.MULTIPLE_NEGATIVES, BiEncoderObjective.GIST)
 
 
-def negatives_of_processes(options: BiEncoderOptions | CrossEncoderOptions) -> str:
+def negatives_of_processes(options: TrainingOptions) -> str:
     """Say what several processes make of an objective: `gathered`, `own` or `none`.
 
     Gathered: each sees the passages of all, so the loss is that of one process with the same batch. Own: each takes
     negatives of its own part of the batch only, so more processes make easier negatives. None: the objective takes no
     negatives of the batch.
     """
-    if isinstance(options, CrossEncoderOptions) or options.objective is BiEncoderObjective.TRIPLET:
+    if not isinstance(options, BiEncoderOptions) or options.objective is BiEncoderObjective.TRIPLET:
         return "none"
     return "gathered" if options.objective in _GATHERED else "own"
 

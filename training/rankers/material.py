@@ -2,19 +2,21 @@
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Self
 
 import numpy as np
 from scipy.sparse import csr_array
 
 from data.records import QuestionSet
-from data.split import Part, split
+from data.split import Part, SplitOptions, split
 from retrieval.evaluation.measures import CUT, Scores, evaluate
 from retrieval.lexical.bm25 import BM25, BM25Options
 from retrieval.rankings import Rankings, Retriever
+from training.options.common import TrainingOptions
 from training.problems import TrainingError
-from training.runs.runs import Plan
 
 MEASURED_KS = (1, 5, 10)
+Marks = tuple[tuple[str, str], ...]  # ids of a question and of a passage marked as a hard negative of it
 
 
 @dataclass(frozen=True)
@@ -27,12 +29,12 @@ class Material:
     learnable: np.ndarray  # (n_passages,) bool: all but those of articles that test or validation questions ask about
     texts: list[str]  # of the passages, as they are indexed
     first_stage: BM25
-    marked: tuple[tuple[str, str], ...] = ()  # ids of a question and of a passage marked as a hard negative of it
+    marked: Marks = ()
 
     @classmethod
-    def of(cls, plan: Plan, question_set: QuestionSet) -> "Material":
+    def of(cls, question_set: QuestionSet, shares: SplitOptions, options: TrainingOptions, marked: Marks = ()) -> Self:
         """Split the set as planned. Raises `TrainingError` where there is nothing to learn from or to measure on."""
-        parts = split(question_set, plan.split)
+        parts = split(question_set, shares)
         train, validation = (parts.questions(question_set, part) for part in (Part.TRAIN, Part.VALIDATION))
         held_out = question_set.relevance[np.concatenate([parts.rows[Part.VALIDATION], parts.rows[Part.TEST]])].indices
         learnable = ~np.isin(parts.group_of_passage, parts.group_of_passage[held_out])
@@ -42,13 +44,13 @@ class Material:
                 f"{len(train.questions)} training and {len(validation.questions)} validation questions are too few: "
                 "use more articles, or change the split",
             )
-        limit, title = plan.options.evaluation_limit, plan.options.title
+        limit, title = options.evaluation_limit, options.title
         if 0 < limit < len(validation.questions):
-            chosen = np.random.default_rng(plan.split.seed).permutation(len(validation.questions))[:limit]
+            chosen = np.random.default_rng(shares.seed).permutation(len(validation.questions))[:limit]
             validation = validation.with_questions(np.sort(chosen))
         first_stage = BM25("BM25", question_set.passages, BM25Options(title=title))
         texts = list(question_set.passages.indexed_texts(title=title))  # a training asks for them in any order
-        return cls(question_set, train, validation, learnable, texts, first_stage, plan.marked_negatives)
+        return cls(question_set, train, validation, learnable, texts, first_stage, marked)
 
     @cached_property
     def relevance(self) -> csr_array:

@@ -16,23 +16,8 @@ from retrieval.dense.retriever import Dense
 from retrieval.multistage.hybrid import Hybrid
 from retrieval.rankings import NOT_FOUND, Rankings, Retriever
 from text.marking import answer_spans
-from training.options.bi_encoder import BiEncoderOptions
-from training.options.common import NegativesFrom
-from training.options.cross_encoder import CrossEncoderOptions
+from training.options.negatives import NegativesFrom, RankerOptions
 from training.rankers.material import Material
-
-COLUMNS = (
-    "question_id",
-    "question",
-    "positive",
-    "positive_score",
-    "passage_id",
-    "title",
-    "passage",
-    "rank",
-    "score",
-    "marked",
-)
 
 
 @dataclass(frozen=True)
@@ -50,7 +35,7 @@ class HardNegatives:
     positive_scores: np.ndarray
 
 
-def mine(options: BiEncoderOptions | CrossEncoderOptions, material: Material) -> HardNegatives:
+def mine(options: RankerOptions, material: Material) -> HardNegatives:
     """Search the training questions and draw their hard negatives as the options say, after those a person marked.
 
     Never drawn: a passage relevant to the question, or to one with the same words; one of the articles that test or
@@ -96,7 +81,7 @@ def draw(
     rankings: Rankings,
     question_set: QuestionSet,
     relevance: csr_array,
-    options: BiEncoderOptions | CrossEncoderOptions,
+    options: RankerOptions,
     allowed: np.ndarray,
 ) -> HardNegatives:
     """Draw negatives from rankings, seeded; `allowed` says of each passage whether it may be, `(n_passages,)` bool."""
@@ -135,7 +120,7 @@ def filled(
     rows: np.ndarray,
     question_set: QuestionSet,
     relevance: csr_array,
-    options: BiEncoderOptions | CrossEncoderOptions,
+    options: RankerOptions,
     allowed: np.ndarray,
 ) -> np.ndarray:
     """Put random passages where fewer negatives were found than wanted: such as `draw` may draw, whatever their rank.
@@ -159,30 +144,30 @@ def filled(
 
 
 def as_table(mined: HardNegatives, material: Material) -> pd.DataFrame:
-    """One row a negative, by question, marked ones first, then by rank, with the columns `COLUMNS`."""
+    """One row a negative: by question, marked ones first, then by rank."""
     marked = marked_rows(material)
     questions, places = np.nonzero(mined.rows != NOT_FOUND)
-    passages = material.question_set.passages
+    passages, row_of = material.question_set.passages, material.question_set.row_of_passage
     asked = [material.train.questions[row] for row in questions]
-    drawn_rows = mined.rows[questions, places].tolist()
-    drawn = [passages[row] for row in drawn_rows]
-    row_of = material.question_set.row_of_passage
-    values = (
-        [question.id for question in asked],
-        [question.text for question in asked],
-        [passages[row_of[question.relevant[0]]].text for question in asked],
-        mined.positive_scores[questions],
-        [passage.id for passage in drawn],
-        [passage.title for passage in drawn],
-        [passage.text for passage in drawn],
-        mined.ranks[questions, places],
-        mined.scores[questions, places],
-        [row in marked.get(int(question), ()) for question, row in zip(questions, drawn_rows, strict=True)],
+    rows = mined.rows[questions, places].tolist()
+    drawn = [passages[row] for row in rows]
+    return pd.DataFrame(
+        {
+            "question_id": [question.id for question in asked],
+            "question": [question.text for question in asked],
+            "positive": [passages[row_of[question.relevant[0]]].text for question in asked],
+            "positive_score": mined.positive_scores[questions],
+            "passage_id": [passage.id for passage in drawn],
+            "title": [passage.title for passage in drawn],
+            "passage": [passage.text for passage in drawn],
+            "rank": mined.ranks[questions, places],
+            "score": mined.scores[questions, places],
+            "marked": [row in marked.get(int(question), ()) for question, row in zip(questions, rows, strict=True)],
+        }
     )
-    return pd.DataFrame(dict(zip(COLUMNS, values, strict=True)))
 
 
-def _retriever(options: BiEncoderOptions | CrossEncoderOptions, material: Material) -> Retriever:
+def _retriever(options: RankerOptions, material: Material) -> Retriever:
     passages, title = material.question_set.passages, options.title
     if options.negatives_from is NegativesFrom.BM25:
         return material.first_stage

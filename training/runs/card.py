@@ -9,40 +9,11 @@ from typing import Any
 from data.workspace import write_text
 from models.sources import ModelSource, is_starter
 from retrieval.evaluation.measures import Measure
-from training.options.common import Kind
+from training.recipe import recipe_of
 from training.runs.runs import Plan, Run
 
 _MEASURES = {of: Measure.parse(of).long for of in ("recall@1", "recall@5", "recall@10", "mrr@10", "ndcg@10")}
 _NEED_THE_PROJECT = "The starter's modules are part of the MRC Retrieval Workbench: run this from its folder.\n\n"
-_TASK = {Kind.BI_ENCODER: "sentence-similarity", Kind.CROSS_ENCODER: "text-ranking"}
-_WHAT_IT_DOES = {
-    Kind.BI_ENCODER: "A bi-encoder: it turns questions and passages into vectors whose cosine says how well they fit.",
-    Kind.CROSS_ENCODER: "A cross-encoder: it reads a question and a passage together and scores how well they fit.",
-}
-_LOADING = {
-    Kind.BI_ENCODER: """from sentence_transformers import SentenceTransformer
-
-model = SentenceTransformer("path/of/this/folder")  # or its name on the hub
-questions = model.encode_query(["a question"], normalize_embeddings=True)
-passages = model.encode_document(["a passage", "another one"], normalize_embeddings=True)
-print(questions @ passages.T)  # cosines, higher is better""",
-    Kind.CROSS_ENCODER: """from sentence_transformers import CrossEncoder
-
-model = CrossEncoder("path/of/this/folder")  # or its name on the hub
-print(model.predict([("a question", "a passage"), ("a question", "another one")]))  # higher is better""",
-}
-_LOADING_A_STARTER = {
-    Kind.BI_ENCODER: """from models.sources import find_model, load_bi_encoder
-
-model = load_bi_encoder(find_model("path/of/this/folder"), [])
-questions = model.encode_query(["a question"], normalize_embeddings=True)
-passages = model.encode_document(["a passage", "another one"], normalize_embeddings=True)
-print(questions @ passages.T)  # cosines, higher is better""",
-    Kind.CROSS_ENCODER: """from models.sources import find_model, load_cross_encoder
-
-model = load_cross_encoder(find_model("path/of/this/folder"), [])
-print(model.predict([("a question", "a passage"), ("a question", "another one")]))  # higher is better""",
-}
 
 
 def write_card(run: Run) -> None:
@@ -54,8 +25,8 @@ def write_card(run: Run) -> None:
     plan, scores, made = run.plan(), run.scores(), run.provenance()
     sections = [
         f"---\n{_head(plan, scores, made, starter=starter)}\n---",
-        f"# {_shown(plan.name) or plan.kind.value}",
-        _WHAT_IT_DOES[plan.kind],
+        f"# {_shown(plan.name) or plan.kind}",
+        recipe_of(plan.kind).does,
         "## What it reaches",
         *_reached(plan, scores, made),
         "## How to load it",
@@ -79,14 +50,14 @@ def _head(plan: Plan, scores: dict[str, Any], made: dict[str, Any], *, starter: 
             language=data.get("language") or None,
             # what the hub names there it offers to load, and it could not load a starter
             library_name=None if starter else "sentence-transformers",
-            pipeline_tag=_TASK[plan.kind],
-            tags=[plan.kind.value, "retrieval", plan.options.objective.value],
+            pipeline_tag=recipe_of(plan.kind).hub_task,
+            tags=[plan.kind, "retrieval", plan.options.objective.value],
             base_model=base["reference"] if on_hub else None,
             base_model_relation="finetune" if on_hub else None,
-            model_name=_one_line(plan.name) or plan.kind.value,
+            model_name=_one_line(plan.name) or plan.kind,
             eval_results=[
                 EvalResult(
-                    task_type=_TASK[plan.kind],
+                    task_type=recipe_of(plan.kind).hub_task,
                     dataset_type="unknown",
                     dataset_name=_one_line(plan.data_name) or "unknown",
                     dataset_split="validation",
@@ -104,8 +75,7 @@ def _head(plan: Plan, scores: dict[str, Any], made: dict[str, Any], *, starter: 
 
 def _reached(plan: Plan, scores: dict[str, Any], made: dict[str, Any]) -> Iterator[str]:
     """Sections: the table of before and after, BM25 beside it, and what they were measured on."""
-    depth = getattr(plan.options, "depth", None)
-    alone = f", alone over BM25's first {depth}" if depth else ""
+    alone = f", alone over BM25's first {plan.options.reranked}" if plan.options.reranked else ""
     names = {
         "bm25": "BM25",
         "before": f"The base{alone}",
@@ -143,7 +113,10 @@ def _cell(value: float | None, interval: list[float] | None) -> str:
 
 
 def _loading(plan: Plan, *, starter: bool) -> str:
-    code = (_LOADING_A_STARTER if starter else _LOADING)[plan.kind]
+    recipe = recipe_of(plan.kind)
+    imports, model = recipe.loading_a_starter if starter else recipe.loading
+    remark = "" if starter else "  # or its name on the hub"
+    code = f"{imports}\n\nmodel = {model.format(folder='path/of/this/folder')}{remark}\n{recipe.usage}"
     title = "\n\nIt was trained with the article's title on a line before each passage." if plan.options.title else ""
     return f"{_NEED_THE_PROJECT if starter else ''}```python\n{code}\n```{title}"
 

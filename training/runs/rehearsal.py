@@ -74,7 +74,7 @@ class Rehearsal(Job):
         return Estimate(**json.loads(self.result.read_text(encoding="utf-8")))
 
     def negatives(self) -> pd.DataFrame:
-        """Read the mined negatives, a row each (`negatives.COLUMNS`). Raises `OSError` where none are."""
+        """Read the mined negatives, a row each (`negatives.as_table`). Raises `OSError` where none are."""
         return pd.read_parquet(self.result)
 
     def problem(self) -> tuple[str, str]:

@@ -20,10 +20,8 @@ from data.workspace import workspace, write_text
 from jobs.folder import Job
 from jobs.processes import this_process
 from jobs.status import State, Status
-from training.options.bi_encoder import BiEncoderOptions
-from training.options.common import Kind
-from training.options.cross_encoder import CrossEncoderOptions
-from training.options.kinds import OPTIONS
+from training.options.common import TrainingOptions
+from training.recipe import recipe_of
 
 
 class Phase(StrEnum):
@@ -40,13 +38,13 @@ class Phase(StrEnum):
 class Plan:
     """What was asked: everything that decides the result, and the name a person gave it."""
 
-    kind: Kind
+    kind: str  # a key of `training.recipe.RECIPES`
     name: str
     data: str  # a stored set's key, or a file
     data_name: str
     fingerprint: str
     split: SplitOptions
-    options: BiEncoderOptions | CrossEncoderOptions
+    options: TrainingOptions
     created: str
     marked_negatives: tuple[tuple[str, str], ...] = ()  # ids of question and passage, as they were marked when planned
 
@@ -74,12 +72,12 @@ class Run(Job):
     def plan(self) -> Plan:
         """Read what was asked. Raises `OSError` or `ValueError` where the folder is no run."""
         raw = json.loads((self.folder / "run.json").read_text(encoding="utf-8"))
-        kind = Kind(raw["kind"])
-        known = {field.name for field in fields(OPTIONS[kind])}
-        options = OPTIONS[kind](**{name: value for name, value in raw["options"].items() if name in known})
-        rest = {name: raw[name] for name in ("name", "data", "data_name", "fingerprint", "created")}
+        made = recipe_of(raw["kind"]).options
+        known = {field.name for field in fields(made)}
+        options = made(**{name: value for name, value in raw["options"].items() if name in known})
+        rest = {name: raw[name] for name in ("kind", "name", "data", "data_name", "fingerprint", "created")}
         marked = tuple((question, passage) for question, passage in raw.get("marked_negatives", []))
-        return Plan(kind=kind, split=SplitOptions(**raw["split"]), options=options, marked_negatives=marked, **rest)
+        return Plan(split=SplitOptions(**raw["split"]), options=options, marked_negatives=marked, **rest)
 
     def add_measures(self, name: str, measures: dict[str, float]) -> None:
         """Append what was measured before the first step, as `<name>_<measure>`."""
@@ -131,11 +129,11 @@ def find_run(run_id: str) -> Run | None:
 
 
 def new_plan(
-    kind: Kind,
+    kind: str,
     name: str,
     data: tuple[str, str, str],
     split: SplitOptions,
-    options: BiEncoderOptions | CrossEncoderOptions,
+    options: TrainingOptions,
 ) -> Plan:
     """Return a plan made now, with the hard negatives marked by now.
 
@@ -158,4 +156,4 @@ def _readable(run: Run) -> bool:
 def _new_id(plan: Plan) -> str:
     moment = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
     name = re.sub(r"[^A-Za-z0-9]+", "-", plan.name).strip("-").lower()[:30]
-    return "-".join(part for part in (moment, name or plan.kind.value, secrets.token_hex(2)) if part)
+    return "-".join(part for part in (moment, name or plan.kind, secrets.token_hex(2)) if part)

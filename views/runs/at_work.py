@@ -5,10 +5,12 @@ from functools import partial
 import streamlit as st
 
 from jobs.status import State, Status
+from training.recipe import recipe_of
 from training.runs.curves import MEASURES, Curves, curves
 from training.runs.runs import Phase, Plan, Run
 from views.job import draw_log, follow
-from views.runs.charts import COLOUR, MEASURE_NAMES, draw_figure, pick_measure
+from views.model_words import kind_name
+from views.runs.charts import MEASURE_NAMES, draw_figure, pick_measure
 from views.words import duration, plain, word
 
 _POLL_SECONDS = 1.5
@@ -20,7 +22,7 @@ def draw(run: Run) -> None:
     """Draw the run, until it has come to an end."""
     plan = run.plan()
     with st.container(border=True):
-        st.markdown(f"**{plain(plan.name)}** · {word(f'train.kind_{plan.kind.value}')} · {plain(plan.data_name)}")
+        st.markdown(f"**{plain(plan.name)}** · {kind_name(plan.kind)} · {plain(plan.data_name)}")
         follow(run, phase_words, partial(_details, run, plan), every=_POLL_SECONDS)
 
 
@@ -71,7 +73,7 @@ def _charts(run: Run, plan: Plan, status: Status, found: Curves) -> None:
                 draw_figure(
                     name,
                     {plan.name: found.points[name]},
-                    [COLOUR[plan.kind]],
+                    [recipe_of(plan.kind).colour],
                     last_step=status.total_steps,
                     bm25=found.bm25.get(name),
                 )

@@ -10,13 +10,11 @@ import streamlit as st
 from retrieval.evaluation.measures import Measure
 from retrieval.report.colours import PALETTE
 from retrieval.report.scales import legend, shape
-from training.options.common import Kind
 from training.runs.curves import MEASURES, Points
 from views.resources.charts import draw_chart
 from views.words import word
 
 MEASURE_NAMES = {measure: Measure.parse(measure).long for measure in MEASURES}
-COLOUR = {Kind.BI_ENCODER: PALETTE[1], Kind.CROSS_ENCODER: PALETTE[3]}  # of Dense and of Reranked on the other pages
 _BM25 = PALETTE[0]
 _HEIGHTS = {"loss": 240, "learning_rate": 170, "grad_norm": 170}
 _LEGEND_ROW = 30  # pixels; a legend takes its room from the lines

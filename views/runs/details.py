@@ -5,11 +5,11 @@ from typing import Any
 import streamlit as st
 
 from retrieval.report.colours import PALETTE
-from training.options.common import Kind
+from training.recipe import recipe_of
 from training.runs.curves import MEASURES, curves
 from training.runs.runs import Plan, Run, all_runs
 from views.job import draw_log
-from views.runs.charts import COLOUR, draw_figure, pick_measure
+from views.runs.charts import draw_figure, pick_measure
 from views.runs.facts import draw_provenance, draw_settings
 from views.words import moment, word
 
@@ -52,7 +52,7 @@ def _curves(run: Run, plan: Plan) -> None:
             draw_figure(
                 name,
                 {label: one.points[name] for label, one in found.items()},
-                PALETTE[1 : len(shown) + 1] if beside else [COLOUR[plan.kind]],  # the first one is BM25's
+                PALETTE[1 : len(shown) + 1] if beside else [recipe_of(plan.kind).colour],  # the first one is BM25's
                 last_step=max(one.status().total_steps for one in shown),
                 bm25=next(iter(bm25)) if name in MEASURES and len(bm25) == 1 else None,
             )
@@ -73,9 +73,9 @@ def _pick_others(run: Run, labels: dict[Run, str]) -> list[Run]:
     return [others[run_id] for run_id in chosen]
 
 
-def _labels(kind: Kind) -> dict[Run, str]:
+def _labels(kind: str) -> dict[Run, str]:
     """The names of all runs of the kind, no two alike."""
-    plans = {run: plan for run in all_runs() if (plan := run.plan()).kind is kind}
+    plans = {run: plan for run in all_runs() if (plan := run.plan()).kind == kind}
     names = [plan.name for plan in plans.values()]
     return {
         run: plan.name if names.count(plan.name) == 1 else f"{plan.name} · {moment(plan.created)} · {run.id[-4:]}"

@@ -6,7 +6,7 @@ import streamlit as st
 
 from training.runs.line import LINE
 from training.runs.runs import Run
-from views.model_words import base_name
+from views.model_words import base_name, kind_name
 from views.runs.dialogs import open_dialog
 from views.words import moment, plain, word
 
@@ -40,7 +40,7 @@ def _row(place: int, run: Run) -> None:
     plan, status = run.plan(), run.status()
     since = datetime.fromtimestamp(status.queued, UTC).isoformat()
     about = [
-        word(f"train.kind_{plan.kind.value}"),
+        kind_name(plan.kind),
         word("train.about_base", base=plain(base_name(plan.options.base))),
         word("train.about_data", data=plain(plan.data_name)),
         word("train.queued_since", moment=plain(moment(since))),

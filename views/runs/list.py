@@ -10,7 +10,7 @@ from training.engine.checkpoints import newest_checkpoint, step_of
 from training.runs.line import LINE
 from training.runs.runs import Plan, Run
 from views.choices import BM25_NAME, choices_for
-from views.model_words import base_name
+from views.model_words import base_name, kind_name
 from views.navigation import open_page
 from views.problem_words import tell_training_failure
 from views.runs.details import draw_details
@@ -64,7 +64,7 @@ def _draw(run: Run, status: Status) -> None:
 
 def _about(plan: Plan, status: Status) -> str:
     parts = [
-        word(f"train.kind_{plan.kind.value}"),
+        kind_name(plan.kind),
         word("train.about_base", base=plain(base_name(plan.options.base))),
         word("train.about_data", data=plain(plan.data_name)),
         plain(moment(plan.created)),
@@ -94,7 +94,7 @@ def _buttons(run: Run, plan: Plan, status: Status) -> None:
 
 
 def _resume_help(run: Run) -> str:
-    checkpoint = newest_checkpoint(run)
+    checkpoint = newest_checkpoint(run.folder)
     return word("train.resume_from", step=f"{step_of(checkpoint):,}") if checkpoint else word("train.resume_anew")
 
 

@@ -3,32 +3,22 @@
 import streamlit as st
 
 from models.sources import ModelSource, is_starter
-from training.options.common import Kind
+from training.recipe import recipe_of
 from training.runs.archive import zipped_model
 from training.runs.push import PushError, push
 from training.runs.runs import Plan, Run
 from views.runs.dialogs import open_dialog
 from views.words import known, plain, word
 
-_SNIPPETS = {
-    Kind.BI_ENCODER: "from sentence_transformers import SentenceTransformer\n"
-    'model = SentenceTransformer("path/of/the/folder")',
-    Kind.CROSS_ENCODER: 'from sentence_transformers import CrossEncoder\nmodel = CrossEncoder("path/of/the/folder")',
-}
-_STARTER_SNIPPETS = {
-    Kind.BI_ENCODER: "from models.sources import find_model, load_bi_encoder\n"
-    'model = load_bi_encoder(find_model("path/of/the/folder"), [])',
-    Kind.CROSS_ENCODER: "from models.sources import find_model, load_cross_encoder\n"
-    'model = load_cross_encoder(find_model("path/of/the/folder"), [])',
-}
-
 
 def draw_download(run: Run, plan: Plan) -> None:
     """Draw the button that opens the download, with the lines that load what is downloaded."""
-    starter = _of_a_starter(run)
+    recipe, starter = recipe_of(plan.kind), _of_a_starter(run)
     with st.popover(word("train.download"), icon=":material/download:"):
         st.markdown(word("train.load_starter" if starter else "train.load"))
-        st.code((_STARTER_SNIPPETS if starter else _SNIPPETS)[plan.kind], language="python", wrap_lines=True)
+        imports, model = recipe.loading_a_starter if starter else recipe.loading
+        lines = f"{imports}\nmodel = {model.format(folder='path/of/the/folder')}"
+        st.code(lines, language="python", wrap_lines=True)
         st.download_button(
             word("train.download_zip"),
             lambda: zipped_model(run),

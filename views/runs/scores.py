@@ -5,14 +5,12 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
-from training.options.common import Kind
-from training.options.cross_encoder import CrossEncoderOptions
+from training.recipe import recipe_of
 from training.runs.runs import Plan
 from views import tables
 from views.runs.charts import MEASURE_NAMES
 from views.words import signed, word
 
-_MAIN = {Kind.BI_ENCODER: "recall@10", Kind.CROSS_ENCODER: "ndcg@10"}  # where the scores name no gain
 _ROWS = ("before", "after", "interpolated", "bm25")
 _WIDTH = 140  # pixels of a figure with its interval: the table fits beside the sidebar of a small screen
 
@@ -51,7 +49,7 @@ def _written(table: pd.DataFrame, intervals: dict[str, dict[str, list[float]]]) 
 
 def _sentence(plan: Plan, rows: dict[str, dict[str, float]], gain: dict[str, Any]) -> None:
     """Say what changed, and whether the questions were enough to be sure of it."""
-    measure = gain.get("measure", _MAIN[plan.kind])
+    measure = gain.get("measure", recipe_of(plan.kind).measure)  # older scores name no gain
     before, after = round(rows["before"][measure] * 100, 1), round(rows["after"][measure] * 100, 1)
     outcome = "same" if before == after else "up" if after > before else "down"
     values = {"measure": MEASURE_NAMES[measure], "before": before, "after": after}
@@ -75,6 +73,6 @@ def _measured_on(plan: Plan, scores: dict[str, Any], *, with_intervals: bool) ->
     text = word("train.measured_on", questions=f"{scores.get('questions', 0):,}")
     if with_intervals:
         text += " " + word("train.intervals")
-    if isinstance(plan.options, CrossEncoderOptions):
-        text += " " + word("train.measured_reranked", depth=plan.options.depth)
+    if plan.options.reranked:
+        text += " " + word("train.measured_reranked", depth=plan.options.reranked)
     return text

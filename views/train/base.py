@@ -7,13 +7,14 @@ from streamlit.delta_generator import DeltaGenerator
 
 from models.hub import HubRevision, ModelError
 from models.sources import STARTER, find_model
-from training.options.common import Kind
+from training.recipe import recipe_of
 from training.runs.runs import Run
 from views.choices import finished_runs
-from views.model_words import HUB_DEFAULT, OTHER, is_a_starter, model_label
+from views.model_words import OTHER, is_a_starter, model_label
 from views.problem_words import failure_text
 from views.resources.hub import hub_answer
 from views.state import choose, remember
+from views.train.models import other_field
 from views.words import known, plain, word
 
 _POLL_SECONDS = 0.5
@@ -33,9 +34,9 @@ class Base:
         return is_a_starter(self.reference)
 
 
-def pick_base(kind: Kind) -> Base:
+def pick_base(kind: str) -> Base:
     """Draw the choice of a base model and what is known of it. The page never waits for the hub."""
-    runs = {run.id: run for run in finished_runs() if run.plan().kind is kind}
+    runs = {run.id: run for run in finished_runs() if run.plan().kind == kind}
     left, right = st.columns(2, vertical_alignment="bottom")
     with left:
         chosen = _select(kind, runs)
@@ -46,8 +47,8 @@ def pick_base(kind: Kind) -> Base:
     return Base(reference, runs.get(reference), _about(reference, right))
 
 
-def _select(kind: Kind, runs: dict[str, Run]) -> str:
-    choices = [STARTER, HUB_DEFAULT[kind], *runs, OTHER]
+def _select(kind: str, runs: dict[str, Run]) -> str:
+    choices = list(dict.fromkeys([STARTER, recipe_of(kind).base, *runs, OTHER]))
     return choose(
         st.selectbox,
         "base",
@@ -59,16 +60,10 @@ def _select(kind: Kind, runs: dict[str, Run]) -> str:
     )
 
 
-def _other(kind: Kind) -> str:
-    key = f"train_other_{kind.value}"
+def _other(kind: str) -> str:
+    key = f"train_other_{kind}"
     st.session_state.setdefault(key, st.query_params.get("base_model", ""))
-    text = st.text_input(
-        word("train.other"),
-        key=key,
-        max_chars=1000,
-        placeholder=word("train.other_example"),
-        help=word("train.other_help"),
-    ).strip()
+    text = other_field(key)
     st.query_params["base_model"] = text
     return text
 

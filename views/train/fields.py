@@ -9,12 +9,11 @@ from streamlit.delta_generator import DeltaGenerator
 
 from data.split import SplitOptions
 from models.sources import STARTER
-from training.options.common import Kind
-from training.options.kinds import OPTIONS, default_options
+from training.recipe import recipe_of
 from views.train.base import Base
 from views.train.entered import is_changed, take_back
 from views.train.models import KINDS
-from views.train.options import FIRST, MORE, NEEDED, NEGATIVES_DRAWN, NEGATIVES_SOURCE, fitted, matters
+from views.train.options import FIRST, LISTED, MORE, NEEDED, NEGATIVES_DRAWN, NEGATIVES_SOURCE, fitted, matters
 from views.train.widgets import Field, draw_field, tell_of_packages
 from views.words import word
 
@@ -25,22 +24,12 @@ _SPLIT = {"validation": 0.95, "test": 0.95, "split_seed": 2**31 - 1}  # the larg
 class OptionFields:
     """Draws the options that matter; knows what was entered, and where a field's problem is told."""
 
-    def __init__(self, kind: Kind, base: Base, objective: str) -> None:
+    def __init__(self, kind: str, base: Base, objective: str) -> None:
         self._kind, self._base, self._objective = kind, base, objective
         self._start = _start(kind, base, objective)
-        self._bounds = _bounds(kind) | fitted(objective)
+        self._about = _about(kind, objective)
         self._entered: dict[str, Any] = {}
         self._places: dict[str, DeltaGenerator] = {}
-
-    @property
-    def takes_negatives(self) -> bool:
-        """Whether hard negatives are a matter of this training at all."""
-        return bool(self._of(NEGATIVES_SOURCE))
-
-    @property
-    def draws_negatives(self) -> bool:
-        """Whether any are asked for."""
-        return bool(self._of(NEGATIVES_DRAWN))
 
     @property
     def changed(self) -> list[str]:
@@ -56,14 +45,19 @@ class OptionFields:
         if names := self._of(NEEDED):
             self._row(names, st.columns(2))
 
-    def draw_negatives(self) -> None:
-        """Draw how hard negatives are found."""
-        self._rows(self._of(NEGATIVES_SOURCE))
-        self._rows(self._of(NEGATIVES_DRAWN))
+    def draw_negatives(self) -> DeltaGenerator | None:
+        """Draw how hard negatives are found; returns the place to show them, None where the training takes none."""
+        if not self._of(NEGATIVES_SOURCE):
+            return None
+        with st.expander(word("train.hard_negatives"), icon=":material/rule:"):
+            self._rows(self._of(NEGATIVES_SOURCE))
+            self._rows(self._of(NEGATIVES_DRAWN))
+            return st.container() if self._of(NEGATIVES_DRAWN) else None
 
     def draw_more(self) -> None:
         """Draw all others, by what they are about, and the split."""
-        for group, names in MORE.items():
+        others = [name for name in self._start if name not in LISTED and name not in _SPLIT]
+        for group, names in (MORE | {"loss": (*MORE["loss"], *others)}).items():
             if own := self._of(names):
                 st.markdown(f"**{word(f'train.group_{group}')}**")
                 self._rows(own)
@@ -95,7 +89,7 @@ class OptionFields:
 
     def key(self, name: str) -> str:
         """Return the key of a field: the same for every base and objective, so that what was entered stays."""
-        return f"train_{self._kind.value}_{name}"
+        return f"train_{self._kind}_{name}"
 
     def enter(self, options: Mapping[str, Any]) -> None:
         """Fill in other values; only while no field is drawn, as in a callback."""
@@ -120,19 +114,18 @@ class OptionFields:
 
     def _row(self, names: Sequence[str], columns: Sequence[DeltaGenerator]) -> None:
         for column, name in zip(columns, names, strict=False):
-            low, high = self._bounds.get(name, (None, None))
             with column:
-                self._entered[name] = draw_field(Field(name, self.key(name), self._start[name], low, high))
+                self._entered[name] = draw_field(Field(name, self.key(name), self._start[name], **self._about[name]))
                 self._places[name] = st.empty()
 
 
-def _start(kind: Kind, base: Base, objective: str) -> dict[str, Any]:
+def _start(kind: str, base: Base, objective: str) -> dict[str, Any]:
     """Values that suit base and objective, the split's with them; a finished run is trained on as it was trained."""
     if base.run:
         plan = base.run.plan()
         options, shares = plan.options, plan.split
     else:
-        options = default_options(kind, STARTER if base.starter else base.reference or None)
+        options = recipe_of(kind).options.suited_to(STARTER if base.starter else base.reference or STARTER)
         shares = SplitOptions()
     start = asdict(options) | {"base": base.reference, "objective": objective}
     for name, (low, high) in fitted(objective).items():
@@ -140,6 +133,9 @@ def _start(kind: Kind, base: Base, objective: str) -> dict[str, Any]:
     return start | {"validation": shares.validation, "test": shares.test, "split_seed": shares.seed}
 
 
-def _bounds(kind: Kind) -> dict[str, tuple[float | None, float | None]]:
-    known = {field.name: (field.metadata["low"], field.metadata["high"]) for field in fields(OPTIONS[kind])}
-    return known | {name: (type(high)(0), high) for name, high in _SPLIT.items()}
+def _about(kind: str, objective: str) -> dict[str, dict[str, Any]]:
+    """Of each option and of the split: its smallest and largest value, and its help."""
+    about = {field.name: dict(field.metadata) for field in fields(recipe_of(kind).options)}
+    for name, (low, high) in fitted(objective).items():
+        about[name] |= {"low": low, "high": high}
+    return about | {name: {"low": type(high)(0), "high": high} for name, high in _SPLIT.items()}

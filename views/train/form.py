@@ -1,14 +1,13 @@
 """The form of a training: what is entered is checked at once, and nothing of it is lost."""
 
 import streamlit as st
-from streamlit.delta_generator import DeltaGenerator
 
 from data.split import Part, SplitOptions
 from data.store import StoredSet
 from models.hub import ModelError
 from models.sources import find_model
-from training.options.common import Kind, OptionError
-from training.options.kinds import OPTIONS
+from training.options.common import OptionError
+from training.recipe import recipe_of
 from training.runs.rehearsal import Task
 from training.runs.runs import Plan, all_runs, new_plan
 from views.model_words import base_name
@@ -20,13 +19,13 @@ from views.train.negatives import draw_negatives
 from views.train.options import NEEDED
 from views.train.rehearsal import asked_of, draw_ask_button, draw_estimate
 from views.train.start import draw_pooling_button, draw_start_button, trainings_started
-from views.words import known, word
+from views.words import word, word_or
 
 _LONGEST_NAME = 80
 
 
 @st.fragment
-def draw_form(kind: Kind, base: Base, objective: str, data: StoredSet) -> None:
+def draw_form(kind: str, base: Base, objective: str, data: StoredSet) -> None:
     """Draw the form. What is entered counts at once, so that neither another base nor another page loses it."""
     form = OptionFields(kind, base, objective)
     with st.container(border=True):
@@ -37,7 +36,7 @@ def draw_form(kind: Kind, base: Base, objective: str, data: StoredSet) -> None:
         form.draw_needed()
         with st.expander(word("train.more"), icon=":material/tune:"):
             form.draw_more()
-        found = _draw_negatives_fields(form)
+        found = form.draw_negatives()
         buttons = st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="right")
         told = st.container()  # below the buttons: they must not move while they are pressed
         with told:
@@ -58,15 +57,6 @@ def draw_form(kind: Kind, base: Base, objective: str, data: StoredSet) -> None:
             draw_negatives(asked_of(plan, Task.NEGATIVES))
 
 
-def _draw_negatives_fields(form: OptionFields) -> DeltaGenerator | None:
-    """Draw how hard negatives are found; returns the place to show them, None where the training takes none."""
-    if not form.takes_negatives:
-        return None
-    with st.expander(word("train.hard_negatives"), icon=":material/rule:"):
-        form.draw_negatives()
-        return st.container() if form.draws_negatives else None
-
-
 def _draw_way_back(form: OptionFields) -> None:
     """Say how many settings differ from their defaults, which may be folded away, and offer to take them back."""
     if changed := form.changed:
@@ -75,21 +65,20 @@ def _draw_way_back(form: OptionFields) -> None:
             on_click=form.take_back,
             icon=":material/undo:",
             type="tertiary",
-            help=", ".join(word(f"option.{name}") for name in changed),
+            help=", ".join(word_or(f"option.{name}", name) for name in changed),
             key="train_take_back",
         )
 
 
-def _planned(form: OptionFields, data: StoredSet, kind: Kind, name: str) -> Plan | None:
+def _planned(form: OptionFields, data: StoredSet, kind: str, name: str) -> Plan | None:
     """Return the plan of what was entered, or tell beside its field what does not fit."""
     try:
-        split, options = SplitOptions(*form.split()), OPTIONS[kind](**form.options())
+        split, options = SplitOptions(*form.split()), recipe_of(kind).options(**form.options())
         _check_parts(data, split)
         for field, model in form.models().items():
             _check_model(field, model)
     except OptionError as error:
-        key = f"option_problem.{error.code}"
-        _tell(form, error.option, word(key) if known(key) else str(error))
+        _tell(form, error.option, word_or(f"option_problem.{error.code}", str(error)))
         return None
     except ValueError:  # all that is left are the shares of the split
         _tell(form, "validation", word("option_problem.validation"))
@@ -115,13 +104,12 @@ def _tell(form: OptionFields, name: str, text: str) -> None:
     form.tell(name, text)
     if name in NEEDED:
         return
-    label = word(f"option.{name}") if known(f"option.{name}") else name
-    st.error(f"**{label}**: {text}", icon=":material/error:")
+    st.error(f"**{word_or(f'option.{name}', name)}**: {text}", icon=":material/error:")
 
 
-def _name_field(kind: Kind, base: Base) -> str:
+def _name_field(kind: str, base: Base) -> str:
     # a new name is offered after every start; until then what was typed stays
-    key = f"train_{kind.value}_name_{trainings_started()}"
+    key = f"train_{kind}_name_{trainings_started()}"
     offer(key, _free_name(base_name(base.reference)) if base.reference else "")
     return st.text_input(
         word("train.name"), key=key, max_chars=_LONGEST_NAME, help=word("train.name_help"), persist_state="session"

@@ -5,14 +5,16 @@ from typing import Any
 import streamlit as st
 
 from models.sources import STARTER
-from training.options.common import Kind
+from training.options.bi_encoder import BI_ENCODER
+from training.options.cross_encoder import CROSS_ENCODER
+from training.recipe import recipe_of
 from views.choices import finished_runs
-from views.model_words import HUB_DEFAULT, OTHER, is_a_starter, model_label
+from views.model_words import OTHER, is_a_starter, model_label
 from views.train.entered import offer, relabel
 from views.words import word
 
 ITSELF = ""  # a guide that is not named is the base
-KINDS = {"guide": Kind.BI_ENCODER, "teacher": Kind.CROSS_ENCODER, "negatives_model": Kind.BI_ENCODER}
+KINDS = {"guide": BI_ENCODER, "teacher": CROSS_ENCODER, "negatives_model": BI_ENCODER}
 
 
 def model_field(name: str, start: str, words: dict[str, Any]) -> str:
@@ -30,30 +32,33 @@ def model_field(name: str, start: str, words: dict[str, Any]) -> str:
         format_func=_label,
         placeholder=word("train.pick_model"),
     )
-    return _other(key, "" if known else start) if chosen == OTHER else chosen or ""
+    if chosen != OTHER:
+        return chosen or ""
+    offer(f"{key}_other", "" if known else start)
+    return other_field(f"{key}_other")
 
 
-def _choices(name: str) -> list[str]:
-    kind = KINDS[name]
-    runs = [run.id for run in finished_runs() if run.plan().kind is kind]
-    if name == "guide":  # it must read texts as the base does, and starters have no tokenizer
-        return [ITSELF, HUB_DEFAULT[kind], *(run for run in runs if not is_a_starter(run)), OTHER]
-    if name == "teacher":  # the hub's default has not learned to score anything yet
-        return [STARTER, *runs, OTHER]
-    return [STARTER, HUB_DEFAULT[kind], *runs, OTHER]
-
-
-def _label(choice: str) -> str:
-    return word("train.guide_itself") if choice == ITSELF else model_label(choice)
-
-
-def _other(key: str, start: str) -> str:
-    offer(f"{key}_other", start)
+def other_field(key: str) -> str:
+    """Draw the field for a model that is in no list; returns its hub id or folder, empty where none is entered."""
     return st.text_input(
         word("train.other"),
-        key=f"{key}_other",
+        key=key,
         max_chars=1000,
         placeholder=word("train.other_example"),
         help=word("train.other_help"),
         persist_state="session",
     ).strip()
+
+
+def _choices(name: str) -> list[str]:
+    kind = KINDS[name]
+    runs = [run.id for run in finished_runs() if run.plan().kind == kind]
+    if name == "guide":  # it must read texts as the base does, and starters have no tokenizer
+        return [ITSELF, recipe_of(kind).base, *(run for run in runs if not is_a_starter(run)), OTHER]
+    if name == "teacher":  # the hub's default has not learned to score anything yet
+        return [STARTER, *runs, OTHER]
+    return [STARTER, recipe_of(kind).base, *runs, OTHER]
+
+
+def _label(choice: str) -> str:
+    return word("train.guide_itself") if choice == ITSELF else model_label(choice)

@@ -2,19 +2,18 @@
 
 import streamlit as st
 
-from training.options.common import Kind
-from training.options.kinds import default_options
+from training.recipe import recipe_of
 from views.state import remember, remembered
 from views.train.base import Base
 from views.train.entered import offer, relabel
 from views.train.options import objectives
-from views.words import word
+from views.words import word, word_or
 
 
-def pick_objective(kind: Kind, base: Base) -> str:
+def pick_objective(kind: str, base: Base) -> str:
     """Draw the choice of what training makes smaller, with what that does and needs."""
-    choices, key = objectives(kind, starter=base.starter), f"train_{kind.value}_objective"
-    options = base.run.plan().options if base.run else default_options(kind)
+    choices, key = objectives(kind, starter=base.starter), f"train_{kind}_objective"
+    options = base.run.plan().options if base.run else recipe_of(kind).options.suited_to()
     if st.session_state.get(key) not in choices:
         st.session_state[key] = remembered("objective", options.objective.value, choices)
     offer(key, options.objective.value)
@@ -23,11 +22,11 @@ def pick_objective(kind: Kind, base: Base) -> str:
     chosen = left.selectbox(
         word("train.objective"),
         choices,
-        format_func=lambda choice: word(f"objective.{choice}"),
+        format_func=lambda choice: word_or(f"objective.{choice}", choice),
         key=key,
         help=word("train.objective_help"),
         persist_state="session",
     )
     remember("objective", chosen)
-    right.caption(word(f"objective_does.{chosen}"))
+    right.caption(word_or(f"objective_does.{chosen}", ""))
     return chosen

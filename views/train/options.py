@@ -1,17 +1,14 @@
 """Which options matter for a training: for its kind, its base and its objective. The others are not shown."""
 
 from collections.abc import Mapping
+from itertools import chain
 from typing import Any
 
 from training.options.bi_encoder import BiEncoderObjective
-from training.options.common import Kind, NegativesFrom
 from training.options.cross_encoder import CrossEncoderObjective
+from training.options.negatives import NegativesFrom
+from training.recipe import recipe_of
 
-Objective = BiEncoderObjective | CrossEncoderObjective
-OBJECTIVES: dict[Kind, list[Objective]] = {
-    Kind.BI_ENCODER: list(BiEncoderObjective),
-    Kind.CROSS_ENCODER: list(CrossEncoderObjective),
-}
 FIRST = ("epochs", "batch_size", "learning_rate")
 NEEDED = ("guide", "teacher")  # without them the objective cannot do its work, so they are not folded away
 NEGATIVES_SOURCE = ("negatives", "negatives_from", "negatives_model")
@@ -24,8 +21,9 @@ MORE = {
     "measuring": ("best_by", "patience", "depth", "evaluation_limit", "evaluation_steps", "logging_steps", "report_to"),
     "saving": ("save_steps", "save_minutes", "save_limit"),
 }
+# the others, such as those of an added kind, are drawn with those of the loss
+LISTED = {"base", "objective", *FIRST, *NEEDED, *NEGATIVES_SOURCE, *NEGATIVES_DRAWN, *chain(*MORE.values())}
 _NO_PART_OF_A_STARTER = {"pooling", "max_length", "frozen_layers", "lora_rank", "mini_batch_size", "precision"}
-_ONE_BATCH = {BiEncoderObjective.MEGA_BATCH_MARGIN, BiEncoderObjective.MULTIPLE_NEGATIVES, BiEncoderObjective.GIST}
 _ONLY_FOR: dict[str, set[BiEncoderObjective] | set[CrossEncoderObjective]] = {
     "guide": {BiEncoderObjective.GIST},
     "teacher": {CrossEncoderObjective.MARGIN_MSE},
@@ -33,13 +31,14 @@ _ONLY_FOR: dict[str, set[BiEncoderObjective] | set[CrossEncoderObjective]] = {
     "negative_margin": {BiEncoderObjective.MEGA_BATCH_MARGIN},
     "triplet_margin": {BiEncoderObjective.TRIPLET},
     "temperature": {BiEncoderObjective.MULTIPLE_NEGATIVES, BiEncoderObjective.GIST},
-    "mini_batch_size": _ONE_BATCH,
+    "mini_batch_size": set(BiEncoderObjective) - {BiEncoderObjective.TRIPLET},
 }
 
 
-def objectives(kind: Kind, *, starter: bool) -> list[str]:
+def objectives(kind: str, *, starter: bool) -> list[str]:
     """Return the objectives that a model of the kind can be trained for; a starter has no tokenizer to be guided by."""
-    return [known.value for known in OBJECTIVES[kind] if not (starter and known is BiEncoderObjective.GIST)]
+    every = type(recipe_of(kind).options.suited_to().objective)
+    return [known.value for known in every if not (starter and known is BiEncoderObjective.GIST)]
 
 
 def matters(name: str, values: Mapping[str, Any], *, starter: bool) -> bool:

@@ -2,9 +2,11 @@
 
 import streamlit as st
 
-from training.options.common import Kind
+from training.options.bi_encoder import BI_ENCODER
+from training.recipe import RECIPES, recipe_of
 from training.runs.line import LINE
 from training.runs.runs import all_runs
+from views.model_words import kind_name
 from views.runs import at_work as at_work_view
 from views.runs.line import draw_queue
 from views.runs.list import draw_runs
@@ -12,7 +14,7 @@ from views.state import choose, chosen_set
 from views.train.base import pick_base
 from views.train.form import draw_form
 from views.train.objective import pick_objective
-from views.words import plain, word
+from views.words import plain, word, word_or
 
 
 def draw() -> None:
@@ -25,23 +27,22 @@ def draw() -> None:
         at_work_view.draw(at_work)
     draw_queue()
     kind = _pick_kind()
-    st.markdown(word(f"train.get_{kind.value}", data=plain(data.name)))
+    st.markdown(word_or(f"train.get_{kind}", recipe_of(kind).does, data=plain(data.name)))
     base = pick_base(kind)
     draw_form(kind, base, pick_objective(kind, base), data)
     under_way = {at_work, *LINE.queued()}
     draw_runs([run for run in all_runs() if run not in under_way])
 
 
-def _pick_kind() -> Kind:
-    kinds = [kind.value for kind in Kind]
-    kind = choose(
+def _pick_kind() -> str:
+    kinds = list(RECIPES)
+    return choose(
         st.segmented_control,
         "train",
         word("train.kind"),
         kinds,
-        Kind.BI_ENCODER.value,
-        format_func=lambda kind: word(f"train.kind_{kind}"),
+        BI_ENCODER,
+        format_func=kind_name,
         required=True,
         label_visibility="collapsed",
     )
-    return Kind(kind)

@@ -11,7 +11,7 @@ from retrieval.evaluation.measures import Measure
 from training.options.common import BestBy, Report
 from views.train.entered import offer, relabel
 from views.train.models import KINDS, model_field
-from views.words import word
+from views.words import word, word_or
 
 _STEPS = {"epochs": 1.0, "save_minutes": 1.0, "temperature": 0.01}
 
@@ -25,6 +25,7 @@ class Field:
     start: Any
     low: float | None = None
     high: float | None = None
+    help: str = ""  # where there are no words for it
 
 
 def draw_field(field: Field) -> Any:
@@ -59,7 +60,7 @@ def _choice(field: Field) -> str:
 def _choice_words(field: Field, choice: str) -> str:
     if isinstance(field.start, BestBy):
         return Measure.parse(choice).long
-    return word(f"choice.{field.name}_{choice}")
+    return word_or(f"choice.{field.name}_{choice}", choice)
 
 
 def _number(field: Field) -> float | int | None:
@@ -77,12 +78,13 @@ def _number(field: Field) -> float | int | None:
 
 
 def _words(field: Field) -> dict[str, Any]:
-    help_text = word(f"option_help.{field.name}")
+    help_text = word_or(f"option_help.{field.name}", field.help)
     if field.low is not None:
         key = "train.range" if field.high is not None else "train.range_open"
         help_text += " " + word(key, low=_shown(field.low), high=_shown(field.high or 0))
     # kept for the session: a look at another page loses nothing that was entered
-    return {"label": word(f"option.{field.name}"), "help": help_text, "key": field.key, "persist_state": "session"}
+    label = word_or(f"option.{field.name}", field.name)
+    return {"label": label, "help": help_text, "key": field.key, "persist_state": "session"}
 
 
 def _step(field: Field) -> float:

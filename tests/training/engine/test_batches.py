@@ -14,7 +14,8 @@ from scipy.sparse import csr_array
 from models.loading import load_bi_encoder
 from models.sources import STARTER, find_model
 from tests.training.worlds import misleading_set
-from training.engine.batches import Examples, batch_sampler
+from training.engine.batches import batch_sampler
+from training.engine.task import Examples
 
 Batch = list[int]
 EPOCHS = 4

@@ -8,7 +8,8 @@ import pytest
 
 from tests.training.worlds import misleading_set, planned
 from training.engine.checkpoints import discard_old, is_complete, newest_checkpoint, seal, step_of
-from training.options.common import Kind
+from training.options.bi_encoder import BI_ENCODER
+from training.recipe import RECIPES
 from training.runs.runs import Run
 from training.train import train
 
@@ -25,15 +26,15 @@ def checkpoint(run: Run, step: int, *, sealed: bool = True) -> Path:
 
 @pytest.fixture
 def run() -> Run:
-    return planned(Kind.BI_ENCODER, misleading_set())
+    return planned(BI_ENCODER, misleading_set())
 
 
 def test_the_newest_complete_one_is_picked(run: Run) -> None:
-    assert newest_checkpoint(run) is None
+    assert newest_checkpoint(run.folder) is None
     for step in (9, 100, 20):
         checkpoint(run, step)
     checkpoint(run, 300, sealed=False)
-    found = newest_checkpoint(run)
+    found = newest_checkpoint(run.folder)
     assert found is not None
     assert step_of(found) == 100
 
@@ -54,7 +55,7 @@ def test_a_damaged_one_is_never_picked(run: Run, damage: str) -> None:
         case _:
             sealed.write_text('["not", "sizes"]')
     assert not is_complete(damaged)
-    assert newest_checkpoint(run) == whole
+    assert newest_checkpoint(run.folder) == whole
 
 
 def test_what_is_no_checkpoint_is_left_alone(run: Run) -> None:
@@ -63,7 +64,7 @@ def test_what_is_no_checkpoint_is_left_alone(run: Run) -> None:
     (stranger / "notes.txt").write_text("keep")
     kept = checkpoint(run, 3)
     discard_old(run.folder / "checkpoints", 1, None)
-    assert newest_checkpoint(run) == kept
+    assert newest_checkpoint(run.folder) == kept
     assert (stranger / "notes.txt").read_text() == "keep"
 
 
@@ -87,7 +88,7 @@ def test_a_kill_while_old_ones_go_leaves_none_that_looks_whole(run: Run, monkeyp
         discard_old(run.folder / "checkpoints", 1, None)
     assert (old / "weights.safetensors").exists()
     assert not is_complete(old)
-    assert newest_checkpoint(run) == new
+    assert newest_checkpoint(run.folder) == new
 
 
 @pytest.mark.slow
@@ -136,8 +137,8 @@ def test_a_checkpoint_restores_optimizer_schedule_and_generators(run: Run, tmp_p
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", list(Kind))
-def test_checkpoints_of_a_training_hold_no_pickle(kind: Kind) -> None:
+@pytest.mark.parametrize("kind", list(RECIPES))
+def test_checkpoints_of_a_training_hold_no_pickle(kind: str) -> None:
     run = planned(kind, misleading_set(), epochs=3.0, batch_size=8, save_limit=1)
     train(run)
     folders = sorted((run.folder / "checkpoints").glob("checkpoint-*"), key=step_of)

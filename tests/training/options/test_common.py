@@ -8,9 +8,10 @@ from models.precision import Precision
 from models.sources import DEFAULT_BI_ENCODER, DEFAULT_CROSS_ENCODER, STARTER
 from training.engine.arguments import trainer_arguments
 from training.options.bi_encoder import BiEncoderObjective, BiEncoderOptions
-from training.options.common import BestBy, Kind, NegativesFrom, OptionError
+from training.options.common import BestBy, OptionError
 from training.options.cross_encoder import CrossEncoderObjective, CrossEncoderOptions
-from training.options.kinds import default_options
+from training.options.negatives import NegativesFrom
+from training.recipe import RECIPES
 
 KINDS = pytest.mark.parametrize("options", [BiEncoderOptions, CrossEncoderOptions])
 
@@ -143,22 +144,22 @@ def test_matryoshka_sizes_are_sorted(given: str, sizes: list[int]) -> None:
 
 
 def test_defaults_suit_the_base() -> None:
-    starter, pretrained = default_options(Kind.BI_ENCODER), default_options(Kind.BI_ENCODER, DEFAULT_BI_ENCODER)
+    starter, pretrained = BiEncoderOptions.suited_to(), BiEncoderOptions.suited_to(DEFAULT_BI_ENCODER)
     assert (starter.base, pretrained.base) == (STARTER, DEFAULT_BI_ENCODER)
-    assert starter == default_options(Kind.BI_ENCODER, STARTER)
+    assert starter == BiEncoderOptions.suited_to(STARTER)
     # a table of vectors moves only by large steps, which would wreck a pretrained transformer (2e-5 is BERT's own)
     assert starter.learning_rate >= 10 * pretrained.learning_rate
     assert pretrained.learning_rate == 2e-5
-    cross_starter = default_options(Kind.CROSS_ENCODER)
-    cross_pretrained = default_options(Kind.CROSS_ENCODER, DEFAULT_CROSS_ENCODER)
+    cross_starter = CrossEncoderOptions.suited_to()
+    cross_pretrained = CrossEncoderOptions.suited_to(DEFAULT_CROSS_ENCODER)
     assert (cross_starter.base, cross_pretrained.base) == (STARTER, DEFAULT_CROSS_ENCODER)
     assert (cross_pretrained.epochs, cross_pretrained.batch_size, cross_pretrained.learning_rate) == (1, 16, 2e-5)
 
 
-@pytest.mark.parametrize("kind", list(Kind))
+@pytest.mark.parametrize("kind", list(RECIPES))
 @pytest.mark.parametrize("base", [STARTER, "an/other"])
-def test_a_default_is_of_its_field_s_type(kind: Kind, base: str) -> None:
-    chosen = default_options(kind, base)
+def test_a_default_is_of_its_field_s_type(kind: str, base: str) -> None:
+    chosen = RECIPES[kind].options.suited_to(base)
     for known in fields(chosen):
         assert type(getattr(chosen, known.name)) is type(known.default), known.name
 

@@ -12,12 +12,11 @@ from retrieval.dense.retriever import Dense
 from retrieval.evaluation.measures import evaluate
 from tests.training.worlds import Trained, at_checkpoint, logged, margin_loss, misleading_set, planned, source_of
 from training.engine.batches import batch_sampler
-from training.options.bi_encoder import BiEncoderOptions
-from training.options.common import Kind
+from training.options.bi_encoder import BI_ENCODER, BiEncoderOptions
 from training.rankers.examples import bi_encoder_examples
 from training.rankers.material import Material
 from training.runs.runs import Phase, Run
-from training.train import train
+from training.train import load_material, train
 
 pytestmark = pytest.mark.slow
 MEASURES = ("recall@1", "recall@5", "recall@10", "mrr@10", "ndcg@10")
@@ -31,11 +30,10 @@ def figures(source: ModelSource, material: Material, title: bool = True) -> dict
 
 
 def material_and_options(run: Run) -> tuple[Material, BiEncoderOptions]:
-    from data.store import find
 
     plan = run.plan()
     assert isinstance(plan.options, BiEncoderOptions)
-    return Material.of(plan, find(plan.data)), plan.options
+    return load_material(plan), plan.options
 
 
 def test_it_ends_done(bi_encoder: Trained) -> None:
@@ -123,7 +121,7 @@ def test_the_loss_of_an_epoch_is_the_written_formula() -> None:
     # 3 questions a passage and steps of nearly no size: with a passage twice in a batch its cosine would be the hardest
     # negative, and with a batch of 256 two of three questions would be left out
     run = planned(
-        Kind.BI_ENCODER,
+        BI_ENCODER,
         misleading_set(questions_a_passage=3),
         batch_size=256,
         epochs=1.0,
@@ -142,7 +140,7 @@ def test_the_loss_of_an_epoch_is_the_written_formula() -> None:
 
 
 def test_what_can_be_learned_is_learned() -> None:
-    run = planned(Kind.BI_ENCODER, misleading_set(), epochs=30.0, learning_rate=0.05, evaluation_steps=10,
+    run = planned(BI_ENCODER, misleading_set(), epochs=30.0, learning_rate=0.05, evaluation_steps=10,
                   logging_steps=1)  # fmt: skip
     assert train(run).state is State.DONE
     material, options = material_and_options(run)
@@ -154,7 +152,7 @@ def test_what_can_be_learned_is_learned() -> None:
 
 
 def test_a_seed_repeats_a_training() -> None:
-    runs = [planned(Kind.BI_ENCODER, misleading_set(), epochs=2.0, batch_size=4, seed=seed) for seed in (5, 5, 6)]
+    runs = [planned(BI_ENCODER, misleading_set(), epochs=2.0, batch_size=4, seed=seed) for seed in (5, 5, 6)]
     for run in runs:
         assert train(run).state is State.DONE
     texts = [passage.text for passage in misleading_set().passages]
@@ -164,9 +162,9 @@ def test_a_seed_repeats_a_training() -> None:
 
 
 def test_a_finished_run_can_be_trained_on() -> None:
-    first = planned(Kind.BI_ENCODER, misleading_set(), epochs=20.0, learning_rate=0.05, evaluation_steps=20)
+    first = planned(BI_ENCODER, misleading_set(), epochs=20.0, learning_rate=0.05, evaluation_steps=20)
     assert train(first).state is State.DONE
-    second = planned(Kind.BI_ENCODER, misleading_set(), base=first.id, epochs=1.0, learning_rate=1e-9)
+    second = planned(BI_ENCODER, misleading_set(), base=first.id, epochs=1.0, learning_rate=1e-9)
     assert train(second).state is State.DONE
     assert second.scores()["before"] == first.scores()["after"]
     texts = [passage.text for passage in misleading_set().passages]
@@ -177,7 +175,7 @@ def test_a_finished_run_can_be_trained_on() -> None:
 def test_five_passages_are_enough() -> None:
     from tests.doubles import small_set
 
-    run = planned(Kind.BI_ENCODER, small_set(), SplitOptions(0.25, 0.25, seed=1), epochs=2.0)
+    run = planned(BI_ENCODER, small_set(), SplitOptions(0.25, 0.25, seed=1), epochs=2.0)
     assert train(run).state is State.DONE
     material, _ = material_and_options(run)
     assert run.scores()["after"] == pytest.approx(figures(source_of(run), material), abs=1e-12)

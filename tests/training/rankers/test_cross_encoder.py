@@ -7,7 +7,6 @@ import pytest
 
 from data.records import Question, QuestionSet
 from data.split import SplitOptions
-from data.store import find
 from jobs.status import State
 from models.cross_encoder import CrossEncoderScorer
 from models.loading import load_cross_encoder
@@ -18,13 +17,12 @@ from retrieval.multistage.rerank import Reranked
 from retrieval.multistage.weight import recommended_weight
 from tests.doubles import small_set
 from tests.training.worlds import Trained, at_checkpoint, logged, misleading_set, planned, source_of
-from training.options.common import Kind
-from training.options.cross_encoder import CrossEncoderOptions
+from training.options.cross_encoder import CROSS_ENCODER, CrossEncoderOptions
 from training.rankers.cross_encoder import WEIGHTS
 from training.rankers.examples import cross_encoder_examples
 from training.rankers.material import Material
 from training.runs.runs import Phase
-from training.train import train
+from training.train import load_material, train
 
 pytestmark = pytest.mark.slow
 MEASURES = ("recall@1", "recall@5", "recall@10", "mrr@10", "ndcg@10")
@@ -170,12 +168,12 @@ def test_the_model_folder_holds_no_pickles(cross_encoder: Trained) -> None:
 
 
 def test_the_first_loss_is_the_written_formula_and_it_goes_down() -> None:
-    run = planned(Kind.CROSS_ENCODER, misleading_set(questions_a_passage=2), batch_size=1000, epochs=40.0,
+    run = planned(CROSS_ENCODER, misleading_set(questions_a_passage=2), batch_size=1000, epochs=40.0,
                   learning_rate=0.5, evaluation_steps=20, logging_steps=1)  # fmt: skip
     assert train(run).state is State.DONE
     plan = run.plan()
     assert isinstance(plan.options, CrossEncoderOptions)
-    material = Material.of(plan, find(plan.data))
+    material = load_material(plan)
     pairs, _ = cross_encoder_examples(plan.options, material)
     logits = CrossEncoderScorer(find_model("starter"), material.texts).score(
         list(zip(pairs["question"], pairs["passage"], strict=True))
@@ -194,7 +192,7 @@ def test_a_question_that_bm25_cannot_answer_scores_0() -> None:
     lost = [Question(f"l{i}", "nowhere", (), (f"p{i}",)) for i in range(20)]
     world = misleading_set()
     world = QuestionSet("lost", world.passages, (*world.questions, *lost))
-    run = planned(Kind.CROSS_ENCODER, world, SplitOptions(0.2, 0.2), epochs=1.0)
+    run = planned(CROSS_ENCODER, world, SplitOptions(0.2, 0.2), epochs=1.0)
     status = train(run)
     assert (status.state, status.message) == (State.DONE, "")
     assert run.scores()["questions"] == 8
@@ -204,13 +202,13 @@ def test_a_question_that_bm25_cannot_answer_scores_0() -> None:
 
 
 def test_five_passages_are_enough() -> None:
-    run = planned(Kind.CROSS_ENCODER, small_set(), SplitOptions(0.25, 0.25, seed=1), epochs=2.0)
+    run = planned(CROSS_ENCODER, small_set(), SplitOptions(0.25, 0.25, seed=1), epochs=2.0)
     assert train(run).state is State.DONE
     assert run.scores()["interpolated"]["ndcg@10"] >= run.scores()["bm25"]["ndcg@10"]
 
 
 def test_a_seed_repeats_a_training() -> None:
-    runs = [planned(Kind.CROSS_ENCODER, misleading_set(), epochs=1.0, batch_size=4, seed=seed) for seed in (5, 5)]
+    runs = [planned(CROSS_ENCODER, misleading_set(), epochs=1.0, batch_size=4, seed=seed) for seed in (5, 5)]
     for run in runs:
         assert train(run).state is State.DONE
     pairs = [(q.text, p.text) for q in misleading_set().questions for p in misleading_set().passages]

@@ -12,7 +12,7 @@ from models.cross_encoder import CrossEncoderScorer
 from models.sources import find_model
 from tests.doubles import PASSAGES, QUESTIONS, small_set
 from tests.training.worlds import material_of, whole
-from training.engine.batches import Columns
+from training.engine.task import Columns
 from training.options.bi_encoder import BiEncoderObjective, BiEncoderOptions
 from training.options.cross_encoder import CrossEncoderObjective, CrossEncoderOptions
 from training.problems import TrainingError

@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -19,12 +18,12 @@ from models.sources import STARTER, ModelSource, find_model
 from tests.hub import build_bi_encoder, build_cross_encoder_base
 from tests.training.worlds import planned, shuffled, source_of, whole
 from training.engine.trainers import make_trainer
-from training.options.bi_encoder import BiEncoderObjective, BiEncoderOptions
-from training.options.common import Kind
-from training.options.cross_encoder import CrossEncoderObjective, CrossEncoderOptions
+from training.options.bi_encoder import BI_ENCODER, BiEncoderObjective, BiEncoderOptions
+from training.options.cross_encoder import CROSS_ENCODER, CrossEncoderObjective, CrossEncoderOptions
 from training.rankers.material import Material
+from training.recipe import recipe_of
 from training.runs.runs import Run
-from training.train import load_material, recipe_of, train
+from training.train import load_material, train
 
 pytestmark = pytest.mark.slow
 
@@ -71,8 +70,8 @@ class Batch:
     """The first batch that the real trainer would train on, in a model without dropout."""
 
     def __init__(self, options: BiEncoderOptions | CrossEncoderOptions, material: Material, folder: Path) -> None:
-        plan: Any = SimpleNamespace(options=options)
-        self.task = recipe_of(plan, material).task(find_model(options.base))
+        kind = BI_ENCODER if isinstance(options, BiEncoderOptions) else CROSS_ENCODER
+        self.task = recipe_of(kind)(options, material).task(find_model(options.base))
         self.trainer = make_trainer(self.task, options, folder, [])
         self.task.model.eval()
         self._inputs = next(iter(self.trainer.get_train_dataloader()))
@@ -215,9 +214,9 @@ def lead_of_cross_encoder(source: ModelSource, material: Material) -> float:
     return mean_lead(material, scorer.score(pairs).reshape(-1, len(material.texts)))
 
 
-def trained(kind: Kind, base: str, **options: Any) -> Run:
+def trained(kind: str, base: str, **options: Any) -> Run:
     """Learn which of seven passages a question is about, of five questions by heart."""
-    rates = {Kind.BI_ENCODER: (0.03, 3e-3), Kind.CROSS_ENCODER: (0.1, 3e-3)}
+    rates = {BI_ENCODER: (0.03, 3e-3), CROSS_ENCODER: (0.1, 3e-3)}
     told = {"epochs": 60.0, "learning_rate": rates[kind][base != STARTER], "batch_size": 64, "warmup": 0.0}
     never = {"evaluation_steps": 10_000}  # so the last weights are kept
     seven = shuffled(7, 7)
@@ -226,7 +225,7 @@ def trained(kind: Kind, base: str, **options: Any) -> Run:
     return run
 
 
-def trained_elsewhere(folder: Path, kind: Kind, base: str, **options: Any) -> str:
+def trained_elsewhere(folder: Path, kind: str, base: str, **options: Any) -> str:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("MRC_WORKSPACE", str(folder))
         return str(trained(kind, base, **options).folder)
@@ -236,14 +235,14 @@ def trained_elsewhere(folder: Path, kind: Kind, base: str, **options: Any) -> st
 def guide(tiny_bi_encoder: str, tmp_path_factory: pytest.TempPathFactory) -> str:
     """A bi-encoder that knows the answers."""
     folder = tmp_path_factory.mktemp("guide")
-    return trained_elsewhere(folder, Kind.BI_ENCODER, tiny_bi_encoder, objective=MULTIPLE)
+    return trained_elsewhere(folder, BI_ENCODER, tiny_bi_encoder, objective=MULTIPLE)
 
 
 @pytest.fixture(scope="module")
 def teacher(tiny_cross_encoder: str, tmp_path_factory: pytest.TempPathFactory) -> str:
     """A cross-encoder that knows the answers."""
     folder = tmp_path_factory.mktemp("teacher")
-    return trained_elsewhere(folder, Kind.CROSS_ENCODER, tiny_cross_encoder, negatives=6, epochs=150.0)
+    return trained_elsewhere(folder, CROSS_ENCODER, tiny_cross_encoder, negatives=6, epochs=150.0)
 
 
 @pytest.mark.parametrize(("kind", "name"), of_both(BI_ENCODERS_THAT_LEARN))
@@ -254,7 +253,7 @@ def test_a_few_steps_of_a_bi_encoder_tell_right_from_wrong(
     if options["objective"] is GIST:
         options = options | {"guide": guide}
     base = tiny_bi_encoder if kind == "tiny" else STARTER
-    run = trained(Kind.BI_ENCODER, base, **options)
+    run = trained(BI_ENCODER, base, **options)
     material = load_material(run.plan())
     for dimensions in (None, 8) if "matryoshka" in options else (None,):
         before = lead_of_bi_encoder(find_model(base), material, dimensions)
@@ -269,7 +268,7 @@ def test_a_few_steps_of_a_cross_encoder_tell_right_from_wrong(
     objective: CrossEncoderObjective, kind: str, tiny_cross_encoder: str, teacher: str
 ) -> None:
     base, epochs = (tiny_cross_encoder, 150.0) if kind == "tiny" else (STARTER, 60.0)
-    run = trained(Kind.CROSS_ENCODER, base, objective=objective, negatives=6, epochs=epochs, teacher=teacher)
+    run = trained(CROSS_ENCODER, base, objective=objective, negatives=6, epochs=epochs, teacher=teacher)
     material = load_material(run.plan())
     before, after = (lead_of_cross_encoder(source, material) for source in (find_model(base), source_of(run)))
     assert before < 0

@@ -10,20 +10,21 @@ from hypothesis import strategies as st
 from data.records import Passage, Question, QuestionSet
 from data.remarks import mark_negative
 from data.split import SplitOptions
-from data.store import find
+from data.store import find, keep
 from models.bi_encoder import BiEncoder
 from models.sources import find_model
 from retrieval.rankings import NOT_FOUND, Rankings
 from tests.doubles import small_set
-from tests.training.worlds import material_of, misleading_set, whole
+from tests.training.worlds import COLUMNS, material_of, misleading_set, whole
 from training.options.bi_encoder import BiEncoderObjective, BiEncoderOptions
-from training.options.common import Kind, NegativesFrom
-from training.options.cross_encoder import CrossEncoderOptions
+from training.options.cross_encoder import CROSS_ENCODER, CrossEncoderOptions
+from training.options.negatives import NegativesFrom
 from training.rankers.examples import cross_encoder_examples
 from training.rankers.material import Material
-from training.rankers.negatives import COLUMNS, HardNegatives, as_table, draw, filled, led_by, marked_rows, mine
+from training.rankers.negatives import HardNegatives, as_table, draw, filled, led_by, marked_rows, mine
 from training.runs.rehearsal import Rehearsal, Task
 from training.runs.runs import create_run, new_plan
+from training.train import load_material
 
 ALL = np.ones(5, dtype=bool)
 
@@ -308,14 +309,14 @@ def test_an_example_is_made_of_a_marked_passage() -> None:
 def test_a_plan_holds_the_marks_of_the_moment_it_was_made() -> None:
     question_set = small_set()
     mark_negative(question_set.fingerprint, "q1", "p3")
-    data = ("", question_set.name, question_set.fingerprint)
-    plan = new_plan(Kind.CROSS_ENCODER, "", data, SplitOptions(0.2, 0.2), wanted(1))
+    data = (keep(question_set).key, question_set.name, question_set.fingerprint)
+    plan = new_plan(CROSS_ENCODER, "", data, SplitOptions(0.2, 0.2), wanted(1))
     run = create_run(plan)
     mark_negative(question_set.fingerprint, "q1", "p4")
     assert run.plan() == plan
     assert run.plan().marked_negatives == (("q1", "p3"),)
-    assert Material.of(run.plan(), question_set).marked == (("q1", "p3"),)
-    later = new_plan(Kind.CROSS_ENCODER, "", data, SplitOptions(0.2, 0.2), wanted(1))
+    assert load_material(run.plan()).marked == (("q1", "p3"),)
+    later = new_plan(CROSS_ENCODER, "", data, SplitOptions(0.2, 0.2), wanted(1))
     assert later.marked_negatives == (("q1", "p3"), ("q1", "p4"))
     same = replace(later, marked_negatives=plan.marked_negatives)
     assert Rehearsal.of(later, Task.NEGATIVES) != Rehearsal.of(same, Task.NEGATIVES)
@@ -324,7 +325,7 @@ def test_a_plan_holds_the_marks_of_the_moment_it_was_made() -> None:
 def test_a_run_planned_before_marks_were_known_is_read() -> None:
     question_set = small_set()
     data = ("", question_set.name, question_set.fingerprint)
-    run = create_run(new_plan(Kind.CROSS_ENCODER, "", data, SplitOptions(), wanted(1)))
+    run = create_run(new_plan(CROSS_ENCODER, "", data, SplitOptions(), wanted(1)))
     raw = json.loads((run.folder / "run.json").read_text(encoding="utf-8"))
     del raw["marked_negatives"]
     run.write("run.json", raw)

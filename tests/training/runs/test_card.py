@@ -9,8 +9,9 @@ from huggingface_hub import ModelCard
 
 from data.split import SplitOptions
 from tests.training.worlds import Trained
-from training.options.common import Kind
-from training.options.kinds import default_options
+from training.options.bi_encoder import BI_ENCODER
+from training.options.cross_encoder import CROSS_ENCODER
+from training.recipe import RECIPES
 from training.runs.card import write_card
 from training.runs.runs import Run, create_run, new_plan
 
@@ -55,7 +56,7 @@ HOSTILE = (
 
 
 def finished(
-    kind: Kind = Kind.BI_ENCODER,
+    kind: str = BI_ENCODER,
     *,
     base: str = "klue/roberta-base",
     name: str = "mine",
@@ -65,7 +66,7 @@ def finished(
     made: dict[str, Any] | None = None,
 ) -> Run:
     """A run folder as a training leaves it, but for the weights."""
-    options = replace(default_options(kind, base), base=base, seed=7)
+    options = replace(RECIPES[kind].options.suited_to(base), base=base, seed=7)
     run = create_run(new_plan(kind, name, ("key", data_name, "f" * 64), SplitOptions(seed=3), options))
     run.model_folder.mkdir()
     (run.model_folder / "modules.json").write_text(json.dumps([{"type": name, "path": ""} for name in modules]))
@@ -111,7 +112,7 @@ def test_the_table_holds_before_after_and_bm25() -> None:
 
 def test_a_cross_encoder_is_shown_alone_and_mixed() -> None:
     scores = {**SCORES, "interpolated": AFTER, "weight": 0.35}
-    card = card_of(finished(Kind.CROSS_ENCODER, scores=scores))
+    card = card_of(finished(CROSS_ENCODER, scores=scores))
     assert card.data.pipeline_tag == "text-ranking"
     assert "|The base, alone over BM25's first 20|50.00|" in card.text
     assert "|This model, mixed with BM25 (weight 0.35)|62.34|80.00|90.00|70.00|75.00|" in card.text
@@ -174,7 +175,7 @@ def test_a_starter_is_not_offered_to_libraries_that_cannot_load_it() -> None:
     run = finished(modules=("models.starter.bi_encoder.AnalyzedEmbedding",), base="starter", made={})
     card = card_of(run)
     assert "library_name" not in card.data.to_dict()
-    assert "from models.sources import find_model, load_bi_encoder" in card.text
+    assert "from models.loading import load_bi_encoder\nfrom models.sources import find_model\n" in card.text
     assert "from sentence_transformers" not in card.text
 
 
@@ -192,19 +193,19 @@ def test_the_lines_that_load_a_starter_load_it(bi_encoder: Trained, cross_encode
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", list(Kind))
-def test_the_lines_that_load_a_plain_model_load_it(kind: Kind) -> None:
+@pytest.mark.parametrize("kind", list(RECIPES))
+def test_the_lines_that_load_a_plain_model_load_it(kind: str) -> None:
     from sentence_transformers import CrossEncoder
 
     from tests.hub import build_bi_encoder, build_cross_encoder_base
 
     run = finished(kind)
     (run.model_folder / "modules.json").unlink()
-    if kind is Kind.BI_ENCODER:
+    if kind == BI_ENCODER:
         build_bi_encoder(run.model_folder)
     else:
         base = build_cross_encoder_base(run.folder / "base")
         CrossEncoder(str(base), num_labels=1, device="cpu").save_pretrained(str(run.model_folder))
     told: list[Any] = []
     exec(lines_that_load(run), {"told": told})  # noqa: S102 - our own lines
-    assert told[0].shape == ((1, 2) if kind is Kind.BI_ENCODER else (2,))
+    assert told[0].shape == ((1, 2) if kind == BI_ENCODER else (2,))

@@ -10,7 +10,7 @@ from jobs.processes import this_process
 from jobs.status import State, Status
 from tests.doubles import small_set
 from tests.training.worlds import planned
-from training.options.common import Kind
+from training.options.bi_encoder import BI_ENCODER
 from training.runs.archive import zipped_model
 from training.runs.curves import MOST_POINTS, Curves, curves, thinned
 from training.runs.line import LINE
@@ -20,7 +20,7 @@ from training.train import train
 
 @pytest.fixture
 def run() -> Run:
-    return planned(Kind.BI_ENCODER, small_set())
+    return planned(BI_ENCODER, small_set())
 
 
 def test_curves_hold_each_logged_figure_at_its_step(run: Run) -> None:

@@ -17,7 +17,7 @@ from data.workspace import workspace
 from jobs.status import State
 from tests.training.worlds import PROJECT, command, logged, misleading_set, planned, wait_until
 from training.__main__ import main
-from training.options.common import Kind
+from training.options.bi_encoder import BI_ENCODER
 from training.runs.line import LINE
 from training.runs.runs import Run, all_runs, find_run
 
@@ -25,11 +25,11 @@ ENDED = (State.DONE, State.STOPPED, State.FAILED, State.INTERRUPTED)
 
 
 def short() -> Run:
-    return planned(Kind.BI_ENCODER, misleading_set(), epochs=1.0)
+    return planned(BI_ENCODER, misleading_set(), epochs=1.0)
 
 
 def endless() -> Run:
-    return planned(Kind.BI_ENCODER, misleading_set(200), epochs=1000.0, batch_size=4, logging_steps=1)
+    return planned(BI_ENCODER, misleading_set(200), epochs=1000.0, batch_size=4, logging_steps=1)
 
 
 def states(*runs: Run) -> list[State]:

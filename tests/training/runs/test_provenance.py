@@ -15,11 +15,10 @@ from data.split import Part, SplitOptions, split
 from data.store import keep
 from models.loading import load_bi_encoder
 from models.precision import Precision
-from models.sources import ModelSource, content_fingerprint, find_model
+from models.sources import STARTER, ModelSource, content_fingerprint, find_model
 from tests.doubles import small_set
 from tests.hub import COMMIT, hub_server
-from training.options.common import Kind
-from training.options.kinds import default_options
+from training.options.bi_encoder import BI_ENCODER, BiEncoderOptions
 from training.runs.provenance import LIBRARIES, provenance
 from training.runs.runs import Plan, new_plan
 
@@ -29,8 +28,8 @@ SHARES = SplitOptions(0.25, 0.25, seed=1)
 
 def planned(question_set: QuestionSet, **options: Any) -> Plan:
     data = (keep(question_set).key, question_set.name, question_set.fingerprint)
-    chosen = replace(default_options(Kind.BI_ENCODER, options.get("base")), **options)
-    return new_plan(Kind.BI_ENCODER, "a run", data, SHARES, chosen)
+    chosen = replace(BiEncoderOptions.suited_to(options.get("base", STARTER)), **options)
+    return new_plan(BI_ENCODER, "a run", data, SHARES, chosen)
 
 
 def with_passages(texts: Sequence[str]) -> QuestionSet:

@@ -14,9 +14,9 @@ from data.workspace import workspace
 from jobs.processes import this_process
 from jobs.status import State, Status
 from tests.training.worlds import PROJECT, wait_until
-from training.options.bi_encoder import BiEncoderOptions
-from training.options.common import Kind
+from training.options.bi_encoder import BI_ENCODER, BiEncoderOptions
 from training.options.cross_encoder import CrossEncoderOptions
+from training.recipe import RECIPES
 from training.runs.line import LINE
 from training.runs.runs import Phase, Plan, Run, all_runs, create_run, find_run, new_plan
 
@@ -36,8 +36,8 @@ time.sleep(600)
 WAITING = RUNNING.replace("State.RUNNING", "State.QUEUED")
 
 
-def plan(name: str = "첫 훈련", kind: Kind = Kind.BI_ENCODER) -> Plan:
-    options = BiEncoderOptions(epochs=2.5, title=False) if kind is Kind.BI_ENCODER else CrossEncoderOptions(depth=7)
+def plan(name: str = "첫 훈련", kind: str = BI_ENCODER) -> Plan:
+    options = BiEncoderOptions(epochs=2.5, title=False) if kind == BI_ENCODER else CrossEncoderOptions(depth=7)
     return new_plan(kind, name, DATA, SplitOptions(0.25, 0.5, 3), options)
 
 
@@ -46,8 +46,8 @@ def running_here() -> Status:
     return Status(State.RUNNING, Phase.TRAINING, step=3, total_steps=9, pid=pid, pid_started=started)
 
 
-@pytest.mark.parametrize("kind", list(Kind))
-def test_a_plan_is_read_back_as_it_was(kind: Kind) -> None:
+@pytest.mark.parametrize("kind", list(RECIPES))
+def test_a_plan_is_read_back_as_it_was(kind: str) -> None:
     asked = plan(kind=kind)
     run = create_run(asked)
     assert Run(run.folder).plan() == asked

@@ -9,8 +9,8 @@ from data.split import SplitOptions
 from jobs.status import State, Status
 from tests.doubles import small_set
 from tests.views.train.test_page import EN, app, done_run, kept_set, made_run, run, texts
-from training.options.common import Kind
-from training.options.kinds import default_options
+from training.options.bi_encoder import BI_ENCODER, BiEncoderOptions
+from training.options.cross_encoder import CROSS_ENCODER
 from training.runs.runs import Run, create_run, new_plan
 
 __all__ = ["app"]  # a fixture
@@ -44,7 +44,7 @@ def test_settings_and_log(app: AppTest) -> None:
 
 
 def test_runs_of_the_same_kind_stand_beside_each_other(app: AppTest) -> None:
-    with_curves(made_run(State.STOPPED, Kind.CROSS_ENCODER, "other kind"), 9.0, 0.9)
+    with_curves(made_run(State.STOPPED, CROSS_ENCODER, "other kind"), 9.0, 0.9)
     made_run(State.STOPPED, name="without curves")
     second = with_curves(made_run(State.STOPPED, name="second"), 4.0, 0.6)
     first = with_curves(made_run(State.STOPPED, name="first"), 2.0, 0.7)
@@ -69,11 +69,11 @@ def test_runs_of_one_name_are_told_apart(app: AppTest) -> None:
 def test_curves_of_other_questions_come_with_a_warning(app: AppTest) -> None:
     kept = kept_set(small_set())
     plan = new_plan(
-        Kind.BI_ENCODER,
+        BI_ENCODER,
         "other split",
         (kept.key, kept.name, kept.fingerprint),
         SplitOptions(seed=7),
-        default_options(Kind.BI_ENCODER),
+        BiEncoderOptions.suited_to(),
     )
     other = create_run(plan)
     other.write_status(Status(State.STOPPED))

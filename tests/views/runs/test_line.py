@@ -5,7 +5,7 @@ from streamlit.testing.v1 import AppTest
 
 from jobs.status import State
 from tests.views.train.test_page import EN, app, made_run, no_worker, run, start_button, texts
-from training.options.common import Kind
+from training.options.cross_encoder import CROSS_ENCODER
 from training.runs.line import LINE
 from training.runs.runs import Run
 
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.usefixtures("no_worker")
 def waiting() -> list[Run]:
     """Three runs, the one made last waiting longest."""
     third, second = made_run(State.QUEUED, name="third", queued=300.0), made_run(State.QUEUED, name="*2*", queued=200.0)
-    first = made_run(State.QUEUED, Kind.CROSS_ENCODER, "first", queued=100.0)
+    first = made_run(State.QUEUED, CROSS_ENCODER, "first", queued=100.0)
     return [first, second, third]
 
 

@@ -8,7 +8,7 @@ from streamlit.testing.v1 import AppTest
 
 from data.workspace import PROJECT
 from tests.views.train.test_page import EN, app, done_run, run, texts
-from training.options.common import Kind
+from training.recipe import RECIPES
 from training.runs.push import PushError
 from training.runs.runs import Run
 from views.runs import model as run_model
@@ -27,7 +27,7 @@ def pretrained() -> Run:
     return made
 
 
-def starter(kind: Kind) -> Run:
+def starter(kind: str) -> Run:
     made = done_run(kind)
     modules = [{"type": "models.starter.bi_encoder.StarterEmbedding"}]
     (made.model_folder / "modules.json").write_text(json.dumps(modules), encoding="utf-8")
@@ -53,8 +53,8 @@ def test_the_download_of_a_plain_model_comes_with_the_lines_that_load_it(app: Ap
     assert EN["train.load"] in texts(app)
 
 
-@pytest.mark.parametrize(("kind", "loader"), zip(Kind, ("load_bi_encoder", "load_cross_encoder"), strict=True))
-def test_a_starter_says_that_it_needs_this_program_and_goes_to_no_hub(app: AppTest, kind: Kind, loader: str) -> None:
+@pytest.mark.parametrize(("kind", "loader"), zip(RECIPES, ("load_bi_encoder", "load_cross_encoder"), strict=True))
+def test_a_starter_says_that_it_needs_this_program_and_goes_to_no_hub(app: AppTest, kind: str, loader: str) -> None:
     made = starter(kind)
     (snippet,) = (code.value for code in run(app).code)
     assert f"model = {loader}(find_model(" in snippet

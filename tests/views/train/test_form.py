@@ -18,10 +18,11 @@ from models.precision import Precision
 from models.sources import DEFAULT_BI_ENCODER, STARTER
 from tests.doubles import small_set
 from tests.views.driving import run
-from training.options.bi_encoder import BiEncoderObjective, BiEncoderOptions, Pooling
-from training.options.common import Kind, NegativesFrom, Report
-from training.options.cross_encoder import CrossEncoderObjective, CrossEncoderOptions
-from training.options.kinds import default_options
+from training.options.bi_encoder import BI_ENCODER, BiEncoderObjective, BiEncoderOptions, Pooling
+from training.options.common import Report
+from training.options.cross_encoder import CROSS_ENCODER, CrossEncoderObjective, CrossEncoderOptions
+from training.options.negatives import NegativesFrom
+from training.recipe import RECIPES
 from training.runs.runs import Plan, Run, all_runs, create_run, new_plan
 from views.resources import hub
 from views.train import start as train_start
@@ -40,13 +41,12 @@ def base_box(app: AppTest) -> Selectbox:
 def page() -> None:
     import streamlit as st
 
-    from training.options.common import Kind
     from views.state import chosen_set
     from views.train.base import pick_base
     from views.train.form import draw_form
     from views.train.objective import pick_objective
 
-    kind = Kind(st.query_params.get("train", "bi-encoder"))
+    kind = st.query_params.get("train", "bi-encoder")
     base = pick_base(kind)
     draw_form(kind, base, pick_objective(kind, base), chosen_set())
 
@@ -77,9 +77,9 @@ def kept_set() -> StoredSet:
     return keep(small_set())
 
 
-def done_run(kind: Kind = Kind.BI_ENCODER, name: str = "first", **options: Any) -> Run:
+def done_run(kind: str = BI_ENCODER, name: str = "first", **options: Any) -> Run:
     kept = kept_set()
-    wanted = replace(default_options(kind), **options)
+    wanted = replace(RECIPES[kind].options.suited_to(), **options)
     plan = new_plan(kind, name, (kept.key, kept.name, kept.fingerprint), SplitOptions(0.15, 0.25, 3), wanted)
     made = create_run(plan)
     made.write_status(Status(State.DONE))
@@ -88,18 +88,18 @@ def done_run(kind: Kind = Kind.BI_ENCODER, name: str = "first", **options: Any) 
     return made
 
 
-def field(app: AppTest, name: str, kind: Kind = Kind.BI_ENCODER) -> Any:
+def field(app: AppTest, name: str, kind: str = BI_ENCODER) -> Any:
     """The widget of an option, whatever it is."""
-    key = f"train_{kind.value}_{name}"
+    key = f"train_{kind}_{name}"
     widgets = [*app.number_input, *app.selectbox, *app.checkbox, *app.text_input]
     return next(widget for widget in widgets if widget.key == key)
 
 
-def drawn(app: AppTest, kind: Kind = Kind.BI_ENCODER) -> set[str]:
+def drawn(app: AppTest, kind: str = BI_ENCODER) -> set[str]:
     """Names of the options that have a field."""
     widgets = [*app.number_input, *app.selectbox, *app.checkbox, *app.text_input]
-    known = {known.name for known in fields(default_options(kind))}
-    return {str(widget.key).removeprefix(f"train_{kind.value}_") for widget in widgets} & known
+    known = {known.name for known in fields(RECIPES[kind].options.suited_to())}
+    return {str(widget.key).removeprefix(f"train_{kind}_") for widget in widgets} & known
 
 
 def button(app: AppTest, key: str) -> Any:
@@ -167,12 +167,12 @@ def test_only_what_matters_for_base_and_objective_has_a_field(
 
 @pytest.mark.parametrize("objective", list(CrossEncoderObjective))
 def test_a_cross_encoder_is_taught_only_by_distillation(app: AppTest, objective: CrossEncoderObjective) -> None:
-    app.query_params["train"] = Kind.CROSS_ENCODER.value
+    app.query_params["train"] = CROSS_ENCODER
     with_base(app, STARTER, objective)
     everything = {known.name for known in fields(CrossEncoderOptions)}
     absent = {"base", "negatives_model", "max_length", "frozen_layers", "lora_rank", "precision"}
     taught = set() if objective is MARGIN_MSE else {"teacher"}
-    assert drawn(app, Kind.CROSS_ENCODER) == everything - absent - taught
+    assert drawn(app, CROSS_ENCODER) == everything - absent - taught
 
 
 def test_where_negatives_come_from_asks_for_a_model_only_where_one_is_used(app: AppTest) -> None:
@@ -247,7 +247,7 @@ def test_what_was_entered_can_be_taken_back(app: AppTest) -> None:
 
 def test_a_finished_run_is_trained_on_as_it_was_trained(app: AppTest, submitted: list[Run]) -> None:
     base = done_run(objective=TRIPLET, negatives=2, triplet_margin=0.5)
-    done_run(Kind.CROSS_ENCODER, "other kind")
+    done_run(CROSS_ENCODER, "other kind")
     run(app)
     select = base_box(app)
     assert len(select.options) == 4
@@ -351,7 +351,7 @@ def test_what_was_entered_is_what_is_started(app: AppTest, submitted: list[Run])
     (started,) = submitted
     plan = started.plan()
     assert plan.options == replace(
-        default_options(Kind.BI_ENCODER),
+        BiEncoderOptions.suited_to(),
         **{"objective": MULTIPLE, "epochs": 5.0, "save_limit": 4, "negatives": 2, "matryoshka": "64 32"},
         negatives_from=NegativesFrom.DENSE,
         negatives_last=50,
@@ -377,7 +377,7 @@ def test_an_emptied_number_is_the_default(app: AppTest, submitted: list[Run]) ->
     field(app, "split_seed").set_value(None)
     button(run(app), "start").click()
     run(app)
-    assert submitted[0].plan().options == default_options(Kind.BI_ENCODER)
+    assert submitted[0].plan().options == BiEncoderOptions.suited_to()
 
 
 def test_a_disk_that_is_full_is_told(app: AppTest, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -417,10 +417,10 @@ def test_what_does_not_fit_is_told_and_stays(
 
 def test_a_teacher_must_be_chosen_and_be_somewhere(app: AppTest, submitted: list[Run]) -> None:
     done_run(name="a bi-encoder")
-    teacher = done_run(Kind.CROSS_ENCODER, "a reader")
-    app.query_params["train"] = Kind.CROSS_ENCODER.value
+    teacher = done_run(CROSS_ENCODER, "a reader")
+    app.query_params["train"] = CROSS_ENCODER
     with_base(app, STARTER, MARGIN_MSE)
-    kind = Kind.CROSS_ENCODER
+    kind = CROSS_ENCODER
     assert app.error[0].value == EN["option_problem.teacher"]
     assert [name.split(" (")[0] for name in field(app, "teacher", kind).options] == [
         "Starter",
@@ -455,7 +455,7 @@ def test_the_three_poolings_are_compared_by_one_press(app: AppTest, submitted: l
     app.text_input(key="train_bi-encoder_name_1").set_value("KR-SBERT-V40K-klueNLI-augSTS 1")
     button(app, "poolings").click()
     assert run(app).text_input(key="train_bi-encoder_name_2").value == "KR-SBERT-V40K-klueNLI-augSTS 2"
-    wanted = replace(default_options(Kind.BI_ENCODER, DEFAULT_BI_ENCODER), objective=MULTIPLE, epochs=2.0)
+    wanted = replace(BiEncoderOptions.suited_to(DEFAULT_BI_ENCODER), objective=MULTIPLE, epochs=2.0)
     assert [plan.options for plan in plans] == [
         replace(wanted, pooling=pooling) for pooling in (Pooling.MEAN, Pooling.CLS, Pooling.MAX)
     ]
@@ -463,6 +463,6 @@ def test_the_three_poolings_are_compared_by_one_press(app: AppTest, submitted: l
 
 def test_only_pretrained_bi_encoders_have_poolings_to_compare(app: AppTest) -> None:
     assert EN["train.poolings"] not in labels(run(app))
-    app.query_params["train"] = Kind.CROSS_ENCODER.value
+    app.query_params["train"] = CROSS_ENCODER
     assert EN["train.poolings"] not in labels(with_base(app, "klue/roberta-base"))
     assert not all_runs()

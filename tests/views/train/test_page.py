@@ -26,8 +26,9 @@ from models.sources import STARTER
 from tests.doubles import small_set
 from tests.views.driving import run
 from training.engine.checkpoints import seal
-from training.options.common import Kind
-from training.options.kinds import default_options
+from training.options.bi_encoder import BI_ENCODER
+from training.options.cross_encoder import CROSS_ENCODER
+from training.recipe import RECIPES
 from training.runs.runs import Phase, Run, all_runs, create_run, new_plan
 from views.resources import hub
 from views.words import catalog
@@ -67,9 +68,11 @@ def no_worker(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("jobs.line.Line.start_worker", lambda _: None)
 
 
-def made_run(state: State, kind: Kind = Kind.BI_ENCODER, name: str = "first", **status: Any) -> Run:
+def made_run(state: State, kind: str = BI_ENCODER, name: str = "first", **status: Any) -> Run:
     kept = kept_set()
-    plan = new_plan(kind, name, (kept.key, kept.name, kept.fingerprint), SplitOptions(), default_options(kind))
+    plan = new_plan(
+        kind, name, (kept.key, kept.name, kept.fingerprint), SplitOptions(), RECIPES[kind].options.suited_to()
+    )
     made = create_run(plan)
     pid, started = this_process()
     made.write_status(Status(state, pid=pid, pid_started=started, **status))
@@ -80,7 +83,7 @@ def kept_set(question_set: QuestionSet | None = None) -> StoredSet:
     return keep(question_set or small_set())
 
 
-def done_run(kind: Kind = Kind.BI_ENCODER, name: str = "first", **changed: Any) -> Run:
+def done_run(kind: str = BI_ENCODER, name: str = "first", **changed: Any) -> Run:
     made = made_run(State.DONE, kind, name, seconds=9.2)
     (made.folder / "scores.json").write_text(json.dumps(SCORES | changed), encoding="utf-8")
     made.model_folder.mkdir()
@@ -243,7 +246,7 @@ def test_a_training_that_changed_nothing_says_so(app: AppTest) -> None:
 
 
 def test_a_reranker_shows_what_mixing_gives(app: AppTest) -> None:
-    done_run(Kind.CROSS_ENCODER, interpolated=SCORES["bm25"], weight=0.35)
+    done_run(CROSS_ENCODER, interpolated=SCORES["bm25"], weight=0.35)
     run(app)
     assert app.dataframe[0].value["row"].tolist()[2] == "Mixed with BM25 (weight 0.35)"
     assert "from 60.0 % to 70.0 %" in texts(app)  # nDCG@10

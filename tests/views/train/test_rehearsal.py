@@ -17,10 +17,9 @@ from data.split import Part, split
 from data.workspace import write_text
 from jobs.status import State, Status
 from models.sources import STARTER
+from tests.training.worlds import COLUMNS
 from tests.views.train.test_form import TRIPLET, button, field, labels, page, run, texts, with_base
-from training.options.common import Kind
-from training.options.kinds import default_options
-from training.rankers.negatives import COLUMNS
+from training.options.bi_encoder import BiEncoderOptions
 from training.runs.rehearsal import Estimate, Rehearsal, Task
 from training.runs.runs import Plan, all_runs
 from views.resources import sets
@@ -233,5 +232,5 @@ def test_where_nothing_was_found_it_is_told(app: AppTest, asked: list[Rehearsal]
 
 def test_without_negatives_there_is_nothing_to_look_at(app: AppTest) -> None:
     assert EN["train.ask_negatives"] not in labels(run(app))  # mega-batch margin takes none
-    assert default_options(Kind.BI_ENCODER).negatives == 0
+    assert BiEncoderOptions.suited_to().negatives == 0
     assert EN["train.ask_negatives"] not in labels(with_base(app, STARTER, "multiple-negatives"))

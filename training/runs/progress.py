@@ -25,25 +25,18 @@ class RunFolderCallback(TrainerCallback):
         self._at_work = 0.0  # seconds spent on steps since the last entry, and how many steps those were
         self._steps = 0
 
-    def on_train_begin(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
-    ) -> None:
+    def on_train_begin(self, _args: Any, state: TrainerState, _control: Any, **_: Any) -> None:
         """Note the number of steps, and those done before."""
-        del args, control, kwargs
         self._began = self._saved = time.monotonic()
         self._first_step = state.global_step
         self._write(state, phase=Phase.TRAINING)
 
-    def on_step_begin(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
-    ) -> None:
+    def on_step_begin(self, _args: Any, _state: Any, _control: Any, **_: Any) -> None:
         """Look at the clock."""
-        del args, state, control, kwargs
         self._step_began = time.monotonic()
 
-    def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+    def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         """Say how far it is; stop, with a checkpoint, where somebody asked."""
-        del kwargs
         now = time.monotonic()
         self._at_work += now - self._step_began
         self._steps += 1
@@ -58,16 +51,12 @@ class RunFolderCallback(TrainerCallback):
         left = (now - self._began) / done * (state.max_steps - state.global_step)
         self._write(state, seconds_left=left)
 
-    def on_train_end(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
-    ) -> None:
+    def on_train_end(self, _args: Any, state: TrainerState, _control: Any, **_: Any) -> None:
         """Say where it ended: training may stop early, after the step was told of."""
-        del args, control, kwargs
         self._write(state)
 
-    def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+    def on_save(self, args: TrainingArguments, state: TrainerState, _control: Any, **_: Any) -> None:
         """Seal the checkpoint, and only then let older ones go."""
-        del control, kwargs
         self._saved = time.monotonic()
         if args.world_size > 1:
             import torch
@@ -80,16 +69,10 @@ class RunFolderCallback(TrainerCallback):
             discard_old(checkpoints, self._save_limit, best)
 
     def on_log(
-        self,
-        args: TrainingArguments,
-        state: TrainerState,
-        control: TrainerControl,
-        logs: dict[str, Any] | None = None,
-        **kwargs: Any,
+        self, args: TrainingArguments, state: TrainerState, _control: Any, logs: dict[str, Any], **_: Any
     ) -> None:
         """Keep one line of figures."""
-        del control, kwargs
-        figures = {name: float(value) for name, value in (logs or {}).items() if _is_number(value)}
+        figures = {name: float(value) for name, value in logs.items() if _is_number(value)}
         if "loss" in figures and self._at_work:
             examples = self._steps * args.per_device_train_batch_size * args.world_size
             figures["examples_per_second"] = examples / self._at_work

@@ -1,0 +1,53 @@
+"""What a trainer is given: a model, what it reads, what is to become smaller, and how it is measured."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.sparse import csr_array
+
+from retrieval.evaluation.measures import Scores
+
+Columns = dict[str, list[Any]]  # what the loss reads, one entry an example
+
+
+@dataclass(frozen=True)
+class Examples:
+    """What batches must know of the training examples."""
+
+    question: np.ndarray  # (n_examples,) int, row of `relevance`
+    passages: np.ndarray  # (n_examples, 1 + n_negatives) int32 rows of the corpus, the positive first; -1 where fewer
+    relevance: csr_array  # (n_questions, n_passages), nonzero where relevant
+    lengths: np.ndarray  # (n_examples,) how long the texts are, in any unit
+    in_batch: bool  # whether passages of other examples are negatives; if not, any examples may stand together
+
+    def shown(self) -> csr_array:
+        """Which passages an example shows, bool `(n_examples, n_passages)`."""
+        rows, places = np.nonzero(self.passages >= 0)
+        shape = (len(self.passages), self.relevance.shape[1])
+        return csr_array((np.ones(len(rows), dtype=bool), (rows, self.passages[rows, places])), shape=shape)
+
+    def forbidden(self) -> csr_array:
+        """Which passages no other example of its batch may show: those shown and those relevant here; like `shown`."""
+        return self.shown() + self.relevance[self.question].astype(bool)
+
+    def sound(self) -> np.ndarray:
+        """Rows of the examples that can stand in a batch at all: no passage twice, no negative that is relevant."""
+        ordered, negatives = np.sort(self.passages, axis=1), self.passages[:, 1:]
+        if not self.in_batch or not negatives.size:
+            return np.arange(len(self.question))
+        twice = (ordered[:, 1:] == ordered[:, :-1]) & (ordered[:, 1:] >= 0)
+        relevant = self.relevance[self.question[:, None], np.maximum(negatives, 0)].toarray().astype(bool)
+        return np.flatnonzero(~(twice | (relevant & (negatives >= 0))).any(axis=1))
+
+
+@dataclass(frozen=True)
+class Task:
+    """What a trainer needs besides its options."""
+
+    model: Any
+    loss: Any
+    columns: Columns
+    examples: Examples
+    measure: Callable[[Any], Scores]

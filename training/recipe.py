@@ -1,0 +1,61 @@
+"""The kinds of training: a new one is a class like `Recipe`, in a file or folder of its own and a line in `RECIPES`."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Protocol
+
+from models.sources import ModelSource
+from retrieval.comparison.kinds.spec import Spec
+from retrieval.evaluation.measures import Scores
+from training.engine.task import Task
+from training.options.bi_encoder import BI_ENCODER
+from training.options.common import TrainingOptions
+from training.options.cross_encoder import CROSS_ENCODER
+from training.rankers.bi_encoder import BiEncoderRecipe
+from training.rankers.cross_encoder import CrossEncoderRecipe
+from training.rankers.material import Material
+
+
+class Recipe(Protocol):
+    """The class says what a kind of training is; an instance is one training, whose methods are called in turn.
+
+    `loading` and `loading_a_starter` are lines that import and an expression that loads a model from `{folder}`.
+    """
+
+    options: type[TrainingOptions]
+    base: str  # hub id that a page offers to start from, besides the starter
+    measure: str  # what a finished training is told by
+    colour: str  # of its curves
+    does: str  # the words of a finished model's card
+    hub_task: str
+    loading: tuple[str, str]
+    loading_a_starter: tuple[str, str]
+    usage: str
+
+    def __init__(self, options: TrainingOptions, material: Material) -> None: ...
+
+    def measured(self, source: ModelSource) -> Scores:
+        """Measure a model on the validation questions."""
+
+    def task(self, source: ModelSource) -> Task:
+        """Load the base, change it as told, and gather what its training needs. Raises `OptionError`."""
+
+    def concluded(self, model_folder: Path) -> tuple[dict[str, Scores], dict[str, Any]]:
+        """Measure the finished model: scores by name, `after` among them, and what else was found out."""
+
+    def seconds_to_measure(self, model: Any) -> float:
+        """Seconds that measuring this model once would take."""
+
+    @staticmethod
+    def retrievers(model: str, first: str, *, title: bool, named: Callable[[str], str]) -> list[Spec]:
+        """Return what can be searched with a finished model; `first` is the name of BM25, `named` makes names."""
+
+
+RECIPES: dict[str, type[Recipe]] = {BI_ENCODER: BiEncoderRecipe, CROSS_ENCODER: CrossEncoderRecipe}
+
+
+def recipe_of(kind: str) -> type[Recipe]:
+    """Return the recipe of a kind. Raises `ValueError` where there is none."""
+    if kind not in RECIPES:
+        raise ValueError(f"there is no kind of training {kind!r}; there are {', '.join(RECIPES)}")
+    return RECIPES[kind]
