@@ -24,7 +24,6 @@ from retrieval.comparison.job import ComparisonJob
 from retrieval.comparison.store import kept_comparisons, load
 from retrieval.rankings import Rankings
 from training.engine.checkpoints import newest_checkpoint, step_of
-from training.options.common import Kind
 from training.runs.runs import Run, all_runs, find_run
 from training.train import train
 
@@ -103,9 +102,9 @@ def test_the_runs_are_listed_with_their_state_and_what_was_asked() -> None:
         (BI_ENCODER, State.DONE),
     ]
     plan = run_of(BI_ENCODER).plan()
-    assert (plan.kind, plan.name, plan.data, plan.data_name) == (Kind.BI_ENCODER, "한국어 bi", SET, "small_before")
+    assert (plan.kind, plan.name, plan.data, plan.data_name) == ("bi-encoder", "한국어 bi", SET, "small_before")
     assert (plan.options.learning_rate, plan.options.batch_size) == (0.02, 8)
-    assert run_of(CROSS_ENCODER).plan().kind is Kind.CROSS_ENCODER
+    assert run_of(CROSS_ENCODER).plan().kind == "cross-encoder"
 
 
 @pytest.mark.parametrize("name", [BI_ENCODER, CROSS_ENCODER])
@@ -201,7 +200,7 @@ def test_an_interrupted_run_goes_on_from_its_checkpoint_and_comes_out_as_if_noth
 
     run, whole = run_of(INTERRUPTED), run_of(BI_ENCODER)
     assert replace(run.plan().options, save_minutes=10.0) == whole.plan().options
-    checkpoint = newest_checkpoint(run)
+    checkpoint = newest_checkpoint(run.folder)
     assert checkpoint is not None
     assert step_of(checkpoint) == 1
     run.write_status(replace(run.status(), state=State.QUEUED, pid=0, pid_started=0.0))
