@@ -2,10 +2,11 @@
 # except that `make test` installs Chromium where the machine lets it.
 PYTHON ?= python3
 BIN := .venv/bin
+PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 CHROMIUM := chromium chromium-browser google-chrome
 
 .DEFAULT_GOAL := help
-.PHONY: help run install test check bench format chromium
+.PHONY: help run install test quick check bench format chromium
 
 help: ## list the commands
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -16,7 +17,10 @@ run: install ## start the app and open it in the browser
 install: .venv/installed ## make the environment
 
 test: .venv/installed-dev chromium ## run every test (MRC_DATA=folder adds those with real data)
-	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+	$(PYTEST)
+
+quick: .venv/installed-dev ## run the tests of a minute, while you change code: no browser, no torch, no fresh process
+	$(PYTEST) -m "not slow"
 
 check: .venv/installed-dev ## lint, format and types
 	$(BIN)/ruff check .

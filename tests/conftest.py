@@ -1,15 +1,20 @@
 """No test touches the user's workspace, the user's model cache or the network."""
 
 import os
+import re
+import subprocess
+import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 # what waits for other processes, longest first: begun last, one core would stand idle at the end
 LONG = (
     "browser/test_journey.py",
-    "training/runs/test_queue.py",
+    "training/runs/test_line.py",
     "training/test_resume.py",
     "browser/test_trainings.py",
     "training/test_several_processes.py",
@@ -45,6 +50,14 @@ def pytest_configure(config: pytest.Config) -> None:
     os.environ.setdefault("OMP_NUM_THREADS", str(max(1, min(4, (os.cpu_count() or 1) // workers))))
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave a file unread that is slow as a whole: to read torch, which most of these do, takes seconds."""
+    if "not slow" not in config.option.markexpr or not collection_path.match("test_*.py"):
+        return None
+    text = collection_path.read_text(encoding="utf-8")
+    return bool(re.search(r"^pytestmark = [^@]*?pytest\.mark\.slow\b", text, re.MULTILINE)) or None
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     here = Path(__file__).parent
     place = {here / name: number for number, name in enumerate(LONG)}
@@ -60,3 +73,21 @@ def _workspace_of_the_session(tmp_path_factory: pytest.TempPathFactory) -> None:
 @pytest.fixture(autouse=True)
 def _workspace_of_the_test(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MRC_WORKSPACE", str(tmp_path / "workspace"))
+
+
+@pytest.fixture(autouse=True)
+def _what_takes_seconds_is_marked(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """`make quick` is for all that is not marked slow: a test that starts Python, or is the first to need torch, is."""
+    if request.node.get_closest_marker("slow"):
+        yield
+        return
+    start, programs, had_torch = subprocess.Popen.__init__, [], "torch" in sys.modules
+
+    def noted(self: Any, args: Any, *more: Any, **named: Any) -> None:
+        programs.append(args[0] if isinstance(args, list | tuple) else args)
+        start(self, args, *more, **named)
+
+    monkeypatch.setattr(subprocess.Popen, "__init__", noted)
+    yield
+    assert sys.executable not in programs, "it starts Python: mark it slow"
+    assert had_torch or "torch" not in sys.modules, "it needs torch: mark it slow"

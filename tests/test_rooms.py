@@ -107,6 +107,12 @@ def heads(path: Path, *, top_level_only: bool = False) -> set[str]:
     return {name.split(".")[0] for name in imports(path, top_level_only=top_level_only)}
 
 
+def test_every_folder_of_tests_is_named_as_what_it_tests() -> None:
+    tests = Path(__file__).parent
+    folders = {path.parent.relative_to(tests) for path in tests.rglob("test_*.py")} - {Path(), Path("browser")}
+    assert [str(folder) for folder in sorted(folders) if not (PROJECT / folder).is_dir()] == []
+
+
 @pytest.mark.parametrize("room", ROOMS)
 def test_a_room_imports_only_the_rooms_before_it(room: str) -> None:
     allowed = set(ROOMS[: ROOMS.index(room) + 1])
@@ -149,12 +155,14 @@ def imported_by(modules: Sequence[str]) -> set[str]:
     return set(done.stdout.split())
 
 
+@pytest.mark.slow
 def test_importing_every_page_imports_no_torch() -> None:
     every = imported_by([module_of(path) for path in files("views")])
     assert "altair" in every
     assert not every & {"torch", "faiss", "sentence_transformers", "transformers", "datasets", "pymilvus"}
 
 
+@pytest.mark.slow
 def test_opening_the_app_imports_the_first_page_and_no_library_that_it_does_not_draw_with() -> None:
     first = imported_by(["views.sidebar", "views.compare.page"])
     assert "pandas" in first

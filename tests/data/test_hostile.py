@@ -70,6 +70,7 @@ def test_damaged_files(name: str, changes: list[tuple[float, int, bytes]]) -> No
     _use(content)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FILES)
 def test_files_cut_short_anywhere(name: str) -> None:
     content = FILES[name]

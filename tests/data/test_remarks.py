@@ -80,6 +80,7 @@ def test_what_cannot_be_read_is_passed_over(content: str) -> None:
     assert remarks_of(OF).negatives == (("q1", "p2"),)
 
 
+@pytest.mark.slow
 def test_a_kill_leaves_what_was_there() -> None:
     write_note(OF, "q1", "first")
     done = subprocess.run([sys.executable, "-c", KILLED, OF], cwd=PROJECT, check=False)

@@ -75,6 +75,7 @@ def test_json(rows: list[Row], write: object, encoding: str) -> None:
     _check(write(rows).encode(encoding), rows)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("write", [as_excel, as_parquet])
 @given(rows=row_lists())
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -20,6 +20,7 @@ def question_sets(draw: st.DrawFn) -> QuestionSet:
     return QuestionSet("set", passages, tuple(questions))
 
 
+@pytest.mark.slow
 @given(question_sets(), st.integers(0, 5))
 @settings(max_examples=150, deadline=None)
 def test_no_article_is_in_two_parts_and_every_question_in_one(question_set: QuestionSet, seed: int) -> None:

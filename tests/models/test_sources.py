@@ -132,6 +132,7 @@ def test_fingerprints_follow_content(tmp_path: Path) -> None:
     assert len({first, second, source.fingerprint("corpus"), *starters}) == 5
 
 
+@pytest.mark.slow
 def test_an_unreachable_hub_is_told_within_seconds(tmp_path: Path) -> None:
     environment = hub_environment("http://127.0.0.1:9", tmp_path / "home")
     first, second = run(FAILURE, environment, tmp_path, BI_ENCODER)
@@ -151,6 +152,7 @@ def test_a_hub_that_never_answers_is_told_within_seconds(tmp_path: Path) -> None
     assert 4 < float(first.split()[2]) < 15
 
 
+@pytest.mark.slow
 def test_a_model_the_hub_does_not_have(models: Path, tmp_path: Path) -> None:
     with running_server(models) as server:
         environment = hub_environment(server.url, tmp_path / "home")
@@ -210,6 +212,7 @@ def test_encoding_tells_how_far_it_is_and_what_it_costs(models: Path, monkeypatc
     np.testing.assert_allclose(BiEncoder(source, []).encode_passages(SENTENCES), in_blocks, atol=1e-3)  # bfloat16
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["module", "auto_map"])
 def test_code_that_comes_with_a_model_never_runs(kind: str, tmp_path: Path) -> None:
     folder, mark = build_bi_encoder(tmp_path / "evil"), tmp_path / "it ran"

@@ -94,6 +94,7 @@ def test_an_end_in_the_middle_loses_no_block(tmp_path: Path) -> None:
     assert len(rest.asked) == 13 - 5
 
 
+@pytest.mark.slow
 def test_a_process_that_is_killed_is_followed_by_one_that_goes_on(tmp_path: Path) -> None:
     place = tmp_path / "vectors.npy"
     process = subprocess.Popen([sys.executable, "-c", SLOW, str(place)], cwd=PROJECT)

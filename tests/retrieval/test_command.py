@@ -97,6 +97,14 @@ def run(experiment: str, folder: Path, *command: str) -> Run:
     return Run(done.returncode, done.stdout, done.stderr, folder / "out")
 
 
+def run_here(experiment: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> Run:
+    """The same in this process, where reading the libraries again is not the subject."""
+    (folder / "experiment.toml").write_text(experiment, encoding="utf-8")
+    status = main(["compare", str(folder / "experiment.toml"), "--out", str(folder / "out")])
+    told = capsys.readouterr()
+    return Run(status, told.out, told.err, folder / "out")
+
+
 @pytest.fixture(scope="module")
 def every_kind(tmp_path_factory: pytest.TempPathFactory) -> Run:
     return run(EVERY_KIND, tmp_path_factory.mktemp("every-kind"))
@@ -207,6 +215,7 @@ def test_the_table_shows_the_figures_of_the_file(every_kind: Run) -> None:
         assert shown == pytest.approx([measured[measure] for measure in lines[1].split()], abs=5.1e-5)
 
 
+@pytest.mark.slow
 def test_words_alone_need_no_torch(tmp_path: Path) -> None:
     program = (
         "import sys\n"
@@ -220,8 +229,11 @@ def test_words_alone_need_no_torch(tmp_path: Path) -> None:
     assert (done.status, done.printed.splitlines()[-1]) == (0, "[]"), done.errors
 
 
-def test_a_failed_retriever_gives_status_1_and_the_others_scores(tmp_path: Path) -> None:
-    done = run(WORDS + LOST, tmp_path)
+@pytest.mark.slow
+def test_a_failed_retriever_gives_status_1_and_the_others_scores(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    done = run_here(WORDS + LOST, tmp_path, capsys)
     assert done.status == 1
     assert "lost failed: 'no such model!' is no folder, no finished run and no hub id" in done.errors
     assert set(done.scores["retrievers"]["lost"]) == {"error", "code", "model"}
@@ -238,8 +250,10 @@ def test_a_failed_retriever_gives_status_1_and_the_others_scores(tmp_path: Path)
         (WORDS.replace("ks", 'split = "validation"\nvalidation_share = 0.0\nks'), "error: the validation part has no"),
     ],
 )
-def test_what_cannot_be_compared_gives_status_2_and_no_files(experiment: str, told: str, tmp_path: Path) -> None:
-    done = run(experiment, tmp_path)
+def test_what_cannot_be_compared_gives_status_2_and_no_files(
+    experiment: str, told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    done = run_here(experiment, tmp_path, capsys)
     assert done.status == 2
     assert told in done.errors
     assert "Traceback" not in done.errors
@@ -279,6 +293,7 @@ def test_kept_comparisons_are_listed_renamed_and_deleted(tmp_path: Path, capsys:
     assert capsys.readouterr().out == ""
 
 
+@pytest.mark.slow
 def test_a_kept_comparison_is_exported_when_all_but_its_data_is_gone(tmp_path: Path) -> None:
     job = kept_by_the_page(tmp_path)
     shutil.rmtree(tmp_path / "workspace" / "cache")

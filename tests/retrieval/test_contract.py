@@ -118,7 +118,10 @@ def _remembering(make: Make, made: dict[object, Retriever], of: object) -> Make:
     return lambda passages: made.get((of, passages)) or made.setdefault((of, passages), make(passages))
 
 
-@pytest.fixture(params=[*MAKERS, *(f"{name} {where}" for name in MILVUS for where in PLACES)])
+IN_MILVUS = [pytest.param(f"{name} {where}", marks=pytest.mark.slow) for name in MILVUS for where in PLACES]
+
+
+@pytest.fixture(params=[*MAKERS, *IN_MILVUS])
 def anew(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Make:
     name, _, where = request.param.rpartition(" ")
     if name not in MILVUS:

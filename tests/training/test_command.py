@@ -128,6 +128,7 @@ def test_help_tells_every_option(kind: str, capsys: pytest.CaptureFixture[str]) 
         assert known.metadata["help"][:20] in told, known.name
 
 
+@pytest.mark.slow
 def test_a_failed_training_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["bi-encoder", "--data", SAMPLE, "--base", "/no/such", "--out", str(tmp_path / "out")]) == 1
     assert "error: '/no/such' is no folder, no finished run and no hub id" in capsys.readouterr().err

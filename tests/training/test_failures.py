@@ -21,6 +21,8 @@ from training.recipe import RECIPES
 from training.runs.runs import Phase, Run, create_run, new_plan
 from training.train import problem_of, train
 
+pytestmark = pytest.mark.slow
+
 ROWS = "title,question,context,answer\n" + "".join(
     f"article {n},where is {n}?,place {n} is here {n},here {n}\n" for n in range(20)
 )

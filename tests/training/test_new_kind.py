@@ -109,6 +109,7 @@ def assert_trained(run: Run, scale: float) -> None:
     assert ToyRecipe.does in (run.model_folder / "README.md").read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_an_added_kind_is_trained_by_the_command(data: StoredSet, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["toy", "--data", data.key, "--epochs", "2", "--batch-size", "8", "--scale", "10"]) == 0
     (run,) = all_runs()

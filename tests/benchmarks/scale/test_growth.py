@@ -31,6 +31,7 @@ def test_the_sentence_names_what_bends() -> None:
     assert sentence({"once": SECONDS["once"]}) == "One size tells nothing of growth."
 
 
+@pytest.mark.slow
 def test_the_chart_names_every_stage_and_has_a_ground_of_its_own(tmp_path: Path) -> None:
     draw(SECONDS, tmp_path / "growth.svg")
     drawn = (tmp_path / "growth.svg").read_text(encoding="utf-8")

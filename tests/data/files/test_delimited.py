@@ -98,6 +98,7 @@ def test_nothing_but_delimiters_is_empty() -> None:
         delimited_table(",,\n,,\n", ",")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("line", ['b"c,"a\n', '"\n', 'a,"b\n', '"a"b,c\n'])
 def test_broken_quotes_take_linear_time(line: str) -> None:
     rows = list(delimited_table("question,context\n" + line * 20_001, ",").rows)

@@ -51,6 +51,7 @@ def test_a_small_file_of_one_long_text_many_times_is_refused() -> None:
         _read({"question": column, "context": column}, store_schema=False)
 
 
+@pytest.mark.slow
 def test_too_many_values_are_refused() -> None:
     nothing = pa.nulls(200_000_001)
     column = pa.ListArray.from_arrays(pa.array([0, len(nothing)], pa.int32()), nothing)

@@ -162,6 +162,7 @@ def found(lab: Experiment, question_set: QuestionSet, measure: str = "ndcg@10") 
     return compared, lab_figures(compared, measure, question_groups(compared.question_set))
 
 
+@pytest.mark.slow
 def test_the_table_of_bm25_is_what_each_setting_scores_by_itself(sample: QuestionSet) -> None:
     lab = bm25_lab(COMPARED, "BM25", [Analyzer.WORD, Analyzer.BIGRAM], sentences=[0, 1], k1s=[0.5, 1], bs=[0, 1])
     compared, figures = found(lab, sample)

@@ -54,6 +54,7 @@ def _registered(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(experiment_file, "KINDS", [*experiment_file.KINDS, LettersSpec])
 
 
+@pytest.mark.slow
 def test_it_is_read_compared_and_exported(tmp_path: Path) -> None:
     path = tmp_path / "experiment.toml"
     path.write_text('data = "small"\n[[retriever]]\nname = "By letters"\nkind = "letters"\n', encoding="utf-8")

@@ -188,6 +188,7 @@ def test_a_key_that_is_none_never_reaches_the_file_system(key: str) -> None:
     assert load(folder, small_set()).question_set == small_set()
 
 
+@pytest.mark.slow
 def test_save_writes_what_keep_does_and_more(tmp_path: Path) -> None:
     comparison = compared()
     keep(comparison, tmp_path / "kept")

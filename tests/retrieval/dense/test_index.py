@@ -63,6 +63,7 @@ def test_an_exact_index_is_that_of_faiss_without_a_copy(
     assert index.memory_bytes == vectors.nbytes
 
 
+@pytest.mark.slow
 def test_a_large_graph_is_linked_by_all_cores(
     vectors: np.ndarray, questions: np.ndarray, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -52,6 +52,7 @@ def test_random_vectors_against_a_full_product() -> None:
     np.testing.assert_allclose(rankings.scores, -np.sort(-cosines, axis=1)[:, :10], atol=1e-6)
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=60)
 @given(st.lists(st.integers(0, 3), min_size=1, max_size=60), st.integers(1, 70))
 def test_ties_go_to_the_lower_row_even_at_the_cut(axes: list[int], k: int) -> None:

@@ -51,7 +51,9 @@ def explained(
 
 
 @pytest.mark.parametrize("engine", list(Engine))
-@pytest.mark.parametrize("analyzer", NAMED)
+@pytest.mark.parametrize(
+    "analyzer", [pytest.param(one, marks=[pytest.mark.slow] if "kiwi" in one else []) for one in NAMED]
+)
 def test_values_sum_to_the_score_of_the_index(sample: QuestionSet, analyzer: Analyzer, engine: Engine) -> None:
     questions = texts_of(sample.questions[ASKED])
     for k1, b in PARAMETERS:
@@ -63,6 +65,7 @@ def test_values_sum_to_the_score_of_the_index(sample: QuestionSet, analyzer: Ana
             assert sum(term.value for term in explanation.terms) == pytest.approx(score, rel=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", list(Engine))
 @settings(deadline=None, max_examples=60)
 @given(texts=TEXTS, questions=QUESTIONS, k1=st.floats(0, 3), b=st.floats(0, 1))
@@ -168,6 +171,7 @@ def test_loose_letters_are_composed() -> None:
     assert explanation.score > 0
 
 
+@pytest.mark.slow
 def test_neither_torch_nor_an_index_is_loaded() -> None:
     program = (
         "import sys; from data.records import Passage; from retrieval.explain.bm25 import BM25Explainer; "

@@ -57,6 +57,7 @@ def small_lists() -> dict[str, Rankings]:
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fusion", list(Fusion))
 @settings(deadline=None, max_examples=80)
 @given(

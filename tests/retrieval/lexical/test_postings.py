@@ -73,6 +73,7 @@ def test_weights_are_the_written_formula(documents: list[list[int]], k1: float, 
         assert postings.weights[places] == pytest.approx(expected, rel=1e-6)
 
 
+@pytest.mark.slow
 def test_a_corpus_of_several_stretches() -> None:
     """The best lie in different stretches, and equal ones stand in the order of the corpus."""
     rng = np.random.default_rng(0)

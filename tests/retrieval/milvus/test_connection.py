@@ -116,6 +116,7 @@ def test_rankings_are_kept_by_place_and_content_not_by_what_opens_it(monkeypatch
     assert len({key(""), key("http://host:1"), key("http://host:1", changed), key("http://host:2")}) == 4
 
 
+@pytest.mark.slow
 def test_a_lost_connection_is_waited_for(tmp_path: Path) -> None:
     port = free_port()
     with serving(tmp_path / "lite", port) as address:
@@ -141,6 +142,7 @@ def test_a_lost_connection_is_waited_for(tmp_path: Path) -> None:
     assert (found.indices == before.indices).all()
 
 
+@pytest.mark.slow
 def test_a_server_that_goes_while_it_is_asked_is_said(impatient: None, tmp_path: Path) -> None:
     with serving(tmp_path / "lite") as address:
         at = Place(address)
@@ -192,6 +194,7 @@ def test_a_token_that_is_refused_is_said_at_once_and_not_repeated(caplog: pytest
     assert TOKEN not in "".join(traceback.format_exception(caught.value)) + caplog.text
 
 
+@pytest.mark.slow
 def test_a_file_is_one_process_s_at_a_time(impatient: None) -> None:
     milvus = loaded(Place())
     file = workspace() / "milvus" / f"{milvus.collection}.db"

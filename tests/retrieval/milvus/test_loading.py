@@ -62,6 +62,7 @@ def test_an_interrupted_load_is_no_collection_and_goes_on() -> None:
         assert client.list_collections() == [whole.collection]
 
 
+@pytest.mark.slow
 def test_no_passage_that_was_taken_is_lost_to_a_kill() -> None:
     process = subprocess.Popen(
         [sys.executable, "-c", LOADING],

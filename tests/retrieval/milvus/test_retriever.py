@@ -120,6 +120,7 @@ def test_several_fields_need_a_fusion() -> None:
         milvus(PASSAGES, TermField(PASSAGES, BM25Options("bigram")), VectorField(PASSAGES, KeywordEncoder()))
 
 
+@pytest.mark.slow
 def test_an_experiment_compares_it_with_what_is_local(tmp_path: Path) -> None:
     specs = (
         BM25Spec(name="BM25", analyzer=Analyzer.BIGRAM),

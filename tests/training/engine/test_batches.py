@@ -17,6 +17,8 @@ from tests.training.worlds import misleading_set
 from training.engine.batches import batch_sampler
 from training.engine.task import Examples
 
+pytestmark = pytest.mark.slow
+
 Batch = list[int]
 EPOCHS = 4
 
@@ -235,7 +237,6 @@ def test_another_data_set_than_that_of_the_examples_is_refused() -> None:
         batch_sampler(plain(np.arange(2)), batch_size=2)(range(3))
 
 
-@pytest.mark.slow
 def test_a_real_trainer_sees_these_batches_and_the_same_ones_when_resumed(tmp_path: Path) -> None:
     from datasets import Dataset
     from sentence_transformers import SentenceTransformerTrainer, SentenceTransformerTrainingArguments

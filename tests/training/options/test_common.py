@@ -164,6 +164,7 @@ def test_a_default_is_of_its_field_s_type(kind: str, base: str) -> None:
         assert type(getattr(chosen, known.name)) is type(known.default), known.name
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("warmup", "steps"), [(0.0, 0), (0.1, 10), (0.105, 11), (1.0, 100)])
 def test_warm_up_is_a_share_of_the_steps(tmp_path: Path, warmup: float, steps: int) -> None:
     from sentence_transformers import SentenceTransformerTrainingArguments
@@ -172,6 +173,7 @@ def test_warm_up_is_a_share_of_the_steps(tmp_path: Path, warmup: float, steps: i
     assert SentenceTransformerTrainingArguments(**arguments).get_warmup_steps(100) == steps
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("given", "strategy", "evaluated", "saved"),
     [((0, 0), "epoch", None, 500), ((20, 0), "steps", 20, 20), ((20, 60), "steps", 20, 60)],
@@ -188,6 +190,7 @@ def test_how_often_is_measured_and_saved(
     assert arguments["metric_for_best_model"] == "eval_validation_ndcg@10"
 
 
+@pytest.mark.slow
 def test_precision_is_as_told(tmp_path: Path) -> None:
     def bf16(**options: Any) -> bool:
         return bool(trainer_arguments(tmp_path, BiEncoderOptions(**options), "batch_sampler")["bf16"])

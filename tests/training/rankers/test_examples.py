@@ -18,6 +18,8 @@ from training.options.cross_encoder import CrossEncoderObjective, CrossEncoderOp
 from training.problems import TrainingError
 from training.rankers.examples import bi_encoder_examples, cross_encoder_examples
 
+pytestmark = pytest.mark.slow
+
 TEXTS = [f"{passage.title}\n{passage.text}" if passage.title else passage.text for passage in PASSAGES]
 ASKED = [question.text for question in QUESTIONS]
 # the only negatives of the first five questions: all passages but their own, and but p2 where the answer is 서울
@@ -148,7 +150,6 @@ def test_nothing_to_compare_is_told(objective: CrossEncoderObjective) -> None:
     assert refused.value.code == "no_negatives"
 
 
-@pytest.mark.slow
 def test_a_teacher_s_differences() -> None:
     options = CrossEncoderOptions(negatives=4, objective=CrossEncoderObjective.MARGIN_MSE, teacher="starter")
     columns, examples = cross_encoder_examples(options, whole(small_set()))

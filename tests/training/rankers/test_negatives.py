@@ -19,7 +19,6 @@ from tests.training.worlds import COLUMNS, material_of, misleading_set, whole
 from training.options.bi_encoder import BiEncoderObjective, BiEncoderOptions
 from training.options.cross_encoder import CROSS_ENCODER, CrossEncoderOptions
 from training.options.negatives import NegativesFrom
-from training.rankers.examples import cross_encoder_examples
 from training.rankers.material import Material
 from training.rankers.negatives import HardNegatives, as_table, draw, filled, led_by, marked_rows, mine
 from training.runs.rehearsal import Rehearsal, Task
@@ -83,6 +82,7 @@ def best_relevant(question: Question, question_set: QuestionSet, found: list[int
     return next((score for row, score in zip(found, scores, strict=True) if row in relevant), np.nan)
 
 
+@pytest.mark.slow
 @given(worlds())
 def test_what_is_drawn(world: tuple[Rankings, QuestionSet, np.ndarray, CrossEncoderOptions]) -> None:
     rankings, question_set, allowed, options = world
@@ -116,6 +116,7 @@ def test_what_is_drawn(world: tuple[Rankings, QuestionSet, np.ndarray, CrossEnco
     np.testing.assert_array_equal(drawn.rows, again.rows)
 
 
+@pytest.mark.slow
 @given(worlds())
 def test_what_is_filled_up(world: tuple[Rankings, QuestionSet, np.ndarray, CrossEncoderOptions]) -> None:
     rankings, question_set, allowed, options = world
@@ -299,7 +300,10 @@ def test_marked_passages_are_mined_whatever_the_options_say(first: int) -> None:
     np.testing.assert_array_equal(mined.rows[rest], others.rows[rest])
 
 
+@pytest.mark.slow
 def test_an_example_is_made_of_a_marked_passage() -> None:
+    from training.rankers.examples import cross_encoder_examples
+
     material = marked(("q5", "p1"))
     columns, _ = cross_encoder_examples(wanted(1, negatives_first=5, negatives_last=5), material)
     pairs = list(zip(columns["question"], columns["passage"], columns["label"], strict=True))

@@ -94,6 +94,7 @@ def test_options_of_another_version_do_not_hide_a_run() -> None:
     assert run.plan() == replace(plan(), created=raw["created"])
 
 
+@pytest.mark.slow
 def test_a_killed_process_is_an_interrupted_run() -> None:
     run = create_run(plan())
     process = subprocess.Popen([sys.executable, "-c", RUNNING, str(run.folder)], cwd=PROJECT)
@@ -115,6 +116,7 @@ def test_a_killed_process_is_an_interrupted_run() -> None:
     assert not run.folder.exists()
 
 
+@pytest.mark.slow
 def test_a_process_that_dies_in_line_is_an_interrupted_run() -> None:
     run = create_run(plan())
     process = subprocess.Popen([sys.executable, "-c", WAITING, str(run.folder)], cwd=PROJECT)

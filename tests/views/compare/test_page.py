@@ -47,6 +47,12 @@ def data() -> StoredSet:
     return keep(small_set())
 
 
+@pytest.fixture
+def _nothing_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the page would compare next is not the subject here, and would outlive the test."""
+    monkeypatch.setattr(ComparisonJob, "start", lambda *_: None)
+
+
 def finished(data: StoredSet, results: tuple[Result, ...] | None = None) -> Path:
     """Keep the comparison that the page asks for first, its rankings written by hand."""
     choices = choices_for(data)
@@ -136,6 +142,7 @@ def exports_of(data: StoredSet, folder: Path, language: str) -> dict[str, bytes]
     return {name: content.encode() if isinstance(content, str) else content for name, content in made.items()}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_every_file_can_be_taken_away(data: StoredSet, language: str) -> None:
     files = exports_of(data, finished(data), language)
@@ -182,6 +189,7 @@ def test_a_comparison_made_elsewhere_shows_the_depths_it_was_measured_at(data: S
     assert "On Recall@4" in said(app)
 
 
+@pytest.mark.usefixtures("_nothing_starts")
 def test_an_address_switches_to_the_question_set_of_its_comparison(data: StoredSet) -> None:
     key = finished(data).name
     other, _ = many_questions(2)
@@ -212,6 +220,7 @@ def test_a_comparison_whose_set_is_gone_is_told(data: StoredSet) -> None:
     assert "is not in the workspace any more" in said(app)
 
 
+@pytest.mark.usefixtures("_nothing_starts")
 def test_names_are_given_and_comparisons_deleted(data: StoredSet) -> None:
     key = finished(data).name
     app = choose(opened(page, view="kept"), 0)

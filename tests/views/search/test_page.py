@@ -99,6 +99,7 @@ def test_the_address_and_an_example_search_too() -> None:
     assert "<u>서해</u>" in columns(app)[0]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("data")
 def test_all_four_side_by_side() -> None:
     app = ask(opened(page), QUESTION)
@@ -202,6 +203,7 @@ def test_examples_are_what_a_finished_comparison_disputes(data: StoredSet) -> No
     assert examples(opened(page)) == [q.text for q in QUESTIONS[:3]]
 
 
+@pytest.mark.slow
 def test_opening_and_bm25_import_no_torch(data: StoredSet) -> None:
     code = (
         "import sys; from streamlit.testing.v1 import AppTest\n"

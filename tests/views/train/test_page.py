@@ -107,6 +107,7 @@ def progress_texts(app: AppTest) -> list[str]:
 # the page
 
 
+@pytest.mark.slow
 def test_the_page_itself_loads_no_model_library(tmp_path: Path) -> None:
     script = (
         "import sys\nfrom streamlit.testing.v1 import AppTest\nfrom tests.views.train.test_page import page\n"
@@ -165,6 +166,7 @@ def test_another_measure_can_be_looked_at(app: AppTest, running: Run) -> None:
     assert measured.to_dict("list") == {"Step": [0, 30], "Recall@10": [0.5, 0.625], "BM25": [0.9, 0.9]}
 
 
+@pytest.mark.slow
 def test_stop_asks_and_then_offers_to_end_at_once(app: AppTest, running: Run) -> None:
     process = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
     started = psutil.Process(process.pid).create_time()

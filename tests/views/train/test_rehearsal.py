@@ -25,6 +25,8 @@ from training.runs.runs import Plan, all_runs
 from views.resources import sets
 from views.words import catalog
 
+pytestmark = pytest.mark.slow
+
 EN = catalog("en")
 FITS = Estimate(312, 0.8, 12.0, 260.0, 2_100_000_000, 18_000_000_000, "cpu", fits=True, instead={})
 

@@ -144,6 +144,7 @@ def test_a_lab_that_was_stopped_can_be_started_again(data: StoredSet, started: l
     assert started == [experiment]
 
 
+@pytest.mark.slow
 def test_the_best_setting_is_used_and_judged_on_test(data: StoredSet, started: list[Experiment]) -> None:
     add(data.fingerprint, WORDS)
     experiment = compared(data, "Words")
@@ -188,6 +189,7 @@ def test_another_row_is_looked_at_when_it_is_chosen(data: StoredSet) -> None:
     assert "picked as the best" not in "".join(caption.value for caption in app.caption)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("started")
 def test_the_ends_of_the_hybrid_lab_are_the_two_alone(data: StoredSet) -> None:
     add(data.fingerprint, WORDS)

@@ -280,6 +280,7 @@ def test_without_a_hybrid_or_reranker_it_says_what_to_pick(data: StoredSet) -> N
     assert EN["where.no_wrapping"] in texts(opened(data, picked=["BM25", "Dense *1*"]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("language", ["ko", "en"])
 @pytest.mark.parametrize("by", ["kind", "question_length", "passage_length", "overlap", "terms_found", "article"])
 def test_every_slice_in_both_languages(language: str, by: str) -> None:

@@ -528,6 +528,7 @@ def test_text_of_users_is_never_html_or_markdown() -> None:
             assert "**굵게**" not in element.value
 
 
+@pytest.mark.slow
 def test_the_drill_down_imports_no_torch(data: StoredSet) -> None:
     code = (
         "import sys; from tests.views.compare.why.test_view import opened\n"
