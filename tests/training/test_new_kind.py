@@ -145,6 +145,7 @@ def app(data: StoredSet, monkeypatch: pytest.MonkeyPatch) -> AppTest:
     return test
 
 
+@pytest.mark.slow
 def test_an_added_kind_is_trained_from_the_page(app: AppTest, data: StoredSet) -> None:
     drawn(app).get("button_group")[0].set_value("toy")
     assert ToyRecipe.does in [text.value for text in drawn(app).markdown]

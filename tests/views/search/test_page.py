@@ -221,6 +221,7 @@ def test_opening_and_bm25_import_no_torch(data: StoredSet) -> None:
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.slow
 def test_what_is_stopped_is_asked_no_more_and_stays_in_its_box(data: StoredSet) -> None:
     app = ask(opened(page, data=data.key), QUESTION)
     assert columns(app)
