@@ -16,6 +16,8 @@ from retrieval.milvus.place import Place
 from retrieval.milvus.retriever import Milvus
 from tests.doubles import PASSAGES
 
+pytestmark = pytest.mark.slow  # Milvus Lite is a process of its own
+
 # several batches of 256, no two passages alike
 CORPUS = [Passage(f"p{row}", f"지문 {row} 번째 {row % 7} {row % 31}") for row in range(1100)]
 OPTIONS = BM25Options("word")
@@ -62,7 +64,6 @@ def test_an_interrupted_load_is_no_collection_and_goes_on() -> None:
         assert client.list_collections() == [whole.collection]
 
 
-@pytest.mark.slow
 def test_no_passage_that_was_taken_is_lost_to_a_kill() -> None:
     process = subprocess.Popen(
         [sys.executable, "-c", LOADING],

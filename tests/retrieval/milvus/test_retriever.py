@@ -63,6 +63,7 @@ def test_the_weights_of_a_passage_times_the_counts_of_a_question_are_its_score(k
     assert scores[:, 5].tolist() == [0] * len(asked)
 
 
+@pytest.mark.slow
 def test_bm25_in_milvus_is_bm25_also_with_passages_of_no_term() -> None:
     passages = [Passage("empty", "?!"), *PASSAGES]
     options = BM25Options("bigram", k1=1.5, b=0.8, title=False)
@@ -70,6 +71,7 @@ def test_bm25_in_milvus_is_bm25_also_with_passages_of_no_term() -> None:
     assert_same(found, BM25("bm25", passages, options).search(ASKED, 6))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("index", IndexKind)
 def test_vectors_in_milvus_are_found_as_in_a_local_index_of_that_kind(index: IndexKind) -> None:
     found = milvus(PASSAGES, VectorField(PASSAGES, KeywordEncoder(), index=index)).search(ASKED, 5)
@@ -78,6 +80,7 @@ def test_vectors_in_milvus_are_found_as_in_a_local_index_of_that_kind(index: Ind
     np.testing.assert_allclose(found.scores, wanted.scores, rtol=1e-6, atol=1e-7)
 
 
+@pytest.mark.slow
 def test_reciprocal_ranks_fused_by_milvus_are_those_of_the_local_hybrid() -> None:
     options = BM25Options("bigram")
     fields = TermField(PASSAGES, options), VectorField(PASSAGES, KeywordEncoder())
@@ -86,6 +89,7 @@ def test_reciprocal_ranks_fused_by_milvus_are_those_of_the_local_hybrid() -> Non
     assert_same(found, Hybrid("hybrid", parts, n_passages=5, depth=4).search([*ASKED, "zebra"], 5))
 
 
+@pytest.mark.slow
 def test_a_weighted_fusion_is_the_sum_its_formula_tells() -> None:
     options = BM25Options("bigram")
     fields = TermField(PASSAGES, options), VectorField(PASSAGES, KeywordEncoder())
