@@ -97,7 +97,7 @@ def _trainings(hub_workspace: Path) -> Trainings:
         patch.setenv("MRC_WORKSPACE", str(hub_workspace))
         key = keep(shuffled(20, 20)).key
     everything = [
-        *((name, BI_ENCODER, BI_ENCODER, options) for name, options in BI_ENCODERS.items()),
+        *((name, "bi-encoder", BI_ENCODER, options) for name, options in BI_ENCODERS.items()),
         *((name, CROSS_ENCODER, CROSS_ENCODER_BASE, options) for name, options in CROSS_ENCODERS.items()),
     ]
     with hub_server(models) as url:
