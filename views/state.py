@@ -40,13 +40,18 @@ def choose(
 
     Where what is usual `follows` other choices, it stays out of the address until something else is chosen.
     """
+    key = f"{name}_{language()}"  # other words make it another widget
     value = remembered(name, usual, options)
-    key = f"{name}_{value}_{language()}"  # another address, or other words, make it another widget
-    st.session_state.setdefault(key, value)
-    chosen = draw(label, options, key=key, **look) or usual
-    if not follows or chosen != usual or name in st.query_params:
-        remember(name, chosen)
-    return str(chosen)
+    if st.session_state.get(key) != value:
+        st.session_state[key] = value
+    draw(label, options, key=key, on_change=_put_into_address, args=(name, key, usual), **look)
+    if not follows or value != usual or name in st.query_params:
+        remember(name, value)
+    return value
+
+
+def _put_into_address(name: str, key: str, usual: str) -> None:
+    remember(name, st.session_state[key] or usual)
 
 
 def choose_several(

@@ -357,5 +357,5 @@ def test_a_starter_is_trained_on_the_sample_from_the_page(app: AppTest) -> None:
     scores = started.scores()
     assert rows.loc["BM25", "recall@10"] == pytest.approx(scores["bm25"]["recall@10"] * 100)
     assert rows.loc["After training", "ndcg@10"] == pytest.approx(scores["after"]["ndcg@10"] * 100)
-    assert any(option.startswith("Starter 1 (trained here") for option in app.selectbox(key="base_starter_en").options)
+    assert any(option.startswith("Starter 1 (trained here") for option in app.selectbox(key="base_en").options)
     assert start_button(app).label == EN["train.start"]
