@@ -150,8 +150,10 @@ class Job:
         self.ask_to_stop()
         status = self.status()
         if status.at_work:
-            with suppress(psutil.NoSuchProcess):
-                psutil.Process(status.pid).kill()
+            with suppress(psutil.NoSuchProcess, psutil.TimeoutExpired):
+                process = psutil.Process(status.pid)
+                process.kill()
+                process.wait(timeout=2)  # so that who asks next is told
 
 
 def carry_out(

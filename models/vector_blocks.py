@@ -136,6 +136,8 @@ class VectorBlocks:
                 seconds = self._fill(lambda number: self._read(parts, number), lambda shape: _mapped(new, shape))[1]
                 write_text(_seconds_of(path), json.dumps({"load": self._load_seconds, "work": seconds}))
         except OSError as error:
+            if (whole := read_vectors(path)) is not None:  # another process was first, and took the parts away
+                return whole
             logger.warning("vectors %s cannot be written: %s", path, error)
             vectors, seconds = self._fill(lambda number: self._read(parts, number), _in_memory)
             return StoredVectors(vectors, self._load_seconds, seconds)

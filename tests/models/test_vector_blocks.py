@@ -162,6 +162,21 @@ def test_a_part_that_comes_after_the_whole_does_not_stay(tmp_path: Path) -> None
     assert {path.name for path in tmp_path.iterdir()} == {"vectors.npy", "vectors.json"}
 
 
+def test_parts_that_another_process_takes_away_are_in_the_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, assembled = tmp_path / "vectors.npy", VectorBlocks._assembled_as
+
+    def overtaken(self: VectorBlocks, to: Path, parts: Path) -> StoredVectors:
+        monkeypatch.setattr(VectorBlocks, "_assembled_as", assembled)
+        blocks(Counting()).kept(to)  # it assembles, too, and ends first
+        assert not parts.exists()
+        return assembled(self, to, parts)
+
+    monkeypatch.setattr(VectorBlocks, "_assembled_as", overtaken)
+    assert_all(blocks(Counting()).kept(path))
+
+
 def test_a_disk_that_cannot_be_written_costs_only_the_saving(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("where the folder should be")
     encode = Counting()
