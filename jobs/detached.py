@@ -1,23 +1,93 @@
 """A process that outlives whoever starts it: the page may be closed, the server may end."""
 
 import os
+import socket
 import subprocess
 import sys
+import tempfile
+import threading
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from data.workspace import PROJECT, workspace
+from jobs.fork_server import received, send
+from jobs.processes import Process, process_of
+
+# Beside the system libraries of a Mac forking is not safe, nor is it once CUDA is in use.
+FORKS = sys.platform == "linux" and not Path("/proc/driver/nvidia").exists()
+_PLACE = "MRC_FORK_SERVER"  # the server's socket; jobs inherit it and ask the same server
+_SECONDS_TO_BE_READY = 1.0  # it may just be reading a library; a page does not wait for that
+_SECONDS_TO_FORK = 60.0
+_starting = threading.Lock()
+_life_lines: list[int] = []  # the system closes them with this process, however that ends, and the servers end, too
 
 
-def detached(module: str, *words: object, log: Path) -> subprocess.Popen[bytes]:
+def detached(module: str, *words: object, log: Path) -> Process:
     """Start `python -m MODULE WORDS` on its own; what it writes is added to `log`. Raises `OSError`: a full disk."""
     log.parent.mkdir(parents=True, exist_ok=True)
-    with log.open("ab") as output:
-        return subprocess.Popen(  # noqa: S603 - a list of our own words
-            [sys.executable, "-m", module, *map(str, words)],
+    log.touch()
+    environment = {**os.environ, "MRC_WORKSPACE": str(workspace()), "TOKENIZERS_PARALLELISM": "false"}
+    asked = [*map(str, words)]
+    return (FORKS and _forked(module, asked, environment, log)) or _fresh(module, asked, environment, log)
+
+
+def start_fork_server() -> None:
+    """Start what forks the processes of this one and of its jobs. Raises `OSError` where there cannot be one."""
+    place = Path(tempfile.mkdtemp(prefix="mrc-"), "socket")  # a folder that only this user can enter
+    life_line, end = os.pipe()
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(place))
+        listener.listen(64)
+        inherited = (listener.fileno(), life_line)
+        subprocess.Popen(  # noqa: S603 - a list of our own words
+            [sys.executable, "-m", "jobs.fork_server", *map(str, inherited)],
             cwd=PROJECT,
-            env={**os.environ, "MRC_WORKSPACE": str(workspace()), "TOKENIZERS_PARALLELISM": "false"},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            pass_fds=inherited,
+            start_new_session=True,
+        )
+    os.close(life_line)
+    _life_lines.append(end)
+    os.environ[_PLACE] = str(place)
+
+
+def _forked(module: str, words: list[str], environment: dict[str, str], log: Path) -> Process | None:
+    """Start it by the fork server; None where that cannot be."""
+    request = {"module": module, "words": words, "environment": environment, "log": str(log.absolute())}
+    with _starting, suppress(OSError):
+        try:
+            return _answer(request)
+        except TimeoutError:
+            return None
+        except OSError:  # there is none, or none any more
+            start_fork_server()
+            environment[_PLACE] = os.environ[_PLACE]
+            return _answer(request)
+    return None
+
+
+def _answer(request: dict[str, Any]) -> Process | None:
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.settimeout(_SECONDS_TO_BE_READY)
+        connection.connect(os.environ.get(_PLACE) or os.devnull)
+        received(connection)  # that it is ready
+        connection.settimeout(_SECONDS_TO_FORK)  # from here on it starts the process, if late
+        send(connection, request)
+        answer = received(connection)
+    return Process(*answer) if answer else None
+
+
+def _fresh(module: str, words: list[str], environment: dict[str, str], log: Path) -> Process:
+    with log.open("ab") as output:
+        process = subprocess.Popen(  # noqa: S603 - a list of our own words
+            [sys.executable, "-m", module, *words],
+            cwd=PROJECT,
+            env=environment,
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
             start_new_session=True,
         )
+    return process_of(process.pid)

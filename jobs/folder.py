@@ -120,12 +120,11 @@ class Job:
 
     def launch(self, module: str, *words: object) -> None:
         """Start its process, `python -m MODULE WORDS`, at once. Raises `OSError` where the disk is full."""
-        for name in ("stop", "log.txt"):
+        for name in ("stop", "log.txt", "status.json"):
             (self.folder / name).unlink(missing_ok=True)
-        process = detached(module, *words, log=self.folder / "log.txt")
-        with suppress(psutil.NoSuchProcess):  # it may have ended
-            began = psutil.Process(process.pid).create_time()
-            self.write_status(Status(State.RUNNING, started=time.time(), pid=process.pid, pid_started=began))
+        pid, pid_started = detached(module, *words, log=self.folder / "log.txt")
+        if not (self.folder / "status.json").exists():  # it may have begun to tell by itself
+            self.write_status(Status(State.RUNNING, started=time.time(), pid=pid, pid_started=pid_started))
 
     def ask_to_stop(self) -> None:
         """Let it end after its current step."""

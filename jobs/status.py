@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
-from jobs.processes import lives
+from jobs.processes import Process
 
 _ENOUGH_TO_GUESS = 0.1  # share of the work after which the time left is told from the time spent
 
@@ -62,4 +62,4 @@ class Status:
     @property
     def attended(self) -> bool:
         """Whether the process noted last still lives."""
-        return self.pid > 0 and lives(self.pid, self.pid_started)
+        return self.pid > 0 and Process(self.pid, self.pid_started).lives

@@ -15,6 +15,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from data.workspace import PROJECT
+from jobs.detached import start_fork_server
 
 expect.set_options(timeout=60_000)  # a busy machine draws slowly; nothing here is about speed
 CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
@@ -30,6 +31,8 @@ def app(workspace: Path) -> Iterator[str]:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
+    if not os.environ.get("MRC_FORK_SERVER"):
+        start_fork_server()  # whose libraries the jobs of all these servers share
     command = [sys.executable, "-m", "streamlit", "run", "app.py", "--server.port", str(port)]
     environment = {**os.environ, "MRC_WORKSPACE": str(workspace), "STREAMLIT_SERVER_HEADLESS": "true"}
     server = subprocess.Popen(command, cwd=PROJECT, env=environment, start_new_session=True)

@@ -1,15 +1,13 @@
 """The first minute: the sample is loaded and compared before anybody presses anything."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import psutil
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.conftest import PROJECT
+from tests.programs import run_module
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 MINUTES = 60_000
@@ -51,8 +49,7 @@ def test_the_experiment_file_gives_the_same_numbers_on_the_command_line(
     for kept in (workspace / "cache" / "rankings").iterdir():
         kept.unlink()
     monkeypatch.setenv("MRC_WORKSPACE", str(workspace))
-    command = [sys.executable, "-m", "retrieval", "compare", str(experiment), "--out", str(tmp_path / "out")]
-    subprocess.run(command, cwd=PROJECT, check=True, capture_output=True)
+    run_module("retrieval", "compare", experiment, "--out", tmp_path / "out").check_returncode()
     commanded = json.loads((tmp_path / "out" / "scores.json").read_text(encoding="utf-8"))
     for name, scores in shown["retrievers"].items():
         measures = {key: value for key, value in scores.items() if not key.endswith("_seconds")}

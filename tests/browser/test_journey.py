@@ -2,8 +2,6 @@
 
 import json
 import os
-import subprocess
-import sys
 import time
 from pathlib import Path
 from urllib.parse import quote
@@ -11,8 +9,8 @@ from urllib.parse import quote
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.conftest import PROJECT
 from tests.browser.test_first_visit import compared, download
+from tests.programs import run_module
 
 MINUTES = 60_000
 KORQUAD = Path(os.environ.get("MRC_DATA", "")) / "KorQuAD_v1.0_dev.json"
@@ -89,8 +87,7 @@ def test_the_table_equals_the_commands(
     experiment = tmp_path / "experiment.toml"
     experiment.write_bytes(download(page, "Experiment file").read_bytes())
     monkeypatch.setenv("MRC_WORKSPACE", str(workspace))
-    command = [sys.executable, "-m", "retrieval", "compare", str(experiment), "--out", str(tmp_path / "out")]
-    subprocess.run(command, cwd=PROJECT, check=True, capture_output=True)
+    run_module("retrieval", "compare", experiment, "--out", tmp_path / "out").check_returncode()
     commanded = json.loads((tmp_path / "out" / "scores.json").read_text(encoding="utf-8"))["retrievers"]
     # a canvas draws the table; beside it stands a grid for screen readers, which holds what it draws
     cells = page.locator("canvas").first.locator("[role=gridcell]").all_text_contents()

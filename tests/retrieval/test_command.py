@@ -1,7 +1,6 @@
 """`python -m retrieval compare`, run as a user runs it."""
 
 import json
-import os
 import shutil
 import subprocess
 import sys
@@ -22,6 +21,7 @@ from retrieval.comparison.experiment import read_experiment
 from retrieval.comparison.job import ComparisonJob
 from retrieval.comparison.store import kept_comparisons, load
 from tests.doubles import small_set
+from tests.programs import run_module
 
 KS = (1, 5, 10, 20)
 THEIRS = {
@@ -75,25 +75,11 @@ class Run:
         return json.loads((self.folder / "scores.json").read_text(encoding="utf-8"))
 
 
-def run(experiment: str, folder: Path, *command: str) -> Run:
+def run(experiment: str, folder: Path) -> Run:
     folder.mkdir(exist_ok=True)
     (folder / "experiment.toml").write_text(experiment, encoding="utf-8")
-    done = subprocess.run(
-        [
-            sys.executable,
-            *(command or ("-m", "retrieval")),
-            "compare",
-            folder / "experiment.toml",
-            "--out",
-            folder / "out",
-        ],
-        cwd=PROJECT,
-        env=os.environ | {"MRC_WORKSPACE": str(folder / "workspace")},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-    )
+    words = ("compare", folder / "experiment.toml", "--out", folder / "out")
+    done = run_module("retrieval", *words, environment={"MRC_WORKSPACE": str(folder / "workspace")})
     return Run(done.returncode, done.stdout, done.stderr, folder / "out")
 
 
@@ -221,12 +207,13 @@ def test_words_alone_need_no_torch(tmp_path: Path) -> None:
         "import sys\n"
         "from retrieval.__main__ import main\n"
         "import retrieval.comparison.compare\n"
-        "status = main(sys.argv[1:])\n"
+        "assert main(sys.argv[1:]) == 0\n"
         "print(sorted({'torch', 'transformers', 'sentence_transformers', 'streamlit'} & set(sys.modules)))\n"
-        "sys.exit(status)"
     )
-    done = run(WORDS, tmp_path, "-c", program)
-    assert (done.status, done.printed.splitlines()[-1]) == (0, "[]"), done.errors
+    (tmp_path / "experiment.toml").write_text(WORDS, encoding="utf-8")
+    command = [sys.executable, "-c", program, "compare", tmp_path / "experiment.toml", "--out", tmp_path / "out"]
+    done = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "[]"
 
 
 @pytest.mark.slow

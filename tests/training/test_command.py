@@ -7,7 +7,7 @@ import pytest
 from data.catalog import CATALOG
 from jobs.status import State
 from retrieval.__main__ import main as compare
-from tests.training.worlds import command
+from tests.programs import run_module
 from training.__main__ import main
 from training.options.bi_encoder import BI_ENCODER, BiEncoderOptions
 from training.options.cross_encoder import CROSS_ENCODER, CrossEncoderOptions
@@ -47,7 +47,7 @@ def test_from_a_file_to_a_comparison(tmp_path: Path, capsys: pytest.CaptureFixtu
     for folder, (kind, *options) in trainings.items():
         words = (kind, "--data", SAMPLE, "--base", "starter", "--out", str(tmp_path / folder), *options)
         if folder == "bi":
-            done = command("training", *words)
+            done = run_module("training", *words)
             assert done.returncode == 0, done.stderr
             told = done.stdout.splitlines()
         else:  # in this process, whose libraries are loaded

@@ -11,7 +11,8 @@ from data.store import find
 from jobs.status import State
 from tests.doubles import small_set
 from tests.hub import build_bi_encoder, build_cross_encoder_base
-from tests.training.worlds import COLUMNS, command, misleading_set, planned, shuffled, wait_until
+from tests.programs import run_module
+from tests.training.worlds import COLUMNS, misleading_set, planned, shuffled, wait_until
 from training import estimate as estimating
 from training.estimate import estimate
 from training.options.bi_encoder import BI_ENCODER, BiEncoderObjective
@@ -134,7 +135,7 @@ def test_more_texts_at_a_time_take_more_memory(tiny: dict[str, str]) -> None:
     found = []
     for size in ("4", "256"):  # each in a new process: this one's memory has grown already
         words = ("--data", "sample", "--base", tiny[CROSS_ENCODER], "--batch-size", size, "--estimate")
-        told = command("training", "cross-encoder", *words)
+        told = run_module("training", "cross-encoder", *words)
         assert told.returncode == 0, told.stderr
         found.append(json.loads(told.stdout[told.stdout.index("{\n") :])["memory"])
     assert found[1] > found[0] + 10**7
@@ -195,7 +196,7 @@ def test_a_rehearsal_in_a_process_of_its_own(sample: QuestionSet) -> None:
 
 def test_the_negatives_in_a_file(tmp_path: Path) -> None:
     words = ("cross-encoder", "--data", "sample", "--negatives", "2")
-    told = command("training", *words, "--negatives-file", str(tmp_path / "negatives.jsonl"))
+    told = run_module("training", *words, "--negatives-file", str(tmp_path / "negatives.jsonl"))
     assert told.returncode == 0, told.stderr
     lines = [json.loads(line) for line in (tmp_path / "negatives.jsonl").read_text(encoding="utf-8").splitlines()]
     assert told.stdout.startswith(f"{len(lines)} negatives of ")

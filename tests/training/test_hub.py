@@ -16,6 +16,7 @@ from safetensors.numpy import load_file
 
 from data.split import SplitOptions
 from data.store import keep
+from data.workspace import PROJECT
 from jobs.status import State
 from models.bi_encoder import BiEncoder
 from models.cross_encoder import CrossEncoderScorer
@@ -29,7 +30,7 @@ from tests.hub import (
     hub_environment,
     hub_server,
 )
-from tests.training.worlds import PROJECT, logged, shuffled, source_of
+from tests.training.worlds import logged, shuffled, source_of
 from training.options.bi_encoder import BiEncoderOptions
 from training.options.cross_encoder import CROSS_ENCODER, CrossEncoderOptions
 from training.rankers.material import Material

@@ -20,9 +20,9 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
-from data.workspace import workspace
+from data.workspace import PROJECT, workspace
 from jobs.status import RESUMABLE, State
-from tests.training.worlds import PROJECT, logged, misleading_set, planned, wait_until
+from tests.training.worlds import logged, misleading_set, planned, wait_until
 from training.engine.checkpoints import newest_checkpoint, step_of
 from training.options.bi_encoder import BI_ENCODER
 from training.recipe import RECIPES

@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
+from data.workspace import PROJECT
 from jobs.status import State
 from tests.hub import build_bi_encoder
-from tests.training.worlds import PROJECT, logged
+from tests.training.worlds import logged
 from tests.two_machines import torchrun_on, two_machines
 from training.__main__ import main
 from training.runs.runs import Run

@@ -1,8 +1,5 @@
 """Question sets whose training can be followed by hand, and short ways to plan a run."""
 
-import os
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -15,7 +12,6 @@ import pytest
 from data.records import Passage, Question, QuestionSet
 from data.split import SplitOptions
 from data.store import keep
-from data.workspace import PROJECT
 from jobs.status import Status
 from models.bi_encoder import BiEncoder
 from models.sources import STARTER, ModelSource
@@ -132,16 +128,3 @@ def wait_until(happened: Callable[[], bool], seconds: float = 90) -> None:
     while not happened():
         assert time.monotonic() < end, "it did not happen in time"
         time.sleep(0.05)
-
-
-def command(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Run `python -m ...` as a person would, from the project folder."""
-    return subprocess.run(
-        [sys.executable, "-m", *words],
-        cwd=PROJECT,
-        env={**os.environ, **environment},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=300,
-    )

@@ -13,9 +13,10 @@ from pathlib import Path
 import psutil
 import pytest
 
-from data.workspace import workspace
+from data.workspace import PROJECT, workspace
 from jobs.status import State
-from tests.training.worlds import PROJECT, command, logged, misleading_set, planned, wait_until
+from tests.programs import run_module
+from tests.training.worlds import logged, misleading_set, planned, wait_until
 from training.__main__ import main
 from training.options.bi_encoder import BI_ENCODER
 from training.runs.line import LINE
@@ -42,7 +43,9 @@ def workers() -> list[psutil.Process]:
     for process in psutil.process_iter():
         try:
             words = process.cmdline()
-            if words[1:4] == ["-m", "training", "work"] and process.environ().get("MRC_WORKSPACE") == here:
+            if words[1:4] == ["-m", "training", "work"] and any(
+                file.path.startswith(here) for file in process.open_files()
+            ):
                 found.append(process)
         except psutil.Error:
             continue
@@ -193,7 +196,7 @@ def test_the_commands(capsys: pytest.CaptureFixture[str]) -> None:
     run = endless()
     LINE.start_worker()
     wait_until(lambda: bool(logged(run, "loss")))
-    told = json.loads(command("training", "list", "--json").stdout)
+    told = json.loads(run_module("training", "list", "--json").stdout)
     assert [(one["id"], one["state"], one["kind"], one["data"]) for one in told] == [
         (run.id, "running", "bi-encoder", run.plan().data_name)
     ]
@@ -202,11 +205,11 @@ def test_the_commands(capsys: pytest.CaptureFixture[str]) -> None:
     assert run.id in capsys.readouterr().out
     assert main(["delete", run.id]) == 2
     assert "must be stopped" in capsys.readouterr().err
-    assert command("training", "stop", run.id).returncode == 0
+    assert run_module("training", "stop", run.id).returncode == 0
     wait_until(lambda: run.status().state is State.STOPPED)
     step = run.status().step
     assert main(["stop", run.id]) == 2
-    assert command("training", "resume", run.id).stdout.strip() == "queued"
+    assert run_module("training", "resume", run.id).stdout.strip() == "queued"
     wait_until(lambda: run.status().state is State.RUNNING and run.status().step > step)
     run.stop()
     wait_until(lambda: run.status().state is State.STOPPED)

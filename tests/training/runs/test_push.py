@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from data.workspace import PROJECT
 from jobs.status import State, Status
 from tests.hub import (
     OWNER,
@@ -24,7 +25,6 @@ from tests.hub import (
     running_server,
 )
 from tests.training.runs.test_card import finished
-from tests.training.worlds import PROJECT
 from training.options.bi_encoder import BI_ENCODER
 from training.recipe import RECIPES
 from training.runs.card import write_card

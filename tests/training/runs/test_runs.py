@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from data.split import SplitOptions
-from data.workspace import workspace
+from data.workspace import PROJECT, workspace
 from jobs.processes import this_process
 from jobs.status import State, Status
-from tests.training.worlds import PROJECT, wait_until
+from tests.training.worlds import wait_until
 from training.options.bi_encoder import BI_ENCODER, BiEncoderOptions
 from training.options.cross_encoder import CrossEncoderOptions
 from training.recipe import RECIPES

@@ -1,0 +1,144 @@
+"""`python -m jobs.fork_server`: has read the libraries and does nothing but fork, so that jobs begin at once.
+
+To read torch and what stands on it takes a fresh process several seconds, every time. The fork server reads them once,
+while no job works, and the processes that it forks share them. It reads none of our own modules beside this one: a job
+runs the code on disk. It ends with the process that started it, or after a while without work; its jobs live on.
+"""
+
+import gc
+import json
+import os
+import runpy
+import select
+import signal
+import socket
+import sys
+from contextlib import suppress
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from setproctitle import setproctitle
+
+from jobs.processes import Process, process_of, this_process
+
+LIBRARIES = (
+    "pyarrow.parquet",
+    "pandas",
+    "pydantic",
+    "scipy.sparse",
+    "numba",
+    "kiwipiepy",
+    "faiss",
+    "torch",
+    "scipy.stats",
+    "sklearn.metrics",
+    "transformers.modeling_utils",
+    "sentence_transformers",
+    "transformers.trainer",
+    "datasets",
+    "accelerate",
+)
+# what libraries look up as they are imported: a process that wants another value than the server's cannot be forked
+_LOOKED_UP_ONCE = (
+    *("CUDA", "HF_", "KMP_", "LD_", "MALLOC_", "MKL_", "NUMBA_"),
+    *("OMP_", "OPENBLAS_", "PYTHON", "TORCH", "TRANSFORMERS"),
+)
+_SECONDS_WITHOUT_WORK = 900.0
+_SECONDS_BETWEEN_LOOKS = 0.2
+_SECONDS_TO_HEAR = 5.0
+
+
+def main() -> None:
+    """Serve until nobody needs it; a forked process leaves the loop and becomes the program that was asked for."""
+    listener, life_line = socket.socket(fileno=int(sys.argv[1])), int(sys.argv[2])
+    setproctitle("python -m jobs.fork_server")
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for the forked ones: the system takes them away
+    place = Path(listener.getsockname())
+    given = dict(os.environ)  # before libraries add to it
+    asked = _serve(listener, life_line, given)
+    listener.close()
+    os.close(life_line)
+    if asked is None:
+        place.unlink(missing_ok=True)
+        place.parent.rmdir()
+    else:
+        request, connection = asked
+        added = {name: value for name, value in os.environ.items() if name not in given}
+        _become(request | {"environment": added | request["environment"]}, connection)
+
+
+def send(connection: socket.socket, content: object) -> None:
+    """Write one message: a line of JSON."""
+    connection.sendall(json.dumps(content).encode() + b"\n")
+
+
+def received(connection: socket.socket) -> Any:
+    """Read one message. Raises `OSError` where the other side is gone, `ValueError` where it is no JSON."""
+    with connection.makefile("rb") as file:
+        line = file.readline()
+    if not line:
+        raise ConnectionError("the other side is gone")
+    return json.loads(line)
+
+
+def _serve(
+    listener: socket.socket, life_line: int, given: dict[str, str]
+) -> tuple[dict[str, Any], socket.socket] | None:
+    """Fork for every request. Returns the request in the forked process, None in the server at its end."""
+    unread, children = list(LIBRARIES), list[Process]()
+    while True:
+        children = [child for child in children if child.lives]
+        wait = _SECONDS_BETWEEN_LOOKS if children else 0.0 if unread else _SECONDS_WITHOUT_WORK
+        ready, _, _ = select.select([listener.fileno(), life_line], [], [], wait)
+        if listener.fileno() in ready:
+            connection, _ = listener.accept()
+            with suppress(OSError, ValueError):
+                connection.settimeout(_SECONDS_TO_HEAR)
+                send(connection, "ready")
+                request = received(connection)
+                if not _alike(request["environment"], given):
+                    send(connection, None)
+                elif (pid := os.fork()) == 0:
+                    return request, connection
+                else:
+                    children.append(process_of(pid))
+            connection.close()
+        elif life_line in ready or not (children or unread):
+            return None
+        elif not children:
+            _read(unread.pop(0))
+
+
+def _alike(one: dict[str, str], other: dict[str, str]) -> bool:
+    """Whether libraries read in one environment serve in the other."""
+    names = {name for name in (*one, *other) if name.startswith(_LOOKED_UP_ONCE)}
+    return all(one.get(name) == other.get(name) for name in names)
+
+
+def _read(library: str) -> None:
+    with suppress(Exception):  # whoever needs it is told why it cannot be read
+        import_module(library)
+    gc.freeze()  # so that a collection in a forked process touches, and copies, nothing of it
+
+
+def _become(request: dict[str, Any], connection: socket.socket) -> None:
+    """Go on as `python -m MODULE WORDS`, a session of its own."""
+    os.setsid()
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    log = os.open(request["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    for stream in (1, 2):
+        os.dup2(log, stream)
+    os.close(log)
+    os.environ.clear()
+    os.environ.update(request["environment"])
+    module, words = request["module"], request["words"]
+    setproctitle(" ".join(["python -m", module, *words]))
+    send(connection, this_process())
+    connection.close()
+    sys.argv = [module, *words]
+    runpy.run_module(module, run_name="__main__", alter_sys=True)
+
+
+if __name__ == "__main__":
+    main()

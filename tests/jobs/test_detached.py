@@ -1,0 +1,143 @@
+"""Processes of their own: forked from one that has read the libraries where that can be, fresh ones elsewhere."""
+
+import json
+import os
+import shutil
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from data.workspace import PROJECT, workspace
+from jobs import detached as module
+from jobs.detached import detached, start_fork_server
+from jobs.fork_server import LIBRARIES
+from jobs.processes import Process
+from tests.programs import run_module
+from tests.training.worlds import wait_until
+
+pytestmark = pytest.mark.slow
+
+ABOUT_ITSELF = """
+import json, os, sys
+print(json.dumps({"session": os.getsid(0), "folder": os.getcwd(), "workspace": os.environ["MRC_WORKSPACE"],
+                  "torch": "torch" in sys.modules, "ours": "data.store" in sys.modules}))
+"""
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[psutil.Process]:
+    """A fork server of the test's own, which ends when its life line is cut."""
+    monkeypatch.setenv("MRC_FORK_SERVER", "")
+    before = {child.pid for child in psutil.Process().children()}
+    start_fork_server()
+    place = Path(os.environ["MRC_FORK_SERVER"])
+    (started,) = [child for child in psutil.Process().children() if child.pid not in before]
+    yield started
+    os.close(module._life_lines.pop())
+    started.wait(30)
+    assert not place.parent.exists()
+
+
+def run(log: Path, code: str) -> Process:
+    return detached("timeit", "-n1", "-r1", code, log=log)
+
+
+def asleep(folder: Path) -> Process:
+    return run(folder / "log.txt", "import time; time.sleep(60)")
+
+
+def parent(process: Process) -> int:
+    number = psutil.Process(process.pid).ppid()
+    psutil.Process(process.pid).kill()
+    process.wait(10)
+    return number
+
+
+def test_a_forked_process_is_the_program_that_was_asked_for(server: psutil.Process, tmp_path: Path) -> None:
+    process = run(tmp_path / "new" / "log.txt", ABOUT_ITSELF)
+    process.wait(60)
+    about = json.loads((tmp_path / "new" / "log.txt").read_text().splitlines()[0])
+    assert about == {
+        "session": process.pid,
+        "folder": str(PROJECT),
+        "workspace": str(workspace()),
+        "torch": False,
+        "ours": False,
+    }
+    assert not process.lives
+    sleeping = asleep(tmp_path)
+    assert psutil.Process(sleeping.pid).cmdline()[:4] == ["python", "-m", "timeit", "-n1"]
+    assert parent(sleeping) == server.pid
+
+
+def test_the_libraries_are_read_between_two_jobs_and_our_own_modules_never(
+    server: psutil.Process, tmp_path: Path
+) -> None:
+    libraries = {library.split(".")[0] for library in LIBRARIES}
+    check = f"import sys; print(sorted({libraries} - sys.modules.keys()), 'data.store' in sys.modules)"
+
+    def are_read() -> bool:
+        time.sleep(0.5)  # without work
+        log = tmp_path / f"{time.monotonic()}.txt"
+        run(log, check).wait(60)
+        return log.read_text().startswith("[] False")
+
+    wait_until(are_read)
+
+
+def test_what_libraries_look_up_once_needs_a_fresh_process(
+    server: psutil.Process, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:10")
+    assert parent(asleep(tmp_path)) == os.getpid()
+    monkeypatch.undo()
+
+
+def test_without_forks_the_same_comes_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "FORKS", False)
+    process = run(tmp_path / "log.txt", ABOUT_ITSELF)
+    process.wait(60)
+    assert json.loads((tmp_path / "log.txt").read_text().splitlines()[0])["session"] == process.pid
+    assert parent(asleep(tmp_path)) == os.getpid()
+
+
+def test_a_server_that_is_busy_is_not_waited_for(server: psutil.Process, tmp_path: Path) -> None:
+    server.suspend()
+    try:
+        assert parent(asleep(tmp_path)) == os.getpid()
+    finally:
+        server.resume()
+    assert parent(asleep(tmp_path)) == server.pid  # and what it did not get to is not started later
+    assert "timeit" not in " ".join(" ".join(child.cmdline()) for child in server.children())
+
+
+def test_a_server_that_is_gone_is_followed_by_another(
+    server: psutil.Process, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gone = os.environ["MRC_FORK_SERVER"]
+    server.kill()
+    server.wait(30)
+    process = asleep(tmp_path)
+    assert parent(process) not in (server.pid, os.getpid())
+    assert os.environ["MRC_FORK_SERVER"] != gone
+    os.close(module._life_lines.pop())
+    shutil.rmtree(Path(gone).parent)
+
+
+def test_jobs_outlive_the_server(server: psutil.Process, tmp_path: Path) -> None:
+    process = asleep(tmp_path)
+    os.close(module._life_lines.pop())
+    server.wait(30)
+    module._life_lines.append(os.open(os.devnull, os.O_RDONLY))
+    assert process.lives
+    psutil.Process(process.pid).kill()
+
+
+def test_a_program_s_words_and_status() -> None:
+    done = run_module("data", "inspect", "no such file")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "no such file" in done.stderr
+    assert run_module("timeit", "-n1", "-r1", "print('said')").stdout.startswith("said\n")

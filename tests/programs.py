@@ -1,0 +1,59 @@
+"""Programs as a person runs them, without the seconds in which Python reads the libraries anew."""
+
+import os
+import runpy
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from subprocess import CompletedProcess
+
+import psutil
+import pytest
+
+from jobs.detached import detached
+
+
+def run_module(
+    *words: object, environment: Mapping[str, str] | None = None, seconds: float = 300
+) -> CompletedProcess[str]:
+    """Run `python -m ...` from the project's folder."""
+    asked = [*map(str, words)]
+    with tempfile.TemporaryDirectory() as name, pytest.MonkeyPatch.context() as patch:
+        folder = Path(name)
+        for variable, value in (environment or {}).items():
+            patch.setenv(variable, value)
+        process = detached("tests.programs", folder, *asked, log=folder / "log")
+        try:
+            process.wait(seconds)
+        except psutil.TimeoutExpired:
+            psutil.Process(process.pid).kill()
+            raise
+        status, output, errors = (
+            path.read_text(encoding="utf-8") if (path := folder / name).exists() else ""
+            for name in ("status", "output", "errors")
+        )
+        log = (folder / "log").read_text(encoding="utf-8")
+    return CompletedProcess(asked, int(status or -1), output, errors + log)
+
+
+def _told(folder: Path, module: str, words: list[str]) -> None:
+    """Be that program; what it writes and its exit status are left in the folder."""
+    for stream, name in ((1, "output"), (2, "errors")):
+        file = os.open(folder / name, os.O_WRONLY | os.O_CREAT)
+        os.dup2(file, stream)
+        os.close(file)
+    sys.argv = [module, *words]
+    status = 1
+    try:
+        runpy.run_module(module, run_name="__main__", alter_sys=True)
+        status = 0
+    except SystemExit as ended:
+        status = ended.code if isinstance(ended.code, int) else 0 if ended.code is None else 1
+        raise
+    finally:
+        (folder / "status").write_text(str(status), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    _told(Path(sys.argv[1]), sys.argv[2], sys.argv[3:])
