@@ -45,8 +45,8 @@ def pytest_configure(config: pytest.Config) -> None:
         os.environ["TESTED_MILVUS_URI"] = os.environ.pop("MILVUS_URI")
     os.environ["HF_ENDPOINT"] = "http://127.0.0.1:9"  # nobody answers here
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
-    # threads that wait for each other's cores are slower than one: test processes share the cores between them
-    workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    # threads that spin while others hold the cores are many times slower than one: test processes share the cores
+    workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT") or config.getoption("numprocesses", None) or 1)
     os.environ.setdefault("OMP_NUM_THREADS", str(max(1, min(4, (os.cpu_count() or 1) // workers))))
 
 
