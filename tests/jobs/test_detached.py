@@ -15,7 +15,7 @@ from jobs import detached as module
 from jobs.detached import detached, start_fork_server
 from jobs.fork_server import LIBRARIES
 from jobs.processes import Process
-from tests.programs import run_module
+from tests.programs import run_module, words_of
 from tests.training.worlds import wait_until
 
 pytestmark = pytest.mark.slow
@@ -69,7 +69,7 @@ def test_a_forked_process_is_the_program_that_was_asked_for(server: psutil.Proce
     }
     assert not process.lives
     sleeping = asleep(tmp_path)
-    assert psutil.Process(sleeping.pid).cmdline()[:4] == ["python", "-m", "timeit", "-n1"]
+    assert words_of(psutil.Process(sleeping.pid))[:4] == ["python", "-m", "timeit", "-n1"]
     assert parent(sleeping) == server.pid
 
 
