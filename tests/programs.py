@@ -37,6 +37,11 @@ def run_module(
     return CompletedProcess(asked, int(status or -1), output, errors + log)
 
 
+def words_of(process: psutil.Process) -> list[str]:
+    """The words of a process in a list of processes; a forked one has written them over those it was started with."""
+    return " ".join(process.cmdline()).split()
+
+
 def _told(folder: Path, module: str, words: list[str]) -> None:
     """Be that program; what it writes and its exit status are left in the folder."""
     for stream, name in ((1, "output"), (2, "errors")):

@@ -15,7 +15,7 @@ import pytest
 
 from data.workspace import PROJECT, workspace
 from jobs.status import State
-from tests.programs import run_module
+from tests.programs import run_module, words_of
 from tests.training.worlds import logged, misleading_set, planned, wait_until
 from training.__main__ import main
 from training.options.bi_encoder import BI_ENCODER
@@ -42,7 +42,7 @@ def workers() -> list[psutil.Process]:
     found = []
     for process in psutil.process_iter():
         try:
-            words = process.cmdline()
+            words = words_of(process)
             if words[1:4] == ["-m", "training", "work"] and any(
                 file.path.startswith(here) for file in process.open_files()
             ):
