@@ -2,6 +2,10 @@
 
 import logging
 
+from jobs.detached import make_ready
+
+make_ready()  # while the page is made
+
 import pandas as pd
 import streamlit as st
 

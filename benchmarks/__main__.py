@@ -5,7 +5,7 @@ import platform
 import sys
 
 from benchmarks import peers, readme
-from benchmarks.app import deeper_comparison, first_page, interactions, ten_sessions
+from benchmarks.app import deeper_comparison, first_page, first_visit, interactions, ten_sessions
 from benchmarks.quality import analyzers, best_without_download, starter_training
 from benchmarks.scale import growth, large_sets
 from benchmarks.speed import bm25_engines, cold_and_warm, dense_search, encoding, reranking, training_speed, whole_job
@@ -20,6 +20,7 @@ _ALL = {
     "dense_search": dense_search.measure,
     "encoding": encoding.measure,
     "first_page": first_page.measure,
+    "first_visit": first_visit.measure,
     "growth": growth.measure,
     "interactions": interactions.measure,
     "large_sets": large_sets.measure,

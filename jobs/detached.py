@@ -32,6 +32,13 @@ def detached(module: str, *words: object, log: Path) -> Process:
     return (FORKS and _forked(module, asked, environment, log)) or _fresh(module, asked, environment, log)
 
 
+def make_ready() -> None:
+    """Let the libraries be read before anybody asks for a job: the first one then begins as soon as the others."""
+    with _starting, suppress(OSError):
+        if FORKS and not os.environ.get(_PLACE):
+            start_fork_server()
+
+
 def start_fork_server() -> None:
     """Start what forks the processes of this one and of its jobs. Raises `OSError` where there cannot be one."""
     place = Path(tempfile.mkdtemp(prefix="mrc-"), "socket")  # a folder that only this user can enter

@@ -17,6 +17,7 @@ from typing import Any, ClassVar
 import psutil
 
 from data.workspace import read_json, write_json, write_text
+from jobs.allocator import hold_freed_memory
 from jobs.detached import detached
 from jobs.processes import this_process
 from jobs.status import State, Status
@@ -163,6 +164,7 @@ def carry_out(
     `work` is given the status it began with; it raises `AskedToStop` where it ended because somebody asked.
     `problem_of` tells code and message of what went wrong.
     """
+    hold_freed_memory()
     pid, pid_started = this_process()
     before = job.status()
     began = Status(

@@ -20,6 +20,7 @@ from typing import Any
 
 from setproctitle import setproctitle
 
+from jobs.allocator import hold_freed_memory
 from jobs.processes import Process, process_of, this_process
 
 LIBRARIES = (
@@ -53,6 +54,7 @@ def main() -> None:
     """Serve until nobody needs it; a forked process leaves the loop and becomes the program that was asked for."""
     listener, life_line = socket.socket(fileno=int(sys.argv[1])), int(sys.argv[2])
     setproctitle("python -m jobs.fork_server")
+    hold_freed_memory()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for the forked ones: the system takes them away
     place = Path(listener.getsockname())
     given = dict(os.environ)  # before libraries add to it

@@ -96,6 +96,16 @@ class BiEncoder(SourcedModel):
         return blocks.kept(kept_at(self.key_of(side, texts)))
 
 
+def prompts_of(model: "SentenceTransformer") -> tuple[str, str]:
+    """What a model puts before a question and before a passage, as `encode_query` and `encode_document` do."""
+
+    def prompt(*names: str) -> str:
+        name = next((name for name in names if name in model.prompts), model.default_prompt_name)
+        return model.prompts.get(name or "", "") or ""
+
+    return prompt("query"), prompt("document", "passage", "corpus")
+
+
 def kept_at(key: str) -> Path:
     """Return where the vectors with this key are kept in the workspace."""
     return workspace() / "cache" / "vectors" / f"{key}.npy"

@@ -4,7 +4,7 @@ What is replaced within these blocks are the `forward` of a sentence-transformer
 else (prompts, tasks, truncation, pooling, activation) is the library's own.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from typing import Any
 
@@ -37,18 +37,26 @@ def fast_passes(model: Any, output: str, precision: Precision) -> Iterator[None]
     is one that `takes_rows`.
     """
     reduced = _bfloat16(model[0]) if in_bfloat16(precision) else nullcontext()
-    with reduced, replaced(model, "forward", _split(model.forward, output)):
+    with reduced, passes_of_like_length(model, output):
         yield
 
 
-def _split(forward: Callable[..., Features], output: str) -> Callable[..., Features]:
-    """Take rows of like length together, as many as `TOKENS_A_PASS` allows, no wider than the longest of them."""
+@contextmanager
+def passes_of_like_length(model: Any, output: str, tokens: Mapping[str, int] = TOKENS_A_PASS) -> Iterator[None]:
+    """Within the block, the model takes rows of like length together, so that a long text does not make others long.
 
+    A pass has as many places as `tokens` says for the device. Vectors, scores and gradients are those of one pass.
+    """
+    with replaced(model, "forward", _split(model.forward, output, tokens)):
+        yield
+
+
+def _split(forward: Callable[..., Features], output: str, tokens: Mapping[str, int]) -> Callable[..., Features]:
     def split(features: Features, **kwargs: Any) -> Features:
         lengths = _lengths(features["attention_mask"])
         order = torch.argsort(lengths, descending=True, stable=True)
         found: list[Tensor] = []
-        start, most = 0, TOKENS_A_PASS.get(lengths.device.type, TOKENS_A_PASS["cpu"])
+        start, most = 0, tokens.get(lengths.device.type, tokens["cpu"])
         widths = (-(-lengths[order] // _MULTIPLE) * _MULTIPLE).tolist()
         while start < len(widths):
             end = start + max(1, most // max(1, widths[start]))

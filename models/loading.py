@@ -49,6 +49,8 @@ _WEIGHTS: dict[str, Any] = {"use_safetensors": True, "dtype": "float32"}
 
 
 def _where(source: ModelSource) -> dict[str, Any]:
+    if source.packaged:
+        source.packaged.write()
     if source.folder:
         return {"model_name_or_path": str(source.folder)}
     revision = hub_revision(str(source.hub_id))

@@ -1,6 +1,7 @@
 """Which model is meant, where it is, and how it is loaded: safely, and only when something must be computed.
 
-A model is `starter` (made of the corpus searched), a folder, the id of a run in the workspace, or a hub id.
+A model is `starter` (made of the corpus searched), `packaged:` and a name (shipped by a package), a folder, the id of a
+run in the workspace, or a hub id.
 """
 
 import hashlib
@@ -17,6 +18,7 @@ from data.cache import key_of
 from data.texts import fingerprint_of
 from data.workspace import workspace
 from models.hub import ModelError, hub_revision
+from models.packaged.bases import PackagedBase, base_at_hand, packaged_base
 from models.precision import Precision
 from text.analyzers import VERSION as ANALYZER_VERSION
 
@@ -35,9 +37,12 @@ class ModelSource:
     reference: str
     folder: Path | None = None
     hub_id: str | None = None
+    packaged: PackagedBase | None = None  # then the folder is where it is, or will be, written
 
     def fingerprint(self, corpus_key: str) -> str:
         """Key of the model's content: file sizes and times, the hub's commit, or the corpus a starter is made of."""
+        if self.packaged:
+            return self.packaged.content
         if self.folder:
             files = sorted(path for path in self.folder.rglob("*") if path.is_file())
             return key_of([(str(p.relative_to(self.folder)), p.stat().st_size, p.stat().st_mtime_ns) for p in files])
@@ -47,9 +52,15 @@ class ModelSource:
 
 
 def find_model(reference: str, base: Path | None = None) -> ModelSource:
-    """Resolve a model reference. Paths are relative to `base` or absolute. Raises `ModelError` (`model_not_found`)."""
+    """Resolve a model reference. Paths are relative to `base` or absolute.
+
+    Raises `ModelError`: `model_not_found`, or what keeps a packaged model from being had.
+    """
     if reference == STARTER:
         return ModelSource(reference)
+    if packaged := packaged_base(reference):
+        packaged.require()
+        return ModelSource(reference, folder=packaged.folder, packaged=packaged)
     for folder in ((base or Path()) / reference, workspace() / "runs" / reference):
         if os.path.isdir(folder):  # noqa: PTH112 - a name may be too long for the file system
             finished = folder / "model"  # a training's run folder stands for the model in it
@@ -57,6 +68,12 @@ def find_model(reference: str, base: Path | None = None) -> ModelSource:
     if _HUB_ID.fullmatch(reference):
         return ModelSource(reference, hub_id=reference)
     raise _not_found(reference, f"{reference!r} is no folder, no finished run and no hub id")
+
+
+def default_model() -> str:
+    """What searches and trainings start from where nobody chooses: a packaged base, or the starter where none is."""
+    packaged = base_at_hand()
+    return packaged.reference if packaged else STARTER
 
 
 def is_starter(source: ModelSource) -> bool:
@@ -122,6 +139,8 @@ def identity(source: ModelSource, texts: Sequence[str]) -> dict[str, str]:
     """Tell a model by its content: the hub's commit, the files of a folder, or the texts a starter is made of."""
     if source.hub_id:
         return {"revision": hub_revision(source.hub_id).commit}
+    if source.packaged:
+        return {"package": source.packaged.requirement, "fingerprint": source.packaged.sha256}
     if source.folder:
         return {"fingerprint": content_fingerprint(source.folder)}
     return {"fingerprint": source.fingerprint(fingerprint_of(texts))}

@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from models.packaged.bases import PackagedBase
+
 # what waits for other processes, longest first: begun last, one core would stand idle at the end
 LONG = (
     "browser/test_journey.py",
@@ -73,6 +75,13 @@ def _workspace_of_the_session(tmp_path_factory: pytest.TempPathFactory) -> None:
 @pytest.fixture(autouse=True)
 def _workspace_of_the_test(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MRC_WORKSPACE", str(tmp_path / "workspace"))
+
+
+@pytest.fixture(autouse=True)
+def _nobody_shipped_a_base(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tests start from the starter, made in no time; those marked `packaged` from what a person starts from."""
+    if not request.node.get_closest_marker("packaged"):
+        monkeypatch.setattr(PackagedBase, "path", None)
 
 
 @pytest.fixture(autouse=True)

@@ -74,6 +74,7 @@ LOADED_LATE = {
     "models/starter/bi_encoder.py",
     "models/starter/cross_encoder.py",
     "training/engine/batches.py",
+    "training/engine/passes.py",
     "training/engine/tokens.py",
     "training/engine/trainers.py",
     "training/runs/progress.py",

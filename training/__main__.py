@@ -18,7 +18,7 @@ from data.failure import Failure
 from data.split import SplitOptions
 from data.store import find
 from jobs.status import State
-from models.sources import STARTER
+from models.sources import default_model
 from training.options.common import TrainingOptions
 from training.recipe import RECIPES
 from training.runs.line import LINE
@@ -261,7 +261,7 @@ def _planned(given: argparse.Namespace) -> Plan:
     question_set = find(given.data)
     made = RECIPES[given.kind].options
     chosen = {field.name: getattr(given, field.name) for field in fields(made) if hasattr(given, field.name)}
-    options = replace(made.suited_to(chosen.get("base", STARTER)), **chosen)
+    options = replace(made.suited_to(chosen.get("base", default_model())), **chosen)
     reference = str(Path(given.data).resolve()) if Path(given.data).is_file() else given.data
     data = (reference, question_set.name, question_set.fingerprint)
     shares = SplitOptions(given.validation_share, given.test_share, given.split_seed)

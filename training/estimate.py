@@ -79,6 +79,7 @@ def _steps(task: Task, options: TrainingOptions, size: int, base: int) -> _Tried
     from sentence_transformers.base.sampler import DefaultBatchSampler
     from transformers import TrainerCallback
 
+    from training.engine.passes import short_passes
     from training.engine.trainers import make_trainer
 
     order = np.argsort(-task.examples.lengths, kind="stable")
@@ -109,7 +110,7 @@ def _steps(task: Task, options: TrainingOptions, size: int, base: int) -> _Tried
         trainer.args.set_evaluate(strategy="no")
         trainer.args.set_save(strategy="no")
         trainer.args.load_best_model_at_end = False
-        with _MostMemory() as most:
+        with short_passes(task.model), _MostMemory() as most:
             trainer.train()
     return _Tried(size, float(np.mean(seconds[1:])), most.held - base)
 

@@ -139,6 +139,7 @@ def _trained(run: Run, status: Status) -> dict[str, Any]:
     enter(Phase.MINING)
     set_seed(plan.options.seed)
     task = recipe.task(source)
+    run.write("provenance.json", run.provenance() | {"settled": task.settled})
     _fit(run, task, plan, checkpoint, enter(Phase.TRAINING))
     enter(Phase.MEASURING_AFTER)
     if isinstance(run, _Helper):
@@ -168,6 +169,7 @@ def _processes(plan: Plan) -> dict[str, Any]:
 
 def _fit(run: Run, task: Task, plan: Plan, checkpoint: Path | None, status: Status) -> None:
     """Let the library's trainer do the steps that are left; the model of the task is the best measured afterwards."""
+    from training.engine.passes import short_passes
     from training.engine.tokens import tokenized_once
     from training.engine.trainers import make_trainer
     from training.runs.progress import RunFolderCallback
@@ -177,7 +179,7 @@ def _fit(run: Run, task: Task, plan: Plan, checkpoint: Path | None, status: Stat
     options = plan.options
     callback = RunFolderCallback(run, status, save_limit=options.save_limit, save_minutes=options.save_minutes)
     trainer = make_trainer(task, options, run.folder / "checkpoints", [callback])
-    with tokenized_once(task.model):
+    with tokenized_once(task.model), short_passes(task.model):
         trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from data.split import Part, SplitOptions
 from data.store import StoredSet
 from jobs.status import State
+from models.sources import STARTER, default_model
 from retrieval.comparison.added import added
 from retrieval.comparison.experiment import Experiment, needed
 from retrieval.comparison.kinds.first_stage import BM25Spec, DenseSpec
@@ -16,6 +17,7 @@ from training.recipe import recipe_of
 from training.runs.runs import Plan, Run, all_runs
 
 BM25_NAME, DENSE_NAME, HYBRID_NAME, RERANKED_NAME = "BM25", "Dense", "Hybrid", "Reranked"
+LSA_NAME = "LSA"  # vectors made of the passages themselves: what dense search is where there is no pretrained base
 _PICKED_FIRST = 6
 _LARGE = 50_000  # passages: their vectors are hours of work for a transformer, and minutes for a starter
 
@@ -56,14 +58,17 @@ class Choices:
 
 def choices_for(data: StoredSet) -> Choices:
     """Return the built-in retrievers, one or two for every finished training on this data, and what was added."""
+    model = default_model()
     specs: dict[str, Spec] = {
         BM25_NAME: BM25Spec(name=BM25_NAME),
-        DENSE_NAME: DenseSpec(name=DENSE_NAME),
+        DENSE_NAME: DenseSpec(name=DENSE_NAME, model=model),
         HYBRID_NAME: HybridSpec(name=HYBRID_NAME, of=(BM25_NAME, DENSE_NAME)),
         RERANKED_NAME: RerankSpec(name=RERANKED_NAME, first=BM25_NAME),
     }
     large = data.passages > _LARGE
     picked = [BM25_NAME] if large else [*specs]
+    if model != STARTER:
+        specs[LSA_NAME] = DenseSpec(name=LSA_NAME)
     own = {spec.name: spec for spec in added(data.fingerprint)}
     trained: dict[str, Plan] = {}
     for run in reversed(finished_runs(data)):

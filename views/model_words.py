@@ -1,6 +1,7 @@
 """How a model is called on the pages."""
 
 from models.hub import ModelError
+from models.packaged.bases import PackagedBase, packaged_base
 from models.sources import STARTER, find_model, is_starter
 from training.runs.runs import find_run
 from views.words import moment, word, word_or
@@ -26,6 +27,8 @@ def model_label(choice: str) -> str:
     if run := find_run(choice):
         plan = run.plan()
         return word("train.base_run", name=plan.name, data=plan.data_name, created=moment(plan.created))
+    if packaged := _packaged(choice):
+        return word("train.base_packaged", model=packaged.name)
     words = {STARTER: "train.base_starter", OTHER: "train.base_other"}
     return word(words[choice]) if choice in words else word("train.base_hub", model=choice)
 
@@ -34,5 +37,14 @@ def base_name(reference: str) -> str:
     """Return the words for a base model: a finished run by its name, everything else as it is called."""
     if reference == STARTER:
         return word("train.starter")
+    if packaged := _packaged(reference):
+        return packaged.name
     run = find_run(reference)
     return run.plan().name if run else reference
+
+
+def _packaged(reference: str) -> PackagedBase | None:
+    try:
+        return packaged_base(reference)
+    except ModelError:
+        return None

@@ -35,7 +35,7 @@ def test_upload_is_understood_audited_and_put_to_use(app: str, page: Page) -> No
 
 
 def train(page: Page, app: str, kind: str, name: str) -> None:
-    page.goto(f"{app}/train?train={kind}")
+    page.goto(f"{app}/train?train={kind}&base=starter")
     name_field = page.get_by_role("textbox", name="Name of this training")
     expect(name_field).to_be_visible()
     # only now no form of another kind, about to be taken away, stands beside this one

@@ -97,6 +97,25 @@ def test_stopped_at_any_step_it_ends_as_if_it_had_not_been(kind: str) -> None:
     assert_came_out_alike(run, whole)
 
 
+def test_stopped_within_an_epoch_the_same_steps_are_measured() -> None:
+    """With the defaults, which measure at the end of every epoch."""
+    options: dict[str, Any] = {"epochs": 3.0, "batch_size": 4, "logging_steps": 1}
+    whole, run = (planned(BI_ENCODER, misleading_set(questions_a_passage=2), **options) for _ in range(2))
+    assert train(whole).state is State.DONE
+    a_third = whole.status().total_steps // 3
+    for step in (2, a_third, a_third + 1):  # one of them is the last of its epoch
+        with pytest.MonkeyPatch.context() as patch:
+            do_at_step(patch, step, run.ask_to_stop)
+            assert train(run).state is State.STOPPED
+        again(run)
+    train(run)
+    measured = [
+        [entry["step"] for entry in one.progress() if "eval_validation_ndcg@10" in entry] for one in (run, whole)
+    ]
+    assert measured[0] == measured[1] == [a_third, 2 * a_third, 3 * a_third]
+    assert_came_out_alike(run, whole)
+
+
 def test_early_stopping_goes_on_counting() -> None:
     options = OFTEN | {"epochs": 40.0, "patience": 4, "learning_rate": 1e-7, "batch_size": 8, "evaluation_steps": 2}
     options |= {"save_steps": 2}

@@ -1,13 +1,17 @@
 """What can be picked for a question set, and the experiment it makes."""
 
 from dataclasses import replace
+from pathlib import Path
+
+import pytest
 
 from data.catalog import CATALOG, read_entry
 from data.split import Part, SplitOptions
 from data.store import StoredSet, keep
 from jobs.status import State
+from models.packaged.bases import PackagedBase
 from retrieval.comparison.added import add
-from retrieval.comparison.experiment import Experiment
+from retrieval.comparison.experiment import Experiment, write_experiment
 from retrieval.comparison.kinds.first_stage import RunSpec
 from retrieval.comparison.kinds.multistage import HybridSpec
 from training.options.bi_encoder import BI_ENCODER, BiEncoderOptions
@@ -31,6 +35,20 @@ def finished(kind: str, name: str, data: StoredSet, seed: int = 0) -> Run:
 def test_without_trainings_there_are_four_and_all_are_picked() -> None:
     choices = choices_for(sample())
     assert list(choices.specs) == ["BM25", "Dense", "Hybrid", "Reranked"] == list(choices.first_picked)
+
+
+@pytest.mark.packaged
+def test_a_base_that_a_package_ships_is_dense_search_and_the_starter_is_called_what_it_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(PackagedBase, "path", Path("anywhere"))
+    choices = choices_for(sample())
+    assert list(choices.specs) == ["BM25", "Dense", "Hybrid", "Reranked", "LSA"]
+    assert choices.first_picked == ("BM25", "Dense", "Hybrid", "Reranked")
+    models = {name: choices.specs[name].model for name in ("Dense", "LSA")}  # type: ignore[attr-defined]
+    assert models == {"Dense": "packaged:multilingual-e5-small", "LSA": "starter"}
+    experiment = choices.experiment(sample(), ["Dense"], Part.ALL)
+    assert 'model = "packaged:multilingual-e5-small"' in write_experiment(experiment)
 
 
 def test_of_a_large_set_bm25_alone_is_picked_at_first() -> None:

@@ -2,11 +2,13 @@
 
 from typing import Any
 
-from training.options.common import OptionError, TrainingOptions
+from training.options.common import AttentionDropout, EmbeddingTable, OptionError, TrainingOptions
+
+_LARGE_VOCABULARY = 100_000  # pieces, above which `auto` freezes their vectors
 
 
-def adapt(model: Any, options: TrainingOptions) -> None:
-    """Change a loaded `SentenceTransformer` or `CrossEncoder` as the options say.
+def adapt(model: Any, options: TrainingOptions) -> dict[str, str]:
+    """Change a loaded `SentenceTransformer` or `CrossEncoder` as the options say; returns what became of `auto`.
 
     Raises `OptionError` where the model has no such part: a starter, or fewer layers than are to be frozen.
     """
@@ -18,8 +20,20 @@ def adapt(model: Any, options: TrainingOptions) -> None:
         model.max_seq_length = min(options.max_length, _positions(model))
     if options.frozen_layers:
         _freeze(model[0].auto_model, options.frozen_layers)
+    if not hasattr(model[0], "auto_model"):
+        return {}
+    network = model[0].auto_model
+    settled = {"attention_dropout": AttentionDropout.BASE, "embedding_table": EmbeddingTable.TRAINED}
+    if _forgets_nothing(options.attention_dropout, model.device):
+        settled["attention_dropout"] = AttentionDropout.NONE
+        _drop_no_attention(network)
     if options.lora_rank:
         _add_adapters(model, options.lora_rank)
+    elif _freezes(options.embedding_table, network):
+        network.get_input_embeddings().requires_grad_(False)
+    if not any(weight.requires_grad for weight in model[0].auto_model.get_input_embeddings().parameters()):
+        settled["embedding_table"] = EmbeddingTable.FROZEN
+    return {name: value.value for name, value in settled.items()}
 
 
 def settle(model: Any) -> None:
@@ -34,6 +48,31 @@ def _positions(model: Any) -> int:
     config = model[0].auto_model.config
     offset = (config.pad_token_id or 0) + 1 if "roberta" in config.model_type else 0
     return int(getattr(config, "max_position_embeddings", 1 << 30)) - offset
+
+
+def _forgets_nothing(wanted: AttentionDropout, device: Any) -> bool:
+    # with dropout the fused kernel for a CPU cannot be used: all probabilities are written out
+    return wanted is AttentionDropout.NONE or (wanted is AttentionDropout.AUTO and device.type == "cpu")
+
+
+def _drop_no_attention(network: Any) -> None:
+    """Set the dropout of attention's probabilities to 0, whatever an architecture calls it; all other dropout stays."""
+    import torch
+
+    for module in network.modules():
+        if "Attention" not in type(module).__name__:
+            continue
+        for name in ("dropout", "attn_dropout", "attention_dropout", "dropout_prob", "dropout_p"):
+            found = getattr(module, name, None)
+            if isinstance(found, torch.nn.Dropout):
+                found.p = 0.0
+            elif isinstance(found, float):
+                setattr(module, name, 0.0)
+
+
+def _freezes(wanted: EmbeddingTable, network: Any) -> bool:
+    pieces = network.get_input_embeddings().weight.shape[0]
+    return wanted is EmbeddingTable.FROZEN or (wanted is EmbeddingTable.AUTO and pieces > _LARGE_VOCABULARY)
 
 
 def _freeze(network: Any, count: int) -> None:

@@ -62,6 +62,10 @@ class _Sampler(DefaultBatchSampler):
         self._hardness = self._shown @ times_shown  # whose passages many show, goes with few
         self._group = np.unique(examples.passages[rows, 0] if examples.in_batch else rows, return_inverse=True)[1]
         self._length = np.bincount(self._group, examples.lengths[rows]) / np.bincount(self._group)
+        self._article = None
+        if examples.article is not None:
+            self._article = np.zeros(len(self._length), dtype=np.int64)
+            self._article[self._group] = np.unique(examples.article[rows], return_inverse=True)[1]
         self._first = self._settled() if self._size and self._whole(len(rows)) else []
         if not self._first:
             raise ValueError(f"{len(rows)} examples make no batch of {plan.batch_size} for {plan.processes} processes")
@@ -112,12 +116,17 @@ class _Sampler(DefaultBatchSampler):
     def _dealt(self, epoch: int, count: int) -> tuple[np.ndarray, np.ndarray]:
         """Return the examples in the order in which they are to be placed, and the batch that each wishes to be in.
 
-        Wishes are dealt by length. The hardest to place come first, as Welsh & Powell 1967 colour graphs.
+        Wishes are dealt by length, or by article in an order drawn anew. The hardest to place come first, as Welsh &
+        Powell 1967 colour graphs.
         """
         rng, n = np.random.default_rng((self.seed, epoch)), len(self._rows)
         drawn = n if self._processes == 1 else count * self._whole(min(self._size, n // count))
         chosen = np.sort(rng.permutation(n)[:drawn])
-        seeming = (self._length + 1) * rng.uniform(1 - _JITTER, 1 + _JITTER, len(self._length))
+        seeming: np.ndarray
+        if self._article is None:
+            seeming = (self._length + 1) * rng.uniform(1 - _JITTER, 1 + _JITTER, len(self._length))
+        else:
+            seeming = rng.permutation(int(self._article.max()) + 1)[self._article]
         group = self._group[chosen]
         by_length = np.lexsort((rng.random(drawn), group, seeming[group]))
         order, wishes = chosen[by_length], deal(group[by_length], count)

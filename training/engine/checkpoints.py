@@ -75,7 +75,8 @@ class SafeCheckpoints:
     """Mixin for a trainer of transformers: its checkpoints hold safetensors and JSON only.
 
     The methods are those that `transformers.Trainer` saves and restores with; each is a plain reading or writing of
-    one file. Weights are saved as they are trained, so a checkpoint is no model folder: adapters stay adapters.
+    one file. Weights are saved as they are trained, so a checkpoint is no model folder: adapters stay adapters, and
+    weights that are frozen are those of the base, which is loaded before.
     """
 
     args: Any
@@ -85,18 +86,24 @@ class SafeCheckpoints:
     state: Any
 
     def _save(self, output_dir: str | None = None, state_dict: dict[str, Any] | None = None) -> None:
-        from safetensors.torch import save_model
+        from safetensors.torch import save_file
 
         del state_dict
         folder = Path(output_dir or self.args.output_dir)
         folder.mkdir(parents=True, exist_ok=True)
-        save_model(self.model, str(folder / "weights.safetensors"))
+        weights = {name: weight for name, weight in self.model.named_parameters() if weight.requires_grad}
+        known = self.model.state_dict()
+        weights |= {name: buffer for name, buffer in self.model.named_buffers() if name in known}
+        contents = {name: tensor.detach().contiguous() for name, tensor in weights.items()}
+        save_file(contents, str(folder / "weights.safetensors"))
 
     def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
-        from safetensors.torch import load_model
+        from safetensors.torch import load_file
 
         del model
-        load_model(self.model, Path(resume_from_checkpoint) / "weights.safetensors")
+        weights = load_file(Path(resume_from_checkpoint) / "weights.safetensors")
+        if unknown := self.model.load_state_dict(weights, strict=False).unexpected_keys:
+            raise ValueError(f"the checkpoint holds weights that the model has not: {unknown[:3]}")
 
     def _load_best_model(self) -> None:
         self._load_from_checkpoint(self.state.best_model_checkpoint)

@@ -1,7 +1,7 @@
 """What a trainer is given: a model, what it reads, what is to become smaller, and how it is measured."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -21,6 +21,7 @@ class Examples:
     relevance: csr_array  # (n_questions, n_passages), nonzero where relevant
     lengths: np.ndarray  # (n_examples,) how long the texts are, in any unit
     in_batch: bool  # whether passages of other examples are negatives; if not, any examples may stand together
+    article: np.ndarray | None = None  # (n_examples,) int: then texts of one article go together, not of like length
 
     def shown(self) -> csr_array:
         """Which passages an example shows, bool `(n_examples, n_passages)`."""
@@ -51,3 +52,5 @@ class Task:
     columns: Columns
     examples: Examples
     measure: Callable[[Any], Scores]
+    prompts: dict[str, str] = field(default_factory=dict)  # what stands before the texts of a column
+    settled: dict[str, str] = field(default_factory=dict)  # what became of the options that were left to the machine

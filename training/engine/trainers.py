@@ -73,7 +73,7 @@ def make_trainer(task: Task, options: TrainingOptions, checkpoints: Path, callba
         else (_BiEncoderTrainer, SentenceTransformerTrainingArguments)
     )
     task.model.model_card_data.generate_widget_examples = False  # minutes of work for a card's example
-    told = arguments(**trainer_arguments(checkpoints, options, sampler))
+    told = arguments(**trainer_arguments(checkpoints, options, sampler), prompts=task.prompts or None)
     told._n_gpu = min(told.n_gpu, 1)  # several GPUs are for several processes: threads would tear the batch apart
     return trainer(
         model=task.model,

@@ -21,6 +21,13 @@ class BiEncoderObjective(StrEnum):
     TRIPLET = "triplet"  # Schroff et al. 2015, over mined hard negatives
 
 
+class BatchesOf(StrEnum):
+    """Which questions stand in a batch together, whose passages are each other's negatives."""
+
+    LENGTHS = "lengths"  # texts of like length: little padding
+    ARTICLES = "articles"  # questions on the same articles: a passage's neighbours are the hardest negatives there are
+
+
 class Pooling(StrEnum):
     """How a bi-encoder makes one vector of a text's token vectors."""
 
@@ -43,6 +50,7 @@ class BiEncoderOptions(RankerOptions):
     guide: str = option("", "bi-encoder that tells which negatives look relevant (gist); empty: the base, untrained")
     mini_batch_size: int = option(0, "texts encoded at a time to save memory; 0: the whole batch", 0, 65536)
     matryoshka: str = option("", "also train the first so many dimensions, such as 256,128,64; empty: all only")
+    batches_of: BatchesOf = option(BatchesOf.LENGTHS, "which questions stand in a batch together")
     pooling: Pooling = option(Pooling.BASE, "how token vectors become the text's vector")
 
     def _problems(self) -> Iterator[Problem]:

@@ -21,6 +21,22 @@ class BestBy(StrEnum):
     NDCG_10 = "ndcg@10"
 
 
+class AttentionDropout(StrEnum):
+    """Whether attention forgets at random while training. On a CPU that takes three times as long, and the memory."""
+
+    AUTO = "auto"  # none on a CPU, the base's on a GPU
+    BASE = "base"
+    NONE = "none"
+
+
+class EmbeddingTable(StrEnum):
+    """Whether the table of token vectors is trained: in a large vocabulary most rows are never met in one's data."""
+
+    AUTO = "auto"  # frozen above 100,000 pieces
+    TRAINED = "trained"
+    FROZEN = "frozen"
+
+
 class Report(StrEnum):
     """Where else the curves go, besides the run folder."""
 
@@ -57,6 +73,8 @@ class TrainingOptions:
     max_length: int = option(0, "tokens read of a text, or of a pair; 0: as many as the base reads", 0, 65536)
     frozen_layers: int = option(0, "lowest layers kept as they are, the token embeddings with them", 0, 1000)
     lora_rank: int = option(0, "rank of low-rank adapters trained instead of the weights (LoRA); 0: none", 0, 1024)
+    attention_dropout: AttentionDropout = option(AttentionDropout.AUTO, "random forgetting of attention")
+    embedding_table: EmbeddingTable = option(EmbeddingTable.AUTO, "whether the table of token vectors is trained")
     precision: Precision = option(Precision.AUTO, "numbers that matrix products are computed in")
     best_by: BestBy = option(BestBy.NDCG_10, "measure on validation questions that picks the checkpoint")
     patience: int = option(0, "measurements without a better one after which training ends; 0: never", 0, 1000)

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from models.bi_encoder import BiEncoder
+from models.bi_encoder import BiEncoder, prompts_of
 from models.loading import load_bi_encoder
 from models.sources import DEFAULT_BI_ENCODER, ModelSource
 from models.vector_blocks import StoredVectors, VectorBlocks
@@ -20,7 +20,7 @@ from training.engine.arguments import processes
 from training.engine.task import Task
 from training.options.bi_encoder import BiEncoderOptions, Pooling
 from training.options.common import OptionError, TrainingOptions
-from training.rankers.examples import bi_encoder_examples
+from training.rankers.examples import ANCHOR, bi_encoder_examples
 from training.rankers.losses import bi_encoder_loss
 from training.rankers.material import Material
 
@@ -57,9 +57,12 @@ print(questions @ passages.T)  # cosines, higher is better"""
         columns, examples = bi_encoder_examples(self._options, self._material)
         model = load_bi_encoder(source, self._material.texts)
         pool(model, self._options.pooling)
-        adapt(model, self._options)
+        settled = adapt(model, self._options)
         loss = bi_encoder_loss(model, self._options, self._material, processes=processes())
-        return Task(model, loss, columns, examples, lambda trained: self._measured(self._live(trained)))
+        question, passage = prompts_of(model)
+        prompts = {name: question if name == ANCHOR else passage for name in columns}
+        measure = lambda trained: self._measured(self._live(trained))  # noqa: E731
+        return Task(model, loss, columns, examples, measure, prompts, settled)
 
     def concluded(self, model_folder: Path) -> tuple[dict[str, Scores], dict[str, Any]]:
         """Measure the finished model; nothing else is to be found out."""

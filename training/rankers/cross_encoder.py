@@ -57,9 +57,10 @@ class CrossEncoderRecipe:
         """Load the base, change it as told, and gather what its training needs. Raises `OptionError`."""
         columns, examples = cross_encoder_examples(self._options, self._material)
         model = load_cross_encoder(source, self._material.texts)
-        adapt(model, self._options)
+        settled = adapt(model, self._options)
         loss = cross_encoder_loss(model, self._options)
-        return Task(model, loss, columns, examples, lambda trained: self._scores(self._read(self._live(trained)), 1.0))
+        measure = lambda trained: self._scores(self._read(self._live(trained)), 1.0)  # noqa: E731
+        return Task(model, loss, columns, examples, measure, settled=settled)
 
     def concluded(self, model_folder: Path) -> tuple[dict[str, Scores], dict[str, Any]]:
         """Measure the finished model, alone and mixed with BM25.

@@ -6,12 +6,13 @@ from models.cross_encoder import CrossEncoderScorer
 from models.sources import find_model
 from retrieval.rankings import NOT_FOUND
 from training.engine.task import Columns, Examples
-from training.options.bi_encoder import BiEncoderObjective, BiEncoderOptions
+from training.options.bi_encoder import BatchesOf, BiEncoderObjective, BiEncoderOptions
 from training.options.cross_encoder import CrossEncoderObjective, CrossEncoderOptions
 from training.problems import TrainingError
 from training.rankers.material import Material
 from training.rankers.negatives import filled, mine
 
+ANCHOR = "anchor"  # the column of a bi-encoder's questions; the others hold passages
 _LISTS = (CrossEncoderObjective.LAMBDA, CrossEncoderObjective.RANKNET, CrossEncoderObjective.LISTNET)
 
 
@@ -33,11 +34,14 @@ def bi_encoder_examples(options: BiEncoderOptions, material: Material) -> tuple[
         questions, rows = questions[complete], rows[complete]
     if not len(rows):
         raise _no_negatives()
-    names = ["anchor", "positive", *(f"negative_{number + 1}" for number in range(rows.shape[1] - 1))]
+    names = [ANCHOR, "positive", *(f"negative_{number + 1}" for number in range(rows.shape[1] - 1))]
     columns = [_question_texts(material, questions), *(_passage_texts(material, column) for column in rows.T)]
     in_batch = options.objective is not BiEncoderObjective.TRIPLET
     lengths = _lengths(material, questions, rows)
-    return dict(zip(names, columns, strict=True)), Examples(questions, rows, material.relevance, lengths, in_batch)
+    articles = material.article_of_passage if options.batches_of is BatchesOf.ARTICLES else None
+    article = None if articles is None else articles[rows[:, 0]]
+    examples = Examples(questions, rows, material.relevance, lengths, in_batch, article)
+    return dict(zip(names, columns, strict=True)), examples
 
 
 def cross_encoder_examples(options: CrossEncoderOptions, material: Material) -> tuple[Columns, Examples]:

@@ -30,6 +30,7 @@ class Material:
     texts: list[str]  # of the passages, as they are indexed
     first_stage: BM25
     marked: Marks = ()
+    article_of_passage: np.ndarray | None = None  # (n_passages,) int, as the split has them
 
     @classmethod
     def of(cls, question_set: QuestionSet, shares: SplitOptions, options: TrainingOptions, marked: Marks = ()) -> Self:
@@ -50,7 +51,7 @@ class Material:
             validation = validation.with_questions(np.sort(chosen))
         first_stage = BM25("BM25", question_set.passages, BM25Options(title=title))
         texts = list(question_set.passages.indexed_texts(title=title))  # a training asks for them in any order
-        return cls(question_set, train, validation, learnable, texts, first_stage, marked)
+        return cls(question_set, train, validation, learnable, texts, first_stage, marked, parts.group_of_passage)
 
     @cached_property
     def relevance(self) -> csr_array:

@@ -51,6 +51,11 @@ class RunFolderCallback(TrainerCallback):
         left = (now - self._began) / done * (state.max_steps - state.global_step)
         self._write(state, seconds_left=left)
 
+    def on_epoch_end(self, _args: Any, state: TrainerState, control: TrainerControl, **_: Any) -> None:
+        """Leave a step at which somebody stopped unmeasured: a training that was not stopped does not measure it."""
+        if control.should_training_stop and (state.epoch or 0) % 1:
+            control.should_evaluate = False
+
     def on_train_end(self, _args: Any, state: TrainerState, _control: Any, **_: Any) -> None:
         """Say where it ended: training may stop early, after the step was told of."""
         self._write(state)

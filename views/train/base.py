@@ -6,7 +6,7 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from models.hub import HubRevision, ModelError
-from models.sources import STARTER, find_model
+from models.sources import STARTER, default_model, find_model
 from training.recipe import recipe_of
 from training.runs.runs import Run
 from views.choices import finished_runs
@@ -48,13 +48,13 @@ def pick_base(kind: str) -> Base:
 
 
 def _select(kind: str, runs: dict[str, Run]) -> str:
-    choices = list(dict.fromkeys([STARTER, recipe_of(kind).base, *runs, OTHER]))
+    choices = list(dict.fromkeys([default_model(), STARTER, recipe_of(kind).base, *runs, OTHER]))
     return choose(
         st.selectbox,
         "base",
         word("train.base"),
         choices,
-        STARTER,
+        default_model(),
         format_func=model_label,
         help=word("train.base_help"),
     )
@@ -78,7 +78,10 @@ def _about(reference: str, place: DeltaGenerator) -> bool:
     except ModelError as error:
         st.error(plain(failure_text(error)), icon=":material/error:")
         return False
-    if source.hub_id is None:
+    if source.packaged:
+        packaged = source.packaged
+        place.caption(word("train.about_packaged", origin=packaged.origin, licence=packaged.licence.upper()))
+    elif source.hub_id is None:
         place.caption(word("train.about_folder"))
     elif not hub_answer(source.hub_id).done():
         with place:

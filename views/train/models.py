@@ -4,6 +4,7 @@ from typing import Any
 
 import streamlit as st
 
+from models.packaged.bases import base_at_hand
 from models.sources import STARTER
 from training.options.bi_encoder import BI_ENCODER
 from training.options.cross_encoder import CROSS_ENCODER
@@ -54,10 +55,15 @@ def _choices(name: str) -> list[str]:
     kind = KINDS[name]
     runs = [run.id for run in finished_runs() if run.plan().kind == kind]
     if name == "guide":  # it must read texts as the base does, and starters have no tokenizer
-        return [ITSELF, recipe_of(kind).base, *(run for run in runs if not is_a_starter(run)), OTHER]
+        return [ITSELF, *_packaged(), recipe_of(kind).base, *(run for run in runs if not is_a_starter(run)), OTHER]
     if name == "teacher":  # the hub's default has not learned to score anything yet
         return [STARTER, *runs, OTHER]
-    return [STARTER, recipe_of(kind).base, *runs, OTHER]
+    return [*_packaged(), STARTER, recipe_of(kind).base, *runs, OTHER]
+
+
+def _packaged() -> list[str]:
+    base = base_at_hand()
+    return [base.reference] if base else []
 
 
 def _label(choice: str) -> str:

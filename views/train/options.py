@@ -14,22 +14,26 @@ NEEDED = ("guide", "teacher")  # without them the objective cannot do its work, 
 NEGATIVES_SOURCE = ("negatives", "negatives_from", "negatives_model")
 NEGATIVES_DRAWN = ("negatives_first", "negatives_last", "negatives_margin", "negatives_with_answer")
 MORE = {
-    "learning": ("warmup", "weight_decay", "seed", "title"),
+    "learning": ("batches_of", "warmup", "weight_decay", "seed", "title"),
     "loss": ("positive_margin", "negative_margin", "triplet_margin", "temperature"),
     "model": ("pooling", "max_length", "frozen_layers", "lora_rank", "matryoshka"),
-    "memory": ("mini_batch_size", "evaluation_batch_size", "precision"),
+    "memory": ("mini_batch_size", "evaluation_batch_size", "precision", "attention_dropout", "embedding_table"),
     "measuring": ("best_by", "patience", "depth", "evaluation_limit", "evaluation_steps", "logging_steps", "report_to"),
     "saving": ("save_steps", "save_minutes", "save_limit"),
 }
 # the others, such as those of an added kind, are drawn with those of the loss
 LISTED = {"base", "objective", *FIRST, *NEEDED, *NEGATIVES_SOURCE, *NEGATIVES_DRAWN, *chain(*MORE.values())}
-_NO_PART_OF_A_STARTER = {"pooling", "max_length", "frozen_layers", "lora_rank", "mini_batch_size", "precision"}
+_NO_PART_OF_A_STARTER = {
+    *("pooling", "max_length", "frozen_layers", "lora_rank"),
+    *("mini_batch_size", "precision", "attention_dropout", "embedding_table"),
+}
 _ONLY_FOR: dict[str, set[BiEncoderObjective] | set[CrossEncoderObjective]] = {
     "guide": {BiEncoderObjective.GIST},
     "teacher": {CrossEncoderObjective.MARGIN_MSE},
     "positive_margin": {BiEncoderObjective.MEGA_BATCH_MARGIN},
     "negative_margin": {BiEncoderObjective.MEGA_BATCH_MARGIN},
     "triplet_margin": {BiEncoderObjective.TRIPLET},
+    "batches_of": set(BiEncoderObjective) - {BiEncoderObjective.TRIPLET},
     "temperature": {BiEncoderObjective.MULTIPLE_NEGATIVES, BiEncoderObjective.GIST},
     "mini_batch_size": set(BiEncoderObjective) - {BiEncoderObjective.TRIPLET},
 }

@@ -1,5 +1,6 @@
 """Every objective: its gradient reaches all of a batch, and a few steps of it teach what there is to learn."""
 
+import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -15,7 +16,7 @@ from models.bi_encoder import BiEncoder
 from models.cross_encoder import CrossEncoderScorer
 from models.precision import Precision
 from models.sources import STARTER, ModelSource, find_model
-from tests.hub import build_bi_encoder, build_cross_encoder_base
+from tests.hub import SENTENCES, build_bi_encoder, build_cross_encoder_base
 from tests.training.worlds import planned, shuffled, source_of, whole
 from training.engine.trainers import make_trainer
 from training.options.bi_encoder import BI_ENCODER, BiEncoderObjective, BiEncoderOptions
@@ -127,6 +128,31 @@ def test_the_gradient_reaches_every_text(name: str, kind: str, tiny_bi_encoder: 
     lengths = np.linalg.norm(np.concatenate(seen), axis=1)
     assert len(lengths) == 5 * len(batch.task.columns)
     assert lengths.min() > 1e-5, lengths
+
+
+@pytest.mark.parametrize("name", [name for name in BI_ENCODERS if "gist" not in name])
+def test_training_reads_what_searching_reads(name: str, tmp_path: Path) -> None:
+    """With a base whose prompts change everything: the vectors of a training step are those of a search."""
+    folder = build_bi_encoder(tmp_path / "base")
+    told = json.loads((folder / "config_sentence_transformers.json").read_text())
+    prompts = {"query": f"{SENTENCES[0]} ", "passage": f"{SENTENCES[1]} "}
+    (folder / "config_sentence_transformers.json").write_text(json.dumps(told | {"prompts": prompts}))
+    batch = bi_encoder_batch(str(folder), tmp_path, **BI_ENCODERS[name])
+    seen: list[np.ndarray] = []
+    last = batch.task.model[-1]
+    hook = last.register_forward_hook(lambda *call: seen.append(call[2]["sentence_embedding"].detach().numpy()))
+    batch.backward()
+    hook.remove()
+    seen = seen[-len(batch.task.columns) :] if not batch.task.loss.__class__.__name__.startswith("Cached") else seen
+    rows = np.concatenate(seen)
+    rows = rows / np.linalg.norm(rows, axis=1, keepdims=True)
+    encoder = BiEncoder(find_model(str(folder)), [], precision=Precision.FLOAT32)
+    for column, side in (("anchor", "question"), ("positive", "passage")):
+        for text in batch.task.columns[column]:
+            apart = np.abs(rows - encoder.encode(side, [text])).max(axis=1)
+            assert apart.min() < 1e-5, (column, text)
+            bare = np.asarray(encoder.model.encode([text], normalize_embeddings=True))
+            assert np.abs(rows - bare).max(axis=1).min() > 1e-3
 
 
 @pytest.mark.parametrize("name", IN_PARTS)

@@ -134,7 +134,8 @@ def test_a_first_visit_offers_the_starter_with_its_defaults(app: AppTest) -> Non
     assert not app.error
 
 
-NEVER_OF_A_STARTER = {"max_length", "frozen_layers", "lora_rank", "pooling", "mini_batch_size", "precision"}
+OF_A_TRANSFORMER = {"max_length", "frozen_layers", "lora_rank", "precision", "attention_dropout", "embedding_table"}
+NEVER_OF_A_STARTER = OF_A_TRANSFORMER | {"pooling", "mini_batch_size"}
 NEGATIVES = {
     "negatives",
     "negatives_from",
@@ -144,6 +145,7 @@ NEGATIVES = {
     "negatives_margin",
     "negatives_with_answer",
 }
+NEVER_OF_TRIPLETS = {"mini_batch_size", "batches_of"}
 OF_OBJECTIVES = {"positive_margin", "negative_margin", "triplet_margin", "temperature", "guide"}
 
 
@@ -154,7 +156,7 @@ OF_OBJECTIVES = {"positive_margin", "negative_margin", "triplet_margin", "temper
         (DEFAULT_BI_ENCODER, "mega-batch-margin", NEGATIVES | {"triplet_margin", "temperature", "guide"}),
         (DEFAULT_BI_ENCODER, MULTIPLE, NEGATIVES - {"negatives"} | OF_OBJECTIVES - {"temperature"}),
         (DEFAULT_BI_ENCODER, GIST, NEGATIVES - {"negatives"} | OF_OBJECTIVES - {"temperature", "guide"}),
-        (DEFAULT_BI_ENCODER, TRIPLET, {"negatives_model", "mini_batch_size"} | OF_OBJECTIVES - {"triplet_margin"}),
+        (DEFAULT_BI_ENCODER, TRIPLET, NEVER_OF_TRIPLETS | {"negatives_model"} | OF_OBJECTIVES - {"triplet_margin"}),
     ],
 )
 def test_only_what_matters_for_base_and_objective_has_a_field(
@@ -170,7 +172,7 @@ def test_a_cross_encoder_is_taught_only_by_distillation(app: AppTest, objective:
     app.query_params["train"] = CROSS_ENCODER
     with_base(app, STARTER, objective)
     everything = {known.name for known in fields(CrossEncoderOptions)}
-    absent = {"base", "negatives_model", "max_length", "frozen_layers", "lora_rank", "precision"}
+    absent = {"base", "negatives_model", *OF_A_TRANSFORMER}
     taught = set() if objective is MARGIN_MSE else {"teacher"}
     assert drawn(app, CROSS_ENCODER) == everything - absent - taught
 

