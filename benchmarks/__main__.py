@@ -6,7 +6,7 @@ import sys
 
 from benchmarks import peers, readme
 from benchmarks.app import deeper_comparison, first_page, first_visit, interactions, ten_sessions
-from benchmarks.quality import analyzers, best_without_download, starter_training
+from benchmarks.quality import analyzers, best_without_download, pretrained_training, starter_training
 from benchmarks.scale import growth, large_sets
 from benchmarks.speed import bm25_engines, cold_and_warm, dense_search, encoding, reranking, training_speed, whole_job
 from jobs.machine import hardware
@@ -24,6 +24,7 @@ _ALL = {
     "growth": growth.measure,
     "interactions": interactions.measure,
     "large_sets": large_sets.measure,
+    "pretrained_training": pretrained_training.measure,
     "reranking": reranking.measure,
     "starter_training": starter_training.measure,
     "ten_sessions": ten_sessions.measure,

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Self
 
+from models.packaged.bases import PREFIX
 from models.sources import STARTER
 from training.options.common import Problem, option
 from training.options.negatives import RankerOptions
@@ -74,8 +75,23 @@ class BiEncoderOptions(RankerOptions):
 
     @classmethod
     def suited_to(cls, base: str = STARTER) -> Self:
-        """A table of vectors moves by large steps, which would wreck a pretrained transformer."""
-        return cls(batch_size=256, learning_rate=1e-3) if base == STARTER else cls(base=base)
+        """A table of vectors moves by large steps, which would wreck a pretrained transformer.
+
+        A packaged base was made by telling passages apart, at a low temperature: it goes on as it began.
+        """
+        if base == STARTER:
+            return cls(batch_size=256, learning_rate=1e-3)
+        if not base.startswith(PREFIX):
+            return cls(base=base)
+        return cls(
+            base=base,
+            objective=BiEncoderObjective.MULTIPLE_NEGATIVES,
+            batches_of=BatchesOf.ARTICLES,
+            temperature=0.02,
+            learning_rate=3e-5,
+            batch_size=32,
+            epochs=1.0,
+        )
 
     @property
     def in_parts(self) -> bool:
