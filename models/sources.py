@@ -140,7 +140,8 @@ def identity(source: ModelSource, texts: Sequence[str]) -> dict[str, str]:
     if source.hub_id:
         return {"revision": hub_revision(source.hub_id).commit}
     if source.packaged:
-        return {"package": source.packaged.requirement, "fingerprint": source.packaged.sha256}
+        packaged = source.packaged
+        return {"package": packaged.requirement, "origin": packaged.origin, "fingerprint": packaged.sha256}
     if source.folder:
         return {"fingerprint": content_fingerprint(source.folder)}
     return {"fingerprint": source.fingerprint(fingerprint_of(texts))}

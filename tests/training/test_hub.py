@@ -240,7 +240,7 @@ def test_pooling_is_as_asked(trainings: Trainings, name: str) -> None:
     asked = BI_ENCODERS[name].get("pooling", "mean")
     model = SentenceTransformer(str(trainings.run(name).model_folder), device="cpu")
     assert model[1].pooling_mode == asked
-    tokens = model.encode(SENTENCES[0], output_value="embedding_table")
+    tokens = model.encode(SENTENCES[0], output_value="token_embeddings")
     expected = {"mean": tokens.mean(0), "cls": tokens[0], "max": tokens.max(0).values}[asked]
     np.testing.assert_allclose(model.encode(SENTENCES[0]), expected, atol=1e-6)
 

@@ -96,9 +96,11 @@ def source_of(run: Run) -> ModelSource:
 
 def at_checkpoint(run: Run, step: int, base: Any) -> Any:
     """The base's model with the weights that the run's checkpoint of this step holds."""
-    from safetensors.torch import load_model
+    from safetensors.torch import load_file
 
-    load_model(base, run.folder / "checkpoints" / f"checkpoint-{step}" / "weights.safetensors")
+    trained = load_file(run.folder / "checkpoints" / f"checkpoint-{step}" / "weights.safetensors")
+    assert trained
+    assert not base.load_state_dict(trained, strict=False).unexpected_keys
     return base.eval()
 
 

@@ -44,7 +44,7 @@ def _head(plan: Plan, scores: dict[str, Any], made: dict[str, Any], *, starter: 
     from huggingface_hub import EvalResult, ModelCardData
 
     base, data = made.get("base", {}), made.get("data", {})
-    on_hub = "revision" in base
+    on_hub = base["reference"] if "revision" in base else base.get("origin")
     return str(
         ModelCardData(
             language=data.get("language") or None,
@@ -52,7 +52,7 @@ def _head(plan: Plan, scores: dict[str, Any], made: dict[str, Any], *, starter: 
             library_name=None if starter else "sentence-transformers",
             pipeline_tag=recipe_of(plan.kind).hub_task,
             tags=[plan.kind, "retrieval", plan.options.objective.value],
-            base_model=base["reference"] if on_hub else None,
+            base_model=on_hub,
             base_model_relation="finetune" if on_hub else None,
             model_name=_one_line(plan.name) or plan.kind,
             eval_results=[
@@ -131,6 +131,8 @@ def _ingredients(plan: Plan, made: dict[str, Any]) -> Iterator[tuple[str, str]]:
     seed = f"split by article with seed {plan.split.seed}"
     yield "Questions", f"{', '.join(parts)} ({seed})" if parts else seed
     yield "Objective", plan.options.objective.value
+    if settled := made.get("settled"):
+        yield "Left to the machine", ", ".join(f"{name.replace('_', ' ')}: {what}" for name, what in settled.items())
     if versions := made.get("versions"):
         yield "Versions", ", ".join(f"{name} {number}" for name, number in versions.items())
     if hardware:

@@ -40,7 +40,7 @@ def draw_provenance(run: Run) -> None:
     for name, facts in groups.items():
         st.markdown(f"**{_fact(name)}**")
         rows = _split(facts) if name == "split" else facts
-        label = _option if name in ("split", "options") else _fact
+        label = _option if name in ("split", "options", "settled") else _fact
         _table([(label(fact), value) for fact, value in rows.items()], word("train.row_fact"))
     st.download_button(
         word("train.provenance_json"),

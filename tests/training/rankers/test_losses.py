@@ -135,7 +135,7 @@ def test_training_reads_what_searching_reads(name: str, tmp_path: Path) -> None:
     """With a base whose prompts change everything: the vectors of a training step are those of a search."""
     folder = build_bi_encoder(tmp_path / "base")
     told = json.loads((folder / "config_sentence_transformers.json").read_text())
-    prompts = {"query": f"{SENTENCES[0]} ", "passage": f"{SENTENCES[1]} "}
+    prompts = {"query": f"{SENTENCES[0]} ", "document": f"{SENTENCES[1]} "}
     (folder / "config_sentence_transformers.json").write_text(json.dumps(told | {"prompts": prompts}))
     batch = bi_encoder_batch(str(folder), tmp_path, **BI_ENCODERS[name])
     seen: list[np.ndarray] = []

