@@ -12,6 +12,7 @@ from tests.browser.conftest import new_page
 from tests.browser.test_first_visit import compared
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
+RETRIEVERS = "BM25%7CLSA"  # LSA: its vectors can be told word by word
 
 
 def quadrant(page: Page, key: str) -> int:
@@ -41,16 +42,16 @@ def click_in(drawn: Locator, place: Callable[[FloatRect], tuple[float, float]], 
 
 
 def listed(page: Page) -> None:
-    """The Why view of the sample, the questions that BM25 puts first and Dense does not."""
+    """The Why view of the sample, the questions that BM25 puts first and LSA does not."""
     expect(page.get_by_role("radio", name="Why", exact=True)).to_be_checked()
-    said = re.compile(r"^\d+ of 480 questions: BM25 finds it in the first 1, Dense does not")
+    said = re.compile(r"^\d+ of 480 questions: BM25 finds it in the first 1, LSA does not")
     expect(page.get_by_text(said)).to_be_visible()
 
 
 def test_from_a_lost_question_to_its_reason_and_a_shared_address(
     app: str, page: Page, browser: Browser, workspace: Path
 ) -> None:
-    page.goto(f"{app}/?k=1")
+    page.goto(f"{app}/?k=1&retrievers={RETRIEVERS}")
     compared(page, "Run again")
     page.get_by_role("radio", name="Why", exact=True).click()
     expect(page.get_by_text("Where each retriever ranks the answer passage")).to_be_visible()
@@ -65,12 +66,12 @@ def test_from_a_lost_question_to_its_reason_and_a_shared_address(
     expect(page.get_by_text(re.compile(rf"^1 of {count} · BM25 finds it"))).to_be_visible()
     question = heading(page).inner_text()
     reasons = page.locator("p.reason")
-    expect(reasons).to_have_count(4)
+    expect(reasons).to_have_count(2)
     expect(reasons.nth(0)).to_contain_text("BM25 puts the answer passage first.")
     expect(reasons.nth(1)).to_contain_text(
-        re.compile(r"Dense puts the answer passage at rank \d+\. The answer passage's cosine is 0\.\d+")
+        re.compile(r"LSA puts the answer passage at rank \d+\. The answer passage's cosine is 0\.\d+")
     )
-    expect(page.locator(".found-head")).to_have_count(4)
+    expect(page.locator(".found-head")).to_have_count(2)
     expect(page.locator(".found .gold u").first).to_be_visible()
 
     wrong = page.get_by_role("button", name="Use as hard negative").first
@@ -98,7 +99,7 @@ def test_from_a_lost_question_to_its_reason_and_a_shared_address(
 
 
 def test_a_block_of_the_map_and_a_row_of_the_list_are_clicked(app: str, page: Page) -> None:
-    page.goto(f"{app}/?k=1&view=why")
+    page.goto(f"{app}/?k=1&view=why&retrievers={RETRIEVERS}")
     compared(page, "Run again")
     drawn = page.get_by_test_id("stVegaLiteChart").locator("canvas, svg").first
     click_in(drawn, lambda box: (box["width"] * 0.3, 20), "one block of the map: BM25 ranks it 1")  # its first block
