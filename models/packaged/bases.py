@@ -140,8 +140,7 @@ def write_folder(model: QuantizedModel, folder: Path, *, card: str) -> None:
     (folder / "README.md").write_text(card, encoding="utf-8")
     make_tokenizer(model.pieces).save(str(folder / "tokenizer.json"), pretty=False)
     weights = {theirs: model.tensor(ours).reshape(shape) for theirs, ours, shape in _tensors(model.measures)}
-    half = {name: values.astype(np.float16) for name, values in weights.items()}
-    save_file(half, folder / "model.safetensors", metadata={"format": "pt"})
+    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
 
 
 def _tensors(measures: Measures) -> Iterator[tuple[str, str, tuple[int, ...]]]:

