@@ -51,15 +51,13 @@ def running_app(workspace: Path, script: Path = Path("app.py")) -> Iterator[Runn
     try:
         yield RunningApp(f"http://localhost:{port}", server.pid)
     finally:
-        for job in psutil.Process(server.pid).children(recursive=True):  # it would go on beside what is measured next
-            with suppress(psutil.NoSuchProcess):  # it may have ended with the one before
+        process = psutil.Process(server.pid)
+        process.suspend()  # it would start again what an open page misses
+        for job in process.children(recursive=True):  # they would go on beside what is measured next
+            with suppress(psutil.NoSuchProcess):
                 job.kill()
-        server.terminate()
-        try:
-            server.wait(10)
-        except subprocess.TimeoutExpired:  # a busy machine: it must not outlive what is measured
-            server.kill()
-            server.wait()
+        server.kill()
+        server.wait()
 
 
 @contextmanager
