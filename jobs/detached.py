@@ -34,8 +34,10 @@ def detached(module: str, *words: object, log: Path) -> Process:
 
 def make_ready() -> None:
     """Let the libraries be read before anybody asks for a job: the first one then begins as soon as the others."""
+    if not FORKS or os.environ.get(_PLACE):  # asked at every drawing of a page, which waits for no one's job
+        return
     with _starting, suppress(OSError):
-        if FORKS and not os.environ.get(_PLACE):
+        if not os.environ.get(_PLACE):
             start_fork_server()
 
 

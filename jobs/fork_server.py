@@ -1,8 +1,8 @@
 """`python -m jobs.fork_server`: has read the libraries and does nothing but fork, so that jobs begin at once.
 
 To read torch and what stands on it takes a fresh process several seconds, every time. The fork server reads them once,
-while no job works, and the processes that it forks share them. It reads none of our own modules beside this one: a job
-runs the code on disk. It ends with the process that started it, or after a while without work; its jobs live on.
+while no job works, and the processes that it forks share them. It reads nothing of ours but what it needs of this room:
+a job runs the code on disk. It ends with the process that started it, or after a while without work; its jobs live on.
 """
 
 import gc

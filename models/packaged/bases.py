@@ -58,15 +58,14 @@ class PackagedBase:
 
     def require(self) -> None:
         """Raise `ModelError` where it cannot be had: the package is missing (`not_packaged`)."""
-        if not self.folder.is_dir() and self.path is None:
-            raise self._error("not_packaged", f"{self.reference} comes with a package: pip install {self.requirement}")
+        if not self.folder.is_dir():
+            self._installed()
 
     def write(self) -> None:
         """Write the folder, once, which takes seconds.
 
         Raises `ModelError`: the package is missing, or holds another file than this version's (`package_differs`).
         """
-        self.require()
         if self.folder.is_dir():
             return
         self.folder.parent.mkdir(parents=True, exist_ok=True)
@@ -80,10 +79,13 @@ class PackagedBase:
         """What pip installs."""
         return f"{self.package}=={self.version}"
 
-    def _checked(self) -> Path:
-        path = self.path
-        if path is None:
+    def _installed(self) -> Path:
+        if self.path is None:
             raise self._error("not_packaged", f"{self.reference} comes with a package: pip install {self.requirement}")
+        return self.path
+
+    def _checked(self) -> Path:
+        path = self._installed()
         with path.open("rb") as file:
             if hashlib.file_digest(file, "sha256").hexdigest() != self.sha256:
                 message = f"{path} is not the file of {self.requirement}: install that version again"

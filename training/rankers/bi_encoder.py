@@ -61,8 +61,9 @@ print(questions @ passages.T)  # cosines, higher is better"""
         loss = bi_encoder_loss(model, self._options, self._material, processes=processes())
         question, passage = prompts_of(model)
         prompts = {name: question if name == ANCHOR else passage for name in columns}
-        measure = lambda trained: self._measured(self._live(trained))  # noqa: E731
-        return Task(model, loss, columns, examples, measure, prompts, settled)
+        return Task(
+            model, loss, columns, examples, lambda trained: self._measured(self._live(trained)), prompts, settled
+        )
 
     def concluded(self, model_folder: Path) -> tuple[dict[str, Scores], dict[str, Any]]:
         """Measure the finished model; nothing else is to be found out."""

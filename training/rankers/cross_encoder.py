@@ -59,8 +59,11 @@ class CrossEncoderRecipe:
         model = load_cross_encoder(source, self._material.texts)
         settled = adapt(model, self._options)
         loss = cross_encoder_loss(model, self._options)
-        measure = lambda trained: self._scores(self._read(self._live(trained)), 1.0)  # noqa: E731
-        return Task(model, loss, columns, examples, measure, settled=settled)
+        return Task(
+            *(model, loss, columns, examples),
+            lambda trained: self._scores(self._read(self._live(trained)), 1.0),
+            settled=settled,
+        )
 
     def concluded(self, model_folder: Path) -> tuple[dict[str, Scores], dict[str, Any]]:
         """Measure the finished model, alone and mixed with BM25.

@@ -291,3 +291,22 @@ def test_a_real_trainer_sees_these_batches_and_the_same_ones_when_resumed(tmp_pa
     assert "batch_sampler" not in trainer.args.to_dict()
     trainer.model.save_pretrained(str(tmp_path / "model"))
     assert "`num_train_epochs`: 3" in (tmp_path / "model" / "README.md").read_text(encoding="utf-8")
+
+
+def test_questions_on_the_same_articles_stand_together_and_keep_the_rule() -> None:
+    """Forty articles of seven passages, six questions each, whose lengths say nothing of the article."""
+    rng = np.random.default_rng(0)
+    passage = np.repeat(np.arange(280), 6)
+    lengths, article = rng.permutation(len(passage)), passage // 7
+    by_article = plain(passage, lengths, article=article)
+
+    def articles_a_batch(examples: Examples, epoch: int) -> float:
+        batches = epoch_of(sampler_of(examples, batch_size=32), epoch)
+        assert sorted(chain.from_iterable(batches)) == list(range(len(passage)))  # every example once
+        assert all(keeps_the_rule(examples, batch) for batch in batches)
+        return float(np.mean([len(np.unique(article[batch])) for batch in batches]))
+
+    for epoch in range(EPOCHS):
+        assert articles_a_batch(by_article, epoch) * 2 < articles_a_batch(plain(passage, lengths), epoch)
+    first, second = (as_sets(epoch_of(sampler_of(by_article, batch_size=32), epoch)) for epoch in (0, 1))
+    assert not first & second  # other articles meet in every epoch
