@@ -10,7 +10,7 @@ from sentence_transformers import SentenceTransformer
 from models.bi_encoder import BiEncoder
 from models.inference import TOKENS_A_PASS, fast_passes, takes_rows
 from models.loading import load_bi_encoder
-from models.precision import Precision, in_bfloat16
+from models.precision import Precision
 from models.sources import STARTER, find_model
 from tests.hub import SENTENCES, build_bi_encoder
 
@@ -126,10 +126,3 @@ def test_an_end_in_the_middle_is_resumed(folder: Path, monkeypatch: pytest.Monke
     assert rest.calls == 10 + 5 - 3
     np.testing.assert_allclose(vectors, BiEncoder(source, []).encode("passage", TEXTS), atol=1e-2)
     assert rest.meter.lap()[1] > 0
-
-
-def test_auto_is_what_the_machine_computes_in() -> None:
-    assert in_bfloat16(Precision.BFLOAT16)
-    assert not in_bfloat16(Precision.FLOAT32)
-    if not torch.cuda.is_available() and Path("/proc/cpuinfo").is_file():
-        assert in_bfloat16(Precision.AUTO) == ("avx512_bf16" in Path("/proc/cpuinfo").read_text())
