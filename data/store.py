@@ -14,6 +14,7 @@ from pydantic import TypeAdapter
 from data.catalog import CATALOG, read_entry
 from data.files.cells import shown
 from data.passage_file import open_passages, write_passages
+from data.passages import Passages
 from data.problems import DataError, ProblemCode
 from data.read import read_file
 from data.records import Question, QuestionSet
@@ -89,6 +90,11 @@ def load(key: str) -> QuestionSet:
     if changed:
         raise DataError.of(ProblemCode.BROKEN_SET, key=key, reason="its content is not what was kept")
     return question_set
+
+
+def passages_of(key: str) -> Passages:
+    """Open the passages of a kept set alone. Raises `DataError` as `load` does."""
+    return open_passages(_folder(_known(key).key))
 
 
 def remove(key: str) -> None:

@@ -28,22 +28,23 @@ def curves(table: pd.DataFrame, names: Sequence[str], *, x: str, y: str, detail:
     return (bands + base.mark_line() + marks).properties(height=HEIGHT)
 
 
-def bars(table: pd.DataFrame, names: Sequence[str], *, value: str, detail: str) -> alt.LayerChart:
-    """One bar a retriever, its interval ("low" to "high") across its end and its share behind."""
-    drawn = [name for name in names if name in set(table[detail])]
-    room = alt.Scale(domain=[0, 1.12])  # for the figures
-    axis = alt.Axis(format="%", values=[0, 0.2, 0.4, 0.6, 0.8, 1])
+def forest(table: pd.DataFrame, names: Sequence[str], *, x: str, detail: str) -> alt.LayerChart:
+    """One row a retriever: its "difference" from the baseline with "low" to "high", in points, beside the line of none.
+
+    A retriever is surely apart where its line leaves out that of none.
+    """
+    drawn = [*table[detail]]
     base = alt.Chart(table).encode(
         y=alt.Y(detail, type="nominal", sort=drawn, title=None, axis=alt.Axis(labelLimit=220)),
-        x=alt.X(value, type="quantitative", scale=room, axis=axis),
-        tooltip=[alt.Tooltip(detail), *with_interval(value, value)],
+        color=colour(detail, drawn, names),
+        tooltip=[alt.Tooltip(detail), *with_interval("difference", x, "+.2f")],
     )
-    filled = base.mark_bar().encode(color=colour(detail, drawn, names))
-    ends = base.mark_rule(color=READABLE, strokeWidth=2).encode(x=alt.X("low:Q", title=value), x2="high:Q")
-    labels = base.mark_text(align="left", dx=6, color=READABLE).encode(
-        x=alt.X("high:Q", title=value), text=alt.Text(value, format=".1%")
+    intervals = base.mark_rule(strokeWidth=3).encode(x=alt.X("low:Q", title=x), x2="high:Q")
+    marks = base.mark_point(filled=True, size=110, opacity=1).encode(
+        x="difference:Q", shape=shape(detail, drawn, names)
     )
-    return (filled + ends + labels).properties(height=HEIGHT)
+    nothing = alt.Chart(pd.DataFrame({"none": [0]})).mark_rule(color=READABLE, strokeDash=[4, 3]).encode(x="none:Q")
+    return (nothing + intervals + marks).properties(height=HEIGHT)
 
 
 def distribution(

@@ -1,10 +1,11 @@
 """The retrievers a person can pick for a question set, as the specs an experiment file holds."""
 
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 from data.split import Part, SplitOptions
-from data.store import StoredSet
+from data.store import StoredSet, passages_of
 from jobs.status import State
 from models.sources import STARTER, default_model
 from retrieval.comparison.added import added
@@ -13,12 +14,14 @@ from retrieval.comparison.kinds.first_stage import BM25Spec, DenseSpec
 from retrieval.comparison.kinds.multistage import HybridSpec, RerankSpec
 from retrieval.comparison.kinds.spec import Spec
 from retrieval.evaluation.measures import DEFAULT_KS
+from text.analyzers import Analyzer, choose
 from training.recipe import recipe_of
 from training.runs.runs import Plan, Run, all_runs
 
 BM25_NAME, DENSE_NAME, HYBRID_NAME, RERANKED_NAME = "BM25", "Dense", "Hybrid", "Reranked"
+WORDS_NAME = "BM25 words"  # what everybody starts from: BM25 of words as they stand, where `BM25` cuts them finer
 LSA_NAME = "LSA"  # vectors made of the passages themselves: what dense search is where there is no pretrained base
-_PICKED_FIRST = 6
+_PICKED_OF_OTHERS = 2
 _LARGE = 50_000  # passages: their vectors are hours of work for a transformer, and minutes for a starter
 
 
@@ -59,7 +62,10 @@ class Choices:
 def choices_for(data: StoredSet) -> Choices:
     """Return the built-in retrievers, one or two for every finished training on this data, and what was added."""
     model = default_model()
-    specs: dict[str, Spec] = {
+    specs: dict[str, Spec] = {}
+    if _cut_finer_than_words(data.key, data.fingerprint):
+        specs[WORDS_NAME] = BM25Spec(name=WORDS_NAME, analyzer=Analyzer.WORD)
+    specs |= {
         BM25_NAME: BM25Spec(name=BM25_NAME),
         DENSE_NAME: DenseSpec(name=DENSE_NAME, model=model),
         HYBRID_NAME: HybridSpec(name=HYBRID_NAME, of=(BM25_NAME, DENSE_NAME)),
@@ -67,6 +73,7 @@ def choices_for(data: StoredSet) -> Choices:
     }
     large = data.passages > _LARGE
     picked = [BM25_NAME] if large else [*specs]
+    usual = len(picked)
     if model != STARTER:
         specs[LSA_NAME] = DenseSpec(name=LSA_NAME)
     own = {spec.name: spec for spec in added(data.fingerprint)}
@@ -83,7 +90,14 @@ def choices_for(data: StoredSet) -> Choices:
             specs[spec.name] = spec
             picked.append(spec.name)
     shown = tuple(name for name in specs if name in own)
-    return Choices(specs, tuple(picked[:4] + picked[4:][-(_PICKED_FIRST - 4) :]), trained, shown, large)
+    return Choices(specs, tuple(picked[:usual] + picked[usual:][-_PICKED_OF_OTHERS:]), trained, shown, large)
+
+
+@lru_cache(maxsize=64)
+def _cut_finer_than_words(key: str, fingerprint: str) -> bool:
+    """Whether the analyzer that suits a set makes other tokens than words: morphemes in Korean, letters in Chinese."""
+    del fingerprint  # a key may come to mean another set
+    return choose(Analyzer.AUTO, passages_of(key).indexed_texts(title=True)) is not Analyzer.WORD
 
 
 def finished_runs(data: StoredSet | None = None) -> list[Run]:

@@ -26,6 +26,11 @@ def open_page(name: str, **parameters: str) -> None:
     st.switch_page(_page(name), query_params=parameters)
 
 
+def way_to(name: str, label: str, **parameters: str) -> None:
+    """Draw a link to a page in the row at hand, with these parameters in its address."""
+    st.page_link(_page(name), label=label, icon=PAGES[name], query_params=parameters)
+
+
 def _page(name: str) -> Any:
     title, first = word(f"page.{name}"), next(iter(PAGES))
     return st.Page(partial(_draw, name), title=title, icon=PAGES[name], url_path=name, default=name == first)

@@ -44,14 +44,19 @@ def measure(of: str, label: str | None = None, **options: Any) -> ColumnConfig:
     return st.column_config.NumberColumn(label or short, help=word(f"help.{name}"), **options)
 
 
-def interval(form: str | None = None) -> dict[str, ColumnConfig]:
+def interval(form: str | None = None, explained_by: str = "compare.interval_help") -> dict[str, ColumnConfig]:
     """Return the columns "low" and "high" of a figure's 95 % interval."""
-    return {end: number(f"compare.{end}", form, "compare.interval_help") for end in ("low", "high")}
+    return {end: number(f"compare.{end}", form, explained_by) for end in ("low", "high")}
 
 
-def p_holm(explained_by: str = "compare.p_holm_help") -> ColumnConfig:
-    """Return the column of Holm-corrected p-values."""
-    return st.column_config.NumberColumn("p (Holm)", format="%.4f", help=word(explained_by))
+def p_holm() -> ColumnConfig:
+    """Return the column of Holm-corrected p-values of slices."""
+    return st.column_config.NumberColumn("p (Holm)", format="%.4f", help=word("where.p_holm_help"))
+
+
+def p_family() -> ColumnConfig:
+    """Return the column of p-values for whoever looks at all that was tested together."""
+    return st.column_config.NumberColumn("p", format="%.4f", help=word("compare.p_family_help"))
 
 
 def draw_choice(

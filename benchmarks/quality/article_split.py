@@ -7,7 +7,7 @@ from retrieval.comparison.compare import Comparison, compare
 from retrieval.comparison.experiment import Experiment
 from retrieval.comparison.kinds.spec import Spec
 from retrieval.evaluation.measures import Scores
-from retrieval.evaluation.significance import intervals_of, pair_tests, question_groups
+from retrieval.evaluation.significance import Pair, intervals_of, paired_tests, question_groups
 
 SPLIT = SplitOptions(validation=0.1, test=40 / 140)
 MEASURE = "ndcg@10"
@@ -55,15 +55,14 @@ def table(tested: Comparison) -> list[str]:
 
 def differences(tested: Comparison, *pairs: tuple[str, str]) -> list[str]:
     """A sentence a pair: how far the second is above the first, and how sure that is."""
-    tests = pair_tests(scores(tested), [MEASURE], question_groups(tested.question_set))
-    found = {(pair.a, pair.b): pair for pair in tests}
-    sentences = []
-    for first, second in pairs:
-        pair = found[first, second]
-        sentences.append(
-            f"{second} is {-pair.difference * 100:.2f} points of nDCG@10 above {first} "
-            f"({-pair.high * 100:.2f} to {-pair.low * 100:.2f}), randomization test p = {pair.p:.4f}, "
-            f"{pair.p_holm:.4f} after Holm's correction over all {len(tests)} pairs; better for {pair.losses} "
-            f"questions, worse for {pair.wins}."
-        )
-    return sentences
+    of = scores(tested)
+    family = [
+        Pair(second, first, MEASURE, of[second].per_question[MEASURE], of[first].per_question[MEASURE])
+        for first, second in pairs
+    ]
+    return [
+        f"{test.a} is {test.difference * 100:.2f} points of nDCG@10 above {test.b} ({test.low * 100:.2f} to "
+        f"{test.high * 100:.2f}; p = {test.p:.4f} alone, {test.p_family:.4f} with all {len(pairs)} tested together); "
+        f"better for {test.wins} questions, worse for {test.losses}."
+        for test in paired_tests(family, question_groups(tested.question_set))
+    ]

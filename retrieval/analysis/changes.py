@@ -1,12 +1,10 @@
 """A comparison beside an earlier one: what the same questions say before and after."""
 
-from dataclasses import dataclass, replace
-
-import numpy as np
+from dataclasses import dataclass
 
 from retrieval.comparison.compare import Comparison
 from retrieval.comparison.store import StoredComparison
-from retrieval.evaluation.significance import PairTest, holm, pair_tests, question_groups
+from retrieval.evaluation.significance import Pair, PairTest, paired_tests, question_groups
 
 BEFORE, AFTER = "before", "after"
 
@@ -35,29 +33,21 @@ def comparable(a: StoredComparison, b: StoredComparison) -> str | None:
 def changes(before: Comparison, after: Comparison) -> list[Change]:
     """Test retrievers of one name in two comparisons by every measure both have, in the order of `after`.
 
-    Holm's correction is over the retrievers, for each measure. Raises `ValueError` where the questions or passages are
+    The retrievers are tested together, for each measure. Raises `ValueError` where the questions or passages are
     not the same.
     """
     if before.question_set.fingerprint != after.question_set.fingerprint:
         raise ValueError("the two comparisons asked other questions, or searched other passages")
     groups = question_groups(after.question_set)
     old, new = before.scores, after.scores
-    found = []
-    for name in (name for name in new if name in old):
-        shared = [measure for measure in new[name].per_question if measure in old[name].per_question]
-        means = (old[name].means(), new[name].means())
-        for test in pair_tests({AFTER: new[name], BEFORE: old[name]}, shared, groups):
-            found.append(Change(name, means[0][test.measure], means[1][test.measure], test))
-    return _corrected(found)
-
-
-def _corrected(found: list[Change]) -> list[Change]:
-    p_holm: dict[tuple[str, str], float] = {}
-    for measure in {change.test.measure for change in found}:
-        family = [change for change in found if change.test.measure == measure]
-        corrected = holm(np.array([change.test.p for change in family]))
-        p_holm |= {(c.retriever, measure): float(p) for c, p in zip(family, corrected, strict=True)}
+    pairs = {
+        (name, measure): Pair(AFTER, BEFORE, measure, values, old[name].per_question[measure])
+        for name in (name for name in new if name in old)
+        for measure, values in new[name].per_question.items()
+        if measure in old[name].per_question
+    }
+    tests = paired_tests([*pairs.values()], groups)
     return [
-        replace(change, test=replace(change.test, p_holm=p_holm[change.retriever, change.test.measure]))
-        for change in found
+        Change(name, float(pair.of_b.mean()), float(pair.of_a.mean()), test)
+        for (name, _), pair, test in zip(pairs, pairs.values(), tests, strict=True)
     ]

@@ -12,15 +12,15 @@ from retrieval.evaluation.measures import CUT, Measure
 class Figure:
     """A mean with its 95 % interval, shares between 0 and 1.
 
-    `best` where none of the column is shown higher. `against_first` is 1 or -1 where it is surely higher or lower than
-    that of the first retriever (Holm-corrected p below 0.05), else 0.
+    `best` where none of the column is shown higher, and some lower. `against` is 1 or -1 where it is surely higher or
+    lower than that of the baseline, else 0.
     """
 
     mean: float
     low: float
     high: float
     best: bool
-    against_first: int
+    against: int
 
     @property
     def percent(self) -> str:
@@ -49,23 +49,17 @@ def label(measure: str) -> str:
     return Measure.parse(measure).short
 
 
-def first_scored(comparison: Comparison) -> str | None:
-    """Return the name of the first retriever that did not fail: the one that others are held against."""
-    return next(iter(comparison.scores), None)
-
-
 def _column(comparison: Comparison, evidence: Evidence, measure: str) -> dict[str, Figure]:
     means = {
         name: float(of.per_question[measure].mean())
         for name, of in comparison.scores.items()
         if measure in of.per_question
     }
-    first = first_scored(comparison)
-    highest = max((round(mean, 4) for mean in means.values()), default=0.0)
+    rounded = {round(mean, 4) for mean in means.values()}
     found = {}
     for name, mean in means.items():
-        test = evidence.test(name, first, measure) if first and name != first else None
+        test = evidence.test(name, measure)
         side = 0 if test is None or not test.sure else (1 if test.difference > 0 else -1)
-        best = len(means) > 1 and round(mean, 4) == highest
+        best = len(rounded) > 1 and round(mean, 4) == max(rounded)
         found[name] = Figure(mean, *evidence.intervals[name][measure], best, side)
     return found

@@ -103,10 +103,10 @@ class OpenComparison:
         return evidence(self.comparison)
 
     @_last(16)
-    def tests(self, names: tuple[str, ...], measure: str) -> list[PairTest]:
-        """Test every pair of the retrievers named, Holm-corrected over them."""
+    def tests(self, names: tuple[str, ...], measure: str, baseline: str | None = None) -> list[PairTest]:
+        """Test every pair of the retrievers named, or every other one against the baseline, together."""
         scores = {name: of for name, of in self.comparison.scores.items() if name in names}
-        return pair_tests(scores, [measure], self.groups)
+        return pair_tests(scores, [measure], self.groups, baseline=baseline)
 
     @_last(2)
     def changes_since(self, earlier: "OpenComparison") -> list[Change]:

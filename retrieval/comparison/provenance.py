@@ -9,7 +9,8 @@ from data.split import split
 from jobs.machine import commit, hardware, versions
 from retrieval.comparison.compare import Comparison
 from retrieval.comparison.kinds.spec import Materials
-from retrieval.evaluation.significance import LEVEL, PERMUTATIONS, RESAMPLES
+from retrieval.evaluation.families import LEVEL, PERMUTATIONS
+from retrieval.evaluation.significance import RESAMPLES
 from text.analyzers import VERSION as ANALYZER_VERSION
 
 # the libraries whose versions decide numbers; those that are not installed are left out

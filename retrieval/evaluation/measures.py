@@ -1,8 +1,8 @@
 """Measures of rankings, per question and averaged.
 
 For a question with relevant passages R, of which r_K are among the first K found, with the first at rank f:
-Recall@K = r_K / |R|; Hit@K = 1 where r_K > 0 (also called top-K accuracy); RR@10 = 1 / f where f <= 10, else 0, whose
-mean is MRR@10; nDCG@10 = DCG / ideal DCG with DCG = sum of 1 / log2(rank + 1) over relevant passages in the first 10
+Recall@K = r_K / |R|; Hit@K = 1 where r_K > 0 (also called top-K accuracy); RR@K = 1 / f where f <= K, else 0, whose
+mean is MRR@K; nDCG@K = DCG / ideal DCG with DCG = sum of 1 / log2(rank + 1) over relevant passages in the first K
 (Jarvelin & Kekalainen 2002). Recall@K and Hit@K agree when every question has one relevant passage. All lie between
 0 and 1, higher is better.
 """
@@ -16,7 +16,7 @@ import numpy as np
 from data.records import QuestionSet
 from retrieval.rankings import NOT_FOUND, Rankings
 
-CUT = 10  # the depth of MRR and nDCG
+CUT = 10  # the usual depth of MRR and nDCG: a search is never less deep
 DEFAULT_KS = (1, 5, 10, 20, 50, 100)
 _NAMES = {"recall": "Recall", "hit": "Hit", "mrr": "MRR", "ndcg": "nDCG"}
 
@@ -63,7 +63,11 @@ class Scores:
 
 def measures(ks: Sequence[int]) -> list[str]:
     """Names of all measures for these K, in the order a table shows them."""
-    return [*(f"recall@{k}" for k in ks), *(f"hit@{k}" for k in ks), f"mrr@{CUT}", f"ndcg@{CUT}"]
+    cuts = sorted({*ks, CUT})
+    return [
+        *(f"{name}@{k}" for name in ("recall", "hit") for k in ks),
+        *(f"{name}@{k}" for name in ("mrr", "ndcg") for k in cuts),
+    ]
 
 
 def depth_of(ks: Sequence[int]) -> int:
@@ -91,16 +95,17 @@ def evaluate(rankings: Rankings, question_set: QuestionSet, ks: Sequence[int] = 
     known = tuple(k for k in ks if k <= indices.shape[1])
     per_question = {f"recall@{k}": found[:, k - 1] / relevant_counts for k in known}
     per_question |= {f"hit@{k}": (found[:, k - 1] > 0).astype(np.float64) for k in known}
-    if indices.shape[1] >= CUT:
-        per_question |= _of_the_top(hits[:, :CUT], relevant_counts)
+    cuts = sorted({*known, CUT} if indices.shape[1] >= CUT else {*known})
+    first = np.where(hits.any(axis=1), hits.argmax(axis=1) + 1, np.inf)
+    per_question |= {f"mrr@{k}": np.where(first <= k, 1 / first, 0.0) for k in cuts}
+    per_question |= {f"ndcg@{k}": _ndcg(hits[:, :k], relevant_counts) for k in cuts}
     return Scores(known, per_question)
 
 
-def _of_the_top(top: np.ndarray, relevant_counts: np.ndarray) -> dict[str, np.ndarray]:
-    reciprocal = np.where(top.any(axis=1), 1.0 / (top.argmax(axis=1) + 1), 0.0)
-    discounts = 1.0 / np.log2(np.arange(2, CUT + 2))
-    ideal = discounts.cumsum()[np.minimum(relevant_counts, CUT) - 1]
-    return {f"mrr@{CUT}": reciprocal, f"ndcg@{CUT}": (top * discounts).sum(axis=1) / ideal}
+def _ndcg(top: np.ndarray, relevant_counts: np.ndarray) -> np.ndarray:
+    discounts = 1.0 / np.log2(np.arange(2, top.shape[1] + 2))
+    ideal = discounts.cumsum()[np.minimum(relevant_counts, top.shape[1]) - 1]
+    return np.asarray((top @ discounts) / ideal)
 
 
 def first_relevant_ranks(rankings: Rankings, question_set: QuestionSet) -> np.ndarray:

@@ -4,30 +4,29 @@ Questions about the same passage stand or fall together, so what is drawn and wh
 but the group of all questions about the same passages. Everything is seeded: the same rankings give the same figures.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
+from typing import NamedTuple
 
 import numpy as np
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
-from scipy.special import bdtr
 
 from data.records import QuestionSet
+from retrieval.evaluation.families import LEVEL, blocks, family_tests
 from retrieval.evaluation.measures import Scores
 
-LEVEL = 0.95
 RESAMPLES = 2000
-PERMUTATIONS = 10_000
-_CELLS = 4_000_000  # of the random matrix that is in memory at a time
 
 
 @dataclass(frozen=True)
 class PairTest:
     """Two retrievers over the same questions, by one measure.
 
-    `difference` is the mean of a less that of b, a share, with its interval `low` to `high`; `p_holm` is the p-value
-    after Holm's correction over all pairs tested together. a `wins` where its value of a question is higher.
+    `difference` is the mean of a less that of b, a share. `p` is that of this pair alone. `p_family` and the interval
+    `low` to `high` allow for all pairs tested together, and agree: the interval leaves 0 out where `p_family` is below
+    .05. a `wins` where its value of a question is higher.
     """
 
     a: str
@@ -37,7 +36,7 @@ class PairTest:
     low: float
     high: float
     p: float
-    p_holm: float
+    p_family: float
     wins: int
     ties: int
     losses: int
@@ -45,7 +44,17 @@ class PairTest:
     @property
     def sure(self) -> bool:
         """Whether the two can be told apart, all pairs considered."""
-        return self.p_holm < 1 - LEVEL
+        return self.p_family < 1 - LEVEL
+
+
+class Pair(NamedTuple):
+    """Two retrievers by name, and their values of a measure, question by question, `(n_questions,)`."""
+
+    a: str
+    b: str
+    measure: str
+    of_a: np.ndarray
+    of_b: np.ndarray
 
 
 def question_groups(question_set: QuestionSet) -> np.ndarray:
@@ -73,7 +82,7 @@ def mean_intervals(
     rng = np.random.default_rng(seed)
     means = [
         (drawn @ sums) / (drawn @ counts)[:, None]
-        for drawn in _blocks(resamples, len(counts), lambda rows: _draws(rng, rows, len(counts)))
+        for drawn in blocks(resamples, len(counts), lambda rows: _draws(rng, rows, len(counts)))
     ]
     tail = (1 - LEVEL) / 2
     low, high = np.quantile(np.concatenate(means), [tail, 1 - tail], axis=0)
@@ -119,47 +128,58 @@ def mean_interval(values: np.ndarray, groups: np.ndarray | None = None) -> tuple
 
 
 def pair_tests(
-    scores: Mapping[str, Scores], measures: Sequence[str], groups: np.ndarray | None = None
+    scores: Mapping[str, Scores],
+    measures: Sequence[str],
+    groups: np.ndarray | None = None,
+    *,
+    baseline: str | None = None,
 ) -> list[PairTest]:
-    """Test every pair of retrievers by every measure, Holm-corrected over the pairs of a measure.
+    """Test every pair of retrievers by every measure, or every other one against the baseline; a measure is a family.
 
-    Means are tested by randomization (Smucker, Allan & Carterette 2007): were there no difference, the two could be
-    swapped within any group. Hit@K is tested by McNemar's exact test over the questions that only one of the two hits.
-    A retriever without a score of a measure (it failed, or was not deep enough) is in no test of it.
+    Tested is by randomization (Smucker, Allan & Carterette 2007): were there no difference, the two could be swapped
+    within any group. See `families` for what being tested together means. A retriever without a score of a measure (it
+    failed, or was not deep enough) is in no test of it.
     """
-    known = [
-        (measure, a, b)
-        for measure in measures
-        for a, b in combinations([name for name, of in scores.items() if measure in of.per_question], 2)
-    ]
-    if not known:
+    return paired_tests(
+        [
+            Pair(a, b, measure, scores[a].per_question[measure], scores[b].per_question[measure])
+            for measure in measures
+            for a, b in _pairs([name for name, of in scores.items() if measure in of.per_question], baseline)
+        ],
+        groups,
+    )
+
+
+def paired_tests(pairs: Sequence[Pair], groups: np.ndarray | None = None) -> list[PairTest]:
+    """Test these pairs as `pair_tests` does; those of a measure are a family."""
+    if not pairs:
         return []
-    columns = [scores[a].per_question[measure] - scores[b].per_question[measure] for measure, a, b in known]
-    differences = np.stack(columns, axis=1)
-    intervals = difference_intervals(differences, groups)
+    differences = np.stack([pair.of_a - pair.of_b for pair in pairs], axis=1)
+    measures = [*dict.fromkeys(pair.measure for pair in pairs)]
+    found = family_tests(*_by_group(differences, groups), np.array([measures.index(pair.measure) for pair in pairs]))
     wins, losses = (differences > 0).sum(axis=0), (differences < 0).sum(axis=0)
-    is_hit = np.array([measure.startswith("hit@") for measure, _, _ in known])
-    p = np.where(is_hit, _mcnemar(wins, losses), _randomization(differences, groups))
-    of_measure = np.array([measures.index(measure) for measure, _, _ in known])
-    corrected = np.empty_like(p)
-    for place in np.unique(of_measure):
-        corrected[of_measure == place] = holm(p[of_measure == place])
     return [
         PairTest(
-            a,
-            b,
-            measure,
+            pair.a,
+            pair.b,
+            pair.measure,
             difference=float(differences[:, place].mean()),
-            low=float(intervals[place, 0]),
-            high=float(intervals[place, 1]),
-            p=float(p[place]),
-            p_holm=float(corrected[place]),
+            low=float(found.low[place]),
+            high=float(found.high[place]),
+            p=float(found.p[place]),
+            p_family=float(found.p_family[place]),
             wins=int(wins[place]),
             ties=int(len(differences) - wins[place] - losses[place]),
             losses=int(losses[place]),
         )
-        for place, (measure, a, b) in enumerate(known)
+        for place, pair in enumerate(pairs)
     ]
+
+
+def _pairs(names: Sequence[str], baseline: str | None) -> list[tuple[str, str]]:
+    if baseline is None:
+        return [*combinations(names, 2)]
+    return [(name, baseline) for name in names if name != baseline] if baseline in names else []
 
 
 def holm(p: np.ndarray) -> np.ndarray:
@@ -171,27 +191,6 @@ def holm(p: np.ndarray) -> np.ndarray:
     return corrected
 
 
-def _mcnemar(wins: np.ndarray, losses: np.ndarray) -> np.ndarray:
-    """Two-sided exact p-values: of wins + losses, each would fall to either side by a fair coin."""
-    p: np.ndarray = np.minimum(1.0, 2 * bdtr(np.minimum(wins, losses), wins + losses, 0.5))
-    return p
-
-
-def _randomization(differences: np.ndarray, groups: np.ndarray | None) -> np.ndarray:
-    """Two-sided p-values of the column means: every swap is tried where there are few groups, else random ones."""
-    sums, _ = _by_group(differences, groups)
-    seen = np.abs(sums.sum(axis=0)) * (1 - 1e-9) - 1e-12  # what is equal but for rounding counts as equal
-    n_groups = len(sums)
-    rng = np.random.default_rng(0)
-    if 2**n_groups <= PERMUTATIONS:
-        every = (np.arange(2**n_groups)[:, None] >> np.arange(n_groups)) & 1
-        return (np.abs((1.0 - 2.0 * every) @ sums) >= seen).mean(axis=0)  # type: ignore[no-any-return]
-    extreme = np.zeros(sums.shape[1])
-    for signs in _blocks(PERMUTATIONS, n_groups, lambda rows: _signs(rng, rows, n_groups)):
-        extreme += (np.abs(signs @ sums) >= seen).sum(axis=0)
-    return (extreme + 1) / (PERMUTATIONS + 1)  # what was seen is one of the swaps
-
-
 def _by_group(values: np.ndarray, groups: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
     if groups is None:
         return values.astype(np.float64), np.ones(len(values))
@@ -201,16 +200,7 @@ def _by_group(values: np.ndarray, groups: np.ndarray | None) -> tuple[np.ndarray
     return np.asarray(members @ values), counts
 
 
-def _blocks(rows: int, columns: int, make: Callable[[int], np.ndarray]) -> Iterator[np.ndarray]:
-    step = max(1, _CELLS // max(1, columns))
-    return (make(min(step, rows - start)) for start in range(0, rows, step))
-
-
 def _draws(rng: np.random.Generator, rows: int, n_groups: int) -> np.ndarray:
     """How often each group is drawn, `(rows, n_groups)` float64."""
     drawn = rng.integers(n_groups, size=(rows, n_groups)) + np.arange(rows)[:, None] * n_groups
     return np.bincount(drawn.ravel(), minlength=rows * n_groups).reshape(rows, n_groups).astype(np.float64)
-
-
-def _signs(rng: np.random.Generator, rows: int, n_groups: int) -> np.ndarray:
-    return rng.integers(0, 2, size=(rows, n_groups), dtype=np.int8) * 2.0 - 1.0

@@ -10,8 +10,9 @@ import pandas as pd
 
 from data.audit.audit import word_overlap
 from data.records import QuestionSet
+from retrieval.evaluation.families import LEVEL
 from retrieval.evaluation.measures import Scores
-from retrieval.evaluation.significance import LEVEL, difference_intervals, holm, pair_tests, share_intervals
+from retrieval.evaluation.significance import difference_intervals, holm, pair_tests, share_intervals
 from retrieval.lexical.terms import shared_terms
 from text.analyzers import Analyzer, choose
 

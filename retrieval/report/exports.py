@@ -104,20 +104,20 @@ def _per_question(comparison: Comparison, name: str) -> Iterator[dict[str, Any]]
 def markdown_table(comparison: Comparison, evidence: Evidence) -> str:
     """Return the figures in percent with their intervals as a Markdown table, the best of a column bold.
 
-    ↑ and ↓ mark what is surely higher or lower than the first retriever (Holm-corrected p below 0.05).
+    ↑ and ↓ mark what is surely higher or lower than the baseline (p below 0.05, all others tested together).
     """
     shown = shown_measures(comparison)
     lines = ["| " + " | ".join(["", *map(label, shown)]) + " |", "|---" + "|---:" * len(shown) + "|"]
     for name, row in figures(comparison, evidence, shown).items():
         cells = [_markdown_cell(figure) if figure else "–" for figure in row]
         lines.append("| " + " | ".join([markdown_text(name), *cells]) + " |")
-    return "\n".join([*lines, "", _caption(comparison), ""])
+    return "\n".join([*lines, "", _caption(comparison, evidence), ""])
 
 
 def latex_table(comparison: Comparison, evidence: Evidence) -> str:
     """Return the same as a LaTeX `tabular`, with the rules of the package booktabs."""
     shown = shown_measures(comparison)
-    lines = [f"% {_caption(comparison)}", rf"\begin{{tabular}}{{l{'r' * len(shown)}}}", r"\toprule"]
+    lines = [f"% {_caption(comparison, evidence)}", rf"\begin{{tabular}}{{l{'r' * len(shown)}}}", r"\toprule"]
     lines += [" & ".join(["", *map(label, shown)]) + r" \\", r"\midrule"]
     for name, row in figures(comparison, evidence, shown).items():
         cells = [_latex_cell(figure) if figure else "--" for figure in row]
@@ -137,19 +137,19 @@ def latex_text(text: str) -> str:
 
 def _markdown_cell(figure: Figure) -> str:
     mean = f"**{figure.percent}**" if figure.best else figure.percent
-    return f"{mean}{_ARROWS[figure.against_first]} ({figure.interval})"
+    return f"{mean}{_ARROWS[figure.against]} ({figure.interval})"
 
 
 def _latex_cell(figure: Figure) -> str:
     mean = rf"\textbf{{{figure.percent}}}" if figure.best else figure.percent
-    return rf"{mean}{_LATEX_ARROWS[figure.against_first]} {{\scriptsize {figure.interval.replace('–', '--')}}}"
+    return rf"{mean}{_LATEX_ARROWS[figure.against]} {{\scriptsize {figure.interval.replace('–', '--')}}}"
 
 
-def _caption(comparison: Comparison) -> str:
+def _caption(comparison: Comparison, evidence: Evidence) -> str:
     questions, passages = comparison.question_set.questions, comparison.question_set.passages
     return (
         f"{len(questions):,} questions, {len(passages):,} passages, in percent "
-        "with 95 % intervals; bold: best of a column; ↑ ↓: surely above or below the first (Holm-corrected p < 0.05)"
+        f"with 95 % intervals; bold: best of a column; ↑ ↓: surely above or below {evidence.baseline} (p < 0.05)"
     )
 
 

@@ -23,7 +23,7 @@ def save(comparison: Comparison, folder: Path, origin: dict[str, Any] | None = N
     origin = origin or provenance(comparison)
     keep(comparison, folder, origin)
     found = evidence(comparison)
-    write_json(folder / "significance.json", as_list(found))
+    write_json(folder / "significance.json", as_list(found.tests))
     write_qrels(folder / "qrels.trec", comparison.question_set)
     names = [result.name for result in comparison.results]
     for name, stem in zip(names, file_names(names), strict=True):

@@ -9,7 +9,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 
 from retrieval.analysis.evidence import Evidence, evidence, turned
-from retrieval.analysis.figures import figures, first_scored, label, shown_measures
+from retrieval.analysis.figures import figures, label, shown_measures
 from retrieval.comparison.compare import Comparison
 from retrieval.comparison.provenance import provenance
 from retrieval.evaluation.measures import CUT, depth_of
@@ -52,7 +52,7 @@ def report(
         made=datetime.fromisoformat(origin["made"]).strftime("%Y-%m-%d %H:%M"),
         measure=measure,
         depth=depth_of(comparison.experiment.ks),
-        first=first_scored(comparison),
+        first=found.baseline,
         answers=dict.fromkeys(_answer(comparison, found, one, say) for one in (measure, f"ndcg@{CUT}")),
         notices=_notices(comparison, say),
         tables=[(columns, figures(comparison, found, columns)) for columns in (shown, hits) if columns],
@@ -109,14 +109,15 @@ def _answer(comparison: Comparison, found: Evidence, measure: str, say: Say) -> 
     means = {name: of.means()[measure] for name, of in comparison.scores.items() if measure in of.per_question}
     if not means:
         return say("page.none")
-    first, *others = means
+    first = found.baseline if found.baseline in means else next(iter(means))
+    others = [name for name in means if name != first]
     if not others:
         low, high = (f"{share * 100:.1f}" for share in found.intervals[first][measure])
         mean = f"{means[first] * 100:.1f}"
         return say("answer.alone", first=first, measure=label(measure), mean=mean, low=low, high=high)
     best = max(others, key=lambda name: means[name])
-    test = found.test(best, first, measure)
-    if test is None:  # the two have scores of this measure, so they were tested
+    test = found.test(best, measure)
+    if test is None:  # both have scores of this measure, so they were tested
         raise ValueError(f"the evidence holds no test of {best!r} against {first!r}")
     kind = "unsure" if not test.sure else ("more" if test.difference > 0 else "leads")
     if kind == "leads":
@@ -129,7 +130,7 @@ def _answer(comparison: Comparison, found: Evidence, measure: str, say: Say) -> 
         measure=label(measure),
         low=points(test.low),
         high=points(test.high),
-        p=f"p {p_figure(test.p_holm)}" if test.p_holm < 0.001 else f"p = {p_figure(test.p_holm)}",
+        p=f"p {p_figure(test.p_family)}" if test.p_family < 0.001 else f"p = {p_figure(test.p_family)}",
         questions=f"{len(comparison.question_set.questions):,}",
     )
 
@@ -156,10 +157,9 @@ def _notices(comparison: Comparison, say: Say) -> list[str]:
 
 def _pairs(comparison: Comparison, found: Evidence, measure: str) -> list[tuple[str, Sequence[PairTest]]]:
     """Tests by measure: the measure of the sentence, and nDCG@10."""
-    first, count = first_scored(comparison), len(comparison.scores)
-    few = count * (count - 1) // 2 <= _MOST_PAIRS
+    count = len(comparison.scores)
+    tests = found.tests if count * (count - 1) // 2 <= _MOST_PAIRS else found.against
     by_measure = [
-        (one, [test for test in found.tests if test.measure == one and (few or first in (test.a, test.b))])
-        for one in dict.fromkeys([measure, f"ndcg@{CUT}"])
+        (one, [test for test in tests if test.measure == one]) for one in dict.fromkeys([measure, f"ndcg@{CUT}"])
     ]
     return [(one, tests) for one, tests in by_measure if tests]

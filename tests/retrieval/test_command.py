@@ -157,7 +157,7 @@ def test_significance_holds_every_pair_by_every_measure(every_kind: Run) -> None
         a, b = (every_kind.scores["retrievers"][test[side]][test["measure"]] for side in "ab")
         assert test["difference"] == pytest.approx(a - b, abs=1e-9)
         assert test["wins"] + test["ties"] + test["losses"] == every_kind.scores["questions"]
-        assert 0 < test["p"] <= test["p_holm"] <= 1
+        assert 0 < test["p"] <= test["p_family"] <= 1
 
 
 @pytest.mark.slow

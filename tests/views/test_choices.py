@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from data.catalog import CATALOG, read_entry
+from data.records import Passage, Question, QuestionSet
 from data.split import Part, SplitOptions
 from data.store import StoredSet, keep
 from jobs.status import State
@@ -32,9 +33,18 @@ def finished(kind: str, name: str, data: StoredSet, seed: int = 0) -> Run:
     return run
 
 
-def test_without_trainings_there_are_four_and_all_are_picked() -> None:
+USUAL = ["BM25 words", "BM25", "Dense", "Hybrid", "Reranked"]
+
+
+def test_without_trainings_there_are_five_and_all_are_picked() -> None:
     choices = choices_for(sample())
-    assert list(choices.specs) == ["BM25", "Dense", "Hybrid", "Reranked"] == list(choices.first_picked)
+    assert list(choices.specs) == USUAL == list(choices.first_picked)
+
+
+def test_where_bm25_is_of_words_anyway_there_is_no_second_one() -> None:
+    rows = (Passage("p", "Words that are spaced, and nothing else."),)
+    english = QuestionSet("english", rows, (Question("q", "Which words?", (), ("p",)),))
+    assert list(choices_for(keep(english)).specs) == USUAL[1:]
 
 
 @pytest.mark.packaged
@@ -43,8 +53,8 @@ def test_a_base_that_a_package_ships_is_dense_search_and_the_starter_is_called_w
 ) -> None:
     monkeypatch.setattr(PackagedBase, "path", Path("anywhere"))
     choices = choices_for(sample())
-    assert list(choices.specs) == ["BM25", "Dense", "Hybrid", "Reranked", "LSA"]
-    assert choices.first_picked == ("BM25", "Dense", "Hybrid", "Reranked")
+    assert list(choices.specs) == [*USUAL, "LSA"]
+    assert choices.first_picked == tuple(USUAL)
     models = {name: choices.specs[name].model for name in ("Dense", "LSA")}  # type: ignore[attr-defined]
     assert models == {"Dense": "packaged:multilingual-e5-small", "LSA": "starter"}
     experiment = choices.experiment(sample(), ["Dense"], Part.ALL)
@@ -54,7 +64,7 @@ def test_a_base_that_a_package_ships_is_dense_search_and_the_starter_is_called_w
 def test_of_a_large_set_bm25_alone_is_picked_at_first() -> None:
     choices = choices_for(replace(sample(), passages=1_000_000))
     assert choices.large
-    assert (list(choices.specs), choices.first_picked) == (["BM25", "Dense", "Hybrid", "Reranked"], ("BM25",))
+    assert (list(choices.specs), choices.first_picked) == (USUAL, ("BM25",))
 
 
 def test_finished_trainings_appear_by_themselves_and_unfinished_ones_do_not() -> None:
@@ -100,4 +110,4 @@ def test_an_imported_run_and_what_wraps_it_cannot_be_asked_something_new() -> No
     add(data.fingerprint, HybridSpec(name="Both", of=("BM25", "Run")))
     choices = choices_for(data)
     assert {"Run", "Both"} <= choices.specs.keys()
-    assert choices.searchable == ["BM25", "Dense", "Hybrid", "Reranked"]
+    assert choices.searchable == USUAL

@@ -49,7 +49,7 @@ def test_a_column_is_named_explained_and_written() -> None:
     assert columns["low"]["label"] == EN["compare.low"]
     assert columns["high"]["help"] == EN["compare.interval_help"]
     assert columns["high"]["type_config"]["format"] == "%+.2f"  # type: ignore[index]
-    assert columns["p_holm"]["help"] == EN["compare.p_holm_help"]
+    assert columns["p_holm"]["help"] == EN["where.p_holm_help"]
     assert columns["depth"]["help"] == EN["where.reads_help"]
     assert columns["known"]["help"] == EN["why.term_known_help"]
 

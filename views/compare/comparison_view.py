@@ -7,7 +7,8 @@ from data.store import StoredSet
 from retrieval.analysis.open_comparison import OpenComparison
 from retrieval.comparison.compare import Comparison, Result
 from retrieval.comparison.kinds.spec import Spec
-from retrieval.evaluation.measures import CUT, Measure
+from retrieval.evaluation.measures import Measure
+from retrieval.evaluation.significance import PairTest
 
 
 @dataclass(frozen=True)
@@ -15,7 +16,7 @@ class ComparisonView:
     """A comparison, the retrievers picked of it, and the figure looked at.
 
     `names` are all that can be picked, in the order that gives each its colour; `measure` is "recall", "hit", "mrr" or
-    "ndcg".
+    "ndcg"; the others are told against the `baseline`.
     """
 
     data: StoredSet
@@ -24,6 +25,7 @@ class ComparisonView:
     names: tuple[str, ...]
     measure: str
     k: int
+    baseline: str
 
     @property
     def comparison(self) -> Comparison:
@@ -32,13 +34,13 @@ class ComparisonView:
 
     @property
     def figure(self) -> Measure:
-        """The measure looked at, MRR and nDCG always at 10."""
-        return Measure(self.measure, self.k if self.measure in ("recall", "hit") else CUT)
+        """The measure looked at, and its K."""
+        return Measure(self.measure, self.k)
 
-    @property
-    def over_k(self) -> str:
-        """The measure to draw over K: the one looked at, or Recall where that has no K."""
-        return self.measure if self.measure in ("recall", "hit") else "recall"
+    @cached_property
+    def against(self) -> list[PairTest]:
+        """Every other retriever against the baseline, by the figure looked at."""
+        return self.opened.tests(self.scored_names, str(self.figure), self.baseline)
 
     @cached_property
     def scored(self) -> tuple[Result, ...]:
@@ -47,8 +49,8 @@ class ComparisonView:
 
     @property
     def scored_names(self) -> tuple[str, ...]:
-        """Names of those."""
-        return tuple(one.name for one in self.scored)
+        """Names of those, the baseline first."""
+        return tuple(sorted((one.name for one in self.scored), key=lambda name: name != self.baseline))
 
     def spec(self, name: str) -> Spec:
         """How a retriever of the comparison is made. Raises `KeyError` where there is none of that name."""

@@ -1,6 +1,8 @@
 """What a person chooses on the Compare page: retrievers, questions, K, the measure, and the view of the results."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import streamlit as st
 
@@ -8,54 +10,66 @@ from data.split import Part
 from data.store import StoredSet
 from views.choices import Choices
 from views.compare import adding as compare_adding
-from views.state import choose, choose_several, remember
-from views.words import plain, word
+from views.state import choose, choose_several, remember, remembered
+from views.words import language, plain, word
 
 _MEASURES = ("recall", "hit", "mrr", "ndcg")
+_NARROW, _WIDE = 150, 200  # pixels
 _ROUND = "picked_round"  # how often something else than a click changed what is picked
 
 
-def pick_retrievers(choices: Choices, data: StoredSet) -> tuple[list[str], Part]:
-    """Draw the choice of retrievers and of the questions asked; returns both."""
-    with st.container(border=True):
-        left, right = st.columns([4, 1], vertical_alignment="bottom")
-        with left:
-            picked = _pills(list(choices.specs), choices.first_picked, f"picked_{data.key}_{len(choices.specs)}")
-            if choices.large:
-                st.caption(word("compare.large_set", passages=f"{data.passages:,}"))
-        with right, st.popover(word("compare.add"), icon=":material/add:", width="stretch"):
-            added = compare_adding.draw(choices, data)
-        if added:
-            pick_also(picked, added)
-            st.rerun()
-        first_part = Part.TEST if any(name in choices.trained for name in picked) else Part.ALL
-        part = choose(
-            st.segmented_control,
-            "part",
-            word("compare.questions"),
-            [part.value for part in Part],
-            first_part.value,
-            follows=True,
-            format_func=lambda value: word(f"part.{value}"),
-            help=word("compare.questions_help"),
-        )
-    return picked, Part(part)
+@dataclass(frozen=True)
+class Figure:
+    """The measure looked at, its K, and the retriever that others are told against."""
+
+    measure: str
+    k: int
+    baseline: str
+
+
+def pick_retrievers(choices: Choices, data: StoredSet) -> list[str]:
+    """Draw the choice of retrievers; returns their names."""
+    left, right = st.columns([6, 1], vertical_alignment="bottom")
+    with left:
+        picked = _pills(list(choices.specs), choices.first_picked, f"picked_{data.key}_{len(choices.specs)}")
+        if choices.large:
+            st.caption(word("compare.large_set", passages=f"{data.passages:,}"))
+    with right, st.popover(word("compare.add"), icon=":material/add:", width="stretch"):
+        added = compare_adding.draw(choices, data)
+    if added:
+        pick_also(picked, added)
+        st.rerun()
+    return picked
+
+
+def pick_part(choices: Choices, picked: Sequence[str]) -> Part:
+    """Draw the choice of the questions asked; returns it."""
+    first_part = Part.TEST if any(name in choices.trained for name in picked) else Part.ALL
+    part = choose(
+        st.selectbox,
+        "part",
+        word("compare.questions"),
+        [part.value for part in Part],
+        first_part.value,
+        follows=True,
+        format_func=lambda value: word(f"part.{value}"),
+        help=word("compare.questions_help"),
+        width=_NARROW,
+    )
+    return Part(part)
 
 
 def pick_among(names: Sequence[str], key: str) -> list[str]:
     """Draw the choice among the retrievers of a kept comparison."""
-    with st.container(border=True):
-        return _pills(names, names, f"picked_{key}")
+    return _pills(names, names, f"picked_{key}")
 
 
-def pick_figure(measured: Sequence[int]) -> tuple[str, int]:
-    """Draw the choice of the measure and of K, one of those measured; returns both."""
+def pick_figure(measured: Sequence[int], names: Sequence[str], baseline: str) -> Figure:
+    """Draw the choice of the measure, of a K that was measured, and of the baseline among the names; returns them."""
     ks = [str(k) for k in measured]
-    left, right = st.columns(2, vertical_alignment="bottom")
     usual = "10" if "10" in ks else ks[-1]
-    k = choose(left.segmented_control, "k", "K", ks, usual, help=word("compare.k_help"))
     measure = choose(
-        right.segmented_control,
+        st.segmented_control,
         "measure",
         word("compare.measure"),
         _MEASURES,
@@ -63,20 +77,32 @@ def pick_figure(measured: Sequence[int]) -> tuple[str, int]:
         format_func=lambda value: word(f"measure.{value}"),
         help=word("compare.measure_help"),
     )
-    return measure, int(k)
-
-
-def pick_view(views: Sequence[str]) -> str:
-    """Draw the choice of what to look at; returns it."""
-    return choose(
-        st.segmented_control,
-        "view",
-        word("compare.view"),
-        views,
-        views[0],
-        format_func=lambda value: word(f"compare.view_{value}"),
-        label_visibility="collapsed",
+    k = choose(st.segmented_control, "k", "K", ks, usual, help=word("compare.k_help"))
+    chosen = choose(
+        st.selectbox,
+        "baseline",
+        word("compare.baseline"),
+        names,
+        baseline,
+        follows=True,
+        help=word("compare.baseline_help"),
+        width=_WIDE,
     )
+    return Figure(measure, int(k), chosen)
+
+
+def pick_view(views: Sequence[str]) -> tuple[str, Any]:
+    """Draw the tabs of what there is to look at; returns the one that is open, and where it is drawn."""
+    labels = {view: word(f"compare.view_{view}") for view in views}
+    key, view = f"view_{language()}", remembered("view", views[0], views)
+    if st.session_state.get(key) != labels[view]:
+        st.session_state[key] = labels[view]
+    tabs = st.tabs([*labels.values()], key=key, on_change=_open_view, args=(key, labels))
+    return view, tabs[views.index(view)]
+
+
+def _open_view(key: str, labels: dict[str, str]) -> None:
+    remember("view", next(view for view, label in labels.items() if label == st.session_state[key]))
 
 
 def pick_also(names: Sequence[str], name: str, part: Part | None = None) -> None:

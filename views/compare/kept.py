@@ -157,7 +157,7 @@ def _draw_changes(view: ComparisonView, chosen: StoredComparison, current: Store
         retriever=[one.retriever for one in found],
         before=[one.before * 100 for one in found],
         after=[one.after * 100 for one in found],
-        in_words=[word("kept.changed" if one.test.sure else "kept.not_changed") for one in found],
+        verdict=[word("kept.changed" if one.test.sure else "kept.not_changed") for one in found],
     )
     columns = {
         "retriever": tables.retriever(),
@@ -165,7 +165,7 @@ def _draw_changes(view: ComparisonView, chosen: StoredComparison, current: Store
         "after": tables.number("kept.after", "%.2f"),
         "difference": tables.number("compare.difference", "%+.2f", ""),
         **tables.interval("%+.2f"),
-        "p_holm": tables.p_holm(),
-        "in_words": tables.text("compare.in_words"),
+        "p_family": tables.p_family(),
+        "verdict": tables.text("compare.verdict", ""),
     }
     st.dataframe(table[[*columns]], hide_index=True, column_config=columns)

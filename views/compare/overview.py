@@ -7,6 +7,7 @@ from retrieval.analysis.evidence import turned
 from retrieval.evaluation.measures import Measure
 from retrieval.evaluation.significance import PairTest
 from views import charts, tables
+from views.compare import finding
 from views.compare.comparison_view import ComparisonView
 from views.compare.scores import draw_table, in_points
 from views.resources.charts import draw_chart
@@ -14,16 +15,16 @@ from views.words import word
 
 
 def draw(view: ComparisonView) -> None:
-    """Draw the tables and the pictures, and what to do next."""
-    draw_table(view.results, view.over_k, view.comparison.experiment.ks)
+    """Draw the table and the pictures, on which questions they differ, and the tests of the others."""
+    draw_table(view.results, view.figure, view.comparison.experiment.ks, view.against, view.opened.intervals)
     if view.scored:
         _draw_pictures(view)
-        _draw_pairs(view)
-    st.info(word("compare.next"), icon=":material/lightbulb:")
+        finding.draw(view)
+        _draw_others(view)
 
 
 def _draw_pictures(view: ComparisonView) -> None:
-    detail, height, figure = word("compare.retriever"), word(f"measure.{view.over_k}"), view.figure
+    detail, height = word("compare.retriever"), word(f"measure.{view.measure}")
     ends = view.opened.intervals
     means = [
         (result.name, *Measure.parse(measure), mean, *ends[result.name][measure])
@@ -32,50 +33,57 @@ def _draw_pictures(view: ComparisonView) -> None:
         for measure, mean in result.scores.means().items()
     ]
     every = pd.DataFrame(means, columns=[detail, "measure", "K", "mean", "low", "high"])
-    curve = every[every["measure"] == view.over_k].rename(columns={"mean": height})
-    looked_at = (every["measure"] == figure.name) & (every["K"] == figure.cut)
-    bars = every[looked_at].rename(columns={"mean": figure.long})
+    curve = every[every["measure"] == view.measure].rename(columns={"mean": height})
     left, right = st.columns(2)
     with left:
+        st.markdown(f"**{word('compare.forest', figure=view.figure.long, baseline=view.baseline)}**")
+        if view.against:
+            differences = in_points(view.against).rename(columns={"a": detail})
+            draw_chart(charts.forest, differences, view.names, x=word("compare.points"), detail=detail)
+            st.caption(word("compare.forest_help"))
+    with right:
         st.markdown(f"**{word('compare.curve', measure=height)}**")
         draw_chart(charts.curves, curve, view.names, x="K", y=height, detail=detail)
-    with right:
-        st.markdown(f"**{word('compare.bars', measure=figure.long)}**")
-        draw_chart(charts.bars, bars, view.names, value=figure.long, detail=detail)
     with st.expander(word("compare.as_table")):
         st.caption(word("compare.interval_help"))
         curve["text"] = [_with_interval(*row) for row in curve[[height, "low", "high"]].itertuples(index=False)]
         st.dataframe(curve.pivot_table(index=detail, columns="K", values="text", aggfunc="first", sort=False))
+        _draw_tests(view.against)
 
 
 def _with_interval(value: float, low: float, high: float) -> str:
     return f"{value * 100:.2f} [{low * 100:.1f}, {high * 100:.1f}]"
 
 
-def _draw_pairs(view: ComparisonView) -> None:
-    found = [
-        turned(test) if test.difference < 0 else test  # the better one first, as the words beside it say
-        for test in view.opened.tests(view.scored_names, str(view.figure))
-    ]
+def _draw_others(view: ComparisonView) -> None:
+    """Draw the tests of every pair without the baseline: nothing is tested, and told, twice."""
+    names = tuple(name for name in view.scored_names if name != view.baseline)
+    if len(names) < 2:
+        return
+    with st.expander(word("compare.pairs", figure=view.figure.long)):
+        st.caption(word("compare.pairs_help"))
+        tests = view.opened.tests(names, str(view.figure))
+        _draw_tests([turned(test) if test.difference < 0 else test for test in tests])  # the better one first
+
+
+def _draw_tests(found: list[PairTest]) -> None:
     if not found:
         return
-    st.subheader(word("compare.pairs", figure=view.figure.long))
-    st.caption(word("compare.pairs_help"))
-    questions = len(view.comparison.question_set.questions)
-    table = in_points(found).assign(in_words=[_in_words(test, questions) for test in found])
-    kind = "mcnemar" if view.measure == "hit" else "randomization"
+    table = in_points(found).assign(verdict=[word(f"compare.{_verdict(test)}") for test in found])
     columns = {
-        "in_words": tables.text("compare.in_words", width=330, pinned=True),
+        "a": tables.text("compare.first_of_pair", width=150, pinned=True),
+        "b": tables.text("compare.second_of_pair", width=150),
+        "verdict": tables.text("compare.verdict"),
         "difference": tables.number("compare.difference", "%+.2f"),
-        **tables.interval("%+.2f"),
-        "p": st.column_config.NumberColumn("p", format="%.4f", help=word(f"compare.p_{kind}")),
-        "p_holm": tables.p_holm(),
+        **tables.interval("%+.2f", "compare.family_help"),
+        "p_family": tables.p_family(),
+        "p": st.column_config.NumberColumn(
+            word("compare.p_alone"), format="%.4f", help=word("compare.p_randomization")
+        ),
         **{name: tables.number(f"compare.{name}") for name in ("wins", "ties", "losses")},
     }
     st.dataframe(table[[*columns]], hide_index=True, column_config=columns)
 
 
-def _in_words(test: PairTest, questions: int) -> str:
-    if not test.sure:
-        return word("compare.pair_unsure", a=test.a, b=test.b, questions=f"{questions:,}")
-    return word("compare.pair_sure", better=test.a, worse=test.b, points=f"{test.difference * 100:.1f}")
+def _verdict(test: PairTest) -> str:
+    return "unsure" if not test.sure else "higher" if test.difference > 0 else "lower"

@@ -3,11 +3,13 @@
 from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
+from typing import Literal
 
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from data.store import StoredSet
+from retrieval.analysis.evidence import usual_baseline
 from retrieval.comparison.experiment import Experiment
 from retrieval.comparison.job import ComparisonJob
 from retrieval.comparison.store import StoredComparison
@@ -18,7 +20,8 @@ from views.compare import kept as compare_kept
 from views.compare import notices as compare_notices
 from views.compare import running as compare_running
 from views.compare.comparison_view import ComparisonView
-from views.compare.controls import pick_among, pick_figure, pick_retrievers, pick_view
+from views.compare.controls import pick_among, pick_figure, pick_part, pick_retrievers, pick_view
+from views.navigation import way_to
 from views.resources.comparisons import open_comparison
 from views.state import chosen_set
 from views.words import moment, plain, word
@@ -39,17 +42,17 @@ def draw() -> None:
         return
     data = chosen_set()
     choices = choices_for(data)
-    title, buttons = st.columns([3, 2], vertical_alignment="bottom")
-    title.title(word("compare.title"))
+    buttons = _draw_head()
     answer = st.container()
-    picked, part = pick_retrievers(choices, data)
+    picked = pick_retrievers(choices, data)
     if not picked:
         st.info(word("compare.pick_one"), icon=":material/info:")
         return
-    experiment = choices.experiment(data, picked, part)
-    job = ComparisonJob.of(experiment, data.fingerprint)
-    shown = _shown(job.folder, data, picked, list(choices.specs)) if job.done else None
-    with buttons.container(horizontal=True, horizontal_alignment="right"):
+    with st.container(horizontal=True, vertical_alignment="bottom"):
+        experiment = choices.experiment(data, picked, pick_part(choices, picked))
+        job = ComparisonJob.of(experiment, data.fingerprint)
+        shown = _shown(job.folder, data, picked, list(choices.specs)) if job.done else None
+    with buttons:
         _draw_start(job, experiment, again=shown is not None)
         compare_export.draw(shown)
     if shown:
@@ -59,6 +62,16 @@ def draw() -> None:
             compare_running.draw(job, experiment, data)
 
 
+def _draw_head() -> DeltaGenerator:
+    """Draw what the page is for and the ways on; returns the place of its buttons."""
+    st.title(word("compare.purpose"), anchor=False)
+    ways, buttons = st.columns([3, 2], vertical_alignment="center")
+    with ways.container(horizontal=True):
+        for name in ("data", "train", "search"):
+            way_to(name, word(f"compare.to_{name}"))
+    return buttons.container(horizontal=True, horizontal_alignment="right")
+
+
 def _draw_kept(kept: StoredComparison) -> None:
     data = chosen_set()
     title, buttons = st.columns([3, 2], vertical_alignment="bottom")
@@ -66,7 +79,8 @@ def _draw_kept(kept: StoredComparison) -> None:
     st.info(word("kept.shown", made=moment(kept.made), part=word(f"part.{kept.part}")), icon=":material/history:")
     answer = st.container()
     picked = pick_among(kept.retrievers, kept.key)
-    shown = _shown(kept.folder, data, picked, kept.retrievers)
+    with st.container(horizontal=True, vertical_alignment="bottom"):
+        shown = _shown(kept.folder, data, picked, kept.retrievers)
     with buttons.container(horizontal=True, horizontal_alignment="right"):
         st.button(word("kept.back"), icon=":material/arrow_back:", on_click=compare_kept.close)
         compare_export.draw(shown)
@@ -82,13 +96,15 @@ def _draw_comparison(view: ComparisonView, choices: Choices, answer: DeltaGenera
     with answer:
         compare_answer.draw(view)
         compare_notices.draw(view, choices)
-    # read when it is first drawn: who opens the app does not wait for Altair
-    import_module(VIEWS[pick_view(list(VIEWS))]).draw(view)
+    name, place = pick_view(list(VIEWS))
+    with place:
+        import_module(VIEWS[name]).draw(view)  # read when it is first drawn: who opens the app does not wait for Altair
 
 
 def _draw_start(job: ComparisonJob, experiment: Experiment, *, again: bool) -> None:
     label = word("compare.run_again") if again else word("compare.run")
-    if st.button(label, type="primary", icon=":material/play_arrow:", disabled=job.running, key="run"):
+    kind: Literal["primary", "secondary"] = "secondary" if again else "primary"
+    if st.button(label, type=kind, icon=":material/play_arrow:", disabled=job.running, key="run"):
         job.start(experiment)
         st.rerun()
 
@@ -98,5 +114,7 @@ def _shown(folder: Path, data: StoredSet, picked: list[str], names: Sequence[str
     if opened is None:
         return None
     results = tuple(result for result in opened.comparison.results if result.name in picked)
-    measure, k = pick_figure(opened.comparison.experiment.ks)
-    return ComparisonView(data, opened, results, tuple(names), measure, k)
+    named = [result.name for result in results]
+    usual = usual_baseline(opened.comparison)
+    figure = pick_figure(opened.comparison.experiment.ks, named, usual if usual in named else named[0])
+    return ComparisonView(data, opened, results, tuple(names), figure.measure, figure.k, figure.baseline)

@@ -8,6 +8,7 @@ from data.store import StoredSet
 from jobs.status import Status
 from retrieval.comparison.experiment import Experiment
 from retrieval.comparison.job import ComparisonJob
+from retrieval.evaluation.measures import CUT, Measure
 from views import job as job_view
 from views.compare.scores import draw_table
 from views.resources.comparisons import finished_part
@@ -48,4 +49,4 @@ def _draw_finished(experiment: Experiment, data: StoredSet, status: Status) -> N
         first = experiment.model_copy(update={"retriever": experiment.retriever[:finished]})
         found = finished_part(data.key, first.model_dump_json())
         if found:
-            draw_table(found.results, "recall", experiment.ks)
+            draw_table(found.results, Measure("recall", CUT), experiment.ks)

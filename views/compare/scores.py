@@ -1,13 +1,16 @@
 """Tables of a comparison's figures: every measure at every K with the seconds, and the differences of retrievers."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import pandas as pd
 import streamlit as st
 
+from retrieval.analysis.evidence import Intervals
 from retrieval.comparison.compare import Result
+from retrieval.evaluation.measures import CUT, Measure
 from retrieval.evaluation.significance import PairTest
 from views import tables
+from views.words import word
 
 
 def means(found: Sequence[Result]) -> pd.DataFrame:
@@ -27,22 +30,59 @@ def in_points(tests: Sequence[PairTest]) -> pd.DataFrame:
     return table
 
 
-def draw_table(shown: Sequence[Result], measure: str, ks: Sequence[int]) -> None:
-    """Draw `measure` at every K of `ks`, MRR, nDCG and times, in percent; the best of a column is bold."""
-    figures = means(shown)
-    columns = [f"{measure}@{k}" for k in ks] + ["mrr@10", "ndcg@10"]
-    figures = figures.reindex(columns=["retriever", *columns, "build_seconds", "query_seconds"])
+def draw_table(
+    shown: Sequence[Result],
+    figure: Measure,
+    ks: Sequence[int],
+    against: Sequence[PairTest] = (),
+    intervals: Mapping[str, Intervals] | None = None,
+) -> None:
+    """Draw the figure with its interval and what the tests `against` the baseline say of it, the highest first.
+
+    Beside it the same measure at every K of `ks`, MRR and nDCG, in percent, and times; the best of a column is bold,
+    where not all are equal.
+    """
+    table = means(shown)
+    of_figure, measures = str(figure), [f"{figure.name}@{k}" for k in ks]
+    measures += [one for one in (f"mrr@{CUT}", f"ndcg@{CUT}") if one not in measures]
+    table = table.reindex(columns=["retriever", of_figure, *measures, "build_seconds", "query_seconds"])
+    table = table.loc[:, ~table.columns.duplicated()]
     questions = next((len(result.rankings.indices) for result in shown if result.rankings), 1)
-    figures["per_question"] = figures.pop("query_seconds") / questions * 1000
-    figures[columns] *= 100
-    styled = figures.style.highlight_max(subset=pd.IndexSlice[:, columns], props=tables.BOLD)
+    table["per_question"] = table.pop("query_seconds") / questions * 1000
+    tests = {test.a: test for test in against}
+    baseline = next((test.b for test in against), "")
+    table["verdict"] = [_verdict(tests.get(name), name == baseline) for name in table["retriever"]]
+    table["interval"] = [_ends((intervals or {}).get(name, {}).get(of_figure)) for name in table["retriever"]]
+    table["looked_at"] = table[of_figure]
+    table = table.sort_values("looked_at", ascending=False, kind="stable", ignore_index=True)
+    shares = ["looked_at", *measures]
+    table[shares] *= 100
+    bold = [column for column in shares if table[column].round(2).nunique() > 1]
+    styled = table.style.highlight_max(subset=pd.IndexSlice[:, bold], props=tables.BOLD)
+    columns = {
+        "retriever": tables.retriever(width=150),
+        "looked_at": tables.measure(of_figure, figure.long),
+        "interval": tables.text("compare.interval", "compare.interval_help", width=110),
+        **({"verdict": tables.text("compare.verdict", width=120)} if against else {}),
+        **{column: tables.measure(column) for column in measures if column != of_figure},
+        "build_seconds": tables.number("compare.build", explained_by="help.build"),
+        "per_question": tables.number("compare.per_question", explained_by="help.per_question"),
+    }
     st.dataframe(
-        styled.format("{:.2f}", subset=[*columns, "build_seconds", "per_question"], na_rep="–"),
+        styled.format("{:.2f}", subset=[*shares, "build_seconds", "per_question"], na_rep="–"),
         hide_index=True,
-        column_config={
-            "retriever": tables.retriever(width=170),
-            **{column: tables.measure(column) for column in columns},
-            "build_seconds": tables.number("compare.build", explained_by="help.build"),
-            "per_question": tables.number("compare.per_question", explained_by="help.per_question"),
-        },
+        column_order=[*columns],
+        column_config=columns,
     )
+
+
+def _verdict(test: PairTest | None, is_baseline: bool) -> str:
+    if test is None:
+        return word("compare.is_baseline") if is_baseline else ""
+    if not test.sure:
+        return word("compare.unsure")
+    return word("compare.higher" if test.difference > 0 else "compare.lower")
+
+
+def _ends(interval: tuple[float, float] | None) -> str:
+    return f"{interval[0] * 100:.1f} – {interval[1] * 100:.1f}" if interval else ""

@@ -3,14 +3,13 @@
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from data.split import Part
 from retrieval.analysis.changes import changes, comparable
 from retrieval.comparison.compare import Comparison
 from retrieval.comparison.store import StoredComparison
-from retrieval.evaluation.significance import holm, pair_tests, question_groups
+from retrieval.evaluation.significance import pair_tests, question_groups
 from tests.doubles import small_set
 from tests.retrieval.compared import LATE, NONE, RIGHT, comparison_of, many_questions
 
@@ -56,7 +55,7 @@ def test_what_changed_by_hand() -> None:
     after = comparison_of({"new": RIGHT, "a": RIGHT, "lost": RIGHT}, ks=(1, 5))
     found = {change.test.measure: change for change in changes(before, after)}
     assert {change.retriever for change in found.values()} == {"a"}
-    assert set(found) == {"recall@1", "hit@1", "mrr@10", "ndcg@10"}  # K = 3 is in one of them only
+    assert set(found) == {"recall@1", "hit@1", "mrr@1", "mrr@10", "ndcg@1", "ndcg@10"}  # K = 3 is in one of them only
     change = found["recall@1"]
     assert (change.before, change.after) == (pytest.approx(0.5 / 6), pytest.approx(5.5 / 6))
     assert (change.test.difference, change.test.wins, change.test.losses) == (pytest.approx(5 / 6), 5, 0)
@@ -72,10 +71,9 @@ def test_tests_are_those_of_significance_corrected_over_the_retrievers() -> None
     assert right.scores is not None
     assert late.scores is not None
     [test] = pair_tests({"after": right.scores, "before": late.scores}, ["ndcg@10"], question_groups(asked))
-    assert (found[0].test.p, found[0].test.low, found[0].test.high) == pytest.approx((test.p, test.low, test.high))
-    corrected = holm(np.array([change.test.p for change in found])).tolist()
-    assert [change.test.p_holm for change in found] == corrected
-    assert found[0].test.p_holm == pytest.approx(2 * test.p)
+    # the other retriever did not change, so being tested with it costs nothing
+    assert (found[0].test.p, found[0].test.p_family) == pytest.approx((test.p, test.p_family))
+    assert (found[0].test.low, found[0].test.high) == pytest.approx((test.low, test.high))
 
 
 def test_other_questions_are_refused() -> None:

@@ -13,7 +13,8 @@ from models.sources import content_fingerprint, find_model
 from retrieval.comparison.compare import compare
 from retrieval.comparison.experiment import Experiment
 from retrieval.comparison.provenance import LIBRARIES, provenance
-from retrieval.evaluation.significance import PERMUTATIONS, RESAMPLES
+from retrieval.evaluation.families import PERMUTATIONS
+from retrieval.evaluation.significance import RESAMPLES
 from tests.doubles import small_set
 from tests.hub import COMMIT, hub_server
 from text.analyzers import VERSION

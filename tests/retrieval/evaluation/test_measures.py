@@ -15,8 +15,8 @@ KS = (1, 3, 5, 10, 20)
 THEIRS = {
     **{f"recall@{k}": R @ k for k in KS},
     **{f"hit@{k}": Success @ k for k in KS},
-    "mrr@10": RR @ 10,
-    "ndcg@10": nDCG @ 10,
+    **{f"mrr@{k}": RR @ k for k in KS},
+    **{f"ndcg@{k}": nDCG @ k for k in KS},
 }
 
 
@@ -106,11 +106,15 @@ def found(*rows: list[int], k: int = 12) -> Rankings:
 
 
 def test_by_hand(two_questions: QuestionSet) -> None:
-    # q0: its two passages at ranks 2 and 4; q1: its passage at rank 11, past the cut of MRR and nDCG
+    # q0: its two passages at ranks 2 and 4; q1: its passage at rank 11
     rankings = found([5, 2, 6, 7], [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 0])
     scores = evaluate(rankings, two_questions, (1, 2, 11))
     per_question = {name: values.tolist() for name, values in scores.per_question.items()}
-    assert per_question.pop("ndcg@10") == pytest.approx([(1 / 1.5849625 + 1 / 2.3219281) / (1 + 1 / 1.5849625), 0])
+    gain, ideal = 1 / 1.5849625 + 1 / 2.3219281, 1 + 1 / 1.5849625
+    assert per_question.pop("ndcg@2") == pytest.approx([1 / 1.5849625 / ideal, 0])
+    assert per_question.pop("ndcg@10") == pytest.approx([gain / ideal, 0])
+    assert per_question.pop("ndcg@11") == pytest.approx([gain / ideal, 1 / 3.5849625])
+    assert per_question.pop("mrr@11") == pytest.approx([0.5, 1 / 11])
     assert per_question == {
         "recall@1": [0, 0],
         "recall@2": [0.5, 0],
@@ -118,7 +122,10 @@ def test_by_hand(two_questions: QuestionSet) -> None:
         "hit@1": [0, 0],
         "hit@2": [1, 0],
         "hit@11": [1, 1],
+        "mrr@1": [0, 0],
+        "mrr@2": [0.5, 0],
         "mrr@10": [0.5, 0],
+        "ndcg@1": [0, 0],
     }
     assert first_relevant_ranks(rankings, two_questions).tolist() == [2, 11]
 
@@ -135,9 +142,13 @@ def test_depth_needed() -> None:
 
 def test_what_lies_below_the_rankings_is_not_known_and_not_0(two_questions: QuestionSet) -> None:
     shallow = evaluate(found([1], [2], k=9), two_questions, (1, 9, 10))
-    assert (shallow.ks, list(shallow.per_question)) == ((1, 9), ["recall@1", "recall@9", "hit@1", "hit@9"])
+    known = [f"{name}@{k}" for name in ("recall", "hit", "mrr", "ndcg") for k in (1, 9)]
+    assert (shallow.ks, list(shallow.per_question)) == ((1, 9), known)
     whole = evaluate(found([1], [2]), two_questions, (1, 12, 13))
-    assert list(whole.per_question) == ["recall@1", "recall@12", "hit@1", "hit@12", "mrr@10", "ndcg@10"]
+    assert list(whole.per_question) == [
+        *("recall@1", "recall@12", "hit@1", "hit@12"),
+        *("mrr@1", "mrr@10", "mrr@12", "ndcg@1", "ndcg@10", "ndcg@12"),
+    ]
     nothing = evaluate(Rankings(np.zeros((2, 0), dtype=np.int32), np.zeros((2, 0))), two_questions)
     assert (nothing.ks, nothing.means()) == ((), {})
 

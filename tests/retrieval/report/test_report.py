@@ -107,10 +107,10 @@ def test_it_shows_the_figures(language: str) -> None:
     assert rows["late"][0].split() == ["8.33", "▼", f"{low}–{high}"]
     assert [cell.strip() for cell in rows["lost"]] == ["–"] * 4
     assert hits[0][1:] == ["Hit@1 ", "Hit@3 "]  # some questions have two relevant passages
-    test = found.test("right", "late", "ndcg@10")
+    test = found.test("late", "ndcg@10")
     assert test is not None
     shown = [cell.strip() for cell in pairs[1]]
-    assert shown[:2] == ["right", "late"]
+    assert shown[:2] == ["late", "right"]
     assert shown[2:5] == [points(test.difference), f"{points(test.low)} ~ {points(test.high)}", "< 0.001"]
     assert shown[5] == f"{test.wins} / {test.ties} / {test.losses}"
     assert "lost" not in {cell.strip() for row in pairs for cell in row}

@@ -120,7 +120,7 @@ def test_questions_about_one_passage_are_sure_of_nothing() -> None:
     compared(asked, {"BM25": [[1, 0]], "Dense": [[0]]})
     app = look(k="1")
     (pair,) = app.dataframe[-1].value.to_dict("records")
-    assert (pair["difference"], pair["low"], pair["high"]) == (50.0, -100.0, 100.0)
+    assert (pair["difference"], pair["low"], pair["high"]) == (-50.0, -100.0, 100.0)
     table = app.dataframe[1].value
     assert table.loc["BM25", 1] == "50.00 [0.0, 100.0]"
 

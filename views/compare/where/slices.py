@@ -131,7 +131,7 @@ def _draw_table(view: ComparisonView, figures: pd.DataFrame, labels: Sequence[st
         "difference": tables.number("compare.difference", explained_by="where.difference_help"),
         "difference_low": tables.number("where.difference_low", explained_by="compare.interval_help"),
         "difference_high": tables.number("where.difference_high", explained_by="compare.interval_help"),
-        "p_holm": tables.p_holm("where.p_holm_help"),
+        "p_holm": tables.p_holm(),
     }
     key = f"slices_{by.value}"
     with st.expander(word("where.as_table"), expanded=len(labels) <= _CHARTED):

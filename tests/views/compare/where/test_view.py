@@ -90,7 +90,7 @@ def shown(data: StoredSet, k: int, picked: Sequence[str]) -> ComparisonView:
     assert opened is not None
     names = tuple(one.name for one in opened.comparison.results)
     results = tuple(one for one in opened.comparison.results if one.name in (picked or names))
-    return ComparisonView(data, opened, results, names, "recall", k)
+    return ComparisonView(data, opened, results, names, "recall", k, names[0])
 
 
 @pytest.fixture

@@ -533,7 +533,7 @@ def test_the_drill_down_imports_no_torch(data: StoredSet) -> None:
     code = (
         "import sys; from models.packaged.bases import PackagedBase; PackagedBase.path = None\n"
         "from tests.views.compare.why.test_view import opened\n"
-        "app = opened(question='q2', shows='scores', explained='BM25')\n"
+        "app = opened(question='q2', shows='scores', explained='BM25', retrievers='BM25|Dense|Hybrid|Reranked')\n"
         "assert app.dataframe\n"
         "assert 'torch' not in sys.modules and 'faiss' not in sys.modules, sorted(sys.modules)\n"
     )

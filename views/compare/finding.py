@@ -1,0 +1,83 @@
+"""What is worth knowing of a comparison before anything is looked for: on which kind of question they part, and one."""
+
+import streamlit as st
+
+from retrieval.analysis.questions import most_disputed
+from retrieval.evaluation.slices import Property, labels_of, most_contested
+from retrieval.report.colours import colour_of, shape_of
+from views.compare.address import show_why
+from views.compare.comparison_view import ComparisonView
+from views.compare.where import charts
+from views.compare.why.case import QuestionCase
+from views.compare.why.filters import listed
+from views.compare.why.reasons import sentences
+from views.highlight import draw_style, reason_html
+from views.resources.charts import draw_chart
+from views.words import plain, word
+
+_CHARTED = 5
+_REASONS = 2  # of the retriever that does best, and of the one that does worst
+
+
+def draw(view: ComparisonView) -> None:
+    """Draw the retrievers by kind of question, and beside it one question that they disagree on, with the reason."""
+    if len(view.scored) < 2:
+        return
+    left, right = st.columns(2)
+    with left:
+        _draw_kinds(view)
+    with right, st.container(border=True):
+        _draw_question(view)
+
+
+def _draw_kinds(view: ComparisonView) -> None:
+    by = Property.KIND if Property.KIND in view.opened.properties else Property.OVERLAP
+    parts = view.opened.slices(by)
+    if not parts:
+        return
+    st.markdown(f"**{word('compare.by_kind', by=word(f'where.by_{by.value}'), figure=view.figure.long)}**")
+    labels = labels_of(parts, by)
+    figures = view.opened.slice_figures(by, view.scored_names, str(view.figure))
+    drawn = figures[figures["slice"].isin(most_contested(figures, _CHARTED))]
+    sizes = drawn.groupby("slice")["questions"].first()
+    rows = {place: f"{labels[place]} ({count:,})" for place, count in dict(sizes).items()}
+    drawn = drawn.assign(row=drawn["slice"].map(rows))
+    title = word("where.with_interval", figure=view.figure.long)
+    draw_chart(charts.on_slices, drawn, view.scored_names, view.names, [*rows.values()], x=title)
+
+
+@st.fragment
+def _draw_question(view: ComparisonView) -> None:
+    rankings = [one.rankings for one in view.scored if one.rankings]
+    rows = most_disputed(rankings, view.comparison.question_set, 1)
+    if not len(rows):
+        st.caption(word("compare.all_agree"))
+        return
+    case = QuestionCase(listed(view), int(rows[0]))
+    draw_style()
+    st.caption(word("compare.disputed"))
+    st.markdown(
+        f"**{plain(case.question.text)}**  \n{word('why.answers', answers=plain(', '.join(case.question.answers)))}"
+    )
+    with st.spinner(word("why.reading")):
+        st.html("".join(_reason(case, name) for name in _apart(case)))
+    st.button(
+        word("compare.open_question"),
+        icon=":material/arrow_forward:",
+        type="tertiary",
+        on_click=show_why,
+        args=({"question": case.question.id},),
+        key="disputed",
+    )
+
+
+def _apart(case: QuestionCase) -> list[str]:
+    """The retrievers that put the answer highest and lowest."""
+    names = [one.name for one in case.view.scored]
+    ranked = sorted(names, key=lambda name: case.duel(name).right_rank or case.depth(name) + 1)
+    return [ranked[0], ranked[-1]]
+
+
+def _reason(case: QuestionCase, name: str) -> str:
+    colour, shape = colour_of(name, case.view.names), shape_of(name, case.view.names)
+    return reason_html(name, colour, shape, " ".join(sentences(case, name)))
