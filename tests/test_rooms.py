@@ -77,6 +77,7 @@ LOADED_LATE = {
     "training/engine/passes.py",
     "training/engine/tokens.py",
     "training/engine/trainers.py",
+    "training/rankers/distillation.py",
     "training/runs/progress.py",
 }
 

@@ -48,6 +48,9 @@ def estimate(plan: Plan) -> Estimate:
     recipe, source = recipe_of(plan.kind)(plan.options, material), find_model(options.base)
     set_seed(options.seed)
     task = recipe.task(source)
+    lesson = task.lesson
+    if lesson:
+        task = task.labelled(lesson.stand_ins())
     examples = len(task.examples.question)
     whole = min(options.batch_size, examples)
     tried = [_steps(task, options, max(2, whole // 8), base)]
@@ -61,16 +64,18 @@ def estimate(plan: Plan) -> Estimate:
     fits = memory <= _SHARE_TO_USE * available
     measured = options.epochs if not options.evaluation_steps else steps / options.evaluation_steps
     seconds_measuring = (measured + 2) * recipe.seconds_to_measure(task.model)
+    seconds_teaching = lesson.seconds() if lesson else 0.0
     return Estimate(
         steps=steps,
         seconds_a_step=seconds_a_step,
         seconds_measuring=seconds_measuring,
-        seconds=steps * seconds_a_step + seconds_measuring,
+        seconds=steps * seconds_a_step + seconds_measuring + seconds_teaching,
         memory=memory,
         memory_available=available,
         device=str(task.model.device),
         fits=fits,
         instead={} if fits else _instead(options, tried, available, starter=is_starter(source)),
+        seconds_teaching=seconds_teaching,
     )
 
 

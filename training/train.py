@@ -5,6 +5,7 @@ import json
 import logging
 import os
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -140,6 +141,8 @@ def _trained(run: Run, status: Status) -> dict[str, Any]:
     set_seed(plan.options.seed)
     task = recipe.task(source)
     run.write("provenance.json", run.provenance() | {"settled": task.settled})
+    if task.lesson:
+        task = task.labelled(task.lesson.labels(_telling(run, enter(Phase.TEACHING))))
     _fit(run, task, plan, checkpoint, enter(Phase.TRAINING))
     enter(Phase.MEASURING_AFTER)
     if isinstance(run, _Helper):
@@ -150,6 +153,17 @@ def _trained(run: Run, status: Status) -> dict[str, Any]:
     concluded, more = recipe.concluded(run.model_folder)
     measured |= concluded
     return _as_scores(measured, plan.options.best_by, material.validation) | more
+
+
+def _telling(run: Run, status: Status) -> Callable[[float], None]:
+    """Return what tells the run how much of a phase is done, and hears that it should stop."""
+
+    def tell(share: float) -> None:
+        if run.asked_to_stop:
+            raise AskedToStop
+        run.write_status(replace(status, share=share))
+
+    return tell
 
 
 def _require_reporter(report: Report) -> None:

@@ -50,6 +50,10 @@ class PairScores:
             self._meter.note(time.perf_counter() - began, known.load_seconds, pairs * known.seconds_a_pair)
         return scores
 
+    def missing(self, questions: Sequence[str], candidates: Rankings) -> int:
+        """How many pairs are not known yet."""
+        return int(np.count_nonzero(np.isnan(self._known(questions).of(candidates.indices))))
+
     def _known(self, questions: Sequence[str]) -> "_Known":
         if self._meter is None or len(questions) == 1:  # one question typed by a person is not worth a file
             return _Known(len(self._texts))

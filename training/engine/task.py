@@ -1,8 +1,8 @@
 """What a trainer is given: a model, what it reads, what is to become smaller, and how it is measured."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
 
 import numpy as np
 from scipy.sparse import csr_array
@@ -43,6 +43,19 @@ class Examples:
         return np.flatnonzero(~(twice | (relevant & (negatives >= 0))).any(axis=1))
 
 
+class Lesson(Protocol):
+    """What a teacher says of the examples before they are trained on."""
+
+    def labels(self, on_progress: Callable[[float], None]) -> list[Any]:
+        """Return what the loss reads, one entry an example; `on_progress` is told the share done, 0 to 1."""
+
+    def stand_ins(self) -> list[Any]:
+        """Return as many of the same shape for which nobody was asked."""
+
+    def seconds(self) -> float:
+        """Seconds that the labels would take."""
+
+
 @dataclass(frozen=True)
 class Task:
     """What a trainer needs besides its options."""
@@ -54,3 +67,8 @@ class Task:
     measure: Callable[[Any], Scores]
     prompts: dict[str, str] = field(default_factory=dict)  # what stands before the texts of a column
     settled: dict[str, str] = field(default_factory=dict)  # what became of the options that were left to the machine
+    lesson: Lesson | None = None
+
+    def labelled(self, labels: list[Any]) -> "Task":
+        """The task with its lesson learned by heart: labels beside its examples."""
+        return replace(self, columns=self.columns | {"label": labels}, lesson=None)

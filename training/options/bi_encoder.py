@@ -14,12 +14,17 @@ BI_ENCODER = "bi-encoder"
 
 
 class BiEncoderObjective(StrEnum):
-    """What a bi-encoder's training makes smaller. With `mini_batch_size` the first three are computed in parts."""
+    """What a bi-encoder's training makes smaller. With `mini_batch_size` all but triplets are computed in parts."""
 
     MEGA_BATCH_MARGIN = "mega-batch-margin"  # Wieting & Gimpel 2018
     MULTIPLE_NEGATIVES = "multiple-negatives"  # Henderson et al. 2017; in parts: Gao et al. 2021
     GIST = "gist"  # Solatorio 2024: a guide model leaves out negatives that look relevant
     TRIPLET = "triplet"  # Schroff et al. 2015, over mined hard negatives
+    MARGIN_MSE = "margin-mse"  # Hofstätter et al. 2020: a reranker's score differences
+    KL = "kl"  # Lin et al. 2020: the share that a reranker gives each of a question's passages
+
+
+TAUGHT = (BiEncoderObjective.MARGIN_MSE, BiEncoderObjective.KL)  # by a cross-encoder's scores
 
 
 class BatchesOf(StrEnum):
@@ -47,7 +52,12 @@ class BiEncoderOptions(RankerOptions):
     positive_margin: float = option(0.8, "wanted cosine of a question and its passage, at least", -1, 1)
     negative_margin: float = option(0.3, "wanted cosine of a question and another passage, at most", -1, 1)
     triplet_margin: float = option(0.3, "wanted difference of the cosines to the passage and to its negative", 0, 2)
-    temperature: float = option(0.05, "what cosines are divided by (multiple-negatives, gist)", 0.001, 10)
+    temperature: float = option(
+        0.05, "what cosines are divided by (multiple-negatives, gist, kl, margin-mse)", 0.001, 10
+    )
+    teacher: str = option("", "cross-encoder whose scores are learned (kl, margin-mse)")
+    teacher_temperature: float = option(1.0, "what the teacher's scores are divided by", 0.001, 1000)
+    distillation_weight: float = option(1.0, "the teacher's part of the loss; the rest is multiple-negatives", 0.01, 1)
     guide: str = option("", "bi-encoder that tells which negatives look relevant (gist); empty: the base, untrained")
     mini_batch_size: int = option(0, "texts encoded at a time to save memory; 0: the whole batch", 0, 65536)
     matryoshka: str = option("", "also train the first so many dimensions, such as 256,128,64; empty: all only")
@@ -68,6 +78,10 @@ class BiEncoderOptions(RankerOptions):
             yield "negatives", "triplet", "must be 1 or more for triplets"
         if self.objective is BiEncoderObjective.TRIPLET and self.mini_batch_size:
             yield "mini_batch_size", "triplet", "must be 0 for triplets"
+        if self.objective in TAUGHT and not self.negatives:
+            yield "negatives", "taught", "must be 1 or more: a teacher tells a passage from its negatives"
+        if self.objective in TAUGHT and not self.teacher.strip():
+            yield "teacher", "teacher", f"must name a cross-encoder for {self.objective.value}"
         if self.objective is BiEncoderObjective.MEGA_BATCH_MARGIN and self.negatives:
             yield "negatives", "mega_batch", "must be 0: mega-batch-margin takes them of the batch"
         if 0 in self.matryoshka_dimensions:
@@ -96,6 +110,13 @@ class BiEncoderOptions(RankerOptions):
     @property
     def in_parts(self) -> bool:
         """All objectives but triplets: these need no passages of other examples, so a smaller batch is as good."""
+        return self.objective is not BiEncoderObjective.TRIPLET
+
+    @property
+    def contrasts(self) -> bool:
+        """Whether passages of other examples in the batch are negatives."""
+        if self.objective in TAUGHT:
+            return self.distillation_weight < 1
         return self.objective is not BiEncoderObjective.TRIPLET
 
     @property

@@ -17,12 +17,13 @@ from retrieval.evaluation.measures import Scores
 from retrieval.report.colours import PALETTE
 from training.engine.adaptation import adapt
 from training.engine.arguments import processes
-from training.engine.task import Task
-from training.options.bi_encoder import BiEncoderOptions, Pooling
+from training.engine.task import Examples, Lesson, Task
+from training.options.bi_encoder import TAUGHT, BiEncoderOptions, Pooling
 from training.options.common import OptionError, TrainingOptions
 from training.rankers.examples import ANCHOR, bi_encoder_examples
 from training.rankers.losses import bi_encoder_loss
 from training.rankers.material import Material
+from training.rankers.teacher import TeachersScores
 
 _PROBED = 64  # texts
 
@@ -62,7 +63,11 @@ print(questions @ passages.T)  # cosines, higher is better"""
         question, passage = prompts_of(model)
         prompts = {name: question if name == ANCHOR else passage for name in columns}
         return Task(
-            model, loss, columns, examples, lambda trained: self._measured(self._live(trained)), prompts, settled
+            *(model, loss, columns, examples),
+            lambda trained: self._measured(self._live(trained)),
+            prompts,
+            settled,
+            self._lesson(examples),
         )
 
     def concluded(self, model_folder: Path) -> tuple[dict[str, Scores], dict[str, Any]]:
@@ -82,6 +87,11 @@ print(questions @ passages.T)  # cosines, higher is better"""
         """Search with its vectors, alone and together with BM25."""
         dense = DenseSpec(name=named("Dense"), model=model, title=title)
         return [dense, HybridSpec(name=named("Hybrid"), of=(first, dense.name))]
+
+    def _lesson(self, examples: Examples) -> Lesson | None:
+        if self._options.objective not in TAUGHT:
+            return None
+        return TeachersScores(self._options.teacher, self._material, examples)
 
     def _measured(self, encoder: BiEncoder) -> Scores:
         passages = self._material.question_set.passages

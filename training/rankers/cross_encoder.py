@@ -21,10 +21,11 @@ from retrieval.report.colours import PALETTE
 from training.engine.adaptation import adapt
 from training.engine.task import Task
 from training.options.common import TrainingOptions
-from training.options.cross_encoder import CrossEncoderOptions
+from training.options.cross_encoder import CrossEncoderObjective, CrossEncoderOptions
 from training.rankers.examples import cross_encoder_examples
 from training.rankers.losses import cross_encoder_loss
 from training.rankers.material import Material
+from training.rankers.teacher import TeachersScores
 
 _PROBED = 64  # pairs
 WEIGHTS = tuple(step / 20 for step in range(21))
@@ -59,10 +60,14 @@ class CrossEncoderRecipe:
         model = load_cross_encoder(source, self._material.texts)
         settled = adapt(model, self._options)
         loss = cross_encoder_loss(model, self._options)
+        lesson = None
+        if self._options.objective is CrossEncoderObjective.MARGIN_MSE:
+            lesson = TeachersScores(self._options.teacher, self._material, examples, differences=True)
         return Task(
             *(model, loss, columns, examples),
             lambda trained: self._scores(self._read(self._live(trained)), 1.0),
             settled=settled,
+            lesson=lesson,
         )
 
     def concluded(self, model_folder: Path) -> tuple[dict[str, Scores], dict[str, Any]]:

@@ -2,17 +2,16 @@
 
 import numpy as np
 
-from models.cross_encoder import CrossEncoderScorer
-from models.sources import find_model
 from retrieval.rankings import NOT_FOUND
 from training.engine.task import Columns, Examples
-from training.options.bi_encoder import BatchesOf, BiEncoderObjective, BiEncoderOptions
+from training.options.bi_encoder import TAUGHT, BatchesOf, BiEncoderObjective, BiEncoderOptions
 from training.options.cross_encoder import CrossEncoderObjective, CrossEncoderOptions
 from training.problems import TrainingError
 from training.rankers.material import Material
 from training.rankers.negatives import filled, mine
 
 ANCHOR = "anchor"  # the column of a bi-encoder's questions; the others hold passages
+_SIDE_BY_SIDE = (BiEncoderObjective.MULTIPLE_NEGATIVES, *TAUGHT)
 _LISTS = (CrossEncoderObjective.LAMBDA, CrossEncoderObjective.RANKNET, CrossEncoderObjective.LISTNET)
 
 
@@ -25,7 +24,7 @@ def bi_encoder_examples(options: BiEncoderOptions, material: Material) -> tuple[
     rows = positives[:, None].astype(np.int32)
     if options.negatives:
         negatives = _all_negatives(options, material)[questions]
-        if options.objective is BiEncoderObjective.MULTIPLE_NEGATIVES:
+        if options.objective in _SIDE_BY_SIDE:
             rows = np.hstack([rows, negatives])
         else:
             questions = np.repeat(questions, options.negatives)
@@ -36,16 +35,15 @@ def bi_encoder_examples(options: BiEncoderOptions, material: Material) -> tuple[
         raise _no_negatives()
     names = [ANCHOR, "positive", *(f"negative_{number + 1}" for number in range(rows.shape[1] - 1))]
     columns = [_question_texts(material, questions), *(_passage_texts(material, column) for column in rows.T)]
-    in_batch = options.objective is not BiEncoderObjective.TRIPLET
     lengths = _lengths(material, questions, rows)
     articles = material.article_of_passage if options.batches_of is BatchesOf.ARTICLES else None
     article = None if articles is None else articles[rows[:, 0]]
-    examples = Examples(questions, rows, material.relevance, lengths, in_batch, article)
+    examples = Examples(questions, rows, material.relevance, lengths, options.contrasts, article)
     return dict(zip(names, columns, strict=True)), examples
 
 
 def cross_encoder_examples(options: CrossEncoderOptions, material: Material) -> tuple[Columns, Examples]:
-    """What the objective reads: labelled pairs, lists of a question's passages, or triplets with a teacher's scores."""
+    """What the objective reads: labelled pairs, lists of a question's passages, or triplets for a teacher."""
     negatives = mine(options, material).rows
     if (negatives == NOT_FOUND).all():  # so few passages that none is near: any other one, then
         negatives = filled(negatives, material.train, material.relevance, options, material.learnable)
@@ -56,7 +54,7 @@ def cross_encoder_examples(options: CrossEncoderOptions, material: Material) -> 
     questions, places = np.nonzero(negatives != NOT_FOUND)
     drawn = negatives[questions, places]
     if options.objective is CrossEncoderObjective.MARGIN_MSE:
-        return _taught_triplets(options, material, questions, drawn)
+        return _triplets(material, questions, drawn)
     asked, positives = material.positive_pairs()
     questions, rows = np.concatenate([asked, questions]), np.concatenate([positives, drawn])
     columns: Columns = {
@@ -85,17 +83,14 @@ def _lists(material: Material, negatives: np.ndarray) -> tuple[Columns, Examples
     return columns, _alone(material, np.array(kept), rows)
 
 
-def _taught_triplets(
-    options: CrossEncoderOptions, material: Material, questions: np.ndarray, negatives: np.ndarray
-) -> tuple[Columns, Examples]:
+def _triplets(material: Material, questions: np.ndarray, negatives: np.ndarray) -> tuple[Columns, Examples]:
     relevance = material.train.relevance
     positives = relevance.indices[relevance.indptr[questions]]
-    asked, texts = _question_texts(material, questions), _passage_texts(material, negatives)
-    right = _passage_texts(material, positives)
-    teacher = CrossEncoderScorer(find_model(options.teacher), material.texts)
-    scores = teacher.score([*zip(asked, right, strict=True), *zip(asked, texts, strict=True)])
-    differences = scores[: len(asked)] - scores[len(asked) :]
-    columns: Columns = {"question": asked, "positive": right, "negative": texts, "score": differences.tolist()}
+    columns: Columns = {
+        "question": _question_texts(material, questions),
+        "positive": _passage_texts(material, positives),
+        "negative": _passage_texts(material, negatives),
+    }
     return columns, _alone(material, questions, np.stack([positives, negatives], axis=1))
 
 

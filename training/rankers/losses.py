@@ -4,12 +4,12 @@ from typing import Any
 
 from models.loading import load_bi_encoder
 from models.sources import find_model
-from training.options.bi_encoder import BiEncoderObjective, BiEncoderOptions
+from training.options.bi_encoder import TAUGHT, BiEncoderObjective, BiEncoderOptions
 from training.options.common import TrainingOptions
 from training.options.cross_encoder import CrossEncoderObjective, CrossEncoderOptions
 from training.rankers.material import Material
 
-_GATHERED = (BiEncoderObjective.MULTIPLE_NEGATIVES, BiEncoderObjective.GIST)
+_GATHERED = (BiEncoderObjective.MULTIPLE_NEGATIVES, BiEncoderObjective.GIST, *TAUGHT)
 
 
 def negatives_of_processes(options: TrainingOptions) -> str:
@@ -19,7 +19,7 @@ def negatives_of_processes(options: TrainingOptions) -> str:
     negatives of its own part of the batch only, so more processes make easier negatives. None: the objective takes no
     negatives of the batch.
     """
-    if not isinstance(options, BiEncoderOptions) or options.objective is BiEncoderObjective.TRIPLET:
+    if not isinstance(options, BiEncoderOptions) or not options.contrasts:
         return "none"
     return "gathered" if options.objective in _GATHERED else "own"
 
@@ -53,6 +53,11 @@ def bi_encoder_loss(model: Any, options: BiEncoderOptions, material: Material, *
         case BiEncoderObjective.TRIPLET:
             metric = losses.TripletDistanceMetric.COSINE
             loss = losses.TripletLoss(model, distance_metric=metric, triplet_margin=options.triplet_margin)
+        case BiEncoderObjective.MARGIN_MSE | BiEncoderObjective.KL:
+            from training.rankers.distillation import CachedDistillation, Distillation
+
+            distillation = CachedDistillation if parts else Distillation
+            loss = distillation(model, options, gathered=processes > 1)
     if shorter := options.matryoshka_dimensions:
         whole = int(model.get_embedding_dimension())
         loss = losses.MatryoshkaLoss(model, loss, [whole, *(size for size in shorter if size < whole)])

@@ -31,8 +31,9 @@ class Task(StrEnum):
 class Estimate:
     """What a training would take on this machine, measured by a few of its own steps.
 
-    Seconds are of training and of measuring together; bytes are the most held at a time beyond what was in use. `fits`
-    says whether they are to be had; where not, `instead` holds options that would do, empty where none was found.
+    Seconds are of training, measuring and teaching together; bytes are the most held at a time beyond what was in
+    use. `fits` says whether they are to be had; where not, `instead` holds options that would do, empty where none was
+    found.
     """
 
     steps: int
@@ -44,6 +45,7 @@ class Estimate:
     device: str
     fits: bool
     instead: dict[str, int]
+    seconds_teaching: float = 0.0  # that a teacher takes to score the examples
 
 
 @dataclass(frozen=True)

@@ -29,6 +29,7 @@ class Phase(StrEnum):
 
     LOADING = "loading"
     MINING = "mining"
+    TEACHING = "teaching"
     MEASURING_BEFORE = "measuring_before"
     TRAINING = "training"
     MEASURING_AFTER = "measuring_after"

@@ -17,6 +17,7 @@ from training.options.bi_encoder import BiEncoderObjective, BiEncoderOptions
 from training.options.cross_encoder import CrossEncoderObjective, CrossEncoderOptions
 from training.problems import TrainingError
 from training.rankers.examples import bi_encoder_examples, cross_encoder_examples
+from training.rankers.teacher import TeachersScores
 
 pytestmark = pytest.mark.slow
 
@@ -152,8 +153,10 @@ def test_nothing_to_compare_is_told(objective: CrossEncoderObjective) -> None:
 
 def test_a_teacher_s_differences() -> None:
     options = CrossEncoderOptions(negatives=4, objective=CrossEncoderObjective.MARGIN_MSE, teacher="starter")
-    columns, examples = cross_encoder_examples(options, whole(small_set()))
-    assert list(columns) == ["question", "positive", "negative", "score"]
+    material = whole(small_set())
+    columns, examples = cross_encoder_examples(options, material)
+    assert list(columns) == ["question", "positive", "negative"]
+    columns["score"] = TeachersScores("starter", material, examples, differences=True).labels(lambda _: None)
     teacher = CrossEncoderScorer(find_model("starter"), TEXTS)
     every = {(q, row): teacher.score([(q, TEXTS[row])])[0] for q in ASKED for row in range(5)}
     entries = list(zip(*columns.values(), strict=True))

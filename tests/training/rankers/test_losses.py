@@ -28,7 +28,7 @@ from training.train import load_material, train
 
 pytestmark = pytest.mark.slow
 
-MEGA, MULTIPLE, GIST, TRIPLET = BiEncoderObjective
+MEGA, MULTIPLE, GIST, TRIPLET, MARGIN_MSE, KL = BiEncoderObjective
 OPEN: dict[str, Any] = {"positive_margin": 1.0, "negative_margin": -1.0}  # no cosine reaches these: every hinge is open
 IN_PARTS: dict[str, dict[str, Any]] = {
     "mega-batch": {"objective": MEGA, **OPEN},
@@ -72,7 +72,8 @@ class Batch:
 
     def __init__(self, options: BiEncoderOptions | CrossEncoderOptions, material: Material, folder: Path) -> None:
         kind = BI_ENCODER if isinstance(options, BiEncoderOptions) else CROSS_ENCODER
-        self.task = recipe_of(kind)(options, material).task(find_model(options.base))
+        task = recipe_of(kind)(options, material).task(find_model(options.base))
+        self.task = task.labelled(task.lesson.labels(lambda _: None)) if task.lesson else task
         self.trainer = make_trainer(self.task, options, folder, [])
         self.task.model.eval()
         self._inputs = next(iter(self.trainer.get_train_dataloader()))

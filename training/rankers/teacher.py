@@ -1,0 +1,69 @@
+"""A cross-encoder's scores of the training examples, which another model learns: each pair is scored once."""
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from models.cross_encoder import CrossEncoderScorer
+from models.meter import Meter
+from models.sources import find_model
+from retrieval.multistage.pair_scores import PairScores
+from retrieval.rankings import NOT_FOUND, Rankings
+from training.engine.task import Examples
+from training.rankers.material import Material
+
+_PROBED = 64  # pairs
+
+
+class TeachersScores:
+    """The lesson of examples: the teacher's logits of each one's passages, `(n_examples, 1 + n_negatives)`.
+
+    With `differences` they are the positive's less the negative's, one an example. Scores are kept in the workspace by
+    the teacher's content, the corpus and the training questions: a training that is resumed, or another of the same
+    questions, asks only for pairs that are new.
+    """
+
+    def __init__(self, teacher: str, material: Material, examples: Examples, *, differences: bool = False) -> None:
+        self._scorer = CrossEncoderScorer(find_model(teacher), material.texts)
+        self._texts, self._differences = material.texts, differences
+        self._asked = [question.text for question in material.train.questions]
+        self._codes = examples.question[:, None] * len(self._texts) + examples.passages.astype(np.int64)
+
+    def labels(self, on_progress: Callable[[float], None]) -> list[Any]:
+        """Ask the teacher; `on_progress` is told the share of the questions done."""
+        rows, places, candidates = self._candidates()
+        scores = PairScores(self._scorer, self._texts, Meter(), on_progress).of(self._asked, candidates)
+        return self._as_labels(scores[rows, places][np.searchsorted(np.unique(self._codes), self._codes)])
+
+    def stand_ins(self) -> list[Any]:
+        """Return labels of the same shape, all 0."""
+        return self._as_labels(np.zeros(self._codes.shape, dtype=np.float32))
+
+    def seconds(self) -> float:
+        """Seconds that asking would take, by the time that a few pairs take."""
+        candidates = self._candidates()[2]
+        missing = PairScores(self._scorer, self._texts, Meter()).missing(self._asked, candidates)
+        if not missing:
+            return 0.0
+        chosen = np.random.default_rng(0).permutation(np.unique(self._codes))[:_PROBED]
+        rows, passages = np.divmod(chosen, len(self._texts))
+        pairs = [(self._asked[row], self._texts[passage]) for row, passage in zip(rows, passages, strict=True)]
+        self._scorer.load()
+        began = time.perf_counter()
+        self._scorer.score(pairs)
+        return (time.perf_counter() - began) / len(pairs) * missing
+
+    def _candidates(self) -> tuple[np.ndarray, np.ndarray, Rankings]:
+        """Every pair once: the rows of their questions and their places there, by code, and what stands in them."""
+        rows, passages = np.divmod(np.unique(self._codes), len(self._texts))
+        counts = np.bincount(rows, minlength=len(self._asked))
+        places = np.arange(len(rows)) - (np.cumsum(counts) - counts)[rows]
+        indices = np.full((len(self._asked), counts.max()), NOT_FOUND, dtype=np.int32)
+        indices[rows, places] = passages
+        return rows, places, Rankings(indices, np.zeros(indices.shape, dtype=np.float32))
+
+    def _as_labels(self, scores: np.ndarray) -> list[Any]:
+        found: list[Any] = (scores[:, 0] - scores[:, 1] if self._differences else scores).tolist()
+        return found
