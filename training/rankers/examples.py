@@ -36,7 +36,8 @@ def bi_encoder_examples(options: BiEncoderOptions, material: Material) -> tuple[
     names = [ANCHOR, "positive", *(f"negative_{number + 1}" for number in range(rows.shape[1] - 1))]
     columns = [_question_texts(material, questions), *(_passage_texts(material, column) for column in rows.T)]
     lengths = _lengths(material, questions, rows)
-    articles = material.article_of_passage if options.batches_of is BatchesOf.ARTICLES else None
+    together = options.contrasts and options.batches_of is BatchesOf.ARTICLES
+    articles = material.article_of_passage if together else None
     article = None if articles is None else articles[rows[:, 0]]
     examples = Examples(questions, rows, material.relevance, lengths, options.contrasts, article)
     return dict(zip(names, columns, strict=True)), examples

@@ -9,6 +9,7 @@ from streamlit.delta_generator import DeltaGenerator
 
 from data.split import SplitOptions
 from models.sources import STARTER
+from training.options.bi_encoder import TAUGHT
 from training.recipe import recipe_of
 from views.train.base import Base
 from views.train.entered import is_changed, take_back
@@ -18,6 +19,8 @@ from views.train.widgets import Field, draw_field, tell_of_packages
 from views.words import word
 
 _COLUMNS = 4
+_DECIDE = ("negatives", "negatives_from", "distillation_weight")  # which other options matter
+_OF_A_LIST = 4  # negatives offered where a teacher is to order them and there were none
 _SPLIT = {"validation": 0.95, "test": 0.95, "split_seed": 2**31 - 1}  # the largest of each
 
 
@@ -101,7 +104,7 @@ class OptionFields:
         take_back(self.key(name) for name in self.changed)
 
     def _of(self, names: Iterable[str]) -> list[str]:
-        kept = {name: st.session_state.get(self.key(name)) for name in ("negatives", "negatives_from")}
+        kept = {name: st.session_state.get(self.key(name)) for name in _DECIDE}
         values = self._start | {name: value for name, value in kept.items() if value is not None}
         return [name for name in names if name in values and matters(name, values, starter=self._base.starter)]
 
@@ -128,7 +131,9 @@ def _start(kind: str, base: Base, objective: str) -> dict[str, Any]:
         options = recipe_of(kind).options.suited_to(STARTER if base.starter else base.reference or STARTER)
         shares = SplitOptions()
     start = asdict(options) | {"base": base.reference, "objective": objective}
-    for name, (low, high) in fitted(objective).items():
+    if objective in TAUGHT:
+        start["negatives"] = start["negatives"] or _OF_A_LIST
+    for name, (low, high) in fitted(kind, objective).items():
         start[name] = min(max(start[name], low), high)
     return start | {"validation": shares.validation, "test": shares.test, "split_seed": shares.seed}
 
@@ -136,6 +141,6 @@ def _start(kind: str, base: Base, objective: str) -> dict[str, Any]:
 def _about(kind: str, objective: str) -> dict[str, dict[str, Any]]:
     """Of each option and of the split: its smallest and largest value, and its help."""
     about = {field.name: dict(field.metadata) for field in fields(recipe_of(kind).options)}
-    for name, (low, high) in fitted(objective).items():
+    for name, (low, high) in fitted(kind, objective).items():
         about[name] |= {"low": low, "high": high}
     return about | {name: {"low": type(high)(0), "high": high} for name, high in _SPLIT.items()}

@@ -1,10 +1,11 @@
 """Which options matter for a training: for its kind, its base and its objective. The others are not shown."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
+from enum import StrEnum
 from itertools import chain
 from typing import Any
 
-from training.options.bi_encoder import BiEncoderObjective
+from training.options.bi_encoder import BI_ENCODER, TAUGHT, BiEncoderObjective
 from training.options.cross_encoder import CrossEncoderObjective
 from training.options.negatives import NegativesFrom
 from training.recipe import recipe_of
@@ -15,7 +16,10 @@ NEGATIVES_SOURCE = ("negatives", "negatives_from", "negatives_model")
 NEGATIVES_DRAWN = ("negatives_first", "negatives_last", "negatives_margin", "negatives_with_answer")
 MORE = {
     "learning": ("batches_of", "warmup", "weight_decay", "seed", "title"),
-    "loss": ("positive_margin", "negative_margin", "triplet_margin", "temperature"),
+    "loss": (
+        *("positive_margin", "negative_margin", "triplet_margin"),
+        *("temperature", "teacher_temperature", "distillation_weight"),
+    ),
     "model": ("pooling", "max_length", "frozen_layers", "lora_rank", "matryoshka"),
     "memory": ("mini_batch_size", "evaluation_batch_size", "precision", "attention_dropout", "embedding_table"),
     "measuring": ("best_by", "patience", "depth", "evaluation_limit", "evaluation_steps", "logging_steps", "report_to"),
@@ -27,14 +31,16 @@ _NO_PART_OF_A_STARTER = {
     *("pooling", "max_length", "frozen_layers", "lora_rank"),
     *("mini_batch_size", "precision", "attention_dropout", "embedding_table"),
 }
-_ONLY_FOR: dict[str, set[BiEncoderObjective] | set[CrossEncoderObjective]] = {
+_ONLY_FOR: dict[str, Set[StrEnum]] = {
     "guide": {BiEncoderObjective.GIST},
-    "teacher": {CrossEncoderObjective.MARGIN_MSE},
+    "teacher": {CrossEncoderObjective.MARGIN_MSE, *TAUGHT},
+    "teacher_temperature": {*TAUGHT},
+    "distillation_weight": {*TAUGHT},
     "positive_margin": {BiEncoderObjective.MEGA_BATCH_MARGIN},
     "negative_margin": {BiEncoderObjective.MEGA_BATCH_MARGIN},
     "triplet_margin": {BiEncoderObjective.TRIPLET},
     "batches_of": set(BiEncoderObjective) - {BiEncoderObjective.TRIPLET},
-    "temperature": {BiEncoderObjective.MULTIPLE_NEGATIVES, BiEncoderObjective.GIST},
+    "temperature": {BiEncoderObjective.MULTIPLE_NEGATIVES, BiEncoderObjective.GIST, *TAUGHT},
     "mini_batch_size": set(BiEncoderObjective) - {BiEncoderObjective.TRIPLET},
 }
 
@@ -54,15 +60,19 @@ def matters(name: str, values: Mapping[str, Any], *, starter: bool) -> bool:
         return False
     if name == "negatives_model" and values["negatives_from"] == NegativesFrom.BM25:
         return False
+    if name == "batches_of" and values["objective"] in TAUGHT and values["distillation_weight"] == 1:
+        return False  # a teacher says nothing of the batch's other passages
     if starter and name in _NO_PART_OF_A_STARTER:
         return False
     return name not in _ONLY_FOR or values["objective"] in _ONLY_FOR[name]
 
 
-def fitted(objective: str) -> dict[str, tuple[int, int]]:
+def fitted(kind: str, objective: str) -> dict[str, tuple[int, int]]:
     """Return the smallest and largest value that an objective leaves to options which it restricts."""
     if objective == BiEncoderObjective.MEGA_BATCH_MARGIN:
         return {"negatives": (0, 0)}
     if objective == BiEncoderObjective.TRIPLET:
         return {"negatives": (1, 20), "mini_batch_size": (0, 0)}
+    if kind == BI_ENCODER and objective in TAUGHT:
+        return {"negatives": (1, 20)}
     return {}

@@ -90,6 +90,8 @@ def draw_estimate(asked: Asked | None, form: OptionFields) -> None:
     )
     parts = {"step": f"{found.seconds_a_step:.3g}", "measuring": duration(found.seconds_measuring)}
     st.caption(word("train.estimate_parts", device=plain(found.device), **parts))
+    if found.seconds_teaching:
+        st.caption(word("train.estimate_teaching", teaching=duration(found.seconds_teaching)))
     if LINE.at_work():
         st.caption(word("train.estimate_busy"))
 

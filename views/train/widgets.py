@@ -13,7 +13,7 @@ from views.train.entered import offer, relabel
 from views.train.models import KINDS, model_field
 from views.words import word, word_or
 
-_STEPS = {"epochs": 1.0, "save_minutes": 1.0, "temperature": 0.01}
+_STEPS = {"epochs": 1.0, "save_minutes": 1.0, "temperature": 0.01, "teacher_temperature": 0.5}
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from models.sources import STARTER, ModelSource, find_model
 from tests.hub import SENTENCES, build_bi_encoder, build_cross_encoder_base
 from tests.training.worlds import planned, shuffled, source_of, whole
 from training.engine.trainers import make_trainer
-from training.options.bi_encoder import BI_ENCODER, BiEncoderObjective, BiEncoderOptions
+from training.options.bi_encoder import BI_ENCODER, TAUGHT, BiEncoderObjective, BiEncoderOptions
 from training.options.cross_encoder import CROSS_ENCODER, CrossEncoderObjective, CrossEncoderOptions
 from training.rankers.material import Material
 from training.recipe import recipe_of
@@ -39,6 +39,10 @@ IN_PARTS: dict[str, dict[str, Any]] = {
     "mega-batch, matryoshka": {"objective": MEGA, "matryoshka": "16,8", **OPEN},
     "multiple-negatives, matryoshka": {"objective": MULTIPLE, "matryoshka": "16,8"},
     "gist, matryoshka": {"objective": GIST, "matryoshka": "16,8"},
+    "margin-mse": {"objective": MARGIN_MSE, "negatives": 2, "teacher": STARTER},
+    "kl": {"objective": KL, "negatives": 2, "teacher": STARTER},
+    "kl and multiple-negatives": {"objective": KL, "negatives": 2, "teacher": STARTER, "distillation_weight": 0.5},
+    "kl, matryoshka": {"objective": KL, "negatives": 2, "teacher": STARTER, "matryoshka": "16,8"},
 }
 BI_ENCODERS: dict[str, dict[str, Any]] = {
     **IN_PARTS,
@@ -120,6 +124,10 @@ def bi_encoder_batch(base: str, folder: Path, **options: Any) -> Batch:
     return Batch(chosen, five_questions(), folder)
 
 
+def text_columns(batch: Batch) -> list[str]:
+    return [name for name in batch.task.columns if name != "label"]
+
+
 @pytest.mark.parametrize(("kind", "name"), of_both(BI_ENCODERS))
 def test_the_gradient_reaches_every_text(name: str, kind: str, tiny_bi_encoder: str, tmp_path: Path) -> None:
     options = BI_ENCODERS[name]
@@ -127,7 +135,7 @@ def test_the_gradient_reaches_every_text(name: str, kind: str, tiny_bi_encoder: 
     with batch.watching("sentence_embedding") as seen:
         batch.backward()
     lengths = np.linalg.norm(np.concatenate(seen), axis=1)
-    assert len(lengths) == 5 * len(batch.task.columns)
+    assert len(lengths) == 5 * len(text_columns(batch))
     assert lengths.min() > 1e-5, lengths
 
 
@@ -144,7 +152,7 @@ def test_training_reads_what_searching_reads(name: str, tmp_path: Path) -> None:
     hook = last.register_forward_hook(lambda *call: seen.append(call[2]["sentence_embedding"].detach().numpy()))
     batch.backward()
     hook.remove()
-    seen = seen[-len(batch.task.columns) :] if not batch.task.loss.__class__.__name__.startswith("Cached") else seen
+    seen = seen[-len(text_columns(batch)) :] if not batch.task.loss.__class__.__name__.startswith("Cached") else seen
     rows = np.concatenate(seen)
     rows = rows / np.linalg.norm(rows, axis=1, keepdims=True)
     encoder = BiEncoder(find_model(str(folder)), [], precision=Precision.FLOAT32)
@@ -213,6 +221,8 @@ BI_ENCODERS_THAT_LEARN: dict[str, dict[str, Any]] = {
     "gist, in parts": {"objective": GIST, "mini_batch_size": 3},
     "triplet": {"objective": TRIPLET, "negatives": 2},
     "matryoshka": {"objective": MULTIPLE, "matryoshka": "8"},
+    "margin-mse": {"objective": MARGIN_MSE, "negatives": 4},
+    "kl": {"objective": KL, "negatives": 4},
 }
 
 
@@ -274,11 +284,13 @@ def teacher(tiny_cross_encoder: str, tmp_path_factory: pytest.TempPathFactory) -
 
 @pytest.mark.parametrize(("kind", "name"), of_both(BI_ENCODERS_THAT_LEARN))
 def test_a_few_steps_of_a_bi_encoder_tell_right_from_wrong(
-    name: str, kind: str, tiny_bi_encoder: str, guide: str
+    name: str, kind: str, tiny_bi_encoder: str, guide: str, teacher: str
 ) -> None:
     options = BI_ENCODERS_THAT_LEARN[name]
     if options["objective"] is GIST:
         options = options | {"guide": guide}
+    if options["objective"] in TAUGHT:
+        options = options | {"teacher": teacher}
     base = tiny_bi_encoder if kind == "tiny" else STARTER
     run = trained(BI_ENCODER, base, **options)
     material = load_material(run.plan())

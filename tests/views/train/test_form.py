@@ -31,7 +31,7 @@ from views.train import widgets as train_widgets
 from views.words import catalog
 
 EN = catalog("en")
-GIST, TRIPLET = BiEncoderObjective.GIST, BiEncoderObjective.TRIPLET
+GIST, TRIPLET, KL = BiEncoderObjective.GIST, BiEncoderObjective.TRIPLET, BiEncoderObjective.KL
 MULTIPLE, MARGIN_MSE = BiEncoderObjective.MULTIPLE_NEGATIVES, CrossEncoderObjective.MARGIN_MSE
 
 
@@ -147,7 +147,9 @@ NEGATIVES = {
     "negatives_with_answer",
 }
 NEVER_OF_TRIPLETS = {"mini_batch_size", "batches_of"}
-OF_OBJECTIVES = {"positive_margin", "negative_margin", "triplet_margin", "temperature", "guide"}
+OF_TEACHERS = {"teacher", "teacher_temperature", "distillation_weight"}
+OF_OBJECTIVES = {"positive_margin", "negative_margin", "triplet_margin", "temperature", "guide"} | OF_TEACHERS
+NEVER_OF_MEGA_BATCH = NEGATIVES | {"triplet_margin", "temperature", "guide"} | OF_TEACHERS
 
 
 def test_where_no_base_was_shipped_the_starter_serves_and_the_line_to_install_one_is_told(app: AppTest) -> None:
@@ -171,11 +173,17 @@ def test_a_shipped_base_is_what_trainings_start_from(app: AppTest, monkeypatch: 
 @pytest.mark.parametrize(
     ("base", "objective", "absent"),
     [
-        (STARTER, "mega-batch-margin", NEVER_OF_A_STARTER | NEGATIVES | {"triplet_margin", "temperature", "guide"}),
-        (DEFAULT_BI_ENCODER, "mega-batch-margin", NEGATIVES | {"triplet_margin", "temperature", "guide"}),
+        (STARTER, "mega-batch-margin", NEVER_OF_A_STARTER | NEVER_OF_MEGA_BATCH),
+        (DEFAULT_BI_ENCODER, "mega-batch-margin", NEVER_OF_MEGA_BATCH),
         (DEFAULT_BI_ENCODER, MULTIPLE, NEGATIVES - {"negatives"} | OF_OBJECTIVES - {"temperature"}),
         (DEFAULT_BI_ENCODER, GIST, NEGATIVES - {"negatives"} | OF_OBJECTIVES - {"temperature", "guide"}),
         (DEFAULT_BI_ENCODER, TRIPLET, NEVER_OF_TRIPLETS | {"negatives_model"} | OF_OBJECTIVES - {"triplet_margin"}),
+        (DEFAULT_BI_ENCODER, KL, {"negatives_model", "batches_of"} | OF_OBJECTIVES - OF_TEACHERS - {"temperature"}),
+        (
+            DEFAULT_BI_ENCODER,
+            MARGIN_MSE,
+            {"negatives_model", "batches_of"} | OF_OBJECTIVES - OF_TEACHERS - {"temperature"},
+        ),
     ],
 )
 def test_only_what_matters_for_base_and_objective_has_a_field(
@@ -220,7 +228,8 @@ def test_every_option_choice_and_objective_has_words(language: str) -> None:
         assert {f"objective.{objective}", f"objective_does.{objective}"} <= words
     enums = {"pooling": Pooling, "negatives_from": NegativesFrom, "precision": Precision, "report_to": Report}
     assert {f"choice.{name}_{choice}" for name, choices in enums.items() for choice in choices} <= words
-    codes = "range empty save_steps ranks starter lora triplet mega_batch gist_starter numbers teacher model_not_found"
+    codes = "range empty save_steps ranks starter lora triplet mega_batch gist_starter numbers teacher taught"
+    codes += " model_not_found"
     assert {f"option_problem.{code}" for code in codes.split()} <= words
 
 
@@ -230,6 +239,30 @@ def test_curves_go_only_to_packages_that_are_here(app: AppTest, monkeypatch: pyt
     run(app)
     assert field(app, "report_to").options == [EN["choice.report_to_none"], EN["choice.report_to_tensorboard"]]
     assert "`pip install wandb trackio`" in texts(app)
+
+
+def test_a_bi_encoder_is_taught_by_a_cross_encoder(app: AppTest, submitted: list[Run]) -> None:
+    done_run(name="a bi-encoder")
+    teacher = done_run(CROSS_ENCODER, "a reader")
+    with_base(app, STARTER, KL)
+    assert app.error[0].value == EN["option_problem.teacher"]
+    assert field(app, "negatives").value == 4
+    assert [name.split(" (")[0] for name in field(app, "teacher").options] == [
+        "Starter",
+        "a reader",
+        EN["train.base_other"],
+    ]
+    field(app, "teacher").set_value(teacher.id)
+    field(app, "validation").set_value(0.2)
+    field(app, "distillation_weight").set_value(0.5)
+    assert "batches_of" in drawn(run(app))  # the other passages of the batch count again
+    assert not app.error
+    button(app, "start").click()
+    run(app)
+    options = submitted[0].plan().options
+    assert isinstance(options, BiEncoderOptions)
+    assert (options.objective, options.teacher, options.negatives) == (KL, teacher.id, 4)
+    assert options.distillation_weight == 0.5
 
 
 # what is kept

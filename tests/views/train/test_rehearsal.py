@@ -90,6 +90,11 @@ def test_an_estimate_is_waited_for_and_told_and_starts_no_training(app: AppTest,
     assert all_runs() == []
 
 
+def test_an_estimate_tells_what_the_teacher_takes(app: AppTest, asked: list[Rehearsal]) -> None:
+    estimated(app, asked, Estimate(**{**asdict(FITS), "seconds_teaching": 75.0}))
+    assert EN["train.estimate_teaching"].format(teaching="1 min 15 s") in texts(app)
+
+
 def test_what_does_not_fit_is_told_first_with_what_would(app: AppTest, asked: list[Rehearsal]) -> None:
     too_large = {**asdict(FITS), "fits": False, "instead": {"batch_size": 32}}
     estimated(app, asked, Estimate(**too_large))
