@@ -23,7 +23,8 @@ from training.options.common import TrainingOptions
 from training.recipe import RECIPES
 from training.runs.line import LINE
 from training.runs.rehearsal import Task
-from training.runs.runs import Plan, Run, all_runs, create_run, find_run, new_plan
+from training.runs.rounds import create_rounds, rounds_of
+from training.runs.runs import Plan, Run, all_runs, find_run, new_plan
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -43,17 +44,25 @@ def _train(given: argparse.Namespace) -> int:
     if int(os.environ.get("WORLD_SIZE", "1")) > 1 and not given.out:
         raise ValueError("several processes need --out: a new folder that all of them see")
     plan = _planned(given)
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1 and rounds_of(plan.options) > 1:
+        raise ValueError("several processes take one round at a time: --base and --negatives-model name the one before")
     if given.negatives_file:
         return _write_negatives(plan, given.negatives_file)
     if given.estimate:
         return _print_estimate(plan)
-    run = create_run(plan, given.out, attended=not given.queue)
+    runs = create_rounds(plan, given.out, attended=not given.queue)
     if given.queue:
         LINE.start_worker()
-        print(run.id)
+        print(*(run.id for run in runs), sep="\n")
         return 0
-    print(f"run folder: {run.folder}", flush=True)
-    return _followed(run)
+    for number, run in enumerate(runs, start=1):
+        print(f"run folder: {run.folder}", flush=True)
+        status = _followed(run)
+        if run.status().state is not State.DONE:
+            for later in runs[number:]:
+                later.stop()  # out of the line; `resume` puts it back
+            return status
+    return 0
 
 
 def _followed(run: Run) -> int:

@@ -35,7 +35,7 @@ from training.recipe import Recipe, recipe_of
 from training.runs.card import write_card
 from training.runs.line import LINE
 from training.runs.provenance import provenance
-from training.runs.runs import Phase, Plan, Run
+from training.runs.runs import Phase, Plan, Run, find_run
 
 logger = logging.getLogger(__name__)
 
@@ -127,6 +127,7 @@ def _trained(run: Run, status: Status) -> dict[str, Any]:
     enter(Phase.LOADING)
     plan, checkpoint = run.plan(), newest_checkpoint(run.folder)
     _require_reporter(plan.options.report_to)
+    _require_round_before(plan)
     material = load_material(plan)
     recipe, source = recipe_of(plan.kind)(plan.options, material), find_model(plan.options.base)
     run.forget_progress_after(step_of(checkpoint) if checkpoint else -1)
@@ -170,6 +171,12 @@ def _require_reporter(report: Report) -> None:
     if report is not Report.NONE and find_spec(report.value) is None:
         message = f"{report.value} is not installed: `pip install {report.value}`, or report to none"
         raise TrainingError("no_reporter", message)
+
+
+def _require_round_before(plan: Plan) -> None:
+    reference = plan.options.base
+    if plan.round > 1 and not (find_run(reference) or Run(Path(reference))).model_folder.is_dir():
+        raise TrainingError("round_before", f"the round before, {reference}, has no model: resume it, then this one")
 
 
 def _processes(plan: Plan) -> dict[str, Any]:

@@ -51,6 +51,9 @@ class BiEncoderOptions(RankerOptions):
     negatives: int = option(0, "hard negatives a question, besides the batch's passages", 0, 20)
     positive_margin: float = option(0.8, "wanted cosine of a question and its passage, at least", -1, 1)
     negative_margin: float = option(0.3, "wanted cosine of a question and another passage, at most", -1, 1)
+    rounds: int = option(
+        1, "trainings one after the other, of so many epochs each, the hard negatives mined by the model before", 1, 10
+    )
     triplet_margin: float = option(0.3, "wanted difference of the cosines to the passage and to its negative", 0, 2)
     temperature: float = option(
         0.05, "what cosines are divided by (multiple-negatives, gist, kl, margin-mse)", 0.001, 10
@@ -78,6 +81,8 @@ class BiEncoderOptions(RankerOptions):
             yield "negatives", "triplet", "must be 1 or more for triplets"
         if self.objective is BiEncoderObjective.TRIPLET and self.mini_batch_size:
             yield "mini_batch_size", "triplet", "must be 0 for triplets"
+        if self.rounds > 1 and not self.negatives:
+            yield "rounds", "rounds", "must be 1 without hard negatives: each round's are mined by the model before"
         if self.objective in TAUGHT and not self.negatives:
             yield "negatives", "taught", "must be 1 or more: a teacher tells a passage from its negatives"
         if self.objective in TAUGHT and not self.teacher.strip():
@@ -111,6 +116,13 @@ class BiEncoderOptions(RankerOptions):
     def in_parts(self) -> bool:
         """All objectives but triplets: these need no passages of other examples, so a smaller batch is as good."""
         return self.objective is not BiEncoderObjective.TRIPLET
+
+    @property
+    def helpers(self) -> dict[str, str]:
+        """Those that the objective and the hard negatives need."""
+        guide = {"guide": self.guide or self.base} if self.objective is BiEncoderObjective.GIST else {}
+        teacher = {"teacher": self.teacher} if self.objective in TAUGHT else {}
+        return super().helpers | guide | teacher
 
     @property
     def contrasts(self) -> bool:

@@ -104,6 +104,11 @@ class TrainingOptions:
         """How many of BM25's first passages are reranked when it is measured; 0: all passages are searched."""
         return 0
 
+    @property
+    def helpers(self) -> dict[str, str]:
+        """Models that take part besides the base, by the option that names them."""
+        return {}
+
     def __post_init__(self) -> None:
         for known in fields(self):
             value, low, high = getattr(self, known.name), known.metadata.get("low"), known.metadata.get("high")

@@ -44,6 +44,12 @@ class CrossEncoderOptions(RankerOptions):
         return cls(base=base, epochs=1.0, batch_size=16, evaluation_batch_size=32)
 
     @property
+    def helpers(self) -> dict[str, str]:
+        """A teacher, and what finds the hard negatives."""
+        teacher = {"teacher": self.teacher} if self.objective is CrossEncoderObjective.MARGIN_MSE else {}
+        return super().helpers | teacher
+
+    @property
     def reranked(self) -> int:
         """The depth."""
         return self.depth

@@ -30,6 +30,12 @@ class RankerOptions(TrainingOptions):
     )
     negatives_with_answer: bool = option(False, "draw passages that hold the answer's text, too")
 
+    @property
+    def helpers(self) -> dict[str, str]:
+        """The model that finds the hard negatives, where one does."""
+        searched = self.negatives and self.negatives_from is not NegativesFrom.BM25
+        return {"negatives_model": self.negatives_model} if searched else {}
+
     def _problems(self) -> Iterator[Problem]:
         yield from super()._problems()
         if self.negatives_last < self.negatives_first:

@@ -10,9 +10,11 @@ from data.workspace import write_text
 from models.sources import ModelSource, is_starter
 from retrieval.evaluation.measures import Measure
 from training.recipe import recipe_of
+from training.runs.rounds import rounds_of
 from training.runs.runs import Plan, Run
 
 _MEASURES = {of: Measure.parse(of).long for of in ("recall@1", "recall@5", "recall@10", "mrr@10", "ndcg@10")}
+_HELPERS = {"teacher": "Teacher", "guide": "Guide", "negatives_model": "Hard negatives found by"}
 _NEED_THE_PROJECT = "The starter's modules are part of the MRC Retrieval Workbench: run this from its folder.\n\n"
 
 
@@ -123,14 +125,17 @@ def _loading(plan: Plan, *, starter: bool) -> str:
 
 def _ingredients(plan: Plan, made: dict[str, Any]) -> Iterator[tuple[str, str]]:
     base, data, hardware = (made.get(part, {}) for part in ("base", "data", "hardware"))
-    identity = next((f", {name} `{base[name]}`" for name in ("revision", "fingerprint") if name in base), "")
-    yield "Base", _shown(_without_folders(plan.options.base)) + identity
+    yield "Base", _shown(_without_folders(plan.options.base)) + _identity(base)
     sizes = "".join(f", {data[name]:,} {name}" for name in ("questions", "passages") if name in data)
     yield "Data", f"{_shown(plan.data_name)}{sizes}, fingerprint `{plan.fingerprint}`"
     parts = [f"{part} {data[f'{part}_questions']:,}" for part in ("train", "validation", "test") if data]
     seed = f"split by article with seed {plan.split.seed}"
     yield "Questions", f"{', '.join(parts)} ({seed})" if parts else seed
     yield "Objective", plan.options.objective.value
+    for name, reference in plan.options.helpers.items():
+        yield _HELPERS[name], _shown(_without_folders(reference)) + _identity(made.get(name, {}))
+    if (rounds := rounds_of(plan.options)) > 1:
+        yield "Round", f"{plan.round} of {rounds}, {plan.options.epochs:g} epochs each"
     if settled := made.get("settled"):
         yield "Left to the machine", ", ".join(f"{name.replace('_', ' ')}: {what}" for name, what in settled.items())
     if versions := made.get("versions"):
@@ -140,6 +145,10 @@ def _ingredients(plan: Plan, made: dict[str, Any]) -> Iterator[tuple[str, str]]:
         yield "Hardware", f"{_shown(device)}, {'bfloat16' if hardware['bfloat16'] else 'float32'}"
     if "made" in made:
         yield "Made", made["made"]
+
+
+def _identity(model: dict[str, str]) -> str:
+    return next((f", {name} `{model[name]}`" for name in ("revision", "fingerprint") if name in model), "")
 
 
 def _public(options: dict[str, Any]) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """What a training was made of, noted as it begins: enough to do it again, or to tell why it came out otherwise."""
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
@@ -8,9 +9,10 @@ from data.records import QuestionSet
 from data.split import Part, split
 from data.store import find
 from jobs.machine import hardware, versions
-from models.sources import ModelSource, identity
+from models.sources import ModelSource, find_model, identity
 from text.analyzers import Analyzer, choose
 from training.options.common import TrainingOptions, uses_bfloat16
+from training.runs.rounds import rounds_of
 from training.runs.runs import Plan
 
 # the libraries whose versions decide numbers; those that are not installed are left out
@@ -48,10 +50,16 @@ def provenance(plan: Plan, source: ModelSource) -> dict[str, Any]:
         "split": asdict(plan.split),
         "options": asdict(plan.options),
         "seed": plan.options.seed,
+        **{name: _helper(reference, texts) for name, reference in plan.options.helpers.items()},
+        **({"round": f"{plan.round}/{rounds}"} if (rounds := rounds_of(plan.options)) > 1 else {}),
         "marked_negatives": [list(pair) for pair in plan.marked_negatives],
         "versions": versions(LIBRARIES),
         "hardware": _hardware(plan.options),
     }
+
+
+def _helper(reference: str, texts: Sequence[str]) -> dict[str, str]:
+    return {"reference": reference, **identity(find_model(reference), texts)}
 
 
 def _counts(plan: Plan, question_set: QuestionSet) -> dict[str, int]:

@@ -48,6 +48,7 @@ class Plan:
     options: TrainingOptions
     created: str
     marked_negatives: tuple[tuple[str, str], ...] = ()  # ids of question and passage, as they were marked when planned
+    round: int = 1  # which of the rounds that the options ask for, from 1
 
     def as_json(self) -> str:
         """The content of `run.json`."""
@@ -78,7 +79,8 @@ class Run(Job):
         options = made(**{name: value for name, value in raw["options"].items() if name in known})
         rest = {name: raw[name] for name in ("kind", "name", "data", "data_name", "fingerprint", "created")}
         marked = tuple((question, passage) for question, passage in raw.get("marked_negatives", []))
-        return Plan(split=SplitOptions(**raw["split"]), options=options, marked_negatives=marked, **rest)
+        rest |= {"marked_negatives": marked, "round": raw.get("round", 1)}
+        return Plan(split=SplitOptions(**raw["split"]), options=options, **rest)
 
     def add_measures(self, name: str, measures: dict[str, float]) -> None:
         """Append what was measured before the first step, as `<name>_<measure>`."""

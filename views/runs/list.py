@@ -7,6 +7,7 @@ import streamlit as st
 from data.store import StoredSet, stored
 from jobs.status import RESUMABLE, State, Status
 from training.engine.checkpoints import newest_checkpoint, step_of
+from training.options.bi_encoder import BiEncoderOptions
 from training.runs.line import LINE
 from training.runs.runs import Plan, Run
 from views.choices import BM25_NAME, choices_for
@@ -29,15 +30,18 @@ _BADGES = {
 }
 
 
-def draw_runs(runs: list[Run]) -> None:
-    """Draw those of the runs that have ended, newest first, older ones on request; and the dialog that is open."""
+def draw_runs(runs: list[Run], another_round: Callable[[Run], None]) -> None:
+    """Draw those of the runs that have ended, newest first, older ones on request; and the dialog that is open.
+
+    `another_round` is called for a finished bi-encoder that is to find the hard negatives of its next training.
+    """
     st.subheader(word("train.list"))
     ended = [(run, status) for run in runs if (status := run.status()).state in _BADGES]
     if not ended:
         st.info(word("train.list_empty"), icon=":material/info:")
     shown = st.session_state.setdefault("trainings_shown", _SHOWN_FIRST)
     for run, status in ended[:shown]:
-        _draw(run, status)
+        _draw(run, status, another_round)
     older = len(ended) - shown
     if older > 0 and st.button(word("train.show_more", count=older), icon=":material/expand_more:"):
         st.session_state["trainings_shown"] = len(ended)
@@ -45,7 +49,7 @@ def draw_runs(runs: list[Run]) -> None:
     draw_dialog({"details": draw_details, "delete": ask_to_delete, "push": draw_push})
 
 
-def _draw(run: Run, status: Status) -> None:
+def _draw(run: Run, status: Status, another_round: Callable[[Run], None]) -> None:
     plan, scores = run.plan(), run.scores()
     with st.container(border=True):
         with st.container(horizontal=True, vertical_alignment="center"):
@@ -59,7 +63,7 @@ def _draw(run: Run, status: Status) -> None:
             code = "interrupted" if status.state is State.INTERRUPTED else status.code
             tell_training_failure(code, status.message, plan.options.base)
         with st.container(horizontal=True):
-            _buttons(run, plan, status)
+            _buttons(run, plan, status, another_round)
 
 
 def _about(plan: Plan, status: Status) -> str:
@@ -77,12 +81,21 @@ def _about(plan: Plan, status: Status) -> str:
     return " · ".join(parts)
 
 
-def _buttons(run: Run, plan: Plan, status: Status) -> None:
+def _buttons(run: Run, plan: Plan, status: Status, another_round: Callable[[Run], None]) -> None:
     if status.state is State.DONE:
         data = next((kept for kept in stored() if kept.fingerprint == plan.fingerprint), None)
         help_text = None if data else word("train.use_no_data")
         if _button("use", run, ":material/leaderboard:", disabled=data is None, help_text=help_text) and data:
             _use(plan, data)
+        if isinstance(plan.options, BiEncoderOptions):
+            st.button(
+                word("train.another_round"),
+                key=f"another_round_{run.id}",
+                icon=":material/model_training:",
+                help=word("train.another_round_help"),
+                on_click=another_round,
+                args=(run,),
+            )
         draw_download(run, plan)
         draw_push_button(run)
     elif _button("resume", run, ":material/resume:", help_text=_resume_help(run)):

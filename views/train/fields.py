@@ -92,7 +92,7 @@ class OptionFields:
 
     def key(self, name: str) -> str:
         """Return the key of a field: the same for every base and objective, so that what was entered stays."""
-        return f"train_{self._kind}_{name}"
+        return field_key(self._kind, name)
 
     def enter(self, options: Mapping[str, Any]) -> None:
         """Fill in other values; only while no field is drawn, as in a callback."""
@@ -120,6 +120,11 @@ class OptionFields:
             with column:
                 self._entered[name] = draw_field(Field(name, self.key(name), self._start[name], **self._about[name]))
                 self._places[name] = st.empty()
+
+
+def field_key(kind: str, name: str) -> str:
+    """Return the key of a kind's field in the session."""
+    return f"train_{kind}_{name}"
 
 
 def _start(kind: str, base: Base, objective: str) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from training.recipe import recipe_of
 
 FIRST = ("epochs", "batch_size", "learning_rate")
 NEEDED = ("guide", "teacher")  # without them the objective cannot do its work, so they are not folded away
-NEGATIVES_SOURCE = ("negatives", "negatives_from", "negatives_model")
+NEGATIVES_SOURCE = ("negatives", "negatives_from", "negatives_model", "rounds")
 NEGATIVES_DRAWN = ("negatives_first", "negatives_last", "negatives_margin", "negatives_with_answer")
 MORE = {
     "learning": ("batches_of", "warmup", "weight_decay", "seed", "title"),

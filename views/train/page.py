@@ -14,6 +14,7 @@ from views.state import choose, chosen_set
 from views.train.base import pick_base
 from views.train.form import draw_form
 from views.train.objective import pick_objective
+from views.train.rounds import fill_in_another_round
 from views.words import plain, word, word_or
 
 
@@ -31,7 +32,7 @@ def draw() -> None:
     base = pick_base(kind)
     draw_form(kind, base, pick_objective(kind, base), data)
     under_way = {at_work, *LINE.queued()}
-    draw_runs([run for run in all_runs() if run not in under_way])
+    draw_runs([run for run in all_runs() if run not in under_way], fill_in_another_round)
 
 
 def _pick_kind() -> str:

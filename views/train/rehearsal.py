@@ -10,6 +10,7 @@ from streamlit.delta_generator import DeltaGenerator
 from jobs.status import Status
 from training.runs.line import LINE
 from training.runs.rehearsal import Estimate, Rehearsal, Task
+from training.runs.rounds import rounds_of
 from training.runs.runs import Plan
 from views.job import follow
 from views.model_words import base_name
@@ -90,6 +91,8 @@ def draw_estimate(asked: Asked | None, form: OptionFields) -> None:
     )
     parts = {"step": f"{found.seconds_a_step:.3g}", "measuring": duration(found.seconds_measuring)}
     st.caption(word("train.estimate_parts", device=plain(found.device), **parts))
+    if (rounds := rounds_of(asked.plan.options)) > 1:
+        st.caption(word("train.estimate_rounds", rounds=rounds, time=duration(rounds * found.seconds)))
     if found.seconds_teaching:
         st.caption(word("train.estimate_teaching", teaching=duration(found.seconds_teaching)))
     if LINE.at_work():

@@ -7,7 +7,8 @@ from streamlit.delta_generator import DeltaGenerator
 
 from training.options.bi_encoder import BiEncoderOptions, Pooling
 from training.runs.line import LINE
-from training.runs.runs import Plan, create_run
+from training.runs.rounds import create_rounds
+from training.runs.runs import Plan
 from views.train.base import Base
 from views.words import plain, word
 
@@ -52,7 +53,7 @@ def draw_pooling_button(plan: Plan | None, base: Base, told: DeltaGenerator) -> 
 def _start(plans: list[Plan], told: DeltaGenerator) -> None:
     try:
         for plan in plans:
-            create_run(plan)
+            create_rounds(plan)
         LINE.start_worker()
     except OSError as error:
         told.error(word("train.not_started", reason=plain(str(error))), icon=":material/error:")

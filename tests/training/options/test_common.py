@@ -43,6 +43,7 @@ NEEDS: dict[str, dict[str, Any]] = {
     "lora_rank": {"base": "folder"},
     "mini_batch_size": {"base": "folder"},
     "save_steps": {"evaluation_steps": 1},
+    "rounds": {"objective": "multiple-negatives", "negatives": 1},
     "negatives_first": {"negatives_last": 1000},
 }
 
@@ -101,6 +102,7 @@ def test_checkpoints_are_measured_ones() -> None:
         ({"objective": "kl", "teacher": "starter"}, "negatives", "taught"),
         ({"objective": "margin-mse", "teacher": "starter"}, "negatives", "taught"),
         ({"objective": "kl", "negatives": 1}, "teacher", "teacher"),
+        ({"objective": "multiple-negatives", "rounds": 2}, "rounds", "rounds"),
         ({"matryoshka": "256, wide"}, "matryoshka", "numbers"),
         ({"matryoshka": "0"}, "matryoshka", "numbers"),
         ({"base": " "}, "base", "empty"),

@@ -24,6 +24,7 @@ from training.options.common import Report
 from training.options.cross_encoder import CROSS_ENCODER, CrossEncoderObjective, CrossEncoderOptions
 from training.options.negatives import NegativesFrom
 from training.recipe import RECIPES
+from training.runs.rounds import create_rounds
 from training.runs.runs import Plan, Run, all_runs, create_run, new_plan
 from views.resources import hub
 from views.train import start as train_start
@@ -67,9 +68,9 @@ def submitted(monkeypatch: pytest.MonkeyPatch) -> list[Run]:
     runs: list[Run] = []
 
     def created(plan: Plan) -> None:
-        runs.append(create_run(plan))
+        runs.extend(create_rounds(plan))
 
-    monkeypatch.setattr(train_start, "create_run", created)
+    monkeypatch.setattr(train_start, "create_rounds", created)
     monkeypatch.setattr("jobs.line.Line.start_worker", lambda _: None)
     return runs
 
@@ -145,6 +146,7 @@ NEGATIVES = {
     "negatives_last",
     "negatives_margin",
     "negatives_with_answer",
+    "rounds",
 }
 NEVER_OF_TRIPLETS = {"mini_batch_size", "batches_of"}
 OF_TEACHERS = {"teacher", "teacher_temperature", "distillation_weight"}
@@ -229,7 +231,7 @@ def test_every_option_choice_and_objective_has_words(language: str) -> None:
     enums = {"pooling": Pooling, "negatives_from": NegativesFrom, "precision": Precision, "report_to": Report}
     assert {f"choice.{name}_{choice}" for name, choices in enums.items() for choice in choices} <= words
     codes = "range empty save_steps ranks starter lora triplet mega_batch gist_starter numbers teacher taught"
-    codes += " model_not_found"
+    codes += " rounds model_not_found"
     assert {f"option_problem.{code}" for code in codes.split()} <= words
 
 
@@ -263,6 +265,19 @@ def test_a_bi_encoder_is_taught_by_a_cross_encoder(app: AppTest, submitted: list
     assert isinstance(options, BiEncoderOptions)
     assert (options.objective, options.teacher, options.negatives) == (KL, teacher.id, 4)
     assert options.distillation_weight == 0.5
+
+
+def test_rounds_stand_in_line_one_behind_the_other(app: AppTest, submitted: list[Run]) -> None:
+    with_base(app, STARTER, MULTIPLE)
+    field(app, "negatives").set_value(2)
+    field(app, "validation").set_value(0.2)
+    run(app)
+    field(app, "rounds").set_value(3)
+    run(app)
+    button(app, "start").click()
+    run(app)
+    assert [made.plan().round for made in submitted] == [1, 2, 3]
+    assert [made.plan().options.base for made in submitted] == [STARTER, submitted[0].id, submitted[1].id]
 
 
 # what is kept
