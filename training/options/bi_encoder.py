@@ -60,6 +60,7 @@ class BiEncoderOptions(RankerOptions):
     )
     teacher: str = option("", "cross-encoder whose scores are learned (kl, margin-mse)")
     teacher_temperature: float = option(1.0, "what the teacher's scores are divided by", 0.001, 1000)
+    teacher_bm25: float = option(0.0, "BM25's share in the teacher's scores, brought to their spread", 0, 1)
     distillation_weight: float = option(1.0, "the teacher's part of the loss; the rest is multiple-negatives", 0.01, 1)
     guide: str = option("", "bi-encoder that tells which negatives look relevant (gist); empty: the base, untrained")
     mini_batch_size: int = option(0, "texts encoded at a time to save memory; 0: the whole batch", 0, 65536)

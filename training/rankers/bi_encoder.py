@@ -91,7 +91,7 @@ print(questions @ passages.T)  # cosines, higher is better"""
     def _lesson(self, examples: Examples) -> Lesson | None:
         if self._options.objective not in TAUGHT:
             return None
-        return TeachersScores(self._options.teacher, self._material, examples)
+        return TeachersScores(self._options.teacher, self._material, examples, bm25=self._options.teacher_bm25)
 
     def _measured(self, encoder: BiEncoder) -> Scores:
         passages = self._material.question_set.passages

@@ -1,4 +1,9 @@
-"""A cross-encoder's scores of the training examples, which another model learns: each pair is scored once."""
+"""A cross-encoder's scores of the training examples, which another model learns: each pair is scored once.
+
+BM25 can have a share `b` in them: of the passages of an example, with scores `t` of the teacher and `l` of BM25, it is
+`(1 - b) * t + b * deviation(t) * z(l)`, where `z` is the score less the mean, by the deviation. So BM25's scores have
+the spread of the teacher's, whose scale and temperature stay what they are. Where BM25 tells none apart it says nothing.
+"""
 
 import time
 from collections.abc import Callable
@@ -17,6 +22,15 @@ from training.rankers.material import Material
 _PROBED = 64  # pairs
 
 
+def with_bm25(taught: np.ndarray, lexical: np.ndarray, share: float) -> np.ndarray:
+    """Mix the scores of each row's passages, `(n_examples, n_passages)`; see above."""
+    if not share:
+        return taught
+    centred, deviation = lexical - lexical.mean(axis=1, keepdims=True), lexical.std(axis=1, keepdims=True)
+    standard = np.divide(centred, deviation, out=np.zeros_like(centred), where=deviation > 0)
+    return np.asarray((1 - share) * taught + share * taught.std(axis=1, keepdims=True) * standard)
+
+
 class TeachersScores:
     """The lesson of examples: the teacher's logits of each one's passages, `(n_examples, 1 + n_negatives)`.
 
@@ -25,9 +39,12 @@ class TeachersScores:
     questions, asks only for pairs that are new.
     """
 
-    def __init__(self, teacher: str, material: Material, examples: Examples, *, differences: bool = False) -> None:
+    def __init__(
+        self, teacher: str, material: Material, examples: Examples, *, bm25: float = 0.0, differences: bool = False
+    ) -> None:
         self._scorer = CrossEncoderScorer(find_model(teacher), material.texts)
         self._texts, self._differences = material.texts, differences
+        self._bm25, self._lexical = bm25, material.first_stage
         self._asked = [question.text for question in material.train.questions]
         self._codes = examples.question[:, None] * len(self._texts) + examples.passages.astype(np.int64)
 
@@ -35,7 +52,8 @@ class TeachersScores:
         """Ask the teacher; `on_progress` is told the share of the questions done."""
         rows, places, candidates = self._candidates()
         scores = PairScores(self._scorer, self._texts, Meter(), on_progress).of(self._asked, candidates)
-        return self._as_labels(scores[rows, places][np.searchsorted(np.unique(self._codes), self._codes)])
+        taught = self._by_example(scores[rows, places])
+        return self._as_labels(with_bm25(taught, self._by_example(self._bm25_scores()), self._bm25))
 
     def stand_ins(self) -> list[Any]:
         """Return labels of the same shape, all 0."""
@@ -63,6 +81,19 @@ class TeachersScores:
         indices = np.full((len(self._asked), counts.max()), NOT_FOUND, dtype=np.int32)
         indices[rows, places] = passages
         return rows, places, Rankings(indices, np.zeros(indices.shape, dtype=np.float32))
+
+    def _bm25_scores(self) -> np.ndarray:
+        """BM25's scores of the pairs, by code; 0 where a passage has no word of the question."""
+        rows, passages = np.divmod(np.unique(self._codes), len(self._texts))
+        scores, first = np.zeros(len(rows), dtype=np.float32), 0
+        for block in self._lexical.score_blocks(self._asked) if self._bm25 else ():
+            here = slice(*np.searchsorted(rows, (first, first + len(block))))
+            scores[here] = block[rows[here] - first, passages[here]]
+            first += len(block)
+        return np.where(np.isfinite(scores), scores, 0.0)
+
+    def _by_example(self, by_code: np.ndarray) -> np.ndarray:
+        return np.asarray(by_code[np.searchsorted(np.unique(self._codes), self._codes)])
 
     def _as_labels(self, scores: np.ndarray) -> list[Any]:
         found: list[Any] = (scores[:, 0] - scores[:, 1] if self._differences else scores).tolist()

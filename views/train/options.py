@@ -18,7 +18,7 @@ MORE = {
     "learning": ("batches_of", "warmup", "weight_decay", "seed", "title"),
     "loss": (
         *("positive_margin", "negative_margin", "triplet_margin"),
-        *("temperature", "teacher_temperature", "distillation_weight"),
+        *("temperature", "teacher_temperature", "teacher_bm25", "distillation_weight"),
     ),
     "model": ("pooling", "max_length", "frozen_layers", "lora_rank", "matryoshka"),
     "memory": ("mini_batch_size", "evaluation_batch_size", "precision", "attention_dropout", "embedding_table"),
@@ -35,6 +35,7 @@ _ONLY_FOR: dict[str, Set[StrEnum]] = {
     "guide": {BiEncoderObjective.GIST},
     "teacher": {CrossEncoderObjective.MARGIN_MSE, *TAUGHT},
     "teacher_temperature": {*TAUGHT},
+    "teacher_bm25": {*TAUGHT},
     "distillation_weight": {*TAUGHT},
     "positive_margin": {BiEncoderObjective.MEGA_BATCH_MARGIN},
     "negative_margin": {BiEncoderObjective.MEGA_BATCH_MARGIN},

@@ -142,6 +142,21 @@ def test_each_pair_is_scored_once_whoever_asks(asked: Asked) -> None:
     assert asked.pairs - before == len(all_pairs - pairs) > 0
 
 
+@pytest.mark.parametrize("share", [0.25, 1.0])
+def test_bm25_has_its_share_in_the_teacher_s_scores(share: float) -> None:
+    material = whole(small_set())
+    columns, examples = bi_encoder_examples(BiEncoderOptions(objective=KL, teacher=STARTER, negatives=3), material)
+    found = np.array(TeachersScores(STARTER, material, examples, bm25=share).labels(lambda _: None))
+    teacher = np.array(TeachersScores(STARTER, material, examples).labels(lambda _: None))
+    ranked = material.first_stage.search(columns["anchor"], 5)
+    told = [dict(zip(*row, strict=True)) for row in zip(ranked.indices.tolist(), ranked.scores.tolist(), strict=True)]
+    lexical = np.array([[told[n].get(int(p), 0.0) for p in row] for n, row in enumerate(examples.passages)])
+    assert (lexical.std(axis=1) > 0).sum() > 3
+    for row, (t, b) in enumerate(zip(teacher, lexical, strict=True)):
+        z = (b - b.mean()) / b.std() if b.std() else np.zeros(4)
+        assert found[row] == pytest.approx((1 - share) * t + share * t.std() * z, abs=1e-4)
+
+
 def test_a_teacher_is_followed_even_where_it_is_wrong() -> None:
     options = {"epochs": 20.0, "learning_rate": 0.05, "batch_size": 8, "warmup": 0.0, "evaluation_steps": 10_000}
     run = planned(BI_ENCODER, misleading_set(), objective=KL, **TOLD, **options)

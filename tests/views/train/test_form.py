@@ -149,7 +149,7 @@ NEGATIVES = {
     "rounds",
 }
 NEVER_OF_TRIPLETS = {"mini_batch_size", "batches_of"}
-OF_TEACHERS = {"teacher", "teacher_temperature", "distillation_weight"}
+OF_TEACHERS = {"teacher", "teacher_temperature", "teacher_bm25", "distillation_weight"}
 OF_OBJECTIVES = {"positive_margin", "negative_margin", "triplet_margin", "temperature", "guide"} | OF_TEACHERS
 NEVER_OF_MEGA_BATCH = NEGATIVES | {"triplet_margin", "temperature", "guide"} | OF_TEACHERS
 

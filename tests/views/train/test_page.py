@@ -295,6 +295,21 @@ def test_what_did_not_end_well_can_be_resumed_from_its_checkpoint(app: AppTest, 
     assert EN["train.queue"].format(count=1) in texts(app)
 
 
+@pytest.mark.usefixtures("no_worker")
+def test_another_round_fills_in_the_form_with_the_model_that_mines_it(app: AppTest) -> None:
+    first = done_run()
+    done_run(CROSS_ENCODER, "a reader")
+    run(app)
+    (another,) = [button for button in app.button if button.label == EN["train.another_round"]]
+    another.click()
+    run(app)
+    values = {str(widget.key): widget.value for widget in (*app.selectbox, *app.number_input)}
+    entered = {name: values[f"train_{BI_ENCODER}_{name}"] for name in ("objective", "negatives", "negatives_from")}
+    assert entered == {"objective": "multiple-negatives", "negatives": 4, "negatives_from": "dense"}
+    assert values[f"train_{BI_ENCODER}_negatives_model"] == first.id
+    assert values["base_en"] == first.id
+
+
 def test_deleting_asks_first(app: AppTest) -> None:
     made = done_run()
     run(app).button(key=f"delete_{made.id}").click()
