@@ -37,14 +37,16 @@ class PairScores:
         began = time.perf_counter()
         known = self._known(questions)
         scores = known.of(candidates.indices)
-        for start in range(0, len(questions), _BLOCK):
-            rows, places = np.nonzero(np.isnan(scores[start : start + _BLOCK]))
-            rows += start
-            if len(rows):
-                scores[rows, places] = self._score(questions, rows, candidates.indices[rows, places], known)
-            if self._on_progress:
-                self._on_progress(min(1.0, (start + _BLOCK) / len(questions)))
-        known.write()
+        try:
+            for start in range(0, len(questions), _BLOCK):
+                rows, places = np.nonzero(np.isnan(scores[start : start + _BLOCK]))
+                rows += start
+                if len(rows):
+                    scores[rows, places] = self._score(questions, rows, candidates.indices[rows, places], known)
+                if self._on_progress:
+                    self._on_progress(min(1.0, (start + _BLOCK) / len(questions)))
+        finally:
+            known.write()
         if self._meter:
             pairs = np.count_nonzero(candidates.indices != NOT_FOUND)
             self._meter.note(time.perf_counter() - began, known.load_seconds, pairs * known.seconds_a_pair)

@@ -133,7 +133,7 @@ def _ingredients(plan: Plan, made: dict[str, Any]) -> Iterator[tuple[str, str]]:
     yield "Questions", f"{', '.join(parts)} ({seed})" if parts else seed
     yield "Objective", plan.options.objective.value
     for name, reference in plan.options.helpers.items():
-        yield _HELPERS[name], _shown(_without_folders(reference)) + _identity(made.get(name, {}))
+        yield _HELPERS.get(name, name), _shown(_without_folders(reference)) + _identity(made.get(name, {}))
     if (rounds := rounds_of(plan.options)) > 1:
         yield "Round", f"{plan.round} of {rounds}, {plan.options.epochs:g} epochs each"
     if settled := made.get("settled"):

@@ -210,6 +210,7 @@ def test_a_wish_to_stop_is_heard_while_the_teacher_scores(monkeypatch: pytest.Mo
     monkeypatch.setattr(CrossEncoderScorer, "score", stopped)
     ended = train(run)
     assert (ended.state, ended.phase, ended.step) == (State.STOPPED, Phase.TEACHING, 0)
+    assert estimate(run.plan()).seconds_teaching == 0  # what it had scored is kept
 
 
 def test_an_estimate_counts_the_teacher_until_it_has_spoken() -> None:
