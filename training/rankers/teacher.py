@@ -2,7 +2,7 @@
 
 BM25 can have a share `b` in them: of the passages of an example, with scores `t` of the teacher and `l` of BM25, it is
 `(1 - b) * t + b * deviation(t) * z(l)`, where `z` is the score less the mean, by the deviation. So BM25's scores have
-the spread of the teacher's, whose scale and temperature stay what they are; where BM25 tells none apart it adds nothing.
+the spread of the teacher's, whose scale and temperature stay as they are; where BM25 tells none apart it adds nothing.
 """
 
 import time
