@@ -110,7 +110,7 @@ def test_rounds_by_the_command(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_rounds_go_on_where_one_was_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rounds_go_on_where_one_was_stopped() -> None:
     key = keep(misleading_set()).key
     words = ["bi-encoder", "--data", key, "--base", STARTER, "--objective", "multiple-negatives", "--negatives", "1"]
     words += ["--rounds", "2", "--batch-size", "8", "--epochs", "2", "--logging-steps", "1"]
@@ -128,9 +128,9 @@ def test_rounds_go_on_where_one_was_stopped(monkeypatch: pytest.MonkeyPatch) -> 
     train(first)
     assert_came_out_alike(first, whole[0])
     again(second)
-    do_at_step(monkeypatch, 1, second.ask_to_stop)
-    assert train(second).state is State.STOPPED
-    monkeypatch.undo()
+    with pytest.MonkeyPatch.context() as patch:
+        do_at_step(patch, 1, second.ask_to_stop)
+        assert train(second).state is State.STOPPED
     again(second)
     train(second)
     assert_came_out_alike(second, whole[1])
