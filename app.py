@@ -19,7 +19,7 @@ from views.words import word
 pd.set_option("mode.string_storage", "python")
 st.set_page_config(page_title="MRC Retrieval Workbench", page_icon=":material/manage_search:", layout="wide")
 
-st.html(Path(__file__).parent / "views" / "app.css")
+st.html(Path(__file__).parent / "views" / "look.css")
 page = st.navigation(pages(), position="top")
 try:
     sidebar.draw()

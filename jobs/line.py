@@ -12,21 +12,35 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Generic, TypeVar
 
 from filelock import FileLock, Timeout
+from pydantic import TypeAdapter, ValidationError
 
-from data.workspace import workspace
+from data.workspace import read_json, workspace, write_json
 from jobs.detached import detached
 from jobs.folder import Job
-from jobs.processes import this_process
+from jobs.processes import Process, this_process
 from jobs.status import RESUMABLE, State
 
 _SECONDS_BETWEEN_TRIES = 0.3
 _SECONDS_TO_TAKE_OVER = 10.0
 J = TypeVar("J", bound=Job)
+
+
+@dataclass(frozen=True)
+class Holder:
+    """Who holds the machine: the name of a job's folder, and since when, in seconds of the epoch."""
+
+    name: str
+    since: float
+    pid: int
+    pid_started: float
+
+
+_HOLDER = TypeAdapter(Holder)
 
 
 @dataclass(frozen=True)
@@ -48,6 +62,14 @@ class Line(Generic[J]):
     def at_work(self) -> J | None:
         """Return the job that a process carries out, None where none does."""
         return next((job for job in self.jobs() if job.status().at_work), None)
+
+    def holder(self) -> Holder | None:
+        """Return who holds the machine, of whatever workspace; None where nobody does, or nobody says so."""
+        note = read_json(_note())
+        with suppress(TypeError, ValidationError):
+            holder = _HOLDER.validate_python(note)
+            return holder if Process(holder.pid, holder.pid_started).lives else None
+        return None
 
     def resume(self, job: Job) -> None:
         """Put a stopped, failed or interrupted job in line again.
@@ -95,8 +117,10 @@ class Line(Generic[J]):
                     pass
                 else:
                     try:
+                        _tell_holder(job)
                         yield job.status().state is State.QUEUED
                     finally:
+                        _note().unlink(missing_ok=True)
                         lock.release()
                     return
             time.sleep(_SECONDS_BETWEEN_TRIES)
@@ -138,6 +162,15 @@ def attend(job: Job) -> None:
     if status.state is State.QUEUED:  # one that another process has taken up meanwhile stays that one's
         pid, pid_started = this_process()
         job.write_status(replace(status, pid=pid, pid_started=pid_started))
+
+
+def _tell_holder(job: Job) -> None:
+    with suppress(OSError):  # it is for those who wait, and holds nobody up
+        write_json(_note(), asdict(Holder(job.folder.name, time.time(), *this_process())))
+
+
+def _note() -> Path:
+    return _machine_lock().with_suffix(".json")
 
 
 def _since(job: Job) -> tuple[float, str]:

@@ -48,7 +48,7 @@ PARTS = {
     "views": (
         ("words", "choices"),
         ("navigation",),
-        ("resources", "problem_words", "model_words", "tables", "charts", "highlight", "job"),
+        ("resources", "problem_words", "model_words", "tables", "charts", "highlight", "job", "scrolling"),
         ("hits",),
         ("state",),
         ("sidebar",),

@@ -23,7 +23,7 @@ from views.compare.comparison_view import ComparisonView
 from views.compare.controls import pick_among, pick_figure, pick_part, pick_retrievers, pick_view
 from views.navigation import way_to
 from views.resources.comparisons import open_comparison
-from views.state import chosen_set
+from views.state import chosen_set, remembered
 from views.words import moment, plain, word
 
 VIEWS = {
@@ -44,11 +44,13 @@ def draw() -> None:
     choices = choices_for(data)
     buttons = _draw_head()
     answer = st.container()
-    picked = pick_retrievers(choices, data)
+    controls = _place_of_controls()
+    with controls:
+        picked = pick_retrievers(choices, data)
     if not picked:
         st.info(word("compare.pick_one"), icon=":material/info:")
         return
-    with st.container(horizontal=True, vertical_alignment="bottom"):
+    with controls, st.container(horizontal=True, vertical_alignment="bottom"):
         experiment = choices.experiment(data, picked, pick_part(choices, picked))
         job = ComparisonJob.of(experiment, data.fingerprint)
         shown = _shown(job.folder, data, picked, list(choices.specs)) if job.done else None
@@ -70,6 +72,13 @@ def _draw_head() -> DeltaGenerator:
         for name in ("data", "train", "search"):
             way_to(name, word(f"compare.to_{name}"))
     return buttons.container(horizontal=True, horizontal_alignment="right")
+
+
+def _place_of_controls() -> DeltaGenerator:
+    """Return where the controls go: out of the way while one question is looked into."""
+    if remembered("view", "", ["why"]) and "question" in st.query_params:
+        return st.expander(word("compare.controls"), icon=":material/tune:")
+    return st.container()
 
 
 def _draw_kept(kept: StoredComparison) -> None:

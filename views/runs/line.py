@@ -31,6 +31,13 @@ def _follow_queue(seen: tuple[Run | None, list[Run]]) -> None:
     if not waiting:
         return
     st.subheader(word("train.queue", count=len(waiting)), help=word("train.queue_help"))
+    holder = None if at_work else LINE.holder()
+    if holder:
+        since = datetime.fromtimestamp(holder.since, UTC).isoformat()
+        st.info(
+            word("train.machine_held", name=plain(holder.name), moment=plain(moment(since))),
+            icon=":material/hourglass:",
+        )
     with st.container(height=_HEIGHT if len(waiting) > _SHOWN else "content", border=len(waiting) > _SHOWN):
         for place, run in enumerate(waiting, start=1):
             _row(place, run)

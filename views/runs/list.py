@@ -30,7 +30,7 @@ _BADGES = {
 }
 
 
-def draw_runs(runs: list[Run], another_round: Callable[[Run], None]) -> None:
+def draw_runs(runs: list[Run], another_round: Callable[[Run], None], *, at_work: bool = False) -> None:
     """Draw those of the runs that have ended, newest first, older ones on request; and the dialog that is open.
 
     `another_round` is called for a finished bi-encoder that is to find the hard negatives of its next training.
@@ -38,7 +38,7 @@ def draw_runs(runs: list[Run], another_round: Callable[[Run], None]) -> None:
     st.subheader(word("train.list"))
     ended = [(run, status) for run in runs if (status := run.status()).state in _BADGES]
     if not ended:
-        st.info(word("train.list_empty"), icon=":material/info:")
+        st.info(word("train.list_going" if at_work else "train.list_empty"), icon=":material/info:")
     shown = st.session_state.setdefault("trainings_shown", _SHOWN_FIRST)
     for run, status in ended[:shown]:
         _draw(run, status, another_round)
@@ -99,6 +99,7 @@ def _buttons(run: Run, plan: Plan, status: Status, another_round: Callable[[Run]
         draw_download(run, plan)
         draw_push_button(run)
     elif _button("resume", run, ":material/resume:", help_text=_resume_help(run)):
+        st.toast(word("train.resumed"), icon=":material/resume:")
         _tried("train.not_resumed", lambda: LINE.resume(run))
     if _button("details", run, ":material/info:"):
         open_dialog("details", run)

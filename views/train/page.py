@@ -10,6 +10,7 @@ from views.model_words import kind_name
 from views.runs import at_work as at_work_view
 from views.runs.line import draw_queue
 from views.runs.list import draw_runs
+from views.scrolling import show_top
 from views.state import choose, chosen_set
 from views.train.base import pick_base
 from views.train.form import draw_form
@@ -25,6 +26,7 @@ def draw() -> None:
     st.title(word("train.title"))
     at_work = LINE.at_work()
     if at_work:
+        show_top(at_work.id)
         at_work_view.draw(at_work)
     draw_queue()
     kind = _pick_kind()
@@ -32,7 +34,7 @@ def draw() -> None:
     base = pick_base(kind)
     draw_form(kind, base, pick_objective(kind, base), data)
     under_way = {at_work, *LINE.queued()}
-    draw_runs([run for run in all_runs() if run not in under_way], fill_in_another_round)
+    draw_runs([run for run in all_runs() if run not in under_way], fill_in_another_round, at_work=bool(at_work))
 
 
 def _pick_kind() -> str:

@@ -59,4 +59,5 @@ def _start(plans: list[Plan], told: DeltaGenerator) -> None:
         told.error(word("train.not_started", reason=plain(str(error))), icon=":material/error:")
         return
     st.session_state[_STARTED] = trainings_started() + 1
+    st.toast(word("train.started"), icon=":material/play_arrow:")
     st.rerun()

@@ -223,6 +223,28 @@ def test_the_commands(capsys: pytest.CaptureFixture[str]) -> None:
         assert "there is no run" in capsys.readouterr().err
 
 
+def test_who_holds_the_machine_is_told_while_it_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MRC_LOCK", str(tmp_path / "machine.lock"))
+    assert LINE.holder() is None
+    run = short()
+    with LINE.turn(run) as ours:
+        assert ours
+        holder = LINE.holder()
+        assert holder is not None
+        assert (holder.name, holder.pid) == (run.id, os.getpid())
+        assert holder.since <= time.time()
+    assert LINE.holder() is None
+
+
+@pytest.mark.parametrize(
+    "content", ["", "[]", '{"name": 1}', '{"name": "a", "since": 0, "pid": "x", "pid_started": 0}']
+)
+def test_a_note_that_says_nothing_is_nobody(content: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MRC_LOCK", str(tmp_path / "machine.lock"))
+    (tmp_path / "machine.json").write_text(content)
+    assert LINE.holder() is None
+
+
 @pytest.mark.slow
 def test_workspaces_of_one_machine_take_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     here = endless()
@@ -235,6 +257,9 @@ def test_workspaces_of_one_machine_take_turns(tmp_path: Path, monkeypatch: pytes
         wait_until(lambda: there.status().attended)
         time.sleep(1)
         assert states(here, there) == [State.RUNNING, State.QUEUED]
+        holder = LINE.holder()
+        assert holder is not None
+        assert (holder.name, holder.pid) == (here.id, here.status().pid)
     here.stop()
     wait_until(lambda: there.status().state in ENDED)
     assert there.status().state is State.DONE, there.log()[-2000:]

@@ -16,6 +16,7 @@ from views.compare.why.filters import QuestionList
 from views.highlight import draw_style, marked_html
 from views.resources.search import marked_passages
 from views.resources.sets import question_set, split_of
+from views.scrolling import show_top
 from views.words import plain, word
 
 _PARTS = ("rankings", "scores")
@@ -31,6 +32,7 @@ def open_question(id_: str) -> None:
 def draw(of: QuestionList, row: int, ids: Sequence[str]) -> None:
     """Draw the question at `row`; `ids` are those of the list it was picked from, in its order."""
     asked = QuestionCase(of, row)
+    show_top(asked.question.id)
     draw_style()
     _draw_way(of, asked.question.id, ids)
     st.subheader(plain(asked.question.text), anchor=False)

@@ -12,6 +12,7 @@ from views.compare.why import map as compare_why_map
 from views.compare.why import question as compare_question
 from views.compare.why import remarks as compare_remarks
 from views.compare.why.filters import QuestionList, listed
+from views.scrolling import leave
 from views.words import plain, word
 
 
@@ -29,6 +30,7 @@ def draw(view: ComparisonView) -> None:
     if asked in rows:
         compare_question.draw(of, rows[asked], ids)
         return
+    leave()
     if asked:
         st.warning(word("why.no_such_question", id=plain(asked)), icon=":material/warning:")
     compare_why_map.draw(of)

@@ -520,7 +520,7 @@ def test_text_of_users_is_never_html_or_markdown() -> None:
     write_note(data.fingerprint, "<i>q</i>", HOSTILE)
     for address in ({}, {"question": "<i>q</i>"}, {"question": "<i>q</i>", "shows": "scores"}):
         app = opened(data=data.key, words="<script>", **address)
-        shown = html(app)
+        shown = re.sub(r"<script>/\* \d+ \*/ document[^<]*</script>", "", html(app))  # our own, of no one's words
         for never in ("<img", "<script", "<i>", "<b>답"):
             assert never not in shown
         for element in (*app.markdown, *app.caption, *app.subheader):
