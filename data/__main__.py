@@ -1,6 +1,7 @@
 """`python -m data inspect FILE`: what is understood of a file, what is wrong with it, and what it is like.
 
 `python -m data keep FILE` puts it among the sets of the workspace: a file too large to be uploaded, for one.
+`python -m data make-questions SET` makes questions of the passages of a set; see `python -m questions`.
 """
 
 import argparse
@@ -8,6 +9,7 @@ import json
 import math
 import sys
 from dataclasses import asdict, fields, replace
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -22,11 +24,17 @@ from data.store import keep
 
 _ROLES = [field.name for field in fields(Columns)]
 _SHOWN_PROBLEMS = 10
+_MAKE_QUESTIONS = "make-questions"
+_NO_QUESTION = f"No questions: these passages can be searched, and `{_MAKE_QUESTIONS}` makes some to train with"
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the command; return 0, or 1 where the data cannot be used."""
-    options = _parser().parse_args(arguments)
+    words = sys.argv[1:] if arguments is None else arguments
+    if words[:1] == [_MAKE_QUESTIONS]:  # a room above this one, called as any program is
+        status: int = import_module("questions.__main__").main(words[1:])
+        return status
+    options = _parser().parse_args(words)
     try:
         reading = _read(options.file, dict(options.columns))
     except DataError as error:
@@ -49,8 +57,9 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", required=True)
     inspect = commands.add_parser("inspect", help="tell what a file holds")
     inspect.add_argument("--json", action="store_true", help="print everything as JSON")
+    commands.add_parser(_MAKE_QUESTIONS, help="make questions of the passages of a set, to train with")
     for command in (inspect, commands.add_parser("keep", help="put a file among the sets of the workspace")):
-        command.add_argument("file", type=Path, help="SQuAD JSON, JSON, JSONL, CSV, TSV, Excel (.xlsx) or Parquet")
+        command.add_argument("file", type=Path, help="SQuAD JSON, JSON, JSONL, CSV, TSV, Excel, Parquet or text")
         command.add_argument(
             "--columns",
             nargs="+",
@@ -85,6 +94,7 @@ def _understood(reading: Reading) -> list[str]:
         f"{reading.paragraph_count:,} paragraphs -> {len(reading.question_set.passages):,} passages; "
         f"{reading.row_count:,} rows -> {len(reading.question_set.questions):,} questions",
         *([f"Columns: {named}"] if named else []),
+        *([] if reading.question_set.questions else [_NO_QUESTION]),
     ]
 
 
@@ -110,6 +120,7 @@ def _figures(figures: Audit) -> list[str]:
         f"Questions asked more than once: {len(figures.duplicate_questions):,}; "
         f"answers not found in their passage: {len(figures.answers_not_found):,}",
         *([f"Kinds: {_counts(figures.kinds)}"] if figures.kinds else []),
+        *([f"Made of passages, asked by nobody: {_counts(figures.made)}"] if figures.made else []),
     ]
 
 
@@ -119,7 +130,7 @@ def _parts(parts: Split) -> list[str]:
 
 
 def _spread(lengths: np.ndarray) -> str:
-    return f"median {np.median(lengths):,.0f}, {lengths.min():,} to {lengths.max():,}"
+    return f"median {np.median(lengths):,.0f}, {lengths.min():,} to {lengths.max():,}" if len(lengths) else "none"
 
 
 def _counts(counts: dict[str, int]) -> str:

@@ -18,6 +18,7 @@ from data.files.delimited import delimited_table
 from data.files.formats import Format, RecognisedFile, recognise
 from data.files.json_rows import json_table, jsonl_table
 from data.files.parquet import parquet_table
+from data.files.plain_text import plain_text_table
 from data.files.squad import SQUAD_COLUMNS, squad_articles, squad_lines, squad_rows
 from data.files.tables import RawRow, Table, column_names
 from data.problems import DataError, Problem, ProblemCode
@@ -79,8 +80,9 @@ def file_content(path: Path) -> Content:
 def read(content: bytes | Content, name: str, columns: Columns | None = None) -> Reading:
     """Read the content of a file, whose format is told by content; `name` only names the set.
 
-    Columns are guessed unless given. Rows that cannot be used are left out and listed in `problems`. Raises
-    `DataError` where the file cannot be read, a needed column is missing, or no question is left.
+    Columns are guessed unless given. Rows that cannot be used are left out and listed in `problems`. A file without a
+    question, or a table without a column of them, is read as passages only. Raises `DataError` where the file cannot be
+    read, the column of the passages is missing, or nothing is left.
     """
     content = Content.of(content)
     recognised = recognise(content)
@@ -154,22 +156,23 @@ def _table(content: Content, recognised: RecognisedFile) -> Table:
             return jsonl_table(text)
         case Format.JSON:
             return json_table(recognised.value)
+        case Format.TEXT:
+            return plain_text_table(text)
         case _:
             return delimited_table(text, recognised.delimiter)
 
 
 def _needed(columns: Columns, names: tuple[str, ...]) -> Columns:
-    """Return `columns`, if all of them exist, and those for the question and the context are among them."""
+    """Return `columns`, if all of them exist, and the one for the context is among them."""
     found = shown(", ".join(names), 300)
     for role in NAMES:
         name = getattr(columns, role)
         if name is not None and name not in names:
             raise DataError.of(ProblemCode.UNKNOWN_COLUMN, role=role, name=shown(name, 80), found=found)
-    for role in ("question", "context"):
-        if getattr(columns, role) is None:
-            korean = [name for name in NAMES[role] if not name.isascii()]
-            wanted = ", ".join([*korean[:3], *NAMES[role][:3]])
-            raise DataError.of(ProblemCode.MISSING_COLUMN, role=role, found=found, wanted=wanted)
+    if columns.context is None:
+        korean = [name for name in NAMES["context"] if not name.isascii()]
+        wanted = ", ".join([*korean[:3], *NAMES["context"][:3]])
+        raise DataError.of(ProblemCode.MISSING_COLUMN, role="context", found=found, wanted=wanted)
     return columns
 
 

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -18,7 +19,9 @@ __all__ = ["Passage", "Passages", "Question", "QuestionSet"]
 class Question:
     """One question, the texts that answer it, and the ids of the passages that hold an answer.
 
-    `relevant` is empty for an unanswerable question. `kind` is the question type where the data names one.
+    `relevant` is empty for an unanswerable question. `kind` is the question type where the data names one. `made` says
+    how a question was made of its passages (see `data.made`) and is empty where a person asked it. A `hidden` one asks
+    with words of its passages, or with their title: training takes them out there.
     """
 
     id: str
@@ -26,6 +29,14 @@ class Question:
     answers: tuple[str, ...] = ()
     relevant: tuple[str, ...] = ()
     kind: str = ""
+    made: str = ""
+    hidden: bool = False
+
+    @property
+    def content(self) -> tuple[object, ...]:
+        """What a fingerprint is made of; that of a question that a person asked is as old as the project."""
+        asked = (self.id, self.text, self.answers, self.relevant, self.kind)
+        return (*asked, self.made, self.hidden) if self.made else asked
 
 
 @dataclass(frozen=True)
@@ -50,10 +61,7 @@ class QuestionSet:
     @cached_property
     def fingerprint(self) -> str:
         """sha256 (hexadecimal) of passages and questions, in order; the name is not content."""
-        return _sha256(
-            self.corpus_fingerprint,
-            *((q.id, q.text, q.answers, q.relevant, q.kind) for q in self.questions),
-        )
+        return _sha256(self.corpus_fingerprint, *(question.content for question in self.questions))
 
     @property
     def corpus_fingerprint(self) -> str:
@@ -80,6 +88,11 @@ class QuestionSet:
     def answerable(self) -> np.ndarray:
         """Rows of the questions with at least one relevant passage, `(n,)` int64."""
         return np.flatnonzero(np.diff(self.relevance.indptr))
+
+    @cached_property
+    def made(self) -> dict[str, int]:
+        """How many questions were made of passages, by how, the most frequent first; empty where people asked all."""
+        return dict(Counter(question.made for question in self.questions if question.made).most_common())
 
     def with_questions(self, rows: Sequence[int] | np.ndarray) -> "QuestionSet":
         """Return the same corpus with only the questions at `rows`, in that order."""

@@ -29,13 +29,18 @@ _QUESTIONS = pa.schema(
         ("answers", _TEXTS),
         ("relevant", _TEXTS),
         ("kind", pa.string()),
+        ("made", pa.string()),
+        ("hidden", pa.bool_()),
     ]
 )
 
 
 @dataclass(frozen=True)
 class StoredSet:
-    """One kept question set. `key` names its folder, `created` is an ISO 8601 time in UTC."""
+    """One kept question set. `key` names its folder, `created` is an ISO 8601 time in UTC.
+
+    `made` counts the questions that were made of passages.
+    """
 
     key: str
     name: str
@@ -44,6 +49,7 @@ class StoredSet:
     questions: int
     fingerprint: str
     created: str
+    made: int = 0
 
 
 _NOTE = TypeAdapter(StoredSet)
@@ -59,6 +65,7 @@ def keep(question_set: QuestionSet, *, source: str = "") -> StoredSet:
         questions=len(question_set.questions),
         fingerprint=question_set.fingerprint,
         created=datetime.now(UTC).isoformat(),
+        made=sum(question_set.made.values()),
     )
     with replacing(_folder(kept.key)) as new:
         new.mkdir()

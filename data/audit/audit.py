@@ -29,6 +29,7 @@ class Audit:
     duplicate_questions: dict[str, tuple[str, ...]]  # text -> the ids of the questions that ask it
     answers_not_found: tuple[str, ...]  # ids of questions with an answer in none of their passages
     kinds: dict[str, int]  # question kind -> count, the most frequent first; without a kind: not counted
+    made: dict[str, int]  # how questions were made of passages -> count, the most frequent first
 
 
 def audit(question_set: QuestionSet) -> Audit:
@@ -52,6 +53,7 @@ def audit(question_set: QuestionSet) -> Audit:
         duplicate_questions=_duplicates(questions),
         answers_not_found=_answers_not_found(question_set),
         kinds=dict(kinds.most_common()),
+        made=question_set.made,
     )
 
 

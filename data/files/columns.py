@@ -80,6 +80,11 @@ def guess_columns(names: Sequence[str], sample: Iterable[Mapping[str, object]] =
     return Columns(**chosen)
 
 
+def is_known(name: str) -> bool:
+    """Whether a column of this name is known to hold something."""
+    return any(_plain(name) in known for known in NAMES.values())
+
+
 def _plain(name: str) -> str:
     return re.sub(r"[\s_\-.]+", "", unicodedata.normalize("NFKC", name)).lower()
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from functools import partial
 from itertools import chain, islice
 
-from data.files.columns import guess_columns
+from data.files.columns import guess_columns, is_known
 from data.files.encodings import EncodedText, lines_of
 from data.files.tables import RawRow, Table, column_names
 from data.problems import DataError, Problem, ProblemCode
@@ -23,7 +23,10 @@ Text = str | EncodedText
 
 
 def find_delimiter(text: str) -> str | None:
-    """Return the delimiter that makes the text most like a table of questions, None where none does."""
+    """Return the delimiter that makes the text most like a table of questions, None where none does.
+
+    Commas of prose stand where they like: most of its lines have another number of them than the first.
+    """
     best, best_score = None, (False, 0.0, 0)
     for delimiter in DELIMITERS:
         read = islice(_records(text[:_SAMPLE_CHARACTERS], delimiter), _SAMPLE_RECORDS)
@@ -32,7 +35,8 @@ def find_delimiter(text: str) -> str | None:
         columns = guess_columns(column_names(records[0] if records else ()))
         alike = sum(len(fields) == width for fields in records) / max(len(records), 1)
         score = (bool(columns.question and columns.context), alike, width)
-        if width > 1 and score > best_score:
+        is_prose = alike < 0.5 and not any(map(is_known, records[0] if records else ()))
+        if width > 1 and not is_prose and score > best_score:
             best, best_score = delimiter, score
     return best
 

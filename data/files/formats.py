@@ -5,10 +5,12 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from data.files.columns import is_known
 from data.files.content import Content, check_size
 from data.files.delimited import find_delimiter
 from data.files.encodings import EncodedText, encoding_of
 from data.files.json_rows import is_jsonl, leading_object, parse_json
+from data.files.plain_text import holds_passages
 from data.files.squad import squad_articles
 from data.problems import DataError, Problem, ProblemCode
 
@@ -28,6 +30,7 @@ class Format(StrEnum):
     TSV = "tsv"
     EXCEL = "excel"
     PARQUET = "parquet"
+    TEXT = "text"  # passages without columns
 
 
 @dataclass(frozen=True)
@@ -83,6 +86,11 @@ def _text(content: Content) -> RecognisedFile:
         format_, value = _json(text)
         return RecognisedFile(format_, encoding.name, text, value=value, problems=encoding.problems)
     delimiter = find_delimiter(text.head)
+    if delimiter is None and is_known(text.head.lstrip().partition("\n")[0].strip('\r" ')):
+        # one column with its name: commas in it are no delimiters
+        return RecognisedFile(Format.CSV, encoding.name, text, "\t", problems=encoding.problems)
+    if delimiter is None and holds_passages(text.head):
+        return RecognisedFile(Format.TEXT, encoding.name, text, problems=encoding.problems)
     if delimiter is None:
         raise DataError.of(ProblemCode.UNKNOWN_FORMAT, found="text without columns")
     format_ = Format.TSV if delimiter == "\t" else Format.CSV

@@ -27,13 +27,17 @@ class _Question:
 
 @dataclass
 class Assembly:
-    """What rows have become so far. `add` takes them one by one, `question_set` ends the work."""
+    """What rows have become so far. `add` takes them one by one, `question_set` ends the work.
+
+    Without a column of questions every row is a passage, and the column of ids holds the passages' own.
+    """
 
     columns: Columns
     problems: list[Problem] = field(default_factory=list)
     rejected: list[tuple[Problem, RawRow]] = field(default_factory=list)
     row_count: int = 0
     paragraph_count: int = 0
+    _asked: bool = False  # whether any row was to hold a question
     _passages: GatheredPassages = field(default_factory=GatheredPassages)
     _questions: list[_Question] = field(default_factory=list)
     _by_key: dict[str | tuple[str, int], _Question] = field(default_factory=dict)
@@ -53,8 +57,10 @@ class Assembly:
         reader = RowReader(row, self.columns)
         context = reader.text("context", ProblemCode.EMPTY_CONTEXT)
         self.paragraph_count += row.is_paragraph and bool(context)
-        question = reader.text("question", ProblemCode.EMPTY_QUESTION) if row.asks and context else ""
-        if context and (question or not row.asks):
+        asks = row.asks and self.columns.question is not None
+        self._asked |= asks
+        question = reader.text("question", ProblemCode.EMPTY_QUESTION) if asks and context else ""
+        if context and (question or not asks):
             problem = self._take(row, reader, context, question)
         else:
             problem = reader.problem if row.asks else None
@@ -64,8 +70,8 @@ class Assembly:
             self.problems.append(Problem.of(ProblemCode.MENDED_TEXT, row.number or None))
 
     def question_set(self, name: str) -> QuestionSet:
-        """Build the set; ids that are missing are made. Raises `DataError` where no question is left."""
-        if not self._questions:
+        """Build the set; ids that are missing are made. Raises `DataError` where nothing is left of what was asked."""
+        if not self._questions and (self._asked or not len(self._passages)):
             raise self._no_question()
         passages = self._passages.passages(_filled_ids("p", self._passages.ids))
         question_ids = _filled_ids("q", [question.id for question in self._questions])
@@ -97,7 +103,7 @@ class Assembly:
 
     def _take(self, row: RawRow, reader: RowReader, context: str, question: str) -> Problem | None:
         """Keep the passage and the question of a good row; return why the question is not kept, if so."""
-        if not row.asks:
+        if not question:
             self._place(context, reader)
             return None
         id_ = reader.text("id")
@@ -121,8 +127,13 @@ class Assembly:
     def _place(self, context: str, reader: RowReader) -> int:
         """Return the place of the passage, which is new, or known with or without a title."""
         is_new = self._passages.find(context) == len(self._passages)
-        id_ = reader.fit(as_text(reader.row.cells.get(PARAGRAPH_ID))) if is_new else ""
+        id_ = self._passage_id(reader) if is_new else ""
         return self._passages.add(context, reader.text("title"), id_)
+
+    def _passage_id(self, reader: RowReader) -> str:
+        if self.columns.question is None:
+            return reader.text("id")
+        return reader.fit(as_text(reader.row.cells.get(PARAGRAPH_ID)))
 
 
 def _says_yes(value: object) -> bool:

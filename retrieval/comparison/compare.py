@@ -64,6 +64,7 @@ class Comparison:
             "fingerprint": self.question_set.fingerprint,
             "split": self.experiment.split.value,
             "questions": len(self.question_set.questions),
+            **({"made_questions": self.question_set.made} if self.question_set.made else {}),
             "passages": len(self.question_set.passages),
             "retrievers": {result.name: _result_dict(result) for result in self.results},
         }
@@ -94,7 +95,8 @@ def compare(
     tell = on_progress or _say_nothing
     asked = split(question_set, experiment.split_options).questions(question_set, experiment.split)
     if not asked.questions:
-        raise ValueError(f"the {experiment.split.value} part has no question with a relevant passage")
+        part = f"the {experiment.split.value} part has no question with a relevant passage"
+        raise ValueError(f"{part}: retrievers are compared by questions whose passages are known")
     names = list(experiment.specs)
     results: list[Result] = []
 

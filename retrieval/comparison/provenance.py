@@ -49,6 +49,7 @@ def provenance(
             "fingerprint": whole.fingerprint,
             "corpus_fingerprint": whole.corpus_fingerprint,
             "questions": len(whole.questions),
+            **({"made_questions": whole.made} if whole.made else {}),
             "passages": len(whole.passages),
         },
         "split": {

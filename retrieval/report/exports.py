@@ -39,7 +39,10 @@ def write_beir(folder: Path, question_set: QuestionSet) -> None:
     corpus = (
         {"_id": i, "title": p.title, "text": p.text} for i, p in zip(passages, question_set.passages, strict=True)
     )
-    queries = ({"_id": i, "text": q.text} for i, q in zip(questions, question_set.questions, strict=True))
+    queries = (
+        {"_id": i, "text": q.text, **({"metadata": {"made": q.made}} if q.made else {})}
+        for i, q in zip(questions, question_set.questions, strict=True)
+    )
     with replacing(folder) as new:
         (new / "qrels").mkdir(parents=True)
         for name, entries in (("corpus.jsonl", corpus), ("queries.jsonl", queries)):
@@ -64,6 +67,7 @@ def per_question_json(comparison: Comparison) -> str:
             "id": question.id,
             "text": question.text,
             "kind": question.kind,
+            "made": question.made,
             "relevant": question.relevant,
             "retrievers": {name: entries[row] for name, entries in found},
         }
@@ -79,6 +83,7 @@ def per_question_table(comparison: Comparison) -> pd.DataFrame:
         "id": [question.id for question in questions],
         "question": [question.text for question in questions],
         "kind": [question.kind for question in questions],
+        "made": [question.made for question in questions],
         "relevant": [" ".join(question.relevant) for question in questions],
     }
     for name in comparison.scores:
@@ -147,8 +152,10 @@ def _latex_cell(figure: Figure) -> str:
 
 def _caption(comparison: Comparison, evidence: Evidence) -> str:
     questions, passages = comparison.question_set.questions, comparison.question_set.passages
+    made = sum(comparison.question_set.made.values())
+    asked_by_nobody = f" ({made:,} of them made of passages and asked by nobody)" if made else ""
     return (
-        f"{len(questions):,} questions, {len(passages):,} passages, in percent "
+        f"{len(questions):,} questions{asked_by_nobody}, {len(passages):,} passages, in percent "
         f"with 95 % intervals; bold: best of a column; ↑ ↓: surely above or below {evidence.baseline} (p < 0.05)"
     )
 

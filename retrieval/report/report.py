@@ -136,7 +136,9 @@ def _answer(comparison: Comparison, found: Evidence, measure: str, say: Say) -> 
 
 
 def _notices(comparison: Comparison, say: Say) -> list[str]:
-    told: list[str] = []
+    asked = comparison.question_set
+    made = say("notice.made", made=f"{sum(asked.made.values()):,}", questions=f"{len(asked.questions):,}")
+    told: list[str] = [made] if asked.made else []
     for spec, result in zip(comparison.experiment.retriever, comparison.results, strict=True):
         if result.error is not None:
             told.append(say("notice.failed", name=spec.name, reason=str(result.error)))

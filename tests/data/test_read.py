@@ -1,12 +1,16 @@
 import json
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
+from data.audit.audit import audit
 from data.files.columns import Columns
 from data.problems import DataError, ProblemCode
 from data.read import Format, Reading, propose_columns, read, read_file
-from tests.data.sample_files import ROWS, as_csv
+from data.split import split
+from data.store import keep, load
+from tests.data.sample_files import ROWS, as_csv, workbook
 
 
 def _read(text: str, columns: Columns | None = None) -> Reading:
@@ -117,8 +121,8 @@ def test_a_missing_column_names_what_was_found_and_wanted() -> None:
     with pytest.raises(DataError) as caught:
         _read("sentence1,sentence2\na,b\n")
     assert str(caught.value) == (
-        "No column for the question was found. The columns are: sentence1, sentence2. Looked for names such as "
-        "질문, 질의, 문제, question, query, questiontext. Rename the column, or say which one it is."
+        "No column for the context was found. The columns are: sentence1, sentence2. Looked for names such as "
+        "지문, 본문, 문맥, context, passage, document. Rename the column, or say which one it is."
     )
 
 
@@ -177,3 +181,45 @@ def test_ids_and_passages_do_not_depend_on_the_name(tmp_path: Path) -> None:
     reading = read_file(path)
     assert reading.format is Format.CSV
     assert reading.question_set.fingerprint == read(as_csv(ROWS).encode(), "x").question_set.fingerprint
+
+
+PASSAGES = [("서울은 수도이다.", "서울"), ("부산은 항구이다.", "부산"), ("한강은 길다.", "서울")]
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("a.csv", "제목,지문\n서울,서울은 수도이다.\n부산,부산은 항구이다.\n서울,한강은 길다.\n".encode("cp949")),
+        ("a.tsv", "title\ttext\n서울\t서울은 수도이다.\n부산\t부산은 항구이다.\n서울\t한강은 길다.\n".encode()),
+        ("a.jsonl", "\n".join(json.dumps({"title": t, "text": p}) for p, t in PASSAGES).encode()),
+        ("a.json", json.dumps([{"title": t, "context": p} for p, t in PASSAGES]).encode()),
+        ("a.parquet", pd.DataFrame(PASSAGES, columns=["passage", "title"]).to_parquet()),
+        ("a.xlsx", workbook([["본문", "제목"], *map(list, PASSAGES)])),
+        (
+            "a.json",
+            json.dumps({"data": [{"title": t, "paragraphs": [{"context": p}]} for p, t in PASSAGES]}).encode(),
+        ),
+    ],
+)
+def test_passages_alone_are_a_set(name: str, content: bytes) -> None:
+    reading = read(content, name)
+    assert [(one.text, one.title) for one in reading.question_set.passages] == PASSAGES
+    assert reading.question_set.questions == ()
+    assert (reading.problems, reading.question_set.made) == ((), {})
+    assert audit(reading.question_set).passages_without_question == 3
+    assert split(reading.question_set).group_counts["all"] == 2
+    assert load(keep(reading.question_set).key) == reading.question_set
+
+
+def test_ids_of_passages_alone_are_their_own() -> None:
+    reading = _read("id,text\nd7,서울은 수도이다.\n,부산은 항구이다.\nd7,한강은 길다.\nd9,\n")
+    assert list(reading.question_set.passages.ids) == ["d7", "p1", "p2"]
+    assert [(problem.code, problem.row) for problem in reading.problems] == [(ProblemCode.EMPTY_CONTEXT, 5)]
+    assert reading.row_count == 4
+
+
+def test_a_column_of_questions_that_is_empty_can_be_left_out() -> None:
+    text = "question,context\n,서울은 수도이다.\n"
+    with pytest.raises(DataError, match="the question"):
+        _read(text)
+    assert list(_read(text, Columns(context="context")).question_set.passages.texts) == ["서울은 수도이다."]

@@ -7,6 +7,7 @@ from typing import Self
 import numpy as np
 from scipy.sparse import csr_array
 
+from data.made import as_trained
 from data.records import QuestionSet
 from data.split import Part, SplitOptions, split
 from retrieval.evaluation.measures import CUT, Scores, evaluate
@@ -34,8 +35,12 @@ class Material:
 
     @classmethod
     def of(cls, question_set: QuestionSet, shares: SplitOptions, options: TrainingOptions, marked: Marks = ()) -> Self:
-        """Split the set as planned. Raises `TrainingError` where there is nothing to learn from or to measure on."""
-        parts = split(question_set, shares)
+        """Split the set as planned, its passages without what made questions ask with (`data.made.as_trained`).
+
+        Raises `TrainingError` where there is nothing to learn from or to measure on.
+        """
+        parts = split(question_set, shares)  # by the titles as they are
+        question_set = as_trained(question_set)
         train, validation = (parts.questions(question_set, part) for part in (Part.TRAIN, Part.VALIDATION))
         held_out = question_set.relevance[np.concatenate([parts.rows[Part.VALIDATION], parts.rows[Part.TEST]])].indices
         learnable = ~np.isin(parts.group_of_passage, parts.group_of_passage[held_out])

@@ -98,6 +98,11 @@ def _reached(plan: Plan, scores: dict[str, Any], made: dict[str, Any]) -> Iterat
         f"In percent, on {scores.get('questions', 0):,} validation questions that it was not trained on{searched}; "
         f"they also chose {chosen}. In brackets: 95 % bootstrap intervals."
     )
+    if made.get("data", {}).get("made_questions"):
+        yield (
+            "Questions of this set were made of its passages, which were read without the sentence or the title that "
+            "asks. The figures are no measure of what people find."
+        )
     if gain := scores.get("gain"):
         low, high = gain["interval"]
         measure = Measure.parse(gain["measure"]).long
@@ -131,6 +136,8 @@ def _ingredients(plan: Plan, made: dict[str, Any]) -> Iterator[tuple[str, str]]:
     parts = [f"{part} {data[f'{part}_questions']:,}" for part in ("train", "validation", "test") if data]
     seed = f"split by article with seed {plan.split.seed}"
     yield "Questions", f"{', '.join(parts)} ({seed})" if parts else seed
+    if by := data.get("made_questions"):
+        yield "Made of passages, asked by nobody", ", ".join(f"{_shown(how)} {count:,}" for how, count in by.items())
     yield "Objective", plan.options.objective.value
     for name, reference in plan.options.helpers.items():
         yield _HELPERS.get(name, name), _shown(_without_folders(reference)) + _identity(made.get(name, {}))

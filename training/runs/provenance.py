@@ -46,6 +46,7 @@ def provenance(plan: Plan, source: ModelSource) -> dict[str, Any]:
             "fingerprint": plan.fingerprint,
             "language": "ko" if choose(Analyzer.AUTO, texts) is Analyzer.KIWI_BIGRAM else "",  # empty: not known
             **_counts(plan, question_set),
+            **({"made_questions": question_set.made} if question_set.made else {}),
         },
         "split": asdict(plan.split),
         "options": asdict(plan.options),

@@ -97,7 +97,7 @@ def test_a_spreadsheet_runs_no_formula_of_the_data() -> None:
     compared = comparison_of({"=cmd": [[0], [1]]}, HOSTILE)
     rows = list(csv.reader(io.StringIO(csv_bytes(per_question_table(compared)).decode("utf-8-sig"))))
     assert rows[2][1] == "'@who"
-    assert rows[0][4].startswith("'=cmd")
+    assert rows[0][5].startswith("'=cmd")
 
 
 def test_the_markdown_table_holds_the_figures() -> None:
