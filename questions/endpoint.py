@@ -52,7 +52,8 @@ class Endpoint:
         except ValueError:
             known = False
         if not known:
-            raise EndpointError("address", f"the address must begin with http:// or https://; {ADDRESS} may hold it")
+            text = f"the address must begin with http:// or https://; {ADDRESS} may hold it"
+            raise EndpointError("address_wrong", text)
 
     @classmethod
     def of(cls, address: str = "", key: str = "") -> Self:

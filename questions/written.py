@@ -23,11 +23,12 @@ _SECONDS_BETWEEN_WORDS = 0.5  # a page can be stopped while all wait for answers
 
 @dataclass(frozen=True)
 class Unanswered:
-    """A passage of which no question came: the reason's code (a key of `made.`), and what was said instead."""
+    """A passage of which no question came: the reason's code (a key of `made.`) and its details, and what was said."""
 
     row: int
     code: str
     said: str
+    details: dict[str, str | int] = field(default_factory=dict)
 
 
 @dataclass
@@ -126,5 +127,5 @@ def _unanswered(row: int, future: "Future[str]") -> Unanswered | None:
     except EndpointError as error:
         if error.ends:
             raise
-        return Unanswered(row, error.code, str(error))
+        return Unanswered(row, error.code, str(error), error.details)
     return Unanswered(row, "unusable", " ".join(answer.split())[:_SHOWN]) if answer else None

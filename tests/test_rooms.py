@@ -48,7 +48,17 @@ PARTS = {
     "views": (
         ("words", "choices"),
         ("navigation",),
-        ("resources", "problem_words", "model_words", "tables", "charts", "highlight", "job", "scrolling"),
+        (
+            "resources",
+            "problem_words",
+            "model_words",
+            "tables",
+            "charts",
+            "highlight",
+            "job",
+            "made_words",
+            "scrolling",
+        ),
         ("hits",),
         ("state",),
         ("sidebar",),

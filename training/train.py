@@ -225,4 +225,5 @@ def _as_scores(measured: dict[str, Scores], best_by: str, question_set: Question
         "gain": {"measure": best_by, "difference": float(gain.mean()), "interval": list(mean_interval(gain, groups))},
         "measured_on": "validation",
         "questions": len(question_set.questions),
+        **({"made_questions": question_set.made} if question_set.made else {}),
     }

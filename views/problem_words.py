@@ -32,7 +32,7 @@ def failure_text(error: Exception) -> str:
         first = next((problem for problem in error.others if problem.leaves_out_row), None)
         return _text(error.problem, texts, {"first": problem_text(first, texts)} if first else {})
     if isinstance(error, Failure):
-        for key in (f"model.{error.code}", f"imported.{error.code}", f"milvus.{error.code}"):
+        for key in (f"model.{error.code}", f"imported.{error.code}", f"milvus.{error.code}", f"made.{error.code}"):
             if known(key):
                 return word(key, **error.details)
     return str(error)

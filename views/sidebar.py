@@ -39,6 +39,10 @@ def _pick_set() -> None:
         st.rerun()
     use_set(current.key)
     st.caption(word("sidebar.counts", passages=f"{current.passages:,}", questions=f"{current.questions:,}"))
+    if current.made:
+        st.caption(f":material/auto_awesome: {word('sidebar.made', made=f'{current.made:,}')}")
+    if not current.questions:
+        return
     try:
         groups = split_of(current.key, 0.1, 0.2, 0).group_counts
     except DataError:  # the page tells what is wrong with the set

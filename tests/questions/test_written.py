@@ -252,7 +252,7 @@ def test_an_address_of_the_web_is_needed(address: str, monkeypatch: pytest.Monke
     monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
     with pytest.raises(EndpointError) as caught:
         Endpoint.of(address)
-    assert caught.value.code == "address"
+    assert caught.value.code == "address_wrong"
 
 
 def test_the_key_of_the_environment_goes_to_no_other_address(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
 
+from data.made import Maker
 from data.workspace import write_text
 from models.sources import ModelSource, is_starter
 from retrieval.evaluation.measures import Measure
@@ -32,7 +33,7 @@ def write_card(run: Run) -> None:
         "## What it reaches",
         *_reached(plan, scores, made),
         "## How to load it",
-        _loading(plan, starter=starter),
+        _loading(plan, made, starter=starter),
         "## What it was made of",
         "\n".join(f"- **{name}**: {value}" for name, value in _ingredients(plan, made)),
         "Options:",
@@ -61,7 +62,8 @@ def _head(plan: Plan, scores: dict[str, Any], made: dict[str, Any], *, starter: 
                 EvalResult(
                     task_type=recipe_of(plan.kind).hub_task,
                     dataset_type="unknown",
-                    dataset_name=_one_line(plan.data_name) or "unknown",
+                    dataset_name=(_one_line(plan.data_name) or "unknown")
+                    + (" (questions made of passages)" if "made_questions" in data else ""),
                     dataset_split="validation",
                     metric_type=measure,
                     metric_name=_MEASURES[measure],
@@ -119,12 +121,13 @@ def _cell(value: float | None, interval: list[float] | None) -> str:
     return f"{100 * value:.2f}{around}"
 
 
-def _loading(plan: Plan, *, starter: bool) -> str:
+def _loading(plan: Plan, made: dict[str, Any], *, starter: bool) -> str:
     recipe = recipe_of(plan.kind)
     imports, model = recipe.loading_a_starter if starter else recipe.loading
     remark = "" if starter else "  # or its name on the hub"
     code = f"{imports}\n\nmodel = {model.format(folder='path/of/this/folder')}{remark}\n{recipe.usage}"
-    title = "\n\nIt was trained with the article's title on a line before each passage." if plan.options.title else ""
+    titled = plan.options.title and Maker.TITLE not in made.get("data", {}).get("made_questions", {})
+    title = "\n\nIt was trained with the article's title on a line before each passage." if titled else ""
     return f"{_NEED_THE_PROJECT if starter else ''}```python\n{code}\n```{title}"
 
 

@@ -7,6 +7,7 @@ from data.split import Part
 from views.choices import Choices
 from views.compare.adding import run_words
 from views.compare.comparison_view import ComparisonView
+from views.made_words import made_words
 from views.problem_words import failure_text
 from views.words import plain, word
 
@@ -24,6 +25,9 @@ def draw(view: ComparisonView, choices: Choices) -> None:
             st.caption(word("compare.unanswered", name=plain(result.name), questions=f"{result.unanswered:,}"))
         if result.notes:
             st.caption(f"{plain(result.name)}: {run_words(result.notes)}")
+    asked = view.comparison.question_set
+    if asked.made:
+        st.warning(made_words(asked.made, len(asked.questions)), icon=":material/auto_awesome:")
     part = view.comparison.experiment.split
     names = [result.name for result in view.results]
     if part is not Part.TEST and any(_is_trained(view, choices, name) for name in names):

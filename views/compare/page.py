@@ -41,6 +41,9 @@ def draw() -> None:
         _draw_kept(kept)
         return
     data = chosen_set()
+    if not data.questions:
+        _draw_no_questions()
+        return
     choices = choices_for(data)
     buttons = _draw_head()
     answer = st.container()
@@ -79,6 +82,11 @@ def _place_of_controls() -> DeltaGenerator:
     if remembered("view", "", ["why"]) and "question" in st.query_params:
         return st.expander(word("compare.controls"), icon=":material/tune:")
     return st.container()
+
+
+def _draw_no_questions() -> None:
+    _draw_head()
+    st.info(word("compare.no_questions"), icon=":material/info:")
 
 
 def _draw_kept(kept: StoredComparison) -> None:

@@ -23,7 +23,8 @@ def draw(questions: QuestionSet, figures: Audit) -> None:
     st.subheader(word("data_page.audit"), anchor=False)
     _counts(figures)
     _doubtful(questions, figures)
-    _overlap(figures)
+    if questions.questions:
+        _overlap(figures)
     _lengths(figures)
     if figures.kinds:
         _kinds(questions, figures)
@@ -105,7 +106,8 @@ def _overlap(figures: Audit) -> None:
 
 def _lengths(figures: Audit) -> None:
     lengths = {"passages": figures.passage_lengths, "questions": figures.question_lengths}
-    for place, (name, values) in zip(st.columns(2), lengths.items(), strict=True):
+    known = {name: values for name, values in lengths.items() if len(values)}
+    for place, (name, values) in zip(st.columns(len(known)), known.items(), strict=True):
         with place:
             st.markdown(f"**{word(f'data_page.lengths_{name}')}**")
             spread = {"least": f"{values.min():,}", "median": f"{np.median(values):,.0f}", "most": f"{values.max():,}"}

@@ -6,6 +6,7 @@ from data.split import SplitOptions
 from data.store import StoredSet
 from views.data import audit as data_audit
 from views.data import get as data_get
+from views.data import make as data_make
 from views.data import passages as data_passages
 from views.data import preview
 from views.data import reading as data_reading
@@ -35,7 +36,8 @@ def draw() -> None:
 def _draw_preview(shown: Preview, found: Read) -> None:
     questions = found.reading.question_set
     data_audit.draw(questions, found.audit)
-    data_audit.draw_split(questions, found.split)
+    if questions.questions:
+        data_audit.draw_split(questions, found.split)
     data_passages.draw(questions, shown.sha256[:16])
 
 
@@ -46,6 +48,8 @@ def _draw_stored(used: StoredSet) -> None:
         with st.spinner(word("data_page.auditing"), show_time=True):
             questions, figures = question_set(used.key), audit_of(used.key)
             found = split_of(used.key, options.validation, options.test, options.seed)
+        data_make.draw(used, questions, figures.article_count)
         data_audit.draw(questions, figures)
-        data_audit.draw_split(questions, found)
+        if questions.questions:
+            data_audit.draw_split(questions, found)
         data_passages.draw(questions, used.key)

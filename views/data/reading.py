@@ -48,6 +48,8 @@ def _understood(found: Read) -> None:
     if figures.article_count:
         parts.append(word("data_page.articles", articles=f"{figures.article_count:,}"))
     st.markdown(f"**{word('data_page.understood')}** {', '.join(parts)} · {_format(reading)}")
+    if not figures.question_count:
+        st.info(word("data_page.passages_only"), icon=":material/info:")
 
 
 def _format(reading: Reading) -> str:

@@ -71,6 +71,8 @@ def _row_name(name: str, scores: dict[str, Any]) -> str:
 
 def _measured_on(plan: Plan, scores: dict[str, Any], *, with_intervals: bool) -> str:
     text = word("train.measured_on", questions=f"{scores.get('questions', 0):,}")
+    if made := sum(scores.get("made_questions", {}).values()):
+        text += " " + word("train.measured_on_made", made=f"{made:,}")
     if with_intervals:
         text += " " + word("train.intervals")
     if plan.options.reranked:

@@ -28,11 +28,13 @@ def draw() -> None:
     draw_style()
     st.title(word("search.title"))
     question = _question()
-    _examples(data, choices)
+    if data.questions:
+        _examples(data, choices)
     picked, k = _controls(data, choices)
     stopped = st.session_state.pop("search_stopped", False)
     if not question:
-        st.info(word("search.stopped" if stopped else "search.ask"), icon=":material/search:")
+        ask = "search.ask" if data.questions else "search.ask_alone"
+        st.info(word("search.stopped" if stopped else ask), icon=":material/search:")
     elif not picked:
         st.info(word("search.pick_one"), icon=":material/info:")
     else:
@@ -138,7 +140,7 @@ def _results(data: StoredSet, choices: Choices, picked: list[str], question: str
 
 def _what_is_known(answer: SearchAnswer) -> None:
     if answer.truth is None:
-        st.caption(word("search.truth_unknown"))
+        st.caption(word("search.truth_unknown" if answer.questions.questions else "search.truth_of_none"))
     elif not answer.truth.rows:
         st.caption(word("search.truth_none"))
     else:

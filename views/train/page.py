@@ -2,11 +2,13 @@
 
 import streamlit as st
 
+from data.store import StoredSet
 from training.options.bi_encoder import BI_ENCODER
 from training.recipe import RECIPES, recipe_of
 from training.runs.line import LINE
 from training.runs.runs import all_runs
 from views.model_words import kind_name
+from views.navigation import open_page
 from views.runs import at_work as at_work_view
 from views.runs.line import draw_queue
 from views.runs.list import draw_runs
@@ -29,12 +31,23 @@ def draw() -> None:
         show_top(at_work.id)
         at_work_view.draw(at_work)
     draw_queue()
-    kind = _pick_kind()
-    st.markdown(word_or(f"train.get_{kind}", recipe_of(kind).does, data=plain(data.name)))
-    base = pick_base(kind)
-    draw_form(kind, base, pick_objective(kind, base), data)
+    if data.questions:
+        _draw_training(data)
+    else:
+        st.info(word("train.no_questions"), icon=":material/info:")
+        if st.button(word("train.to_data"), key="to_data"):
+            open_page("data")
     under_way = {at_work, *LINE.queued()}
     draw_runs([run for run in all_runs() if run not in under_way], fill_in_another_round, at_work=bool(at_work))
+
+
+def _draw_training(data: StoredSet) -> None:
+    kind = _pick_kind()
+    st.markdown(word_or(f"train.get_{kind}", recipe_of(kind).does, data=plain(data.name)))
+    if data.made:
+        st.caption(f":material/auto_awesome: {word('train.made', made=f'{data.made:,}')}")
+    base = pick_base(kind)
+    draw_form(kind, base, pick_objective(kind, base), data)
 
 
 def _pick_kind() -> str:

@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
@@ -12,6 +13,7 @@ from beir.datasets.data_loader import GenericDataLoader
 from data.csv_export import csv_bytes
 from data.records import Passage, Question, QuestionSet
 from retrieval.analysis.evidence import evidence
+from retrieval.comparison.provenance import provenance
 from retrieval.report.exports import (
     latex_table,
     latex_text,
@@ -142,3 +144,22 @@ def test_names_are_text(name: str, in_markdown: str, in_latex: str) -> None:
     found = evidence(compared)
     assert f"| {in_markdown} | " in markdown_table(compared, found)
     assert f"\n{in_latex} & " in latex_table(compared, found)
+
+
+def test_made_questions_say_so_in_every_export(tmp_path: Path) -> None:
+    small = small_set()
+    questions = tuple(replace(one, made="model: m") if row == 1 else one for row, one in enumerate(small.questions))
+    compared = comparison_of({"A": RIGHT}, replace(small, questions=questions))
+    entries = [json.loads(line) for line in per_question_json(compared).splitlines()]
+    assert [entry["made"] for entry in entries[:3]] == ["", "model: m", ""]
+    assert per_question_table(compared)["made"].tolist()[:3] == ["", "model: m", ""]
+    found = evidence(compared)
+    for table in (markdown_table, latex_table):
+        assert "(1 of them made of passages and asked by nobody)" in table(compared, found)
+        assert "nobody" not in table(comparison_of({"A": RIGHT}), evidence(comparison_of({"A": RIGHT})))
+    write_beir(tmp_path / "beir", compared.question_set)
+    queries = [json.loads(line) for line in (tmp_path / "beir" / "queries.jsonl").read_text().splitlines()]
+    assert [query.get("metadata") for query in queries[:3]] == [None, {"made": "model: m"}, None]
+    assert compared.as_dict()["made_questions"] == {"model: m": 1}
+    assert provenance(compared)["data"]["made_questions"] == {"model: m": 1}
+    assert "made_questions" not in provenance(comparison_of({"A": RIGHT}))["data"]

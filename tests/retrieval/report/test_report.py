@@ -173,6 +173,20 @@ def test_what_a_reader_must_know_is_told() -> None:
     assert "The settings of late were chosen on questions that are measured here (validation part)" in text
 
 
+def made_set() -> QuestionSet:
+    small = small_set()
+    first, *others = small.questions
+    return replace(small, questions=(replace(first, made="sentence", hidden=True), *others))
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_made_questions_are_no_test_set(language: str) -> None:
+    made, asked = (report(comparison_of({"A": RIGHT}, one), language) for one in (made_set(), small_set()))
+    words = catalog(language)["notice.made"].split("<b>")[1].split("</b>")[0]
+    assert words in made
+    assert words not in asked
+
+
 def test_the_hardest_questions_come_first() -> None:
     compared = comparison_of({"right": RIGHT, "none": NONE, "late": LATE})
     *_, hardest, _ = Page(report(compared, "en")).tables

@@ -1,9 +1,12 @@
 import numpy as np
 import pytest
 
+from data.made import Maker
 from data.records import Passage, Question, QuestionSet
 from data.split import SplitOptions
 from data.store import find
+from questions.make import make_questions
+from questions.options import MakerOptions
 from retrieval.lexical.bm25 import BM25, BM25Options
 from retrieval.rankings import NOT_FOUND
 from tests.doubles import small_set
@@ -11,6 +14,7 @@ from tests.training.worlds import material_of, misleading_set
 from training.options.bi_encoder import BiEncoderOptions
 from training.options.cross_encoder import CrossEncoderOptions
 from training.problems import TrainingError
+from training.rankers.examples import bi_encoder_examples
 from training.rankers.negatives import mine
 
 
@@ -125,3 +129,29 @@ def test_bm25_is_measured_as_the_retrieval_room_measures(sample: QuestionSet) ->
         "ndcg@10": np.mean([1 / np.log2(rank + 1) if rank else 0 for rank in ranks]),
     }
     assert material.first_stage_scores.means() == pytest.approx(expected, abs=1e-12)
+
+
+@pytest.mark.parametrize("by", [Maker.SENTENCE, Maker.TITLE])
+def test_no_passage_shows_what_asks_for_it(sample: QuestionSet, by: Maker) -> None:
+    made = make_questions(sample, MakerOptions(by=by, per_passage=2, taken_out=1.0)).question_set
+    options = BiEncoderOptions()
+    material = material_of(made, SplitOptions(), options)
+    columns, _ = bi_encoder_examples(options, material)
+    pairs = list(zip(columns["anchor"], columns["positive"], strict=True))
+    assert len(pairs) > 100
+    first_lines = [(question, positive.split("\n")[0]) for question, positive in pairs]
+    if by is Maker.TITLE:
+        assert not any(question == line for question, line in first_lines)
+    else:
+        assert not any(question in positive for question, positive in pairs)
+        assert all(line in sample.passages.titles for _, line in first_lines)
+    # what it is measured on is read so too: where its own words stand in a passage, BM25 finds nearly all
+    whole = BM25("whole", sample.passages, BM25Options())
+    scores = material.first_stage_scores.means()["recall@1"]
+    assert scores < material.measure(whole).means()["recall@1"]
+
+
+def test_questions_made_of_a_set_are_split_as_those_of_the_set(sample: QuestionSet) -> None:
+    made = make_questions(sample, MakerOptions()).question_set
+    asked, of_made = (material_of(one, SplitOptions(), BiEncoderOptions()) for one in (sample, made))
+    assert asked.learnable.tolist() == of_made.learnable.tolist()

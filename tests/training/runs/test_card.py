@@ -219,3 +219,17 @@ def test_the_lines_that_load_a_plain_model_load_it(kind: str) -> None:
     told: list[Any] = []
     exec(lines_that_load(run), {"told": told})  # noqa: S102 - our own lines
     assert told[0].shape == ((1, 2) if kind == BI_ENCODER else (2,))
+
+
+def test_made_questions_are_told_and_no_result_of_a_known_set() -> None:
+    made = MADE | {"data": {**MADE["data"], "made_questions": {"title": 5000, "model: a*b": 774}}}
+    card = card_of(finished(made=made))
+    assert "- **Made of passages, asked by nobody**: title 5,000, model\\: a\\*b 774" in card.text.splitlines()
+    assert "no measure of what people find" in card.text
+    assert "trained with the article's title" not in card.text
+    assert card.data.to_dict()["model-index"][0]["results"][0]["dataset"]["name"] == (
+        "my data (questions made of passages)"
+    )
+    asked = card_of(finished()).text
+    assert "asked by nobody" not in asked
+    assert "trained with the article's title" in asked

@@ -1,0 +1,189 @@
+"""Making questions on the Data page: a look, a set of their own, a language model, and what the other pages say."""
+
+import json
+
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from data.records import Passage, QuestionSet
+from data.store import keep, load, stored
+from data.workspace import workspace
+from tests.chat_server import AT_ONCE, KEY, MODEL, ChatServer, Reply, chat_server
+from tests.views.driving import opened, run
+
+CITIES = ("서울", "부산", "대구", "인천", "광주", "대전")
+CORPUS = QuestionSet(
+    "도시",
+    [
+        Passage(
+            f"p{n}",
+            f"{city}은 많은 사람들이 모여 사는 아주 큰 도시이다. {city}에는 오래된 시장과 넓은 공원이 있다.",
+            city,
+        )
+        for n, city in enumerate(CITIES)
+    ],
+    (),
+)
+
+
+def page() -> None:
+    from views import sidebar
+    from views.data import page as data_page
+
+    sidebar.draw()
+    data_page.draw()
+
+
+def texts(app: AppTest) -> str:
+    kinds = (app.markdown, app.caption, app.error, app.warning, app.info)
+    return "\n".join(element.value.replace("\\", "") for kind in kinds for element in kind)
+
+
+def press(app: AppTest, key: str) -> AppTest:
+    app.button(key=key).click()
+    return run(app)
+
+
+def choose(app: AppTest, by: str) -> AppTest:
+    app.segmented_control(key="made_by_en").set_value(by)
+    return run(app)
+
+
+@pytest.fixture
+def app() -> AppTest:
+    return opened(page, data=keep(CORPUS).key)
+
+
+def with_model(app: AppTest, server: ChatServer, key: str = KEY) -> AppTest:
+    choose(app, "model")
+    app.text_input(key="made_address").set_value(server.address)
+    app.text_input(key="made_model").set_value(MODEL)
+    app.text_input(key="made_secret").set_value(key)
+    return run(app)
+
+
+def test_passages_alone_are_shown_and_the_making_of_questions_stands_open(app: AppTest) -> None:
+    assert [metric.value for metric in app.metric[:3]] == ["6", "0", "6"]
+    assert app.expander[0].label == "Make questions of these passages, to train with"
+    assert app.expander[0].proto.expanded
+    assert "No question is about this passage" in "".join(html.proto.body for html in app.get("html"))
+
+
+def test_a_preview_keeps_nothing_and_shows_what_training_reads(app: AppTest) -> None:
+    press(app, "made_preview")
+    assert texts(app).count("→") == 5
+    assert len(stored()) == 1
+
+
+def test_questions_are_made_and_lead_to_the_training(app: AppTest) -> None:
+    press(app, "made_make")
+    made, _ = stored()
+    assert (made.name, made.questions, made.made, made.source) == ("도시 · made (Sentence)", 6, 6, "도시")
+    assert app.query_params["data"] == [made.key]
+    assert "6 of 6 questions were made of passages" in texts(app)
+    assert "6 made of passages" in texts(app)  # in the sidebar
+    assert app.button(key="made_train").label == "Train with these"
+    assert not app.expander[0].proto.expanded
+
+
+def test_titles_ask(app: AppTest) -> None:
+    choose(app, "title")
+    press(app, "made_make")
+    assert {question.text for question in load(stored()[0].key).questions} == set(CITIES)
+
+
+def test_what_cannot_be_made_is_told() -> None:
+    untitled = QuestionSet("set", [Passage("a", "짧다."), Passage("b", "더 짧다.")], ())
+    app = opened(page, data=keep(untitled).key)
+    press(app, "made_make")
+    assert "No passage has a sentence to spare" in texts(app)
+    choose(app, "title")
+    press(app, "made_make")
+    assert "No passage has a title" in texts(app)
+    choose(app, "model")
+    press(app, "made_make")
+    assert "Name the language model" in texts(app)
+    app.text_input(key="made_model").set_value("m")
+    app.text_input(key="made_address").set_value("nowhere")
+    press(app, "made_preview")
+    assert "The address must begin with http" in texts(app)
+
+
+def test_a_language_model_writes_and_its_key_stays_in_the_session(app: AppTest) -> None:
+    def reply(text: str) -> str:
+        city = next(city for city in CITIES if city in text)
+        return "모르겠습니다." if city == "대구" else json.dumps([f"{city}은 어떤 곳인가?"])
+
+    with chat_server(reply) as server:
+        with_model(app, server)
+        assert "The passages are sent to the address below" in texts(app)
+        press(app, "made_preview")
+        assert 5 <= len(server.asked) <= 6
+        assert "은 어떤 곳인가?" in texts(app)
+        press(app, "made_make")
+        assert len([one for one in server.asked if "대구" not in one["messages"][1]["content"]]) == 5
+    assert not app.exception
+    made = stored()[0]
+    assert (made.questions, set(load(made.key).made)) == (5, {f"model: {MODEL}"})
+    assert any("No question came of 1 passages" in one.label for one in app.expander)
+    written = b"".join(path.read_bytes() for path in workspace().rglob("*") if path.is_file())
+    assert KEY.encode() not in written
+    assert server.address.encode() not in written
+    assert KEY not in str(dict(app.query_params))
+
+
+def test_a_limit_keeps_what_was_written_and_a_set_can_be_made_of_it(app: AppTest) -> None:
+    answers = iter(CITIES[:2])
+
+    def reply(text: str) -> str | Reply:
+        city = next(answers, None)
+        return json.dumps([f"{text[8:10]}은 어디인가?"]) if city else Reply(429, {}, AT_ONCE)
+
+    with chat_server(reply) as server:
+        with_model(app, server)
+        press(app, "made_make")
+        assert "The endpoint takes no more requests for now" in texts(app)
+        assert "What was written until then is kept" in texts(app)
+        press(app, "made_make_kept")
+    assert stored()[0].questions == 2
+    assert "4 passages were not asked about yet" in texts(app)
+
+
+@pytest.mark.parametrize("name", ["compare", "train", "search"])
+def test_pages_without_questions_say_so(name: str) -> None:
+    def other(name: str) -> None:
+        from importlib import import_module
+
+        import_module(f"views.{name}.page").draw()
+
+    app = AppTest.from_function(other, kwargs={"name": name}, default_timeout=60)
+    app.query_params.update({"lang": "en", "data": keep(CORPUS).key})
+    run(app)
+    wanted = {
+        "compare": "Retrievers are compared by questions whose passages are known, and this set has none.",
+        "train": "Training needs questions, and this set has none.",
+        "search": "Enter a question above and press Search.",
+    }
+    assert wanted[name] in texts(app)
+
+
+def test_passages_without_questions_are_searched() -> None:
+    def search() -> None:
+        from views.search import page as search_page
+
+        search_page.draw()
+
+    app = opened(search, data=keep(CORPUS).key, q="부산에 있는 시장", columns="BM25")
+    assert "This set has no questions, so no answer passage is known." in texts(app)
+    assert "부산" in "".join(html.proto.body for html in app.get("html"))
+
+
+def test_the_train_page_says_that_questions_were_made(app: AppTest) -> None:
+    press(app, "made_make")
+
+    def train() -> None:
+        from views.train import page as train_page
+
+        train_page.draw()
+
+    assert "6 of these questions were made of passages" in texts(opened(train, data=stored()[0].key))

@@ -1,0 +1,146 @@
+"""Making questions of the passages of the set in use: how, how many, a look at some, and then to the training."""
+
+import time
+from collections.abc import Sequence
+
+import pandas as pd
+import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
+
+from data.made import Maker, as_trained
+from data.records import QuestionSet
+from data.store import StoredSet, keep
+from questions.draft import Progress
+from questions.endpoint import EndpointError
+from questions.make import MadeQuestions, make_questions
+from questions.options import QuestionsError
+from questions.written import Unanswered
+from views import tables
+from views.data.make_choices import Chosen, pick
+from views.made_words import made_words, maker_name
+from views.navigation import open_page
+from views.problem_words import failure_text
+from views.state import use_set
+from views.words import plain, word
+
+_PREVIEWED = 5  # passages
+_SHOWN_CHARACTERS = 160  # of a passage below its question
+_SHOWN_ROWS = 1000
+_SECONDS_BETWEEN_WORDS = 0.1
+_STOPPED, _UNANSWERED = "made_stopped", "made_unanswered"
+
+
+def draw(data: StoredSet, questions: QuestionSet, articles: int) -> None:
+    """Draw the way from made questions to their training, and the way from passages to questions."""
+    if questions.made:
+        _draw_made(data, questions)
+    with st.expander(word("made.make_some"), icon=":material/auto_awesome:", expanded=not questions.questions):
+        _draw_panel(data, questions, articles)
+
+
+def _draw_made(data: StoredSet, questions: QuestionSet) -> None:
+    with st.container(border=True):
+        st.markdown(made_words(questions.made, len(questions.questions)))
+        if st.button(word("made.train"), type="primary", icon=":material/model_training:", key="made_train"):
+            open_page("train", data=data.key)
+        left, unanswered = st.session_state.get(f"{_UNANSWERED}_{data.key}", (0, ()))
+        if left:
+            st.caption(word("made.left", count=f"{left:,}"))
+        _draw_unanswered(questions, unanswered)
+
+
+@st.fragment
+def _draw_panel(data: StoredSet, questions: QuestionSet, articles: int) -> None:
+    st.caption(word("made.about"))
+    chosen = pick(len(questions.passages), articles)
+    by_model = chosen.by is Maker.MODEL
+    with st.container(horizontal=True, vertical_alignment="center"):
+        make = st.button(word("made.make"), type="primary", icon=":material/auto_awesome:", key="made_make")
+        preview = st.button(
+            word("made.try_five" if by_model else "made.preview"), icon=":material/visibility:", key="made_preview"
+        )
+        make_kept = by_model and st.button(word("made.make_kept"), icon=":material/inventory_2:", key="made_make_kept")
+    place = st.empty()
+    if st.session_state.pop(_STOPPED, False):
+        place.info(word("made.stopped"), icon=":material/info:")
+    try:
+        if preview:
+            _draw_preview(_made(questions, chosen, place, most=_PREVIEWED))
+        elif make or make_kept:
+            _keep(data, _made(questions, chosen, place, calls=not make_kept, name=_name(data, chosen)))
+    except QuestionsError as error:
+        place.error(plain(failure_text(error)), icon=":material/error:")
+        if isinstance(error, EndpointError):
+            st.caption(word("made.kept_words"))
+
+
+def _made(
+    questions: QuestionSet,
+    chosen: Chosen,
+    place: DeltaGenerator,
+    *,
+    most: int = 0,
+    calls: bool = True,
+    name: str = "",
+) -> MadeQuestions:
+    """Make questions under a bar that can be stopped. Raises `QuestionsError`."""
+    options, endpoint = chosen.options(most), chosen.endpoint if calls else None
+    with place.container():
+        bar = st.progress(0.0)
+        st.button(word("made.stop"), on_click=_stop, icon=":material/stop:", key="made_stop")
+    found = make_questions(questions, options, endpoint, name=name, on_progress=_following(bar))
+    place.empty()
+    return found
+
+
+def _following(bar: DeltaGenerator) -> Progress:
+    """Return what draws the bar a few times a second; whoever presses a button ends the work there."""
+    told = 0.0
+
+    def follow(done: int, total: int) -> None:
+        nonlocal told
+        if time.monotonic() - told >= _SECONDS_BETWEEN_WORDS:
+            told = time.monotonic()
+            bar.progress(done / max(1, total), word("made.working", done=f"{done:,}", total=f"{total:,}"))
+
+    return follow
+
+
+def _stop() -> None:
+    st.session_state[_STOPPED] = True
+
+
+def _keep(data: StoredSet, found: MadeQuestions) -> None:
+    stored = keep(found.question_set, source=data.name)
+    st.session_state[f"{_UNANSWERED}_{stored.key}"] = (found.left, found.unanswered)
+    use_set(stored.key)
+    st.toast(word("made.done", name=plain(stored.name)), icon=":material/check_circle:")
+    st.rerun()
+
+
+def _name(data: StoredSet, chosen: Chosen) -> str:
+    return word("made.name", data=data.name, by=maker_name(chosen.options().made))
+
+
+def _draw_preview(found: MadeQuestions) -> None:
+    """Draw the questions over the beginnings of their passages, as training reads them."""
+    trained = as_trained(found.question_set)
+    for question in found.question_set.questions[:_PREVIEWED]:
+        passage = trained.passages[trained.row_of_passage[question.relevant[0]]]
+        title = f"{passage.title} · " if passage.title else ""
+        rest = "…" if len(passage.text) > _SHOWN_CHARACTERS else ""
+        st.markdown(f"**{plain(question.text)}**")
+        st.caption(f"→ {plain(title + passage.text[:_SHOWN_CHARACTERS] + rest)}")
+    _draw_unanswered(found.question_set, found.unanswered)
+
+
+def _draw_unanswered(questions: QuestionSet, unanswered: Sequence[Unanswered]) -> None:
+    if not unanswered:
+        return
+    with st.expander(word("made.unanswered", count=f"{len(unanswered):,}"), icon=":material/warning:"):
+        rows = [
+            (questions.passages[one.row].text[:_SHOWN_CHARACTERS], word(f"made.{one.code}", **one.details), one.said)
+            for one in unanswered[:_SHOWN_ROWS]
+        ]
+        columns = {name: tables.text(f"made.{name}", "", width="medium") for name in ("passage", "reason", "said")}
+        st.dataframe(pd.DataFrame(rows, columns=list(columns)), hide_index=True, column_config=columns)
