@@ -53,7 +53,6 @@ def _made(given: argparse.Namespace) -> int:
 
 def _options(given: argparse.Namespace) -> MakerOptions:
     values = {known.name: getattr(given, known.name) for known in fields(MakerOptions) if known.name != "prompt"}
-    values["by"] = Maker(given.by)
     if given.prompt:
         values["prompt"] = given.prompt.read_text(encoding="utf-8")
     if given.preview:

@@ -46,6 +46,8 @@ class MakerOptions:
     seed: int = option(0, "seed of every random choice", 0, 2**31 - 1)
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "by", Maker(self.by))  # read from a command, they are plain words
+        object.__setattr__(self, "language", PromptLanguage(self.language))
         for known in fields(self):
             value, low, high = getattr(self, known.name), known.metadata.get("low"), known.metadata.get("high")
             if (low is not None and not value >= low) or (high is not None and not value <= high):

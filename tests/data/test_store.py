@@ -1,5 +1,7 @@
+import json
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -137,3 +139,23 @@ def test_find_lists_what_exists(workspace_folder: Path, tmp_path: Path, referenc
     with pytest.raises(DataError) as caught:
         find(reference, tmp_path)
     assert str(caught.value).endswith(f"one of: sample, korquad-v1-dev, {SET.name} ({kept.key}).")
+
+
+def test_made_questions_come_back_as_made(workspace_folder: Path) -> None:
+    first, *others = SET.questions
+    made = QuestionSet("made", SET.passages, (replace(first, made="sentence", hidden=True), *others))
+    kept = keep(made)
+    assert (kept.made, keep(SET).made) == (1, 0)
+    assert load(kept.key).questions == made.questions
+    assert load(kept.key).made == {"sentence": 1}
+
+
+def test_a_set_kept_before_questions_could_be_made_still_opens(workspace_folder: Path) -> None:
+    kept = keep(SET)
+    folder = workspace_folder / "datasets" / kept.key
+    questions = folder / "questions.parquet"
+    pq.write_table(pq.read_table(questions).drop_columns(["made", "hidden"]), questions)
+    note = json.loads((folder / "set.json").read_text())
+    (folder / "set.json").write_text(json.dumps({name: value for name, value in note.items() if name != "made"}))
+    assert load(kept.key) == SET
+    assert stored()[0].made == 0

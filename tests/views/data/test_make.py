@@ -17,7 +17,7 @@ CORPUS = QuestionSet(
     [
         Passage(
             f"p{n}",
-            f"{city}은 많은 사람들이 모여 사는 아주 큰 도시이다. {city}에는 오래된 시장과 넓은 공원이 있다.",
+            f"{city} is a large city where many people live. {city} has an old market and wide parks.",
             city,
         )
         for n, city in enumerate(CITIES)
@@ -93,7 +93,7 @@ def test_titles_ask(app: AppTest) -> None:
 
 
 def test_what_cannot_be_made_is_told() -> None:
-    untitled = QuestionSet("set", [Passage("a", "짧다."), Passage("b", "더 짧다.")], ())
+    untitled = QuestionSet("set", [Passage("a", "Short."), Passage("b", "Shorter.")], ())
     app = opened(page, data=keep(untitled).key)
     press(app, "made_make")
     assert "No passage has a sentence to spare" in texts(app)
@@ -173,7 +173,7 @@ def test_passages_without_questions_are_searched() -> None:
 
         search_page.draw()
 
-    app = opened(search, data=keep(CORPUS).key, q="부산에 있는 시장", columns="BM25")
+    app = opened(search, data=keep(CORPUS).key, q="the old market of 부산", columns="BM25")
     assert "This set has no questions, so no answer passage is known." in texts(app)
     assert "부산" in "".join(html.proto.body for html in app.get("html"))
 
