@@ -86,7 +86,7 @@ def _made(
     """Make questions under a bar that can be stopped. Raises `QuestionsError`."""
     options, endpoint = chosen.options(most), chosen.endpoint if calls else None
     with place.container():
-        bar = st.progress(0.0)
+        bar = st.progress(0.0, word("made.working", done="0", total=f"{options.most:,}"))
         st.button(word("made.stop"), on_click=_stop, icon=":material/stop:", key="made_stop")
     found = make_questions(questions, options, endpoint, name=name, on_progress=_following(bar))
     place.empty()

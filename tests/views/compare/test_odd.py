@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -204,3 +205,13 @@ def test_names_of_retrievers_are_no_markdown() -> None:
     assert app.pills[0].options[-1] == plain(name) != name
     assert app.pills[0].value == [name]
     assert app.dataframe[0].value["retriever"].tolist() == [name]
+
+
+def test_a_comparison_on_made_questions_says_so() -> None:
+    small = small_set()
+    first, *others = small.questions
+    found: dict[str, list[list[int]] | None] = dict.fromkeys(NAMES, FOUND)
+    compared(replace(small, questions=(replace(first, made="sentence", hidden=True), *others)), found)
+    assert "**1 of 6 questions were made of passages** (Sentence) and asked by nobody" in said(look())
+    compared(small, found)
+    assert "asked by nobody" not in said(look())
