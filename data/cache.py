@@ -9,7 +9,8 @@ from pathlib import Path
 
 import numpy as np
 
-from data.workspace import replacing, workspace
+from data.seal import is_sound, sealing
+from data.workspace import workspace
 
 logger = logging.getLogger(__name__)
 
@@ -25,7 +26,7 @@ def cached_arrays(kind: str, key: str, compute: Callable[[], Arrays], *, keep: b
     """Return the arrays kept as `workspace/cache/<kind>/<key>.npz`, computed and kept where there are none.
 
     `keep=False` only computes: one question typed by a person is not worth a file.
-    A file that cannot be read is computed anew; a disk that cannot be written costs the saving, not the result.
+    A file that is damaged is computed anew; a disk that cannot be written costs the saving, not the result.
     """
     kept = read_arrays(kind, key) if keep else None
     if kept is None:
@@ -37,30 +38,41 @@ def cached_arrays(kind: str, key: str, compute: Callable[[], Arrays], *, keep: b
 
 def read_arrays(kind: str, key: str) -> Arrays | None:
     """Return the arrays kept as `workspace/cache/<kind>/<key>.npz`; None where there are none that can be read."""
-    path = _path(kind, key)
-    try:
-        with np.load(path, allow_pickle=False) as kept:
-            return dict(kept)
-    except FileNotFoundError:
-        return None
-    except (OSError, ValueError, EOFError, KeyError, RuntimeError, zipfile.BadZipFile) as error:
-        logger.warning("cache file %s cannot be read (%s); computing it anew", path, error)
-        return None
+    return load_arrays(_path(kind, key))
 
 
 def write_arrays(kind: str, key: str, arrays: Arrays) -> None:
     """Keep the arrays; a disk that cannot be written is told in the log."""
     path = _path(kind, key)
     try:
-        with replacing(path) as new, new.open("wb") as file:
-            np.savez(file, **arrays)  # type: ignore[arg-type]
+        save_arrays(path, arrays)
     except OSError as error:
         logger.warning("cache file %s cannot be written: %s", path, error)
 
 
 def are_kept(kind: str, key: str) -> bool:
-    """Whether there is a file of these arrays, so that they need not be computed."""
-    return _path(kind, key).is_file()
+    """Whether there is a sound file of these arrays, so that they need not be computed."""
+    return is_sound(_path(kind, key))
+
+
+def save_arrays(path: Path, arrays: Arrays) -> None:
+    """Write arrays as a sealed `.npz`. Raises `OSError`."""
+    with sealing(path) as new, new.open("wb") as file:
+        np.savez(file, **arrays)  # type: ignore[arg-type]
+
+
+def load_arrays(path: Path) -> Arrays | None:
+    """Return the arrays of a sealed `.npz`; None where there is none, or none that is sound."""
+    if not is_sound(path):
+        if path.exists():
+            logger.warning("%s is damaged, or was written by an earlier version: its content is computed anew", path)
+        return None
+    try:
+        with np.load(path, allow_pickle=False) as kept:
+            return dict(kept)
+    except (OSError, ValueError, EOFError, KeyError, RuntimeError, zipfile.BadZipFile) as error:
+        logger.warning("%s cannot be read (%s): its content is computed anew", path, error)
+        return None
 
 
 def _path(kind: str, key: str) -> Path:

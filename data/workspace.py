@@ -1,6 +1,7 @@
 """Where everything a user makes lives, and how a file is written so that no kill can tear it."""
 
 import json
+import math
 import os
 import shutil
 import tempfile
@@ -54,9 +55,16 @@ def remove_folder(folder: Path) -> None:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """Read a JSON object; empty where there is none to be read."""
+    """Read a JSON object; empty where there is none to be read, as in a file that somebody damaged."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):  # the last where it is nested thousands deep
         return {}
     return content if isinstance(content, dict) else {}
+
+
+def number_in(content: dict[str, Any], name: str) -> float:
+    """Return a number of a JSON object; 0 where it has none of this name that is finite."""
+    value = content.get(name, 0.0)
+    known = isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < math.inf
+    return float(value) if known else 0.0

@@ -1,9 +1,9 @@
 """Vectors of many texts, made block by block on disk: what is done stays done, whoever did it and however it ended.
 
 The blocks are the same whoever computes them: the texts by length, the longest first, `BLOCK` at a time. Each is
-written as a part under a temporary name and renamed, so a part that is there is whole; several processes, also of
-several machines that share the folder, need nothing else to work together. When all are there they become one `.npy`
-file, which is mapped into memory, not read: processes share its pages.
+written as a part under a temporary name, sealed and renamed, so a part that is there is whole; several processes, also
+of several machines that share the folder, need nothing else to work together. When all are there they become one sealed
+`.npy` file, which is mapped into memory: processes share its pages. Each reads it through once: it must be sound.
 """
 
 import json
@@ -18,7 +18,9 @@ from pathlib import Path
 
 import numpy as np
 
-from data.workspace import read_json, replacing, write_text
+from data.cache import load_arrays, save_arrays
+from data.seal import is_sound, sealing
+from data.workspace import number_in, read_json, replacing, write_text
 
 logger = logging.getLogger(__name__)
 Block = tuple[np.ndarray, float]  # vectors, and the seconds they took
@@ -88,7 +90,7 @@ class VectorBlocks:
         parts, done = path.with_suffix(".parts"), 0.0
         for number in self._of(share):
             # the parts go when the first process has assembled them
-            if not (_is_whole(_part(parts, number)) or path.is_file()):
+            if not (is_sound(_part(parts, number)) or path.is_file()):
                 self._write(parts, number, self._block(number))
             done += self._shares[number]
             self._on_progress(min(1.0, done))
@@ -100,8 +102,7 @@ class VectorBlocks:
 
     def _write(self, parts: Path, number: int, block: Block) -> None:
         try:
-            with replacing(_part(parts, number)) as new, new.open("wb") as file:
-                np.savez(file, vectors=block[0], seconds=np.array(block[1]))
+            save_arrays(_part(parts, number), {"vectors": block[0], "seconds": np.array(block[1])})
         except OSError as error:
             logger.warning("part %s of %s cannot be written: %s", number, parts, error)
             self._unwritten[number] = block
@@ -109,8 +110,12 @@ class VectorBlocks:
     def _read(self, parts: Path, number: int) -> Block:
         if number in self._unwritten:
             return self._unwritten[number]
-        with np.load(_part(parts, number), allow_pickle=False) as part:
+        path = _part(parts, number)
+        if part := load_arrays(path):
             return part["vectors"], float(part["seconds"])
+        if not path.is_file():  # another process took it away
+            raise FileNotFoundError(path)
+        return self._block(number)
 
     def _of(self, share: Share) -> list[int]:
         """Blocks in the order in which a process sees to them: its own, then, for the first, those of the others.
@@ -132,7 +137,7 @@ class VectorBlocks:
 
     def _assembled_as(self, path: Path, parts: Path) -> StoredVectors:
         try:
-            with replacing(path) as new:
+            with sealing(path) as new:
                 seconds = self._fill(lambda number: self._read(parts, number), lambda shape: _mapped(new, shape))[1]
                 write_text(_seconds_of(path), json.dumps({"load": self._load_seconds, "work": seconds}))
         except OSError as error:
@@ -168,17 +173,19 @@ def _mapped(path: Path, shape: tuple[int, int]) -> np.ndarray:
 
 def read_vectors(path: Path) -> StoredVectors | None:
     """Map the vectors kept as `path` into memory; None where there are none that can be read."""
-    try:
-        vectors = np.load(path, mmap_mode="r", allow_pickle=False)
-    except (FileNotFoundError, NotADirectoryError):
+    if not path.is_file():
         return None
+    try:
+        if not is_sound(path):
+            raise ValueError("they are not as they were sealed")
+        vectors = np.load(path, mmap_mode="r", allow_pickle=False)
     except (OSError, ValueError, EOFError) as error:
-        logger.warning("vectors %s cannot be read (%s); computing them anew", path, error)
+        logger.warning("vectors %s cannot be used (%s); computing them anew", path, error)
         with suppress(OSError):
             path.unlink()
         return None
     seconds = read_json(_seconds_of(path))
-    return StoredVectors(vectors, float(seconds.get("load", 0.0)), float(seconds.get("work", 0.0)))
+    return StoredVectors(vectors, number_in(seconds, "load"), number_in(seconds, "work"))
 
 
 def copy_vectors(path: Path, other: Path) -> None:
@@ -198,14 +205,3 @@ def _seconds_of(path: Path) -> Path:
 
 def _part(parts: Path, number: int) -> Path:
     return parts / f"{number:08}.npz"
-
-
-def _is_whole(part: Path) -> bool:
-    try:
-        with np.load(part, allow_pickle=False) as there:
-            return {"vectors", "seconds"} <= set(there.files)
-    except (FileNotFoundError, NotADirectoryError):
-        return False
-    except Exception as error:  # whatever a torn file makes of the reader
-        logger.warning("part %s cannot be read (%s); computing it anew", part, error)
-        return False

@@ -16,6 +16,7 @@ ROOMS = ("data", "text", "questions", "jobs", "models", "retrieval", "training",
 PARTS = {
     "data": (
         ("workspace", "failure", "texts"),
+        ("seal",),
         ("problems", "cache", "passages", "csv_export"),
         ("passage_file",),
         ("records", "files"),

@@ -1,0 +1,128 @@
+"""Seals: what a power cut, a disk or a hand has damaged is known as such before a figure is made of it.
+
+A seal is the size and the digest (xxHash, XXH3 of 128 bits) of what was written; it finds accidents, not forgery. That
+of a file are the last bytes of the file itself, which readers of `.npy` and `.npz` never come to: one cannot be without
+the other. That of a folder is a file in it that lists the others.
+"""
+
+import json
+import os
+import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import lru_cache
+from pathlib import Path
+
+import xxhash
+
+from data.workspace import read_json, replacing
+
+SEAL = "sealed.json"  # of a folder: sizes and digests by name
+_LAST_BYTES = struct.Struct("<8sQ16s")
+_MARK = b"mrc-seal"
+_BLOCK = 1 << 20  # bytes read at a time
+Identity = tuple[int, ...]
+
+
+@contextmanager
+def sealing(path: Path) -> Iterator[Path]:
+    """As `replacing`, and what was written is sealed and on the disk before it has its name."""
+    with replacing(path) as new:
+        yield new
+        seal(new)
+    to_disk(path.parent)
+
+
+def seal(path: Path) -> None:
+    """Seal a file or a folder, and force it to the disk."""
+    if path.is_dir():
+        _seal_folder(path)
+        return
+    size = path.stat().st_size
+    with path.open("ab") as file:
+        file.write(_LAST_BYTES.pack(_MARK, size, _digest(path, size)))
+    to_disk(path)
+
+
+def is_sound(path: Path) -> bool:
+    """Whether a file or a folder is there and as it was sealed; what has no seal is not.
+
+    It is read through once a process, and again where its inode, size or times are others by then.
+    """
+    try:
+        return _folder_is_sound(path) if path.is_dir() else _file_is_sound(path)
+    except (OSError, ValueError):
+        return False
+
+
+def is_sealed(path: Path) -> bool:
+    """Whether a file ends in a seal, broken or not: those of earlier versions have none."""
+    return _read_seal(path) is not None
+
+
+def to_disk(path: Path) -> None:
+    """Force a file's content, or a folder's names, to the disk."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _seal_folder(folder: Path) -> None:
+    files = sorted(path for path in folder.rglob("*") if path.is_file() and path != folder / SEAL)
+    listed = {}
+    for path in files:
+        size = path.stat().st_size
+        listed[path.relative_to(folder).as_posix()] = [size, _digest(path, size).hex()]
+        to_disk(path)
+    (folder / SEAL).write_text(json.dumps(listed, ensure_ascii=False, indent=1), encoding="utf-8")
+    for path in (folder / SEAL, *(path for path in folder.rglob("*") if path.is_dir()), folder):
+        to_disk(path)
+
+
+def _folder_is_sound(folder: Path) -> bool:
+    listed = read_json(folder / SEAL)
+    return bool(listed) and all([*_told(folder / name)] == told for name, told in listed.items())
+
+
+def _told(path: Path) -> tuple[int, str]:
+    size = path.stat().st_size
+    return size, _known_digest(path, _identity(path), size).hex()
+
+
+def _file_is_sound(path: Path) -> bool:
+    sealed = _read_seal(path)
+    return sealed is not None and _known_digest(path, _identity(path), sealed[0]) == sealed[1]
+
+
+def _read_seal(path: Path) -> tuple[int, bytes] | None:
+    """Size and digest that a file's last bytes tell; None where they are no seal of a file of its size."""
+    with path.open("rb") as file:
+        size = file.seek(0, os.SEEK_END) - _LAST_BYTES.size
+        if size < 0:
+            return None
+        file.seek(size)
+        mark, told, digest = _LAST_BYTES.unpack(file.read())
+    return (size, digest) if (mark, told) == (_MARK, size) else None
+
+
+def _identity(path: Path) -> Identity:
+    told = path.stat()
+    return told.st_dev, told.st_ino, told.st_size, told.st_mtime_ns, told.st_ctime_ns
+
+
+@lru_cache(maxsize=1 << 14)
+def _known_digest(path: Path, identity: Identity, size: int) -> bytes:
+    del identity  # the same path of another identity is another file
+    return _digest(path, size)
+
+
+def _digest(path: Path, size: int) -> bytes:
+    """Digest of the first `size` bytes."""
+    digest, block = xxhash.xxh3_128(), memoryview(bytearray(min(_BLOCK, max(1, size))))
+    with path.open("rb", buffering=0) as file:
+        while size and (read := file.readinto(block[:size])):
+            digest.update(block[:read])
+            size -= read
+    return digest.digest()
