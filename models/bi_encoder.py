@@ -62,16 +62,20 @@ class BiEncoder(SourcedModel):
         return key_of(_VERSION, self.fingerprint, side, fingerprint_of(texts))
 
     def encode(self, side: str, texts: Sequence[str]) -> np.ndarray:
-        """Encode texts now, all as one block, and keep nothing: `(n_texts, dimensions)` float32, of length 1."""
+        """Encode texts now, all as one block, and keep nothing: `(n_texts, dimensions)` float32, of length 1.
+
+        Raises `ModelError` (`not_finite`) where the model has no numbers for them.
+        """
         encode = self.model.encode_query if side == "question" else self.model.encode_document
         settings = {"normalize_embeddings": True, "show_progress_bar": False}
         if not self._fast:
-            return np.asarray(encode(list(texts), batch_size=self._batch_size, **settings), dtype=np.float32)
+            vectors = encode(list(texts), batch_size=self._batch_size, **settings)
+            return self._finite(np.asarray(vectors, dtype=np.float32))
         from models.inference import fast_passes
 
         with fast_passes(self.model, "sentence_embedding", self._precision):
             vectors = encode(list(texts), batch_size=max(1, len(texts)), **settings)
-        return np.asarray(vectors, dtype=np.float32)
+        return self._finite(np.asarray(vectors, dtype=np.float32))
 
     @cached_property
     def _fast(self) -> bool:

@@ -37,13 +37,16 @@ class CrossEncoderScorer(SourcedModel):
         self._batch_size = batch_size
 
     def score(self, pairs: Sequence[tuple[str, str]]) -> np.ndarray:
-        """Score pairs; logits, so that neighbouring scores do not melt into 1.0."""
+        """Score pairs; logits, so that neighbouring scores do not melt into 1.0.
+
+        Raises `ModelError` (`not_finite`) where the model has no numbers for them.
+        """
         import torch
 
         settings: dict[str, Any] = {"activation_fn": torch.nn.Identity(), "show_progress_bar": False}
         if self._tokens is None:
             scores = self.model.predict(list(pairs), batch_size=self._batch_size, **settings)
-            return np.asarray(scores, dtype=np.float32)
+            return self._finite(np.asarray(scores, dtype=np.float32))
         from models.inference import fast_passes
 
         found = [np.zeros(0, dtype=np.float32)]
@@ -53,7 +56,7 @@ class CrossEncoderScorer(SourcedModel):
             for start in range(0, len(pairs), _PAIRS_AT_ONCE):
                 part = list(pairs[start : start + _PAIRS_AT_ONCE])
                 found.append(self.model.predict(part, batch_size=len(part), **settings))
-        return np.concatenate(found).astype(np.float32, copy=False)
+        return self._finite(np.concatenate(found).astype(np.float32, copy=False))
 
     @cached_property
     def _tokens(self) -> "PairTokens | None":

@@ -32,12 +32,18 @@ def hub_revision(hub_id: str) -> HubRevision:
     nothing was downloaded before.
     """
     from huggingface_hub import HfApi
-    from huggingface_hub.errors import HfHubHTTPError, HTTPError, OfflineModeIsEnabled, RepositoryNotFoundError
+    from huggingface_hub.errors import (
+        HfHubHTTPError,
+        HFValidationError,
+        HTTPError,
+        OfflineModeIsEnabled,
+        RepositoryNotFoundError,
+    )
 
     unreachable = (HfHubHTTPError, OfflineModeIsEnabled, OSError, HTTPError)
     try:
         info = HfApi().model_info(hub_id, timeout=TIMEOUT_SECONDS, files_metadata=True)
-    except RepositoryNotFoundError as error:
+    except (RepositoryNotFoundError, HFValidationError) as error:
         message = f"the hub has no model {hub_id!r}; check the name"
         raise ModelError("hub_unknown", message, model=hub_id) from error
     except unreachable as error:

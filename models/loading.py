@@ -4,8 +4,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from data.workspace import replacing
+from data.seal import is_sound, sealing
 from models.hub import hub_revision
+from models.size import require_fitting_download, require_fitting_folder
 from models.sources import ModelSource, starter_folder, starter_module
 
 if TYPE_CHECKING:
@@ -52,8 +53,10 @@ def _where(source: ModelSource) -> dict[str, Any]:
     if source.packaged:
         source.packaged.write()
     if source.folder:
+        require_fitting_folder(source.reference, source.folder)
         return {"model_name_or_path": str(source.folder)}
     revision = hub_revision(str(source.hub_id))
+    require_fitting_download(str(source.hub_id), revision)
     return {
         "model_name_or_path": source.hub_id,
         "revision": revision.commit,
@@ -72,7 +75,7 @@ def _starter(source: ModelSource, kind: str, corpus: Sequence[str], build: Calla
     if source.hub_id:
         return None
     folder = starter_folder(source, kind, corpus)
-    if not folder.is_dir():
-        with replacing(folder) as new:
+    if not is_sound(folder):
+        with sealing(folder) as new:
             build(corpus).save_pretrained(str(new), create_model_card=False)
     return folder

@@ -14,7 +14,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from data.cache import key_of
+from data.seal import is_sound
 from data.texts import fingerprint_of
 from data.workspace import workspace
 from models.hub import ModelError, hub_revision
@@ -27,7 +30,8 @@ DEFAULT_BI_ENCODER = "snunlp/KR-SBERT-V40K-klueNLI-augSTS"
 DEFAULT_CROSS_ENCODER = "klue/roberta-base"
 _STARTER_VERSION = 3  # raise when a starter model of the same corpus would come out different
 _STARTER_MODULES = ("models.starter.", "retrieval.starter.")  # the second in models trained before it moved
-_HUB_ID = re.compile(r"[\w.-]+(/[\w.-]+)?")
+_HUB_NAME = r"(?!\.|-)[A-Za-z0-9_.-]{1,96}(?<!\.|-)"
+_HUB_ID = re.compile(rf"(?!.*(?:--|\.\.|\.git$)){_HUB_NAME}(/{_HUB_NAME})?")  # as the hub has them
 
 
 @dataclass(frozen=True)
@@ -67,7 +71,7 @@ def find_model(reference: str, base: Path | None = None) -> ModelSource:
             return ModelSource(reference, folder=_with_a_model(reference, finished if finished.is_dir() else folder))
     if _HUB_ID.fullmatch(reference):
         return ModelSource(reference, hub_id=reference)
-    raise _not_found(reference, f"{reference!r} is no folder, no finished run and no hub id")
+    raise _not_found(reference, f"{reference[:200]!r} is no folder, no finished run and no hub id")
 
 
 def default_model() -> str:
@@ -86,7 +90,7 @@ def is_starter(source: ModelSource) -> bool:
 def starter_bi_encoder_folder(source: ModelSource, corpus: Sequence[str]) -> Path:
     """Folder of a starter bi-encoder, trained or not. Raises `FileNotFoundError` where it was not built yet."""
     folder = source.folder or starter_folder(source, "bi-encoder", corpus)
-    if not folder.is_dir():
+    if not (folder.is_dir() if source.folder else is_sound(folder)):
         raise FileNotFoundError(f"no starter was built of these {len(corpus)} passages yet: search with it once")
     return folder
 
@@ -128,6 +132,14 @@ class SourcedModel:
     def load(self) -> None:
         """Load the model now rather than with the first text, so that loading counts as building an index."""
         _ = self.model
+
+    def _finite(self, found: np.ndarray) -> np.ndarray:
+        """Return what the model computed. Raises `ModelError` (`not_finite`) where that is no number."""
+        if np.isfinite(found).all():
+            return found
+        name = self._source.reference
+        message = f"the model {name!r} answers with what is no number: its weights are damaged, or too large"
+        raise ModelError("not_finite", message, model=name)
 
 
 def starter_folder(source: ModelSource, kind: str, corpus: Sequence[str]) -> Path:

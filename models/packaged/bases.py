@@ -12,7 +12,8 @@ import numpy as np
 from filelock import FileLock
 
 from data.cache import key_of
-from data.workspace import replacing, workspace
+from data.seal import is_sound, sealing
+from data.workspace import workspace
 from models.hub import ModelError
 from models.packaged.quantized import Measures, QuantizedModel, read
 from models.packaged.tokenizer import make_tokenizer
@@ -62,16 +63,16 @@ class PackagedBase:
             self._installed()
 
     def write(self) -> None:
-        """Write the folder, once, which takes seconds.
+        """Write the folder, which takes seconds, once; again where it was damaged since.
 
         Raises `ModelError`: the package is missing, or holds another file than this version's (`package_differs`).
         """
-        if self.folder.is_dir():
+        if is_sound(self.folder):
             return
         self.folder.parent.mkdir(parents=True, exist_ok=True)
         with FileLock(self.folder.with_suffix(".lock")):
-            if not self.folder.is_dir():
-                with replacing(self.folder) as new:
+            if not is_sound(self.folder):
+                with sealing(self.folder) as new:
                     write_folder(read(self._checked()), new, card=_card(self))
 
     @property

@@ -1,13 +1,17 @@
 """Encoding as fast as the machine allows gives what the library's plain `encode` gives."""
 
+import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from safetensors.numpy import load_file, save_file
 from sentence_transformers import SentenceTransformer
 
+from data.workspace import workspace
 from models.bi_encoder import BiEncoder
+from models.hub import ModelError
 from models.inference import TOKENS_A_PASS, fast_passes, takes_rows
 from models.loading import load_bi_encoder
 from models.precision import Precision
@@ -126,3 +130,17 @@ def test_an_end_in_the_middle_is_resumed(folder: Path, monkeypatch: pytest.Monke
     assert rest.calls == 10 + 5 - 3
     np.testing.assert_allclose(vectors, BiEncoder(source, []).encode("passage", TEXTS), atol=1e-2)
     assert rest.meter.lap()[1] > 0
+
+
+@pytest.mark.parametrize("number", [np.nan, np.inf])
+def test_weights_that_are_no_numbers_are_a_failure_and_nothing_is_kept(
+    number: float, folder: Path, tmp_path: Path
+) -> None:
+    damaged = Path(shutil.copytree(folder, tmp_path / "damaged"))
+    weights = load_file(damaged / "model.safetensors")
+    damages = {name: np.full_like(weight, number) for name, weight in weights.items()}
+    save_file(damages, damaged / "model.safetensors", {"format": "pt"})
+    with pytest.raises(ModelError, match=f"the model '{damaged}' answers with what is no number") as told:
+        BiEncoder(find_model(str(damaged)), []).encode_passages(TEXTS)
+    assert (told.value.code, told.value.details) == ("not_finite", {"model": str(damaged)})
+    assert not list(workspace().rglob("*.np?"))

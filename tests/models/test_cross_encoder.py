@@ -1,5 +1,6 @@
 """Scoring with tokens joined by ourselves gives what the library's plain `predict` gives."""
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ from safetensors.numpy import load_file, save_file
 from scipy.stats import spearmanr
 
 from models.cross_encoder import CrossEncoderScorer
+from models.hub import ModelError
 from models.loading import load_cross_encoder
 from models.pair_tokens import PairTokens, longest_first
 from models.precision import Precision
@@ -119,3 +121,13 @@ def test_a_starter_scores_in_float32_whatever_is_asked() -> None:
     first, *others = (scorer.score(pairs) for scorer in scorers)
     for scores in others:
         np.testing.assert_array_equal(scores, first)
+
+
+def test_weights_that_are_no_numbers_are_a_failure(folder: Path, tmp_path: Path) -> None:
+    damaged = Path(shutil.copytree(folder, tmp_path / "damaged"))
+    weights = load_file(damaged / "model.safetensors")
+    damages = {name: np.full_like(weight, np.nan) for name, weight in weights.items()}
+    save_file(damages, damaged / "model.safetensors", {"format": "pt"})
+    with pytest.raises(ModelError, match=f"the model '{damaged}' answers with what is no number") as told:
+        CrossEncoderScorer(find_model(str(damaged)), []).score(PAIRS[:5])
+    assert (told.value.code, told.value.details) == ("not_finite", {"model": str(damaged)})

@@ -15,7 +15,7 @@ import pytest
 from data.workspace import PROJECT, workspace
 from models.bi_encoder import BiEncoder
 from models.cross_encoder import CrossEncoderScorer
-from models.hub import ModelError
+from models.hub import ModelError, hub_revision
 from models.sources import STARTER, ModelSource, find_model
 from tests.hub import (
     BI_ENCODER,
@@ -103,11 +103,47 @@ def test_a_folder_goes_before_a_hub_id(tmp_path: Path) -> None:
     assert find_model(CROSS_ENCODER_BASE, tmp_path).folder == folder.resolve()
 
 
-@pytest.mark.parametrize("reference", ["no such model!", "a/b/c", "/no/such/folder", "a\0b"])
+@pytest.mark.parametrize(
+    "reference",
+    [
+        *("no such model!", "a/b/c", "/no/such/folder", "a\0b"),
+        *("my--model", "한국어/모델", "a" * 120, "a..b", "-a/b", "a/b.", "a/b.git", "a/b\n"),  # the hub has none such
+    ],
+)
 def test_what_is_no_model(reference: str) -> None:
     with pytest.raises(ModelError) as caught:
         find_model(reference)
     assert (caught.value.code, caught.value.details) == ("model_not_found", {"model": reference})
+
+
+def test_a_hub_id_is_what_the_hub_s_library_takes_for_one() -> None:
+    from huggingface_hub.errors import HFValidationError
+    from huggingface_hub.utils import validate_repo_id
+
+    def valid(reference: str) -> bool:
+        try:
+            validate_repo_id(reference)
+        except HFValidationError:
+            return False
+        return True
+
+    def found(reference: str) -> bool:
+        try:
+            return find_model(reference).hub_id == reference
+        except ModelError:
+            return False
+
+    drawn, letters = np.random.default_rng(0), list("abgit._-/한 ")
+    texts = ["".join(drawn.choice(letters, drawn.integers(1, 9))) for _ in range(3000)]
+    texts = [text for text in (*texts, "a" * 96, "a/" + "b" * 96, "a/" + "b" * 97) if text.strip("./")]
+    assert [text for text in texts if found(text) != valid(text)] == []
+    assert 50 < sum(map(valid, texts)) < len(texts) - 50
+
+
+def test_the_hub_is_not_asked_for_what_it_cannot_have() -> None:
+    with pytest.raises(ModelError) as told:
+        hub_revision("my--model")
+    assert told.value.code == "hub_unknown"
 
 
 @pytest.mark.parametrize("reference", ["", ".", "empty", "unfinished"])

@@ -1,6 +1,7 @@
 """The starter models against their written formulas."""
 
 import math
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 
 from data.passages import Passages
 from data.records import Passage
+from data.workspace import workspace
 from models.bi_encoder import BiEncoder
 from models.cross_encoder import CrossEncoderScorer
 from models.sources import STARTER, find_model
@@ -182,3 +184,29 @@ def test_passages_are_found_by_the_starter_of_their_own_corpus() -> None:
     rows = retriever.search(texts_of(QUESTIONS), 1).indices[:, 0].tolist()
     assert rows[:5] == [0, 1, 2, 3, 4]
     assert rows[5] in (1, 2)
+
+
+STARTERS = {
+    "bi-encoder": lambda: BiEncoder(find_model(STARTER), KOREAN).encode("passage", KOREAN),
+    "cross-encoder": lambda: CrossEncoderScorer(find_model(STARTER), KOREAN).score([(KOREAN[0], KOREAN[1])]),
+}
+
+
+@pytest.mark.parametrize("kind", STARTERS)
+def test_a_damaged_starter_is_built_anew(kind: str) -> None:
+    expected = STARTERS[kind]()
+    (folder,) = (workspace() / "cache" / "starters").iterdir()
+    whole = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    for path, content in whole.items():
+        middle = len(content) // 2
+        for damaged in (None, b"", content[:middle], content[:middle] + b"\0" * (len(content) - middle)):
+            if damaged == content:
+                continue
+            path.unlink()
+            if damaged is not None:
+                path.write_bytes(damaged)
+            np.testing.assert_array_equal(STARTERS[kind](), expected)
+            assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == whole
+    shutil.rmtree(folder)
+    folder.mkdir()
+    np.testing.assert_array_equal(STARTERS[kind](), expected)

@@ -99,7 +99,8 @@ print(questions @ passages.T)  # cosines, higher is better"""
 
     def _live(self, model: Any) -> BiEncoder:
         size, precision = self._options.evaluation_batch_size, self._options.precision
-        encoder = _LiveBiEncoder(ModelSource("live"), self._material.texts, precision=precision, batch_size=size)
+        source = ModelSource(self._options.base)
+        encoder = _LiveBiEncoder(source, self._material.texts, precision=precision, batch_size=size)
         encoder.model = model
         return encoder
 

@@ -118,6 +118,7 @@ class CrossEncoderRecipe:
 
     def _live(self, model: Any) -> CrossEncoderScorer:
         size, precision = self._options.evaluation_batch_size, self._options.precision
-        scorer = CrossEncoderScorer(ModelSource("live"), self._material.texts, precision=precision, batch_size=size)
+        source = ModelSource(self._options.base)
+        scorer = CrossEncoderScorer(source, self._material.texts, precision=precision, batch_size=size)
         scorer.model = model  # in the middle of its training
         return scorer

@@ -1,5 +1,6 @@
 """The base that a package ships: written once, checked, read by the libraries, and the package's own engine agrees."""
 
+import hashlib
 import json
 import unicodedata
 from importlib.util import find_spec
@@ -70,6 +71,7 @@ def test_what_is_written_is_a_plain_folder(model: QuantizedModel, folder: Path) 
     files = {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
     assert files == {
         *("config.json", "model.safetensors", "modules.json", "tokenizer.json", "tokenizer_config.json", "README.md"),
+        "sealed.json",
         *("1_Pooling/config.json", "2_Normalize/config.json"),
         *("config_sentence_transformers.json", "sentence_bert_config.json"),
     }
@@ -178,6 +180,25 @@ def test_another_file_than_the_version_s_is_not_read(tmp_path: Path, monkeypatch
         other.write()
     assert told.value.code == "package_differs"
     assert not other.folder.exists()
+
+
+def test_a_damaged_folder_is_written_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    package = tmp_path / "a_small_package"
+    package.mkdir()
+    file = written(package)
+    (package / "__init__.py").touch()
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(PackagedBase, "path", file)
+    monkeypatch.setattr(bases, "_tensors", lambda _: [("a.matrix", "matrix", (2, 32)), ("a.plain", "plain", (3,))])
+    small = base(package="a_small_package", file=file.name, sha256=hashlib.sha256(file.read_bytes()).hexdigest())
+    small.write()
+    whole = {path: path.read_bytes() for path in small.folder.rglob("*") if path.is_file()}
+    for path, content in whole.items():
+        path.write_bytes(content[: len(content) // 2] + b"?")
+        small.write()
+        assert {path: path.read_bytes() for path in small.folder.rglob("*") if path.is_file()} == whole
+    monkeypatch.setattr(bases, "write_folder", None)
+    small.write()  # what is sound stays
 
 
 def test_any_file_of_the_layout_becomes_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
