@@ -15,7 +15,7 @@ from pathlib import Path
 
 import xxhash
 
-from data.workspace import read_json, replacing
+from data.workspace import folder_to_disk, read_json, replacing, to_disk, write_text
 
 SEAL = "sealed.json"  # of a folder: sizes and digests by name
 _LAST_BYTES = struct.Struct("<8sQ16s")
@@ -60,25 +60,13 @@ def is_sealed(path: Path) -> bool:
     return _read_seal(path) is not None
 
 
-def to_disk(path: Path) -> None:
-    """Force a file's content, or a folder's names, to the disk."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
 def _seal_folder(folder: Path) -> None:
     files = sorted(path for path in folder.rglob("*") if path.is_file() and path != folder / SEAL)
-    listed = {}
-    for path in files:
-        size = path.stat().st_size
-        listed[path.relative_to(folder).as_posix()] = [size, _digest(path, size).hex()]
-        to_disk(path)
-    (folder / SEAL).write_text(json.dumps(listed, ensure_ascii=False, indent=1), encoding="utf-8")
-    for path in (folder / SEAL, *(path for path in folder.rglob("*") if path.is_dir()), folder):
-        to_disk(path)
+    listed = {path.relative_to(folder).as_posix(): _told(path) for path in files}
+    folder_to_disk(folder)  # before the seal is: no cut of the power leaves the seal alone
+    write_text(folder / SEAL, json.dumps(listed, ensure_ascii=False, indent=1))
+    to_disk(folder / SEAL)
+    to_disk(folder)
 
 
 def _folder_is_sound(folder: Path) -> bool:

@@ -22,18 +22,36 @@ def workspace() -> Path:
 def replacing(path: Path) -> Iterator[Path]:
     """Yield a temporary name beside `path`; when the block ends well it becomes `path`, else it is removed.
 
-    Works for files, and for folders whose destination does not exist yet or may be replaced.
+    Works for files, and for folders whose destination does not exist yet or may be replaced. What a folder holds is on
+    the disk before the folder has its name: a power cut leaves all of it, or what was there.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     holder = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
     try:
         new = holder / path.name
         yield new
-        if new.is_dir() and path.exists():
-            path.rename(holder / "old")
+        if new.is_dir():
+            folder_to_disk(new)
+            if path.exists():
+                path.rename(holder / "old")
         new.replace(path)
     finally:
         shutil.rmtree(holder, ignore_errors=True)
+
+
+def to_disk(path: Path) -> None:
+    """Force a file's content, or a folder's names, to the disk."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def folder_to_disk(folder: Path) -> None:
+    """Force all that a folder holds to the disk."""
+    for path in (*folder.rglob("*"), folder):
+        to_disk(path)
 
 
 def write_text(path: Path, text: str) -> None:

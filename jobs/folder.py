@@ -15,12 +15,13 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import psutil
+from filelock import FileLock
 
-from data.workspace import read_json, write_json, write_text
+from data.workspace import number_in, read_json, write_json, write_text
 from jobs.allocator import hold_freed_memory
 from jobs.detached import detached
 from jobs.processes import this_process
-from jobs.status import State, Status
+from jobs.status import DAMAGED, State, Status, read_status
 
 logger = logging.getLogger(__name__)
 
@@ -65,10 +66,9 @@ class Job:
     def status(self) -> Status:
         """Read how it goes, and see whether its process still lives."""
         try:
-            raw = json.loads((self.folder / "status.json").read_text(encoding="utf-8"))
-            status = Status(**{**raw, "state": State(raw["state"])})
-        except (OSError, ValueError, KeyError, TypeError):
-            return Status(State.INTERRUPTED)
+            status = read_status(self.read("status.json"))
+        except ValueError:
+            return Status(State.INTERRUPTED, code=DAMAGED if (self.folder / "status.json").exists() else "")
         if status.state is State.QUEUED and status.pid and not status.attended:
             return replace(status, state=State.INTERRUPTED)  # its process died while it stood in line
         if not status.at_work:
@@ -102,13 +102,13 @@ class Job:
             return []
         entries = []
         for line in lines:
-            with suppress(ValueError):
+            with suppress(ValueError, RecursionError):
                 entries.append(json.loads(line))
         return [entry for entry in entries if isinstance(entry, dict)]
 
     def forget_progress_after(self, step: int) -> None:
         """Drop what was logged past a step: the work goes on from there and logs it again."""
-        kept = [json.dumps(entry) + "\n" for entry in self.progress() if entry.get("step", 0) <= step]
+        kept = [json.dumps(entry) + "\n" for entry in self.progress() if number_in(entry, "step") <= step]
         write_text(self.folder / "progress.jsonl", "".join(kept))
 
     def log(self, lines: int = 0) -> str:
@@ -120,12 +120,20 @@ class Job:
         return "\n".join(text.splitlines()[-lines:]) if lines else text
 
     def launch(self, module: str, *words: object) -> None:
-        """Start its process, `python -m MODULE WORDS`, at once. Raises `OSError` where the disk is full."""
-        for name in ("stop", "log.txt", "status.json"):
-            (self.folder / name).unlink(missing_ok=True)
-        pid, pid_started = detached(module, *words, log=self.folder / "log.txt")
-        if not (self.folder / "status.json").exists():  # it may have begun to tell by itself
-            self.write_status(Status(State.RUNNING, started=time.time(), pid=pid, pid_started=pid_started))
+        """Start its process, `python -m MODULE WORDS`, at once; an earlier result goes.
+
+        Where one is at work on it, whoever started that, it stays the only one. Raises `OSError`: the disk is full.
+        """
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with FileLock(self.folder / ".starting.lock"):
+            if self.running:
+                return
+            self.result.unlink(missing_ok=True)
+            for name in ("stop", "log.txt", "status.json"):
+                (self.folder / name).unlink(missing_ok=True)
+            pid, pid_started = detached(module, *words, log=self.folder / "log.txt")
+            if not (self.folder / "status.json").exists():  # it may have begun to tell by itself
+                self.write_status(Status(State.RUNNING, started=time.time(), pid=pid, pid_started=pid_started))
 
     def ask_to_stop(self) -> None:
         """Let it end after its current step."""

@@ -2,6 +2,9 @@
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Annotated, Any, ClassVar
+
+from pydantic import ConfigDict, Field, TypeAdapter
 
 from jobs.processes import Process
 
@@ -20,6 +23,7 @@ class State(StrEnum):
     INTERRUPTED = "interrupted"  # its process is gone and did not say why
 
 
+DAMAGED = "damaged"  # the code of a status whose file cannot be read
 RESUMABLE = frozenset({State.STOPPED, State.FAILED, State.INTERRUPTED})
 
 
@@ -27,9 +31,11 @@ RESUMABLE = frozenset({State.STOPPED, State.FAILED, State.INTERRUPTED})
 class Status:
     """How it goes. Times are seconds since 1970 in UTC; `code` names the reason of a failure in the locale files."""
 
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(allow_inf_nan=False)
+
     state: State = State.QUEUED
     phase: str = ""  # what it is doing: a phase of a training, the retriever that a comparison is at
-    share: float = 0.0  # of its work that is done, 0 to 1
+    share: Annotated[float, Field(ge=0)] = 0.0  # of its work that is done, 0 to 1
     step: int = 0
     total_steps: int = 0
     seconds_left: float | None = None
@@ -37,7 +43,7 @@ class Status:
     started: float = 0.0
     heartbeat: float = 0.0
     seconds: float = 0.0  # spent at work before this start, where it was resumed
-    pid: int = 0
+    pid: Annotated[int, Field(ge=0, lt=2**31)] = 0
     pid_started: float = 0.0
     code: str = ""
     message: str = ""
@@ -63,3 +69,13 @@ class Status:
     def attended(self) -> bool:
         """Whether the process noted last still lives."""
         return self.pid > 0 and Process(self.pid, self.pid_started).lives
+
+
+_READER = TypeAdapter(Status)
+
+
+def read_status(content: dict[str, Any]) -> Status:
+    """Read what was written of a status. Raises `ValueError` where it is none."""
+    if "state" not in content:
+        raise ValueError("a status says how the job stands")
+    return _READER.validate_python(content)

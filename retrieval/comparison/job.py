@@ -29,8 +29,7 @@ class ComparisonJob(Job):
         return cls(workspace() / "comparisons" / key)
 
     def start(self, experiment: Experiment) -> None:
-        """Start the process."""
-        self.result.unlink(missing_ok=True)
+        """Start the process, where none is at work on it."""
         write_text(self.folder / "experiment.toml", write_experiment(experiment))
         self.launch("retrieval", "compare", self.folder / "experiment.toml", "--out", self.folder, "--tell")
 

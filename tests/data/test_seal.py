@@ -8,6 +8,7 @@ import pytest
 import xxhash
 
 from data import seal as seals
+from data import workspace
 from data.seal import SEAL, is_sealed, is_sound, seal, sealing
 
 CONTENT = bytes(range(256)) * 10
@@ -133,7 +134,16 @@ def test_a_block_that_fails_leaves_what_was_there(file: Path) -> None:
 def test_what_is_sealed_is_on_the_disk_before_it_has_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     forced: list[tuple[str, bool]] = []
     target = tmp_path / "kept"
-    monkeypatch.setattr(seals, "to_disk", lambda path: forced.append((path.name, target.exists())))
+    for module in (seals, workspace):
+        monkeypatch.setattr(module, "to_disk", lambda path: forced.append((path.name, target.exists())))
     with sealing(target) as new:
         new.write_bytes(CONTENT)
     assert forced == [("kept", False), (tmp_path.name, True)]
+    forced.clear()
+    target.unlink()
+    with sealing(target) as new:
+        new.mkdir()
+        (new / "inner").write_bytes(CONTENT)
+    before = [name for name, there in forced if not there]
+    assert before.index("inner") < before.index(SEAL)
+    assert forced[-1] == (tmp_path.name, True)

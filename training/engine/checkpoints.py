@@ -2,19 +2,20 @@
 
 A checkpoint holds the weights (`weights.safetensors`), the optimizer's and the random generators' state
 (`optimizer.safetensors`, `generators.safetensors`), what else a trainer must know (`*.json`), and, written last, the
-seal: the names and sizes of all of these. One without its seal, or that does not match it, is never picked.
+seal: the names, sizes and digests of all of these. One without its seal, or that does not match it, is never picked.
 """
 
 import json
-import os
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from data.workspace import write_text
+from data.seal import SEAL, is_sound
+from data.seal import seal as seal_folder
+from data.workspace import to_disk, write_text
 
-_SEAL = "complete.json"
+_OLDER_SEAL = "complete.json"  # of earlier versions: names and sizes alone
 _PREFIX = "checkpoint-"
 
 
@@ -30,22 +31,19 @@ def step_of(checkpoint: Path) -> int:
 
 def is_complete(checkpoint: Path) -> bool:
     """Whether every file that was sealed is there in full."""
+    if not (checkpoint / _OLDER_SEAL).is_file():
+        return is_sound(checkpoint)
     try:
-        sizes = json.loads((checkpoint / _SEAL).read_text(encoding="utf-8"))
+        sizes = json.loads((checkpoint / _OLDER_SEAL).read_text(encoding="utf-8"))
         return all((checkpoint / name).stat().st_size == size for name, size in sizes.items())
-    except (OSError, ValueError, AttributeError):
+    except (OSError, ValueError, AttributeError, RecursionError):
         return False
 
 
 def seal(checkpoint: Path) -> None:
     """Force the checkpoint's files to the disk, then write its seal: what is sealed survives a power cut."""
-    files = sorted(path for path in checkpoint.iterdir() if path.is_file() and path.name != _SEAL)
-    for path in files:
-        _to_disk(path)
-    write_text(checkpoint / _SEAL, json.dumps({path.name: path.stat().st_size for path in files}) + "\n")
-    _to_disk(checkpoint / _SEAL)
-    _to_disk(checkpoint)
-    _to_disk(checkpoint.parent)
+    seal_folder(checkpoint)
+    to_disk(checkpoint.parent)
 
 
 def discard_old(checkpoints: Path, keep: int, best: Path | None) -> None:
@@ -54,21 +52,14 @@ def discard_old(checkpoints: Path, keep: int, best: Path | None) -> None:
     kept = {folder.name for folder in complete[:keep]} | ({best.name} if best else set())
     for folder in _by_step(checkpoints):
         if folder.name not in kept:
-            (folder / _SEAL).unlink(missing_ok=True)  # first: half a checkpoint must not look like one
+            for name in (SEAL, _OLDER_SEAL):  # first: half a checkpoint must not look like one
+                (folder / name).unlink(missing_ok=True)
             shutil.rmtree(folder)
 
 
 def _by_step(checkpoints: Path) -> list[Path]:
     folders = [folder for folder in checkpoints.glob(f"{_PREFIX}*") if folder.name.removeprefix(_PREFIX).isdigit()]
     return sorted(folders, key=step_of, reverse=True)
-
-
-def _to_disk(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 class SafeCheckpoints:

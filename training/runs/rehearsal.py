@@ -86,6 +86,5 @@ class Rehearsal(Job):
 
     def start(self, plan: Plan) -> None:
         """Start the process. Raises `OSError` where the disk is full."""
-        self.result.unlink(missing_ok=True)
         write_text(self.folder / "run.json", plan.as_json())
         self.launch("training", "rehearse", self.task.value, self.folder)

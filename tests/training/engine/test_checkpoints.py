@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from data.seal import SEAL
 from tests.training.worlds import misleading_set, planned
 from training.engine.checkpoints import discard_old, is_complete, newest_checkpoint, seal, step_of
 from training.options.bi_encoder import BI_ENCODER
@@ -39,15 +40,17 @@ def test_the_newest_complete_one_is_picked(run: Run) -> None:
     assert step_of(found) == 100
 
 
-@pytest.mark.parametrize("damage", ["shorter", "longer", "gone", "torn seal", "seal of another"])
+@pytest.mark.parametrize("damage", ["shorter", "longer", "other", "gone", "torn seal", "seal of another"])
 def test_a_damaged_one_is_never_picked(run: Run, damage: str) -> None:
     whole, damaged = checkpoint(run, 1), checkpoint(run, 2)
-    weights, sealed = damaged / "weights.safetensors", damaged / "complete.json"
+    weights, sealed = damaged / "weights.safetensors", damaged / SEAL
     match damage:
         case "shorter":
             weights.write_bytes(bytes(99))
         case "longer":
             weights.write_bytes(bytes(101))
+        case "other":
+            weights.write_bytes(bytes(99) + b"x")
         case "gone":
             weights.unlink()
         case "torn seal":
@@ -148,6 +151,5 @@ def test_checkpoints_of_a_training_hold_no_pickle(kind: str) -> None:
         assert is_complete(folder)
         files = {path.name: path for path in folder.rglob("*") if path.is_file()}
         assert {path.suffix for path in files.values()} == {".json", ".safetensors"}
-        assert json.loads(files["complete.json"].read_text())["weights.safetensors"] == (
-            files["weights.safetensors"].stat().st_size
-        )
+        told = json.loads(files[SEAL].read_text())["weights.safetensors"]
+        assert told[0] == files["weights.safetensors"].stat().st_size
