@@ -83,6 +83,12 @@ def stored() -> list[StoredSet]:
     return sorted(found, key=lambda kept: kept.created, reverse=True)
 
 
+def damaged() -> list[str]:
+    """Return the keys of the sets whose `set.json` cannot be read."""
+    folders = sorted(path.parent for path in (workspace() / "datasets").glob("*/set.json"))
+    return [path.name for path in folders if _KEY.fullmatch(path.name) and _read_note(path) is None]
+
+
 def load(key: str) -> QuestionSet:
     """Load a kept set. Raises `DataError` where there is none, or its content has changed since."""
     kept = _known(key)

@@ -31,7 +31,7 @@ RESUMABLE = frozenset({State.STOPPED, State.FAILED, State.INTERRUPTED})
 class Status:
     """How it goes. Times are seconds since 1970 in UTC; `code` names the reason of a failure in the locale files."""
 
-    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(allow_inf_nan=False)
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid", allow_inf_nan=False)
 
     state: State = State.QUEUED
     phase: str = ""  # what it is doing: a phase of a training, the retriever that a comparison is at

@@ -8,6 +8,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from filelock import FileLock, Timeout
+
 from data.failure import Failure
 from data.store import find
 from jobs.folder import carry_out
@@ -17,10 +19,12 @@ from retrieval.comparison.compare import Comparison, compare
 from retrieval.comparison.experiment import read_experiment
 from retrieval.comparison.job import ComparisonJob, teller
 from retrieval.comparison.provenance import provenance
-from retrieval.comparison.store import delete, keep, kept_comparisons, load, origin_of, rename
+from retrieval.comparison.store import damaged_comparisons, delete, keep, kept_comparisons, load, origin_of, rename
 from retrieval.dense import encode as encode_corpus
 from retrieval.report.files import save
 from retrieval.report.words import LANGUAGES
+
+_SECONDS_TO_END = 5.0  # for one that was just killed
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -84,7 +88,12 @@ def _compare_for_the_page(options: argparse.Namespace) -> int:
         keep(comparison, options.out, origin)
         status = _report(comparison)
 
-    carry_out(job, work, lambda error: ("unexpected", str(error)))
+    job.folder.mkdir(parents=True, exist_ok=True)
+    try:
+        with FileLock(job.folder / ".at_work.lock", timeout=_SECONDS_TO_END):
+            carry_out(job, work, lambda error: ("unexpected", str(error)))
+    except Timeout:
+        print("error: another process is at work on this comparison", file=sys.stderr)
     return status
 
 
@@ -121,6 +130,8 @@ def _encode(options: argparse.Namespace) -> int:
 
 def _list(options: argparse.Namespace) -> int:
     kept = kept_comparisons()
+    for key in damaged_comparisons():
+        print(f"{key} cannot be read: it is damaged, or of another version", file=sys.stderr)
     if options.json:
         print(json.dumps([asdict(one) | {"folder": str(one.folder)} for one in kept], ensure_ascii=False, indent=2))
     for one in () if options.json else kept:

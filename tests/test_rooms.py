@@ -58,6 +58,7 @@ PARTS = {
             "highlight",
             "job",
             "made_words",
+            "damaged",
             "scrolling",
         ),
         ("hits",),

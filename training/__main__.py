@@ -24,7 +24,7 @@ from training.recipe import RECIPES
 from training.runs.line import LINE
 from training.runs.rehearsal import Task
 from training.runs.rounds import create_rounds, rounds_of
-from training.runs.runs import Plan, Run, all_runs, find_run, new_plan
+from training.runs.runs import Plan, Run, all_runs, damaged_runs, find_run, new_plan
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -105,6 +105,8 @@ def _rehearse(given: argparse.Namespace) -> int:
 
 def _list(given: argparse.Namespace) -> int:
     runs = [_told(run) for run in all_runs()]
+    for damaged in damaged_runs():
+        print(f"{damaged.id} cannot be read: its run.json is damaged", file=sys.stderr)
     if given.json:
         print(json.dumps(runs, ensure_ascii=False, indent=2))
         return 0
@@ -131,13 +133,16 @@ def _stop(given: argparse.Namespace) -> int:
 
 
 def _resume(given: argparse.Namespace) -> int:
-    LINE.resume(_known(given.run))
+    run = _known(given.run)
+    LINE.resume(run)
+    if run not in all_runs():  # the workspace's worker knows nothing of it
+        return _followed(run)
     print(State.QUEUED.value)
     return 0
 
 
 def _delete(given: argparse.Namespace) -> int:
-    run = _known(given.run)
+    run = next((run for run in damaged_runs() if run.id == given.run), None) or _known(given.run)
     run.delete()
     print(f"deleted {run.id}")
     return 0
@@ -157,10 +162,10 @@ def _push(given: argparse.Namespace) -> int:
     return 0
 
 
-def _known(run_id: str) -> Run:
-    run = find_run(run_id)
+def _known(reference: str) -> Run:
+    run = find_run(reference)
     if run is None:
-        raise ValueError(f"there is no run {run_id!r}; `python -m training list` shows them")
+        raise ValueError(f"there is no run {reference!r}; `python -m training list` shows them")
     return run
 
 
@@ -216,7 +221,7 @@ def _parser() -> argparse.ArgumentParser:
         ("push", _push, "send a finished model to the hub; the token comes from HF_TOKEN or is asked for"),
     ):
         command = commands.add_parser(name, help=text)
-        command.add_argument("run", help="id of the run, as `list` shows it")
+        command.add_argument("run", help="id of the run, as `list` shows it, or its folder")
         command.set_defaults(do=do)
     command.add_argument("repository", help="name/of-the-model on the hub")
     command.add_argument("--public", action="store_true", help="for everybody to see; else private")

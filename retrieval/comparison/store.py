@@ -6,15 +6,19 @@ name a person gives it stands in `name.json`, never in a path.
 
 import re
 import zipfile
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from pydantic import BaseModel, FiniteFloat, TypeAdapter
 
+from data.cache import save_arrays
 from data.records import QuestionSet
+from data.seal import is_sealed, is_sound
 from data.split import Part, split
-from data.workspace import read_json, remove_folder, replacing, workspace, write_json
+from data.workspace import read_json, remove_folder, workspace, write_json
 from retrieval.comparison.compare import Comparison, Result, failures
 from retrieval.comparison.experiment import Experiment
 from retrieval.comparison.provenance import provenance
@@ -48,6 +52,21 @@ class StoredComparison:
     figures: dict[str, dict[str, float]]  # mean of every measure by retriever; those that failed are left out
 
 
+_STORED = TypeAdapter(StoredComparison)
+
+
+class _Told(BaseModel):
+    """What `scores.json` tells of a retriever beside its figures: fields of a `Result`."""
+
+    build_seconds: FiniteFloat = 0.0
+    query_seconds: FiniteFloat = 0.0
+    model_seconds: FiniteFloat = 0.0
+    memory_bytes: int = 0
+    short: int = 0
+    unanswered: int = 0
+    notes: dict[str, int] = {}
+
+
 def keep(comparison: Comparison, folder: Path, origin: dict[str, Any] | None = None) -> None:
     """Write what `load` needs, and nothing that can be made from it: a page waits for this."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -56,8 +75,7 @@ def keep(comparison: Comparison, folder: Path, origin: dict[str, Any] | None = N
     for row, result in enumerate(comparison.results):
         if result.rankings:
             arrays |= {f"indices_{row}": result.rankings.indices, f"scores_{row}": result.rankings.scores}
-    with replacing(folder / _RANKINGS) as new, new.open("wb") as file:
-        np.savez(file, **arrays)  # type: ignore[arg-type]
+    save_arrays(folder / _RANKINGS, arrays)
     write_json(folder / _PROVENANCE, origin or provenance(comparison))
     write_json(folder / _SCORES, scores_content(comparison))
 
@@ -109,6 +127,8 @@ def _load(folder: Path, question_set: QuestionSet) -> Comparison:
 def _read_rankings(folder: Path, rows: list[int]) -> dict[int, Rankings]:
     """Rankings by the place of their retriever. Raises `ValueError` where they cannot be read."""
     try:
+        if is_sealed(folder / _RANKINGS) and not is_sound(folder / _RANKINGS):
+            raise ValueError("they are not as they were sealed")
         with np.load(folder / _RANKINGS, allow_pickle=False) as kept:
             return {row: Rankings(kept[f"indices_{row}"], kept[f"scores_{row}"]) for row in rows}
     except (OSError, EOFError, KeyError, ValueError, zipfile.BadZipFile) as error:
@@ -121,16 +141,19 @@ def _result(
     """Score rankings again; a measure that had no figure then has none now."""
     scores = evaluate(rankings, question_set, experiment.ks)
     per_question = {measure: values for measure, values in scores.per_question.items() if measure in entry}
-    told = {field.name: entry[field.name] for field in fields(Result) if field.name in entry}
+    told = _Told.model_validate(entry).model_dump()
     return Result(name, rankings, Scores(scores.ks, per_question), **told)
 
 
 def kept_comparisons() -> list[StoredComparison]:
     """Return the comparisons of the workspace that can be opened, the newest first."""
-    folder = _comparisons()
-    paths = [path for path in folder.iterdir() if _KEY.fullmatch(path.name)] if folder.is_dir() else []
-    found = [kept for path in paths if (kept := _read(path))]
+    found = [kept for folder in _finished() if (kept := _read(folder))]
     return sorted(found, key=lambda kept: kept.made, reverse=True)
+
+
+def damaged_comparisons() -> list[str]:
+    """Return the keys of those that ran to their end and cannot be read: damaged, or written by an earlier version."""
+    return [folder.name for folder in _finished() if _read(folder) is None]
 
 
 def rename(key: str, name: str) -> None:
@@ -141,6 +164,12 @@ def rename(key: str, name: str) -> None:
 def delete(key: str) -> None:
     """Remove a kept comparison. Raises `KeyError` where there is no such key."""
     remove_folder(_folder(key))
+
+
+def _finished() -> list[Path]:
+    """Folders of all that ran to their end."""
+    paths = sorted(_comparisons().glob(f"*/{_SCORES}"))
+    return [path.parent for path in paths if _KEY.fullmatch(path.parent.name)]
 
 
 def _comparisons() -> Path:
@@ -155,29 +184,31 @@ def _folder(key: str) -> Path:
 
 
 def _read(folder: Path) -> StoredComparison | None:
-    """Read what the list shows; None where it is not finished, or was written by an older version."""
+    """Read what the list shows; None where it is damaged, or was written by an older version."""
     scores, origin = read_json(folder / _SCORES), read_json(folder / _PROVENANCE)
     try:
         experiment = origin["experiment"]
-        return StoredComparison(
-            key=folder.name,
-            folder=folder,
-            name=str(read_json(folder / _NAME).get("name", "")),
-            made=origin["made"],
-            data=scores["data"],
-            reference=experiment["data"],
-            data_fingerprint=origin["data"]["fingerprint"],
-            corpus_fingerprint=origin["data"]["corpus_fingerprint"],
-            fingerprint=scores["fingerprint"],
-            part=Part(scores["split"]),
-            questions=scores["questions"],
-            passages=scores["passages"],
-            retrievers=tuple(scores["retrievers"]),
-            ks=tuple(experiment["ks"]),
-            lab=experiment.get("lab"),
-            figures={name: _figures(entry) for name, entry in scores["retrievers"].items() if "error" not in entry},
-        )
-    except (KeyError, TypeError, ValueError):
+        datetime.fromisoformat(origin["made"])
+        found = {
+            "key": folder.name,
+            "folder": folder,
+            "name": str(read_json(folder / _NAME).get("name", "")),
+            "made": origin["made"],
+            "data": scores["data"],
+            "reference": experiment["data"],
+            "data_fingerprint": origin["data"]["fingerprint"],
+            "corpus_fingerprint": origin["data"]["corpus_fingerprint"],
+            "fingerprint": scores["fingerprint"],
+            "part": scores["split"],
+            "questions": scores["questions"],
+            "passages": scores["passages"],
+            "retrievers": list(scores["retrievers"]),
+            "ks": experiment["ks"],
+            "lab": experiment.get("lab"),
+            "figures": {name: _figures(entry) for name, entry in scores["retrievers"].items() if "error" not in entry},
+        }
+        return _STORED.validate_python(found)
+    except (AttributeError, KeyError, TypeError, ValueError):
         return None
 
 

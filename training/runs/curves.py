@@ -53,5 +53,9 @@ def _points(entries: list[dict[str, Any]], name: str) -> Points:
 
 
 def _logged(entries: list[dict[str, Any]], *keys: str) -> Points:
-    found = [(entry["step"], entry[key]) for entry in entries if "step" in entry for key in keys if key in entry]
-    return [(int(step), float(value) if math.isfinite(value) else math.nan) for step, value in found]
+    found = [(entry.get("step"), entry[key]) for entry in entries for key in keys if key in entry]
+    return [
+        (step, float(value) if math.isfinite(value) else math.nan)
+        for step, value in found
+        if type(step) is int and isinstance(value, int | float)  # a line may be damaged
+    ]

@@ -10,6 +10,8 @@ from enum import StrEnum
 from pathlib import Path
 
 import pandas as pd
+import pyarrow.parquet as pq
+from pydantic import TypeAdapter
 
 from data.cache import key_of
 from data.workspace import workspace, write_text
@@ -48,6 +50,9 @@ class Estimate:
     seconds_teaching: float = 0.0  # that a teacher takes to score the examples
 
 
+_ESTIMATE = TypeAdapter(Estimate)
+
+
 @dataclass(frozen=True)
 class Rehearsal(Job):
     """The job of one question about a planned training."""
@@ -71,9 +76,18 @@ class Rehearsal(Job):
         """The answer."""
         return self.folder / ("estimate.json" if self.task is Task.ESTIMATE else "negatives.parquet")
 
+    @property
+    def done(self) -> bool:
+        """Whether its answer is there and can be read."""
+        try:
+            _ = self.estimate() if self.task is Task.ESTIMATE else pq.read_metadata(self.result)
+        except (OSError, ValueError):
+            return False
+        return True
+
     def estimate(self) -> Estimate:
-        """Read the estimate. Raises `OSError` where there is none."""
-        return Estimate(**json.loads(self.result.read_text(encoding="utf-8")))
+        """Read the estimate. Raises `OSError` or `ValueError` where there is none that can be read."""
+        return _ESTIMATE.validate_json(self.result.read_bytes())
 
     def negatives(self) -> pd.DataFrame:
         """Read the mined negatives, a row each (`negatives.as_table`). Raises `OSError` where none are."""

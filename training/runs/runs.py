@@ -5,6 +5,7 @@ hardware), `checkpoints/`, `model/` and `scores.json` (before and after).
 """
 
 import json
+import logging
 import re
 import secrets
 import shutil
@@ -14,6 +15,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+from pydantic import BaseModel, FiniteFloat, ValidationError
+
 from data.remarks import remarks_of
 from data.split import SplitOptions
 from data.workspace import workspace, write_text
@@ -22,6 +25,8 @@ from jobs.processes import this_process
 from jobs.status import State, Status
 from training.options.common import TrainingOptions
 from training.recipe import recipe_of
+
+logger = logging.getLogger(__name__)
 
 
 class Phase(StrEnum):
@@ -55,6 +60,25 @@ class Plan:
         return json.dumps(asdict(self), ensure_ascii=False, indent=2) + "\n"
 
 
+class _Gain(BaseModel):
+    measure: str
+    interval: tuple[FiniteFloat, FiniteFloat]
+
+
+class _Figures(BaseModel):
+    """What a page reads of `scores.json`; any of it may be missing in those of earlier versions."""
+
+    before: dict[str, FiniteFloat] = {}
+    after: dict[str, FiniteFloat] = {}
+    interpolated: dict[str, FiniteFloat] = {}
+    bm25: dict[str, FiniteFloat] = {}
+    intervals: dict[str, dict[str, tuple[FiniteFloat, FiniteFloat]]] = {}
+    gain: _Gain | None = None
+    weight: FiniteFloat = 0.0
+    questions: int = 0
+    seconds: FiniteFloat = 0.0
+
+
 @dataclass(frozen=True, order=True)
 class Run(Job):
     """The job of one training."""
@@ -73,22 +97,24 @@ class Run(Job):
 
     def plan(self) -> Plan:
         """Read what was asked. Raises `OSError` or `ValueError` where the folder is no run."""
-        raw = json.loads((self.folder / "run.json").read_text(encoding="utf-8"))
-        made = recipe_of(raw["kind"]).options
-        known = {field.name for field in fields(made)}
-        options = made(**{name: value for name, value in raw["options"].items() if name in known})
-        rest = {name: raw[name] for name in ("kind", "name", "data", "data_name", "fingerprint", "created")}
-        marked = tuple((question, passage) for question, passage in raw.get("marked_negatives", []))
-        rest |= {"marked_negatives": marked, "round": raw.get("round", 1)}
-        return Plan(split=SplitOptions(**raw["split"]), options=options, **rest)
+        try:
+            return _plan(json.loads((self.folder / "run.json").read_text(encoding="utf-8")))
+        except (KeyError, TypeError, AttributeError, RecursionError) as error:  # JSON, but not what `as_json` writes
+            raise ValueError(f"{self.folder / 'run.json'} is damaged: {error!r}") from error
 
     def add_measures(self, name: str, measures: dict[str, float]) -> None:
         """Append what was measured before the first step, as `<name>_<measure>`."""
         self.add_progress({"step": 0, **{f"{name}_{measure}": value for measure, value in measures.items()}})
 
     def scores(self) -> dict[str, Any]:
-        """Read the figures before and after; empty until the run is done."""
-        return self.read("scores.json")
+        """Read the figures before and after; empty until the run is done, and where they cannot be read."""
+        scores = self.read("scores.json")
+        try:
+            _Figures.model_validate(scores)
+        except ValidationError as error:
+            logger.warning("%s is damaged: %s", self.folder / "scores.json", error)
+            return {}
+        return scores
 
     def provenance(self) -> dict[str, Any]:
         """Read what the run was made of: base and revision, data, split, library versions, hardware; empty before."""
@@ -125,10 +151,18 @@ def all_runs() -> list[Run]:
     return [run for run in (Run(path.parent) for path in folders) if _readable(run)]
 
 
-def find_run(run_id: str) -> Run | None:
-    """Return the workspace's run with this id, None where there is none."""
-    run = Run(workspace() / "runs" / run_id)
-    return run if run.id == run_id and _readable(run) else None
+def damaged_runs() -> list[Run]:
+    """Folders of the workspace that were runs, and whose `run.json` cannot be read any more."""
+    runs = [Run(path.parent) for path in sorted((workspace() / "runs").glob("*/run.json"), reverse=True)]
+    return [run for run in runs if not _readable(run)]
+
+
+def find_run(reference: str) -> Run | None:
+    """Return the run with this id in the workspace, or in this folder, wherever that is; None where there is none."""
+    run = Run(workspace() / "runs" / reference)
+    if run.id != reference:
+        run = Run(Path(reference).resolve())
+    return run if _readable(run) else None
 
 
 def new_plan(
@@ -151,9 +185,22 @@ def new_plan(
 def _readable(run: Run) -> bool:
     try:
         run.plan()
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+    except (OSError, ValueError):
         return False
     return True
+
+
+def _plan(raw: dict[str, Any]) -> Plan:
+    made = recipe_of(raw["kind"]).options
+    known = {field.name for field in fields(made)}
+    options = made(**{name: value for name, value in raw["options"].items() if name in known})
+    rest = {name: raw[name] for name in ("kind", "name", "data", "data_name", "fingerprint", "created")}
+    if wrong := [name for name, value in rest.items() if not isinstance(value, str)]:
+        raise TypeError(f"no text: {', '.join(wrong)}")
+    datetime.fromisoformat(rest["created"])
+    marked = tuple((question, passage) for question, passage in raw.get("marked_negatives", []))
+    place = int(raw.get("round", 1))
+    return Plan(split=SplitOptions(**raw["split"]), options=options, marked_negatives=marked, round=place, **rest)
 
 
 def _new_id(plan: Plan) -> str:

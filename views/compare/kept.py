@@ -6,10 +6,11 @@ import pandas as pd
 import streamlit as st
 
 from retrieval.analysis.changes import comparable
-from retrieval.comparison.store import StoredComparison, delete, kept_comparisons, rename
+from retrieval.comparison.store import StoredComparison, damaged_comparisons, delete, kept_comparisons, rename
 from views import tables
 from views.compare.comparison_view import ComparisonView
 from views.compare.scores import in_points
+from views.damaged import draw_damaged
 from views.resources.comparisons import open_comparison
 from views.resources.sets import stored_sets
 from views.state import chosen_set, use_set
@@ -32,6 +33,7 @@ def draw(view: ComparisonView) -> None:
     st.caption(word("kept.about"))
     here = view.opened.folder.name
     table = _table(kept, here)
+    draw_damaged(damaged_comparisons(), delete)
     rows = tables.draw_choice(table, {str(name): tables.text(f"kept.{name}") for name in table}, "kept_list")
     if not rows:
         st.info(word("kept.choose"), icon=":material/touch_app:")

@@ -2,7 +2,8 @@
 
 import streamlit as st
 
-from data.store import StoredSet, remove
+from data.store import StoredSet, damaged, remove
+from views.damaged import draw_damaged
 from views.problem_words import errors_told
 from views.resources.sets import stored_sets
 from views.state import use_set
@@ -18,6 +19,7 @@ def draw(in_use: str) -> None:
     for kept in stored_sets():
         with st.container(border=True):
             _row(kept, kept.key == in_use)
+    draw_damaged(damaged(), remove)
 
 
 def _row(kept: StoredSet, is_used: bool) -> None:

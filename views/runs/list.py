@@ -5,12 +5,13 @@ from collections.abc import Callable
 import streamlit as st
 
 from data.store import StoredSet, stored
-from jobs.status import RESUMABLE, State, Status
+from jobs.status import DAMAGED, RESUMABLE, State, Status
 from training.engine.checkpoints import newest_checkpoint, step_of
 from training.options.bi_encoder import BiEncoderOptions
 from training.runs.line import LINE
-from training.runs.runs import Plan, Run
+from training.runs.runs import Plan, Run, damaged_runs
 from views.choices import BM25_NAME, choices_for
+from views.damaged import draw_damaged
 from views.model_words import base_name, kind_name
 from views.navigation import open_page
 from views.problem_words import tell_training_failure
@@ -46,6 +47,8 @@ def draw_runs(runs: list[Run], another_round: Callable[[Run], None], *, at_work:
     if older > 0 and st.button(word("train.show_more", count=older), icon=":material/expand_more:"):
         st.session_state["trainings_shown"] = len(ended)
         st.rerun()
+    damaged = {run.id: run for run in damaged_runs()}
+    draw_damaged([*damaged], lambda name: damaged[name].delete())
     draw_dialog({"details": draw_details, "delete": ask_to_delete, "push": draw_push})
 
 
@@ -60,7 +63,7 @@ def _draw(run: Run, status: Status, another_round: Callable[[Run], None]) -> Non
         if status.state is State.DONE:
             draw_scores(plan, scores)
         elif status.state in (State.FAILED, State.INTERRUPTED):
-            code = "interrupted" if status.state is State.INTERRUPTED else status.code
+            code = status.code if status.state is State.FAILED or status.code == DAMAGED else "interrupted"
             tell_training_failure(code, status.message, plan.options.base)
         with st.container(horizontal=True):
             _buttons(run, plan, status, another_round)

@@ -21,7 +21,10 @@ def draw_scores(plan: Plan, scores: dict[str, Any]) -> None:
     if not {"before", "after"} <= set(rows):
         st.caption(word("train.no_scores"))
         return
-    _sentence(plan, rows, scores.get("gain") or {})
+    gain = scores.get("gain") or {}
+    measure = gain.get("measure", recipe_of(plan.kind).measure)  # older scores name no gain
+    if measure in MEASURE_NAMES and measure in rows["before"].keys() & rows["after"].keys():
+        _sentence(measure, rows, gain)
     intervals = scores.get("intervals") or {}
     table = pd.DataFrame(rows, index=list(MEASURE_NAMES)).T * 100
     table.insert(0, "row", [_row_name(name, scores) for name in rows])
@@ -47,9 +50,8 @@ def _written(table: pd.DataFrame, intervals: dict[str, dict[str, list[float]]]) 
     return style
 
 
-def _sentence(plan: Plan, rows: dict[str, dict[str, float]], gain: dict[str, Any]) -> None:
+def _sentence(measure: str, rows: dict[str, dict[str, float]], gain: dict[str, Any]) -> None:
     """Say what changed, and whether the questions were enough to be sure of it."""
-    measure = gain.get("measure", recipe_of(plan.kind).measure)  # older scores name no gain
     before, after = round(rows["before"][measure] * 100, 1), round(rows["after"][measure] * 100, 1)
     outcome = "same" if before == after else "up" if after > before else "down"
     values = {"measure": MEASURE_NAMES[measure], "before": before, "after": after}

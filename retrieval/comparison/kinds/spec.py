@@ -83,8 +83,8 @@ class Spec(BaseModel, ABC):
             values["model"] = {"reference": used["model"]}
             try:
                 values["model"] |= identity(materials.source(used["model"]), materials.texts(used["title"]))
-            except ModelError as error:
-                values["model"] |= {"error": error.code}
+            except (ModelError, OSError) as error:  # figures are not thrown away for a line about a model
+                values["model"] |= {"error": getattr(error, "code", "unreadable")}
         return values
 
 
