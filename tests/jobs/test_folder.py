@@ -2,15 +2,17 @@
 
 import json
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
+import psutil
 import pytest
 
 from data.workspace import write_text
 from jobs.folder import AskedToStop, Job, carry_out
 from jobs.processes import this_process
-from jobs.status import State, Status
+from jobs.status import DAMAGED, State, Status
 from tests.training.worlds import wait_until
 
 
@@ -130,3 +132,45 @@ def test_a_process_of_its_own_ends_when_it_is_told(job: Job, tmp_path: Path) -> 
     job.end()
     wait_until(lambda: not job.running)
     assert (job.status().state, job.failed) == (State.STOPPED, False)
+
+
+@pytest.mark.slow
+def test_a_job_that_many_start_at_once_runs_once(job: Job) -> None:
+    with ThreadPoolExecutor(6) as pool:
+        [*pool.map(lambda _: job.launch("timeit", "-n1", "-r1", "import time; time.sleep(60)"), range(6))]
+    started = [process for process in psutil.process_iter() if str(job.folder) in opened(process)]
+    assert [process.pid for process in started] == [job.status().pid]
+    job.end()
+    assert not job.running
+
+
+def opened(process: psutil.Process) -> list[str]:
+    """Folders of the files that a process writes to."""
+    try:
+        return [str(Path(file.path).parent) for file in process.open_files() if file.path.endswith("log.txt")]
+    except psutil.Error:
+        return []
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        *({"pid": "abc"}, {"pid": -1}, {"pid": 2**70}, {"pid": None}, {"share": -1.0}, {"share": "x"}, {"step": "1"}),
+        *({"heartbeat": float("nan")}, {"started": float("inf")}, {"state": 3}, {"phase": None}, {"unknown": 1}),
+    ],
+)
+def test_a_status_of_other_types_is_a_damaged_one(damage: dict[str, object], job: Job) -> None:
+    job.write("status.json", {"state": "running"} | damage)
+    if damage == {"step": "1"}:  # a number all the same
+        assert job.status().step == 1
+        return
+    assert job.status() == Status(State.INTERRUPTED, code=DAMAGED)
+
+
+def test_lines_of_figures_that_cannot_be_read_are_left_out(job: Job) -> None:
+    write_text(
+        job.folder / "progress.jsonl", '{"step": 1}\n' + "[" * 100_000 + '\n"text"\n{"step": "x"}\n{"step": 9}\n'
+    )
+    assert job.progress() == [{"step": 1}, {"step": "x"}, {"step": 9}]
+    job.forget_progress_after(5)
+    assert job.progress() == [{"step": 1}, {"step": "x"}]
