@@ -30,14 +30,16 @@ def takes_rows(model: Any) -> bool:
 
 
 @contextmanager
-def fast_passes(model: Any, output: str, precision: Precision) -> Iterator[None]:
+def fast_passes(
+    model: Any, output: str, precision: Precision, tokens: Mapping[str, int] = TOKENS_A_PASS
+) -> Iterator[None]:
     """Within the block, the model computes in this precision and takes all at once, in batches of its own.
 
-    `output` is what is wanted of a pass, a row for each text or pair: `sentence_embedding` or `scores`. The model
-    is one that `takes_rows`.
+    `output` is what is wanted of a pass, a row for each text or pair: `sentence_embedding` or `scores`; `tokens` says
+    for each device how many places a pass has. The model is one that `takes_rows`.
     """
     reduced = _bfloat16(model[0]) if in_bfloat16(precision) else nullcontext()
-    with reduced, passes_of_like_length(model, output):
+    with reduced, passes_of_like_length(model, output, tokens):
         yield
 
 

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 from data.seal import is_sound, sealing
 from models.hub import hub_revision
 from models.size import require_fitting_download, require_fitting_folder
-from models.sources import ModelSource, starter_folder, starter_module
+from models.sources import ModelSource, require_sparse, starter_folder, starter_module
 
 if TYPE_CHECKING:
-    from sentence_transformers import CrossEncoder, SentenceTransformer
+    from sentence_transformers import CrossEncoder, SentenceTransformer, SparseEncoder
 
 
 def load_bi_encoder(source: ModelSource, corpus: Sequence[str]) -> "SentenceTransformer":
@@ -44,6 +44,27 @@ def load_cross_encoder(source: ModelSource, corpus: Sequence[str]) -> "CrossEnco
         model.tokenizer.model_input_names = names
         model.tokenizer.init_kwargs["model_input_names"] = names  # what is saved with it: others load the model too
     return model
+
+
+def load_sparse_encoder(source: ModelSource) -> "SparseEncoder":
+    """Load a sparse encoder in float32 from safetensors; a masked language model becomes an untrained SPLADE.
+
+    Raises `ModelError` `not_sparse` where the model is neither: the library would add random layers to it.
+    """
+    from sentence_transformers import SparseEncoder
+    from sentence_transformers.util import load_file_path
+
+    require_sparse(source)
+    where = _where(source)
+    if source.hub_id:
+        about = {name: where[name] for name in ("revision", "local_files_only")}
+
+        def find(name: str) -> Path | None:
+            path = load_file_path(source.hub_id, name, **about)
+            return Path(path) if path else None
+
+        require_sparse(source, find)
+    return SparseEncoder(**where, model_kwargs=_WEIGHTS)
 
 
 _WEIGHTS: dict[str, Any] = {"use_safetensors": True, "dtype": "float32"}

@@ -1,9 +1,10 @@
-"""What a model can do for whoever searches: encode texts, or score pairs."""
+"""What a model can do for whoever searches: encode texts, as vectors or as terms, or score pairs."""
 
 from collections.abc import Sequence
 from typing import Protocol
 
 import numpy as np
+from scipy.sparse import csr_array
 
 
 class Encoder(Protocol):
@@ -20,6 +21,23 @@ class Encoder(Protocol):
 
     def encode_passages(self, texts: Sequence[str]) -> np.ndarray:
         """Vectors of passages."""
+        ...
+
+
+class TermEncoder(Protocol):
+    """Turns texts into weights of the terms of one vocabulary, `(n_texts, n_terms)` float32, few of them not 0."""
+
+    @property
+    def fingerprint(self) -> str:
+        """Changes whenever the weights would."""
+        ...
+
+    def encode_questions(self, texts: Sequence[str]) -> csr_array:
+        """Term weights of questions; a text nothing is known of has none."""
+        ...
+
+    def encode_passages(self, texts: Sequence[str]) -> csr_array:
+        """Term weights of passages."""
         ...
 
 

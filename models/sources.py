@@ -8,9 +8,9 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ import numpy as np
 from data.cache import key_of
 from data.seal import is_sound
 from data.texts import fingerprint_of
-from data.workspace import workspace
+from data.workspace import read_json, workspace
 from models.hub import ModelError, hub_revision
 from models.packaged.bases import PackagedBase, base_at_hand, packaged_base
 from models.precision import Precision
@@ -28,6 +28,7 @@ from text.analyzers import VERSION as ANALYZER_VERSION
 STARTER = "starter"
 DEFAULT_BI_ENCODER = "snunlp/KR-SBERT-V40K-klueNLI-augSTS"
 DEFAULT_CROSS_ENCODER = "klue/roberta-base"
+DEFAULT_MASKED_LANGUAGE_MODEL = "klue/roberta-base"
 _STARTER_VERSION = 3  # raise when a starter model of the same corpus would come out different
 _STARTER_MODULES = ("models.starter.", "retrieval.starter.")  # the second in models trained before it moved
 _HUB_NAME = r"(?!\.|-)[A-Za-z0-9_.-]{1,96}(?<!\.|-)"
@@ -85,6 +86,38 @@ def is_starter(source: ModelSource) -> bool:
     if source.folder is None:
         return source.hub_id is None
     return starter_module(source.folder) is not None
+
+
+def require_sparse(source: ModelSource, find: Callable[[str], Path | None] | None = None) -> None:
+    """Raise `ModelError` `not_sparse` where a model is no sparse encoder and cannot become one.
+
+    It can where it is a masked language model with the head that weighs all terms of its vocabulary. `find` returns a
+    file of a hub model by its name; without it, only what is on this machine is looked at.
+    """
+    find = partial(_file, source.folder) if source.folder else find
+    bi_encoder = is_starter(source) or source.packaged
+    if not bi_encoder and (find is None or _can_be_sparse(find)):
+        return
+    message = (
+        f"{source.reference!r} is no sparse encoder, and no masked language model with the head that one is made of; "
+        "take a SPLADE model, or a base such as klue/roberta-base"
+    )
+    raise ModelError("not_sparse", message, model=source.reference)
+
+
+def _file(folder: Path, name: str) -> Path | None:
+    path = folder / name
+    return path if path.is_file() else None
+
+
+def _can_be_sparse(find: Callable[[str], Path | None]) -> bool:
+    def content(name: str) -> dict[str, Any]:
+        path = find(name)
+        return read_json(path) if path else {}
+
+    if find("modules.json"):  # of sentence-transformers, which names what kind it is, but for bi-encoders of old
+        return content("config_sentence_transformers.json").get("model_type") == "SparseEncoder"
+    return any(name.endswith("ForMaskedLM") for name in content("config.json").get("architectures") or ())
 
 
 def starter_bi_encoder_folder(source: ModelSource, corpus: Sequence[str]) -> Path:

@@ -87,6 +87,26 @@ def build_cross_encoder_base(folder: Path, segment_types: int = 2) -> Path:
     return folder
 
 
+def build_sparse_encoder(folder: Path, *, inference_free: bool = False) -> Path:
+    """Write a random SPLADE; `inference_free` has fixed weights of terms for questions, by a route of their own."""
+    import torch
+    from sentence_transformers.sparse_encoder import SparseEncoder
+    from sentence_transformers.sparse_encoder.modules import Router, SparseStaticEmbedding
+
+    base = build_cross_encoder_base(folder.with_name(f"{folder.name}-base"))
+    model = SparseEncoder(str(base), device="cpu")
+    with torch.no_grad():  # a random head weighs every term about as much: few are to be above 0
+        model[0].auto_model.lm_head.decoder.weight.mul_(20)
+        model[0].auto_model.lm_head.bias.fill_(-4.0)
+    if inference_free:
+        tokenizer = model.tokenizer
+        weight = torch.linspace(0.5, 2.0, len(tokenizer))
+        static = SparseStaticEmbedding(tokenizer, weight, frozen=True)
+        model = SparseEncoder(modules=[Router.for_query_document([static], list(model))], device="cpu")
+    model.save_pretrained(str(folder), create_model_card=False)
+    return folder
+
+
 def hub_environment(url: str, home: Path) -> dict[str, str]:
     """Return this environment with the hub at `url`, its cache in `home` and no other hub setting."""
     prefixes = ("HF_", "HUGGING_FACE_", "HUGGINGFACE_", "TRANSFORMERS_", "SENTENCE_TRANSFORMERS_")

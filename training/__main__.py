@@ -18,9 +18,8 @@ from data.failure import Failure
 from data.split import SplitOptions
 from data.store import find
 from jobs.status import State
-from models.sources import default_model
 from training.options.common import TrainingOptions
-from training.recipe import RECIPES
+from training.recipe import RECIPES, usual_base
 from training.runs.line import LINE
 from training.runs.rehearsal import Task
 from training.runs.rounds import create_rounds, rounds_of
@@ -243,7 +242,7 @@ def _add_kind(commands: Any, kind: str, options: type[TrainingOptions]) -> None:
     instead.add_argument("--estimate", action="store_true", help="only take a few steps and say what it would take")
     instead.add_argument("--negatives-file", type=Path, help="only write the hard negatives there")
     for known in fields(options):
-        _add_option(command, known, getattr(options.suited_to(), known.name))
+        _add_option(command, known, options.suited_to())
     command.set_defaults(do=_train, kind=kind)
 
 
@@ -258,11 +257,12 @@ def _add_internal(commands: Any) -> None:
     rehearse.set_defaults(do=_rehearse)
 
 
-def _add_option(command: argparse.ArgumentParser, known: "Field[Any]", starter_default: Any) -> None:
+def _add_option(command: argparse.ArgumentParser, known: "Field[Any]", suited: TrainingOptions) -> None:
     # without a value the default suits the base, which is not known yet
-    help_text = f"{known.metadata['help']} (starter: {starter_default}; other bases may differ)".replace("%", "%%")
+    default = getattr(suited, known.name)
+    help_text = f"{known.metadata['help']} ({suited.base}: {default}; other bases may differ)".replace("%", "%%")
     flag = f"--{known.name.replace('_', '-')}"
-    if isinstance(starter_default, bool):
+    if isinstance(default, bool):
         command.add_argument(flag, action=argparse.BooleanOptionalAction, default=argparse.SUPPRESS, help=help_text)
         return
     kind = type(known.default)
@@ -275,7 +275,7 @@ def _planned(given: argparse.Namespace) -> Plan:
     question_set = find(given.data)
     made = RECIPES[given.kind].options
     chosen = {field.name: getattr(given, field.name) for field in fields(made) if hasattr(given, field.name)}
-    options = replace(made.suited_to(chosen.get("base", default_model())), **chosen)
+    options = replace(made.suited_to(chosen.get("base", usual_base(given.kind))), **chosen)
     reference = str(Path(given.data).resolve()) if Path(given.data).is_file() else given.data
     data = (reference, question_set.name, question_set.fingerprint)
     shares = SplitOptions(given.validation_share, given.test_share, given.split_seed)

@@ -11,9 +11,11 @@ from training.engine.task import Task
 from training.options.bi_encoder import BI_ENCODER
 from training.options.common import TrainingOptions
 from training.options.cross_encoder import CROSS_ENCODER
+from training.options.sparse_encoder import SPARSE_ENCODER
 from training.rankers.bi_encoder import BiEncoderRecipe
 from training.rankers.cross_encoder import CrossEncoderRecipe
 from training.rankers.material import Material
+from training.rankers.sparse_encoder import SparseEncoderRecipe
 
 
 class Recipe(Protocol):
@@ -23,7 +25,7 @@ class Recipe(Protocol):
     """
 
     options: type[TrainingOptions]
-    base: str  # hub id that a page offers to start from, besides the starter
+    base: str  # hub id that a page offers to start from, besides what the options offer
     measure: str  # what a finished training is told by
     colour: str  # of its curves
     does: str  # the words of a finished model's card
@@ -51,7 +53,16 @@ class Recipe(Protocol):
         """Return what can be searched with a finished model; `first` is the name of BM25, `named` makes names."""
 
 
-RECIPES: dict[str, type[Recipe]] = {BI_ENCODER: BiEncoderRecipe, CROSS_ENCODER: CrossEncoderRecipe}
+RECIPES: dict[str, type[Recipe]] = {
+    BI_ENCODER: BiEncoderRecipe,
+    CROSS_ENCODER: CrossEncoderRecipe,
+    SPARSE_ENCODER: SparseEncoderRecipe,
+}
+
+
+def usual_base(kind: str) -> str:
+    """Return the base that a training of this kind starts from where nobody chooses."""
+    return next(iter(recipe_of(kind).options.offered()), recipe_of(kind).base)
 
 
 def recipe_of(kind: str) -> type[Recipe]:

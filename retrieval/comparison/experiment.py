@@ -21,13 +21,16 @@ from pydantic import (
 )
 
 from data.split import Part, SplitOptions
-from retrieval.comparison.kinds.first_stage import BM25Spec, DenseSpec, RunSpec, WindowedBM25Spec
+from retrieval.comparison.kinds.first_stage import BM25Spec, DenseSpec, RunSpec, SparseSpec, WindowedBM25Spec
 from retrieval.comparison.kinds.milvus import MilvusSpec
 from retrieval.comparison.kinds.multistage import HybridSpec, RerankSpec
 from retrieval.comparison.kinds.spec import Spec
 from retrieval.evaluation.measures import DEFAULT_KS, depth_of
 
-KINDS: list[type[Spec]] = [BM25Spec, WindowedBM25Spec, DenseSpec, HybridSpec, RerankSpec, RunSpec, MilvusSpec]
+KINDS: list[type[Spec]] = [
+    *(BM25Spec, WindowedBM25Spec, DenseSpec, SparseSpec),
+    *(HybridSpec, RerankSpec, RunSpec, MilvusSpec),
+]
 
 
 class ExperimentError(ValueError):

@@ -7,10 +7,15 @@ import pandas as pd
 
 from retrieval.asking import Findings
 from retrieval.explain.bm25 import BM25Explanation
+from retrieval.explain.sparse import SparseExplanation
 from retrieval.explain.starter import StaticExplanation
 from text.located import TokenKind
 
 TERMS = ("term", "kind", "in_question", "passages", "idf", "in_right", "right", "in_wrong", "wrong", "difference")
+WEIGHED = (
+    *("term", "kind", "asked", "in_right", "held_right", "right"),
+    *("in_wrong", "held_wrong", "wrong", "difference"),
+)
 TOKENS = ("term", "kind", "known", "right", "wrong", "difference")
 
 
@@ -96,6 +101,28 @@ def token_table(right: StaticExplanation, wrong: StaticExplanation) -> pd.DataFr
         for token in right.question_tokens
     ]
     return _by_difference(pd.DataFrame(rows, columns=list(TOKENS)))
+
+
+def weighed_table(right: SparseExplanation, wrong: SparseExplanation) -> pd.DataFrame:
+    """The same of terms that a model weighs and two dot products: columns `WEIGHED`.
+
+    `asked` is the weight in the question, `held_...` that in a passage, and `in_...` whether the term stands in it.
+    `kind` tells where it stands: "question", "passage" (in one of them, not in the question) or "expansion".
+    """
+    ours, theirs = ({term.text: term for term in one.terms} for one in (right, wrong))
+    rows = []
+    for text in dict.fromkeys([*ours, *theirs]):
+        sides = [one.get(text) for one in (ours, theirs)]
+        known = next(term for term in sides if term)
+        stands = [bool(term and term.passage_spans) for term in sides]
+        kind = "question" if known.question_spans else "passage" if any(stands) else "expansion"
+        held, values = (
+            [term.passage if term else 0.0 for term in sides],
+            [term.value if term else 0.0 for term in sides],
+        )
+        right_cells, wrong_cells = zip(stands, held, values, strict=True)
+        rows.append((text, kind, known.question, *right_cells, *wrong_cells, values[0] - values[1]))
+    return _by_difference(pd.DataFrame(rows, columns=list(WEIGHED)))
 
 
 def word_reason(table: pd.DataFrame, *, lost: bool) -> WordReason:

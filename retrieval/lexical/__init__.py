@@ -1,1 +1,1 @@
-"""Retrieval by words: BM25, its postings and its terms."""
+"""Retrieval by terms: BM25, its postings and its terms, and terms weighed by a model."""

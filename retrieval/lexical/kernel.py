@@ -1,4 +1,4 @@
-"""The compiled part of BM25's search: sums of lists, a stretch of passages at a time, and a heap of the best."""
+"""The compiled part of a search by terms: sums of lists, a stretch of passages at a time, and a heap of the best."""
 
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -22,13 +22,15 @@ def compiled(function: Function) -> Function:
 
 
 @compiled
-def all_scores(starts: Array, rows: Array, weights: Array, n_passages: int, ids: Array, offsets: Array) -> Array:
+def all_scores(
+    starts: Array, rows: Array, weights: Array, n_passages: int, ids: Array, factors: Array, offsets: Array
+) -> Array:
     """Score all passages for each question, `(n_questions, n_passages)` float32, -inf where no term is held."""
     scores = np.empty((len(offsets) - 1, n_passages), dtype=np.float32)
     for question in range(len(offsets) - 1):
         sums = np.zeros(n_passages, dtype=np.float64)
         for place in range(offsets[question], offsets[question + 1]):
-            _add(rows, weights, starts[ids[place]], starts[ids[place] + 1], 0, sums)
+            _add(rows, weights, factors[place], starts[ids[place]], starts[ids[place] + 1], 0, sums)
         for row in range(n_passages):
             scores[question, row] = sums[row] if sums[row] > 0 else -np.inf
     return scores
@@ -36,20 +38,29 @@ def all_scores(starts: Array, rows: Array, weights: Array, n_passages: int, ids:
 
 @compiled
 def search(
-    starts: Array, rows: Array, weights: Array, n_passages: int, ids: Array, offsets: Array, found: Array, scores: Array
+    starts: Array,
+    rows: Array,
+    weights: Array,
+    n_passages: int,
+    ids: Array,
+    factors: Array,
+    offsets: Array,
+    found: Array,
+    scores: Array,
 ) -> None:
     """Write the best passages of each question, as many as there are places, into `found` and `scores`, best first."""
     sums = np.zeros(min(_STRETCH, n_passages), dtype=np.float64)
     best = np.empty(found.shape[1], dtype=np.uint64)
     for question in range(len(offsets) - 1):
         terms = ids[offsets[question] : offsets[question + 1]]
+        own = factors[offsets[question] : offsets[question + 1]]
         places, ends = starts[terms], starts[terms + 1]
         size = 0
         for first in range(0, n_passages, _STRETCH):
             n_here = min(_STRETCH, n_passages - first)
             for term in range(len(terms)):
                 end = _first_from(rows, places[term], ends[term], first + n_here)
-                _add(rows, weights, places[term], end, first, sums)
+                _add(rows, weights, own[term], places[term], end, first, sums)
                 places[term] = end
             size = _offer_all(best, size, sums[:n_here], first)
             sums[:n_here] = 0
@@ -58,10 +69,11 @@ def search(
 
 
 @compiled
-def _add(rows: Array, weights: Array, place: int, end: int, first: int, sums: Array) -> None:
-    """Add a part of a term's list to the sums of the passages from `first` on."""
+def _add(rows: Array, weights: Array, factor: float, place: int, end: int, first: int, sums: Array) -> None:
+    """Add a part of a term's list, times what the question gives the term, to the sums of the passages from `first`."""
     for posting in range(place, end):
-        sums[np.uint32(rows[posting] - first)] += weights[posting]  # unsigned: none is checked for being below 0
+        # unsigned: none is checked for being below 0
+        sums[np.uint32(rows[posting] - first)] += np.float64(factor) * np.float64(weights[posting])
 
 
 @compiled

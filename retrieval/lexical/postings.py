@@ -1,8 +1,9 @@
 """An inverted index in arrays, and its search: exact, and on all cores.
 
 Each term has a list of the passages that hold it, with what it adds to their scores. A search adds up the lists of the
-question's terms, a stretch of passages at a time, so that the sums stay in the processor's cache. Sums are made in
-float64: they do not depend on the order of the terms but for what float32 does not show.
+question's terms, each times the question's own weight of the term, a stretch of passages at a time, so that the sums
+stay in the processor's cache. Sums are made in float64: they do not depend on the order of the terms but for what
+float32 does not show.
 """
 
 import os
@@ -23,7 +24,8 @@ _AT_A_TIME = 16  # questions that a core takes: few enough that none waits long 
 class Postings:
     """Term t is held by passages `rows[starts[t]:starts[t + 1]]`, ascending, and adds `weights` of the same places.
 
-    `starts` `(n_terms + 1,)` int64, `rows` int32 and `weights` float32 `(n_postings,)`. Weights are above 0.
+    `starts` `(n_terms + 1,)` int64, `rows` int32 and `weights` float32 `(n_postings,)`. A passage whose sum is not
+    above 0 is not found.
     """
 
     starts: np.ndarray
@@ -36,19 +38,21 @@ class Postings:
         """Size of all arrays."""
         return self.starts.nbytes + self.rows.nbytes + self.weights.nbytes
 
-    def search(self, ids: np.ndarray, offsets: np.ndarray, k: int) -> Rankings:
+    def search(self, ids: np.ndarray, offsets: np.ndarray, k: int, factors: np.ndarray | None = None) -> Rankings:
         """Return the best k passages of questions whose terms are `ids[offsets[i]:offsets[i + 1]]`, on all cores.
 
-        A term counts as often as it is asked. Scores are sums of weights, higher is better, ties by row.
+        A term counts as often as it is asked, times its `factors` `(n_asked,)` float32 where they are given. Scores are
+        sums of weights, higher is better, ties by row.
         """
         n_questions = len(offsets) - 1
+        factors = np.ones(len(ids), dtype=np.float32) if factors is None else factors
         rows = np.full((n_questions, k), NOT_FOUND, dtype=np.int32)
         scores = np.full((n_questions, k), -np.inf, dtype=np.float32)
 
         def some(start: int) -> None:
             asked = offsets[start : start + _AT_A_TIME + 1]
-            part = slice(start, start + _AT_A_TIME)
-            search(self.starts, self.rows, self.weights, self.n_passages, ids, asked, rows[part], scores[part])
+            part, index = slice(start, start + _AT_A_TIME), (self.starts, self.rows, self.weights, self.n_passages)
+            search(*index, ids, factors, asked, rows[part], scores[part])
 
         starts = range(0, n_questions if k else 0, _AT_A_TIME)
         if len(starts) > 1:
@@ -60,9 +64,10 @@ class Postings:
 
     def scores(self, ids: np.ndarray, offsets: np.ndarray, at_a_time: int) -> Iterator[np.ndarray]:
         """Score all passages for some questions at a time: `(at_a_time, n_passages)` float32, -inf where no term is."""
+        factors = np.ones(len(ids), dtype=np.float32)
         for start in range(0, len(offsets) - 1, at_a_time):
             asked = offsets[start : start + at_a_time + 1]
-            yield all_scores(self.starts, self.rows, self.weights, self.n_passages, ids, asked)
+            yield all_scores(self.starts, self.rows, self.weights, self.n_passages, ids, factors, asked)
 
 
 def bm25_postings(tokens: Tokens, k1: float, b: float) -> Postings:

@@ -8,44 +8,51 @@ _LARGE_VOCABULARY = 100_000  # pieces, above which `auto` freezes their vectors
 
 
 def adapt(model: Any, options: TrainingOptions) -> dict[str, str]:
-    """Change a loaded `SentenceTransformer` or `CrossEncoder` as the options say; returns what became of `auto`.
+    """Change a loaded model of sentence-transformers as the options say; returns what became of `auto`.
 
     Raises `OptionError` where the model has no such part: a starter, or fewer layers than are to be frozen.
     """
     layered = ("max_length", "frozen_layers", "lora_rank", "mini_batch_size")
     wanted = [name for name in layered if getattr(options, name, 0)]
-    if wanted and not hasattr(model[0], "auto_model"):
+    reader = _reader(model)
+    if wanted and reader is None:
         raise OptionError(wanted[0], "starter", f"{wanted[0]} must be 0 for {options.base}: it has no such part")
     if options.max_length:
-        model.max_seq_length = min(options.max_length, _positions(model))
+        model.max_seq_length = min(options.max_length, _positions(reader.auto_model))
     if options.frozen_layers:
-        _freeze(model[0].auto_model, options.frozen_layers)
-    if not hasattr(model[0], "auto_model"):
+        _freeze(reader.auto_model, options.frozen_layers)
+    if reader is None:
         return {}
-    network = model[0].auto_model
+    network = reader.auto_model
     settled = {"attention_dropout": AttentionDropout.BASE, "embedding_table": EmbeddingTable.TRAINED}
     if _forgets_nothing(options.attention_dropout, model.device):
         settled["attention_dropout"] = AttentionDropout.NONE
         _drop_no_attention(network)
     if options.lora_rank:
-        _add_adapters(model, options.lora_rank)
+        _add_adapters(model, reader, options.lora_rank)
     elif _freezes(options.embedding_table, network):
         network.get_input_embeddings().requires_grad_(False)
-    if not any(weight.requires_grad for weight in model[0].auto_model.get_input_embeddings().parameters()):
+    if not any(weight.requires_grad for weight in reader.auto_model.get_input_embeddings().parameters()):
         settled["embedding_table"] = EmbeddingTable.FROZEN
     return {name: value.value for name, value in settled.items()}
 
 
 def settle(model: Any) -> None:
     """Make adapters part of the weights, so that what is saved is a standard model."""
-    network = getattr(model[0], "auto_model", None)
-    if merge := getattr(network, "merge_and_unload", None):
-        model[0].model = merge()
+    reader = _reader(model)
+    if reader is not None and (merge := getattr(reader.auto_model, "merge_and_unload", None)):
+        reader.model = merge()
 
 
-def _positions(model: Any) -> int:
+def _reader(model: Any) -> Any:
+    """The module with the transformer, which may stand in a route of its own; None of a starter."""
+    inside = (module for module in model.modules() if module is not model)
+    return next((module for module in inside if hasattr(module, "auto_model")), None)
+
+
+def _positions(network: Any) -> int:
     # RoBERTa counts its positions from the padding token's number on
-    config = model[0].auto_model.config
+    config = network.config
     offset = (config.pad_token_id or 0) + 1 if "roberta" in config.model_type else 0
     return int(getattr(config, "max_position_embeddings", 1 << 30)) - offset
 
@@ -88,11 +95,11 @@ def _freeze(network: Any, count: int) -> None:
         layer.requires_grad_(False)
 
 
-def _add_adapters(model: Any, rank: int) -> None:
+def _add_adapters(model: Any, reader: Any, rank: int) -> None:
     from peft import LoraConfig, TaskType, get_peft_model
     from sentence_transformers import CrossEncoder
 
     # a cross-encoder's scoring head is new, so it is trained in full; peft knows it by the task
     task = TaskType.SEQ_CLS if isinstance(model, CrossEncoder) else TaskType.FEATURE_EXTRACTION
     config = LoraConfig(r=rank, lora_alpha=2 * rank, lora_dropout=0.0, target_modules="all-linear", task_type=task)
-    model[0].model = get_peft_model(model[0].auto_model, config)
+    reader.model = get_peft_model(reader.auto_model, config)

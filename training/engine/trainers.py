@@ -9,6 +9,7 @@ from sentence_transformers import SentenceTransformerTrainer, SentenceTransforme
 from sentence_transformers.base.evaluation import BaseEvaluator
 from sentence_transformers.base.sampler import DefaultBatchSampler
 from sentence_transformers.cross_encoder import CrossEncoder, CrossEncoderTrainer, CrossEncoderTrainingArguments
+from sentence_transformers.sparse_encoder import SparseEncoder, SparseEncoderTrainer, SparseEncoderTrainingArguments
 from transformers import EarlyStoppingCallback, TrainerCallback, TrainerState
 
 from retrieval.evaluation.measures import Scores
@@ -46,6 +47,16 @@ class _CrossEncoderTrainer(SafeCheckpoints, _OwnBatches, CrossEncoderTrainer):
     """Trains a cross-encoder."""
 
 
+class _SparseEncoderTrainer(SafeCheckpoints, _OwnBatches, SparseEncoderTrainer):
+    """Trains a sparse encoder; the weights of its regularizers rise over the first third of the steps."""
+
+
+_TRAINERS: dict[type, tuple[Any, Any]] = {
+    CrossEncoder: (_CrossEncoderTrainer, CrossEncoderTrainingArguments),
+    SparseEncoder: (_SparseEncoderTrainer, SparseEncoderTrainingArguments),
+}
+
+
 class ValidationEvaluator(BaseEvaluator):
     """Measures the model as it is on validation questions, with the very code that measures it before and after."""
 
@@ -67,13 +78,11 @@ class ValidationEvaluator(BaseEvaluator):
 def make_trainer(task: Task, options: TrainingOptions, checkpoints: Path, callbacks: Sequence[TrainerCallback]) -> Any:
     """Return the trainer of a task, ready to `train()`: the library's for the model's class."""
     sampler = batch_sampler(task.examples, batch_size=options.batch_size, processes=processes(), seed=options.seed)
-    trainer, arguments = (
-        (_CrossEncoderTrainer, CrossEncoderTrainingArguments)
-        if isinstance(task.model, CrossEncoder)
-        else (_BiEncoderTrainer, SentenceTransformerTrainingArguments)
-    )
+    bi_encoder = (_BiEncoderTrainer, SentenceTransformerTrainingArguments)
+    trainer, arguments = _TRAINERS.get(type(task.model), bi_encoder)
     task.model.model_card_data.generate_widget_examples = False  # minutes of work for a card's example
-    told = arguments(**trainer_arguments(checkpoints, options, sampler), prompts=task.prompts or None)
+    about = {"prompts": task.prompts or None, "router_mapping": task.routes}
+    told = arguments(**trainer_arguments(checkpoints, options, sampler), **about)
     told._n_gpu = min(told.n_gpu, 1)  # several GPUs are for several processes: threads would tear the batch apart
     return trainer(
         model=task.model,

@@ -7,7 +7,7 @@ from typing import Any, Self
 
 from data.failure import Failure
 from models.precision import Precision, in_bfloat16
-from models.sources import STARTER
+from models.sources import STARTER, ModelSource, default_model
 
 Problem = tuple[str, str, str]
 
@@ -93,6 +93,15 @@ class TrainingOptions:
     def suited_to(cls, base: str = STARTER) -> Self:
         """Return options that suit the base: a starter learns from large steps, a pretrained model from small ones."""
         return cls(base=base)  # type: ignore[call-arg]  # every kind has a default objective
+
+    @classmethod
+    def offered(cls) -> tuple[str, ...]:
+        """Return the bases of this machine that a training can start from, the one that nobody has to choose first."""
+        return tuple(dict.fromkeys((default_model(), STARTER)))
+
+    @classmethod
+    def check_base(cls, source: ModelSource) -> None:
+        """Raise `ModelError` where no such training can start from this base, as far as it is known by now."""
 
     @property
     def in_parts(self) -> bool:

@@ -20,7 +20,7 @@ from training.engine.arguments import processes
 from training.engine.task import Examples, Lesson, Task
 from training.options.bi_encoder import TAUGHT, BiEncoderOptions, Pooling
 from training.options.common import OptionError, TrainingOptions
-from training.rankers.examples import ANCHOR, bi_encoder_examples
+from training.rankers.examples import ANCHOR, encoder_examples
 from training.rankers.losses import bi_encoder_loss
 from training.rankers.material import Material
 from training.rankers.teacher import TeachersScores
@@ -55,7 +55,7 @@ print(questions @ passages.T)  # cosines, higher is better"""
 
     def task(self, source: ModelSource) -> Task:
         """Load the base, change it as told, and gather what its training needs. Raises `OptionError`."""
-        columns, examples = bi_encoder_examples(self._options, self._material)
+        columns, examples = encoder_examples(self._options, self._material)
         model = load_bi_encoder(source, self._material.texts)
         pool(model, self._options.pooling)
         settled = adapt(model, self._options)

@@ -6,16 +6,18 @@ from retrieval.rankings import NOT_FOUND
 from training.engine.task import Columns, Examples
 from training.options.bi_encoder import TAUGHT, BatchesOf, BiEncoderObjective, BiEncoderOptions
 from training.options.cross_encoder import CrossEncoderObjective, CrossEncoderOptions
+from training.options.negatives import RankerOptions
+from training.options.sparse_encoder import SparseEncoderObjective, SparseEncoderOptions
 from training.problems import TrainingError
 from training.rankers.material import Material
 from training.rankers.negatives import filled, mine
 
-ANCHOR = "anchor"  # the column of a bi-encoder's questions; the others hold passages
-_SIDE_BY_SIDE = (BiEncoderObjective.MULTIPLE_NEGATIVES, *TAUGHT)
+ANCHOR = "anchor"  # the column of an encoder's questions; the others hold passages
+_SIDE_BY_SIDE = (BiEncoderObjective.MULTIPLE_NEGATIVES, SparseEncoderObjective.SPLADE, *TAUGHT)
 _LISTS = (CrossEncoderObjective.LAMBDA, CrossEncoderObjective.RANKNET, CrossEncoderObjective.LISTNET)
 
 
-def bi_encoder_examples(options: BiEncoderOptions, material: Material) -> tuple[Columns, Examples]:
+def encoder_examples(options: BiEncoderOptions | SparseEncoderOptions, material: Material) -> tuple[Columns, Examples]:
     """Questions with a relevant passage each, and with the hard negatives that the options ask for.
 
     Triplets and GIST take one negative an example: a question with several stands in as many examples.
@@ -100,7 +102,7 @@ def _no_negatives() -> TrainingError:
     return TrainingError("no_negatives", message)
 
 
-def _all_negatives(options: BiEncoderOptions, material: Material) -> np.ndarray:
+def _all_negatives(options: RankerOptions, material: Material) -> np.ndarray:
     found = mine(options, material).rows
     return filled(found, material.train, material.relevance, options, material.learnable)
 

@@ -7,6 +7,8 @@ from models.sources import find_model
 from training.options.bi_encoder import TAUGHT, BiEncoderObjective, BiEncoderOptions
 from training.options.common import TrainingOptions
 from training.options.cross_encoder import CrossEncoderObjective, CrossEncoderOptions
+from training.options.sparse_encoder import SparseEncoderOptions
+from training.rankers.inference_free import has_routes
 from training.rankers.material import Material
 
 _GATHERED = (BiEncoderObjective.MULTIPLE_NEGATIVES, BiEncoderObjective.GIST, *TAUGHT)
@@ -19,6 +21,8 @@ def negatives_of_processes(options: TrainingOptions) -> str:
     negatives of its own part of the batch only, so more processes make easier negatives. None: the objective takes no
     negatives of the batch.
     """
+    if isinstance(options, SparseEncoderOptions):
+        return "gathered"
     if not isinstance(options, BiEncoderOptions) or not options.contrasts:
         return "none"
     return "gathered" if options.objective in _GATHERED else "own"
@@ -62,6 +66,36 @@ def bi_encoder_loss(model: Any, options: BiEncoderOptions, material: Material, *
         whole = int(model.get_embedding_dimension())
         loss = losses.MatryoshkaLoss(model, loss, [whole, *(size for size in shorter if size < whole)])
     return loss
+
+
+def sparse_encoder_loss(model: Any, options: SparseEncoderOptions, *, processes: int = 1) -> Any:
+    """Return SPLADE's loss module: multiple negatives by dot products, and the FLOPS of questions and of passages.
+
+    FLOPS are `sum over terms of (mean weight over the batch) ** 2` (Paria et al. 2020), of each process's own part.
+    Questions that no model reads have none: nothing could make them fewer.
+    """
+    from sentence_transformers.sparse_encoder import losses
+
+    ranking = losses.SparseMultipleNegativesRankingLoss(
+        model, scale=1 / options.temperature, similarity_fct=_exact_dot, gather_across_devices=processes > 1
+    )
+    parts = {"mini_batch_size": options.mini_batch_size} if options.mini_batch_size else {}
+    kind = losses.CachedSpladeLoss if parts else losses.SpladeLoss
+    return kind(
+        model,
+        ranking,
+        document_regularizer_weight=options.passage_regularizer,
+        query_regularizer_weight=None if has_routes(model) else options.question_regularizer,
+        **parts,
+    )
+
+
+def _exact_dot(questions: Any, passages: Any) -> Any:
+    """Dot products in float32: of 8 bits, a score of 20 would be one of 20 and 20.125."""
+    import torch
+
+    with torch.autocast(questions.device.type, enabled=False):
+        return questions.float() @ passages.float().T
 
 
 def cross_encoder_loss(model: Any, options: CrossEncoderOptions) -> Any:

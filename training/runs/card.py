@@ -105,6 +105,9 @@ def _reached(plan: Plan, scores: dict[str, Any], made: dict[str, Any]) -> Iterat
             "Questions of this set were made of its passages, which were read without the sentence or the title that "
             "asks. The figures are no measure of what people find."
         )
+    if active := scores.get("active_terms"):
+        counts = f"{active['question']:,.1f} terms in a question and {active['passage']:,.1f} in a passage"
+        yield f"It gives a weight to {counts}, on average."
     if gain := scores.get("gain"):
         low, high = gain["interval"]
         measure = Measure.parse(gain["measure"]).long

@@ -9,7 +9,7 @@ from streamlit.runtime.uploaded_file_manager import UploadedFile
 from data.store import StoredSet
 from models.sources import STARTER
 from retrieval.comparison.added import add, add_run, remove
-from retrieval.comparison.kinds.first_stage import DenseSpec
+from retrieval.comparison.kinds.first_stage import DenseSpec, SparseSpec
 from retrieval.comparison.kinds.milvus import MilvusSpec
 from retrieval.comparison.kinds.multistage import RerankSpec
 from retrieval.comparison.kinds.spec import Spec
@@ -20,7 +20,7 @@ from views.problem_words import failure_text
 from views.resources.sets import question_set
 from views.words import plain, word
 
-_KINDS = ("dense", "rerank", "run", "milvus")
+_KINDS = ("dense", "sparse", "rerank", "run", "milvus")
 _LONGEST_NAME = 60
 
 
@@ -49,10 +49,12 @@ def _model(kind: str, choices: Choices, data: StoredSet) -> str | None:
     if not st.button(word("compare.add_this"), disabled=not model, type="primary"):
         return None
     name = _free_name(kind, PurePath(model).name, choices)
-    spec: Spec = (
-        DenseSpec(name=name, model=model) if kind == "dense" else RerankSpec(name=name, first=BM25_NAME, model=model)
-    )
-    add(data.fingerprint, spec)
+    made: dict[str, Spec] = {
+        "dense": DenseSpec(name=name, model=model),
+        "sparse": SparseSpec(name=name, model=model),
+        "rerank": RerankSpec(name=name, first=BM25_NAME, model=model),
+    }
+    add(data.fingerprint, made[kind])
     return name
 
 

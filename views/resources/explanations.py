@@ -8,9 +8,11 @@ from pydantic import TypeAdapter
 from models.bi_encoder import BiEncoder
 from models.hub import ModelError
 from models.sources import find_model
-from retrieval.comparison.kinds.first_stage import BM25Spec, WindowedBM25Spec
+from models.sparse_encoder import SparseTextEncoder
+from retrieval.comparison.kinds.first_stage import BM25Spec, SparseSpec, WindowedBM25Spec
 from retrieval.explain.bm25 import BM25Explainer, BM25Explanation
 from retrieval.explain.sentences import SentenceExplanation, sentence_contributions
+from retrieval.explain.sparse import SparseExplanation, term_contributions
 from retrieval.explain.starter import StaticExplainer, StaticExplanation, static_explainer
 from retrieval.explain.windows import WindowedBM25Explainer
 from retrieval.lexical.bm25 import BM25Options
@@ -54,6 +56,20 @@ def explained_static(key: str, model: str, title: bool, question: str, row: int)
 @st.cache_resource(show_spinner=False, max_entries=2)
 def _encoder(key: str, model: str, title: bool) -> BiEncoder:
     return BiEncoder(find_model(model), question_set(key).passages.indexed_texts(title=title))
+
+
+@st.cache_resource(show_spinner=False, max_entries=2)
+def _term_encoder(key: str, spec: str) -> SparseTextEncoder:
+    of = SparseSpec.model_validate_json(spec)
+    texts = question_set(key).passages.indexed_texts(title=of.title)
+    return SparseTextEncoder(find_model(of.model), texts, precision=of.precision)
+
+
+@st.cache_resource(show_spinner=False, max_entries=512)
+def explained_sparse(key: str, spec: str, question: str, row: int) -> SparseExplanation:
+    """Explain the score of a passage (a row) term by term, which loads the model. Raises `ModelError`."""
+    title = SparseSpec.model_validate_json(spec).title
+    return term_contributions(_term_encoder(key, spec), question, question_set(key).passages[row], title=title)
 
 
 @st.cache_resource(show_spinner=False, max_entries=512)

@@ -36,6 +36,8 @@ def draw_scores(plan: Plan, scores: dict[str, Any]) -> None:
         column_config={"row": tables.text("train.row", width="medium"), **columns},
     )
     st.caption(_measured_on(plan, scores, with_intervals=bool(intervals)))
+    if active := scores.get("active_terms"):
+        st.caption(word("train.active_terms", **{side: f"{count:,.1f}" for side, count in active.items()}))
 
 
 def _written(table: pd.DataFrame, intervals: dict[str, dict[str, list[float]]]) -> Any:

@@ -7,8 +7,8 @@ from streamlit.delta_generator import DeltaGenerator
 
 from models.hub import HubRevision, ModelError
 from models.packaged.bases import DEFAULT, base_at_hand
-from models.sources import STARTER, default_model, find_model
-from training.recipe import recipe_of
+from models.sources import STARTER, find_model
+from training.recipe import recipe_of, usual_base
 from training.runs.runs import Run
 from views.choices import finished_runs
 from views.model_words import OTHER, is_a_starter, model_label
@@ -45,17 +45,18 @@ def pick_base(kind: str) -> Base:
     if not reference:
         right.caption(word("train.base_other_empty"))
         return Base("")
-    return Base(reference, runs.get(reference), _about(reference, right))
+    return Base(reference, runs.get(reference), _about(kind, reference, right))
 
 
 def _select(kind: str, runs: dict[str, Run]) -> str:
-    choices = list(dict.fromkeys([default_model(), STARTER, recipe_of(kind).base, *runs, OTHER]))
+    recipe = recipe_of(kind)
+    choices = list(dict.fromkeys([*recipe.options.offered(), recipe.base, *runs, OTHER]))
     return choose(
         st.selectbox,
         "base",
         word("train.base"),
         choices,
-        default_model(),
+        usual_base(kind),
         format_func=model_label,
         help=word("train.base_help"),
     )
@@ -69,19 +70,19 @@ def _other(kind: str) -> str:
     return text
 
 
-def _about(reference: str, place: DeltaGenerator) -> bool:
+def _about(kind: str, reference: str, place: DeltaGenerator) -> bool:
     """Say in `place` where the model is, or below why it cannot be had; returns whether it may be there."""
+    try:
+        source = find_model(reference)
+        recipe_of(kind).options.check_base(source)
+    except ModelError as error:
+        st.error(plain(failure_text(error)), icon=":material/error:")
+        return False
     if reference == STARTER:
         place.caption(word("train.about_starter"))
         if not base_at_hand():
             st.caption(word("train.no_packaged", model=DEFAULT.name, package=DEFAULT.requirement))
-        return True
-    try:
-        source = find_model(reference)
-    except ModelError as error:
-        st.error(plain(failure_text(error)), icon=":material/error:")
-        return False
-    if source.packaged:
+    elif source.packaged:
         packaged = source.packaged
         place.caption(word("train.about_packaged", origin=packaged.origin, licence=packaged.licence.upper()))
     elif source.hub_id is None:
@@ -90,7 +91,7 @@ def _about(reference: str, place: DeltaGenerator) -> bool:
         with place:
             _wait_for_the_hub(source.hub_id)
     elif refusal := hub_answer(source.hub_id).exception():
-        _say_what_is_missing(source.hub_id, refusal)
+        _say_what_is_missing(kind, source.hub_id, refusal)
     else:
         with place.container(horizontal=True, vertical_alignment="center"):
             st.caption(_hub_words(hub_answer(source.hub_id).result()), width="content")
@@ -105,11 +106,12 @@ def _wait_for_the_hub(hub_id: str) -> None:
     st.caption(f":material/hourglass_empty: {word('train.hub_asking')}")
 
 
-def _say_what_is_missing(hub_id: str, error: BaseException) -> None:
+def _say_what_is_missing(kind: str, hub_id: str, error: BaseException) -> None:
     code = f"model.{getattr(error, 'code', '')}"
     st.warning(word(code if known(code) else "model.hub_unknown", model=plain(hub_id)), icon=":material/cloud_off:")
     with st.container(horizontal=True):
-        st.button(word("train.use_starter"), on_click=remember, args=("base", STARTER), icon=":material/bolt:")
+        if STARTER in recipe_of(kind).options.offered():
+            st.button(word("train.use_starter"), on_click=remember, args=("base", STARTER), icon=":material/bolt:")
         _check_again(hub_id)
 
 

@@ -10,16 +10,25 @@ from streamlit.delta_generator import DeltaGenerator
 from data.split import SplitOptions
 from models.sources import STARTER
 from training.options.bi_encoder import TAUGHT
-from training.recipe import recipe_of
+from training.recipe import recipe_of, usual_base
 from views.train.base import Base
 from views.train.entered import is_changed, take_back
 from views.train.models import KINDS
-from views.train.options import FIRST, LISTED, MORE, NEEDED, NEGATIVES_DRAWN, NEGATIVES_SOURCE, fitted, matters
+from views.train.options import (
+    DECIDING,
+    FIRST,
+    LISTED,
+    MORE,
+    NEEDED,
+    NEGATIVES_DRAWN,
+    NEGATIVES_SOURCE,
+    fitted,
+    matters,
+)
 from views.train.widgets import Field, draw_field, tell_of_packages
 from views.words import word
 
 _COLUMNS = 4
-_DECIDE = ("negatives", "negatives_from", "distillation_weight")  # which other options matter
 _OF_A_LIST = 4  # negatives offered where a teacher is to order them and there were none
 _SPLIT = {"validation": 0.95, "test": 0.95, "split_seed": 2**31 - 1}  # the largest of each
 
@@ -104,7 +113,7 @@ class OptionFields:
         take_back(self.key(name) for name in self.changed)
 
     def _of(self, names: Iterable[str]) -> list[str]:
-        kept = {name: st.session_state.get(self.key(name)) for name in _DECIDE}
+        kept = {name: st.session_state.get(self.key(name)) for name in DECIDING}
         values = self._start | {name: value for name, value in kept.items() if value is not None}
         return [name for name in names if name in values and matters(name, values, starter=self._base.starter)]
 
@@ -133,7 +142,7 @@ def _start(kind: str, base: Base, objective: str) -> dict[str, Any]:
         plan = base.run.plan()
         options, shares = plan.options, plan.split
     else:
-        options = recipe_of(kind).options.suited_to(STARTER if base.starter else base.reference or STARTER)
+        options = recipe_of(kind).options.suited_to(STARTER if base.starter else base.reference or usual_base(kind))
         shares = SplitOptions()
     start = asdict(options) | {"base": base.reference, "objective": objective}
     if objective in TAUGHT:

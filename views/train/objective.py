@@ -2,8 +2,7 @@
 
 import streamlit as st
 
-from models.sources import STARTER
-from training.recipe import recipe_of
+from training.recipe import recipe_of, usual_base
 from views.state import remember, remembered
 from views.train.base import Base
 from views.train.entered import offer, relabel
@@ -14,7 +13,8 @@ from views.words import word, word_or
 def pick_objective(kind: str, base: Base) -> str:
     """Draw the choice of what training makes smaller, with what that does and needs."""
     choices, key = objectives(kind, starter=base.starter), f"train_{kind}_objective"
-    options = base.run.plan().options if base.run else recipe_of(kind).options.suited_to(base.reference or STARTER)
+    suited = recipe_of(kind).options.suited_to
+    options = base.run.plan().options if base.run else suited(base.reference or usual_base(kind))
     if st.session_state.get(key) not in choices:
         st.session_state[key] = remembered("objective", options.objective.value, choices)
     offer(key, options.objective.value)

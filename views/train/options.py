@@ -8,6 +8,7 @@ from typing import Any
 from training.options.bi_encoder import BI_ENCODER, TAUGHT, BiEncoderObjective
 from training.options.cross_encoder import CrossEncoderObjective
 from training.options.negatives import NegativesFrom
+from training.options.sparse_encoder import QuestionSide, SparseEncoderObjective
 from training.recipe import recipe_of
 
 FIRST = ("epochs", "batch_size", "learning_rate")
@@ -19,8 +20,9 @@ MORE = {
     "loss": (
         *("positive_margin", "negative_margin", "triplet_margin"),
         *("temperature", "teacher_temperature", "teacher_bm25", "distillation_weight"),
+        *("question_regularizer", "passage_regularizer"),
     ),
-    "model": ("pooling", "max_length", "frozen_layers", "lora_rank", "matryoshka"),
+    "model": ("question_side", "pooling", "max_length", "frozen_layers", "lora_rank", "matryoshka"),
     "memory": ("mini_batch_size", "evaluation_batch_size", "precision", "attention_dropout", "embedding_table"),
     "measuring": ("best_by", "patience", "depth", "evaluation_limit", "evaluation_steps", "logging_steps", "report_to"),
     "saving": ("save_steps", "save_minutes", "save_limit"),
@@ -31,6 +33,9 @@ _NO_PART_OF_A_STARTER = {
     *("pooling", "max_length", "frozen_layers", "lora_rank"),
     *("mini_batch_size", "precision", "attention_dropout", "embedding_table"),
 }
+# on what is entered there, other options depend
+DECIDING = ("negatives", "negatives_from", "distillation_weight", "question_side")
+_ALL_BUT_TRIPLETS: set[StrEnum] = {*BiEncoderObjective, *SparseEncoderObjective} - {BiEncoderObjective.TRIPLET}
 _ONLY_FOR: dict[str, Set[StrEnum]] = {
     "guide": {BiEncoderObjective.GIST},
     "teacher": {CrossEncoderObjective.MARGIN_MSE, *TAUGHT},
@@ -40,9 +45,12 @@ _ONLY_FOR: dict[str, Set[StrEnum]] = {
     "positive_margin": {BiEncoderObjective.MEGA_BATCH_MARGIN},
     "negative_margin": {BiEncoderObjective.MEGA_BATCH_MARGIN},
     "triplet_margin": {BiEncoderObjective.TRIPLET},
-    "batches_of": set(BiEncoderObjective) - {BiEncoderObjective.TRIPLET},
-    "temperature": {BiEncoderObjective.MULTIPLE_NEGATIVES, BiEncoderObjective.GIST, *TAUGHT},
-    "mini_batch_size": set(BiEncoderObjective) - {BiEncoderObjective.TRIPLET},
+    "batches_of": _ALL_BUT_TRIPLETS,
+    "temperature": {
+        *(BiEncoderObjective.MULTIPLE_NEGATIVES, BiEncoderObjective.GIST),
+        *(SparseEncoderObjective.SPLADE, *TAUGHT),
+    },
+    "mini_batch_size": _ALL_BUT_TRIPLETS,
 }
 
 
@@ -63,6 +71,8 @@ def matters(name: str, values: Mapping[str, Any], *, starter: bool) -> bool:
         return False
     if name == "batches_of" and values["objective"] in TAUGHT and values["distillation_weight"] == 1:
         return False  # a teacher says nothing of the batch's other passages
+    if name == "question_regularizer" and values["question_side"] == QuestionSide.IDF:
+        return False  # their own terms, no more
     if starter and name in _NO_PART_OF_A_STARTER:
         return False
     return name not in _ONLY_FOR or values["objective"] in _ONLY_FOR[name]

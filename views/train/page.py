@@ -1,4 +1,4 @@
-"""Train: fine-tune a bi-encoder or a cross-encoder on the question set in use, watch it, and keep what came of it."""
+"""Train: fine-tune a model of any kind on the question set in use, watch it, and keep what came of it."""
 
 import streamlit as st
 

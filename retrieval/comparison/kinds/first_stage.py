@@ -1,4 +1,4 @@
-"""What searches the passages by itself: BM25, over passages or windows of them, a bi-encoder, an imported run."""
+"""What searches the passages by itself: BM25, of passages or windows, a bi-encoder, a sparse encoder, a run."""
 
 import hashlib
 from functools import partial
@@ -15,6 +15,7 @@ from retrieval.dense.index import IndexKind
 from retrieval.dense.retriever import Dense
 from retrieval.lexical.bm25 import BM25, BM25Options
 from retrieval.lexical.engines import Engine
+from retrieval.lexical.learned import LearnedSparse
 from retrieval.lexical.windows import WindowedBM25
 from retrieval.trec.run import ImportedRun, find_run, fingerprint
 from text.analyzers import Analyzer
@@ -77,6 +78,22 @@ class DenseSpec(Spec):
         """Return the retriever."""
         encoder = materials.encoder(self.model, self.title, self.precision)
         build = partial(Dense, self.name, materials.passages, encoder, title=self.title, index=self.index)
+        return materials.kept(self, build, encoder.fingerprint, meter=encoder.meter)
+
+
+class SparseSpec(Spec):
+    """A sparse encoder (a folder, a run or a hub id), whose weighed terms are searched in postings."""
+
+    digits: ClassVar[int] = 3
+    kind: Literal["sparse"] = "sparse"
+    model: str = Field(min_length=1)
+    title: bool = True
+    precision: Precision = Precision.AUTO
+
+    def make(self, materials: Materials) -> CachedRetriever:
+        """Return the retriever."""
+        encoder = materials.term_encoder(self.model, self.title, self.precision)
+        build = partial(LearnedSparse, self.name, materials.passages, encoder, title=self.title)
         return materials.kept(self, build, encoder.fingerprint, meter=encoder.meter)
 
 

@@ -16,6 +16,7 @@ from models.cross_encoder import CrossEncoderScorer
 from models.hub import ModelError
 from models.meter import Meter
 from models.sources import find_model, identity
+from models.sparse_encoder import SparseTextEncoder
 from retrieval.comparison.cached import CachedRetriever
 from retrieval.rankings import Retriever
 from text.analyzers import VERSION as ANALYZER_VERSION
@@ -109,6 +110,11 @@ class Materials:
         self.source = cache(lambda model: find_model(model, base))
         self.encoder = cache(
             lambda model, title, precision: BiEncoder(
+                self.source(model), self.texts(title), precision=precision, on_progress=on_progress
+            )
+        )
+        self.term_encoder = cache(
+            lambda model, title, precision: SparseTextEncoder(
                 self.source(model), self.texts(title), precision=precision, on_progress=on_progress
             )
         )

@@ -13,7 +13,7 @@ from retrieval.evaluation.measures import evaluate
 from tests.training.worlds import Trained, at_checkpoint, logged, margin_loss, misleading_set, planned, source_of
 from training.engine.batches import batch_sampler
 from training.options.bi_encoder import BI_ENCODER, BiEncoderOptions
-from training.rankers.examples import bi_encoder_examples
+from training.rankers.examples import encoder_examples
 from training.rankers.material import Material
 from training.runs.runs import Phase, Run
 from training.train import load_material, train
@@ -110,7 +110,7 @@ def test_the_model_folder_holds_no_pickles(bi_encoder: Trained) -> None:
 def test_no_batch_holds_a_passage_twice(bi_encoder: Trained) -> None:
     options = bi_encoder.run.plan().options
     assert isinstance(options, BiEncoderOptions)
-    columns, examples = bi_encoder_examples(options, bi_encoder.material)
+    columns, examples = encoder_examples(options, bi_encoder.material)
     assert len(set(columns["positive"])) < len(columns["positive"]) == 336
     batches = list(batch_sampler(examples, batch_size=64)(columns["anchor"]))
     assert sorted(row for batch in batches for row in batch) == list(range(336))

@@ -16,7 +16,7 @@ from training.engine.task import Columns
 from training.options.bi_encoder import BiEncoderObjective, BiEncoderOptions
 from training.options.cross_encoder import CrossEncoderObjective, CrossEncoderOptions
 from training.problems import TrainingError
-from training.rankers.examples import bi_encoder_examples, cross_encoder_examples
+from training.rankers.examples import cross_encoder_examples, encoder_examples
 from training.rankers.teacher import TeachersScores
 
 pytestmark = pytest.mark.slow
@@ -47,7 +47,7 @@ def asked(columns: Columns, name: str) -> list[int]:
     [BiEncoderObjective.MEGA_BATCH_MARGIN, BiEncoderObjective.MULTIPLE_NEGATIVES, BiEncoderObjective.GIST],
 )
 def test_pairs_of_a_question_and_its_passage(objective: BiEncoderObjective) -> None:
-    columns, examples = bi_encoder_examples(bi_encoder(objective, 0), whole(small_set()))
+    columns, examples = encoder_examples(bi_encoder(objective, 0), whole(small_set()))
     assert list(columns) == ["anchor", "positive"]
     assert list(zip(asked(columns, "anchor"), rows(columns["positive"]), strict=True)) == PAIRS
     assert examples.question.tolist() == [question for question, _ in PAIRS]
@@ -58,7 +58,7 @@ def test_pairs_of_a_question_and_its_passage(objective: BiEncoderObjective) -> N
 
 def test_multiple_negatives_come_side_by_side() -> None:
     options = bi_encoder(BiEncoderObjective.MULTIPLE_NEGATIVES, 3)
-    columns, examples = bi_encoder_examples(options, whole(small_set()))
+    columns, examples = encoder_examples(options, whole(small_set()))
     assert list(columns) == ["anchor", "positive", "negative_1", "negative_2", "negative_3"]
     assert list(zip(asked(columns, "anchor"), rows(columns["positive"]), strict=True)) == PAIRS
     for row, (question, positive) in enumerate(PAIRS):
@@ -71,16 +71,16 @@ def test_multiple_negatives_come_side_by_side() -> None:
 
 def test_an_example_without_all_of_its_negatives_is_left_out() -> None:
     # of five passages q3 and q6 have three that could be negatives
-    columns, examples = bi_encoder_examples(bi_encoder(BiEncoderObjective.MULTIPLE_NEGATIVES, 4), whole(small_set()))
+    columns, examples = encoder_examples(bi_encoder(BiEncoderObjective.MULTIPLE_NEGATIVES, 4), whole(small_set()))
     assert asked(columns, "anchor") == examples.question.tolist() == [0, 1, 3, 4]
     with pytest.raises(TrainingError) as refused:
-        bi_encoder_examples(bi_encoder(BiEncoderObjective.MULTIPLE_NEGATIVES, 5), whole(small_set()))
+        encoder_examples(bi_encoder(BiEncoderObjective.MULTIPLE_NEGATIVES, 5), whole(small_set()))
     assert refused.value.code == "no_negatives"
 
 
 @pytest.mark.parametrize("objective", [BiEncoderObjective.TRIPLET, BiEncoderObjective.GIST])
 def test_one_negative_an_example(objective: BiEncoderObjective) -> None:
-    columns, examples = bi_encoder_examples(bi_encoder(objective, 4), whole(small_set()))
+    columns, examples = encoder_examples(bi_encoder(objective, 4), whole(small_set()))
     assert list(columns) == ["anchor", "positive", "negative_1"]
     seen = list(zip(asked(columns, "anchor"), *(rows(columns[c]) for c in ("positive", "negative_1")), strict=True))
     of_five = [(q, q, negative) for q, others in enumerate(OTHERS) for negative in others]
@@ -174,7 +174,7 @@ def test_a_teacher_s_differences() -> None:
 
 
 def test_lengths_are_of_the_question_and_the_longest_passage() -> None:
-    _, examples = bi_encoder_examples(bi_encoder(BiEncoderObjective.MULTIPLE_NEGATIVES, 3), whole(small_set()))
+    _, examples = encoder_examples(bi_encoder(BiEncoderObjective.MULTIPLE_NEGATIVES, 3), whole(small_set()))
     for question, passages, length in zip(examples.question, examples.passages, examples.lengths, strict=True):
         assert length == len(ASKED[question]) + max(len(TEXTS[row]) for row in passages)
 

@@ -4,7 +4,7 @@ from functools import singledispatch
 
 import streamlit as st
 
-from retrieval.comparison.kinds.first_stage import DenseSpec, TermSpec, WindowedBM25Spec
+from retrieval.comparison.kinds.first_stage import DenseSpec, SparseSpec, TermSpec, WindowedBM25Spec
 from retrieval.comparison.kinds.multistage import HybridSpec, RerankSpec
 from retrieval.comparison.kinds.spec import Spec
 from retrieval.explain.duel import Duel, telling_token, term_table, token_table, word_reason
@@ -79,6 +79,11 @@ def _of_cosines(spec: DenseSpec, case: QuestionCase, of: Duel) -> list[str]:
     if telling := telling_token(token_table(right, wrong), lost=of.lost):
         said.append(word("why.token_lost" if of.lost else "why.token_won", term=telling))
     return said
+
+
+@_reasons.register
+def _of_weighed_terms(spec: SparseSpec, case: QuestionCase, of: Duel) -> list[str]:
+    return _of_scores(spec, case, of)
 
 
 def _of_scores(spec: Spec, case: QuestionCase, of: Duel, key: str = "why.scores") -> list[str]:

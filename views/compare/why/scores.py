@@ -6,25 +6,23 @@ from functools import singledispatch
 import pandas as pd
 import streamlit as st
 
-from retrieval.comparison.kinds.first_stage import DenseSpec, TermSpec
+from retrieval.comparison.kinds.first_stage import DenseSpec, SparseSpec, TermSpec
 from retrieval.comparison.kinds.multistage import HybridSpec, RerankSpec
 from retrieval.comparison.kinds.spec import Spec
-from retrieval.explain.bm25 import BM25Explanation
 from retrieval.explain.duel import Duel, term_table, token_table
 from retrieval.explain.multistage import PartContribution
-from retrieval.explain.starter import StaticExplanation
 from views import tables
-from views.charts import part_bars, term_bars
+from views.charts import part_bars
 from views.compare.address import choose
 from views.compare.why import sentences as compare_question_sentences
+from views.compare.why import weighed as compare_question_weighed
 from views.compare.why.case import QuestionCase
-from views.highlight import weighed_html
+from views.compare.why.parts import draw_parts_of_words, draw_sums, draw_texts
 from views.resources.charts import draw_chart
 from views.resources.explanations import explained_bm25, explained_static
 from views.words import known, plain, word
 
 _WRONG_OFFERED = 20
-_BARS = 12
 
 
 def draw(case: QuestionCase) -> None:
@@ -79,10 +77,10 @@ def _pick_wrong(case: QuestionCase, name: str) -> Duel:
 def _draw_terms(spec: TermSpec, case: QuestionCase, of: Duel) -> None:
     key, json, question = case.view.data.key, spec.model_dump_json(), case.question.text
     right, wrong = (explained_bm25(key, json, question, row) for row in (of.right, of.wrong or 0))
-    _draw_sums(of, right.score, wrong.score, spec.digits)
+    draw_sums(of, right.score, wrong.score, spec.digits)
     st.caption(word("why.terms_help"))
-    _draw_parts_of_words(term_table(right, wrong))
-    _draw_texts(right, wrong)
+    draw_parts_of_words(term_table(right, wrong))
+    draw_texts(right, wrong)
 
 
 @_draw_score.register
@@ -92,66 +90,15 @@ def _draw_tokens(spec: DenseSpec, case: QuestionCase, of: Duel) -> None:
     if right is None or wrong is None:
         compare_question_sentences.draw(case, spec, of)
         return
-    _draw_sums(of, right.score, wrong.score, spec.digits)
+    draw_sums(of, right.score, wrong.score, spec.digits)
     st.caption(word("why.tokens_help"))
-    _draw_parts_of_words(token_table(right, wrong))
-    _draw_texts(right, wrong)
+    draw_parts_of_words(token_table(right, wrong))
+    draw_texts(right, wrong)
 
 
-def _draw_sums(of: Duel, right: float, wrong: float, digits: int) -> None:
-    ranks = [f"{rank}" if rank else "–" for rank in (of.right_rank, of.wrong_rank)]
-    values = {"right": f"{right:.{digits}f}", "wrong": f"{wrong:.{digits}f}"}
-    difference = f"{right - wrong:+.{digits}f}"
-    st.markdown(word("why.sums", right_rank=ranks[0], wrong_rank=ranks[1], difference=difference, **values))
-
-
-def _draw_parts_of_words(table: pd.DataFrame) -> None:
-    """Draw the words of most difference as bars, and all of them with the sum as a table."""
-    sides = {"right": word("why.right"), "wrong": word("why.wrong")}
-    shown = table.head(_BARS)
-    labels = [_term(term, kind) for term, kind in zip(shown["term"], shown["kind"], strict=True)]
-    long = pd.concat(
-        [pd.DataFrame({"term": labels, "side": label, "value": shown[side].tolist()}) for side, label in sides.items()]
-    )
-    draw_chart(term_bars, long, labels, list(sides.values()), x=word("why.adds"), y=word("why.term"))
-    with st.expander(word("compare.as_table")):
-        _draw_word_table(table, sides)
-
-
-def _term(text: str, kind: str) -> str:
-    return f"{text} ({word('why.kind_letters')})" if kind == "letters" else text
-
-
-def _draw_word_table(table: pd.DataFrame, sides: dict[str, str]) -> None:
-    total = {"term": word("why.sum"), **{side: table[side].sum() for side in (*sides, "difference")}}
-    told = table.assign(kind=[word(f"why.kind_{kind}") for kind in table["kind"]])
-    columns = {
-        "term": tables.text("why.term", pinned=True),
-        "kind": tables.text("why.term_kind"),
-        "known": tables.checkbox("why.term_known"),
-        "in_question": tables.number("why.in_question"),
-        "passages": tables.number("why.in_passages"),
-        "idf": st.column_config.NumberColumn("idf", format="%.2f", help=word("why.idf_help")),
-        "in_right": tables.number("why.in_right"),
-        "right": tables.number("why.right", "%.3f"),
-        "in_wrong": tables.number("why.in_wrong"),
-        "wrong": tables.number("why.wrong", "%.3f"),
-        "difference": tables.number("compare.difference", "%+.3f", ""),
-    }
-    st.dataframe(
-        pd.concat([told.astype(object), pd.DataFrame([total])], ignore_index=True),
-        hide_index=True,
-        placeholder="",
-        column_config={name: column for name, column in columns.items() if name in table},
-    )
-
-
-def _draw_texts(right: BM25Explanation | StaticExplanation, wrong: BM25Explanation | StaticExplanation) -> None:
-    st.caption(word("why.shades"))
-    for place, explained, side in zip(st.columns(2), (right, wrong), ("right", "wrong"), strict=True):
-        with place:
-            st.markdown(f"**{word(f'why.{side}')}**")
-            st.html(weighed_html(explained.title_pieces(), explained.text_pieces(), gold=side == "right"))
+@_draw_score.register
+def _draw_weighed(spec: SparseSpec, case: QuestionCase, of: Duel) -> None:
+    compare_question_weighed.draw(case, spec, of)
 
 
 @_draw_score.register
@@ -160,7 +107,7 @@ def _draw_fusion(spec: HybridSpec, case: QuestionCase, of: Duel) -> None:
     if found[0] is None or found[1] is None:
         st.info(word("why.not_deep_enough", depth=spec.depth), icon=":material/info:")
         return
-    _draw_sums(of, found[0].score, found[1].score, spec.digits)
+    draw_sums(of, found[0].score, found[1].score, spec.digits)
     st.caption(word("why.fusion_help", fusion=word(f"why.fusion_{spec.fusion.name.lower()}")))
     _draw_added(case, [dict(one.parts) for one in found if one])
 

@@ -1,7 +1,5 @@
 """Where a model that reads words in context sees the question answered: its cosine with each sentence."""
 
-import logging
-
 import pandas as pd
 import streamlit as st
 
@@ -11,35 +9,23 @@ from retrieval.explain.sentences import SentenceExplanation
 from text.located import weighted_pieces
 from views import tables
 from views.compare.why.case import QuestionCase
+from views.compare.why.loading import once_asked
 from views.highlight import weighed_html
-from views.problem_words import search_failure_text
 from views.resources.explanations import explained_sentences
-from views.words import plain, word
-
-logger = logging.getLogger(__name__)
+from views.words import word
 
 
 def draw(case: QuestionCase, spec: DenseSpec, of: Duel) -> None:
     """Draw the button that loads the model and, once it was pressed, both passages."""
     st.caption(word("why.sentences_help"))
-    wanted = f"why_sentences_{spec.name}"
-    if not st.session_state.get(wanted):
-        st.button(
-            word("why.sentences_ask"),
-            icon=":material/psychology:",
-            on_click=lambda: st.session_state.update({wanted: True}),
-            key=f"ask_{wanted}",
-        )
-        return
     key, question = case.view.data.key, case.question.text
-    try:
-        with st.spinner(word("search.loading"), show_time=True):
-            found = [
-                explained_sentences(key, spec.model, spec.title, question, row) for row in (of.right, of.wrong or 0)
-            ]
-    except Exception as error:
-        logger.warning("the model of %r cannot be asked: %s", spec.name, error)
-        st.error(plain(search_failure_text(error)), icon=":material/error:")
+
+    def tell() -> list[SentenceExplanation]:
+        rows = (of.right, of.wrong or 0)
+        return [explained_sentences(key, spec.model, spec.title, question, row) for row in rows]
+
+    found = once_asked(spec.name, word("why.sentences_ask"), tell)
+    if found is None:
         return
     for place, one, side in zip(st.columns(2), found, ("right", "wrong"), strict=True):
         with place:

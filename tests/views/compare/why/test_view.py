@@ -432,7 +432,7 @@ def with_model(model: str) -> AppTest:
     result = Result("Own", rankings, evaluate(rankings, asked, experiment.ks))
     keep_comparison(Comparison(experiment, asked, (result,)), ComparisonJob.of(experiment, data.fingerprint).folder)
     app = opened(retrievers="Own", question="q2", shows="scores")
-    app.button(key="ask_why_sentences_Own").click().run()
+    app.button(key="ask_why_model_Own").click().run()
     assert not app.exception
     return app
 

@@ -1,0 +1,123 @@
+"""The sparse encoder recipe: a masked language model learns which terms, in a text or not, tell passages apart."""
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy.sparse import csr_array
+
+from models.bi_encoder import prompts_of
+from models.loading import load_sparse_encoder
+from models.sources import DEFAULT_MASKED_LANGUAGE_MODEL, ModelSource
+from models.sparse_encoder import SparseTextEncoder
+from retrieval.comparison.kinds.first_stage import SparseSpec
+from retrieval.comparison.kinds.multistage import HybridSpec
+from retrieval.comparison.kinds.spec import Spec
+from retrieval.evaluation.measures import Scores
+from retrieval.lexical.learned import LearnedSparse
+from retrieval.report.colours import PALETTE
+from training.engine.adaptation import adapt
+from training.engine.arguments import processes
+from training.engine.task import Task
+from training.options.common import TrainingOptions
+from training.options.sparse_encoder import QuestionSide, SparseEncoderOptions
+from training.rankers.examples import ANCHOR, encoder_examples
+from training.rankers.inference_free import by_idf, has_routes
+from training.rankers.losses import sparse_encoder_loss
+from training.rankers.material import Material
+
+_PROBED = 64  # texts
+
+
+class SparseEncoderRecipe:
+    """How a sparse encoder is trained; see `training.recipe.Recipe`."""
+
+    options: type[TrainingOptions] = SparseEncoderOptions
+    base = DEFAULT_MASKED_LANGUAGE_MODEL
+    measure = "recall@10"
+    colour = PALETTE[4]
+    does = "A sparse encoder: it turns questions and passages into few weighed terms, searched as words are."
+    hub_task = "feature-extraction"
+    loading = ("from sentence_transformers import SparseEncoder", 'SparseEncoder("{folder}")')
+    loading_a_starter = loading  # there is none
+    usage = """questions = model.encode_query(["a question"])
+passages = model.encode_document(["a passage", "another one"])
+print(model.similarity(questions, passages))  # dot products, higher is better
+print(model.decode(passages[0], top_k=10))  # its terms of most weight"""
+
+    def __init__(self, options: SparseEncoderOptions, material: Material) -> None:
+        self._options, self._material = options, material
+
+    def measured(self, source: ModelSource) -> Scores:
+        """Measure a model on the validation questions, over the whole corpus."""
+        return self._measured(self._encoder(source))
+
+    def task(self, source: ModelSource) -> Task:
+        """Load the base, change it as told, and gather what its training needs. Raises `OptionError`, `ModelError`."""
+        columns, examples = encoder_examples(self._options, self._material)
+        model = load_sparse_encoder(source)
+        if self._options.question_side is QuestionSide.IDF:
+            model = by_idf(model, self._material.texts)
+        settled = adapt(model, self._options)
+        loss = sparse_encoder_loss(model, self._options, processes=processes())
+        question, passage = prompts_of(model)
+        prompts = {name: question if name == ANCHOR else passage for name in columns}
+        routes = {name: "query" if name == ANCHOR else "document" for name in columns} if has_routes(model) else {}
+        return Task(
+            *(model, loss, columns, examples, lambda trained: self._measured(self._live(trained)), prompts),
+            routes=routes,
+            settled=settled,
+        )
+
+    def concluded(self, model_folder: Path) -> tuple[dict[str, Scores], dict[str, Any]]:
+        """Measure the finished model, and how many terms are active in a text on average."""
+        encoder = self._encoder(ModelSource(str(model_folder), folder=model_folder))
+        scores = {"after": self._measured(encoder)}  # its texts are kept from here on
+        asked = [question.text for question in self._material.validation.questions]
+        sides = {
+            "question": encoder.encode_questions(asked),
+            "passage": encoder.encode_passages(self._material.texts),
+        }
+        return scores, {"active_terms": {side: _active(weights) for side, weights in sides.items()}}
+
+    def seconds_to_measure(self, model: Any) -> float:
+        """Seconds that measuring this model once would take, by the time a few texts take."""
+        texts = self._material.texts[:_PROBED]
+        began = time.perf_counter()
+        self._live(model).encode_passages(texts)
+        everything = len(self._material.texts) + len(self._material.validation.questions)
+        return (time.perf_counter() - began) / len(texts) * everything
+
+    @staticmethod
+    def retrievers(model: str, first: str, *, title: bool, named: Callable[[str], str]) -> list[Spec]:
+        """Search with its terms, alone and together with BM25."""
+        sparse = SparseSpec(name=named("Sparse"), model=model, title=title)
+        return [sparse, HybridSpec(name=named("Hybrid"), of=(first, sparse.name))]
+
+    def _measured(self, encoder: SparseTextEncoder) -> Scores:
+        passages = self._material.question_set.passages
+        return self._material.measure(LearnedSparse("sparse", passages, encoder, title=self._options.title))
+
+    def _encoder(self, source: ModelSource) -> SparseTextEncoder:
+        return SparseTextEncoder(source, self._material.texts, precision=self._options.precision)
+
+    def _live(self, model: Any) -> SparseTextEncoder:
+        size, precision = self._options.evaluation_batch_size, self._options.precision
+        encoder = _LiveSparseEncoder(ModelSource("live"), self._material.texts, precision=precision, batch_size=size)
+        encoder.model = model
+        return encoder
+
+
+def _active(weights: csr_array) -> float:
+    """Terms of a text that are not 0, on average."""
+    return float(np.diff(weights.indptr).mean())
+
+
+class _LiveSparseEncoder(SparseTextEncoder):
+    """A model in the middle of its training: nothing it says is kept."""
+
+    def _block(self, side: str, texts: list[str], *, keep: bool) -> dict[str, np.ndarray]:
+        del keep
+        return super()._block(side, texts, keep=False)
