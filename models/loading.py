@@ -1,6 +1,7 @@
 """How a model is loaded: safely, from safetensors, and only when something must be computed."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -52,18 +53,11 @@ def load_sparse_encoder(source: ModelSource) -> "SparseEncoder":
     Raises `ModelError` `not_sparse` where the model is neither: the library would add random layers to it.
     """
     from sentence_transformers import SparseEncoder
-    from sentence_transformers.util import load_file_path
 
     require_sparse(source)
     where = _where(source)
     if source.hub_id:
-        about = {name: where[name] for name in ("revision", "local_files_only")}
-
-        def find(name: str) -> Path | None:
-            path = load_file_path(source.hub_id, name, **about)
-            return Path(path) if path else None
-
-        require_sparse(source, find)
+        require_sparse(source, partial(_hub_file, where))
     return SparseEncoder(**where, model_kwargs=_WEIGHTS)
 
 
@@ -84,6 +78,21 @@ def _where(source: ModelSource) -> dict[str, Any]:
         # a hub that does not answer is asked again and again for minutes, even for files that are here
         "local_files_only": not revision.online,
     }
+
+
+def _hub_file(where: dict[str, Any], name: str) -> Path | None:
+    """A file of a hub model, None where it has none; without the hub, where none was downloaded."""
+    from huggingface_hub import hf_hub_download
+    from huggingface_hub.errors import EntryNotFoundError, LocalEntryNotFoundError
+
+    offline = where["local_files_only"]
+    try:
+        found = hf_hub_download(where["model_name_or_path"], name, revision=where["revision"], local_files_only=offline)
+    except EntryNotFoundError as error:
+        if isinstance(error, LocalEntryNotFoundError) and not offline:
+            raise  # the hub went away: nothing is known of the file
+        return None
+    return Path(found)
 
 
 def _own_module(folder: Path, module_class: Any) -> Any:

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 import numpy as np
+from scipy.sparse import csr_array
 
 from data.records import Passage, Question, QuestionSet
 
@@ -47,6 +48,17 @@ class KeywordEncoder:
         found = np.array([[word in text for word in self.keywords] for text in texts], dtype=np.float32)
         found = found.reshape(len(texts), len(self.keywords))
         return found / np.maximum(np.linalg.norm(found, axis=1, keepdims=True), 1).astype(np.float32)
+
+
+class KeywordTerms(KeywordEncoder):
+    """The same keywords as terms of a vocabulary: a question asks each once, a passage holds it as often as it says."""
+
+    def encode_questions(self, texts: Sequence[str]) -> csr_array:  # type: ignore[override]
+        return csr_array(self._encode(texts) > 0, dtype=np.float32)
+
+    def encode_passages(self, texts: Sequence[str]) -> csr_array:  # type: ignore[override]
+        counts = [[text.count(word) for word in self.keywords] for text in texts]
+        return csr_array(np.array(counts, dtype=np.float32).reshape(len(texts), len(self.keywords)))
 
 
 class SharedWordScorer:

@@ -13,6 +13,7 @@ from retrieval.dense.index import IndexKind
 from retrieval.dense.retriever import Dense
 from retrieval.lexical.bm25 import BM25, BM25Options
 from retrieval.lexical.engines import Engine
+from retrieval.lexical.learned import LearnedSparse
 from retrieval.lexical.windows import WindowedBM25
 from retrieval.milvus.fields import TermField, VectorField
 from retrieval.milvus.place import place
@@ -21,7 +22,7 @@ from retrieval.multistage.fusion import Fusion
 from retrieval.multistage.hybrid import Hybrid
 from retrieval.multistage.rerank import Reranked
 from retrieval.rankings import Retriever
-from tests.doubles import PASSAGES, QUESTIONS, KeywordEncoder, SharedWordScorer, texts_of
+from tests.doubles import PASSAGES, QUESTIONS, KeywordEncoder, KeywordTerms, SharedWordScorer, texts_of
 from tests.milvus_server import serving
 
 Make = Callable[[Sequence[Passage]], Retriever]
@@ -41,6 +42,10 @@ def windowed(passages: Sequence[Passage]) -> WindowedBM25:
 
 def dense(passages: Sequence[Passage], index: IndexKind = IndexKind.EXACT) -> Dense:
     return Dense("dense", passages, KeywordEncoder(), index=index)
+
+
+def sparse(passages: Sequence[Passage]) -> LearnedSparse:
+    return LearnedSparse("sparse", passages, KeywordTerms())
 
 
 def hybrid(passages: Sequence[Passage], fusion: Fusion = Fusion.RRF) -> Hybrid:
@@ -73,7 +78,7 @@ ASKED = [*texts_of(QUESTIONS), "", "?!", "zebra", "서울"]
 
 
 MAKERS: dict[str, Make] = {
-    **{make.__name__: make for make in (bm25, reference, windowed, reranked, kept)},
+    **{make.__name__: make for make in (bm25, reference, windowed, sparse, reranked, kept)},
     **{f"dense {index}": partial(dense, index=index) for index in IndexKind},
     **{f"hybrid {fusion}": partial(hybrid, fusion=fusion) for fusion in Fusion},
 }

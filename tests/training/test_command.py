@@ -11,11 +11,12 @@ from tests.programs import run_module
 from training.__main__ import main
 from training.options.bi_encoder import BI_ENCODER, BiEncoderOptions
 from training.options.cross_encoder import CROSS_ENCODER, CrossEncoderOptions
+from training.options.sparse_encoder import SPARSE_ENCODER, SparseEncoderOptions
 from training.recipe import RECIPES
 from training.runs.runs import Run
 
 SAMPLE = str(CATALOG["sample"].path)
-OPTIONS = {BI_ENCODER: BiEncoderOptions, CROSS_ENCODER: CrossEncoderOptions}
+OPTIONS = {BI_ENCODER: BiEncoderOptions, CROSS_ENCODER: CrossEncoderOptions, SPARSE_ENCODER: SparseEncoderOptions}
 EXPERIMENT = """
 data = "sample"
 split = "validation"

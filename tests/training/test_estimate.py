@@ -10,14 +10,15 @@ from data.split import SplitOptions
 from data.store import find
 from jobs.status import State
 from tests.doubles import small_set
-from tests.hub import build_bi_encoder, build_cross_encoder_base
+from tests.hub import build_bi_encoder, build_cross_encoder_base, build_sparse_encoder
 from tests.programs import run_module
-from tests.training.worlds import COLUMNS, misleading_set, planned, shuffled, wait_until
+from tests.training.worlds import COLUMNS, FROM_STARTERS, misleading_set, planned, shuffled, wait_until
 from training import estimate as estimating
 from training.estimate import estimate
 from training.options.bi_encoder import BI_ENCODER, BiEncoderObjective
 from training.options.common import Report
 from training.options.cross_encoder import CROSS_ENCODER
+from training.options.sparse_encoder import SPARSE_ENCODER
 from training.recipe import RECIPES
 from training.rehearse import rehearse
 from training.runs.rehearsal import Estimate, Rehearsal, Task
@@ -37,6 +38,7 @@ def tiny(tmp_path: Path) -> dict[str, str]:
     return {
         BI_ENCODER: str(build_bi_encoder(tmp_path / "bi")),
         CROSS_ENCODER: str(build_cross_encoder_base(tmp_path / "cross", segment_types=1)),
+        SPARSE_ENCODER: str(build_sparse_encoder(tmp_path / "sparse")),
     }
 
 
@@ -53,7 +55,7 @@ def assert_adds_up(found: Estimate) -> None:
     assert (found.fits, found.instead) == (True, {})
 
 
-@pytest.mark.parametrize("kind", list(RECIPES))
+@pytest.mark.parametrize("kind", FROM_STARTERS)
 def test_a_starter_on_the_sample(kind: str, sample: QuestionSet) -> None:
     plan = plan_of(kind, sample, epochs=2.0, batch_size=64)
     found = estimate(plan)

@@ -55,7 +55,8 @@ def test_a_base_folder_without_a_model(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", list(RECIPES))
 def test_a_base_folder_without_safetensors(kind: str, tmp_path: Path) -> None:
-    (tmp_path / "config.json").write_text(json.dumps({"model_type": "bert", "hidden_size": 32}))
+    about = {"model_type": "bert", "hidden_size": 32, "architectures": ["BertForMaskedLM"]}
+    (tmp_path / "config.json").write_text(json.dumps(about))
     (tmp_path / "pytorch_model.bin").write_bytes(b"weights as a pickle: never read")
     status = failed(planned(kind, misleading_set(), base=str(tmp_path)))
     assert status.code == "unexpected"

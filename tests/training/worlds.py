@@ -1,8 +1,10 @@
 """Question sets whose training can be followed by hand, and short ways to plan a run."""
 
+import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +18,7 @@ from jobs.status import Status
 from models.bi_encoder import BiEncoder
 from models.sources import STARTER, ModelSource
 from retrieval.lexical.bm25 import BM25
-from tests.hub import SENTENCES
+from tests.hub import SENTENCES, build_sparse_encoder
 from training.options.bi_encoder import BiEncoderOptions
 from training.options.cross_encoder import CrossEncoderOptions
 from training.rankers.material import Material
@@ -24,6 +26,8 @@ from training.recipe import RECIPES
 from training.runs.runs import Run, create_run, new_plan
 from training.train import load_material, train
 
+FROM_STARTERS = [kind for kind, recipe in RECIPES.items() if STARTER in recipe.options.offered()]
+_MODELS = tempfile.TemporaryDirectory()
 # of the table of hard negatives
 COLUMNS = ("question_id", "question", "positive", "positive_score", "passage_id", "title", "passage")
 COLUMNS += ("rank", "score", "marked")
@@ -74,9 +78,18 @@ def whole(question_set: QuestionSet) -> Material:
     return Material(question_set, question_set, question_set, learnable, texts, BM25("BM25", question_set.passages))
 
 
+@cache
+def base_of(kind: str) -> str:
+    """The starter, or a tiny model for a kind that cannot begin there."""
+    if kind in FROM_STARTERS:
+        return STARTER
+    return str(build_sparse_encoder(Path(_MODELS.name) / "sparse"))
+
+
 def planned(kind: str, question_set: QuestionSet, split: SplitOptions | None = None, **options: Any) -> Run:
-    """A run in the workspace, with options that suit the starter where none are named."""
-    chosen = replace(RECIPES[kind].options.suited_to(options.get("base", STARTER)), **options)
+    """A run in the workspace, with options that suit the starter, or a tiny model, where none are named."""
+    base = options.get("base") or base_of(kind)
+    chosen = replace(RECIPES[kind].options.suited_to(base), **options)
     data = (keep(question_set).key, question_set.name, question_set.fingerprint)
     return create_run(new_plan(kind, "test", data, split or SplitOptions(), chosen))
 

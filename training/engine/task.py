@@ -66,9 +66,7 @@ class Task:
     examples: Examples
     measure: Callable[[Any], Scores]
     prompts: dict[str, str] = field(default_factory=dict)  # what stands before the texts of a column
-    routes: dict[str, str] = field(
-        default_factory=dict
-    )  # by column: the modules of a model that has some for questions
+    routes: dict[str, str] = field(default_factory=dict)  # by column: which modules of a model that has several
     settled: dict[str, str] = field(default_factory=dict)  # what became of the options that were left to the machine
     lesson: Lesson | None = None
 

@@ -55,6 +55,11 @@ class SparseEncoderOptions(RankerOptions):
         require_sparse(source)
 
     @property
+    def contrasts(self) -> bool:
+        """Passages of other examples in the batch are negatives."""
+        return True
+
+    @property
     def in_parts(self) -> bool:
         """Always."""
         return True

@@ -65,9 +65,9 @@ print(questions @ passages.T)  # cosines, higher is better"""
         return Task(
             *(model, loss, columns, examples),
             lambda trained: self._measured(self._live(trained)),
-            prompts,
-            settled,
-            self._lesson(examples),
+            prompts=prompts,
+            settled=settled,
+            lesson=self._lesson(examples),
         )
 
     def concluded(self, model_folder: Path) -> tuple[dict[str, Scores], dict[str, Any]]:

@@ -19,7 +19,7 @@ from tests.training.worlds import misleading_set, planned, whole
 from training.__main__ import main
 from training.estimate import estimate
 from training.options.bi_encoder import BI_ENCODER, TAUGHT, BiEncoderObjective, BiEncoderOptions
-from training.rankers.examples import bi_encoder_examples
+from training.rankers.examples import encoder_examples
 from training.rankers.teacher import TeachersScores
 from training.runs.runs import Phase, Run, all_runs
 from training.train import train
@@ -117,7 +117,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
 def test_each_pair_is_scored_once_whoever_asks(asked: Asked) -> None:
     material = whole(small_set())
     few = BiEncoderOptions(objective=KL, teacher=STARTER, negatives=2)
-    columns, examples = bi_encoder_examples(few, material)
+    columns, examples = encoder_examples(few, material)
     lesson, shares = TeachersScores(STARTER, material, examples), list[float]()
     assert lesson.seconds() > 0
     probed = asked.pairs
@@ -136,7 +136,7 @@ def test_each_pair_is_scored_once_whoever_asks(asked: Asked) -> None:
     assert again.seconds() == 0
     assert np.array(again.labels(shares.append)).tolist() == labels.tolist()
     assert asked.pairs == before
-    more = bi_encoder_examples(replace(few, negatives=3), material)[1]
+    more = encoder_examples(replace(few, negatives=3), material)[1]
     TeachersScores(STARTER, material, more).labels(shares.append)
     all_pairs = {(int(q), int(p)) for q, row in zip(more.question, more.passages, strict=True) for p in row}
     assert asked.pairs - before == len(all_pairs - pairs) > 0
@@ -145,7 +145,7 @@ def test_each_pair_is_scored_once_whoever_asks(asked: Asked) -> None:
 @pytest.mark.parametrize("share", [0.25, 1.0])
 def test_bm25_has_its_share_in_the_teacher_s_scores(share: float) -> None:
     material = whole(small_set())
-    columns, examples = bi_encoder_examples(BiEncoderOptions(objective=KL, teacher=STARTER, negatives=3), material)
+    columns, examples = encoder_examples(BiEncoderOptions(objective=KL, teacher=STARTER, negatives=3), material)
     found = np.array(TeachersScores(STARTER, material, examples, bm25=share).labels(lambda _: None))
     teacher = np.array(TeachersScores(STARTER, material, examples).labels(lambda _: None))
     ranked = material.first_stage.search(columns["anchor"], 5)

@@ -14,7 +14,7 @@ from tests.training.worlds import material_of, misleading_set
 from training.options.bi_encoder import BiEncoderOptions
 from training.options.cross_encoder import CrossEncoderOptions
 from training.problems import TrainingError
-from training.rankers.examples import bi_encoder_examples
+from training.rankers.examples import encoder_examples
 from training.rankers.negatives import mine
 
 
@@ -136,7 +136,7 @@ def test_no_passage_shows_what_asks_for_it(sample: QuestionSet, by: Maker) -> No
     made = make_questions(sample, MakerOptions(by=by, per_passage=2, taken_out=1.0)).question_set
     options = BiEncoderOptions()
     material = material_of(made, SplitOptions(), options)
-    columns, _ = bi_encoder_examples(options, material)
+    columns, _ = encoder_examples(options, material)
     pairs = list(zip(columns["anchor"], columns["positive"], strict=True))
     assert len(pairs) > 100
     first_lines = [(question, positive.split("\n")[0]) for question, positive in pairs]

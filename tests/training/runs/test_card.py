@@ -11,6 +11,7 @@ from data.split import SplitOptions
 from tests.training.worlds import Trained
 from training.options.bi_encoder import BI_ENCODER
 from training.options.cross_encoder import CROSS_ENCODER
+from training.options.sparse_encoder import SPARSE_ENCODER
 from training.recipe import RECIPES
 from training.runs.card import write_card
 from training.runs.runs import Run, create_run, new_plan
@@ -207,18 +208,20 @@ def test_the_lines_that_load_a_starter_load_it(bi_encoder: Trained, cross_encode
 def test_the_lines_that_load_a_plain_model_load_it(kind: str) -> None:
     from sentence_transformers import CrossEncoder
 
-    from tests.hub import build_bi_encoder, build_cross_encoder_base
+    from tests.hub import build_bi_encoder, build_cross_encoder_base, build_sparse_encoder
 
     run = finished(kind)
     (run.model_folder / "modules.json").unlink()
     if kind == BI_ENCODER:
         build_bi_encoder(run.model_folder)
+    elif kind == SPARSE_ENCODER:
+        build_sparse_encoder(run.model_folder)
     else:
         base = build_cross_encoder_base(run.folder / "base")
         CrossEncoder(str(base), num_labels=1, device="cpu").save_pretrained(str(run.model_folder))
     told: list[Any] = []
     exec(lines_that_load(run), {"told": told})  # noqa: S102 - our own lines
-    assert told[0].shape == ((1, 2) if kind == BI_ENCODER else (2,))
+    assert told[0].shape == ((2,) if kind == CROSS_ENCODER else (1, 2))
 
 
 def test_made_questions_are_told_and_no_result_of_a_known_set() -> None:

@@ -21,11 +21,13 @@ from tests.hub import (
     HubServer,
     build_bi_encoder,
     build_cross_encoder_base,
+    build_sparse_encoder,
     hub_environment,
     running_server,
 )
 from tests.training.runs.test_card import finished
 from training.options.bi_encoder import BI_ENCODER
+from training.options.sparse_encoder import SPARSE_ENCODER
 from training.recipe import RECIPES
 from training.runs.card import write_card
 from training.runs.push import PushError, push
@@ -35,12 +37,14 @@ pytestmark = pytest.mark.slow
 REPOSITORY = f"{OWNER}/my-model"
 LOAD = """
 import sys, numpy
-from sentence_transformers import CrossEncoder, SentenceTransformer
+from sentence_transformers import CrossEncoder, SentenceTransformer, SparseEncoder
 from tests.hub import SENTENCES
 
 kind, repository, path = sys.argv[1:]
 if kind == "bi-encoder":
     result = SentenceTransformer(repository, device="cpu").encode(list(SENTENCES))
+elif kind == "sparse-encoder":
+    result = SparseEncoder(repository, device="cpu").encode(list(SENTENCES)).to_dense().numpy()
 else:
     model = CrossEncoder(repository, device="cpu")
     result = model.predict([(SENTENCES[0], text) for text in SENTENCES])
@@ -95,7 +99,7 @@ def refused(run: Run, repository: str, token: str = TOKEN) -> PushError:
 
 @pytest.mark.parametrize("kind", list(RECIPES))
 def test_a_pushed_model_loads_from_the_hub_by_its_name(kind: str, hub: HubServer, tmp_path: Path) -> None:
-    from sentence_transformers import CrossEncoder, SentenceTransformer
+    from sentence_transformers import CrossEncoder, SentenceTransformer, SparseEncoder
 
     run = finished(kind)
     (run.model_folder / "modules.json").unlink()
@@ -103,6 +107,9 @@ def test_a_pushed_model_loads_from_the_hub_by_its_name(kind: str, hub: HubServer
     if kind == BI_ENCODER:
         build_bi_encoder(run.model_folder)
         expected = SentenceTransformer(str(run.model_folder), device="cpu").encode(list(SENTENCES))
+    elif kind == SPARSE_ENCODER:
+        build_sparse_encoder(run.model_folder)
+        expected = SparseEncoder(str(run.model_folder), device="cpu").encode(list(SENTENCES)).to_dense().numpy()
     else:
         model = CrossEncoder(str(build_cross_encoder_base(run.folder / "base")), num_labels=1, device="cpu")
         model.save_pretrained(str(run.model_folder))

@@ -6,6 +6,7 @@ import sys
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,8 +15,8 @@ from data.workspace import PROJECT, workspace
 from jobs.processes import this_process
 from jobs.status import State, Status
 from tests.training.worlds import wait_until
-from training.options.bi_encoder import BI_ENCODER, BiEncoderOptions
-from training.options.cross_encoder import CrossEncoderOptions
+from training.options.bi_encoder import BI_ENCODER
+from training.options.cross_encoder import CROSS_ENCODER
 from training.recipe import RECIPES
 from training.runs.line import LINE
 from training.runs.runs import Phase, Plan, Run, all_runs, create_run, find_run, new_plan
@@ -37,8 +38,8 @@ WAITING = RUNNING.replace("State.RUNNING", "State.QUEUED")
 
 
 def plan(name: str = "첫 훈련", kind: str = BI_ENCODER) -> Plan:
-    options = BiEncoderOptions(epochs=2.5, title=False) if kind == BI_ENCODER else CrossEncoderOptions(depth=7)
-    return new_plan(kind, name, DATA, SplitOptions(0.25, 0.5, 3), options)
+    changed: dict[str, Any] = {"depth": 7} if kind == CROSS_ENCODER else {"epochs": 2.5, "title": False}
+    return new_plan(kind, name, DATA, SplitOptions(0.25, 0.5, 3), RECIPES[kind].options(**changed))
 
 
 def running_here() -> Status:

@@ -8,7 +8,8 @@ from streamlit.testing.v1 import AppTest
 
 from data.workspace import PROJECT
 from tests.views.train.test_page import EN, app, done_run, run, texts
-from training.recipe import RECIPES
+from training.options.bi_encoder import BI_ENCODER
+from training.options.cross_encoder import CROSS_ENCODER
 from training.runs.push import PushError
 from training.runs.runs import Run
 from views.runs import model as run_model
@@ -16,6 +17,7 @@ from views.words import catalog
 
 __all__ = ["app"]  # a fixture
 TOKEN = "hf_very_secret"  # noqa: S105 - nobody's
+LOADERS = {BI_ENCODER: "load_bi_encoder", CROSS_ENCODER: "load_cross_encoder"}  # of starters
 PUSH = PROJECT / "training" / "runs" / "push.py"
 
 
@@ -53,7 +55,7 @@ def test_the_download_of_a_plain_model_comes_with_the_lines_that_load_it(app: Ap
     assert EN["train.load"] in texts(app)
 
 
-@pytest.mark.parametrize(("kind", "loader"), zip(RECIPES, ("load_bi_encoder", "load_cross_encoder"), strict=True))
+@pytest.mark.parametrize(("kind", "loader"), LOADERS.items())
 def test_a_starter_says_that_it_needs_this_program_and_goes_to_no_hub(app: AppTest, kind: str, loader: str) -> None:
     made = starter(kind)
     (snippet,) = (code.value for code in run(app).code)
