@@ -62,12 +62,7 @@ def objectives(kind: str, *, starter: bool) -> list[str]:
 
 def matters(name: str, values: Mapping[str, Any], *, starter: bool) -> bool:
     """Whether an option changes anything in a training with these values, from a starter or a pretrained model."""
-    of_negatives = name in NEGATIVES_SOURCE or name in NEGATIVES_DRAWN
-    if of_negatives and values["objective"] == BiEncoderObjective.MEGA_BATCH_MARGIN:
-        return False  # it takes the hardest passages of the batch
-    if of_negatives and name != "negatives" and not values["negatives"]:
-        return False
-    if name == "negatives_model" and values["negatives_from"] == NegativesFrom.BM25:
+    if (name in NEGATIVES_SOURCE or name in NEGATIVES_DRAWN) and not _matters_of_negatives(name, values):
         return False
     if name == "batches_of" and values["objective"] in TAUGHT and values["distillation_weight"] == 1:
         return False  # a teacher says nothing of the batch's other passages
@@ -76,6 +71,14 @@ def matters(name: str, values: Mapping[str, Any], *, starter: bool) -> bool:
     if starter and name in _NO_PART_OF_A_STARTER:
         return False
     return name not in _ONLY_FOR or values["objective"] in _ONLY_FOR[name]
+
+
+def _matters_of_negatives(name: str, values: Mapping[str, Any]) -> bool:
+    if values["objective"] == BiEncoderObjective.MEGA_BATCH_MARGIN:
+        return False  # it takes the hardest passages of the batch
+    if name == "negatives_model" and values["negatives_from"] == NegativesFrom.BM25:
+        return False
+    return bool(name == "negatives" or values["negatives"])
 
 
 def fitted(kind: str, objective: str) -> dict[str, tuple[int, int]]:
