@@ -96,7 +96,7 @@ def evaluate(rankings: Rankings, question_set: QuestionSet, ks: Sequence[int] = 
     per_question = {f"recall@{k}": found[:, k - 1] / relevant_counts for k in known}
     per_question |= {f"hit@{k}": (found[:, k - 1] > 0).astype(np.float64) for k in known}
     cuts = sorted({*known, CUT} if indices.shape[1] >= CUT else {*known})
-    first = np.where(hits.any(axis=1), hits.argmax(axis=1) + 1, np.inf)
+    first = np.where(hits.any(axis=1), hits.argmax(axis=1) + 1, np.inf) if hits.size else np.full(len(hits), np.inf)
     per_question |= {f"mrr@{k}": np.where(first <= k, 1 / first, 0.0) for k in cuts}
     per_question |= {f"ndcg@{k}": _ndcg(hits[:, :k], relevant_counts) for k in cuts}
     return Scores(known, per_question)

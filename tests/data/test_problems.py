@@ -31,4 +31,4 @@ def test_mended_rows_are_not_left_out() -> None:
 
 def test_an_error_reads_as_its_problem() -> None:
     error = DataError.of(ProblemCode.NO_QUESTION)
-    assert str(error) == "The file holds no question. Add rows with a question and a context each."
+    assert str(error).startswith("The file holds no question and no passage. Add rows with a passage each")

@@ -259,7 +259,7 @@ def kept_by_the_page(tmp_path: Path) -> ComparisonJob:
 def test_the_page_s_process_leaves_what_the_page_needs(tmp_path: Path) -> None:
     job = kept_by_the_page(tmp_path)
     assert job.done
-    files = {"rankings.npz", "provenance.json", "scores.json", "status.json"}
+    files = {"rankings.npz", "provenance.json", "scores.json", "status.json", ".at_work.lock"}
     assert {path.name for path in job.folder.iterdir()} == files
     status = job.status()
     assert (status.state, status.phase, status.share) == (State.DONE, "", 1.0)

@@ -183,9 +183,8 @@ class Placed:
 
 
 def test_examples_are_what_a_finished_comparison_disputes(data: StoredSet) -> None:
-    choices = choices_for(data)
-    experiment = choices.experiment(data, list(choices.specs), Part.ALL)
     right_at = {"BM25": (1, 1, 1, 1, 1, 2), "Dense": (1, 4, 1, 1, 2, 1), "Hybrid": (1,) * 6, "Reranked": (1,) * 6}
+    experiment = choices_for(data).experiment(data, list(right_at), Part.ALL)
     asked = small_set()
     results = []
     for name, ranks in right_at.items():

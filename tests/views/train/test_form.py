@@ -453,7 +453,7 @@ def test_a_disk_that_is_full_is_told(app: AppTest, monkeypatch: pytest.MonkeyPat
     def full(plan: Plan) -> None:
         raise OSError("no space *left*")
 
-    monkeypatch.setattr(train_start, "create_run", full)
+    monkeypatch.setattr(train_start, "create_rounds", full)
     button(run(app), "start").click()
     assert EN["train.not_started"].format(reason="no space \\*left\\*") in [error.value for error in run(app).error]
 
