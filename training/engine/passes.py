@@ -6,8 +6,6 @@ from typing import Any
 
 from models.inference import passes_of_like_length, takes_rows
 
-TOKENS_A_PASS = {"cpu": 4096, "cuda": 65536}  # places, padding among them
-
 
 @contextmanager
 def short_passes(model: Any) -> Iterator[None]:
@@ -22,5 +20,5 @@ def short_passes(model: Any) -> Iterator[None]:
         yield
         return
     output = "scores" if isinstance(model, CrossEncoder) else "sentence_embedding"
-    with passes_of_like_length(model, output, TOKENS_A_PASS):
+    with passes_of_like_length(model, output):
         yield

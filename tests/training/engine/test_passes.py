@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
+from models import inference
 from models.loading import load_bi_encoder, load_cross_encoder
 from models.sources import STARTER, find_model
 from tests.hub import SENTENCES, build_bi_encoder, build_cross_encoder_base
-from training.engine import passes
 from training.engine.passes import short_passes
 
 pytestmark = pytest.mark.slow
@@ -33,7 +33,8 @@ def gradients(model: Any, texts: list[Any], output: str) -> tuple[Any, dict[str,
 def test_loss_and_gradient_stay(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import torch
 
-    monkeypatch.setitem(passes.TOKENS_A_PASS, "cpu", 64)
+    monkeypatch.setitem(inference.TOKENS_A_PASS, "cpu", 64)
+    monkeypatch.setitem(inference._PASS_COSTS, "cpu", 8)
     if kind == "bi-encoder":
         model: Any = load_bi_encoder(find_model(str(build_bi_encoder(tmp_path))), [])
         texts, output = TEXTS, "sentence_embedding"

@@ -1,0 +1,190 @@
+"""One turn of a training, in this process: some steps by a plain script of the library's defaults, or by ours.
+
+`python -m benchmarks.speed.training_turns` reads a turn as JSON and prints as its last line what it took, as JSON.
+"""
+
+import json
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from time import perf_counter, process_time
+from typing import Any
+
+from benchmarks.korquad import korquad
+from benchmarks.quality.article_split import SPLIT
+from data.read import read_file
+from models.packaged.bases import DEFAULT
+from models.precision import Precision
+from models.sources import find_model
+from training.engine.task import Columns
+from training.options.bi_encoder import BiEncoderOptions
+from training.options.common import AttentionDropout, EmbeddingTable, TrainingOptions
+from training.options.cross_encoder import CROSS_ENCODER, CrossEncoderOptions
+from training.rankers.material import Material
+from training.recipe import recipe_of
+
+PLAIN, OURS = "plain", "ours"
+_LEARNING_RATE, _TEMPERATURE = 5e-5, 0.05  # what the library does where nothing is said
+
+
+@dataclass(frozen=True)
+class Turn:
+    """What is trained how, for so many steps; the first is not timed.
+
+    With `batches` both sides take those rows of the same examples by the library's own values, all weights move and
+    nothing is dropped at random, so that losses can be compared.
+    """
+
+    kind: str
+    base: str
+    side: str
+    columns: str  # file of the examples, as JSON: what a plain script would read
+    batch_size: int = 32
+    steps: int = 4
+    max_length: int = 0
+    precision: str = Precision.AUTO.value
+    frozen_table: bool = False  # where batches are given
+    batches: list[list[int]] | None = None
+
+
+@dataclass(frozen=True)
+class Took:
+    """Examples a second, the same of the processor's seconds, the most bytes the process had, each step's loss."""
+
+    rate: float
+    processor_rate: float  # what else runs on the machine weighs less on it
+    memory: int
+    losses: list[float]
+
+
+def options_of(turn: Turn) -> TrainingOptions:
+    """Our defaults for the packaged base, whatever the base is; where losses are compared, those of the library."""
+    if turn.kind == CROSS_ENCODER:
+        options: TrainingOptions = CrossEncoderOptions.suited_to(turn.base)
+    else:
+        options = replace(BiEncoderOptions.suited_to(DEFAULT.reference), base=turn.base)
+    precision = Precision(turn.precision)
+    options = replace(options, batch_size=turn.batch_size, max_length=turn.max_length, precision=precision)
+    options = replace(options, logging_steps=1, epochs=1.0)
+    if not turn.batches:
+        return options
+    table = EmbeddingTable.FROZEN if turn.frozen_table else EmbeddingTable.TRAINED
+    options = replace(options, embedding_table=table, attention_dropout=AttentionDropout.NONE)
+    options = replace(options, learning_rate=_LEARNING_RATE, warmup=0.0, weight_decay=0.0)
+    return replace(options, temperature=_TEMPERATURE) if isinstance(options, BiEncoderOptions) else options
+
+
+def take(turn: Turn) -> Took:
+    """Load and train. Raises `RuntimeError` or `MemoryError` where memory does not suffice."""
+    with tempfile.TemporaryDirectory() as folder:
+        if turn.side == PLAIN:
+            return _timed(_plain(turn, Path(folder)), turn)
+        return _ours(turn, Path(folder))
+
+
+def _plain(turn: Turn, out: Path) -> Any:
+    """The trainer of the library, told as little as it takes."""
+    from datasets import Dataset
+    from sentence_transformers import (
+        CrossEncoder,
+        CrossEncoderTrainer,
+        CrossEncoderTrainingArguments,
+        SentenceTransformer,
+        SentenceTransformerTrainer,
+        SentenceTransformerTrainingArguments,
+    )
+    from sentence_transformers.cross_encoder.losses import BinaryCrossEntropyLoss
+    from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
+    from transformers import set_seed
+
+    columns: Columns = json.loads(Path(turn.columns).read_text(encoding="utf-8"))
+    set_seed(0)
+    if turn.kind == CROSS_ENCODER:
+        model: Any = CrossEncoder(turn.base, num_labels=1, device="cpu")
+        trainer, arguments, loss = CrossEncoderTrainer, CrossEncoderTrainingArguments, BinaryCrossEntropyLoss(model)
+    else:
+        model = SentenceTransformer(turn.base, device="cpu")
+        trainer, arguments = SentenceTransformerTrainer, SentenceTransformerTrainingArguments
+        loss = MultipleNegativesRankingLoss(model)
+    if turn.max_length:
+        model.max_seq_length = turn.max_length
+    told = arguments(
+        output_dir=str(out),
+        per_device_train_batch_size=turn.batch_size,
+        max_steps=turn.steps,
+        logging_steps=1,
+        save_strategy="no",
+        report_to=[],
+        disable_tqdm=True,
+        use_cpu=True,
+    )
+    return trainer(model=model, args=told, train_dataset=Dataset.from_dict(columns), loss=loss)
+
+
+def _ours(turn: Turn, out: Path) -> Took:
+    from transformers import set_seed
+
+    from jobs.allocator import hold_freed_memory
+    from training.engine.passes import short_passes
+    from training.engine.tokens import tokenized_once
+    from training.engine.trainers import make_trainer
+
+    hold_freed_memory()
+    options = options_of(turn)
+    material = Material.of(read_file(korquad()).question_set, SPLIT, options)
+    set_seed(0)
+    task = recipe_of(turn.kind)(options, material).task(find_model(turn.base))
+    if turn.batches:
+        task = replace(task, prompts={})
+    trainer = make_trainer(task, options, out, [])
+    trainer.args.max_steps = turn.steps
+    trainer.args.load_best_model_at_end = False
+    trainer.args.set_save(strategy="no")
+    trainer.args.set_evaluate(strategy="no")
+    with tokenized_once(task.model), short_passes(task.model):
+        return _timed(trainer, turn)
+
+
+def _timed(trainer: Any, turn: Turn) -> Took:
+    """Train; a rate counts the examples of the steps that are timed, for the last batch of an epoch may be short."""
+    from sentence_transformers.base.sampler import DefaultBatchSampler
+    from torch.nn import Dropout
+    from transformers import TrainerCallback
+
+    class Given(DefaultBatchSampler):
+        def __iter__(self) -> Iterator[list[int]]:
+            return iter(turn.batches or [])
+
+        def __len__(self) -> int:
+            return len(turn.batches or [])
+
+    if turn.batches:
+        trainer.args.batch_sampler = Given
+        for module in trainer.model.modules():
+            if isinstance(module, Dropout):
+                module.p = 0.0
+    ends: list[tuple[float, float]] = []
+
+    class Clock(TrainerCallback):
+        def on_step_end(self, *args: Any, **kwargs: Any) -> None:
+            del args, kwargs
+            ends.append((perf_counter(), process_time()))
+
+    trainer.add_callback(Clock())
+    trainer.train()
+    losses = [entry["loss"] for entry in trainer.state.log_history if "loss" in entry]
+    timed = turn.batch_size * (len(ends) - 1)
+    rate, processor_rate = (timed / (last - first) for first, last in zip(ends[0], ends[-1], strict=True))
+    return Took(rate, processor_rate, _most_memory(), losses)
+
+
+def _most_memory() -> int:
+    """Bytes, read by the process itself: what its parent is told counts a child with what the parent had."""
+    told = Path("/proc/self/status").read_text(encoding="utf-8").splitlines()
+    return int(next(line for line in told if line.startswith("VmHWM:")).split()[1]) * 1024
+
+
+if __name__ == "__main__":
+    print(json.dumps(asdict(take(Turn(**json.loads(sys.argv[1]))))))
