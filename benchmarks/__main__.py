@@ -8,7 +8,16 @@ from benchmarks import peers, readme
 from benchmarks.app import deeper_comparison, first_page, first_visit, interactions, ten_sessions
 from benchmarks.quality import analyzers, best_without_download, pretrained_training, starter_training
 from benchmarks.scale import growth, large_sets
-from benchmarks.speed import bm25_engines, cold_and_warm, dense_search, encoding, reranking, training_speed, whole_job
+from benchmarks.speed import (
+    bm25_engines,
+    cold_and_warm,
+    dense_search,
+    encoding,
+    laptop_training,
+    reranking,
+    training_estimate,
+    whole_job,
+)
 from jobs.machine import hardware
 
 _ALL = {
@@ -23,12 +32,13 @@ _ALL = {
     "first_visit": first_visit.measure,
     "growth": growth.measure,
     "interactions": interactions.measure,
+    "laptop_training": laptop_training.measure,
     "large_sets": large_sets.measure,
     "pretrained_training": pretrained_training.measure,
     "reranking": reranking.measure,
     "starter_training": starter_training.measure,
     "ten_sessions": ten_sessions.measure,
-    "training_speed": training_speed.measure,
+    "training_estimate": training_estimate.measure,
     "whole_job": whole_job.measure,
 }
 

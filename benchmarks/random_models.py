@@ -10,13 +10,19 @@ TINY = {"num_hidden_layers": 2, "hidden_size": 128, "num_attention_heads": 2, "i
 SMALL = {"num_hidden_layers": 6, "hidden_size": 384, "num_attention_heads": 12, "intermediate_size": 1536}
 
 
-def bi_encoder(folder: Path, texts: Sequence[str], max_length: int, size: dict[str, int] = BASE) -> Path:
-    """Write a random BERT with mean pooling whose word pieces are those of the texts; return the model's folder."""
+def bi_encoder(
+    folder: Path, texts: Sequence[str], max_length: int, size: dict[str, int] = BASE, *, forgets: bool = False
+) -> Path:
+    """Write a random BERT with mean pooling whose word pieces are those of the texts; return the model's folder.
+
+    Where it `forgets`, it has BERT's own dropout, else none.
+    """
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
     from transformers import BertConfig, BertModel
 
-    _write(folder, texts, max_length, BertModel, BertConfig(vocab_size=_VOCABULARY, **_NO_DROPOUT, **size))
+    settings = size if forgets else {**_NO_DROPOUT, **size}
+    _write(folder, texts, max_length, BertModel, BertConfig(vocab_size=_VOCABULARY, **settings))
     transformer = Transformer(str(folder / "bert"), max_seq_length=max_length)
     pooling = Pooling(transformer.get_embedding_dimension())
     SentenceTransformer(modules=[transformer, pooling]).save_pretrained(str(folder / "model"))

@@ -4,7 +4,7 @@ What is replaced within these blocks are the `forward` of a sentence-transformer
 else (prompts, tasks, truncation, pooling, activation) is the library's own.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from typing import Any
 
@@ -46,22 +46,24 @@ def fast_passes(
 
 
 @contextmanager
-def passes_of_like_length(model: Any, output: str) -> Iterator[None]:
+def passes_of_like_length(model: Any, output: str, tokens: Mapping[str, int] = TOKENS_A_PASS) -> Iterator[None]:
     """Within the block, the model takes rows of like length together, so that a long text does not make others long.
 
-    Vectors, scores and gradients are those of one pass.
+    A pass has at most as many places as `tokens` says for the device. Vectors, scores and gradients are those of one
+    pass.
     """
-    with replaced(model, "forward", _split(model.forward, output)):
+    with replaced(model, "forward", _split(model.forward, output, tokens)):
         yield
 
 
-def _split(forward: Callable[..., Features], output: str) -> Callable[..., Features]:
+def _split(forward: Callable[..., Features], output: str, tokens: Mapping[str, int]) -> Callable[..., Features]:
     def split(features: Features, **kwargs: Any) -> Features:
         lengths = _lengths(features["attention_mask"])
         order = torch.argsort(lengths, descending=True, stable=True)
         widths = (-(-lengths[order] // _MULTIPLE) * _MULTIPLE).tolist()
         found: list[Tensor] = []
-        for start, end in passes(widths, lengths.device.type):
+        device = lengths.device.type if lengths.device.type in _PASS_COSTS else "cpu"
+        for start, end in passes(widths, tokens[device], _PASS_COSTS[device]):
             rows = {name: _cut(value, order[start:end], widths[start]) for name, value in features.items()}
             found.append(forward(rows, **kwargs)[output])
         return {output: torch.cat(found)[torch.argsort(order)]}
@@ -69,13 +71,12 @@ def _split(forward: Callable[..., Features], output: str) -> Callable[..., Featu
     return split
 
 
-def passes(widths: Sequence[int], device: str = "cpu") -> list[tuple[int, int]]:
-    """Cut rows of falling widths into passes, `[start, end)` each, at least cost: places, and beginnings of passes.
+def passes(widths: Sequence[int], most: int, cost: int) -> list[tuple[int, int]]:
+    """Cut rows of falling widths into passes, `[start, end)` each, of `most` places, where beginning one costs `cost`.
 
-    A shortest path (Bellman 1957) over the rows. Of a training batch of KorQuAD's passages it leaves 4 % padding, where
-    one full pass after the other leaves 17 % and a single pass 38 %.
+    The sum of places and beginnings is least: a shortest path (Bellman 1957) over the rows. Of a training batch of
+    KorQuAD's passages it leaves 4 % padding, where one full pass after the other leaves 17 % and a single pass 38 %.
     """
-    most, cost = (table.get(device, table["cpu"]) for table in (TOKENS_A_PASS, _PASS_COSTS))
     width = np.maximum(widths, 1)
     least, via = np.zeros(len(width) + 1), np.zeros(len(width) + 1, dtype=np.int64)
     first = 0

@@ -42,6 +42,7 @@ PARTS = {
         ("recipe",),
         ("runs",),
         ("train",),
+        ("trial", "fitting"),
         ("estimate",),
         ("rehearse",),
         ("__main__",),

@@ -5,6 +5,7 @@ import json
 import os
 import signal
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import Field, asdict, fields, replace
@@ -21,7 +22,7 @@ from jobs.status import State
 from training.options.common import TrainingOptions
 from training.recipe import RECIPES, usual_base
 from training.runs.line import LINE
-from training.runs.rehearsal import Task
+from training.runs.rehearsal import Estimate, Rehearsal, Task
 from training.runs.rounds import create_rounds, rounds_of
 from training.runs.runs import Plan, Run, all_runs, damaged_runs, find_run, new_plan
 
@@ -49,6 +50,8 @@ def _train(given: argparse.Namespace) -> int:
         return _write_negatives(plan, given.negatives_file)
     if given.estimate:
         return _print_estimate(plan)
+    if given.fit:
+        plan = _fitted(plan)
     runs = create_rounds(plan, given.out, attended=not given.queue)
     if given.queue:
         LINE.start_worker()
@@ -198,9 +201,45 @@ def _write_negatives(plan: Plan, path: Path) -> int:
     return 0
 
 
+def _fitted(plan: Plan) -> Plan:
+    """Change the plan until its memory suffices, each change tried before the next. Raises `ValueError`: none does."""
+    from training.fitting import REASONS
+
+    for _ in REASONS:
+        found = _estimated(plan)
+        gigabytes = f"{found.memory / 1e9:.1f} of {found.memory_available / 1e9:.1f} GB"
+        if found.fits:
+            print(f"about {found.seconds / 60:.0f} minutes, {gigabytes} of memory", flush=True)
+            return plan
+        if not found.instead:
+            break
+        print(f"does not fit: {gigabytes} of memory", flush=True)
+        for name, value in found.instead.items():
+            print(f"  {name}: {getattr(plan.options, name)} -> {value}: {REASONS[name]}", flush=True)
+        plan = replace(plan, options=replace(plan.options, **found.instead))
+    raise ValueError(f"{gigabytes} of memory, and no change was found that makes it fit: take a smaller base")
+
+
+def _estimated(plan: Plan) -> Estimate:
+    """Ask a process of its own: what it held while it tried is given back."""
+    rehearsal = Rehearsal.of(plan, Task.ESTIMATE)
+    rehearsal.start(plan)
+    try:
+        while rehearsal.running:
+            time.sleep(0.2)
+    except KeyboardInterrupt:
+        rehearsal.end()
+        raise
+    if not rehearsal.done:
+        raise ValueError(rehearsal.problem()[1])
+    return rehearsal.estimate()
+
+
 def _print_estimate(plan: Plan) -> int:
+    from jobs.allocator import hold_freed_memory
     from training.estimate import estimate
 
+    hold_freed_memory()  # as a training does
     print(json.dumps(asdict(estimate(plan)), indent=2))
     return 0
 
@@ -237,6 +276,7 @@ def _add_kind(commands: Any, kind: str, options: type[TrainingOptions]) -> None:
     command.add_argument("--test-share", type=float, default=0.2, help="share of the articles kept for the test")
     command.add_argument("--validation-share", type=float, default=0.1, help="share of the articles to measure on")
     command.add_argument("--split-seed", type=int, default=0, help="seed of the split")
+    command.add_argument("--fit", action="store_true", help="estimate first; change what does not fit into memory")
     instead = command.add_mutually_exclusive_group()
     instead.add_argument("--queue", action="store_true", help="only put it in line, and print its id")
     instead.add_argument("--estimate", action="store_true", help="only take a few steps and say what it would take")

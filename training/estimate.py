@@ -1,180 +1,130 @@
 """What a training would take on this machine, found out by a few of its own steps."""
 
-import tempfile
-import threading
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import psutil
 
-from models.sources import find_model, is_starter
+from models.sources import find_model
 from training.engine.task import Task
-from training.options.common import Report, TrainingOptions
+from training.fitting import LORA_RANK, SHARE_TO_USE, Need, instead
+from training.options.common import TrainingOptions
 from training.recipe import recipe_of
 from training.runs.rehearsal import Estimate
 from training.runs.runs import Plan
 from training.train import load_material
+from training.trial import Batch, Tried, characters_read, evenly, memory_available, take
 
-_SHARE_TO_USE = 0.9  # of the memory that is free: the rest is for what nobody foresees
-_QUICK_SECONDS = 2.0
-
-
-@dataclass(frozen=True)
-class _Tried:
-    """Steps of one batch size: examples, seconds a step, and the most bytes held at a time."""
-
-    size: int
-    seconds: float
-    memory: int
+_QUICK_SECONDS = 20.0  # a step, up to which whole batches are tried
+_PARTS = (8, 4)  # what part of a batch is tried before
 
 
 def estimate(plan: Plan) -> Estimate:
     """Take a few steps and measure a few texts as the plan would. Raises what the training would raise.
 
-    Small batches come first, with the longest texts; time and memory of the whole batch follow from them as straight
-    lines, unless it is quick and fits, in which case it is tried itself.
+    Small parts of the largest batch and of usual ones come first; time and memory of whole batches follow from them as
+    straight lines over the characters read, unless these are quick and fit: then they are tried themselves.
     """
     from transformers import set_seed
 
     from training.engine.batches import batch_sampler
 
     options = plan.options
-    available, base = _memory_available(), _memory_held()
+    available, began = memory_available(), time.perf_counter()
     material = load_material(plan)
-    recipe, source = recipe_of(plan.kind)(plan.options, material), find_model(options.base)
+    recipe, source = recipe_of(plan.kind)(options, material), find_model(options.base)
     set_seed(options.seed)
     task = recipe.task(source)
     lesson = task.lesson
     if lesson:
         task = task.labelled(lesson.stand_ins())
-    examples = len(task.examples.question)
-    whole = min(options.batch_size, examples)
-    tried = [_steps(task, options, max(2, whole // 8), base)]
-    step = tried[0].seconds * whole / tried[0].size
-    easy = step < _QUICK_SECONDS and tried[0].memory * whole / tried[0].size < _SHARE_TO_USE * available
-    tried.append(_steps(task, options, whole if easy else max(3, whole // 4), base))
-    batches = batch_sampler(task.examples, batch_size=options.batch_size, seed=options.seed)(range(examples))
+    seconds_loading = time.perf_counter() - began
+    read, a_token = characters_read(task)
+    sampler = batch_sampler(task.examples, batch_size=options.batch_size, seed=options.seed)
+    batches = sorted(sampler(range(len(read))), key=lambda batch: float(read[batch].sum()))
+    tried = _tried(task, options, batches, read, available)
     steps = int(np.ceil(len(batches) * options.epochs))
-    seconds_a_step = max(tried[-1].seconds, _line(tried, whole, lambda one: one.seconds))
-    memory = int(max(tried[-1].memory, _line(tried, whole, lambda one: one.memory)))
-    fits = memory <= _SHARE_TO_USE * available
+    seconds_a_step = _seconds(tried, float(np.mean([read[batch].sum() for batch in batches])))
+    need = _need(task, tried, float(read[batches[-1]].sum()), a_token)
+    memory = max(tried[-1].memory, need.memory())
+    fits = memory <= SHARE_TO_USE * available
     measured = options.epochs if not options.evaluation_steps else steps / options.evaluation_steps
     seconds_measuring = (measured + 2) * recipe.seconds_to_measure(task.model)
     seconds_teaching = lesson.seconds() if lesson else 0.0
+    forgets = task.settled.get("attention_dropout") == "base" and task.model.device.type == "cpu"
     return Estimate(
         steps=steps,
         seconds_a_step=seconds_a_step,
         seconds_measuring=seconds_measuring,
-        seconds=steps * seconds_a_step + seconds_measuring + seconds_teaching,
+        seconds=seconds_loading + seconds_teaching + steps * seconds_a_step + seconds_measuring,
         memory=memory,
         memory_available=available,
         device=str(task.model.device),
         fits=fits,
-        instead={} if fits else _instead(options, tried, available, starter=is_starter(source)),
+        instead={} if fits else instead(options, need, available, forgets=forgets),
+        seconds_loading=seconds_loading,
         seconds_teaching=seconds_teaching,
     )
 
 
-def _steps(task: Task, options: TrainingOptions, size: int, base: int) -> _Tried:
-    """Take one step with the longest examples, for the memory, and two with any, for the time."""
-    from sentence_transformers.base.sampler import DefaultBatchSampler
-    from transformers import TrainerCallback
-
-    from training.engine.passes import short_passes
-    from training.engine.trainers import make_trainer
-
-    order = np.argsort(-task.examples.lengths, kind="stable")
-    any_examples = np.random.default_rng(0).permutation(len(order))
-    batches = [order[:size].tolist(), *(np.resize(np.roll(any_examples, -size * n), size).tolist() for n in range(2))]
-    seconds: list[float] = []
-
-    class Fixed(DefaultBatchSampler):
-        def __iter__(self) -> Iterator[list[int]]:
-            return iter(batches)
-
-        def __len__(self) -> int:
-            return len(batches)
-
-    class Clock(TrainerCallback):
-        def on_step_begin(self, *args: Any, **kwargs: Any) -> None:
-            del args, kwargs
-            seconds.append(-time.perf_counter())
-
-        def on_step_end(self, *args: Any, **kwargs: Any) -> None:
-            del args, kwargs
-            seconds[-1] += time.perf_counter()
-
-    short = replace(options, epochs=1.0, batch_size=size, patience=0, report_to=Report.NONE)
-    with tempfile.TemporaryDirectory() as folder:
-        trainer = make_trainer(task, short, Path(folder), [Clock()])
-        trainer.args.batch_sampler = Fixed
-        trainer.args.set_evaluate(strategy="no")
-        trainer.args.set_save(strategy="no")
-        trainer.args.load_best_model_at_end = False
-        with short_passes(task.model), _MostMemory() as most:
-            trainer.train()
-    return _Tried(size, float(np.mean(seconds[1:])), most.held - base)
+def _tried(task: Task, options: TrainingOptions, batches: list[Batch], read: np.ndarray, available: int) -> list[Tried]:
+    """Take steps of parts of batches, and of whole ones where they are quick and fit; `batches` by what is read."""
+    largest, usual = batches[-1], [batches[row] for row in evenly(np.arange(len(batches)), 3)[::2]]
+    tried = []
+    for part in _PARTS:
+        parts = [_part(largest, read, part), _part(usual[-1], read, part)]
+        tried.append(take(task, options, parts, read))
+    characters = float(read[largest].sum())
+    fits = _line(tried, characters, lambda one: one.largest, lambda one: one.memory) <= SHARE_TO_USE * available
+    if fits and _seconds(tried, characters) <= _QUICK_SECONDS:
+        tried.append(take(task, options, [largest, *usual], read))
+    return tried
 
 
-def _line(tried: list[_Tried], size: int, value: Callable[[_Tried], float]) -> float:
-    """The value at `size` on the straight line through what was tried."""
-    first, second = tried
-    if first.size == second.size:
-        return value(second)
-    return value(first) + (value(second) - value(first)) / (second.size - first.size) * (size - first.size)
+def _part(batch: Batch, read: np.ndarray, part: int) -> Batch:
+    """Return a few examples of a batch, long and short ones."""
+    return evenly(np.array(batch)[np.argsort(read[batch], kind="stable")], max(2, len(batch) // part))
 
 
-def _instead(options: TrainingOptions, tried: list[_Tried], available: int, *, starter: bool) -> dict[str, int]:
-    """The change that makes it fit: the batch in parts where the objective allows, else a smaller batch."""
-    fitting = 2
-    while _line(tried, 2 * fitting, lambda one: one.memory) <= _SHARE_TO_USE * available:
-        fitting *= 2
-    if _line(tried, fitting, lambda one: one.memory) > _SHARE_TO_USE * available:
-        return {}
-    return {"mini_batch_size": fitting} if options.in_parts and not starter else {"batch_size": fitting}
+def _seconds(tried: list[Tried], characters: float) -> float:
+    """Seconds of a step that reads so many characters: by whole batches where they were tried, else by parts."""
+    last = tried[-1]
+    if len(tried) > len(_PARTS):
+        return last.seconds * characters / last.read
+    line = _line(tried, characters, lambda one: one.read, lambda one: one.seconds)
+    return float(np.clip(line, last.seconds, last.seconds * max(1.0, characters / last.read)))
 
 
-def _memory_available() -> int:
-    import torch
-
-    return int(torch.cuda.mem_get_info()[0] if torch.cuda.is_available() else psutil.virtual_memory().available)
-
-
-def _memory_held() -> int:
-    import torch
-
-    return int(torch.cuda.memory_allocated() if torch.cuda.is_available() else psutil.Process().memory_info().rss)
+def _line(tried: list[Tried], at: float, x: Callable[[Tried], float], y: Callable[[Tried], float]) -> float:
+    """The value there on the straight line through the last two that were tried."""
+    slope, constant = _through(tried, x, y)
+    return constant + slope * at
 
 
-class _MostMemory:
-    """Watches how much memory this process holds; on a GPU torch itself keeps count."""
+def _through(tried: list[Tried], x: Callable[[Tried], float], y: Callable[[Tried], float]) -> tuple[float, float]:
+    first, second = tried[-2:]
+    slope = max(0.0, (y(second) - y(first)) / (x(second) - x(first))) if x(second) > x(first) else 0.0
+    return slope, y(second) - slope * x(second)
 
-    def __init__(self) -> None:
-        self.held = 0
-        self._over = threading.Event()
-        self._watcher = threading.Thread(target=self._watch, daemon=True)
 
-    def __enter__(self) -> "_MostMemory":
-        import torch
+def _need(task: Task, tried: list[Tried], largest: float, a_token: float) -> Need:
+    from models.inference import TOKENS_A_PASS
 
-        if torch.cuda.is_available():
-            torch.cuda.reset_peak_memory_stats()
-        self._watcher.start()
-        return self
+    slope, fixed = _through(tried, lambda one: one.largest, lambda one: one.memory)
+    a_pass = a_token * TOKENS_A_PASS.get(task.model.device.type, TOKENS_A_PASS["cpu"])
+    network = getattr(task.model[0], "auto_model", None)
+    if network is None:
+        return Need(fixed, slope, largest, a_pass, table=0, trained=0, adapters=0, length=0)
+    table = sum(weight.numel() for weight in network.get_input_embeddings().parameters() if weight.requires_grad)
+    trained = sum(weight.numel() for weight in task.model.parameters() if weight.requires_grad)
+    length = int(task.model.max_seq_length or 0)
+    return Need(fixed, slope, largest, a_pass, table, trained, _adapters(network), length)
 
-    def __exit__(self, *error: object) -> None:
-        import torch
 
-        self._over.set()
-        self._watcher.join()
-        if torch.cuda.is_available():
-            self.held = int(torch.cuda.max_memory_allocated())
+def _adapters(network: Any) -> int:
+    """Weights that adapters of every linear layer would have."""
+    from torch.nn import Linear
 
-    def _watch(self) -> None:
-        process = psutil.Process()
-        while not self._over.wait(0.005):
-            self.held = max(self.held, process.memory_info().rss)
+    linear = [module for module in network.modules() if isinstance(module, Linear)]
+    return sum(LORA_RANK * (module.in_features + module.out_features) for module in linear)

@@ -200,7 +200,7 @@ def _fit(run: Run, task: Task, plan: Plan, checkpoint: Path | None, status: Stat
     options = plan.options
     callback = RunFolderCallback(run, status, save_limit=options.save_limit, save_minutes=options.save_minutes)
     trainer = make_trainer(task, options, run.folder / "checkpoints", [callback])
-    with tokenized_once(task.model), short_passes(task.model):
+    with tokenized_once(task.model), short_passes(task.model, twice=options.recompute):
         trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
 
 

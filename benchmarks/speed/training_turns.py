@@ -4,13 +4,17 @@
 """
 
 import json
+import resource
 import sys
 import tempfile
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 from time import perf_counter, process_time
 from typing import Any
+
+import psutil
 
 from benchmarks.korquad import korquad
 from benchmarks.quality.article_split import SPLIT
@@ -24,8 +28,10 @@ from training.options.common import AttentionDropout, EmbeddingTable, TrainingOp
 from training.options.cross_encoder import CROSS_ENCODER, CrossEncoderOptions
 from training.rankers.material import Material
 from training.recipe import recipe_of
+from training.train import problem_of
 
 PLAIN, OURS = "plain", "ours"
+_SHARE = 0.95  # of the memory that is free
 _LEARNING_RATE, _TEMPERATURE = 5e-5, 0.05  # what the library does where nothing is said
 
 
@@ -44,6 +50,7 @@ class Turn:
     batch_size: int = 32
     steps: int = 4
     max_length: int = 0
+    objective: str = ""  # of ours, where it is not the default
     precision: str = Precision.AUTO.value
     frozen_table: bool = False  # where batches are given
     batches: list[list[int]] | None = None
@@ -53,6 +60,7 @@ class Turn:
 class Took:
     """Examples a second, the same of the processor's seconds, the most bytes the process had, each step's loss."""
 
+    seconds: list[float]  # of the steps after the first
     rate: float
     processor_rate: float  # what else runs on the machine weighs less on it
     memory: int
@@ -68,6 +76,8 @@ def options_of(turn: Turn) -> TrainingOptions:
     precision = Precision(turn.precision)
     options = replace(options, batch_size=turn.batch_size, max_length=turn.max_length, precision=precision)
     options = replace(options, logging_steps=1, epochs=1.0)
+    if turn.objective:
+        options = replace(options, objective=type(options.objective)(turn.objective))
     if not turn.batches:
         return options
     table = EmbeddingTable.FROZEN if turn.frozen_table else EmbeddingTable.TRAINED
@@ -78,13 +88,22 @@ def options_of(turn: Turn) -> TrainingOptions:
 
 def take(turn: Turn) -> Took:
     """Load and train. Raises `RuntimeError` or `MemoryError` where memory does not suffice."""
+    from jobs.allocator import hold_freed_memory
+    from training.engine.passes import short_passes
+    from training.engine.tokens import tokenized_once
+
     with tempfile.TemporaryDirectory() as folder:
         if turn.side == PLAIN:
-            return _timed(_plain(turn, Path(folder)), turn)
-        return _ours(turn, Path(folder))
+            return timed(plain(turn, Path(folder)), turn)
+        hold_freed_memory()
+        options = options_of(turn)
+        material = Material.of(read_file(korquad()).question_set, SPLIT, options)
+        trainer = ours(turn, options, material, Path(folder))
+        with tokenized_once(trainer.model), short_passes(trainer.model):
+            return timed(trainer, turn)
 
 
-def _plain(turn: Turn, out: Path) -> Any:
+def plain(turn: Turn, out: Path) -> Any:
     """The trainer of the library, told as little as it takes."""
     from datasets import Dataset
     from sentence_transformers import (
@@ -110,6 +129,7 @@ def _plain(turn: Turn, out: Path) -> Any:
         loss = MultipleNegativesRankingLoss(model)
     if turn.max_length:
         model.max_seq_length = turn.max_length
+    model[0].auto_model.get_input_embeddings().requires_grad_(not (turn.batches and turn.frozen_table))
     told = arguments(
         output_dir=str(out),
         per_device_train_batch_size=turn.batch_size,
@@ -123,31 +143,23 @@ def _plain(turn: Turn, out: Path) -> Any:
     return trainer(model=model, args=told, train_dataset=Dataset.from_dict(columns), loss=loss)
 
 
-def _ours(turn: Turn, out: Path) -> Took:
+def ours(turn: Turn, options: TrainingOptions, material: Material, out: Path) -> Any:
+    """Our trainer, without what it measures and saves; where losses are compared without prompts."""
     from transformers import set_seed
 
-    from jobs.allocator import hold_freed_memory
-    from training.engine.passes import short_passes
-    from training.engine.tokens import tokenized_once
     from training.engine.trainers import make_trainer
 
-    hold_freed_memory()
-    options = options_of(turn)
-    material = Material.of(read_file(korquad()).question_set, SPLIT, options)
     set_seed(0)
     task = recipe_of(turn.kind)(options, material).task(find_model(turn.base))
-    if turn.batches:
-        task = replace(task, prompts={})
-    trainer = make_trainer(task, options, out, [])
+    trainer = make_trainer(replace(task, prompts={}) if turn.batches else task, options, out, [])
     trainer.args.max_steps = turn.steps
     trainer.args.load_best_model_at_end = False
     trainer.args.set_save(strategy="no")
     trainer.args.set_evaluate(strategy="no")
-    with tokenized_once(task.model), short_passes(task.model):
-        return _timed(trainer, turn)
+    return trainer
 
 
-def _timed(trainer: Any, turn: Turn) -> Took:
+def timed(trainer: Any, turn: Turn) -> Took:
     """Train; a rate counts the examples of the steps that are timed, for the last batch of an epoch may be short."""
     from sentence_transformers.base.sampler import DefaultBatchSampler
     from torch.nn import Dropout
@@ -177,7 +189,8 @@ def _timed(trainer: Any, turn: Turn) -> Took:
     losses = [entry["loss"] for entry in trainer.state.log_history if "loss" in entry]
     timed = turn.batch_size * (len(ends) - 1)
     rate, processor_rate = (timed / (last - first) for first, last in zip(ends[0], ends[-1], strict=True))
-    return Took(rate, processor_rate, _most_memory(), losses)
+    seconds = [last[0] - first[0] for first, last in pairwise(ends)]
+    return Took(seconds, rate, processor_rate, _most_memory(), losses)
 
 
 def _most_memory() -> int:
@@ -186,5 +199,18 @@ def _most_memory() -> int:
     return int(next(line for line in told if line.startswith("VmHWM:")).split()[1]) * 1024
 
 
+def main(words: str) -> str:
+    """Take the turn; `null` where memory does not suffice. Nothing else on the machine is to suffer from that."""
+    limits = [int(psutil.virtual_memory().available * _SHARE), *resource.getrlimit(resource.RLIMIT_DATA)]
+    least = min(limit for limit in limits if limit != resource.RLIM_INFINITY)
+    resource.setrlimit(resource.RLIMIT_DATA, (least, least))
+    try:
+        return json.dumps(asdict(take(Turn(**json.loads(words)))))
+    except (RuntimeError, MemoryError) as error:
+        if problem_of(error)[0] != "memory":
+            raise
+        return "null"
+
+
 if __name__ == "__main__":
-    print(json.dumps(asdict(take(Turn(**json.loads(sys.argv[1]))))))
+    print(main(sys.argv[1]))

@@ -6,13 +6,10 @@ import numpy as np
 import pytest
 
 from models import inference
-from models.inference import passes
 
 
-@pytest.fixture(autouse=True)
-def _small(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(inference.TOKENS_A_PASS, "cpu", 64)
-    monkeypatch.setitem(inference._PASS_COSTS, "cpu", 10)
+def passes(widths: list[int]) -> list[tuple[int, int]]:
+    return inference.passes(widths, 64, 10)
 
 
 def test_by_hand() -> None:

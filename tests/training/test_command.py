@@ -1,5 +1,5 @@
 import json
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 
 import pytest
@@ -7,13 +7,17 @@ import pytest
 from data.catalog import CATALOG
 from jobs.status import State
 from retrieval.__main__ import main as compare
+from tests.hub import build_bi_encoder
 from tests.programs import run_module
+from training import __main__ as command
+from training import estimate as estimating
 from training.__main__ import main
 from training.options.bi_encoder import BI_ENCODER, BiEncoderOptions
 from training.options.cross_encoder import CROSS_ENCODER, CrossEncoderOptions
 from training.options.sparse_encoder import SPARSE_ENCODER, SparseEncoderOptions
 from training.recipe import RECIPES
-from training.runs.runs import Run
+from training.runs.rehearsal import Estimate
+from training.runs.runs import Plan, Run
 
 SAMPLE = str(CATALOG["sample"].path)
 OPTIONS = {BI_ENCODER: BiEncoderOptions, CROSS_ENCODER: CrossEncoderOptions, SPARSE_ENCODER: SparseEncoderOptions}
@@ -134,3 +138,54 @@ def test_a_failed_training_is_told(tmp_path: Path, capsys: pytest.CaptureFixture
     assert main(["bi-encoder", "--data", SAMPLE, "--base", "/no/such", "--out", str(tmp_path / "out")]) == 1
     assert "error: '/no/such' is no folder, no finished run and no hub id" in capsys.readouterr().err
     assert Run(tmp_path / "out").status().code == "model_not_found"
+
+
+def test_what_does_not_fit_is_changed_and_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = Estimate(12, 0.5, 2.0, 8.0, 9 * 10**9, 8 * 10**9, "cpu", fits=False, instead={"batch_size": 64})
+    answers = {256: found, 64: replace(found, memory=4 * 10**9, fits=True, instead={})}
+    planned: list[Plan] = []
+
+    def create(plan: Plan, out: Path | None, *, attended: bool) -> Run:
+        del out, attended
+        planned.append(plan)
+        raise ValueError("that is all")
+
+    monkeypatch.setattr(command, "_estimated", lambda plan: answers[plan.options.batch_size])
+    monkeypatch.setattr(command, "create_run", create)
+    words = [BI_ENCODER, "--data", SAMPLE, "--base", "starter", "--out", str(tmp_path / "out")]
+    assert main([*words, "--fit"]) == 2
+    told = capsys.readouterr().out
+    assert "does not fit: 9.0 of 8.0 GB" in told
+    assert "batch_size: 256 -> 64: fewer texts are held at a time" in told
+    assert "about 0 minutes, 4.0 of 8.0 GB" in told
+    assert planned[-1].options.batch_size == 64
+    answers[256] = replace(found, instead={})
+    assert main([*words, "--fit"]) == 2
+    assert "no change was found that makes it fit" in capsys.readouterr().err
+    assert len(planned) == 1
+    assert main(words) == 2  # without the flag nothing is estimated
+    assert planned[-1].options.batch_size == 256
+
+
+@pytest.mark.slow
+def test_a_training_in_small_memory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Told that there is less memory than it takes, a training changes itself, tries that too, and is trained so."""
+    whole: list[int] = []
+
+    def small(plan: Plan) -> Estimate:
+        found = estimating.estimate(plan)
+        whole.append(found.memory)
+        return found
+
+    real = estimating.memory_available
+    monkeypatch.setattr(estimating, "memory_available", lambda: whole[0] if len(whole) == 1 else real())
+    monkeypatch.setattr(command, "_estimated", small)
+    base = str(build_bi_encoder(tmp_path / "base"))
+    words = [BI_ENCODER, "--data", SAMPLE, "--base", base, "--out", str(tmp_path / "out"), "--epochs", "0.1"]
+    small(command._planned(command._parser().parse_args(words)))
+    assert main([*words, "--fit"]) == 0
+    assert len(whole) == 3
+    assert Run(tmp_path / "out").plan().options.embedding_table == "frozen"
+    assert Run(tmp_path / "out").status().state is State.DONE

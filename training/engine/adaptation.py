@@ -12,7 +12,7 @@ def adapt(model: Any, options: TrainingOptions) -> dict[str, str]:
 
     Raises `OptionError` where the model has no such part: a starter, or fewer layers than are to be frozen.
     """
-    layered = ("max_length", "frozen_layers", "lora_rank", "mini_batch_size")
+    layered = ("max_length", "frozen_layers", "lora_rank", "mini_batch_size", "recompute")
     wanted = [name for name in layered if getattr(options, name, 0)]
     reader = _reader(model)
     if wanted and reader is None:

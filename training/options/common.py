@@ -75,6 +75,7 @@ class TrainingOptions:
     lora_rank: int = option(0, "rank of low-rank adapters trained instead of the weights (LoRA); 0: none", 0, 1024)
     attention_dropout: AttentionDropout = option(AttentionDropout.AUTO, "random forgetting of attention")
     embedding_table: EmbeddingTable = option(EmbeddingTable.AUTO, "whether the table of token vectors is trained")
+    recompute: bool = option(False, "hold one pass at a time and compute it twice: less memory, a third more time")
     precision: Precision = option(Precision.AUTO, "numbers that matrix products are computed in")
     best_by: BestBy = option(BestBy.NDCG_10, "measure on validation questions that picks the checkpoint")
     patience: int = option(0, "measurements without a better one after which training ends; 0: never", 0, 1000)
@@ -147,6 +148,8 @@ class TrainingOptions:
             for name in ("max_length", "frozen_layers", "lora_rank"):
                 if getattr(self, name):
                     yield name, "starter", "must be 0 for the starter: it has no such part"
+            if self.recompute:
+                yield "recompute", "starter", "must be off for the starter: it takes a batch only as a whole"
             if self.precision is Precision.BFLOAT16:
                 yield "precision", "starter", "must be float32 for the starter"
         if self.lora_rank and self.frozen_layers:

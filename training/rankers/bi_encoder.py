@@ -1,6 +1,5 @@
 """The bi-encoder recipe: what is loaded, measured and made smaller, and what becomes of the model."""
 
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -23,9 +22,8 @@ from training.options.common import OptionError, TrainingOptions
 from training.rankers.examples import ANCHOR, encoder_examples
 from training.rankers.losses import bi_encoder_loss
 from training.rankers.material import Material
+from training.rankers.probe import seconds_for
 from training.rankers.teacher import TeachersScores
-
-_PROBED = 64  # texts
 
 
 class BiEncoderRecipe:
@@ -76,11 +74,9 @@ print(questions @ passages.T)  # cosines, higher is better"""
 
     def seconds_to_measure(self, model: Any) -> float:
         """Seconds that measuring this model once would take, by the time a few texts take."""
-        texts = self._material.texts[:_PROBED]
-        began = time.perf_counter()
-        self._live(model).encode_passages(texts)
-        everything = len(self._material.texts) + len(self._material.validation.questions)
-        return (time.perf_counter() - began) / len(texts) * everything
+        asked = [question.text for question in self._material.validation.questions]
+        encoder, texts = self._live(model), sorted(self._material.texts, key=len)
+        return seconds_for(encoder.encode_passages, texts) + seconds_for(encoder.encode_questions, asked)
 
     @staticmethod
     def retrievers(model: str, first: str, *, title: bool, named: Callable[[str], str]) -> list[Spec]:

@@ -1,6 +1,5 @@
 """The cross-encoder recipe: BM25's first passages read again, and the weight for mixing both scores."""
 
-import time
 from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
@@ -25,9 +24,9 @@ from training.options.cross_encoder import CrossEncoderObjective, CrossEncoderOp
 from training.rankers.examples import cross_encoder_examples
 from training.rankers.losses import cross_encoder_loss
 from training.rankers.material import Material
+from training.rankers.probe import seconds_for
 from training.rankers.teacher import TeachersScores
 
-_PROBED = 64  # pairs
 WEIGHTS = tuple(step / 20 for step in range(21))
 
 
@@ -84,12 +83,11 @@ class CrossEncoderRecipe:
 
     def seconds_to_measure(self, model: Any) -> float:
         """Seconds that measuring this model once would take, by the time a few pairs take."""
-        question = self._material.validation.questions[0].text
-        pairs = [(question, text) for text in self._material.texts[:_PROBED]]
-        began = time.perf_counter()
-        self._live(model).score(pairs)
-        everything = len(self._material.validation.questions) * self._options.depth
-        return (time.perf_counter() - began) / len(pairs) * everything
+        asked = self._material.validation.questions
+        found = self._candidates.indices[:, 0]  # of each question one: as long as those that BM25 finds
+        every = [(one.text, self._material.texts[row]) for one, row in zip(asked, found, strict=True) if row >= 0]
+        every.sort(key=lambda pair: len(pair[0]) + len(pair[1]))
+        return seconds_for(self._live(model).score, every) * len(asked) * self._options.depth / len(every)
 
     @staticmethod
     def retrievers(model: str, first: str, *, title: bool, named: Callable[[str], str]) -> list[Spec]:

@@ -1,6 +1,5 @@
 """The sparse encoder recipe: a masked language model learns which terms, in a text or not, tell passages apart."""
 
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -27,8 +26,7 @@ from training.rankers.examples import ANCHOR, encoder_examples
 from training.rankers.inference_free import by_idf, has_routes
 from training.rankers.losses import sparse_encoder_loss
 from training.rankers.material import Material
-
-_PROBED = 64  # texts
+from training.rankers.probe import seconds_for
 
 
 class SparseEncoderRecipe:
@@ -84,11 +82,9 @@ print(model.decode(passages[0], top_k=10))  # its terms of most weight"""
 
     def seconds_to_measure(self, model: Any) -> float:
         """Seconds that measuring this model once would take, by the time a few texts take."""
-        texts = self._material.texts[:_PROBED]
-        began = time.perf_counter()
-        self._live(model).encode_passages(texts)
-        everything = len(self._material.texts) + len(self._material.validation.questions)
-        return (time.perf_counter() - began) / len(texts) * everything
+        asked = [question.text for question in self._material.validation.questions]
+        encoder, texts = self._live(model), sorted(self._material.texts, key=len)
+        return seconds_for(encoder.encode_passages, texts) + seconds_for(encoder.encode_questions, asked)
 
     @staticmethod
     def retrievers(model: str, first: str, *, title: bool, named: Callable[[str], str]) -> list[Spec]:

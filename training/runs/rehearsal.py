@@ -8,6 +8,7 @@ import json
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pyarrow.parquet as pq
@@ -33,9 +34,9 @@ class Task(StrEnum):
 class Estimate:
     """What a training would take on this machine, measured by a few of its own steps.
 
-    Seconds are of training, measuring and teaching together; bytes are the most held at a time beyond what was in
-    use. `fits` says whether they are to be had; where not, `instead` holds options that would do, empty where none was
-    found.
+    Seconds are of loading, teaching, training and measuring together; bytes are the most that the process holds at a
+    time, and those it could have. `fits` says whether they suffice; where not, `instead` holds options that would do,
+    empty where none were found.
     """
 
     steps: int
@@ -46,8 +47,9 @@ class Estimate:
     memory_available: int
     device: str
     fits: bool
-    instead: dict[str, int]
+    instead: dict[str, Any]
     seconds_teaching: float = 0.0  # that a teacher takes to score the examples
+    seconds_loading: float = 0.0  # reading and mining
 
 
 _ESTIMATE = TypeAdapter(Estimate)

@@ -23,7 +23,10 @@ MORE = {
         *("question_regularizer", "passage_regularizer"),
     ),
     "model": ("question_side", "pooling", "max_length", "frozen_layers", "lora_rank", "matryoshka"),
-    "memory": ("mini_batch_size", "evaluation_batch_size", "precision", "attention_dropout", "embedding_table"),
+    "memory": (
+        *("recompute", "mini_batch_size", "evaluation_batch_size", "precision"),
+        *("attention_dropout", "embedding_table"),
+    ),
     "measuring": ("best_by", "patience", "depth", "evaluation_limit", "evaluation_steps", "logging_steps", "report_to"),
     "saving": ("save_steps", "save_minutes", "save_limit"),
 }
@@ -31,7 +34,7 @@ MORE = {
 LISTED = {"base", "objective", *FIRST, *NEEDED, *NEGATIVES_SOURCE, *NEGATIVES_DRAWN, *chain(*MORE.values())}
 _NO_PART_OF_A_STARTER = {
     *("pooling", "max_length", "frozen_layers", "lora_rank"),
-    *("mini_batch_size", "precision", "attention_dropout", "embedding_table"),
+    *("recompute", "mini_batch_size", "precision", "attention_dropout", "embedding_table"),
 }
 # on what is entered there, other options depend
 DECIDING = ("negatives", "negatives_from", "distillation_weight", "question_side")

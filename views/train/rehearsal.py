@@ -16,7 +16,7 @@ from views.job import follow
 from views.model_words import base_name
 from views.problem_words import tell_training_failure
 from views.train.fields import OptionFields
-from views.words import duration, plain, word
+from views.words import duration, plain, word, word_or
 
 _GIGABYTE = 1e9
 _ICONS = {Task.ESTIMATE: ":material/timer:", Task.NEGATIVES: ":material/visibility:"}
@@ -90,6 +90,7 @@ def draw_estimate(asked: Asked | None, form: OptionFields) -> None:
         icon=_ICONS[Task.ESTIMATE],
     )
     parts = {"step": f"{found.seconds_a_step:.3g}", "measuring": duration(found.seconds_measuring)}
+    parts["loading"] = duration(found.seconds_loading)
     st.caption(word("train.estimate_parts", device=plain(found.device), **parts))
     if (rounds := rounds_of(asked.plan.options)) > 1:
         st.caption(word("train.estimate_rounds", rounds=rounds, time=duration(rounds * found.seconds)))
@@ -103,7 +104,7 @@ def _tell_too_large(found: Estimate, form: OptionFields) -> None:
     if not found.instead:
         st.error(word("train.too_large"), icon=":material/memory:")
         return
-    wanted = ", ".join(f"{word(f'option.{name}')} {value:,}" for name, value in found.instead.items())
+    wanted = ", ".join(_told(name, value) for name, value in found.instead.items())
     st.error(word("train.too_large_instead", options=wanted), icon=":material/memory:")
     st.button(
         word("train.use_instead"),
@@ -112,6 +113,14 @@ def _tell_too_large(found: Estimate, form: OptionFields) -> None:
         icon=":material/check:",
         key="train_use_instead",
     )
+
+
+def _told(name: str, value: object) -> str:
+    """An option and its value, as the form has them; a box is ticked where only its words are told."""
+    label = word(f"option.{name}")
+    if isinstance(value, str):
+        return f"{label}: {word_or(f'choice.{name}_{value}', value)}"
+    return label if value is True else f"{label} {value:,}"
 
 
 def _at_work(task: Task, status: Status) -> str:

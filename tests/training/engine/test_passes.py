@@ -29,8 +29,9 @@ def gradients(model: Any, texts: list[Any], output: str) -> tuple[Any, dict[str,
     return found.detach(), {name: w.grad for name, w in model.named_parameters() if w.grad is not None}, shapes
 
 
+@pytest.mark.parametrize("twice", [False, True])
 @pytest.mark.parametrize("kind", ["bi-encoder", "cross-encoder"])
-def test_loss_and_gradient_stay(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_loss_and_gradient_stay(*, kind: str, twice: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import torch
 
     monkeypatch.setitem(inference.TOKENS_A_PASS, "cpu", 64)
@@ -43,8 +44,11 @@ def test_loss_and_gradient_stay(kind: str, tmp_path: Path, monkeypatch: pytest.M
         model, texts, output = load_cross_encoder(find_model(str(folder)), []), PAIRS, "scores"
     found, whole, shapes = gradients(model, texts, output)
     assert len(shapes) == 1
-    with short_passes(model):
+    with short_passes(model, twice=twice):
         again, in_parts, short = gradients(model, texts, output)
+    if twice:
+        assert sorted(short[: len(short) // 2]) == sorted(short[len(short) // 2 :])
+        short = short[: len(short) // 2]
     assert len(short) > 1
     assert sum(rows for rows, _ in short) == len(texts)
     assert sum(rows * width for rows, width in short) < shapes[0][0] * shapes[0][1]
@@ -59,3 +63,42 @@ def test_a_starter_reads_as_it_does() -> None:
     model = load_bi_encoder(find_model(STARTER), ["물은 끓는다", "사과는 과일이다", "산은 높다"])
     with short_passes(model):
         assert "forward" not in vars(model)
+
+
+def test_of_passes_computed_twice_one_is_held_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import torch
+
+    monkeypatch.setitem(inference.TOKENS_A_PASS, "cpu", 64)
+    model = load_bi_encoder(find_model(str(build_bi_encoder(tmp_path))), [])
+    held: dict[bool, int] = {}
+    for twice in (False, True):
+        sizes: list[int] = []
+
+        def count(tensor: torch.Tensor, sizes: list[int] = sizes) -> torch.Tensor:
+            sizes.append(tensor.numel())
+            return tensor
+
+        with short_passes(model, twice=twice), torch.autograd.graph.saved_tensors_hooks(count, lambda kept: kept):
+            model(model.preprocess(TEXTS))
+        held[twice] = sum(sizes)
+    assert held[True] * 5 < held[False]
+
+
+def test_what_is_dropped_is_dropped_again(tmp_path: Path) -> None:
+    import torch
+
+    model = load_bi_encoder(find_model(str(build_bi_encoder(tmp_path))), [])
+    for module in model.modules():
+        if isinstance(module, torch.nn.Dropout):
+            module.p = 0.3
+    model.train()
+    found = {}
+    for twice in (False, True):
+        torch.manual_seed(1)
+        model.zero_grad()
+        with short_passes(model, twice=twice):
+            model(model.preprocess(TEXTS))["sentence_embedding"].pow(3).sum().backward()
+        found[twice] = {name: w.grad for name, w in model.named_parameters() if w.grad is not None}
+    assert found[False].keys() == found[True].keys()
+    for name, gradient in found[False].items():
+        torch.testing.assert_close(found[True][name], gradient, rtol=1e-4, atol=1e-5, msg=name)

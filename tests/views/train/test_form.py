@@ -136,7 +136,8 @@ def test_a_first_visit_offers_the_starter_with_its_defaults(app: AppTest) -> Non
     assert not app.error
 
 
-OF_A_TRANSFORMER = {"max_length", "frozen_layers", "lora_rank", "precision", "attention_dropout", "embedding_table"}
+OF_A_TRANSFORMER = {"max_length", "frozen_layers", "lora_rank", "precision"}
+OF_A_TRANSFORMER |= {"attention_dropout", "embedding_table", "recompute"}
 NEVER_OF_A_STARTER = OF_A_TRANSFORMER | {"pooling", "mini_batch_size"}
 NEGATIVES = {
     "negatives",
