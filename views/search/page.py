@@ -6,7 +6,7 @@ from data.split import Part
 from data.store import StoredSet
 from retrieval.asking import Findings, truth_of
 from retrieval.comparison.job import ComparisonJob
-from views.choices import Choices, choices_for
+from views.choices import WORDS_NAME, Choices, choices_for
 from views.highlight import draw_style
 from views.resources.comparisons import open_comparison
 from views.resources.sets import question_set
@@ -88,10 +88,10 @@ def _examples(data: StoredSet, choices: Choices) -> None:
 
 def _disputed(data: StoredSet, choices: Choices) -> list[str]:
     """Return the questions on which a finished comparison of the retrievers differs most; none without one."""
-    built_in = [*choices.specs][:_MOST_COLUMNS]
-    own = [name for name in choices.first_picked if name in choices.trained or name in built_in]
-    for picked, part in ((own, Part.TEST), (own, Part.ALL), (built_in, Part.ALL), (built_in, Part.TEST)):
-        experiment = choices.experiment(data, picked, part)
+    picked = [*choices.first_picked]
+    built_in = [name for name in picked if name not in choices.trained and name not in choices.added]
+    for names, part in ((picked, Part.TEST), (picked, Part.ALL), (built_in, Part.ALL), (built_in, Part.TEST)):
+        experiment = choices.experiment(data, names, part)
         job = ComparisonJob.of(experiment, data.fingerprint)
         if job.done:
             opened = open_comparison(data.key, job.folder)
@@ -101,7 +101,7 @@ def _disputed(data: StoredSet, choices: Choices) -> list[str]:
 
 def _controls(data: StoredSet, choices: Choices) -> tuple[list[str], int]:
     names = choices.searchable
-    usual = [name for name in choices.first_picked if name in names][:_MOST_COLUMNS]
+    usual = [name for name in choices.first_picked if name in names and name != WORDS_NAME][:_MOST_COLUMNS]
     if kept := st.session_state.get("kept_columns"):
         st.query_params.setdefault("columns", kept)
     left, right = st.columns([3, 1], vertical_alignment="bottom")

@@ -201,7 +201,7 @@ def test_a_run_of_few_passages_has_no_figure_below_them_and_its_hybrid_has(tmp_p
     assert theirs.rankings.indices.tolist() == [[1, 0], [1, -1], *[[-1, -1]] * 4]
     assert theirs.scores.ks == (1,)
     per_question = {name: values.tolist() for name, values in theirs.scores.per_question.items()}
-    assert per_question == dict.fromkeys(("recall@1", "hit@1", "mrr@1", "ndcg@1"), [0, 1, 0, 0, 0, 0])
+    assert per_question == {name: [0, 1, 0, 0, 0, 0] for name in ("recall@1", "hit@1", "mrr@1", "ndcg@1")}
     assert (theirs.short, theirs.unanswered) == (4, 4)
     assert theirs.notes == {"depth": 2, "questions": 2, "other_questions": 1, "unknown_passages": 1, "repeated": 0}
     assert comparison.as_dict()["retrievers"]["theirs"]["notes"] == theirs.notes

@@ -124,7 +124,7 @@ def test_bm25_is_measured_as_the_retrieval_room_measures(sample: QuestionSet) ->
     expected = {
         f"{name}@{k}": np.mean([gain(rank) if 0 < rank <= k else 0 for rank in ranks])
         for name, gain in (
-            ("recall", lambda rank: 1),
+            ("recall", lambda _: 1),
             ("mrr", lambda rank: 1 / rank),
             ("ndcg", lambda rank: 1 / np.log2(rank + 1)),
         )
