@@ -191,7 +191,8 @@ def test_the_models_find_what_they_found(tmp_path: Path) -> None:
         assert result.rankings is not None
         before = rankings_before()[result.name].first(10)
         np.testing.assert_array_equal(result.rankings.first(10).indices, before.indices, err_msg=result.name)
-        np.testing.assert_allclose(result.rankings.first(10).scores, before.scores, rtol=1e-5, err_msg=result.name)
+        # another processor adds in another order
+        np.testing.assert_allclose(result.rankings.first(10).scores, before.scores, rtol=1e-3, err_msg=result.name)
 
 
 @pytest.mark.slow
