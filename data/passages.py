@@ -54,6 +54,11 @@ class Passages(Sequence[Passage]):
         """Return the text of each passage as it is indexed, its title on the line before it where asked and known."""
         return self._titled if title else self._untitled
 
+    def heads(self, *, title: bool) -> np.ndarray:
+        """Letters that the title and its line break take of each indexed text, `(n_passages,)` int64; 0 without."""
+        lengths = self.titles.lengths()
+        return np.where(lengths > 0, lengths + 1, 0) if title else np.zeros(len(self), dtype=np.int64)
+
     @cached_property
     def fingerprint(self) -> str:
         """sha256 (hexadecimal) of ids, texts and titles, in order: of a line `["id", "text", "title"]` a passage."""

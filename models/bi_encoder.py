@@ -2,20 +2,23 @@
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import astuple
 from functools import cached_property
+from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from data.cache import key_of
+from data.cache import cached_arrays, key_of
 from data.texts import fingerprint_of
 from data.workspace import workspace
 from models.loading import load_bi_encoder
 from models.meter import Meter
 from models.precision import Precision
-from models.sources import ModelSource, SourcedModel
+from models.sources import ModelSource, SourcedModel, is_starter
 from models.vector_blocks import StoredVectors, VectorBlocks
+from models.windows import Cutter, WindowOptions, Windows
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -56,6 +59,50 @@ class BiEncoder(SourcedModel):
     def encode_passages(self, texts: Sequence[str]) -> np.ndarray:
         """Vectors of passages, with the model's own passage prompt where it has one."""
         return self._vectors("passage", texts, (0.0, _PASSAGES_SHARE))
+
+    def windows_of(self, texts: Sequence[str], heads: np.ndarray, options: WindowOptions) -> Windows:
+        """Windows of the passages that the model does not read whole; `heads` are the lengths of their titles.
+
+        Found out once on this machine, so that the model is loaded only where something must be encoded.
+        """
+        if is_starter(self._source):
+            return Windows.none()
+        began = time.perf_counter()
+
+        def cut() -> dict[str, np.ndarray]:
+            self.load()
+            loaded = time.perf_counter()
+            windows = self.cut(texts, heads, options)
+            seconds = np.array([loaded - began, time.perf_counter() - loaded])
+            return {"rows": windows.rows, "windows": windows.windows, "seconds": seconds}
+
+        told = (self.fingerprint, fingerprint_of(texts), sha256(heads.tobytes()).hexdigest(), astuple(options))
+        kept = cached_arrays("windows", key_of(_VERSION, *told), cut, keep=len(texts) > 1)
+        self.meter.note(time.perf_counter() - began, *kept["seconds"].tolist())
+        return Windows(kept["rows"], kept["windows"], not options.tokens)
+
+    def cut(self, texts: Sequence[str], heads: np.ndarray, options: WindowOptions) -> Windows:
+        """Cut passages now, and keep nothing; a model that reads texts in its own way is left to that."""
+        if not self._fast or not self.model.tokenizer.is_fast:
+            return Windows.none()
+        return Cutter(self.model.tokenizer, options, prompts_of(self.model)[1]).windows(texts, heads)
+
+    def encode_windows(self, texts: Sequence[str], windows: Windows) -> tuple[np.ndarray, np.ndarray]:
+        """Vectors of passages and of windows, and the row of the passage of each, `(n_vectors,)` int64.
+
+        Those of passages are the ones that `encode_passages` gives, so what is read whole has the same vector, and a
+        search that cuts passages off shares it.
+        """
+        added = windows.texts(texts)
+        if not added:
+            return self.encode_passages(texts), np.arange(len(texts))
+        letters = sum(map(len, added))
+        share = _PASSAGES_SHARE * (1 - letters / (letters + sum(map(len, texts))))
+        rows = windows.standing(len(texts))
+        whole = self._vectors("passage", texts, (0.0, share))
+        parts = self._vectors("passage", added, (share, _PASSAGES_SHARE))
+        whole = whole if len(rows) == len(texts) else whole[rows]
+        return np.concatenate([whole, parts]), np.concatenate([rows, windows.rows[windows.added]])
 
     def key_of(self, side: str, texts: Sequence[str]) -> str:
         """Key of the vectors of texts that are `question`s or `passage`s."""

@@ -10,6 +10,7 @@ import numpy as np
 from models.loading import load_cross_encoder
 from models.precision import Precision
 from models.sources import ModelSource, SourcedModel
+from models.windows import Cutter, Window, WindowOptions, score_windows
 
 if TYPE_CHECKING:
     from sentence_transformers import CrossEncoder
@@ -57,6 +58,28 @@ class CrossEncoderScorer(SourcedModel):
                 part = list(pairs[start : start + _PAIRS_AT_ONCE])
                 found.append(self.model.predict(part, batch_size=len(part), **settings))
         return self._finite(np.concatenate(found).astype(np.float32, copy=False))
+
+    def score_windows(
+        self, pairs: Sequence[tuple[str, str]], heads: Sequence[int], options: WindowOptions
+    ) -> np.ndarray:
+        """Score pairs; of a passage that does not fit beside its question, the best of its windows.
+
+        `heads` are the lengths of the passages' titles. What fits has the score that `score` gives it.
+        """
+        asked = zip(pairs, heads, strict=True)
+        return score_windows(self.score, pairs, [self.windows_of(*pair, head, options) for pair, head in asked])
+
+    def windows_of(self, question: str, text: str, head: int, options: WindowOptions) -> list[Window]:
+        """Windows of a passage that does not fit beside the question; none where it fits, or a model reads all."""
+        if self._tokens is None or not self.model.tokenizer.is_fast:
+            return []
+        if options not in self._cutters:
+            self._cutters[options] = Cutter(self.model.tokenizer, options)
+        return self._cutters[options].beside(question, text, head)
+
+    @cached_property
+    def _cutters(self) -> dict[WindowOptions, Cutter]:
+        return {}
 
     @cached_property
     def _tokens(self) -> "PairTokens | None":

@@ -1,10 +1,12 @@
 """What a model can do for whoever searches: encode texts, as vectors or as terms, or score pairs."""
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 from scipy.sparse import csr_array
+
+from models.windows import WindowOptions, Windows
 
 
 class Encoder(Protocol):
@@ -38,6 +40,30 @@ class TermEncoder(Protocol):
 
     def encode_passages(self, texts: Sequence[str]) -> csr_array:
         """Term weights of passages."""
+        ...
+
+
+@runtime_checkable
+class WindowEncoder(Encoder, Protocol):
+    """Encodes passages that it cannot read whole as windows; `heads` `(n_texts,)` are their titles' lengths."""
+
+    def windows_of(self, texts: Sequence[str], heads: np.ndarray, options: WindowOptions) -> Windows:
+        """Windows of the passages that are too long; none of a model that reads texts of any length."""
+        ...
+
+    def encode_windows(self, texts: Sequence[str], windows: Windows) -> tuple[np.ndarray, np.ndarray]:
+        """Vectors of passages and of windows, and the row of the passage of each, `(n_vectors,)` int64."""
+        ...
+
+
+@runtime_checkable
+class WindowScorer(Protocol):
+    """Scores pairs whose passage it cannot read whole by the best of the passage's windows."""
+
+    def score_windows(
+        self, pairs: Sequence[tuple[str, str]], heads: Sequence[int], options: WindowOptions
+    ) -> np.ndarray:
+        """Scores `(n_pairs,)` float32; `heads` are the lengths of the passages' titles."""
         ...
 
 

@@ -2,13 +2,15 @@
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import astuple
 
 import numpy as np
 
 from data.cache import key_of, read_arrays, write_arrays
 from data.texts import fingerprint_of
 from models.meter import Meter
-from models.protocols import PairScorer
+from models.protocols import PairScorer, WindowScorer
+from models.windows import WindowOptions
 from retrieval.rankings import NOT_FOUND, Rankings
 
 _BLOCK = 64  # questions between two words of progress
@@ -21,6 +23,8 @@ class PairScores:
     With a `meter` they are kept on disk by what the scorer, the corpus and the questions are, whoever brought the
     candidates: another weight, a smaller depth or another first stage scores only pairs that are new. The meter is told
     what scoring the pairs takes. `on_progress` is told the share of the questions done.
+    With `windows` the score of a passage that the scorer does not read whole is that of its best window; `heads` are
+    the lengths of the passages' titles, `(n_passages,)`, none where no title is indexed.
     """
 
     def __init__(
@@ -29,8 +33,13 @@ class PairScores:
         texts: Sequence[str],
         meter: Meter | None = None,
         on_progress: Callable[[float], None] | None = None,
+        *,
+        windows: WindowOptions | None = None,
+        heads: np.ndarray | None = None,
     ) -> None:
         self._scorer, self._texts, self._meter, self._on_progress = scorer, texts, meter, on_progress
+        self._windows = windows if isinstance(scorer, WindowScorer) else None
+        self._heads = np.zeros(len(texts), dtype=np.int64) if heads is None else heads
 
     def of(self, questions: Sequence[str], candidates: Rankings) -> np.ndarray:
         """Scores `(n_questions, depth)` float32 of the candidates, -inf where there is none."""
@@ -59,14 +68,19 @@ class PairScores:
     def _known(self, questions: Sequence[str]) -> "_Known":
         if self._meter is None or len(questions) == 1:  # one question typed by a person is not worth a file
             return _Known(len(self._texts))
-        return _Known(len(self._texts), key_of(self._scorer.fingerprint, fingerprint_of(self._texts), list(questions)))
+        told = [self._scorer.fingerprint, fingerprint_of(self._texts), list(questions)]
+        return _Known(len(self._texts), key_of(*told, *([astuple(self._windows)] if self._windows else [])))
 
     def _score(self, questions: Sequence[str], rows: np.ndarray, passages: np.ndarray, known: "_Known") -> np.ndarray:
         began = time.perf_counter()
         self._scorer.load()
         loaded = time.perf_counter()
-        pairs = zip(rows.tolist(), passages.tolist(), strict=True)
-        scores = self._scorer.score([(questions[row], self._texts[passage]) for row, passage in pairs])
+        drawn = zip(rows.tolist(), passages.tolist(), strict=True)
+        pairs = [(questions[row], self._texts[passage]) for row, passage in drawn]
+        if self._windows and isinstance(self._scorer, WindowScorer):
+            scores = self._scorer.score_windows(pairs, self._heads[passages].tolist(), self._windows)
+        else:
+            scores = self._scorer.score(pairs)
         known.add(rows, passages, scores, load_seconds=loaded - began, seconds=time.perf_counter() - loaded)
         return scores
 

@@ -8,6 +8,7 @@ from data.passages import Passages
 from data.records import Passage
 from models.meter import Meter
 from models.protocols import PairScorer
+from models.windows import WindowOptions
 from retrieval.multistage.fusion import min_max
 from retrieval.multistage.pair_scores import PairScores
 from retrieval.rankings import NOT_FOUND, Rankings, Retriever, ranked
@@ -18,7 +19,8 @@ class Reranked:
 
     Among the first `depth`, the score is `weight * r + (1 - weight) * f` with r the reranker's and f the first
     retriever's scores, each brought to 0..1 within the question (min-max). Those below score
-    under 0, in their order. With a `meter` the scores of pairs are kept on disk; see `PairScores`.
+    under 0, in their order. With a `meter` the scores of pairs are kept on disk, and with `windows` a passage that the
+    reranker does not read whole has the score of its best window; see `PairScores`.
     """
 
     def __init__(
@@ -31,6 +33,7 @@ class Reranked:
         depth: int = 20,
         weight: float = 1.0,
         title: bool = True,
+        windows: WindowOptions | None = None,
         meter: Meter | None = None,
         on_progress: Callable[[float], None] | None = None,
     ) -> None:
@@ -38,7 +41,9 @@ class Reranked:
             raise ValueError(f"depth must be 1 or more and weight between 0 and 1, not {depth} and {weight}")
         self.name = name
         self._first, self._depth, self._weight = first, depth, weight
-        self._pairs = PairScores(scorer, Passages.of(passages).indexed_texts(title=title), meter, on_progress)
+        of = Passages.of(passages)
+        texts, heads = of.indexed_texts(title=title), of.heads(title=title) if windows else None
+        self._pairs = PairScores(scorer, texts, meter, on_progress, windows=windows, heads=heads)
 
     def search(self, questions: Sequence[str], k: int) -> Rankings:
         """Return the best k passages of each question, no more than the first retriever knows of."""

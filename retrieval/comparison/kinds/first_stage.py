@@ -10,7 +10,7 @@ from pydantic import Field, PositiveInt
 from models.precision import Precision
 from models.sources import STARTER
 from retrieval.comparison.cached import CachedRetriever
-from retrieval.comparison.kinds.spec import Materials, Spec
+from retrieval.comparison.kinds.spec import Materials, ReadingSpec, Spec
 from retrieval.dense.index import IndexKind
 from retrieval.dense.retriever import Dense
 from retrieval.lexical.bm25 import BM25, BM25Options
@@ -64,7 +64,7 @@ class WindowedBM25Spec(TermSpec):
         return materials.kept(self, build)
 
 
-class DenseSpec(Spec):
+class DenseSpec(ReadingSpec):
     """A bi-encoder (`starter`, a folder, a run or a hub id) whose passage vectors lie in an index of some kind."""
 
     digits: ClassVar[int] = 3
@@ -77,7 +77,8 @@ class DenseSpec(Spec):
     def make(self, materials: Materials) -> CachedRetriever:
         """Return the retriever."""
         encoder = materials.encoder(self.model, self.title, self.precision)
-        build = partial(Dense, self.name, materials.passages, encoder, title=self.title, index=self.index)
+        windows, passages = self.window_options, materials.passages
+        build = partial(Dense, self.name, passages, encoder, title=self.title, index=self.index, windows=windows)
         return materials.kept(self, build, encoder.fingerprint, meter=encoder.meter)
 
 

@@ -9,7 +9,7 @@ from models.meter import Meter
 from models.precision import Precision
 from models.sources import STARTER, ModelSource
 from retrieval.comparison.cached import CachedRetriever
-from retrieval.comparison.kinds.spec import Materials, Spec
+from retrieval.comparison.kinds.spec import Materials, ReadingSpec, Spec
 from retrieval.multistage.fusion import Fusion
 from retrieval.multistage.hybrid import Hybrid
 from retrieval.multistage.rerank import Reranked
@@ -66,7 +66,7 @@ class HybridSpec(Spec):
         return materials.kept(self, build)
 
 
-class RerankSpec(Spec):
+class RerankSpec(ReadingSpec):
     """A cross-encoder over the first `depth` passages of `first`.
 
     `weight` (0 to 1) is the reranker's share of the score; left out, the share its training chose on validation
@@ -116,6 +116,7 @@ class RerankSpec(Spec):
             depth=self.depth,
             weight=weight,
             title=self.title,
+            windows=self.window_options,
             meter=meter,
             on_progress=materials.on_progress,
         )

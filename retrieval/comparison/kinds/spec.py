@@ -3,10 +3,11 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from functools import cache
+from operator import not_
 from pathlib import Path
 from typing import Any, ClassVar
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, model_validator
 
 from data.cache import key_of
 from data.records import QuestionSet
@@ -17,6 +18,7 @@ from models.hub import ModelError
 from models.meter import Meter
 from models.sources import find_model, identity
 from models.sparse_encoder import SparseTextEncoder
+from models.windows import WindowOptions
 from retrieval.comparison.cached import CachedRetriever
 from retrieval.rankings import Retriever
 from text.analyzers import VERSION as ANALYZER_VERSION
@@ -87,6 +89,30 @@ class Spec(BaseModel, ABC):
             except (ModelError, OSError) as error:  # figures are not thrown away for a line about a model
                 values["model"] |= {"error": getattr(error, "code", "unreadable")}
         return values
+
+
+class ReadingSpec(Spec):
+    """The values of a model that reads passages: of those that it cannot read whole, `windows` of tokens.
+
+    Without them it reads their beginning. `window_tokens` and `stride` are those of `WindowOptions`. What is left out
+    is no part of a kept experiment, so that what was kept before there were windows is found.
+    """
+
+    windows: bool = Field(default=False, exclude_if=not_)
+    window_tokens: NonNegativeInt = Field(default=0, exclude_if=not_)
+    stride: NonNegativeInt = Field(default=0, exclude_if=not_)
+
+    @model_validator(mode="after")
+    def _windows_without_gaps(self) -> "ReadingSpec":
+        if not self.windows and (self.window_tokens or self.stride):
+            raise ValueError("window_tokens and stride are for windows = true")
+        WindowOptions(self.window_tokens, self.stride)
+        return self
+
+    @property
+    def window_options(self) -> WindowOptions | None:
+        """How passages are cut; None where they are not."""
+        return WindowOptions(self.window_tokens, self.stride) if self.windows else None
 
 
 class Materials:

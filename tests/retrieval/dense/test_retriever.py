@@ -1,9 +1,14 @@
+import re
+from collections.abc import Sequence
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from data.records import Passage
+from models.windows import WindowOptions, Windows
+from retrieval.dense.index import IndexKind
 from retrieval.dense.retriever import Dense
 from tests.doubles import PASSAGES, QUESTIONS, KeywordEncoder, texts_of
 
@@ -13,10 +18,10 @@ class RowEncoder:
 
     fingerprint = "rows"
 
-    def encode_questions(self, texts: list[str]) -> np.ndarray:
+    def encode_questions(self, texts: Sequence[str]) -> np.ndarray:
         return self.encode_passages(texts)
 
-    def encode_passages(self, texts: list[str]) -> np.ndarray:
+    def encode_passages(self, texts: Sequence[str]) -> np.ndarray:
         return np.array([[float(number) for number in text.split()] for text in texts], dtype=np.float32)
 
 
@@ -72,3 +77,86 @@ def test_deeper_searches_only_add(k: int) -> None:
     whole, part = retriever.search(questions, 8), retriever.search(questions, k)
     assert whole.first(k).indices.tolist() == part.indices.tolist()
     assert whole.first(k).scores.tolist() == part.scores.tolist()
+
+
+class WindowedRows(RowEncoder):
+    """A text is its windows' vectors with a bar between them; the first is what is read of the text as it is."""
+
+    def windows_of(self, texts: Sequence[str], heads: np.ndarray, options: WindowOptions) -> Windows:
+        del heads
+        rows, windows = [], []
+        for row, text in enumerate(texts):
+            ends = [match.start() for match in re.finditer(r"\||$", text)]
+            if len(ends) > 1:
+                starts = [0, *(end + 1 for end in ends[:-1])]
+                rows += [row] * len(ends)
+                windows += [(0, start, end) for start, end in zip(starts, ends, strict=True)]
+        spans = np.array(windows, dtype=np.int64).reshape(-1, 3)
+        return Windows(np.array(rows, dtype=np.int64), spans, not options.tokens)
+
+    def encode_passages(self, texts: Sequence[str]) -> np.ndarray:
+        return super().encode_passages([text.split("|")[0] for text in texts])
+
+    def encode_windows(self, texts: Sequence[str], windows: Windows) -> tuple[np.ndarray, np.ndarray]:
+        added = windows.texts(texts)
+        whole = self.encode_passages(texts)
+        if not added:
+            return whole, np.arange(len(texts))
+        rows = windows.standing(len(texts))
+        return (
+            np.concatenate([whole[rows], self.encode_passages(added)]),
+            np.concatenate([rows, windows.rows[windows.added]]),
+        )
+
+
+@pytest.mark.slow
+@settings(deadline=None, max_examples=60)
+@given(
+    st.lists(st.lists(st.integers(0, 3), min_size=1, max_size=6), min_size=1, max_size=30),
+    st.integers(1, 35),
+    st.sampled_from([0, 5]),
+)
+def test_a_passage_scores_as_its_best_window_and_ties_go_to_the_lower_row(
+    axes: list[list[int]], k: int, tokens: int
+) -> None:
+    unit = np.eye(4)
+    asked = np.array([[0.8, 0.6, 0, 0], [0, 0, 0, 1], [0.5, 0.5, 0.5, 0.5]])
+    texts = ["|".join(" ".join(map(str, unit[axis])) for axis in one) for one in axes]
+    passages = [Passage(f"p{row}", text) for row, text in enumerate(texts)]
+    dense = Dense("dense", passages, WindowedRows(), windows=WindowOptions(tokens))
+    rankings = dense.search([" ".join(map(str, row)) for row in asked], k)
+    best = np.array([[max(float(question[axis]) for axis in one) for one in axes] for question in asked])
+    for row, scores in enumerate(best):
+        order = np.lexsort((np.arange(len(scores)), -scores))[:k]
+        found = min(k, len(axes))
+        assert rankings.indices[row, :found].tolist() == order.tolist()
+        np.testing.assert_allclose(rankings.scores[row, :found], scores[order], atol=1e-6)
+        assert (rankings.indices[row, found:] == -1).all()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("index", list(IndexKind))
+def test_every_index_finds_a_passage_once(index: IndexKind) -> None:
+    rng = np.random.default_rng(0)
+    vectors = rng.normal(size=(400, 8))
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    windows = [" ".join(map(repr, row.tolist())) for row in vectors]
+    passages = [Passage(f"p{row}", "|".join(windows[4 * row : 4 * row + 4])) for row in range(100)]
+    found = Dense("dense", passages, WindowedRows(), index=index, windows=WindowOptions()).search(windows[:50], 20)
+    for row, (rows, scores) in enumerate(zip(found.indices, found.scores, strict=True)):
+        known = rows[rows >= 0]
+        assert len(set(known.tolist())) == len(known)
+        assert known[0] == row // 4
+        by_hand = (vectors[row] @ vectors.T).reshape(100, 4).max(axis=1)
+        np.testing.assert_allclose(scores[: len(known)], by_hand[known], atol=0.05 if index is IndexKind.INT8 else 1e-5)
+
+
+def test_where_no_passage_is_long_windows_change_nothing() -> None:
+    texts = ["1 0 0", "0.6 0.8 0", "0 0 1", "0.6 0.8 0 "]
+    passages = [Passage(f"p{row}", text) for row, text in enumerate(texts)]
+    plain, windowed = (
+        Dense("dense", passages, WindowedRows(), windows=windows).search(["1 0 0", "0 1 0"], 3)
+        for windows in (None, WindowOptions())
+    )
+    assert plain.indices.tobytes() == windowed.indices.tobytes()
+    assert plain.scores.tobytes() == windowed.scores.tobytes()

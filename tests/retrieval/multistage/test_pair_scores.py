@@ -8,6 +8,7 @@ import pytest
 
 from data.workspace import workspace
 from models.meter import Meter
+from models.windows import WindowOptions
 from retrieval.multistage import pair_scores
 from retrieval.multistage.pair_scores import PairScores
 from retrieval.rankings import Rankings
@@ -119,3 +120,37 @@ def test_progress() -> None:
     told: list[float] = []
     PairScores(Counting(), TEXTS, on_progress=told.append).of(ASKED, candidates(2))
     assert told == [64 / 70, 1.0]
+
+
+class CountingWindows(Counting):
+    """A passage with bars scores as the best of its parts."""
+
+    def score_windows(
+        self, pairs: Sequence[tuple[str, str]], heads: Sequence[int], options: WindowOptions
+    ) -> np.ndarray:
+        del options
+        self.heads = list(heads)
+        parts = [[(question, part) for part in text.split("|")] for question, text in pairs]
+        return np.array([self.score(of).max() for of in parts], dtype=np.float32)
+
+
+def test_a_long_passage_scores_as_its_best_window_and_is_kept_apart() -> None:
+    texts = [f"passage {row}|passage {2 * row + 5}|passage 1" for row in range(30)]
+    found, scorer = candidates(3), CountingWindows()
+    windows = WindowOptions()
+    scores = PairScores(scorer, texts, Meter(), windows=windows, heads=np.arange(30)).of(ASKED, found)
+    best = 100 * np.arange(70)[:, None] + 2 * found.indices + 5
+    np.testing.assert_array_equal(scores, np.where(found.indices < 0, -np.inf, best))
+    assert scorer.heads == found.indices[64:][found.indices[64:] >= 0].tolist()  # of the last block
+    again = CountingWindows()
+    PairScores(again, texts, Meter(), windows=windows).of(ASKED, found)
+    assert again.asked == []
+    PairScores(again, texts, Meter(), windows=WindowOptions(7)).of(ASKED, found)
+    assert again.asked != []
+
+
+def test_a_scorer_without_windows_reads_passages_as_they_are() -> None:
+    scorer = Counting()
+    scores = PairScores(scorer, TEXTS, Meter(), windows=WindowOptions()).of(ASKED, candidates(2))
+    np.testing.assert_array_equal(scores, expected(candidates(2)))
+    assert scored(candidates(2)) == 0  # and they are those kept without windows

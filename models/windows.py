@@ -1,0 +1,223 @@
+"""Windows of tokens: a text that is longer than a model reads, cut into parts that it reads whole.
+
+A passage is then as relevant as its best window: Callan 1994, "Passage-level evidence in document retrieval"; Dai &
+Callan 2019, "Deeper text understanding for IR with contextual neural language modeling", call it MaxP. As with theirs,
+windows overlap by half unless told otherwise: what one cuts off stands in the middle of the next. The title, which says
+what a window alone no longer does, stands before each.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from data.texts import in_blocks
+
+_BLOCK = 1024  # texts tokenized at a time
+_LONGEST_WORD = 16  # tokens: a longer run without a space is cut within
+_REMEMBERED = 100_000  # texts cut beside questions
+_ROOMS = 16  # of which a window's room beside a question is a multiple: windows are shared by questions of like length
+
+
+@dataclass(frozen=True)
+class WindowOptions:
+    """`tokens` a window holds at most, what stands before it not counted; 0: as many as the model reads.
+
+    `stride` are the tokens from the beginning of a window to that of the next; 0: half a window. Raises `ValueError`
+    where windows would leave out what lies between them.
+    """
+
+    tokens: int = 0
+    stride: int = 0
+
+    def __post_init__(self) -> None:
+        if self.tokens < 0 or self.stride < 0:
+            raise ValueError(f"tokens and stride must be 0 or more, not {self.tokens} and {self.stride}")
+        if self.tokens and self.stride > self.tokens:
+            raise ValueError(f"a stride of {self.stride} would leave out tokens between windows of {self.tokens}")
+
+
+class Window(NamedTuple):
+    """Letters `start` to `end` of a text, with its first `head` letters, the title, before them."""
+
+    head: int
+    start: int
+    end: int
+
+    def text(self, whole: str) -> str:
+        """What the model reads."""
+        return whole[: self.head] + whole[self.start : self.end]
+
+
+@dataclass(frozen=True)
+class Windows:
+    """The windows of those of some texts that a model does not read whole.
+
+    `rows` `(n_windows,)` int64, ascending, say whose they are; `windows` `(n_windows, 3)` int64 are `Window`s. Where
+    they are `as_read`, the first window of a text is what the model reads of the text as it is.
+    """
+
+    rows: np.ndarray
+    windows: np.ndarray
+    as_read: bool = True
+
+    @classmethod
+    def none(cls) -> "Windows":
+        """No windows: every text is read whole."""
+        return cls(np.zeros(0, dtype=np.int64), np.zeros((0, 3), dtype=np.int64))
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @property
+    def added(self) -> np.ndarray:
+        """Which of them must be read beside the texts as they are, `(n_windows,)` bool."""
+        firsts: np.ndarray = np.diff(self.rows, prepend=-1) != 0
+        return ~(firsts & self.as_read)
+
+    def standing(self, n_texts: int) -> np.ndarray:
+        """Rows of the texts that are read as they are, ascending."""
+        rows = np.arange(n_texts)
+        return rows if self.as_read else np.setdiff1d(rows, self.rows)
+
+    def texts(self, texts: Sequence[str]) -> list[str]:
+        """What the model reads of each that is `added`."""
+        owned = zip(self.rows[self.added].tolist(), self.windows[self.added].tolist(), strict=True)
+        return [Window(*window).text(texts[row]) for row, window in owned]
+
+    def of(self, row: int) -> list[Window]:
+        """The windows of one text; none where the model reads it whole."""
+        first, last = np.searchsorted(self.rows, [row, row + 1])
+        return [Window(*window) for window in self.windows[first:last].tolist()]
+
+
+class Cutter:
+    """Cuts texts for a model with this tokenizer, a fast one, which reads `model_max_length` tokens.
+
+    `prompt` is what the model puts before every text. Of a text of which `head` letters are the title, a window holds
+    the title too, unless that takes more than half of what the model reads: then it is a part of the text.
+    """
+
+    def __init__(self, tokenizer: Any, options: WindowOptions, prompt: str = "") -> None:
+        self._tokenizer, self._options, self._prompt = tokenizer, options, prompt
+        self._room, self._pair_room = (
+            int(tokenizer.model_max_length) - int(tokenizer.num_special_tokens_to_add(pair=pair))
+            for pair in (False, True)
+        )
+        self._lengths: dict[str, int] = {}  # of questions, in tokens
+        self._cut: dict[tuple[str, int, int], list[Window]] = {}
+
+    def windows(self, texts: Sequence[str], heads: np.ndarray) -> Windows:
+        """Cut the texts that are too long; `heads` `(n_texts,)` are the lengths of their titles, in letters."""
+        rows: list[int] = []
+        found: list[Window] = []
+        for row, encoding, text in self._encoded(texts):
+            if len(encoding.ids) > self._room:
+                windows = self._windows(text, int(heads[row]), encoding, self._room)
+                rows += [row] * len(windows)
+                found += windows
+        spans = np.array(found, dtype=np.int64).reshape(-1, 3)
+        return Windows(np.array(rows, dtype=np.int64), spans, not self._options.tokens)
+
+    def beside(self, question: str, text: str, head: int) -> list[Window]:
+        """Cut a text of which a pair with the question would lose something; no windows where it would not.
+
+        A question takes at most half of a pair: of one that is longer the model cuts off the end.
+        """
+        room = max(self._pair_room - self._length(question), self._pair_room // 2)
+        if self._length(text) <= room:
+            return []
+        room = max(room // _ROOMS * _ROOMS, min(room, _ROOMS))
+        if len(self._cut) > _REMEMBERED:
+            self._cut.clear()
+        key = (text, head, room)
+        if key not in self._cut:
+            ((_, encoding, _),) = self._encoded([text])
+            self._cut[key] = self._windows(text, head, encoding, room)
+        return self._cut[key]
+
+    def _length(self, text: str) -> int:
+        if text not in self._lengths:
+            ((_, encoding, _),) = self._encoded([text])
+            self._lengths[text] = len(encoding.ids)
+        return self._lengths[text]
+
+    def _encoded(self, texts: Sequence[str]) -> Iterator[tuple[int, Any, str]]:
+        row = 0
+        for block in in_blocks(texts, _BLOCK):
+            told = self._tokenizer(
+                [self._prompt + text for text in block], add_special_tokens=False, truncation=False, verbose=False
+            )
+            for encoding, text in zip(told.encodings, block, strict=True):
+                yield row, encoding, text
+                row += 1
+
+    def _windows(self, text: str, head: int, encoding: Any, room: int) -> list[Window]:
+        """Cut with less and less room until the model reads each window whole: alone, words may have other tokens."""
+        less = 0
+        while True:
+            windows = self._once(text, head, encoding, room - less)
+            longest = max(len(one.ids) for _, one, _ in self._encoded([window.text(text) for window in windows]))
+            if longest <= room or less > room // 2:
+                return windows
+            less += longest - room
+
+    def _once(self, text: str, head: int, encoding: Any, room: int) -> list[Window]:
+        offsets = np.array(encoding.offsets, dtype=np.int64).reshape(-1, 2) - len(self._prompt)
+        before, prompt = (int(np.count_nonzero(offsets[:, 0] < place)) for place in (head, 0))
+        if before - prompt > room // 2:
+            head, before = 0, prompt
+        size = max(1, room - before)
+        size = min(size, self._options.tokens or size)
+        stride = min(size, self._options.stride or max(1, size // 2))
+        letters, words = offsets[before:], encoding.word_ids[before:]
+        return list(_as_letters(text, head, letters, _bounds(words, size, stride)))
+
+
+def best_of(scores: np.ndarray, counts: Sequence[int]) -> np.ndarray:
+    """The highest score of each text, `(n_texts,)`, of scores of its windows, one text's after the other's."""
+    if not len(counts):
+        return scores
+    best: np.ndarray = np.maximum.reduceat(scores, np.concatenate([[0], np.cumsum(counts)[:-1]]))
+    return best
+
+
+def score_windows(
+    score: Callable[[Sequence[tuple[str, str]]], np.ndarray],
+    pairs: Sequence[tuple[str, str]],
+    cuts: Sequence[Sequence[Window]],
+) -> np.ndarray:
+    """Score pairs, `(n_pairs,)`: each by the best of its windows, or as it is where there are none."""
+    read = [[window.text(text) for window in windows] or [text] for (_, text), windows in zip(pairs, cuts, strict=True)]
+    scores = score([(question, part) for (question, _), parts in zip(pairs, read, strict=True) for part in parts])
+    return best_of(scores, [len(parts) for parts in read])
+
+
+def _bounds(words: Sequence[int | None], size: int, stride: int) -> list[tuple[int, int]]:
+    """First token of each window and the one after its last: all tokens are in one, none is longer than `size`.
+
+    Where there are words, windows begin and end with them.
+    """
+    start, found = 0, []
+    while True:
+        end = len(words) if len(words) - start <= size else _word_start(words, start, start + size)
+        found.append((start, end))
+        if end == len(words):
+            return found
+        start = _word_start(words, start, start + stride)  # of a stride within the size: not past the end
+
+
+def _word_start(words: Sequence[int | None], after: int, place: int) -> int:
+    """Where the word of a token begins, if that is after some token and the word is none of those too long."""
+    first = place
+    while first > after and place - first < _LONGEST_WORD and words[first - 1] == words[place]:
+        first -= 1
+    return first if first > after and words[first - 1] != words[place] else place
+
+
+def _as_letters(text: str, head: int, letters: np.ndarray, bounds: Sequence[tuple[int, int]]) -> Iterator[Window]:
+    for first, last in bounds:
+        start = int(letters[first, 0]) if first else head
+        end = int(letters[first:last, 1].max()) if last < len(letters) else len(text)
+        yield Window(head, start + len(text[start:end]) - len(text[start:end].lstrip()), end)
