@@ -141,7 +141,7 @@ def _trained(run: Run, status: Status) -> dict[str, Any]:
     enter(Phase.MINING)
     set_seed(plan.options.seed)
     task = recipe.task(source)
-    run.write("provenance.json", run.provenance() | {"settled": task.settled})
+    run.write("provenance.json", run.provenance() | {"settled": task.settled} | task.told)
     if task.lesson:
         task = task.labelled(task.lesson.labels(_telling(run, enter(Phase.TEACHING))))
     _fit(run, task, plan, checkpoint, enter(Phase.TRAINING))

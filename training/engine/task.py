@@ -68,6 +68,7 @@ class Task:
     prompts: dict[str, str] = field(default_factory=dict)  # what stands before the texts of a column
     routes: dict[str, str] = field(default_factory=dict)  # by column: which modules of a model that has several
     settled: dict[str, str] = field(default_factory=dict)  # what became of the options that were left to the machine
+    told: dict[str, Any] = field(default_factory=dict)  # what else the provenance says
     lesson: Lesson | None = None
 
     def labelled(self, labels: list[Any]) -> "Task":

@@ -8,7 +8,7 @@ from typing import Self
 from models.packaged.bases import PREFIX
 from models.sources import STARTER
 from training.options.common import Problem, option
-from training.options.negatives import RankerOptions
+from training.options.negatives import WindowedOptions
 
 BI_ENCODER = "bi-encoder"
 
@@ -44,7 +44,7 @@ class Pooling(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True)
-class BiEncoderOptions(RankerOptions):
+class BiEncoderOptions(WindowedOptions):
     """A batch is made of questions and one passage each; the other passages of a batch are negatives."""
 
     objective: BiEncoderObjective = option(BiEncoderObjective.MEGA_BATCH_MARGIN, "what training makes smaller")

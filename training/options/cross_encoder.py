@@ -7,7 +7,7 @@ from typing import Self
 
 from models.sources import STARTER
 from training.options.common import Problem, option
-from training.options.negatives import RankerOptions
+from training.options.negatives import WindowedOptions
 
 CROSS_ENCODER = "cross-encoder"
 
@@ -23,7 +23,7 @@ class CrossEncoderObjective(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True)
-class CrossEncoderOptions(RankerOptions):
+class CrossEncoderOptions(WindowedOptions):
     """Each question comes with its passage and with hard negatives."""
 
     objective: CrossEncoderObjective = option(CrossEncoderObjective.BINARY_CROSS_ENTROPY, "what training makes smaller")

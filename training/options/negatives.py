@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from models.sources import STARTER
+from models.windows import WindowOptions
 from training.options.common import Problem, TrainingOptions, option
 
 
@@ -31,6 +32,11 @@ class RankerOptions(TrainingOptions):
     negatives_with_answer: bool = option(False, "draw passages that hold the answer's text, too")
 
     @property
+    def window_options(self) -> WindowOptions | None:
+        """How long passages are cut; None where the model reads only their beginning."""
+        return None
+
+    @property
     def helpers(self) -> dict[str, str]:
         """The model that finds the hard negatives, where one does."""
         searched = self.negatives and self.negatives_from is not NegativesFrom.BM25
@@ -42,3 +48,17 @@ class RankerOptions(TrainingOptions):
             yield "negatives_last", "ranks", "must not be before negatives_first"
         if not self.negatives_model.strip():
             yield "negatives_model", "empty", "must name a model"
+
+
+@dataclass(frozen=True, kw_only=True)
+class WindowedOptions(RankerOptions):
+    """What the trainings of models share whose search can read long passages in windows."""
+
+    windows: bool = option(
+        True, "of passages longer than the model reads, show the window with the answer and measure the best one"
+    )
+
+    @property
+    def window_options(self) -> WindowOptions | None:
+        """How long passages are cut; None where the model reads only their beginning."""
+        return WindowOptions() if self.windows else None

@@ -4,10 +4,13 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from models.bi_encoder import BiEncoder, prompts_of
 from models.loading import load_bi_encoder
 from models.sources import DEFAULT_BI_ENCODER, ModelSource
 from models.vector_blocks import StoredVectors, VectorBlocks
+from models.windows import WindowOptions, Windows
 from retrieval.comparison.kinds.first_stage import DenseSpec
 from retrieval.comparison.kinds.multistage import HybridSpec
 from retrieval.comparison.kinds.spec import Spec
@@ -23,6 +26,7 @@ from training.rankers.examples import ANCHOR, encoder_examples
 from training.rankers.losses import bi_encoder_loss
 from training.rankers.material import Material
 from training.rankers.probe import seconds_for
+from training.rankers.shown import Cut, ShownPassages
 from training.rankers.teacher import TeachersScores
 
 
@@ -57,14 +61,16 @@ print(questions @ passages.T)  # cosines, higher is better"""
         model = load_bi_encoder(source, self._material.texts)
         pool(model, self._options.pooling)
         settled = adapt(model, self._options)
+        shown = ShownPassages(self._material, self._cut(model))
         loss = bi_encoder_loss(model, self._options, self._material, processes=processes())
         question, passage = prompts_of(model)
         prompts = {name: question if name == ANCHOR else passage for name in columns}
         return Task(
-            *(model, loss, columns, examples),
+            *(model, loss, shown.columns(columns, examples), examples),
             lambda trained: self._measured(self._live(trained)),
             prompts=prompts,
             settled=settled,
+            told=shown.told,
             lesson=self._lesson(examples),
         )
 
@@ -74,24 +80,46 @@ print(questions @ passages.T)  # cosines, higher is better"""
 
     def seconds_to_measure(self, model: Any) -> float:
         """Seconds that measuring this model once would take, by the time a few texts take."""
-        asked = [question.text for question in self._material.validation.questions]
-        encoder, texts = self._live(model), sorted(self._material.texts, key=len)
-        return seconds_for(encoder.encode_passages, texts) + seconds_for(encoder.encode_questions, asked)
+        material, encoder = self._material, self._live(model)
+        asked = [question.text for question in material.validation.questions]
+        rows = sorted(range(len(material.texts)), key=lambda row: len(material.texts[row]))
+        options = self._options.window_options
+
+        def encode(rows: Sequence[int]) -> object:
+            texts = [material.texts[row] for row in rows]
+            windows = encoder.windows_of(texts, material.heads[list(rows)], options) if options else Windows.none()
+            return encoder.encode_windows(texts, windows)
+
+        return seconds_for(encode, rows) + seconds_for(encoder.encode_questions, asked)
 
     @staticmethod
     def retrievers(model: str, first: str, *, title: bool, named: Callable[[str], str]) -> list[Spec]:
         """Search with its vectors, alone and together with BM25."""
-        dense = DenseSpec(name=named("Dense"), model=model, title=title)
+        dense = DenseSpec(name=named("Dense"), model=model, title=title, windows=True)
         return [dense, HybridSpec(name=named("Hybrid"), of=(first, dense.name))]
 
     def _lesson(self, examples: Examples) -> Lesson | None:
         if self._options.objective not in TAUGHT:
             return None
-        return TeachersScores(self._options.teacher, self._material, examples, bm25=self._options.teacher_bm25)
+        return TeachersScores(
+            self._options.teacher,
+            self._material,
+            examples,
+            self._options.window_options,
+            bm25=self._options.teacher_bm25,
+        )
 
     def _measured(self, encoder: BiEncoder) -> Scores:
-        passages = self._material.question_set.passages
-        return self._material.measure(Dense("dense", passages, encoder, title=self._options.title))
+        passages, options = self._material.question_set.passages, self._options
+        dense = Dense("dense", passages, encoder, title=options.title, windows=options.window_options)
+        return self._material.measure(dense)
+
+    def _cut(self, model: Any) -> Cut | None:
+        """Windows of the passages that the model, as it is adapted, does not read whole."""
+        if not (options := self._options.window_options):
+            return None
+        windows = self._live(model).windows_of(self._material.texts, self._material.heads, options)
+        return (lambda _, row: windows.of(row)) if len(windows) else None
 
     def _live(self, model: Any) -> BiEncoder:
         size, precision = self._options.evaluation_batch_size, self._options.precision
@@ -118,3 +146,7 @@ class _LiveBiEncoder(BiEncoder):
     def _kept(self, side: str, texts: Sequence[str], blocks: VectorBlocks) -> StoredVectors:
         del side, texts
         return blocks.computed()
+
+    def windows_of(self, texts: Sequence[str], heads: np.ndarray, options: WindowOptions) -> Windows:
+        """Cut passages anew."""
+        return self.cut(texts, heads, options)

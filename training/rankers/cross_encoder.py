@@ -25,6 +25,7 @@ from training.rankers.examples import cross_encoder_examples
 from training.rankers.losses import cross_encoder_loss
 from training.rankers.material import Material
 from training.rankers.probe import seconds_for
+from training.rankers.shown import Cut, ShownPassages
 from training.rankers.teacher import TeachersScores
 
 WEIGHTS = tuple(step / 20 for step in range(21))
@@ -58,14 +59,17 @@ class CrossEncoderRecipe:
         columns, examples = cross_encoder_examples(self._options, self._material)
         model = load_cross_encoder(source, self._material.texts)
         settled = adapt(model, self._options)
+        shown = ShownPassages(self._material, self._cut(model))
         loss = cross_encoder_loss(model, self._options)
         lesson = None
         if self._options.objective is CrossEncoderObjective.MARGIN_MSE:
-            lesson = TeachersScores(self._options.teacher, self._material, examples, differences=True)
+            windows = self._options.window_options
+            lesson = TeachersScores(self._options.teacher, self._material, examples, windows, differences=True)
         return Task(
-            *(model, loss, columns, examples),
+            *(model, loss, shown.columns(columns, examples), examples),
             lambda trained: self._scores(self._read(self._live(trained)), 1.0),
             settled=settled,
+            told=shown.told,
             lesson=lesson,
         )
 
@@ -83,16 +87,23 @@ class CrossEncoderRecipe:
 
     def seconds_to_measure(self, model: Any) -> float:
         """Seconds that measuring this model once would take, by the time a few pairs take."""
-        asked = self._material.validation.questions
+        material, scorer, options = self._material, self._live(model), self._options.window_options
+        asked = material.validation.questions
         found = self._candidates.indices[:, 0]  # of each question one: as long as those that BM25 finds
-        every = [(one.text, self._material.texts[row]) for one, row in zip(asked, found, strict=True) if row >= 0]
-        every.sort(key=lambda pair: len(pair[0]) + len(pair[1]))
-        return seconds_for(self._live(model).score, every) * len(asked) * self._options.depth / len(every)
+        every = [(one.text, row) for one, row in zip(asked, found.tolist(), strict=True) if row >= 0]
+        every.sort(key=lambda pair: len(pair[0]) + len(material.texts[pair[1]]))
+
+        def score(some: Sequence[tuple[str, int]]) -> object:
+            pairs = [(question, material.texts[row]) for question, row in some]
+            heads = [int(material.heads[row]) for _, row in some]
+            return scorer.score_windows(pairs, heads, options) if options else scorer.score(pairs)
+
+        return seconds_for(score, every) * len(asked) * self._options.depth / len(every)
 
     @staticmethod
     def retrievers(model: str, first: str, *, title: bool, named: Callable[[str], str]) -> list[Spec]:
         """Put BM25's first passages into its order."""
-        return [RerankSpec(name=named("Reranked"), first=first, model=model, title=title)]
+        return [RerankSpec(name=named("Reranked"), first=first, model=model, title=title, windows=True)]
 
     @cached_property
     def _candidates(self) -> Rankings:
@@ -101,7 +112,8 @@ class CrossEncoderRecipe:
     def _read(self, scorer: CrossEncoderScorer) -> np.ndarray:
         """A reranker's scores of BM25's candidates of the validation questions, `(n_questions, depth)`."""
         material, title = self._material, self._options.title
-        reranked = Reranked("reranked", material.first_stage, scorer, material.question_set.passages, title=title)
+        told = ("reranked", material.first_stage, scorer, material.question_set.passages)
+        reranked = Reranked(*told, title=title, windows=self._options.window_options)
         return reranked.candidate_scores(
             [question.text for question in material.validation.questions], self._candidates
         )
@@ -110,6 +122,13 @@ class CrossEncoderRecipe:
         """Score the candidates in the order that the mixed scores give them."""
         mixed = interpolated(self._candidates, read, weight)
         return self._material.evaluated(ranked(self._candidates.indices, mixed, max(CUT, mixed.shape[1])))
+
+    def _cut(self, model: Any) -> Cut | None:
+        """Windows of the passages that do not fit beside a question into what the model, as it is adapted, reads."""
+        if not (options := self._options.window_options):
+            return None
+        scorer, texts, heads = self._live(model), self._material.texts, self._material.heads
+        return lambda question, row: scorer.windows_of(question, texts[row], int(heads[row]), options)
 
     def _scorer(self, source: ModelSource) -> CrossEncoderScorer:
         return CrossEncoderScorer(source, self._material.texts, precision=self._options.precision)

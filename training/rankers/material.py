@@ -67,6 +67,13 @@ class Material:
         relevance: csr_array = ((same @ (same.T @ self.train.relevance.astype(np.int32))) > 0).tocsr()
         return relevance
 
+    @cached_property
+    def heads(self) -> np.ndarray:
+        """Letters of each text that are the passage's title and its line break, `(n_passages,)` int64."""
+        lengths = np.fromiter(map(len, self.texts), dtype=np.int64, count=len(self.texts))
+        heads: np.ndarray = lengths - self.question_set.passages.texts.lengths()
+        return heads
+
     def positive_pairs(self) -> tuple[np.ndarray, np.ndarray]:
         """Every training question with each of its relevant passages: rows of both, `(n_pairs,)` each."""
         questions, passages = self.train.relevance.nonzero()

@@ -172,7 +172,7 @@ def _retriever(options: RankerOptions, material: Material) -> Retriever:
     if options.negatives_from is NegativesFrom.BM25:
         return material.first_stage
     encoder = BiEncoder(find_model(options.negatives_model), material.texts)
-    dense = Dense("dense", passages, encoder, title=title)
+    dense = Dense("dense", passages, encoder, title=title, windows=options.window_options)
     if options.negatives_from is NegativesFrom.DENSE:
         return dense
     return Hybrid(

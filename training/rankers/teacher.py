@@ -14,6 +14,7 @@ import numpy as np
 from models.cross_encoder import CrossEncoderScorer
 from models.meter import Meter
 from models.sources import find_model
+from models.windows import WindowOptions
 from retrieval.multistage.pair_scores import PairScores
 from retrieval.rankings import NOT_FOUND, Rankings
 from training.engine.task import Examples
@@ -36,14 +37,23 @@ class TeachersScores:
 
     With `differences` they are the positive's less the negative's, one an example. Scores are kept in the workspace by
     the teacher's content, the corpus and the training questions: a training that is resumed, or another of the same
-    questions, asks only for pairs that are new.
+    questions, asks only for pairs that are new. With `windows` a passage that the teacher does not read whole has the
+    score of its best window.
     """
 
     def __init__(
-        self, teacher: str, material: Material, examples: Examples, *, bm25: float = 0.0, differences: bool = False
+        self,
+        teacher: str,
+        material: Material,
+        examples: Examples,
+        windows: WindowOptions | None = None,
+        *,
+        bm25: float = 0.0,
+        differences: bool = False,
     ) -> None:
         self._scorer = CrossEncoderScorer(find_model(teacher), material.texts)
         self._texts, self._differences = material.texts, differences
+        self._windows, self._heads = windows, material.heads
         self._bm25, self._lexical = bm25, material.first_stage
         self._asked = [question.text for question in material.train.questions]
         self._codes = examples.question[:, None] * len(self._texts) + examples.passages.astype(np.int64)
@@ -51,7 +61,7 @@ class TeachersScores:
     def labels(self, on_progress: Callable[[float], None]) -> list[Any]:
         """Ask the teacher; `on_progress` is told the share of the questions done."""
         rows, places, candidates = self._candidates()
-        scores = PairScores(self._scorer, self._texts, Meter(), on_progress).of(self._asked, candidates)
+        scores = self._pairs(on_progress).of(self._asked, candidates)
         taught = self._by_example(scores[rows, places])
         return self._as_labels(with_bm25(taught, self._by_example(self._bm25_scores()), self._bm25))
 
@@ -62,7 +72,7 @@ class TeachersScores:
     def seconds(self) -> float:
         """Seconds that asking would take, by the time that a few pairs take."""
         candidates = self._candidates()[2]
-        missing = PairScores(self._scorer, self._texts, Meter()).missing(self._asked, candidates)
+        missing = self._pairs().missing(self._asked, candidates)
         if not missing:
             return 0.0
         chosen = np.random.default_rng(0).permutation(np.unique(self._codes))[:_PROBED]
@@ -70,8 +80,15 @@ class TeachersScores:
         pairs = [(self._asked[row], self._texts[passage]) for row, passage in zip(rows, passages, strict=True)]
         self._scorer.load()
         began = time.perf_counter()
-        self._scorer.score(pairs)
+        if self._windows:
+            self._scorer.score_windows(pairs, self._heads[passages].tolist(), self._windows)
+        else:
+            self._scorer.score(pairs)
         return (time.perf_counter() - began) / len(pairs) * missing
+
+    def _pairs(self, on_progress: Callable[[float], None] | None = None) -> PairScores:
+        meter, windows, heads = Meter(), self._windows, self._heads
+        return PairScores(self._scorer, self._texts, meter, on_progress, windows=windows, heads=heads)
 
     def _candidates(self) -> tuple[np.ndarray, np.ndarray, Rankings]:
         """Every pair once: the rows of their questions and their places there, by code, and what stands in them."""

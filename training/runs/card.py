@@ -151,6 +151,8 @@ def _ingredients(plan: Plan, made: dict[str, Any]) -> Iterator[tuple[str, str]]:
         yield "Round", f"{plan.round} of {rounds}, {plan.options.epochs:g} epochs each"
     if settled := made.get("settled"):
         yield "Left to the machine", ", ".join(f"{name.replace('_', ' ')}: {what}" for name, what in settled.items())
+    if long := made.get("windows"):
+        yield "Long passages", f"of {long['passages']:,} a window was shown: the one with the answer, where known"
     if versions := made.get("versions"):
         yield "Versions", ", ".join(f"{name} {number}" for name, number in versions.items())
     if hardware:

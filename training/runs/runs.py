@@ -193,7 +193,8 @@ def _readable(run: Run) -> bool:
 def _plan(raw: dict[str, Any]) -> Plan:
     made = recipe_of(raw["kind"]).options
     known = {field.name for field in fields(made)}
-    options = made(**{name: value for name, value in raw["options"].items() if name in known})
+    asked = {"windows": False} | raw["options"]  # before there were windows, passages were cut off
+    options = made(**{name: value for name, value in asked.items() if name in known})
     rest = {name: raw[name] for name in ("kind", "name", "data", "data_name", "fingerprint", "created")}
     if wrong := [name for name, value in rest.items() if not isinstance(value, str)]:
         raise TypeError(f"no text: {', '.join(wrong)}")
