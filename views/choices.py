@@ -67,7 +67,8 @@ def choices_for(data: StoredSet) -> Choices:
         specs[WORDS_NAME] = BM25Spec(name=WORDS_NAME, analyzer=Analyzer.WORD)
     specs |= {
         BM25_NAME: BM25Spec(name=BM25_NAME),
-        DENSE_NAME: DenseSpec(name=DENSE_NAME, model=model),
+        # a starter reads passages of any length
+        DENSE_NAME: DenseSpec(name=DENSE_NAME, model=model, windows=model != STARTER),
         HYBRID_NAME: HybridSpec(name=HYBRID_NAME, of=(BM25_NAME, DENSE_NAME)),
         RERANKED_NAME: RerankSpec(name=RERANKED_NAME, first=BM25_NAME),
     }

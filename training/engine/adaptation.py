@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from training.options.common import AttentionDropout, EmbeddingTable, OptionError, TrainingOptions
+from training.options.common import AttentionDropout, EmbeddingTable, LoraAlso, OptionError, TrainingOptions
 
 _LARGE_VOCABULARY = 100_000  # pieces, above which `auto` freezes their vectors
 
@@ -30,6 +30,7 @@ def adapt(model: Any, options: TrainingOptions) -> dict[str, str]:
         _drop_no_attention(network)
     if options.lora_rank:
         _add_adapters(model, reader, options.lora_rank)
+        _train_also(reader.auto_model, options)
     elif _freezes(options.embedding_table, network):
         network.get_input_embeddings().requires_grad_(False)
     if not any(weight.requires_grad for weight in reader.auto_model.get_input_embeddings().parameters()):
@@ -103,3 +104,17 @@ def _add_adapters(model: Any, reader: Any, rank: int) -> None:
     task = TaskType.SEQ_CLS if isinstance(model, CrossEncoder) else TaskType.FEATURE_EXTRACTION
     config = LoraConfig(r=rank, lora_alpha=2 * rank, lora_dropout=0.0, target_modules="all-linear", task_type=task)
     reader.model = get_peft_model(reader.auto_model, config)
+
+
+def _train_also(network: Any, options: TrainingOptions) -> None:
+    """Let weights learn that stand beside the adapters: in place, so that a merged model has them like any other."""
+    import torch
+
+    if options.lora_also is LoraAlso.NONE:
+        return
+    kept = network.get_input_embeddings() if _freezes(options.embedding_table, network) else None
+    for module in network.modules():
+        embeds = options.lora_also is LoraAlso.NORMS_AND_EMBEDDINGS and isinstance(module, torch.nn.Embedding)
+        if "Norm" in type(module).__name__ or (embeds and module is not kept):
+            for weight in module.parameters(recurse=False):
+                weight.requires_grad_(True)

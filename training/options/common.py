@@ -37,6 +37,14 @@ class EmbeddingTable(StrEnum):
     FROZEN = "frozen"
 
 
+class LoraAlso(StrEnum):
+    """Weights trained in full beside low-rank adapters: few, and Chen et al. 2024 (LongLoRA) found them to matter."""
+
+    NONE = "none"
+    NORMS = "norms"
+    NORMS_AND_EMBEDDINGS = "norms-and-embeddings"
+
+
 class Report(StrEnum):
     """Where else the curves go, besides the run folder."""
 
@@ -73,6 +81,7 @@ class TrainingOptions:
     max_length: int = option(0, "tokens read of a text, or of a pair; 0: as many as the base reads", 0, 65536)
     frozen_layers: int = option(0, "lowest layers kept as they are, the token embeddings with them", 0, 1000)
     lora_rank: int = option(0, "rank of low-rank adapters trained instead of the weights (LoRA); 0: none", 0, 1024)
+    lora_also: LoraAlso = option(LoraAlso.NONE, "weights trained in full beside the adapters")
     attention_dropout: AttentionDropout = option(AttentionDropout.AUTO, "random forgetting of attention")
     embedding_table: EmbeddingTable = option(EmbeddingTable.AUTO, "whether the table of token vectors is trained")
     recompute: bool = option(False, "hold one pass at a time and compute it twice: less memory, a third more time")
@@ -154,6 +163,10 @@ class TrainingOptions:
                 yield "precision", "starter", "must be float32 for the starter"
         if self.lora_rank and self.frozen_layers:
             yield "frozen_layers", "lora", "must be 0 with lora_rank: adapters leave every weight as it is"
+        if self.lora_also is not LoraAlso.NONE and not self.lora_rank:
+            yield "lora_also", "lora_also", "must be none without lora_rank: every weight is trained then"
+        if self.lora_also is LoraAlso.NORMS_AND_EMBEDDINGS and self.embedding_table is EmbeddingTable.FROZEN:
+            yield "lora_also", "lora_table", "must not be norms-and-embeddings where embedding_table is frozen"
 
 
 def uses_bfloat16(options: TrainingOptions) -> bool:

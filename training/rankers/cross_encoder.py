@@ -1,6 +1,6 @@
 """The cross-encoder recipe: BM25's first passages read again, and the weight for mixing both scores."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any

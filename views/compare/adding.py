@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from pathlib import PurePath
+from typing import Any
 
 import streamlit as st
 from streamlit.runtime.uploaded_file_manager import UploadedFile
@@ -46,16 +47,34 @@ def run_words(notes: Mapping[str, int]) -> str:
 
 def _model(kind: str, choices: Choices, data: StoredSet) -> str | None:
     model = st.text_input(word("compare.add_model"), help=word("compare.add_model_help")).strip()
-    if not st.button(word("compare.add_this"), disabled=not model, type="primary"):
+    windows = {} if kind == "sparse" else _windows()
+    if not st.button(word("compare.add_this"), disabled=not model or windows is None, type="primary"):
         return None
-    name = _free_name(kind, PurePath(model).name, choices)
+    name, values = _free_name(kind, PurePath(model).name, choices), {"model": model, **(windows or {})}
     made: dict[str, Spec] = {
-        "dense": DenseSpec(name=name, model=model),
+        "dense": DenseSpec(name=name, **values),
         "sparse": SparseSpec(name=name, model=model),
-        "rerank": RerankSpec(name=name, first=BM25_NAME, model=model),
+        "rerank": RerankSpec(name=name, first=BM25_NAME, **values),
     }
     add(data.fingerprint, made[kind])
     return name
+
+
+def _windows() -> dict[str, Any] | None:
+    """Draw how long passages are read; None where that leaves something out."""
+    if not st.checkbox(word("compare.windows"), value=True, help=word("compare.windows_help"), key="add_windows"):
+        return {}
+    left, right = st.columns(2)
+    tokens, stride = (
+        place.number_input(
+            word(f"compare.{name}"), min_value=0, value=0, help=word(f"compare.{name}_help"), key=f"add_{name}"
+        )
+        for place, name in ((left, "window_tokens"), (right, "stride"))
+    )
+    if tokens and stride > tokens:
+        st.error(word("compare.stride_too_long"), icon=":material/error:")
+        return None
+    return {"windows": True, "window_tokens": tokens, "stride": stride}
 
 
 def _run(choices: Choices, data: StoredSet) -> str | None:

@@ -6,14 +6,18 @@ import streamlit as st
 from pydantic import TypeAdapter
 
 from models.bi_encoder import BiEncoder
+from models.cross_encoder import CrossEncoderScorer
 from models.hub import ModelError
 from models.sources import find_model
 from models.sparse_encoder import SparseTextEncoder
-from retrieval.comparison.kinds.first_stage import BM25Spec, SparseSpec, WindowedBM25Spec
+from models.windows import WindowOptions
+from retrieval.comparison.kinds.first_stage import BM25Spec, DenseSpec, SparseSpec, WindowedBM25Spec
+from retrieval.comparison.kinds.multistage import RerankSpec
 from retrieval.explain.bm25 import BM25Explainer, BM25Explanation
 from retrieval.explain.sentences import SentenceExplanation, sentence_contributions
 from retrieval.explain.sparse import SparseExplanation, term_contributions
 from retrieval.explain.starter import StaticExplainer, StaticExplanation, static_explainer
+from retrieval.explain.token_windows import WindowExplanation, dense_windows, reranker_windows
 from retrieval.explain.windows import WindowedBM25Explainer
 from retrieval.lexical.bm25 import BM25Options
 from views.resources.sets import question_set
@@ -77,3 +81,29 @@ def explained_sentences(key: str, model: str, title: bool, question: str, row: i
     """Score a passage (a row) sentence by sentence, which loads the model. Raises `ModelError`."""
     passage = question_set(key).passages[row]
     return sentence_contributions(_encoder(key, model, title), question, passage, title=title)
+
+
+@st.cache_resource(show_spinner=False, max_entries=512)
+def explained_cosine(key: str, spec: str, question: str, row: int) -> WindowExplanation | None:
+    """Score a passage (a row) window by window, which loads the model of a dense retriever, given as JSON.
+
+    None where the model reads the passage whole, or only its beginning. Raises `ModelError`.
+    """
+    of = DenseSpec.model_validate_json(spec)
+    if not (options := of.window_options):
+        return None
+    encoder, passage = _encoder(key, of.model, of.title), question_set(key).passages[row]
+    return dense_windows(encoder, question, passage, options, title=of.title)
+
+
+@st.cache_resource(show_spinner=False, max_entries=2)
+def _scorer(key: str, model: str, title: bool) -> CrossEncoderScorer:
+    return CrossEncoderScorer(find_model(model), question_set(key).passages.indexed_texts(title=title))
+
+
+@st.cache_resource(show_spinner=False, max_entries=512)
+def explained_reranking(key: str, spec: str, question: str, row: int) -> WindowExplanation | None:
+    """Score a passage (a row) window by window with a reranker, given as JSON. As `explained_cosine` otherwise."""
+    of = RerankSpec.model_validate_json(spec)
+    scorer, passage = _scorer(key, of.model, of.title), question_set(key).passages[row]
+    return reranker_windows(scorer, question, passage, of.window_options or WindowOptions(), title=of.title)

@@ -22,7 +22,10 @@ MORE = {
         *("temperature", "teacher_temperature", "teacher_bm25", "distillation_weight"),
         *("question_regularizer", "passage_regularizer"),
     ),
-    "model": ("question_side", "pooling", "max_length", "frozen_layers", "lora_rank", "matryoshka"),
+    "model": (
+        *("question_side", "pooling", "max_length", "windows"),
+        *("frozen_layers", "lora_rank", "lora_also", "matryoshka"),
+    ),
     "memory": (
         *("recompute", "mini_batch_size", "evaluation_batch_size", "precision"),
         *("attention_dropout", "embedding_table"),
@@ -33,7 +36,7 @@ MORE = {
 # the others, such as those of an added kind, are drawn with those of the loss
 LISTED = {"base", "objective", *FIRST, *NEEDED, *NEGATIVES_SOURCE, *NEGATIVES_DRAWN, *chain(*MORE.values())}
 _NO_PART_OF_A_STARTER = {
-    *("pooling", "max_length", "frozen_layers", "lora_rank"),
+    *("pooling", "max_length", "windows", "frozen_layers", "lora_rank", "lora_also"),
     *("recompute", "mini_batch_size", "precision", "attention_dropout", "embedding_table"),
 }
 # on what is entered there, other options depend

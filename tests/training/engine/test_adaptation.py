@@ -102,3 +102,62 @@ def test_what_is_trained_alone_is_in_a_checkpoint(folders: dict[str, str], tmp_p
     trainer._load_from_checkpoint(str(tmp_path))
     for name, weight in other.state_dict().items():
         torch.testing.assert_close(weight, model.state_dict()[name], rtol=0, atol=0)
+
+
+ALSO = [("none", True), ("norms", True), ("norms-and-embeddings", True), ("norms-and-embeddings", False)]
+
+
+@pytest.mark.parametrize("kind", ["bi-encoder", "cross-encoder"])
+@pytest.mark.parametrize(("also", "large"), ALSO)
+def test_what_is_trained_beside_adapters_learns_and_is_in_a_standard_model(  # noqa: PLR0917
+    folders: dict[str, str], kind: str, also: str, large: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Through a step, a checkpoint that another model goes on from, the merge, and loading by the library alone."""
+    import torch
+    from safetensors.torch import load_file
+
+    from training.engine.checkpoints import SafeCheckpoints
+
+    if also == "norms-and-embeddings" and large:
+        monkeypatch.setattr(adaptation, "_LARGE_VOCABULARY", 10)
+    model, settled = adapted(folders, kind, lora_rank=2, lora_also=also)
+    before = {name: weight.clone() for name, weight in model.named_parameters()}
+    torch.manual_seed(0)
+    text: Any = ("한강은 서울을", "한강은 서울을 지나") if kind == "cross-encoder" else "한강은 서울을 지나"
+    output = "scores" if kind == "cross-encoder" else "sentence_embedding"
+    learned = [weight for weight in model.parameters() if weight.requires_grad]
+    optimizer = torch.optim.SGD(learned, lr=0.5)
+    for _ in range(2):  # an adapter's first half stands still while its second is 0
+        found = model({name: value for name, value in model.preprocess([text]).items() if name != "modality"})[output]
+        optimizer.zero_grad()
+        (found * torch.linspace(-1, 1, found.numel()).reshape(found.shape) + found**2).sum().backward()
+        optimizer.step()
+    moved = {name for name, weight in model.named_parameters() if not torch.equal(weight, before[name])}
+    norms = {name for name in before if "LayerNorm" in name}
+    tables = {name for name in before if "embeddings.weight" in name}
+    words = {name for name in tables if "word_embeddings" in name}
+    assert norms
+    assert words < tables
+    assert norms & moved == (set() if also == "none" else norms)
+    wanted = (tables - words if large else tables) if also == "norms-and-embeddings" else set()
+    assert tables & moved == wanted
+    assert settled["embedding_table"] == ("trained" if words & moved else "frozen")
+    trainer = SafeCheckpoints()
+    trainer.model = model
+    trainer._save(str(tmp_path))
+    held = load_file(tmp_path / "weights.safetensors")
+    assert (norms | tables) & held.keys() == (norms | tables) & moved
+    other, _ = adapted(folders, kind, lora_rank=2, lora_also=also)
+    trainer.model = other
+    trainer._load_from_checkpoint(str(tmp_path))
+    adaptation.settle(other)
+    other.eval()
+    texts: Any = [text, text] if kind == "cross-encoder" else [text, "서해로"]
+    results = other.predict(texts) if kind == "cross-encoder" else other.encode(texts)
+    other.save_pretrained(str(tmp_path / "model"), create_model_card=False)
+    saved = load_file(tmp_path / "model" / "model.safetensors")
+    assert not [name for name in saved if "lora" in name or "base_layer" in name or "original" in name]
+    load = load_cross_encoder if kind == "cross-encoder" else load_bi_encoder
+    loaded: Any = load(find_model(str(tmp_path / "model")), [])
+    again = loaded.predict(texts) if kind == "cross-encoder" else loaded.encode(texts)
+    assert abs(results - again).max() < 1e-5

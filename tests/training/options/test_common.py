@@ -58,6 +58,18 @@ def test_bounds_themselves_are_allowed(options: type) -> None:
             assert getattr(options(**{**needs, known.name: bound}), known.name) == bound, known.name
 
 
+@KINDS
+def test_weights_beside_adapters_need_adapters_and_no_frozen_table(options: type) -> None:
+    for told, code in (({"lora_also": "norms"}, "lora_also"), (FROZEN_BESIDE, "lora_table")):
+        with pytest.raises(OptionError) as refused:
+            options(base="folder", **told)
+        assert (refused.value.option, refused.value.code) == ("lora_also", code)
+    assert options(base="folder", lora_rank=4, lora_also="norms", embedding_table="frozen").lora_also == "norms"
+
+
+FROZEN_BESIDE = {"lora_rank": 4, "lora_also": "norms-and-embeddings", "embedding_table": "frozen"}
+
+
 def test_messages() -> None:
     with pytest.raises(ValueError, match="batch_size must be between 2 and 65536, not 1"):
         BiEncoderOptions(batch_size=1)

@@ -20,7 +20,7 @@ from models.sources import DEFAULT_BI_ENCODER, STARTER
 from tests.doubles import small_set
 from tests.views.driving import run
 from training.options.bi_encoder import BI_ENCODER, BiEncoderObjective, BiEncoderOptions, Pooling
-from training.options.common import Report
+from training.options.common import LoraAlso, Report
 from training.options.cross_encoder import CROSS_ENCODER, CrossEncoderObjective, CrossEncoderOptions
 from training.options.negatives import NegativesFrom
 from training.recipe import RECIPES
@@ -136,8 +136,8 @@ def test_a_first_visit_offers_the_starter_with_its_defaults(app: AppTest) -> Non
     assert not app.error
 
 
-OF_A_TRANSFORMER = {"max_length", "frozen_layers", "lora_rank", "precision"}
-OF_A_TRANSFORMER |= {"attention_dropout", "embedding_table", "recompute"}
+OF_A_TRANSFORMER = {"max_length", "frozen_layers", "lora_rank", "precision", "attention_dropout", "embedding_table"}
+OF_A_TRANSFORMER |= {"recompute", "windows", "lora_also"}
 NEVER_OF_A_STARTER = OF_A_TRANSFORMER | {"pooling", "mini_batch_size"}
 NEGATIVES = {
     "negatives",
@@ -230,9 +230,11 @@ def test_every_option_choice_and_objective_has_words(language: str) -> None:
     for objective in (*BiEncoderObjective, *CrossEncoderObjective):
         assert {f"objective.{objective}", f"objective_does.{objective}"} <= words
     enums = {"pooling": Pooling, "negatives_from": NegativesFrom, "precision": Precision, "report_to": Report}
+    enums |= {"lora_also": LoraAlso}
     assert {f"choice.{name}_{choice}" for name, choices in enums.items() for choice in choices} <= words
     codes = "range empty save_steps ranks starter lora triplet mega_batch gist_starter numbers teacher taught"
     codes += " rounds model_not_found"
+    codes += " lora_also lora_table"
     assert {f"option_problem.{code}" for code in codes.split()} <= words
 
 
@@ -466,6 +468,7 @@ def test_a_disk_that_is_full_is_told(app: AppTest, monkeypatch: pytest.MonkeyPat
         (STARTER, "", {"matryoshka": "64, many"}, ("matryoshka", "numbers")),
         (STARTER, TRIPLET, {"negatives_first": 30}, ("negatives_last", "ranks")),
         (DEFAULT_BI_ENCODER, "", {"lora_rank": 8, "frozen_layers": 2}, ("frozen_layers", "lora")),
+        (DEFAULT_BI_ENCODER, "", {"lora_also": "norms"}, ("lora_also", "lora_also")),
         (STARTER, "", {"validation": 0.6, "test": 0.6}, ("validation", "validation")),
         (STARTER, "", {"validation": 0.0}, ("validation", "validation_empty")),
     ],

@@ -16,6 +16,7 @@ from views.charts import part_bars
 from views.compare.address import choose
 from views.compare.why import sentences as compare_question_sentences
 from views.compare.why import weighed as compare_question_weighed
+from views.compare.why import windows as compare_windows
 from views.compare.why.case import QuestionCase
 from views.compare.why.parts import draw_parts_of_words, draw_sums, draw_texts
 from views.resources.charts import draw_chart
@@ -127,6 +128,8 @@ def _draw_reranking(spec: RerankSpec, case: QuestionCase, of: Duel) -> None:
     read = [{spec.first: one.first, spec.name: one.reranker} if one and one.first else {} for one in found]
     st.caption(word("why.rerank_help"))
     _draw_added(case, [{name: part for name, part in one.items() if part} for one in read])
+    if spec.windows and any(read):
+        compare_windows.draw_reranked(case, spec, of, [bool(one) for one in read])
 
 
 def _draw_added(case: QuestionCase, found: Sequence[dict[str, PartContribution]]) -> None:

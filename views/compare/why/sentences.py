@@ -6,12 +6,14 @@ import streamlit as st
 from retrieval.comparison.kinds.first_stage import DenseSpec
 from retrieval.explain.duel import Duel
 from retrieval.explain.sentences import SentenceExplanation
+from retrieval.explain.token_windows import WindowExplanation
 from text.located import weighted_pieces
 from views import tables
+from views.compare.why import windows as compare_windows
 from views.compare.why.case import QuestionCase
 from views.compare.why.loading import once_asked
 from views.highlight import weighed_html
-from views.resources.explanations import explained_sentences
+from views.resources.explanations import explained_cosine, explained_sentences
 from views.words import word
 
 
@@ -20,9 +22,12 @@ def draw(case: QuestionCase, spec: DenseSpec, of: Duel) -> None:
     st.caption(word("why.sentences_help"))
     key, question = case.view.data.key, case.question.text
 
-    def tell() -> list[SentenceExplanation]:
-        rows = (of.right, of.wrong or 0)
-        return [explained_sentences(key, spec.model, spec.title, question, row) for row in rows]
+    def tell() -> list[WindowExplanation | SentenceExplanation]:
+        return [
+            explained_cosine(key, spec.model_dump_json(), question, row)
+            or explained_sentences(key, spec.model, spec.title, question, row)
+            for row in (of.right, of.wrong or 0)
+        ]
 
     found = once_asked(spec.name, word("why.sentences_ask"), tell)
     if found is None:
@@ -30,7 +35,10 @@ def draw(case: QuestionCase, spec: DenseSpec, of: Duel) -> None:
     for place, one, side in zip(st.columns(2), found, ("right", "wrong"), strict=True):
         with place:
             st.markdown(word(f"why.{side}_cosine", score=f"{one.score:.3f}"))
-            _draw_one(one, gold=side == "right")
+            if isinstance(one, WindowExplanation):
+                compare_windows.draw(one, gold=side == "right")
+            else:
+                _draw_one(one, gold=side == "right")
 
 
 def _draw_one(one: SentenceExplanation, *, gold: bool) -> None:
