@@ -81,10 +81,14 @@ class Windows:
         rows = np.arange(n_texts)
         return rows if self.as_read else np.setdiff1d(rows, self.rows)
 
+    def beside(self) -> Iterator[tuple[int, Window]]:
+        """Each that is `added`, and the row of its text."""
+        owned = zip(self.rows[self.added].tolist(), self.windows[self.added].tolist(), strict=True)
+        return ((row, Window(*window)) for row, window in owned)
+
     def texts(self, texts: Sequence[str]) -> list[str]:
         """What the model reads of each that is `added`."""
-        owned = zip(self.rows[self.added].tolist(), self.windows[self.added].tolist(), strict=True)
-        return [Window(*window).text(texts[row]) for row, window in owned]
+        return [window.text(texts[row]) for row, window in self.beside()]
 
     def of(self, row: int) -> list[Window]:
         """The windows of one text; none where the model reads it whole."""

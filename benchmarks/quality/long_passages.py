@@ -24,7 +24,7 @@ from retrieval.comparison.kinds.multistage import HybridSpec
 from retrieval.evaluation.significance import intervals_of, question_groups
 
 _WHOLE = 10_000  # paragraphs: more than any article has
-_SIZES = {"articles": _WHOLE, "chapters of 4 paragraphs": 4, "paragraphs": 1}
+_SIZES = {"chapters of 4 paragraphs": 4, "articles": _WHOLE}
 _BM25, _CUT_OFF, _WINDOWS = "BM25", "Dense, cut off", "Dense, windows"
 _RETRIEVERS = (
     BM25Spec(name=_BM25),

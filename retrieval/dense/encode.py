@@ -11,6 +11,7 @@ from models.bi_encoder import BiEncoder, kept_at
 from models.precision import Precision
 from models.sources import find_model
 from models.vector_blocks import Share, StoredVectors, VectorBlocks, copy_vectors
+from models.windows import WindowOptions, Windows
 
 HELP = "encode a corpus into vectors, under torchrun by several processes; begun again, it goes on where it was"
 
@@ -22,6 +23,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--out", type=Path, required=True, help="folder for the vectors, shared by all processes")
     parser.add_argument("--precision", type=Precision, choices=[*Precision], default=Precision.AUTO)
     parser.add_argument("--no-title", dest="title", action="store_false", help="leave the passages' titles out")
+    parser.add_argument(
+        "--no-windows", dest="windows", action="store_false", help="of passages too long, encode only the beginning"
+    )
 
 
 def encode(options: argparse.Namespace, on_progress: Callable[[float], None]) -> list[str]:
@@ -38,6 +42,13 @@ def encode(options: argparse.Namespace, on_progress: Callable[[float], None]) ->
         "passages": encoder.encode_passages(corpus),
         "questions": encoder.encode_questions([question.text for question in question_set.questions]),
     }
+    windows = Windows.none()
+    if options.windows:
+        heads = question_set.passages.heads(title=options.title)
+        windows = encoder.windows_of(corpus, heads, WindowOptions())
+    if added := windows.texts(corpus):
+        encoder.named = "windows"  # beside the passages as they are read
+        vectors["windows"] = encoder.encode_passages(added)
     if share.rank:
         return []
     told = {
@@ -48,7 +59,8 @@ def encode(options: argparse.Namespace, on_progress: Callable[[float], None]) ->
         "precision": options.precision,
         "title": options.title,
         "files": encoder.files,
-        "ids": {name: [one.id for one in getattr(question_set, name)] for name in vectors},
+        "ids": {name: [one.id for one in getattr(question_set, name)] for name in ("passages", "questions")},
+        "windows": [[question_set.passages.ids[row], *window[1:]] for row, window in windows.beside()],
     }
     write_json(options.out / "encoding.json", told)
     return [
@@ -62,6 +74,7 @@ class _Sharing(BiEncoder):
 
     share: Share
     folder: Path
+    named: str = ""  # what is encoded, where it is neither passages nor questions
 
     @cached_property
     def files(self) -> dict[str, str]:
@@ -69,9 +82,9 @@ class _Sharing(BiEncoder):
         return {}
 
     def _kept(self, side: str, texts: Sequence[str], blocks: VectorBlocks) -> StoredVectors:
-        key = self.key_of(side, texts)
-        place = self.folder / f"{side}s-{key[:16]}.npy"  # another model's vectors may lie beside them
-        self.files[f"{side}s"] = place.name
+        key, name = self.key_of(side, texts), self.named or f"{side}s"
+        place = self.folder / f"{name}-{key[:16]}.npy"  # another model's vectors may lie beside them
+        self.files[name] = place.name
         kept = blocks.kept(place, self.share)
         if not self.share.rank and place.is_file():
             copy_vectors(place, kept_at(key))

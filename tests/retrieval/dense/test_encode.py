@@ -16,6 +16,7 @@ from data.workspace import PROJECT
 from models.bi_encoder import BiEncoder
 from models.precision import Precision
 from models.sources import find_model
+from models.windows import WindowOptions
 from retrieval.__main__ import main
 from tests.hub import SENTENCES, build_bi_encoder
 from tests.two_machines import torchrun_on, two_machines
@@ -136,3 +137,25 @@ def test_what_was_encoded_is_known_to_a_comparison(
 def test_a_model_that_is_not_there_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["encode", "--data", "sample", "--model", "no such model!", "--out", str(tmp_path)]) == 2
     assert "no such model!" in capsys.readouterr().err
+
+
+def test_windows_of_long_passages_are_encoded_too_and_a_comparison_finds_them(model: Path, tmp_path: Path) -> None:
+    words = " ".join(SENTENCES).split()
+    texts = [" ".join(np.random.default_rng(n).choice(words, n)) for n in (20, 300, 30)]
+    data = tmp_path / "data.jsonl"
+    rows = [json.dumps({"question": text[:20], "context": text}, ensure_ascii=False) for text in texts]
+    data.write_text("\n".join(rows), encoding="utf-8")
+    arguments = ["encode", "--data", str(data), "--model", str(model)]
+    assert main([*arguments, "--out", str(tmp_path / "all")]) == 0
+    told = json.loads((tmp_path / "all" / "encoding.json").read_text(encoding="utf-8"))
+    vectors = encoded(tmp_path / "all")
+    passages = find(str(data), Path()).passages
+    encoder = BiEncoder(find_model(str(model)), passages.indexed_texts(title=True))
+    windows = encoder.windows_of(passages.texts, passages.heads(title=True), WindowOptions())
+    found, _ = encoder.encode_windows(passages.texts, windows)
+    assert "model" not in vars(encoder)  # all was kept
+    np.testing.assert_array_equal(found, np.concatenate([vectors["passages"], vectors["windows"]]))
+    assert [id_ for id_, _, _ in told["windows"]] == ["p2"] * len(vectors["windows"])
+    assert told["windows"][-1][2] == len(texts[1])
+    assert main([*arguments, "--no-windows", "--out", str(tmp_path / "beginnings")]) == 0
+    assert set(encoded(tmp_path / "beginnings")) == {"passages", "questions"}

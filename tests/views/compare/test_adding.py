@@ -17,7 +17,7 @@ from retrieval.trec.run import read_run
 from tests.doubles import small_set
 from tests.views.driving import opened, run
 from views.choices import BM25_NAME
-from views.words import plain
+from views.words import catalog, plain
 
 
 def page() -> None:
@@ -64,8 +64,8 @@ def test_models_are_added_picked_and_there_in_another_browser(data: StoredSet, s
     app = add_model(opened(page, retrievers="BM25"), "dense", "some/model")
     app = add_model(app, "rerank", "/folders/some/model")
     wanted = [
-        DenseSpec(name="Dense · model", model="some/model"),
-        RerankSpec(name="Reranked · model", first=BM25_NAME, model="/folders/some/model"),
+        DenseSpec(name="Dense · model", model="some/model", windows=True),
+        RerankSpec(name="Reranked · model", first=BM25_NAME, model="/folders/some/model", windows=True),
     ]
     assert added(data.fingerprint) == wanted
     names = ["BM25", "Dense · model", "Reranked · model"]
@@ -74,6 +74,21 @@ def test_models_are_added_picked_and_there_in_another_browser(data: StoredSet, s
     assert [spec.name for spec in started[-1].retriever] == names
     other = opened(page)
     assert other.pills[0].options[-2:] == names[1:]
+
+
+def test_how_long_passages_are_read_is_chosen(data: StoredSet) -> None:
+    app = run(opened(page, retrievers="BM25"))
+    app.number_input(key="add_window_tokens").set_value(100)
+    app.number_input(key="add_stride").set_value(200)
+    run(app)
+    assert catalog("en")["compare.stride_too_long"] in [error.value for error in app.error]
+    app.number_input(key="add_stride").set_value(50)
+    add_model(app, "dense", "some/model")
+    (spec,) = added(data.fingerprint)
+    assert spec == DenseSpec(name="Dense · model", model="some/model", windows=True, window_tokens=100, stride=50)
+    app.checkbox(key="add_windows").set_value(False)
+    app = add_model(run(app), "rerank", "some/model")
+    assert added(data.fingerprint)[1] == RerankSpec(name="Reranked · model", first=BM25_NAME, model="some/model")
 
 
 def test_the_same_model_twice_gets_a_name_of_its_own(data: StoredSet) -> None:

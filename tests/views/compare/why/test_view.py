@@ -19,10 +19,13 @@ from data.workspace import PROJECT
 from models.bi_encoder import BiEncoder
 from models.sources import find_model
 from retrieval.comparison.added import add, add_run
-from retrieval.comparison.compare import Comparison, Result
+from retrieval.comparison.compare import Comparison, Result, compare
+from retrieval.comparison.experiment import Experiment
 from retrieval.comparison.job import ComparisonJob
-from retrieval.comparison.kinds.first_stage import DenseSpec, WindowedBM25Spec
+from retrieval.comparison.kinds.first_stage import BM25Spec, DenseSpec, WindowedBM25Spec
 from retrieval.comparison.kinds.milvus import MilvusSpec
+from retrieval.comparison.kinds.multistage import RerankSpec
+from retrieval.comparison.kinds.spec import Spec
 from retrieval.comparison.store import keep as keep_comparison
 from retrieval.evaluation.measures import evaluate
 from retrieval.lexical.bm25 import BM25
@@ -31,7 +34,7 @@ from retrieval.milvus.kinds import Search
 from retrieval.multistage.hybrid import Hybrid
 from retrieval.rankings import Rankings
 from tests.doubles import PASSAGES, QUESTIONS, small_set, texts_of
-from tests.hub import build_bi_encoder
+from tests.hub import SENTENCES, build_bi_encoder, build_cross_encoder_base
 from views.choices import choices_for
 from views.words import catalog
 
@@ -453,6 +456,41 @@ def test_a_model_that_reads_in_context_reads_each_sentence(tmp_path: Path) -> No
         np.testing.assert_allclose(
             table["cosine"], encoder.encode_passages(list(table["sentence"])) @ question, atol=1e-5
         )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["dense", "rerank"])
+def test_of_a_long_passage_the_best_part_is_shown(tmp_path: Path, kind: str) -> None:
+    words = " ".join(SENTENCES).split()
+    long = Passage("p2", " ".join(words[n * n % len(words)] for n in range(300)), "한강")
+    asked = replace(small_set(), passages=(PASSAGES[0], long, *PASSAGES[2:]))
+    data = keep(asked)
+    if kind == "dense":
+        folder = build_bi_encoder(tmp_path / "tiny")
+        specs: list[Spec] = [DenseSpec(name="Own", model=str(folder), windows=True)]
+    else:
+        folder = build_cross_encoder_base(tmp_path / "tiny", segment_types=1)
+        specs = [BM25Spec(name="BM25"), RerankSpec(name="Own", first="BM25", model=str(folder), windows=True)]
+    experiment = Experiment(data=data.key, retriever=tuple(specs))
+    comparison = compare(experiment, asked)
+    keep_comparison(comparison, ComparisonJob.of(experiment, data.fingerprint).folder)
+    add(data.fingerprint, specs[-1])
+    app = opened(retrievers="|".join(spec.name for spec in specs), question="q2", shows="scores", explained="Own")
+    app.button(key="ask_why_sentences_Own" if kind == "dense" else "ask_why_windows_Own").click().run()
+    assert not app.exception
+    assert not app.error
+    (table,) = [frame.value for frame in app.dataframe if "window" in frame.value]
+    best = int(np.argmax(table["score"]))
+    told = EN["why.windows_best"].format(place=best + 1, count=len(table))
+    assert told in [caption.value for caption in app.caption]
+    assert len(table) > 2
+    assert table["window"][best] in long.text
+    if kind == "dense":
+        row = list(comparison.results[0].rankings.indices[1]).index(1)  # type: ignore[union-attr]
+        kept = comparison.results[0].rankings.scores[1, row]  # type: ignore[union-attr]
+        assert table["score"][best] == pytest.approx(kept, abs=2e-2)  # bfloat16, with other texts beside it
+    else:
+        assert EN["why.windows_whole"] in [caption.value for caption in app.caption]
 
 
 def test_a_model_that_is_gone_is_told() -> None:
