@@ -57,7 +57,8 @@ class Line(Generic[J]):
     def queued(self) -> list[J]:
         """Jobs that wait for their turn, the next one first."""
         waiting = [(job.status(), job) for job in self.jobs()]
-        return [job for _, job in sorted((s.queued, job) for s, job in waiting if s.state is State.QUEUED)]
+        queued = sorted((s.queued, job.id, job) for s, job in waiting if s.state is State.QUEUED)
+        return [job for *_, job in queued]
 
     def at_work(self) -> J | None:
         """Return the job that a process carries out, None where none does."""

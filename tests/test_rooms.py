@@ -44,7 +44,9 @@ PARTS = {
         ("train",),
         ("trial", "fitting"),
         ("estimate",),
-        ("rehearse",),
+        ("settings", "rehearse"),
+        ("command_line",),
+        ("find_settings",),
         ("__main__",),
     ),
     "views": (
@@ -54,6 +56,7 @@ PARTS = {
             "resources",
             "problem_words",
             "model_words",
+            "run_words",
             "tables",
             "charts",
             "highlight",
@@ -93,6 +96,7 @@ LOADED_LATE = {
     "training/engine/trainers.py",
     "training/rankers/distillation.py",
     "training/runs/progress.py",
+    "training/settings/watch.py",
 }
 
 

@@ -3,28 +3,24 @@
 import argparse
 import json
 import os
-import signal
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import Field, asdict, fields, replace
-from enum import StrEnum
+from dataclasses import asdict, replace
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 from data.csv_export import csv_bytes
 from data.failure import Failure
-from data.split import SplitOptions
-from data.store import find
 from jobs.status import State
+from training.command_line import add_plan, followed, followed_rounds, known_job, planned, stopping_on_signals
+from training.find_settings import add_find_settings
 from training.options.common import TrainingOptions
-from training.recipe import RECIPES, usual_base
+from training.recipe import RECIPES
 from training.runs.line import LINE
 from training.runs.rehearsal import Estimate, Rehearsal, Task
 from training.runs.rounds import create_rounds, rounds_of
-from training.runs.runs import Plan, Run, all_runs, damaged_runs, find_run, new_plan
+from training.runs.runs import Plan, Run, damaged_runs
+from training.runs.searches import Search, all_jobs, job_at
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -43,7 +39,7 @@ def _train(given: argparse.Namespace) -> int:
         return _run(argparse.Namespace(folder=given.out))
     if int(os.environ.get("WORLD_SIZE", "1")) > 1 and not given.out:
         raise ValueError("several processes need --out: a new folder that all of them see")
-    plan = _planned(given)
+    plan = planned(given)
     if int(os.environ.get("WORLD_SIZE", "1")) > 1 and rounds_of(plan.options) > 1:
         raise ValueError("several processes take one round at a time: --base and --negatives-model name the one before")
     if given.negatives_file:
@@ -57,39 +53,18 @@ def _train(given: argparse.Namespace) -> int:
         LINE.start_worker()
         print(*(run.id for run in runs), sep="\n")
         return 0
-    for number, run in enumerate(runs, start=1):
-        print(f"run folder: {run.folder}", flush=True)
-        status = _followed(run)
-        if run.status().state is not State.DONE:
-            for later in runs[number:]:
-                later.stop()  # out of the line; `resume` puts it back
-            return status
-    return 0
-
-
-def _followed(run: Run) -> int:
-    from training.train import train
-
-    with _stopping_on_signals(run):
-        ended = train(run)
-    if ended.state is State.FAILED:
-        print(f"error: {ended.message}", file=sys.stderr)
-        return 1
-    if ended.state is State.STOPPED:
-        print("stopped; no model was saved, and `resume` goes on from the last checkpoint")
-        return 0
-    for name, figures in run.scores().items():
-        if name in ("before", "after", "interpolated", "bm25"):
-            print(f"{name:>12}  " + "  ".join(f"{measure} {value:.4f}" for measure, value in figures.items()))
-    print(f"model: {run.model_folder}")
-    return 0
+    return followed_rounds(runs)
 
 
 def _run(given: argparse.Namespace) -> int:
+    from training.settings.find import find_settings
     from training.train import train
 
-    run = Run(given.folder)
-    with _stopping_on_signals(run):
+    # of several processes the first one alone makes the folder
+    run = Run(given.folder) if int(os.environ.get("RANK", "0")) > 0 else job_at(given.folder)
+    with stopping_on_signals(run):
+        if isinstance(run, Search):
+            return int(find_settings(run, sent_by_worker=True).state is State.FAILED)
         return int(train(run, sent_by_worker=True).state is State.FAILED)
 
 
@@ -106,7 +81,7 @@ def _rehearse(given: argparse.Namespace) -> int:
 
 
 def _list(given: argparse.Namespace) -> int:
-    runs = [_told(run) for run in all_runs()]
+    runs = [_told(run) for run in all_jobs()]
     for damaged in damaged_runs():
         print(f"{damaged.id} cannot be read: its run.json is damaged", file=sys.stderr)
     if given.json:
@@ -121,12 +96,14 @@ def _list(given: argparse.Namespace) -> int:
 def _told(run: Run) -> dict[str, Any]:
     plan, status = run.plan(), run.status()
     kept = {name: value for name, value in asdict(status).items() if name not in ("pid_started", "seconds")}
-    about = {"id": run.id, "name": plan.name, "kind": plan.kind, "base": plan.options.base, "data": plan.data_name}
-    return {**about, **kept, "created": plan.created, "seconds": status.spent, "folder": str(run.folder)}
+    part = {"minutes": plan.minutes} if plan.minutes else {"trial": asdict(plan.trial)} if plan.trial else {}
+    about = {"name": plan.name, "kind": plan.kind, "base": plan.options.base, "data": plan.data_name}
+    times = {"created": plan.created, "seconds": status.spent}
+    return {"id": run.id, **part, **about, **kept, **times, "folder": str(run.folder)}
 
 
 def _stop(given: argparse.Namespace) -> int:
-    run = _known(given.run)
+    run = known_job(given.run)
     if not (run.status().at_work or run.status().state is State.QUEUED):
         raise ValueError(f"{run.id} is {run.status().state.value}: there is nothing to stop")
     run.stop()
@@ -135,16 +112,16 @@ def _stop(given: argparse.Namespace) -> int:
 
 
 def _resume(given: argparse.Namespace) -> int:
-    run = _known(given.run)
+    run = known_job(given.run)
     LINE.resume(run)
-    if run not in all_runs():  # the workspace's worker knows nothing of it
-        return _followed(run)
+    if run not in all_jobs():  # the workspace's worker knows nothing of it
+        return followed(run)
     print(State.QUEUED.value)
     return 0
 
 
 def _delete(given: argparse.Namespace) -> int:
-    run = next((run for run in damaged_runs() if run.id == given.run), None) or _known(given.run)
+    run = next((run for run in damaged_runs() if run.id == given.run), None) or known_job(given.run)
     run.delete()
     print(f"deleted {run.id}")
     return 0
@@ -157,36 +134,11 @@ def _push(given: argparse.Namespace) -> int:
 
     token = os.environ.get("HF_TOKEN") or getpass("hub token (not shown, not kept): ")
     try:
-        print(push(_known(given.run), given.repository, token, private=not given.public))
+        print(push(known_job(given.run), given.repository, token, private=not given.public))
     except PushError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
     return 0
-
-
-def _known(reference: str) -> Run:
-    run = find_run(reference)
-    if run is None:
-        raise ValueError(f"there is no run {reference!r}; `python -m training list` shows them")
-    return run
-
-
-@contextmanager
-def _stopping_on_signals(run: Run) -> Iterator[None]:
-    """Asked to end, a training ends after its step, with a checkpoint; asked again, at once."""
-
-    def heard(number: int, frame: FrameType | None) -> None:
-        del frame
-        run.ask_to_stop()
-        print("stopping after this step, with a checkpoint; once more: at once", file=sys.stderr, flush=True)
-        signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
-
-    before = {number: signal.signal(number, heard) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def _write_negatives(plan: Plan, path: Path) -> int:
@@ -249,6 +201,7 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", required=True)
     for kind, recipe in RECIPES.items():
         _add_kind(commands, kind, recipe.options)
+    add_find_settings(commands)
     listed = commands.add_parser("list", help="runs of the workspace, newest first")
     listed.add_argument("--json", action="store_true", help="as JSON")
     listed.set_defaults(do=_list)
@@ -270,19 +223,13 @@ def _parser() -> argparse.ArgumentParser:
 def _add_kind(commands: Any, kind: str, options: type[TrainingOptions]) -> None:
     formatter = argparse.ArgumentDefaultsHelpFormatter
     command = commands.add_parser(kind, help=f"train a {kind}", formatter_class=formatter)
-    command.add_argument("--data", required=True, help="a file, or a name of the catalog or the workspace")
     command.add_argument("--out", type=Path, help="run folder elsewhere; the model is in its folder model/")
-    command.add_argument("--name", default="", help="name of the run")
-    command.add_argument("--test-share", type=float, default=0.2, help="share of the articles kept for the test")
-    command.add_argument("--validation-share", type=float, default=0.1, help="share of the articles to measure on")
-    command.add_argument("--split-seed", type=int, default=0, help="seed of the split")
     command.add_argument("--fit", action="store_true", help="estimate first; change what does not fit into memory")
     instead = command.add_mutually_exclusive_group()
     instead.add_argument("--queue", action="store_true", help="only put it in line, and print its id")
     instead.add_argument("--estimate", action="store_true", help="only take a few steps and say what it would take")
     instead.add_argument("--negatives-file", type=Path, help="only write the hard negatives there")
-    for known in fields(options):
-        _add_option(command, known, options.suited_to())
+    add_plan(command, options)
     command.set_defaults(do=_train, kind=kind)
 
 
@@ -295,31 +242,6 @@ def _add_internal(commands: Any) -> None:
     rehearse.add_argument("task", type=Task)
     rehearse.add_argument("folder", type=Path)
     rehearse.set_defaults(do=_rehearse)
-
-
-def _add_option(command: argparse.ArgumentParser, known: "Field[Any]", suited: TrainingOptions) -> None:
-    # without a value the default suits the base, which is not known yet
-    default = getattr(suited, known.name)
-    help_text = f"{known.metadata['help']} ({suited.base}: {default}; other bases may differ)".replace("%", "%%")
-    flag = f"--{known.name.replace('_', '-')}"
-    if isinstance(default, bool):
-        command.add_argument(flag, action=argparse.BooleanOptionalAction, default=argparse.SUPPRESS, help=help_text)
-        return
-    kind = type(known.default)
-    choices = [choice.value for choice in kind] if issubclass(kind, StrEnum) else None
-    wanted = str if choices else kind
-    command.add_argument(flag, type=wanted, choices=choices, default=argparse.SUPPRESS, help=help_text)
-
-
-def _planned(given: argparse.Namespace) -> Plan:
-    question_set = find(given.data)
-    made = RECIPES[given.kind].options
-    chosen = {field.name: getattr(given, field.name) for field in fields(made) if hasattr(given, field.name)}
-    options = replace(made.suited_to(chosen.get("base", usual_base(given.kind))), **chosen)
-    reference = str(Path(given.data).resolve()) if Path(given.data).is_file() else given.data
-    data = (reference, question_set.name, question_set.fingerprint)
-    shares = SplitOptions(given.validation_share, given.test_share, given.split_seed)
-    return new_plan(given.kind, given.name or given.kind, data, shares, options)
 
 
 if __name__ == "__main__":

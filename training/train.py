@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -41,6 +41,8 @@ logger = logging.getLogger(__name__)
 
 _DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)  # libraries raise OSError for much else
 _DISK_WORDS = ("no space left on device", "i/o error", "disk quota exceeded")  # what those that raise their own say
+R = TypeVar("R", bound=Run)
+Watch = Callable[[Task], tuple[Task, list[Any]]]  # may listen to the task's measure, and adds callbacks of the trainer
 _OUT_OF_MEMORY = ("out of memory", "can't allocate memory")  # what torch says of a GPU, and of a CPU
 
 
@@ -69,14 +71,31 @@ def train(run: Run, *, sent_by_worker: bool = False) -> Status:
     if int(os.environ.get("RANK", "0")) > 0:
         while run.status().state is not State.RUNNING:
             time.sleep(0.2)
-        return _carried_out(_Helper(run.folder))
+        return carried_out(_Helper(run.folder))
     run.plan()
+    return in_turn(run, carried_out, sent_by_worker=sent_by_worker)
+
+
+def in_turn(run: R, work: Callable[[R], Status], *, sent_by_worker: bool = False) -> Status:
+    """Wait for the machine, hold it while the run's work is done, and return how that ended."""
     with LINE.turn(run, sent_by_worker=sent_by_worker) as is_ours:
         if is_ours:
-            return _carried_out(run)
+            return work(run)
     if run.asked_to_stop and run.status().state is State.QUEUED:
         run.write_status(replace(run.status(), state=State.STOPPED))
     return run.status()
+
+
+def carried_out(run: Run, watch: Watch | None = None) -> Status:
+    """Carry a run out in this process, which holds the machine, and return how it ended; see `train`."""
+
+    def work(status: Status) -> None:
+        scores = _trained(run, status, watch)
+        if not isinstance(run, _Helper):
+            run.write("scores.json", scores | {"seconds": status.seconds + time.time() - status.started})
+            write_card(run)
+
+    return carry_out(run, work, problem_of)
 
 
 def load_material(plan: Plan) -> Material:
@@ -102,17 +121,7 @@ def problem_of(error: BaseException) -> tuple[str, str]:
     return "unexpected", message
 
 
-def _carried_out(run: Run) -> Status:
-    def work(status: Status) -> None:
-        scores = _trained(run, status)
-        if not isinstance(run, _Helper):
-            run.write("scores.json", scores | {"seconds": status.seconds + time.time() - status.started})
-            write_card(run)
-
-    return carry_out(run, work, problem_of)
-
-
-def _trained(run: Run, status: Status) -> dict[str, Any]:
+def _trained(run: Run, status: Status, watch: Watch | None) -> dict[str, Any]:
     """Load, measure, train, measure; returns what `scores.json` holds. Raises `AskedToStop`."""
     from transformers import set_seed
 
@@ -144,7 +153,8 @@ def _trained(run: Run, status: Status) -> dict[str, Any]:
     run.write("provenance.json", run.provenance() | {"settled": task.settled} | task.told)
     if task.lesson:
         task = task.labelled(task.lesson.labels(_telling(run, enter(Phase.TEACHING))))
-    _fit(run, task, plan, checkpoint, enter(Phase.TRAINING))
+    watched, callbacks = watch(task) if watch else (task, [])
+    _fit(run, watched, checkpoint, enter(Phase.TRAINING), callbacks)
     enter(Phase.MEASURING_AFTER)
     if isinstance(run, _Helper):
         return {}
@@ -188,18 +198,18 @@ def _processes(plan: Plan) -> dict[str, Any]:
     return {"processes": {"count": processes(), "negatives": negatives}}
 
 
-def _fit(run: Run, task: Task, plan: Plan, checkpoint: Path | None, status: Status) -> None:
+def _fit(run: Run, task: Task, checkpoint: Path | None, status: Status, callbacks: list[Any]) -> None:
     """Let the library's trainer do the steps that are left; the model of the task is the best measured afterwards."""
     from training.engine.passes import short_passes
     from training.engine.tokens import tokenized_once
     from training.engine.trainers import make_trainer
     from training.runs.progress import RunFolderCallback
 
-    if plan.options.report_to is Report.TENSORBOARD:
+    options = run.plan().options
+    if options.report_to is Report.TENSORBOARD:
         os.environ["TENSORBOARD_LOGGING_DIR"] = str(run.folder / "tensorboard")
-    options = plan.options
     callback = RunFolderCallback(run, status, save_limit=options.save_limit, save_minutes=options.save_minutes)
-    trainer = make_trainer(task, options, run.folder / "checkpoints", [callback])
+    trainer = make_trainer(task, options, run.folder / "checkpoints", [*callbacks, callback])
     with tokenized_once(task.model), short_passes(task.model, twice=options.recompute):
         trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
 

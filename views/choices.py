@@ -102,11 +102,13 @@ def _cut_finer_than_words(key: str, fingerprint: str) -> bool:
 
 
 def finished_runs(data: StoredSet | None = None) -> list[Run]:
-    """Return the runs that ended well, newest first; only those on `data` where it is given."""
+    """Return the runs that ended well, newest first; only those on `data` where it is given.
+
+    The trials of a search for settings are none of them: their trainings are cut short.
+    """
+    plans = {run: run.plan() for run in all_runs() if run.status().state is State.DONE}
     return [
-        run
-        for run in all_runs()
-        if run.status().state is State.DONE and (data is None or run.plan().fingerprint == data.fingerprint)
+        run for run, plan in plans.items() if not plan.trial and (data is None or plan.fingerprint == data.fingerprint)
     ]
 
 

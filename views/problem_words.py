@@ -46,10 +46,12 @@ def search_failure_text(error: Exception) -> str:
     return word("search.failed", reason=first_line or type(error).__name__)
 
 
-def tell_training_failure(code: str, message: str, base: str, unforeseen: str = "failure.unexpected") -> None:
+def tell_training_failure(
+    code: str, message: str, base: str, unforeseen: str = "failure.unexpected", **details: str
+) -> None:
     """Draw why a training ended, or was not tried out, and its own message where that says more."""
     foreseen = code != "unexpected" and known(f"failure.{code}")
-    words = word(f"failure.{code}" if foreseen else unforeseen, base=plain(base))
+    words = word(f"failure.{code}" if foreseen else unforeseen, base=plain(base), **details)
     st.error(words, icon=":material/error:")
     if message and code in ("data", "disk", "memory", "option", "unexpected"):
         st.code(message, language=None, wrap_lines=True)

@@ -5,9 +5,10 @@ import streamlit as st
 from data.problems import DataError
 from jobs.status import State
 from training.runs.line import LINE
-from training.runs.runs import Phase, Run
+from training.runs.runs import Run
 from views.job import with_time_left
 from views.resources.sets import split_of, stored_sets
+from views.run_words import phase_words, run_name
 from views.state import chosen_set, use_set
 from views.words import LANGUAGES, catalog, language, plain, word
 
@@ -84,6 +85,6 @@ def _follow_training(seen: Run | None) -> None:
 
 def _bar(run: Run) -> None:
     status = run.status()
-    text = word("state.stopping") if status.state is State.STOPPING else word(f"phase.{status.phase or Phase.LOADING}")
+    text = word("state.stopping") if status.state is State.STOPPING else phase_words(run, status)
     text = with_time_left(text, status)
-    st.progress(min(1.0, status.share), text=f"**{plain(run.plan().name)}** · {text}")
+    st.progress(min(1.0, status.share), text=f"**{plain(run_name(run.plan()))}** · {text}")

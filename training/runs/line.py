@@ -1,6 +1,6 @@
-"""The line in which the workspace's trainings stand: one at a time on a machine."""
+"""The line in which the workspace's trainings and searches for settings stand: one at a time on a machine."""
 
 from jobs.line import Line
-from training.runs.runs import all_runs
+from training.runs.searches import all_jobs
 
-LINE = Line("training", "runs", all_runs)
+LINE = Line("training", "runs", all_jobs)

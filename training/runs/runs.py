@@ -1,7 +1,7 @@
 """Runs: the jobs that train, each in a folder `workspace/runs/<id>/`.
 
 Besides what every job's folder holds: `run.json` (what was asked), `provenance.json` (base, revision, versions,
-hardware), `checkpoints/`, `model/` and `scores.json` (before and after).
+hardware), `checkpoints/`, `model/` and `scores.json` (before and after). Searches for settings stand beside them.
 """
 
 import json
@@ -41,6 +41,15 @@ class Phase(StrEnum):
 
 
 @dataclass(frozen=True)
+class Trial:
+    """That a training tries settings out: number 1 of `count`, the defaults, or another one of a search's."""
+
+    search: str  # its id
+    number: int
+    count: int
+
+
+@dataclass(frozen=True)
 class Plan:
     """What was asked: everything that decides the result, and the name a person gave it."""
 
@@ -54,6 +63,8 @@ class Plan:
     created: str
     marked_negatives: tuple[tuple[str, str], ...] = ()  # ids of question and passage, as they were marked when planned
     round: int = 1  # which of the rounds that the options ask for, from 1
+    minutes: float = 0.0  # that a search for settings around these options may take; 0: a training
+    trial: Trial | None = None
 
     def as_json(self) -> str:
         """The content of `run.json`."""
@@ -146,15 +157,21 @@ def create_run(plan: Plan, folder: Path | None = None, *, attended: bool = False
 
 
 def all_runs() -> list[Run]:
-    """Runs of the workspace, newest first; folders that are no runs are left out."""
+    """Trainings of the workspace, newest first, trials among them; folders that are none are left out."""
+    return [run for run, plan in planned_runs() if not plan.minutes]
+
+
+def planned_runs() -> list[tuple[Run, Plan]]:
+    """Everything that was planned in the workspace, newest first: trainings and searches for settings."""
     folders = sorted((workspace() / "runs").glob("*/run.json"), reverse=True)
-    return [run for run in (Run(path.parent) for path in folders) if _readable(run)]
+    runs = [Run(path.parent) for path in folders]
+    return [(run, plan) for run in runs if (plan := _plan_of(run))]
 
 
 def damaged_runs() -> list[Run]:
     """Folders of the workspace that were runs, and whose `run.json` cannot be read any more."""
     runs = [Run(path.parent) for path in sorted((workspace() / "runs").glob("*/run.json"), reverse=True)]
-    return [run for run in runs if not _readable(run)]
+    return [run for run in runs if not _plan_of(run)]
 
 
 def find_run(reference: str) -> Run | None:
@@ -162,7 +179,7 @@ def find_run(reference: str) -> Run | None:
     run = Run(workspace() / "runs" / reference)
     if run.id != reference:
         run = Run(Path(reference).resolve())
-    return run if _readable(run) else None
+    return run if _plan_of(run) else None
 
 
 def new_plan(
@@ -182,12 +199,11 @@ def new_plan(
     return Plan(kind, name, reference, data_name, fingerprint, split, options, created, marked)
 
 
-def _readable(run: Run) -> bool:
+def _plan_of(run: Run) -> Plan | None:
     try:
-        run.plan()
+        return run.plan()
     except (OSError, ValueError):
-        return False
-    return True
+        return None
 
 
 def _plan(raw: dict[str, Any]) -> Plan:
@@ -200,8 +216,15 @@ def _plan(raw: dict[str, Any]) -> Plan:
         raise TypeError(f"no text: {', '.join(wrong)}")
     datetime.fromisoformat(rest["created"])
     marked = tuple((question, passage) for question, passage in raw.get("marked_negatives", []))
-    place = int(raw.get("round", 1))
-    return Plan(split=SplitOptions(**raw["split"]), options=options, marked_negatives=marked, round=place, **rest)
+    return Plan(
+        split=SplitOptions(**raw["split"]),
+        options=options,
+        marked_negatives=marked,
+        round=int(raw.get("round", 1)),
+        minutes=float(raw.get("minutes", 0.0)),
+        trial=Trial(**raw["trial"]) if raw.get("trial") else None,
+        **rest,
+    )
 
 
 def _new_id(plan: Plan) -> str:

@@ -10,6 +10,7 @@ from training.runs.curves import MEASURES, Curves, curves
 from training.runs.runs import Phase, Plan, Run
 from views.job import draw_log, follow
 from views.model_words import kind_name
+from views.run_words import run_name
 from views.runs.charts import MEASURE_NAMES, draw_figure, pick_measure
 from views.words import duration, plain, word
 
@@ -22,7 +23,7 @@ def draw(run: Run) -> None:
     """Draw the run, until it has come to an end."""
     plan = run.plan()
     with st.container(border=True):
-        st.markdown(f"**{plain(plan.name)}** · {kind_name(plan.kind)} · {plain(plan.data_name)}")
+        st.markdown(f"**{plain(run_name(plan))}** · {kind_name(plan.kind)} · {plain(plan.data_name)}")
         follow(run, phase_words, partial(_details, run, plan), every=_POLL_SECONDS)
 
 

@@ -9,6 +9,7 @@ from training.recipe import recipe_of
 from training.runs.curves import MEASURES, curves
 from training.runs.runs import Plan, Run, all_runs
 from views.job import draw_log
+from views.run_words import run_name
 from views.runs.charts import draw_figure, pick_measure
 from views.runs.facts import draw_provenance, draw_settings
 from views.words import moment, word
@@ -76,10 +77,11 @@ def _pick_others(run: Run, labels: dict[Run, str]) -> list[Run]:
 def _labels(kind: str) -> dict[Run, str]:
     """The names of all runs of the kind, no two alike."""
     plans = {run: plan for run in all_runs() if (plan := run.plan()).kind == kind}
-    names = [plan.name for plan in plans.values()]
+    names = {run: run_name(plan) for run, plan in plans.items()}
+    often = list(names.values())
     return {
-        run: plan.name if names.count(plan.name) == 1 else f"{plan.name} · {moment(plan.created)} · {run.id[-4:]}"
-        for run, plan in plans.items()
+        run: name if often.count(name) == 1 else f"{name} · {moment(plans[run].created)} · {run.id[-4:]}"
+        for run, name in names.items()
     }
 
 

@@ -4,7 +4,9 @@ from collections.abc import Callable
 
 import streamlit as st
 
-from training.runs.runs import Run, find_run
+from training.runs.runs import Run
+from training.runs.searches import find_job
+from views.run_words import run_name
 from views.words import plain, word
 
 _OPEN = "run_dialog"  # in the session: its name and the run's id
@@ -23,9 +25,9 @@ def close_dialog() -> None:
 def draw_dialog(contents: dict[str, Callable[[Run], None]]) -> None:
     """Draw the dialog that is open, if any; `contents` draws what is in it, by its name."""
     name, run_id = st.session_state.get(_OPEN, ("", ""))
-    run = find_run(run_id)
+    run = find_job(run_id)
     if run is None:  # none was opened, or somebody else has deleted the run
         close_dialog()
         return
-    title = f"{word(f'train.{name}')}: {plain(run.plan().name[:80])}"
+    title = f"{word(f'train.{name}')}: {plain(run_name(run.plan())[:80])}"
     st.dialog(title, width="large" if name == "details" else "small", on_dismiss=close_dialog)(contents[name])(run)

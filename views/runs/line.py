@@ -7,6 +7,7 @@ import streamlit as st
 from training.runs.line import LINE
 from training.runs.runs import Run
 from views.model_words import base_name, kind_name
+from views.run_words import run_name
 from views.runs.dialogs import open_dialog
 from views.words import moment, plain, word
 
@@ -55,7 +56,7 @@ def _row(place: int, run: Run) -> None:
     with st.container(border=True, horizontal=True, vertical_alignment="center"):
         with st.container(width="stretch", gap=None):
             badge = f" :blue-badge[{word('train.queue_next')}]" if place == 1 else ""
-            st.markdown(f"**{place}\\. {plain(plan.name)}**{badge}")
+            st.markdown(f"**{place}\\. {plain(run_name(plan))}**{badge}")
             st.caption(" · ".join(about))
         if st.button(
             word("train.take_out"),

@@ -10,15 +10,18 @@ from training.engine.checkpoints import newest_checkpoint, step_of
 from training.options.bi_encoder import BiEncoderOptions
 from training.runs.line import LINE
 from training.runs.runs import Plan, Run, damaged_runs
+from training.runs.searches import Search
 from views.choices import BM25_NAME, choices_for
 from views.damaged import draw_damaged
 from views.model_words import base_name, kind_name
 from views.navigation import open_page
 from views.problem_words import tell_training_failure
+from views.run_words import run_name
 from views.runs.details import draw_details
 from views.runs.dialogs import close_dialog, draw_dialog, open_dialog
 from views.runs.model import draw_download, draw_push, draw_push_button
 from views.runs.scores import draw_scores
+from views.runs.search import Use, draw_search
 from views.state import use_set
 from views.words import duration, language, moment, plain, word
 
@@ -31,10 +34,13 @@ _BADGES = {
 }
 
 
-def draw_runs(runs: list[Run], another_round: Callable[[Run], None], *, at_work: bool = False) -> None:
+def draw_runs(
+    runs: list[Run], another_round: Callable[[Run], None], use_settings: Use, *, at_work: bool = False
+) -> None:
     """Draw those of the runs that have ended, newest first, older ones on request; and the dialog that is open.
 
-    `another_round` is called for a finished bi-encoder that is to find the hard negatives of its next training.
+    `another_round` is called for a finished bi-encoder that is to find the hard negatives of its next training,
+    `use_settings` for what a search has found. The trials of a search stand folded under it.
     """
     st.subheader(word("train.list"))
     ended = [(run, status) for run in runs if (status := run.status()).state in _BADGES]
@@ -42,7 +48,10 @@ def draw_runs(runs: list[Run], another_round: Callable[[Run], None], *, at_work:
         st.info(word("train.list_going" if at_work else "train.list_empty"), icon=":material/info:")
     shown = st.session_state.setdefault("trainings_shown", _SHOWN_FIRST)
     for run, status in ended[:shown]:
-        _draw(run, status, another_round)
+        if isinstance(run, Search):
+            _draw_search(run, status, use_settings)
+        else:
+            _draw(run, status, another_round)
     older = len(ended) - shown
     if older > 0 and st.button(word("train.show_more", count=older), icon=":material/expand_more:"):
         st.session_state["trainings_shown"] = len(ended)
@@ -55,18 +64,39 @@ def draw_runs(runs: list[Run], another_round: Callable[[Run], None], *, at_work:
 def _draw(run: Run, status: Status, another_round: Callable[[Run], None]) -> None:
     plan, scores = run.plan(), run.scores()
     with st.container(border=True):
-        with st.container(horizontal=True, vertical_alignment="center"):
-            st.markdown(f"**{plain(plan.name)}**", width="content")
-            colour, icon = _BADGES[status.state]
-            st.badge(word(f"state.{status.state.value}"), icon=icon, color=colour)  # type: ignore[arg-type]
-        st.caption(_about(plan, status))
+        _head(plan, status)
         if status.state is State.DONE:
             draw_scores(plan, scores)
-        elif status.state in (State.FAILED, State.INTERRUPTED):
-            code = status.code if status.state is State.FAILED or status.code == DAMAGED else "interrupted"
-            tell_training_failure(code, status.message, plan.options.base)
+        _tell_failure(plan, status)
         with st.container(horizontal=True):
             _buttons(run, plan, status, another_round)
+
+
+def _draw_search(search: Search, status: Status, use: Use) -> None:
+    plan = search.plan()
+    with st.container(border=True):
+        _head(plan, status)
+        draw_search(search, use)
+        _tell_failure(plan, status, minutes=f"{search.minutes_needed:,}")
+        with st.container(horizontal=True):
+            if status.state is not State.DONE:
+                _draw_resume(search, word("settings.resume"), word("settings.resume_help"))
+            if _button("delete", search, ":material/delete:"):
+                open_dialog("delete", search)
+
+
+def _head(plan: Plan, status: Status) -> None:
+    with st.container(horizontal=True, vertical_alignment="center"):
+        st.markdown(f"**{plain(run_name(plan))}**", width="content")
+        colour, icon = _BADGES[status.state]
+        st.badge(word(f"state.{status.state.value}"), icon=icon, color=colour)  # type: ignore[arg-type]
+    st.caption(_about(plan, status))
+
+
+def _tell_failure(plan: Plan, status: Status, **details: str) -> None:
+    if status.state in (State.FAILED, State.INTERRUPTED):
+        code = status.code if status.state is State.FAILED or status.code == DAMAGED else "interrupted"
+        tell_training_failure(code, status.message, plan.options.base, **details)
 
 
 def _about(plan: Plan, status: Status) -> str:
@@ -78,6 +108,8 @@ def _about(plan: Plan, status: Status) -> str:
     ]
     if status.spent:
         parts.append(word("train.about_seconds", duration=duration(status.spent)))
+    if plan.minutes:
+        return " · ".join(parts)
     if status.state in RESUMABLE:
         steps = {"step": f"{status.step:,}", "total": f"{status.total_steps:,}"}
         parts.append(word("train.came_to", **steps) if status.total_steps else word("train.came_nowhere"))
@@ -101,13 +133,18 @@ def _buttons(run: Run, plan: Plan, status: Status, another_round: Callable[[Run]
             )
         draw_download(run, plan)
         draw_push_button(run)
-    elif _button("resume", run, ":material/resume:", help_text=_resume_help(run)):
-        st.toast(word("train.resumed"), icon=":material/resume:")
-        _tried("train.not_resumed", lambda: LINE.resume(run))
+    else:
+        _draw_resume(run, word("train.resume"), _resume_help(run))
     if _button("details", run, ":material/info:"):
         open_dialog("details", run)
     if _button("delete", run, ":material/delete:"):
         open_dialog("delete", run)
+
+
+def _draw_resume(run: Run, label: str, help_text: str) -> None:
+    if st.button(label, key=f"resume_{run.id}", icon=":material/resume:", help=help_text):
+        st.toast(word("train.resumed"), icon=":material/resume:")
+        _tried("train.not_resumed", lambda: LINE.resume(run))
 
 
 def _resume_help(run: Run) -> str:
@@ -130,7 +167,8 @@ def _use(plan: Plan, data: StoredSet) -> None:
 def ask_to_delete(run: Run) -> None:
     """Ask once more, then remove the run and its model."""
     plan = run.plan()
-    st.markdown(word("train.delete_question", name=plain(plan.name)))
+    question = "settings.delete_question" if plan.minutes else "train.delete_question"
+    st.markdown(word(question, name=plain(run_name(plan))))
     with st.container(horizontal=True):
         sure = st.button(word("train.delete_yes"), icon=":material/delete:", key="delete_yes")
         if st.button(word("train.delete_no"), key="delete_no"):

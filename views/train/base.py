@@ -37,10 +37,10 @@ class Base:
 
 def pick_base(kind: str) -> Base:
     """Draw the choice of a base model and what is known of it. The page never waits for the hub."""
-    runs = {run.id: run for run in finished_runs() if run.plan().kind == kind}
+    runs = _runs(kind)
     left, right = st.columns(2, vertical_alignment="bottom")
     with left:
-        chosen = _select(kind, runs)
+        chosen = _select(kind)
         reference = _other(kind) if chosen == OTHER else chosen
     if not reference:
         right.caption(word("train.base_other_empty"))
@@ -48,14 +48,22 @@ def pick_base(kind: str) -> Base:
     return Base(reference, runs.get(reference), _about(kind, reference, right))
 
 
-def _select(kind: str, runs: dict[str, Run]) -> str:
+def base_choices(kind: str) -> list[str]:
+    """Return the bases that are offered by name; any other is entered."""
     recipe = recipe_of(kind)
-    choices = list(dict.fromkeys([*recipe.options.offered(), recipe.base, *runs, OTHER]))
+    return list(dict.fromkeys([*recipe.options.offered(), recipe.base, *_runs(kind), OTHER]))
+
+
+def _runs(kind: str) -> dict[str, Run]:
+    return {run.id: run for run in finished_runs() if run.plan().kind == kind}
+
+
+def _select(kind: str) -> str:
     return choose(
         st.selectbox,
         "base",
         word("train.base"),
-        choices,
+        base_choices(kind),
         usual_base(kind),
         format_func=model_label,
         help=word("train.base_help"),

@@ -18,6 +18,7 @@ from views.train.fields import OptionFields
 from views.train.negatives import draw_negatives
 from views.train.options import NEEDED
 from views.train.rehearsal import asked_of, draw_ask_button, draw_estimate
+from views.train.settings import draw_find_button
 from views.train.start import draw_pooling_button, draw_start_button, trainings_started
 from views.words import word, word_or
 
@@ -48,6 +49,7 @@ def draw_form(kind: str, base: Base, objective: str, data: StoredSet) -> None:
             if not base.usable:
                 st.caption(word("train.base_first"), width="content")
             draw_ask_button(Task.ESTIMATE, estimate, told)
+            draw_find_button(plan, told)
             draw_pooling_button(plan, base, told)
             draw_start_button(plan, told)
         with told:

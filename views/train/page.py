@@ -6,18 +6,21 @@ from data.store import StoredSet
 from training.options.bi_encoder import BI_ENCODER
 from training.recipe import RECIPES, recipe_of
 from training.runs.line import LINE
-from training.runs.runs import all_runs
+from training.runs.runs import Run
+from training.runs.searches import Search, all_jobs
 from views.model_words import kind_name
 from views.navigation import open_page
 from views.runs import at_work as at_work_view
 from views.runs.line import draw_queue
 from views.runs.list import draw_runs
+from views.runs.search import draw_at_work
 from views.scrolling import show_top
 from views.state import choose, chosen_set
 from views.train.base import pick_base
 from views.train.form import draw_form
 from views.train.objective import pick_objective
 from views.train.rounds import fill_in_another_round
+from views.train.settings import use_settings
 from views.words import plain, word, word_or
 
 
@@ -29,6 +32,9 @@ def draw() -> None:
     at_work = LINE.at_work()
     if at_work:
         show_top(at_work.id)
+    if isinstance(at_work, Search):
+        draw_at_work(at_work)
+    elif at_work:
         at_work_view.draw(at_work)
     draw_queue()
     if data.questions:
@@ -38,7 +44,10 @@ def draw() -> None:
         if st.button(word("train.to_data"), key="to_data"):
             open_page("data")
     under_way = {at_work, *LINE.queued()}
-    draw_runs([run for run in all_runs() if run not in under_way], fill_in_another_round, at_work=bool(at_work))
+    jobs = sorted(all_jobs(), key=lambda job: job.id, reverse=True)
+    searches = {job.id for job in jobs if isinstance(job, Search)}
+    ended = [job for job in jobs if job not in under_way and not _is_folded(job, searches)]
+    draw_runs(ended, fill_in_another_round, use_settings, at_work=bool(at_work))
 
 
 def _draw_training(data: StoredSet) -> None:
@@ -48,6 +57,12 @@ def _draw_training(data: StoredSet) -> None:
         st.caption(f":material/auto_awesome: {word('train.made', made=f'{data.made:,}')}")
     base = pick_base(kind)
     draw_form(kind, base, pick_objective(kind, base), data)
+
+
+def _is_folded(job: Run, searches: set[str]) -> bool:
+    """Whether it is a trial, which stands with its search."""
+    trial = job.plan().trial
+    return trial is not None and trial.search in searches
 
 
 def _pick_kind() -> str:

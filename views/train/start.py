@@ -1,5 +1,6 @@
 """The buttons that start trainings: at once, or after those that are at work."""
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import streamlit as st
@@ -51,9 +52,17 @@ def draw_pooling_button(plan: Plan | None, base: Base, told: DeltaGenerator) -> 
 
 
 def _start(plans: list[Plan], told: DeltaGenerator) -> None:
-    try:
+    def make() -> None:
         for plan in plans:
             create_rounds(plan)
+
+    begin(make, told)
+
+
+def begin(make: Callable[[], object], told: DeltaGenerator) -> None:
+    """Make jobs and have them begin; what went wrong is told in `told`."""
+    try:
+        make()
         LINE.start_worker()
     except OSError as error:
         told.error(word("train.not_started", reason=plain(str(error))), icon=":material/error:")

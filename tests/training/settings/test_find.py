@@ -1,0 +1,288 @@
+"""A search carried out: every trial is a run, the same however often it was interrupted, and time is kept."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from data.records import QuestionSet
+from data.split import SplitOptions
+from data.store import find, keep
+from data.workspace import PROJECT
+from jobs.processes import process_of
+from jobs.status import RESUMABLE, State, Status
+from retrieval.evaluation.significance import pair_tests, question_groups
+from tests.training.worlds import logged, misleading_set, wait_until
+from training.options.bi_encoder import BI_ENCODER, BiEncoderOptions
+from training.runs.line import LINE
+from training.runs.rehearsal import Estimate, Rehearsal, Task
+from training.runs.runs import Plan, all_runs, find_run, new_plan
+from training.runs.searches import Search, all_jobs, all_searches, create_search, find_job, job_at
+from training.settings import find as finding
+from training.settings.find import find_settings
+from training.settings.measured import measured
+from training.train import load_material
+
+pytestmark = pytest.mark.slow
+
+OPTIONS = BiEncoderOptions(batch_size=4, epochs=2.0, learning_rate=1e-3, best_by="recall@1", evaluation_limit=0)
+CHANGES = [{}, {"learning_rate": 0.05}, {"learning_rate": 1e-7}]
+
+
+def planned(question_set: QuestionSet, options: BiEncoderOptions = OPTIONS) -> Plan:
+    kept = keep(question_set)
+    return new_plan(BI_ENCODER, "mine", (kept.key, kept.name, kept.fingerprint), SplitOptions(0.3, 0.2), options)
+
+
+def answered(plan: Plan, *, steps: int = 9, seconds: float = 0.01) -> None:
+    """Leave the answer to what an epoch would take, as the page does after it was asked."""
+    one_epoch = replace(plan, options=replace(plan.options, epochs=1.0, evaluation_steps=0, save_steps=0))
+    told = Estimate(steps, seconds, 3 * seconds, 1.0, 1_000, 10**12, "cpu", fits=True, instead={})
+    Rehearsal.of(one_epoch, Task.ESTIMATE).write("estimate.json", asdict(told))
+
+
+@pytest.fixture
+def three(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three settings are tried."""
+    monkeypatch.setattr(finding, "changes_of", lambda _: CHANGES)
+
+
+@pytest.fixture
+def search(three: None) -> Search:
+    plan = planned(misleading_set(questions_a_passage=2))
+    answered(plan)
+    return create_search(plan, 60.0)
+
+
+@pytest.fixture(scope="module")
+def _whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Search]:
+    folder = tmp_path_factory.mktemp("searches")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("MRC_WORKSPACE", str(folder))
+        patch.setattr(finding, "changes_of", lambda _: CHANGES)
+        plan = planned(misleading_set(questions_a_passage=2))
+        answered(plan)
+        whole = create_search(plan, 60.0)
+        status = find_settings(whole)
+        assert status.state is State.DONE, status.message
+        return folder, whole
+
+
+@pytest.fixture
+def whole(_whole: tuple[Path, Search]) -> Search:
+    """A search that nothing interrupted."""
+    return _whole[1]
+
+
+@pytest.fixture
+def there(_whole: tuple[Path, Search], monkeypatch: pytest.MonkeyPatch) -> Search:
+    """The same; the test sees its workspace."""
+    monkeypatch.setenv("MRC_WORKSPACE", str(_whole[0]))
+    return _whole[1]
+
+
+def again(job: Search) -> None:
+    """Put it in line as `LINE.resume` does, without a worker."""
+    assert job.status().state in RESUMABLE
+    (job.folder / "stop").unlink(missing_ok=True)
+    job.write_status(replace(job.status(), state=State.QUEUED, pid=0, pid_started=0.0))
+
+
+def values(job: Search) -> dict[int, dict[float, tuple[int, list[float]]]]:
+    """What was measured of each trial, by share: the step, and the measure of each question."""
+    return {
+        number: {
+            share: (step, scores.per_question["recall@1"].tolist())
+            for share, (step, scores) in measured(job.trial(number)).items()
+        }
+        for number in (1, 2, 3)
+    }
+
+
+def test_trials_are_runs_that_halve(there: Search) -> None:
+    found = there.found
+    assert found is not None
+    assert there.done
+    states = {number: there.trial(number).status().state for number in (1, 2, 3)}
+    assert sorted(states.values()) == [State.DONE, State.DONE, State.STOPPED]
+    assert states[1] is State.DONE  # the defaults go on to the end
+    behind = next(number for number, state in states.items() if state is State.STOPPED)
+    lengths = {number: there.trial(number).status().total_steps for number in states}
+    assert len(set(lengths.values())) == 1
+    total = lengths[1]
+    quarter, half = int(np.ceil(total / 4)), int(np.ceil(total / 2))
+    for number, shares in values(there).items():
+        expected = [quarter] if number == behind else [quarter, half, total]
+        assert [step for step, _ in shares.values()] == expected
+        steps = [entry["step"] for entry in there.trial(number).progress() if "loss" in entry]
+        assert steps == list(range(1, expected[-1] + 1))  # it resumed, and did no step twice
+    plan = there.trial(2).plan()
+    assert (plan.name, plan.options.learning_rate, plan.options.batch_size) == ("settings 2 of 3", 0.05, 4)
+    assert plan.trial is not None
+    assert (plan.trial.search, plan.trial.number, plan.trial.count, plan.minutes) == (there.id, 2, 3, 0.0)
+    assert not any((run.folder / "checkpoints").exists() for run in there.trials())
+
+
+def test_the_figures_are_those_of_the_same_questions_tested_alone(there: Search) -> None:
+    found = there.found
+    assert found is not None
+    validation = load_material(there.plan()).validation
+    groups = question_groups(validation)
+    first, one = found.tried[0], found.tried[1]
+    mine, theirs = (measured(there.trial(number))[one.share][1] for number in (2, 1))
+    test = pair_tests({"mine": mine, "theirs": theirs}, ["recall@1"], groups)[0]
+    assert one.difference == test.difference
+    assert one.difference_low <= test.low <= test.high <= one.difference_high  # it allows for the others, too
+    assert one.p_family >= test.p
+    assert found.questions == len(validation.questions)
+    losses = logged(there.trial(1), "loss")
+    assert first.loss == pytest.approx(np.mean(losses[-5:]))
+    before = json.loads((there.trial(1).folder / "before.json").read_text())["recall@1"]
+    assert found.untrained == pytest.approx(np.mean(before))
+
+
+def test_test_questions_are_never_looked_at(there: Search) -> None:
+    plan = there.plan()
+    known = len(load_material(plan).validation.questions)
+    for run in there.trials():
+        assert all(len(one) == known for shares in values(there).values() for _, one in shares.values())
+        assert run.provenance()["data"]["validation_questions"] == known
+    assert len(find(plan.data).questions) > known
+
+
+def test_searches_are_no_trainings(there: Search) -> None:
+    assert find_job(there.id) == there == job_at(there.folder)
+    assert all_searches() == [there]
+    assert all_jobs() == [there, *all_runs()]
+    assert sorted(all_runs()) == there.trials()
+    assert LINE.queued() == []
+
+
+def stopped_in(search: Search, monkeypatch: pytest.MonkeyPatch, number: int, step: int) -> None:
+    from training.settings.watch import Watch
+
+    told = Watch.on_step_end
+
+    def on_step_end(self: Watch, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        if self._run == search.trial(number) and state.global_step == step:
+            search.ask_to_stop()
+        told(self, args, state, control, **kwargs)
+
+    monkeypatch.setattr(Watch, "on_step_end", on_step_end)
+
+
+def test_stopped_resumed_and_a_trial_deleted_it_comes_out_the_same(search: Search, whole: Search) -> None:
+    assert LINE.queued() == all_jobs() == [search]
+    for number, step in ((1, 1), (2, 3)):
+        with pytest.MonkeyPatch.context() as patch:
+            stopped_in(search, patch, number, step)
+            assert find_settings(search).state is State.STOPPED
+        assert not search.done
+        again(search)
+    search.trial(1).delete()
+    assert find_run(search.trial(1).id) is None
+    assert find_settings(search).state is State.DONE
+    assert values(search) == values(whole)
+    assert search.found == whole.found
+    search.delete()
+    assert all_jobs() == []
+    assert not list(search.folder.parent.glob("2*"))
+
+
+def start(search: Search) -> "subprocess.Popen[bytes]":
+    lock = {"MRC_LOCK": str(search.folder / "machine.lock")}
+    with (search.folder / "log.txt").open("ab") as log:
+        return subprocess.Popen(
+            [sys.executable, "-m", "training", "run", str(search.folder)],
+            cwd=PROJECT,
+            env=os.environ | lock,
+            stdout=log,
+            stderr=log,
+        )
+
+
+def test_killed_in_a_trial_it_goes_on(search: Search, whole: Search) -> None:
+    search.write("search.json", whole.read("search.json"))  # of which the process would know six settings
+    process = start(search)
+    wait_until(lambda: bool(logged(search.trial(2), "loss")) or search.status().state is State.FAILED, seconds=300)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert search.status().state is State.INTERRUPTED, search.log()[-3000:]
+    assert not any(run.status().at_work for run in search.trials())
+    again(search)
+    assert find_settings(search).state is State.DONE
+    assert values(search) == values(whole)
+    assert search.found == whole.found
+
+
+def test_when_time_is_up_it_tells_what_there_is(search: Search, monkeypatch: pytest.MonkeyPatch) -> None:
+    over = finding._Searching._is_over
+    monkeypatch.setattr(finding._Searching, "_is_over", lambda self: bool(measured(search.trial(2))) or over(self))
+    assert find_settings(search).state is State.DONE
+    found = search.found
+    assert found is not None
+    assert ([one.number for one in found.tried], found.untried) == ([1, 2], (3,))
+
+
+def test_with_nothing_to_compare_when_time_is_up_it_fails(search: Search, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(finding._Searching, "_is_over", lambda _: bool(measured(search.trial(1))))
+    status = find_settings(search)
+    assert (status.state, status.code) == (State.FAILED, "settings_time")
+
+
+def test_an_estimate_that_takes_all_the_time_is_ended(three: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    def start(self: Rehearsal, plan: Plan) -> None:
+        process = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+        self.write_status(Status(State.RUNNING, pid=process.pid, pid_started=process_of(process.pid).started))
+
+    monkeypatch.setattr(Rehearsal, "start", start)
+    plan = planned(misleading_set(questions_a_passage=2))
+    search = create_search(plan, 0.02)
+    status = find_settings(search)
+    assert (status.state, status.code) == (State.FAILED, "settings_time")
+    options = replace(plan.options, epochs=1.0)
+    assert not Rehearsal.of(replace(plan, options=options), Task.ESTIMATE).running
+
+
+def test_too_little_time_is_told_before_anything_is_tried(three: None) -> None:
+    plan = planned(misleading_set(questions_a_passage=2))
+    answered(plan, seconds=1000.0)
+    search = create_search(plan, 60.0)
+    status = find_settings(search)
+    assert (status.state, status.code) == (State.FAILED, "settings_minutes")
+    assert search.read("search.json")["minutes"] > 60
+    assert search.trials() == []
+
+
+def failing(number: int) -> Callable[..., Any]:
+    real = finding.carried_out
+
+    def carried_out(run: Any, watch: Any = None) -> Any:
+        if run.plan().trial.number != number:
+            return real(run, watch)
+        run.write_status(replace(run.status(), state=State.FAILED, code="memory", message="no more"))
+        return run.status()
+
+    return carried_out
+
+
+def test_a_trial_that_fails_fails_alone(search: Search, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(finding, "carried_out", failing(2))
+    assert find_settings(search).state is State.DONE
+    found = search.found
+    assert found is not None
+    assert ([one.number for one in found.tried], found.failed, found.untried) == ([1, 3], (2,), ())
+
+
+def test_without_the_defaults_there_is_nothing_to_compare_with(search: Search, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(finding, "carried_out", failing(1))
+    status = find_settings(search)
+    assert (status.state, status.code, status.message) == (State.FAILED, "memory", "no more")

@@ -1,0 +1,110 @@
+"""The command that finds settings: its table, its JSON, and the training it goes on with."""
+
+import json
+import sys
+from dataclasses import asdict
+
+import pytest
+
+from data.catalog import CATALOG
+from jobs.status import State, Status
+from training import find_settings as command
+from training.__main__ import main
+from training.options.bi_encoder import BI_ENCODER, BiEncoderOptions
+from training.options.cross_encoder import CROSS_ENCODER
+from training.runs.runs import Run, all_runs
+from training.runs.searches import Findings, Search, Tried, all_searches
+
+SAMPLE = str(CATALOG["sample"].path)
+FOUND = Findings(
+    measure="ndcg@10",
+    questions=48,
+    untrained=0.65,
+    best=2,
+    chosen=2,
+    tried=(
+        Tried(1, {}, 1.0, 0.5, 8, 0.7, 0.6, 0.8, 0.0, 0.0, 0.0, 1.0, 0.5),
+        Tried(2, {"learning_rate": 0.003}, 1.0, 0.5, 8, 0.8, 0.7, 0.9, 0.1, 0.05, 0.15, 0.004, None),
+    ),
+    untried=(3,),
+)
+
+
+@pytest.fixture
+def searched(monkeypatch: pytest.MonkeyPatch) -> list[Search]:
+    """Searches that were asked for; each finds the same at once."""
+    searches: list[Search] = []
+
+    def find_settings(search: Search) -> Status:
+        searches.append(search)
+        search.write("settings.json", asdict(FOUND))
+        sys.stdout.write("what a trainer prints")
+        return Status(State.DONE)
+
+    monkeypatch.setattr("training.settings.find.find_settings", find_settings)
+    return searches
+
+
+def test_the_table_names_the_winner(searched: list[Search], capsys: pytest.CaptureFixture[str]) -> None:
+    words = [
+        "find-settings",
+        "bi-encoder",
+        "--data",
+        SAMPLE,
+        "--base",
+        "starter",
+        "--minutes",
+        "3",
+        "--batch-size",
+        "8",
+    ]
+    assert main(words) == 0
+    (search,) = searched
+    assert (search.plan().minutes, search.plan().kind, search.plan().options.batch_size) == (3.0, BI_ENCODER, 8)
+    head, first, second, *rest = capsys.readouterr().out.splitlines()
+    assert head.split()[:4] == ["setting", "epochs", "steps", "nDCG@10"]
+    assert first.split() == ["1", "defaults", "0.50", "8", "0.7000", "0.6000", "to", "0.8000", "0.5000"]
+    assert second.startswith("*  2 learning_rate 0.003")
+    assert second.split()[-5:] == ["+0.1000", "+0.0500", "to", "+0.1500", "0.0040"]
+    assert rest == [
+        "on 48 validation questions, where the untrained base has 0.6500",
+        "too little time for settings 3",
+        "setting 2 is better than the defaults",
+    ]
+
+
+def test_json_is_all_that_is_printed(searched: list[Search], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["find-settings", "cross-encoder", "--data", SAMPLE, "--base", "starter", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    (search,) = searched
+    assert (told["search"], told["chosen"], told["options"]["learning_rate"]) == (search.id, 2, 0.003)
+    assert (search.plan().kind, search.plan().minutes) == (CROSS_ENCODER, 10.0)
+
+
+def test_a_training_goes_on_with_the_winner(searched: list[Search], monkeypatch: pytest.MonkeyPatch) -> None:
+    trained: list[Run] = []
+    monkeypatch.setattr(command, "followed_rounds", lambda runs: trained.extend(runs) or 0)
+    assert main(["find-settings", "bi-encoder", "--data", SAMPLE, "--base", "starter", "--train"]) == 0
+    (run,) = trained
+    assert run.plan().options == BiEncoderOptions(batch_size=256, learning_rate=0.003)
+    assert (run.plan().minutes, all_runs()) == (0.0, [run])
+
+
+def test_it_can_stand_in_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr("jobs.line.Line.start_worker", lambda _: None)
+    assert main(["find-settings", "bi-encoder", "--data", SAMPLE, "--base", "starter", "--queue"]) == 0
+    (search,) = all_searches()
+    assert capsys.readouterr().out.strip() == search.id
+    assert main(["list", "--json"]) == 0
+    (told,) = json.loads(capsys.readouterr().out)
+    assert (told["id"], told["minutes"], told["state"]) == (search.id, 10.0, "queued")
+    assert main(["stop", search.id]) == 0
+    assert main(["delete", search.id]) == 0
+    assert all_searches() == []
+
+
+@pytest.mark.parametrize("minutes", ["0", "-1", "nan", "10000"])
+def test_minutes_that_cannot_be(minutes: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["find-settings", "bi-encoder", "--data", SAMPLE, "--base", "starter", "--minutes", minutes]) == 2
+    assert "error: minutes must be above 0" in capsys.readouterr().err
+    assert all_searches() == []

@@ -1,0 +1,179 @@
+"""The search for settings on the Train page: started, followed, told, and its settings put to use."""
+
+from collections.abc import Iterator
+from dataclasses import asdict, replace
+
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from data.split import SplitOptions
+from data.store import keep
+from jobs.processes import this_process
+from jobs.status import State, Status
+from models.sources import STARTER
+from tests.doubles import small_set
+from tests.views.driving import run
+from tests.views.train.test_page import page, progress_texts, texts
+from training.options.bi_encoder import BI_ENCODER, BiEncoderOptions
+from training.options.cross_encoder import CROSS_ENCODER, CrossEncoderOptions
+from training.runs.runs import all_runs, new_plan
+from training.runs.searches import Findings, Search, Tried, all_searches, create_search
+from views.choices import finished_runs
+from views.resources import hub
+from views.words import catalog
+
+EN = catalog("en")
+CHANGES = [{}, {"learning_rate": 0.003}, {"objective": "multiple-negatives", "temperature": 0.05}]
+
+
+def tried(number: int, difference: float, p: float, share: float = 1.0) -> Tried:
+    apart = {"difference": difference, "difference_low": difference - 0.02, "difference_high": difference + 0.02}
+    value = {"value": 0.7 + difference, "low": 0.6, "high": 0.8}
+    return Tried(number, CHANGES[number - 1], share, 2 * share, int(8 * share), p_family=p, loss=0.5, **value, **apart)
+
+
+ALIKE = Findings("ndcg@10", 48, 0.65, 2, 1, (tried(1, 0.0, 1.0), tried(2, 0.004, 0.4), tried(3, -0.1, 0.001, 0.25)))
+BETTER = Findings("ndcg@10", 48, 0.65, 3, 3, (tried(1, 0.0, 1.0), tried(2, 0.0, 1.0, 0.25), tried(3, 0.1, 0.001)))
+NONE = Findings("ndcg@10", 48, 0.65, 1, 1, (tried(1, 0.0, 1.0), tried(2, -0.01, 0.4)), failed=(3,))
+
+
+def made(
+    found: Findings, state: State = State.DONE, *, kind: str = BI_ENCODER, trials: int = 3, **status: object
+) -> Search:
+    kept = keep(small_set())
+    options = BiEncoderOptions.suited_to() if kind == BI_ENCODER else CrossEncoderOptions.suited_to()
+    search = create_search(
+        new_plan(kind, "mine", (kept.key, kept.name, kept.fingerprint), SplitOptions(), options), 10.0
+    )
+    search.write("search.json", {"changes": CHANGES, "epochs": 2.0, "seconds": 100.0, "cost": {}})
+    for number in range(1, trials + 1):
+        trial = search.create_trial(number, replace(options, epochs=2.0), len(CHANGES))
+        trial.write_status(
+            Status(State.DONE if number < 3 else State.STOPPED, step=8 if number < 3 else 2, total_steps=8)
+        )
+        trial.add_progress({"step": 1, "loss": 0.7, "eval_validation_ndcg@10": 0.7})
+    search.write("settings.json" if state is State.DONE else "so_far.json", asdict(found))
+    pid, started = this_process()
+    search.write_status(Status(state, pid=pid, pid_started=started, **status))  # type: ignore[arg-type]
+    return search
+
+
+@pytest.fixture
+def app(monkeypatch: pytest.MonkeyPatch) -> Iterator[AppTest]:
+    monkeypatch.setattr("jobs.line.Line.start_worker", lambda _: None)
+    hub.hub_answer.clear()
+    test = AppTest.from_function(page, default_timeout=60)
+    test.query_params["lang"] = "en"
+    yield test
+    hub.hub_answer.clear()
+
+
+def test_a_search_is_started_with_its_minutes_told(app: AppTest) -> None:
+    run(app)
+    assert "Test questions are not looked at" in texts(app)
+    assert "1. Learning rate: 0.003" in texts(app)
+    app.number_input(key="train_settings_minutes").set_value(3)
+    run(app)
+    button = next(one for one in app.button if str(one.key).startswith("train_find_"))
+    assert button.label == "Search for 3 minutes at most"
+    button.click()
+    run(app)
+    (search,) = all_searches()
+    assert search.plan().minutes == 3
+    assert search.status().state is State.QUEUED
+    assert f"Settings for {search.plan().name}".replace("-", "\\-") in texts(app)
+    assert all_runs() == []
+
+
+def test_what_cannot_be_told_apart_leaves_the_defaults_and_trials_are_folded(app: AppTest) -> None:
+    search = made(ALIKE)
+    run(app)
+    assert "The settings you began with are as good as anything tried" in texts(app)
+    assert "“Learning rate\\: 0\\.003” came to +0.4 points of nDCG@10 more" in texts(app)
+    table = app.dataframe[0].value
+    assert table["chosen"].tolist() == ["✓", "", ""]
+    assert table["setting"].tolist()[0] == EN["settings.defaults"]
+    assert table["steps"].tolist() == [8, 8, 2]
+    assert [one.key for one in app.button if str(one.key).startswith("details_")] == [
+        f"details_{search.id}-{number}" for number in (1, 2, 3)
+    ]
+    assert not [one for one in app.button if str(one.key).startswith(("use_2", "resume_2"))]
+    assert finished_runs() == []  # no page offers a trial as a model
+
+
+def test_nothing_better_and_one_that_failed(app: AppTest) -> None:
+    made(NONE)
+    run(app)
+    assert EN["settings.defaults_best"].format(measure="nDCG@10") in texts(app)
+    assert "Ended with an error: settings 3." in texts(app)
+
+
+def test_settings_that_are_better_fill_the_form(app: AppTest) -> None:
+    search = made(BETTER)
+    run(app)
+    assert "is better**: +10.0 points of nDCG@10" in texts(app)
+    app.selectbox(key="base_en").set_value(STARTER)
+    run(app)
+    app.button(key=f"use_settings_{search.id}").click()
+    run(app)
+    assert app.selectbox(key="train_bi-encoder_objective").value == "multiple-negatives"
+    fields = {str(field.key): field.value for field in app.number_input}
+    assert fields["train_bi-encoder_temperature"] == 0.05
+    assert fields["train_bi-encoder_learning_rate"] == 0.001  # tried, and not chosen
+    assert len(all_runs()) == 3  # nothing was started
+    assert all_searches() == [search]
+
+
+def test_another_kind_is_gone_to(app: AppTest) -> None:
+    search = made(replace(NONE, tried=NONE.tried, failed=()), kind=CROSS_ENCODER)
+    run(app)
+    app.button(key=f"use_settings_{search.id}").click()
+    run(app)
+    assert app.query_params["train"] in ("cross-encoder", ["cross-encoder"])
+    fields = {str(field.key): field.value for field in app.number_input}
+    assert fields["train_cross-encoder_learning_rate"] == 0.01
+
+
+def test_a_trial_opens_with_its_curve(app: AppTest) -> None:
+    search = made(ALIKE)
+    run(app)
+    app.button(key=f"details_{search.id}-2").click()
+    run(app)
+    assert app.session_state["run_dialog"] == ("details", f"{search.id}-2")
+    assert EN["train.loss"] in texts(app)
+
+
+def test_at_work_it_says_how_far_it_is_and_can_be_stopped(app: AppTest) -> None:
+    search = made(ALIKE, State.RUNNING, trials=2, phase="trying_2", step=2, total_steps=3, share=0.5, seconds_left=90.0)
+    run(app)
+    assert any("round 2 of 3, settings 2 of 3" in text and "1 min 30 s" in text for text in progress_texts(app))
+    assert "10 minutes at most" in texts(app)
+    assert len(app.dataframe[0].value) == 3  # what is known so far
+    assert not [one for one in app.button if str(one.key).startswith("use_settings")]
+    app.button(key=f"stop_{search.id}").click()
+    run(app)
+    assert search.asked_to_stop
+    assert any(EN["settings.stopping"] in text for text in progress_texts(app))
+
+
+@pytest.mark.parametrize(("code", "told"), [("settings_minutes", "about 12 minutes"), ("settings_time", "Time was up")])
+def test_why_it_failed_is_told(app: AppTest, code: str, told: str) -> None:
+    search = made(ALIKE, State.FAILED, trials=0, code=code, message="why")
+    (search.folder / "so_far.json").unlink()
+    search.write("search.json", {"minutes": 12})
+    run(app)
+    assert any(told in error.value for error in app.error)
+
+
+def test_resumed_and_deleted_with_its_trials(app: AppTest) -> None:
+    search = made(ALIKE, State.STOPPED)
+    run(app)
+    app.button(key=f"resume_{search.id}").click()
+    run(app)
+    assert search.status().state is State.QUEUED
+    app.button(key=f"delete_{search.id}").click()
+    run(app)
+    app.button(key="delete_yes").click()
+    run(app)
+    assert all_searches() == []
+    assert all_runs() == []

@@ -1,0 +1,114 @@
+"""What the commands share: a plan from the words of a command, and a job followed to its end."""
+
+import argparse
+import signal
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import Field, fields, replace
+from enum import StrEnum
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from data.split import SplitOptions
+from data.store import find
+from jobs.status import State
+from training.options.common import TrainingOptions
+from training.recipe import RECIPES, usual_base
+from training.runs.runs import Plan, Run, new_plan
+from training.runs.searches import find_job
+
+
+def add_plan(command: argparse.ArgumentParser, options: type[TrainingOptions]) -> None:
+    """Let a command be told data, split and every option of a kind of training."""
+    command.add_argument("--data", required=True, help="a file, or a name of the catalog or the workspace")
+    command.add_argument("--name", default="", help="name of the run")
+    command.add_argument("--test-share", type=float, default=0.2, help="share of the articles kept for the test")
+    command.add_argument("--validation-share", type=float, default=0.1, help="share of the articles to measure on")
+    command.add_argument("--split-seed", type=int, default=0, help="seed of the split")
+    for known in fields(options):
+        _add_option(command, known, options.suited_to())
+
+
+def planned(given: argparse.Namespace) -> Plan:
+    """Return the plan of what was given; options that were not suit the base."""
+    question_set = find(given.data)
+    made = RECIPES[given.kind].options
+    chosen = {field.name: getattr(given, field.name) for field in fields(made) if hasattr(given, field.name)}
+    options = replace(made.suited_to(chosen.get("base", usual_base(given.kind))), **chosen)
+    reference = str(Path(given.data).resolve()) if Path(given.data).is_file() else given.data
+    data = (reference, question_set.name, question_set.fingerprint)
+    shares = SplitOptions(given.validation_share, given.test_share, given.split_seed)
+    return new_plan(given.kind, given.name or given.kind, data, shares, options)
+
+
+def known_job(job_id: str) -> Run:
+    """Return the workspace's training or search with this id. Raises `ValueError` where there is none."""
+    run = find_job(job_id)
+    if run is None:
+        raise ValueError(f"there is no run {job_id!r}; `python -m training list` shows them")
+    return run
+
+
+def followed_rounds(runs: Sequence[Run]) -> int:
+    """Train one after the other in this process; returns the exit status. Where one does not end well, so do all."""
+    for number, run in enumerate(runs, start=1):
+        print(f"run folder: {run.folder}", flush=True)
+        status = followed(run)
+        if run.status().state is not State.DONE:
+            for later in runs[number:]:
+                later.stop()  # out of the line; `resume` puts it back
+            return status
+    return 0
+
+
+def followed(run: Run) -> int:
+    """Train in this process and print what came out; returns the exit status."""
+    from training.train import train
+
+    with stopping_on_signals(run):
+        ended = train(run)
+    if ended.state is State.FAILED:
+        print(f"error: {ended.message}", file=sys.stderr)
+        return 1
+    if ended.state is State.STOPPED:
+        print("stopped; no model was saved, and `resume` goes on from the last checkpoint")
+        return 0
+    for name, figures in run.scores().items():
+        if name in ("before", "after", "interpolated", "bm25"):
+            print(f"{name:>12}  " + "  ".join(f"{measure} {value:.4f}" for measure, value in figures.items()))
+    print(f"model: {run.model_folder}")
+    return 0
+
+
+@contextmanager
+def stopping_on_signals(run: Run) -> Iterator[None]:
+    """Asked to end, a training ends after its step, with a checkpoint; asked again, at once."""
+
+    def heard(number: int, frame: FrameType | None) -> None:
+        del frame
+        run.ask_to_stop()
+        print("stopping after this step, with a checkpoint; once more: at once", file=sys.stderr, flush=True)
+        signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
+
+    before = {number: signal.signal(number, heard) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _add_option(command: argparse.ArgumentParser, known: "Field[Any]", suited: TrainingOptions) -> None:
+    # without a value the default suits the base, which is not known yet
+    default = getattr(suited, known.name)
+    help_text = f"{known.metadata['help']} ({suited.base}: {default}; other bases may differ)".replace("%", "%%")
+    flag = f"--{known.name.replace('_', '-')}"
+    if isinstance(default, bool):
+        command.add_argument(flag, action=argparse.BooleanOptionalAction, default=argparse.SUPPRESS, help=help_text)
+        return
+    kind = type(known.default)
+    choices = [choice.value for choice in kind] if issubclass(kind, StrEnum) else None
+    wanted = str if choices else kind
+    command.add_argument(flag, type=wanted, choices=choices, default=argparse.SUPPRESS, help=help_text)

@@ -1,0 +1,108 @@
+"""`python -m training find-settings KIND`: a search for settings, its table, and a training with what came out."""
+
+import argparse
+import json
+import sys
+from contextlib import redirect_stdout
+from dataclasses import asdict, replace
+from typing import Any
+
+from jobs.status import State
+from retrieval.evaluation.measures import Measure
+from training.command_line import add_plan, followed_rounds, planned, stopping_on_signals
+from training.recipe import RECIPES
+from training.runs.line import LINE
+from training.runs.rounds import create_rounds
+from training.runs.runs import Plan
+from training.runs.searches import DEFAULTS, Findings, Search, Tried, create_search
+
+_MINUTES = 10.0
+
+
+def add_find_settings(commands: Any) -> None:
+    """Add the command."""
+    command = commands.add_parser("find-settings", help="try a few settings on validation questions, and tell which do")
+    kinds = command.add_subparsers(dest="kind", required=True)
+    for kind, recipe in RECIPES.items():
+        one = kinds.add_parser(kind, help=f"of a {kind}", formatter_class=argparse.ArgumentDefaultsHelpFormatter)
+        one.add_argument("--minutes", type=float, default=_MINUTES, help="time it may take, in minutes")
+        one.add_argument("--json", action="store_true", help="print what came out as JSON")
+        instead = one.add_mutually_exclusive_group()
+        instead.add_argument("--queue", action="store_true", help="only put it in line, and print its id")
+        instead.add_argument("--train", action="store_true", help="go on with a whole training, with what was chosen")
+        add_plan(one, recipe.options)
+        one.set_defaults(do=_find, kind=kind)
+
+
+def _find(given: argparse.Namespace) -> int:
+    from training.settings.find import find_settings
+
+    if not 0 < given.minutes <= 1440:
+        raise ValueError(f"minutes must be above 0 and 1440 at most, not {given.minutes:g}")
+    plan = planned(given)
+    search = create_search(plan, given.minutes, attended=not given.queue)
+    if given.queue:
+        LINE.start_worker()
+        print(search.id)
+        return 0
+    print(f"search: {search.id}", file=sys.stderr, flush=True)
+    # what trainers print is no part of the answer
+    with stopping_on_signals(search), redirect_stdout(sys.stderr):
+        ended = find_settings(search)
+    if ended.state is State.STOPPED:
+        print(f"stopped; `resume {search.id}` goes on", file=sys.stderr)
+        return 0
+    found = search.found
+    if ended.state is not State.DONE or found is None:
+        print(f"error: {ended.message}", file=sys.stderr)
+        return 1
+    print(_as_json(search, found) if given.json else _as_table(found), flush=True)
+    return _trained(plan, found) if given.train else 0
+
+
+def _trained(plan: Plan, found: Findings) -> int:
+    return followed_rounds(create_rounds(replace(plan, options=replace(plan.options, **found.changes)), attended=True))
+
+
+def _as_json(search: Search, found: Findings) -> str:
+    chosen = asdict(replace(search.plan().options, **found.changes))
+    return json.dumps({"search": search.id, **asdict(found), "options": chosen}, ensure_ascii=False, indent=2)
+
+
+def _as_table(found: Findings) -> str:
+    measure = Measure.parse(found.measure).long
+    head = ("", "setting", "epochs", "steps", measure, "95 %", "difference", "95 %", "p", "loss")
+    rows: list[tuple[str, ...]] = [head]
+    rows += [_row(one, chosen=one.number == found.chosen) for one in found.tried]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    lines.append(f"on {found.questions:,} validation questions, where the untrained base has {found.untrained:.4f}")
+    lines += [f"setting {number} ended with an error: see its log" for number in found.failed]
+    if found.untried:
+        lines.append(f"too little time for settings {', '.join(map(str, found.untried))}")
+    return "\n".join([*lines, _sentence(found)])
+
+
+def _row(one: Tried, *, chosen: bool) -> tuple[str, ...]:
+    changed = ", ".join(f"{name} {value}" for name, value in one.changed.items())
+    first = one.number == DEFAULTS
+    return (
+        "*" if chosen else "",
+        f"{one.number} {'defaults' if first else changed}",
+        f"{one.epochs:.2f}",
+        f"{one.steps:,}",
+        f"{one.value:.4f}",
+        f"{one.low:.4f} to {one.high:.4f}",
+        "" if first else f"{one.difference:+.4f}",
+        "" if first else f"{one.difference_low:+.4f} to {one.difference_high:+.4f}",
+        "" if first else f"{one.p_family:.4f}",
+        "" if one.loss is None else f"{one.loss:.4f}",
+    )
+
+
+def _sentence(found: Findings) -> str:
+    if found.chosen != DEFAULTS:
+        return f"setting {found.chosen} is better than the defaults"
+    if found.best == DEFAULTS:
+        return "nothing tried is better than the defaults: they stay"
+    return f"setting {found.best} came to most but cannot be told apart from the defaults: they stay"

@@ -1,0 +1,227 @@
+"""A search for settings from its folder: says what to try, takes the trials from round to round, tells what came out.
+
+Everything is read from the folders of its trials, so a search that was stopped or killed goes on where it was.
+"""
+
+import json
+import shutil
+import time
+from dataclasses import asdict, replace
+
+import numpy as np
+
+from data.failure import Failure
+from jobs.folder import AskedToStop, carry_out
+from jobs.status import State, Status
+from models.sources import find_model
+from retrieval.evaluation.significance import question_groups
+from training.problems import TrainingError
+from training.recipe import recipe_of
+from training.runs.rehearsal import Estimate, Rehearsal, Task
+from training.runs.runs import Plan, Run, find_run
+from training.runs.searches import DEFAULTS, Findings, Search, Stage
+from training.settings.grid import changes_of, load
+from training.settings.halving import SHARES, Cost, going_on, schedule, survivors, trial_options
+from training.settings.measured import loss_of, measured
+from training.settings.verdict import findings
+from training.train import carried_out, in_turn, load_material, problem_of
+
+_SECONDS_BETWEEN_WRITES = 0.5
+_SECONDS_BETWEEN_LOOKS = 0.2
+_TOO_LITTLE_TIME = "time was up before anything could be compared: give the search more minutes"
+_ENOUGH_TO_TELL_THE_PACE = 5.0  # seconds
+
+
+def find_settings(search: Search, *, sent_by_worker: bool = False) -> Status:
+    """Wait for the machine, carry a search out in this process and return how it ended; see `training.train.train`."""
+
+    def work(search: Search) -> Status:
+        return carry_out(search, lambda status: _Searching(search, status).work(), problem_of)
+
+    return in_turn(search, work, sent_by_worker=sent_by_worker)
+
+
+class _Searching:
+    """What one process does of a search. `_done` and `_all` are seconds of work as they were thought to take."""
+
+    def __init__(self, search: Search, status: Status) -> None:
+        self._search, self._status, self._plan = search, status, search.plan()
+        self._budget = 60 * self._plan.minutes
+        self._began = self._written = self._done = self._done_before = self._all = 0.0
+
+    def work(self) -> None:
+        """Go on until the end, or until time is up. Raises `AskedToStop`, and `Failure` where nothing can be said."""
+        self._write(Stage.LOADING)
+        groups = question_groups(load_material(self._plan).validation)
+        if "changes" not in self._search.read("search.json"):
+            self._decide()
+        decided = self._search.read("search.json")
+        self._changes, self._epochs, self._all = decided["changes"], decided["epochs"], decided["seconds"]
+        self._loads = [load(self._plan.options, changes) for changes in self._changes]
+        self._cost = Cost(**decided["cost"])
+        self._began = time.monotonic()
+        self._halve(groups)
+        found = self._found(groups)
+        if not found or len(found.tried) < 2:
+            raise Failure("settings_time", _TOO_LITTLE_TIME)
+        for run in self._search.trials():
+            _forget_checkpoints(run)
+        self._search.write("settings.json", asdict(found))
+
+    def _decide(self) -> None:
+        """Write down what is tried and how far it goes, by what an epoch is estimated to take."""
+        self._write(Stage.ESTIMATING)
+        options = self._plan.options
+        one_epoch = replace(options, epochs=1.0, evaluation_steps=0, save_steps=0)
+        found = self._estimate(replace(self._plan, options=one_epoch, minutes=0.0))
+        loading = _seconds_to_load(self._plan)
+        if self._search.asked_to_stop:
+            raise AskedToStop
+        try:
+            left = self._budget - self._spent - found.seconds_teaching
+            made = schedule(options, changes_of(options), found, loading, left)
+        except Failure as failure:
+            self._search.write("search.json", failure.details)
+            raise
+        self._search.write("search.json", asdict(made))
+
+    def _estimate(self, plan: Plan) -> Estimate:
+        """Take a few steps of the training, in a process of its own, that is ended when time is up; or know already."""
+        rehearsal = Rehearsal.of(plan, Task.ESTIMATE)
+        if not (rehearsal.done or rehearsal.running):
+            rehearsal.start(plan)
+        while rehearsal.running:
+            if self._is_over():
+                rehearsal.end()
+                break
+            self._write_soon(0.0)
+            time.sleep(_SECONDS_BETWEEN_LOOKS)
+        if rehearsal.done:
+            return rehearsal.estimate()
+        if self._is_over() and not self._search.asked_to_stop:
+            raise Failure("settings_time", _TOO_LITTLE_TIME)
+        if rehearsal.asked_to_stop:  # here, or where the page shows it
+            raise AskedToStop
+        raise TrainingError(*rehearsal.problem())
+
+    def _halve(self, groups: np.ndarray) -> None:
+        """Take the trials through the rounds; ends early when time is up."""
+        far = list(range(DEFAULTS, len(self._changes) + 1))
+        for place, share in enumerate(SHARES):
+            before = SHARES[place - 1] if place else 0.0
+            for number in far:
+                weight = self._cost.leg(self._loads[number - 1], self._epochs * (share - before))
+                if not self._takes(number, share, weight, place):
+                    return
+                self._done += weight
+                if found := self._found(groups):
+                    self._search.write("so_far.json", asdict(found))
+            if place + 1 < len(SHARES):
+                values = {number: self._value(number, share) for number in far}
+                far = going_on(values, survivors(len(self._changes), place + 1))
+                for number in set(values) - set(far):
+                    _forget_checkpoints(self._search.trial(number))
+
+    def _takes(self, number: int, share: float, weight: float, place: int) -> bool:
+        """Take a trial as far as `share`; False where time is up before. One that fails, fails alone."""
+        from training.settings.watch import Watch
+
+        run = self._search.trial(number)
+        failed = number != DEFAULTS and find_run(run.id) is not None and run.status().state is State.FAILED
+        if share in measured(run) or failed:
+            self._done_before += weight  # by a process before this one
+            return True
+        if self._is_over():
+            return False
+        self._write(Stage.TRYING, step=number, total_steps=len(self._changes), round=place)
+        ready = self._ready(number)
+        first = run.status().step / max(1, run.status().total_steps)
+
+        def tell(done: float) -> None:
+            self._write_soon((done - first) / (share - first) * weight if share > first else weight)
+
+        ended = carried_out(ready, Watch(run, share, self._is_over, tell))
+        if self._search.asked_to_stop:
+            raise AskedToStop
+        if ended.state is State.FAILED and number == DEFAULTS:
+            raise TrainingError(ended.code, ended.message)
+        return share in measured(run) or ended.state is State.FAILED
+
+    def _ready(self, number: int) -> Run:
+        """Make the trial's run folder, or take it up where it was left."""
+        run = self._search.trial(number)
+        if find_run(run.id):
+            (run.folder / "stop").unlink(missing_ok=True)
+            return run
+        shutil.rmtree(run.folder, ignore_errors=True)  # half made, by a process that was killed
+        options = trial_options(self._plan.options, self._changes[number - 1], self._epochs)
+        run = self._search.create_trial(number, options, len(self._changes))
+        known = self._search.trial(DEFAULTS).folder / "before.json"
+        if known.is_file():  # the base is the same
+            run.write(known.name, json.loads(known.read_text(encoding="utf-8")))
+        return run
+
+    def _value(self, number: int, share: float) -> float:
+        """The measure of a trial where a round ended; one that failed is behind all others."""
+        found = measured(self._search.trial(number)).get(share)
+        return found[1].means()[self._plan.options.best_by] if found else -1.0
+
+    def _found(self, groups: np.ndarray) -> Findings | None:
+        runs = {number: self._search.trial(number) for number in range(DEFAULTS, len(self._changes) + 1)}
+        known = {number: found for number, run in runs.items() if (found := measured(run))}
+        if DEFAULTS not in known:
+            return None
+        before = runs[DEFAULTS].read("before.json")[self._plan.options.best_by]
+        begun = [number for number, run in runs.items() if find_run(run.id)]
+        return findings(
+            self._plan.options.best_by,
+            self._changes,
+            known,
+            {number: loss_of(run) for number, run in runs.items()},
+            groups,
+            epochs=self._epochs,
+            untrained=float(np.mean(before)),
+            failed=tuple(number for number in begun if runs[number].status().state is State.FAILED),
+        )
+
+    @property
+    def _spent(self) -> float:
+        return self._status.seconds + time.time() - self._status.started
+
+    def _is_over(self) -> bool:
+        return self._search.asked_to_stop or self._spent > self._budget
+
+    def _write_soon(self, more: float) -> None:
+        """Say how far it is: `more` seconds of work past what is done."""
+        now = time.monotonic()
+        if now - self._written < _SECONDS_BETWEEN_WRITES:
+            return
+        self._written = now
+        done = self._done + more
+        here, passed = done - self._done_before, now - self._began
+        pace = passed / here if here > 0 and passed > _ENOUGH_TO_TELL_THE_PACE else 1.0
+        left = max(0.0, min(pace * (self._all - done), self._budget - self._spent))
+        share = min(1.0, max(0.0, done / self._all)) if self._all else 0.0
+        self._status = replace(self._status, share=share, seconds_left=left)
+        self._search.write_status(self._status)
+
+    def _write(self, stage: Stage, *, step: int = 0, total_steps: int = 0, round: int = 0) -> None:
+        phase = f"{stage}_{round + 1}" if stage is Stage.TRYING else stage.value
+        left = self._status.seconds_left
+        self._status = replace(self._status, phase=phase, step=step, total_steps=total_steps, seconds_left=left)
+        self._search.write_status(self._status)
+
+
+def _seconds_to_load(plan: Plan) -> float:
+    """How long a trial takes each time that it is taken up, before it goes on."""
+    import training.engine.trainers  # noqa: F401 - libraries are read once, not by every trial
+
+    began = time.monotonic()
+    recipe = recipe_of(plan.kind)(plan.options, load_material(plan))
+    recipe.task(find_model(plan.options.base))
+    return time.monotonic() - began
+
+
+def _forget_checkpoints(run: Run) -> None:
+    """Free the disk of what a trial would have gone on from."""
+    shutil.rmtree(run.folder / "checkpoints", ignore_errors=True)

@@ -1,0 +1,133 @@
+"""Successive halving: all trials go a little way, the better half twice as far, of these the better half as far again.
+
+Jamieson & Talwalkar 2016; the rounds are those of one bracket of Hyperband (Li et al. 2018) with a factor of 2. Two
+things are our own: the settings that a search begins from stay to the end, so that whatever comes far is compared with
+them after the same share of the training questions; and a trial that goes on resumes its checkpoint. Its learning rate
+rises and falls over the length of the longest trial from the beginning, so no trial is ever judged at the end of a
+schedule that another one has not reached.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import ceil, inf
+
+from data.failure import Failure
+from training.options.bi_encoder import BiEncoderOptions
+from training.options.common import Report, TrainingOptions
+from training.runs.rehearsal import Estimate
+from training.runs.searches import DEFAULTS
+from training.settings.grid import Changes, examples_a_question, load
+
+SHARES = (0.25, 0.5, 1.0)  # of the longest trial's length: where trials are measured, and the worse half is left behind
+_FEWEST_STEPS = 4  # of the longest trial: one at least in every round
+_ENOUGH_STEPS = 24  # fewer say so little that fewer trials are better
+_FEWEST_TRIALS = 3
+_SHARE_TO_PLAN = 0.85  # of the time: the rest is for what nobody foresees
+_SHARE_OF_MEMORY = 0.9
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Seconds: of an epoch with the defaults, of measuring once, and of loading everything again."""
+
+    epoch: float
+    measuring: float
+    loading: float
+
+    def of(self, loads: Sequence[float], epochs: float) -> float:
+        """All trials, as many epochs long; `loads` says how much longer than the defaults each takes, these first.
+
+        Which ones go on is not known: the slower ones are reckoned with. Finished ones are measured twice.
+        """
+        seconds, before = self.measuring, 0.0
+        for number, share in enumerate(SHARES):
+            far = [loads[0], *sorted(loads[1:], reverse=True)[: survivors(len(loads), number) - 1]]
+            seconds += sum(self.leg(load, epochs * (share - before)) for load in far)
+            before = share
+        return seconds + self.measuring * len(far)
+
+    def leg(self, load: float, epochs: float) -> float:
+        """One trial taken up once."""
+        return self.loading + self.measuring + load * epochs * self.epoch
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """What is tried, how many epochs the longest trial has, and the seconds that all of it is thought to take."""
+
+    changes: list[Changes]
+    epochs: float
+    cost: Cost
+    seconds: float
+
+
+def schedule(
+    options: TrainingOptions, changes: Sequence[Changes], found: Estimate, loading: float, seconds: float
+) -> Schedule:
+    """Plan for the seconds that are left: as many trials as can take enough steps, as long as time allows.
+
+    `found` is the estimate of one epoch with the defaults. Raises `Failure` where the time, the memory or the training
+    questions are too few.
+    """
+    if not found.fits:
+        raise Failure("memory", "a step with these settings does not fit into memory")
+    room = _SHARE_OF_MEMORY * found.memory_available / max(1, found.memory)
+    # an epoch's training is measured before, at its end, and after
+    cost = Cost(found.steps * found.seconds_a_step, found.seconds_measuring / 3, loading)
+    sizes = [(one, load(options, one), found.steps * _steps(options, one)) for one in changes]
+    fitting = [
+        (one, longer)
+        for one, longer, steps in sizes
+        if longer <= max(1.0, room) and steps * options.epochs >= _FEWEST_STEPS
+    ]
+    if len(fitting) < 2 or found.steps * options.epochs < _FEWEST_STEPS:
+        raise Failure("settings_too_few", "a training of so few steps does not tell settings apart")
+    enough = min(float(options.epochs), _ENOUGH_STEPS / found.steps)
+    for count in range(len(fitting), min(_FEWEST_TRIALS, len(fitting)) - 1, -1):
+        loads = [longer for _, longer in fitting[:count]]
+        epochs = min(_longest(cost, loads, _SHARE_TO_PLAN * seconds), float(options.epochs))
+        if epochs >= enough:
+            return Schedule([one for one, _ in fitting[:count]], epochs, cost, cost.of(loads, epochs))
+    minutes = ceil(cost.of(loads, enough) / _SHARE_TO_PLAN / 60)
+    raise Failure("settings_minutes", f"the shortest trials would take about {minutes} minutes", minutes=minutes)
+
+
+def trial_options(options: TrainingOptions, changes: Changes, epochs: float) -> TrainingOptions:
+    """Return the options of a trial, in one round: the search says when it is measured and how far it goes."""
+    if isinstance(options, BiEncoderOptions):
+        options = replace(options, rounds=1)
+    return replace(
+        options,
+        **changes,
+        epochs=epochs,
+        evaluation_steps=0,
+        save_steps=0,
+        save_limit=1,
+        patience=0,
+        logging_steps=1,
+        report_to=Report.NONE,
+    )
+
+
+def survivors(count: int, number: int) -> int:
+    """How many of so many trials take part in a round, counted from 0; from the second on two at least."""
+    return max(min(2, count), -(-count // int(2**number)))
+
+
+def going_on(values: Mapping[int, float], count: int) -> list[int]:
+    """Return the `count` trials that go on by their measures, the defaults always, then the best first."""
+    others = sorted((number for number in values if number != DEFAULTS), key=lambda number: (-values[number], number))
+    return [DEFAULTS, *others[: count - 1]]
+
+
+def _steps(options: TrainingOptions, changes: Changes) -> float:
+    """How many times as many steps an epoch has with the changes."""
+    changed = replace(options, **changes)
+    examples = examples_a_question(changed) / examples_a_question(options)
+    return examples * options.batch_size / changed.batch_size
+
+
+def _longest(cost: Cost, loads: Sequence[float], seconds: float) -> float:
+    """The number of epochs that takes so many seconds: they grow with it as a straight line."""
+    fixed, epoch = cost.of(loads, 0.0), cost.of(loads, 1.0) - cost.of(loads, 0.0)
+    return (seconds - fixed) / epoch if epoch else inf

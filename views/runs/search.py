@@ -1,0 +1,164 @@
+"""A search for settings: at work, and what it found, with its trials folded under it."""
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+import pandas as pd
+import streamlit as st
+
+from jobs.status import Status
+from retrieval.evaluation.measures import Measure
+from training.runs.runs import Plan
+from training.runs.searches import DEFAULTS, Findings, Search, Tried
+from views import tables
+from views.job import draw_log, follow
+from views.model_words import kind_name
+from views.run_words import run_name, stage_words
+from views.runs.dialogs import open_dialog
+from views.words import plain, signed, word, word_or
+
+Use = Callable[[Plan, Findings], None]  # fills what was found into the form; called as a callback
+_POLL_SECONDS = 1.5
+_LOG_LINES = 50
+
+
+def draw_at_work(search: Search) -> None:
+    """Draw a search that goes on, until it has come to an end."""
+    plan = search.plan()
+    with st.container(border=True):
+        st.markdown(f"**{plain(run_name(plan))}** · {kind_name(plan.kind)} · {plain(plan.data_name)}")
+        follow(search, stage_words, partial(_so_far, search), every=_POLL_SECONDS)
+
+
+def draw_search(search: Search, use: Use) -> None:
+    """Draw what a search that ended has found, the button that puts it to use, and its trials."""
+    found, plan = search.found, search.plan()
+    if found is not None:
+        if search.done:
+            st.markdown(_sentence(found))
+        _table(plan, found)
+        if search.done:
+            st.button(
+                word("settings.use"),
+                on_click=use,
+                args=(plan, found),
+                icon=":material/check:",
+                help=word("settings.use_help"),
+                key=f"use_settings_{search.id}",
+            )
+    _trials(search)
+
+
+def setting_words(changes: Mapping[str, Any]) -> str:
+    """Return what a trial changes, in words."""
+    return ", ".join(_change_words(name, value) for name, value in changes.items()) or word("settings.defaults")
+
+
+def _so_far(search: Search, status: Status) -> None:
+    del status
+    st.caption(word("settings.minutes_at_most", minutes=f"{search.plan().minutes:g}"))
+    if found := search.found:
+        _table(search.plan(), found)
+    _trials(search)
+
+
+def _sentence(found: Findings) -> str:
+    measure = Measure.parse(found.measure).long
+    if found.best == DEFAULTS:
+        return word("settings.defaults_best", measure=measure)
+    best = next(one for one in found.tried if one.number == found.best)
+    values = {
+        "setting": plain(setting_words(best.changed)),
+        "measure": measure,
+        "points": signed(best.difference),
+        "low": signed(best.difference_low),
+        "high": signed(best.difference_high),
+    }
+    return word("settings.better" if found.chosen != DEFAULTS else "settings.alike", **values)
+
+
+def _table(plan: Plan, found: Findings) -> None:
+    """One row a trial, those that came furthest first; underneath, figures stay numbers, so columns sort by them."""
+    tried = sorted(found.tried, key=lambda one: (-one.share, one.number != DEFAULTS, -one.value))
+    rows = [_row(one, chosen=one.number == found.chosen) for one in tried]
+    table = pd.DataFrame(rows)
+    style = table.style.format("{:.2f}", subset=["epochs"]).format("{:.4f}", subset=["p", "loss"], na_rep="")
+    for place, one in enumerate(tried):
+        value = f"{100 * one.value:.2f} [{100 * one.low:.1f}–{100 * one.high:.1f}]"
+        style = style.format(_as(value), subset=pd.IndexSlice[[place], ["value"]])
+        apart = f"{signed(one.difference)} [{signed(one.difference_low)}, {signed(one.difference_high)}]"
+        style = style.format(_as(apart), subset=pd.IndexSlice[[place], ["difference"]])
+        if one.number == DEFAULTS:  # it differs from itself in nothing
+            style = style.format(_as(""), subset=pd.IndexSlice[[place], ["difference", "p"]])
+        if one.number == found.chosen:
+            style = style.set_properties(subset=pd.IndexSlice[[place], :], **{"font-weight": "700"})
+    st.dataframe(
+        style,
+        hide_index=True,
+        column_config={
+            "chosen": tables.text("settings.chosen", width=45),
+            "setting": tables.text("settings.setting", width=250),
+            "value": tables.measure(found.measure, Measure.parse(found.measure).long, width=130),
+            "difference": tables.number("settings.difference", width=130),
+            "p": tables.number("settings.p", "%.4f"),
+            "epochs": tables.number("settings.epochs", width=55),
+            "steps": tables.number("settings.steps", width=50),
+            "loss": tables.number("settings.loss", width=65),
+        },
+    )
+    _notes(plan, found)
+
+
+def _as(text: str) -> Callable[[object], str]:
+    return lambda _: text
+
+
+def _row(one: Tried, *, chosen: bool) -> dict[str, Any]:
+    return {
+        "chosen": "✓" if chosen else "",
+        "setting": setting_words(one.changed),
+        "value": one.value,
+        "difference": one.difference,
+        "p": one.p_family,
+        "epochs": one.epochs,
+        "steps": one.steps,
+        "loss": one.loss,
+    }
+
+
+def _notes(plan: Plan, found: Findings) -> None:
+    values = {"questions": f"{found.questions:,}", "measure": Measure.parse(found.measure).long}
+    notes = [word("settings.measured_on", **values, untrained=f"{100 * found.untrained:.2f}")]
+    if found.failed:
+        notes.append(word("settings.failed", numbers=", ".join(map(str, found.failed))))
+    if found.untried:
+        notes.append(word("settings.untried", numbers=", ".join(map(str, found.untried))))
+    if plan.options.reranked:
+        notes.append(word("train.measured_reranked", depth=plan.options.reranked))
+    st.caption(" ".join(notes))
+
+
+def _trials(search: Search) -> None:
+    """Draw the trials, each of which is a training that can be looked at, and the log."""
+    trials = search.trials()
+    if not trials and not search.log():
+        return
+    with st.expander(word("settings.trials", count=len(trials)), icon=":material/science:"):
+        for run in trials:
+            plan, status = run.plan(), run.status()
+            with st.container(horizontal=True, vertical_alignment="center"):
+                steps = word("train.came_to", step=f"{status.step:,}", total=f"{status.total_steps:,}")
+                st.markdown(f"**{plain(run_name(plan))}** · {steps}", width="stretch")
+                if st.button(word("train.details"), key=f"details_{run.id}", icon=":material/info:"):
+                    open_dialog("details", run)
+                    st.rerun()
+        if search.log():
+            draw_log(search, _LOG_LINES)
+
+
+def _change_words(name: str, value: Any) -> str:
+    if name == "objective":  # says by itself what it is
+        return word_or(f"objective.{value}", str(value))
+    number = f"{value:.10f}".rstrip("0") if isinstance(value, float) else str(value)
+    return f"{word_or(f'option.{name}', name)}: {word_or(f'choice.{name}_{value}', number)}"
