@@ -87,6 +87,7 @@ def test_keeping_a_set_leaves_it_whole_or_not_there() -> None:
     assert load(kept.key).fingerprint == kept.fingerprint
 
 
+@pytest.mark.skipif("MRC_ATTACK" not in os.environ, reason="half a minute: make test kills trainings elsewhere")
 def test_a_training_killed_is_interrupted_and_resumed_by_its_folder(tmp_path: Path) -> None:
     out = tmp_path / "elsewhere"
     words = ("--data", "sample", "--base", "starter", "--out", out, "--epochs", "1", "--batch-size", "16")

@@ -6,6 +6,7 @@ hardware), `checkpoints/`, `model/` and `scores.json` (before and after). Search
 
 import json
 import logging
+import os
 import re
 import secrets
 import shutil
@@ -177,9 +178,10 @@ def damaged_runs() -> list[Run]:
 def find_run(reference: str) -> Run | None:
     """Return the run with this id in the workspace, or in this folder, wherever that is; None where there is none."""
     run = Run(workspace() / "runs" / reference)
-    if run.id != reference:
-        run = Run(Path(reference).resolve())
-    return run if _plan_of(run) else None
+    if run.id == reference and _plan_of(run):
+        return run
+    elsewhere = Run(Path(os.path.abspath(reference)))  # noqa: PTH100 - of a name too long for a file system, too
+    return elsewhere if _plan_of(elsewhere) else None
 
 
 def new_plan(

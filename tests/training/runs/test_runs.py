@@ -15,11 +15,12 @@ from data.workspace import PROJECT, workspace
 from jobs.processes import this_process
 from jobs.status import State, Status
 from tests.training.worlds import wait_until
+from training.__main__ import main
 from training.options.bi_encoder import BI_ENCODER
 from training.options.cross_encoder import CROSS_ENCODER
 from training.recipe import RECIPES
 from training.runs.line import LINE
-from training.runs.runs import Phase, Plan, Run, all_runs, create_run, find_run, new_plan
+from training.runs.runs import Phase, Plan, Run, all_runs, create_run, damaged_runs, find_run, new_plan
 
 DATA = ("0123456789abcdef", "세트", "f" * 64)
 RUNNING = """
@@ -251,3 +252,71 @@ def test_asking_to_stop_leaves_a_mark() -> None:
     assert not run.asked_to_stop
     run.ask_to_stop()
     assert Run(run.folder).asked_to_stop
+
+
+def test_a_run_is_found_by_its_folder_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    here, elsewhere = create_run(plan("here")), create_run(plan("elsewhere"), tmp_path / "elsewhere")
+    assert find_run(here.id) == find_run(str(here.folder)) == here
+    assert find_run(str(elsewhere.folder)) == elsewhere
+    monkeypatch.chdir(tmp_path)
+    assert find_run("elsewhere") == elsewhere
+    for nothing in ("", ".", "nobody", str(tmp_path), str(here.folder / "run.json"), "a" * 5000, "\0"):
+        assert find_run(nothing) is None
+
+
+def test_commands_take_the_folder_of_a_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    carried_out: list[Run] = []
+    monkeypatch.setattr("training.__main__._followed", lambda run: carried_out.append(run) or 0)
+    monkeypatch.setattr("jobs.line.Line.start_worker", lambda _: None)
+    here, elsewhere = create_run(plan("here")), create_run(plan("elsewhere"), tmp_path / "elsewhere")
+    for run in (here, elsewhere):
+        assert main(["stop", str(run.folder)]) == 0
+        assert run.status().state is State.STOPPED
+        assert main(["resume", str(run.folder)]) == 0
+        assert run.status().state is State.QUEUED
+    assert carried_out == [elsewhere]  # no worker of this workspace would come upon it
+    assert capsys.readouterr().out.split() == ["stopped", "queued", "stopped"]
+    for run in (here, elsewhere):
+        run.stop()
+        assert main(["delete", str(run.folder)]) == 0
+        assert not run.folder.exists()
+    (create_run(plan("lost")).folder / "run.json").write_text("[")
+    (lost,) = damaged_runs()
+    assert main(["list"]) == 0
+    assert f"{lost.id} cannot be read" in capsys.readouterr().err
+    assert main(["delete", lost.id]) == 0
+    assert damaged_runs() == []
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        *({"name": 3}, {"created": "yesterday"}, {"created": None}, {"options": []}, {"split": {"seed": "x", "a": 1}}),
+        *({"kind": "unknown"}, {"data": ["x"]}, {"marked_negatives": [1]}, {"options": {"epochs": "three"}}),
+    ],
+)
+def test_a_plan_of_other_types_is_no_run_but_a_damaged_one(damage: dict[str, object]) -> None:
+    run = create_run(plan())
+    content = json.loads((run.folder / "run.json").read_text()) | damage
+    (run.folder / "run.json").write_text(json.dumps(content))
+    with pytest.raises(ValueError):  # noqa: PT011 - whatever the field's own reader says
+        run.plan()
+    assert (all_runs(), damaged_runs()) == ([], [run])
+
+
+def test_scores_of_other_types_are_none(caplog: pytest.LogCaptureFixture) -> None:
+    run = create_run(plan())
+    whole = {"before": {"ndcg@10": 0.5}, "after": {"ndcg@10": 0.6}, "questions": 3, "weight": 0.5}
+    run.write("scores.json", whole)
+    assert run.scores() == whole
+    for damage in (
+        {"before": 3},
+        {"after": {"ndcg@10": "x"}},
+        {"intervals": {"after": {"ndcg@10": [1]}}},
+        {"gain": []},
+    ):
+        run.write("scores.json", whole | damage)
+        assert run.scores() == {}
+        assert "scores.json is damaged" in caplog.text
