@@ -11,6 +11,7 @@ from typing import Any
 
 from data.csv_export import csv_bytes
 from data.failure import Failure
+from data.workspace import workspace
 from jobs.status import State
 from training.command_line import add_plan, followed, followed_rounds, known_job, planned, stopping_on_signals
 from training.find_settings import add_find_settings
@@ -114,7 +115,7 @@ def _stop(given: argparse.Namespace) -> int:
 def _resume(given: argparse.Namespace) -> int:
     run = known_job(given.run)
     LINE.resume(run)
-    if run not in all_jobs():  # the workspace's worker knows nothing of it
+    if run.folder.resolve().parent != workspace() / "runs":  # the workspace's worker knows nothing of it
         return followed(run)
     print(State.QUEUED.value)
     return 0
