@@ -16,8 +16,8 @@ from data.store import find
 from jobs.status import State
 from training.options.common import TrainingOptions
 from training.recipe import RECIPES, usual_base
-from training.runs.runs import Plan, Run, new_plan
-from training.runs.searches import find_job
+from training.runs.runs import Plan, Run, new_plan, run_in
+from training.runs.searches import find_job, job_at
 
 
 def add_plan(command: argparse.ArgumentParser, options: type[TrainingOptions]) -> None:
@@ -43,11 +43,13 @@ def planned(given: argparse.Namespace) -> Plan:
     return new_plan(given.kind, given.name or given.kind, data, shares, options)
 
 
-def known_job(job_id: str) -> Run:
-    """Return the workspace's training or search with this id. Raises `ValueError` where there is none."""
-    run = find_job(job_id)
+def known_job(reference: str) -> Run:
+    """Return the training or search with this id in the workspace, or in this folder. Raises `ValueError`: none."""
+    run = find_job(reference)
+    if run is None and (elsewhere := run_in(Path(reference))):
+        run = job_at(elsewhere.folder)
     if run is None:
-        raise ValueError(f"there is no run {job_id!r}; `python -m training list` shows them")
+        raise ValueError(f"there is no run {reference!r}; `python -m training list` shows them")
     return run
 
 

@@ -6,7 +6,6 @@ hardware), `checkpoints/`, `model/` and `scores.json` (before and after). Search
 
 import json
 import logging
-import os
 import re
 import secrets
 import shutil
@@ -175,13 +174,16 @@ def damaged_runs() -> list[Run]:
     return [run for run in runs if not _plan_of(run)]
 
 
-def find_run(reference: str) -> Run | None:
-    """Return the run with this id in the workspace, or in this folder, wherever that is; None where there is none."""
-    run = Run(workspace() / "runs" / reference)
-    if run.id == reference and _plan_of(run):
-        return run
-    elsewhere = Run(Path(os.path.abspath(reference)))  # noqa: PTH100 - of a name too long for a file system, too
-    return elsewhere if _plan_of(elsewhere) else None
+def find_run(run_id: str) -> Run | None:
+    """Return the workspace's run with this id, None where there is none. It may come from an address: it is no path."""
+    run = Run(workspace() / "runs" / run_id)
+    return run if run.id == run_id and _plan_of(run) else None
+
+
+def run_in(folder: Path) -> Run | None:
+    """Return the run in a folder, wherever that is; None where there is none."""
+    run = Run(folder.absolute())
+    return run if _plan_of(run) else None
 
 
 def new_plan(

@@ -20,7 +20,7 @@ from training.options.bi_encoder import BI_ENCODER
 from training.options.cross_encoder import CROSS_ENCODER
 from training.recipe import RECIPES
 from training.runs.line import LINE
-from training.runs.runs import Phase, Plan, Run, all_runs, create_run, damaged_runs, find_run, new_plan
+from training.runs.runs import Phase, Plan, Run, all_runs, create_run, damaged_runs, find_run, new_plan, run_in
 
 DATA = ("0123456789abcdef", "세트", "f" * 64)
 RUNNING = """
@@ -256,12 +256,13 @@ def test_asking_to_stop_leaves_a_mark() -> None:
 
 def test_a_run_is_found_by_its_folder_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     here, elsewhere = create_run(plan("here")), create_run(plan("elsewhere"), tmp_path / "elsewhere")
-    assert find_run(here.id) == find_run(str(here.folder)) == here
-    assert find_run(str(elsewhere.folder)) == elsewhere
+    assert find_run(here.id) == run_in(here.folder) == here
+    assert run_in(elsewhere.folder) == elsewhere
+    assert find_run(str(here.folder)) is None
     monkeypatch.chdir(tmp_path)
-    assert find_run("elsewhere") == elsewhere
+    assert run_in(Path("elsewhere")) == elsewhere
     for nothing in ("", ".", "nobody", str(tmp_path), str(here.folder / "run.json"), "a" * 5000, "\0"):
-        assert find_run(nothing) is None
+        assert run_in(Path(nothing)) is None
 
 
 def test_commands_take_the_folder_of_a_run(
