@@ -131,10 +131,14 @@ def starter_bi_encoder_folder(source: ModelSource, corpus: Sequence[str]) -> Pat
 def starter_module(folder: Path) -> tuple[str, str] | None:
     """Return the class and the subfolder of the module of a starter's folder; None where another model is in it."""
     listed = folder / "modules.json"
-    modules = json.loads(listed.read_text(encoding="utf-8")) if listed.is_file() else []
-    if not modules or not str(modules[0]["type"]).startswith(_STARTER_MODULES):
+    try:
+        first = json.loads(listed.read_text(encoding="utf-8"))[0]
+        name, path = first["type"], first.get("path", "")
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
+        return None  # of what is damaged, whoever loads it says so
+    if not (isinstance(name, str) and isinstance(path, str) and name.startswith(_STARTER_MODULES)):
         return None
-    return modules[0]["type"].rpartition(".")[2], modules[0].get("path", "")
+    return name.rpartition(".")[2], path
 
 
 def _with_a_model(reference: str, folder: Path) -> Path:

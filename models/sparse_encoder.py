@@ -65,7 +65,8 @@ class SparseTextEncoder(SourcedModel):
     def encode(self, side: str, texts: Sequence[str]) -> csr_array:
         """Encode texts now, all as one block, and keep nothing: `(n_texts, n_terms)` float32.
 
-        Of a model that scores by cosine each row is of length 1, so that every score is a dot product.
+        Of a model that scores by cosine each row is of length 1, so that every score is a dot product. Raises
+        `ModelError` (`not_finite`) where the model has no numbers for them.
         """
         from models.inference import fast_passes, takes_rows
 
@@ -77,7 +78,7 @@ class SparseTextEncoder(SourcedModel):
                 found = encode(list(texts), batch_size=max(1, len(texts)), **settings)
         else:
             found = encode(list(texts), batch_size=self._batch_size, **settings)
-        weights = found.numpy().astype(np.float32, copy=False)
+        weights = self._finite(found.numpy().astype(np.float32, copy=False))
         if self.model.similarity_fn_name == "cosine":
             lengths = np.linalg.norm(weights, axis=1, keepdims=True)
             weights = np.divide(weights, lengths, out=np.zeros_like(weights), where=lengths > 0)

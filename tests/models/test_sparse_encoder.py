@@ -217,3 +217,15 @@ def test_terms_are_read_and_found_in_a_text(folders: dict[str, Path]) -> None:
     every = encoder.readings(range(len(encoder.model.tokenizer)))
     assert len(set(every)) == len(every)
     assert "##한" in every
+
+
+def test_weights_that_are_no_numbers_are_a_failure(folders: dict[str, Path], tmp_path: Path) -> None:
+    from safetensors.numpy import load_file, save_file
+
+    damaged = Path(shutil.copytree(next(iter(folders.values())), tmp_path / "damaged"))
+    for path in damaged.rglob("*.safetensors"):
+        nothing = {name: np.full_like(weight, np.nan) for name, weight in load_file(path).items()}
+        save_file(nothing, path, {"format": "pt"})
+    with pytest.raises(ModelError) as told:
+        SparseTextEncoder(find_model(str(damaged)), []).encode_passages(SENTENCES)
+    assert (told.value.code, told.value.details) == ("not_finite", {"model": str(damaged)})

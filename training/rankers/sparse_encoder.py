@@ -101,7 +101,8 @@ print(model.decode(passages[0], top_k=10))  # its terms of most weight"""
 
     def _live(self, model: Any) -> SparseTextEncoder:
         size, precision = self._options.evaluation_batch_size, self._options.precision
-        encoder = _LiveSparseEncoder(ModelSource("live"), self._material.texts, precision=precision, batch_size=size)
+        source = ModelSource(self._options.base)
+        encoder = _LiveSparseEncoder(source, self._material.texts, precision=precision, batch_size=size)
         encoder.model = model
         return encoder
 
