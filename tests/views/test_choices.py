@@ -13,10 +13,11 @@ from jobs.status import State
 from models.packaged.bases import PackagedBase
 from retrieval.comparison.added import add
 from retrieval.comparison.experiment import Experiment, write_experiment
-from retrieval.comparison.kinds.first_stage import RunSpec
+from retrieval.comparison.kinds.first_stage import RunSpec, SparseSpec
 from retrieval.comparison.kinds.multistage import HybridSpec
 from training.options.bi_encoder import BI_ENCODER, BiEncoderOptions
 from training.options.cross_encoder import CROSS_ENCODER
+from training.options.sparse_encoder import SPARSE_ENCODER
 from training.recipe import RECIPES
 from training.runs.runs import Run, create_run, new_plan
 from views.choices import choices_for, free_name
@@ -83,6 +84,15 @@ def test_finished_trainings_appear_by_themselves_and_unfinished_ones_do_not() ->
     choices = choices_for(data)
     assert set(choices.trained) == {"Dense · 나의 모델", "Hybrid · 나의 모델", "Reranked · reader"}
     assert choices.first_picked[-2:] == ("Dense · 나의 모델", "Reranked · reader")
+
+
+def test_a_trained_sparse_encoder_searches_alone_and_with_bm25() -> None:
+    data = sample()
+    run = finished(SPARSE_ENCODER, "terms", data)
+    choices = choices_for(data)
+    assert choices.specs["Sparse · terms"] == SparseSpec(name="Sparse · terms", model=run.id)
+    assert choices.specs["Hybrid · terms"].parts == ("BM25", "Sparse · terms")
+    assert choices.first_picked[-1] == "Sparse · terms"
 
 
 def test_an_experiment_lists_what_is_wrapped_before_what_wraps_it() -> None:

@@ -115,10 +115,13 @@ def _wait_for_the_hub(hub_id: str) -> None:
 
 
 def _say_what_is_missing(kind: str, hub_id: str, error: BaseException) -> None:
+    offers_starter = STARTER in recipe_of(kind).options.offered()
     code = f"model.{getattr(error, 'code', '')}"
+    if not offers_starter and known(f"{code}_no_starter"):
+        code = f"{code}_no_starter"
     st.warning(word(code if known(code) else "model.hub_unknown", model=plain(hub_id)), icon=":material/cloud_off:")
     with st.container(horizontal=True):
-        if STARTER in recipe_of(kind).options.offered():
+        if offers_starter:
             st.button(word("train.use_starter"), on_click=remember, args=("base", STARTER), icon=":material/bolt:")
         _check_again(hub_id)
 

@@ -13,6 +13,7 @@ from views.train.entered import offer, relabel
 from views.train.models import KINDS, model_field
 from views.words import word, word_or
 
+_SMALL = {"learning_rate", "question_regularizer", "passage_regularizer"}
 _STEPS = {"epochs": 1.0, "save_minutes": 1.0, "temperature": 0.01, "teacher_temperature": 0.5}
 
 
@@ -88,7 +89,7 @@ def _words(field: Field) -> dict[str, Any]:
 
 
 def _step(field: Field) -> float:
-    if field.name == "learning_rate":
+    if field.name in _SMALL:
         return float(f"{field.start / 2:.0e}")
     return _STEPS.get(field.name, 0.05)
 

@@ -9,7 +9,7 @@ from data.store import StoredSet, keep
 from retrieval.comparison.added import added
 from retrieval.comparison.experiment import Experiment
 from retrieval.comparison.job import ComparisonJob
-from retrieval.comparison.kinds.first_stage import DenseSpec, RunSpec
+from retrieval.comparison.kinds.first_stage import DenseSpec, RunSpec, SparseSpec
 from retrieval.comparison.kinds.milvus import MilvusSpec
 from retrieval.comparison.kinds.multistage import RerankSpec
 from retrieval.milvus.kinds import Search
@@ -63,17 +63,19 @@ def add_run(app: AppTest, name: str, content: str) -> AppTest:
 def test_models_are_added_picked_and_there_in_another_browser(data: StoredSet, started: list[Experiment]) -> None:
     app = add_model(opened(page, retrievers="BM25"), "dense", "some/model")
     app = add_model(app, "rerank", "/folders/some/model")
+    app = add_model(app, "sparse", "some/splade")
     wanted = [
         DenseSpec(name="Dense · model", model="some/model", windows=True),
         RerankSpec(name="Reranked · model", first=BM25_NAME, model="/folders/some/model", windows=True),
+        SparseSpec(name="Sparse · splade", model="some/splade"),
     ]
     assert added(data.fingerprint) == wanted
-    names = ["BM25", "Dense · model", "Reranked · model"]
+    names = ["BM25", "Dense · model", "Reranked · model", "Sparse · splade"]
     assert app.query_params["retrievers"] == "|".join(names)
     assert list(app.pills[0].value) == names
     assert [spec.name for spec in started[-1].retriever] == names
     other = opened(page)
-    assert other.pills[0].options[-2:] == names[1:]
+    assert other.pills[0].options[-3:] == names[1:]
 
 
 def test_how_long_passages_are_read_is_chosen(data: StoredSet) -> None:

@@ -18,11 +18,13 @@ from models.packaged.bases import DEFAULT, PackagedBase
 from models.precision import Precision
 from models.sources import DEFAULT_BI_ENCODER, STARTER
 from tests.doubles import small_set
+from tests.hub import build_bi_encoder
 from tests.views.driving import run
 from training.options.bi_encoder import BI_ENCODER, BiEncoderObjective, BiEncoderOptions, Pooling
 from training.options.common import LoraAlso, Report
 from training.options.cross_encoder import CROSS_ENCODER, CrossEncoderObjective, CrossEncoderOptions
 from training.options.negatives import NegativesFrom
+from training.options.sparse_encoder import SPARSE_ENCODER
 from training.recipe import RECIPES
 from training.runs.rounds import create_rounds
 from training.runs.runs import Plan, Run, all_runs, create_run, new_plan
@@ -539,3 +541,40 @@ def test_only_pretrained_bi_encoders_have_poolings_to_compare(app: AppTest) -> N
     app.query_params["train"] = CROSS_ENCODER
     assert EN["train.poolings"] not in labels(with_base(app, "klue/roberta-base"))
     assert not all_runs()
+
+
+# a kind that cannot begin at a starter
+
+
+def of_sparse(app: AppTest, **address: str) -> AppTest:
+    app.query_params.update({"train": SPARSE_ENCODER, **address})
+    return run(app)
+
+
+def test_a_sparse_encoder_is_offered_no_base_without_the_head_of_a_language_model(app: AppTest) -> None:
+    box = base_box(of_sparse(app))
+    assert (box.options, box.value) == (["klue/roberta-base (hub)", EN["train.base_other"]], "klue/roberta-base")
+    told = answered(app).warning[0].value.replace("\\", "")
+    assert told == EN["model.hub_unreachable_no_starter"].format(model="klue/roberta-base")
+    assert EN["train.use_starter"] not in labels(app)
+
+
+@pytest.mark.slow
+def test_a_folder_without_it_is_refused_before_anything_starts(app: AppTest, tmp_path: Path) -> None:
+    folder = build_bi_encoder(tmp_path / "tiny")
+    of_sparse(app, base="other", base_model=str(folder))
+    (error,) = (box.value for box in app.error)
+    assert error.replace("\\", "") == EN["model.not_sparse"].format(model=str(folder))
+    assert button(app, "start").disabled
+
+
+def test_what_only_questions_that_are_read_have_goes_with_them(app: AppTest) -> None:
+    of_sparse(app)
+    names = {"question_side", "question_regularizer", "passage_regularizer", "temperature", "mini_batch_size"}
+    drawn = {str(one.key) for one in (*app.number_input, *app.selectbox)}
+    assert {f"train_{SPARSE_ENCODER}_{name}" for name in names} <= drawn
+    app.selectbox(key=f"train_{SPARSE_ENCODER}_question_side").set_value("idf")
+    run(app)
+    drawn = {str(one.key) for one in app.number_input}
+    assert f"train_{SPARSE_ENCODER}_question_regularizer" not in drawn
+    assert f"train_{SPARSE_ENCODER}_passage_regularizer" in drawn

@@ -17,12 +17,14 @@ from data.split import Part
 from data.store import StoredSet, keep
 from data.workspace import PROJECT
 from models.bi_encoder import BiEncoder
+from models.precision import Precision
 from models.sources import find_model
+from models.sparse_encoder import SparseTextEncoder
 from retrieval.comparison.added import add, add_run
 from retrieval.comparison.compare import Comparison, Result, compare
 from retrieval.comparison.experiment import Experiment
 from retrieval.comparison.job import ComparisonJob
-from retrieval.comparison.kinds.first_stage import BM25Spec, DenseSpec, WindowedBM25Spec
+from retrieval.comparison.kinds.first_stage import BM25Spec, DenseSpec, SparseSpec, WindowedBM25Spec
 from retrieval.comparison.kinds.milvus import MilvusSpec
 from retrieval.comparison.kinds.multistage import RerankSpec
 from retrieval.comparison.kinds.spec import Spec
@@ -34,7 +36,7 @@ from retrieval.milvus.kinds import Search
 from retrieval.multistage.hybrid import Hybrid
 from retrieval.rankings import Rankings
 from tests.doubles import PASSAGES, QUESTIONS, small_set, texts_of
-from tests.hub import SENTENCES, build_bi_encoder, build_cross_encoder_base
+from tests.hub import SENTENCES, build_bi_encoder, build_cross_encoder_base, build_sparse_encoder
 from views.choices import choices_for
 from views.words import catalog
 
@@ -425,11 +427,11 @@ def test_a_model_is_loaded_only_when_asked_for() -> None:
     assert EN["why.sentences_ask"] in [button.label for button in app.button]
 
 
-def with_model(model: str) -> AppTest:
-    """The scores of q2 in a dense retriever of this model; its rankings are told, as if found with it."""
+def with_model(spec: Spec) -> AppTest:
+    """The scores of q2 in this retriever, called "Own", of a model; its rankings are told, as if found with it."""
     asked = small_set()
     data = keep(asked)
-    add(data.fingerprint, DenseSpec(name="Own", model=model))
+    add(data.fingerprint, spec)
     experiment = choices_for(data).experiment(data, ["Own"], Part.ALL)
     rankings = Fixed("Own", DENSE).search(texts_of(asked.questions), 100)
     result = Result("Own", rankings, evaluate(rankings, asked, experiment.ks))
@@ -443,7 +445,7 @@ def with_model(model: str) -> AppTest:
 @pytest.mark.slow
 def test_a_model_that_reads_in_context_reads_each_sentence(tmp_path: Path) -> None:
     folder = build_bi_encoder(tmp_path / "tiny")
-    app = with_model(str(folder))
+    app = with_model(DenseSpec(name="Own", model=str(folder)))
     assert not app.error
     tables = [frame.value for frame in app.dataframe if "sentence" in frame.value]
     assert [list(table["sentence"]) for table in tables] == [
@@ -476,7 +478,7 @@ def test_of_a_long_passage_the_best_part_is_shown(tmp_path: Path, kind: str) -> 
     keep_comparison(comparison, ComparisonJob.of(experiment, data.fingerprint).folder)
     add(data.fingerprint, specs[-1])
     app = opened(retrievers="|".join(spec.name for spec in specs), question="q2", shows="scores", explained="Own")
-    app.button(key="ask_why_sentences_Own" if kind == "dense" else "ask_why_windows_Own").click().run()
+    app.button(key="ask_why_model_Own").click().run()
     assert not app.exception
     assert not app.error
     (table,) = [frame.value for frame in app.dataframe if "window" in frame.value]
@@ -493,8 +495,27 @@ def test_of_a_long_passage_the_best_part_is_shown(tmp_path: Path, kind: str) -> 
         assert EN["why.windows_whole"] in [caption.value for caption in app.caption]
 
 
+def test_a_sparse_encoder_s_score_is_told_by_its_terms(tmp_path: Path) -> None:
+    spec = SparseSpec(name="Own", model=str(build_sparse_encoder(tmp_path / "tiny")), precision=Precision.FLOAT32)
+    app = with_model(spec)
+    assert not app.error
+    (sums,) = [text.value for text in app.markdown if text.value.startswith("Answer passage (rank")]
+    right, wrong, _ = (float(value) for value in re.findall(r"\*\*([-+\d.]+)\*\*", sums))
+    encoder = SparseTextEncoder(find_model(spec.model), [], precision=Precision.FLOAT32)
+    held = encoder.encode_passages([f"{PASSAGES[1].title}\n{PASSAGES[1].text}", PASSAGES[4].text])
+    scores = (encoder.encode_questions([QUESTIONS[1].text]) @ held.T).toarray()[0]
+    assert [right, wrong] == pytest.approx(scores, abs=0.0006)
+    table = next(frame.value for frame in app.dataframe if "held_right" in frame.value)
+    terms, total = table.iloc[:-1], table.iloc[-1]
+    assert total["right"] == pytest.approx(scores[0], abs=1e-4)
+    assert (terms["asked"] * terms["held_right"]).sum() == pytest.approx(scores[0], abs=1e-4)
+    added = terms[terms["kind"] == EN["why.kind_expansion"]]
+    assert not (added["in_right"] | added["in_wrong"]).any()
+    assert EN["why.by_expansion"].partition("**")[0] in " ".join(text.value for text in app.markdown)
+
+
 def test_a_model_that_is_gone_is_told() -> None:
-    app = with_model("no/such/model")
+    app = with_model(DenseSpec(name="Own", model="no/such/model"))
     assert [error.value.replace("\\", "") for error in app.error] == [
         EN["model.model_not_found"].format(model="no/such/model")
     ]
