@@ -36,7 +36,7 @@ def test_values_are_products_and_sum_to_the_library_s_score(folder: Path) -> Non
     for row, score in enumerate(scores):
         found = explained(folder, row)
         assert found.score == pytest.approx(score, rel=1e-5)
-        assert found.terms
+        assert bool(found.terms) == (score > 0)  # the words of a question that nothing reads may not be there
         assert [term.value for term in found.terms] == sorted((t.value for t in found.terms), reverse=True)
         assert all(term.value == term.question * term.passage > 0 for term in found.terms)
 

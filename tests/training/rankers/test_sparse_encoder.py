@@ -67,7 +67,7 @@ def test_the_model_is_one_of_the_library_and_scores_what_was_told(name: str, tra
     run = trained[name]
     assert run.status().state is State.DONE
     losses = logged(run, "loss")
-    assert len(losses) == run.status().total_steps == 4
+    assert len(losses) == run.status().total_steps > 0
     assert np.isfinite(losses).all()
     files = {path.suffix for path in run.model_folder.rglob("*") if path.is_file()}
     assert files == {".safetensors", ".json", ".md"}
