@@ -8,17 +8,18 @@ import argparse
 import json
 import math
 import sys
-from dataclasses import asdict, fields, replace
+from dataclasses import asdict, fields
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from data.apart.reading import read_file_apart
 from data.audit.audit import Audit, audit
 from data.audit.figures import PARTS
 from data.problems import DataError
-from data.read import Columns, Reading, file_content, propose_columns, read, read_file
+from data.read import Columns, Reading
 from data.split import Split, split
 from data.store import keep
 
@@ -36,7 +37,7 @@ def main(arguments: list[str] | None = None) -> int:
         return status
     options = _parser().parse_args(words)
     try:
-        reading = _read(options.file, dict(options.columns))
+        reading = read_file_apart(options.file, dict(options.columns))
     except DataError as error:
         print(error, file=sys.stderr)
         return 1
@@ -78,14 +79,6 @@ def _column(text: str) -> tuple[str, str]:
     return role, name
 
 
-def _read(path: Path, chosen: dict[str, str]) -> Reading:
-    if not chosen:
-        return read_file(path)
-    content = file_content(path)
-    columns, _ = propose_columns(content)
-    return read(content, path.name, replace(columns, **chosen))
-
-
 def _understood(reading: Reading) -> list[str]:
     columns = asdict(reading.columns) if reading.columns else {}
     named = ", ".join(f"{role} <- {name}" for role, name in columns.items() if name is not None)
@@ -102,9 +95,8 @@ def _problems(reading: Reading) -> list[str]:
     if not reading.problems:
         return ["Problems: none"]
     shown = [f"  {problem.message}" for problem in reading.problems[:_SHOWN_PROBLEMS]]
-    more = len(reading.problems) - len(shown)
-    left_out = len(reading.rejected)
-    lines = [f"Problems: {len(reading.problems):,}; rows left out: {left_out:,}", *shown]
+    more = reading.problem_count - len(shown)
+    lines = [f"Problems: {reading.problem_count:,}; rows left out: {reading.left_out:,}", *shown]
     return [*lines, f"  and {more:,} more"] if more else lines
 
 
@@ -147,6 +139,8 @@ def _as_json(reading: Reading, figures: Audit, parts: Split) -> dict[str, Any]:
         "available_columns": reading.available_columns,
         "row_count": reading.row_count,
         "paragraph_count": reading.paragraph_count,
+        "problem_count": reading.problem_count,
+        "rows_left_out": reading.left_out,
         "problems": [
             {"code": problem.code, "row": problem.row, "message": problem.message} for problem in reading.problems
         ],

@@ -1,6 +1,7 @@
 """What can be wrong with given data, in words that say what to do next."""
 
 import tomllib
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -16,8 +17,13 @@ class ProblemCode(StrEnum):
     EMPTY_FILE = "empty_file"
     TOO_LARGE = "too_large"
     UNREADABLE_FILE = "unreadable_file"
+    NO_REGULAR_FILE = "no_regular_file"
+    NEEDS_MEMORY = "needs_memory"
+    NEEDS_TIME = "needs_time"
+    READING_DIED = "reading_died"
     UNKNOWN_FORMAT = "unknown_format"
     UNKNOWN_ENCODING = "unknown_encoding"
+    DOUBTFUL_ENCODING = "doubtful_encoding"
     BROKEN_JSON = "broken_json"
     NESTED_TOO_DEEP = "nested_too_deep"
     WRONG_SHAPE = "wrong_shape"
@@ -28,6 +34,7 @@ class ProblemCode(StrEnum):
     MISSING_COLUMN = "missing_column"
     UNKNOWN_COLUMN = "unknown_column"
     NO_GOOD_ROW = "no_good_row"
+    NO_GOOD_START = "no_good_start"
     NO_QUESTION = "no_question"
     # a row is left out
     BROKEN_LINE = "broken_line"
@@ -36,12 +43,14 @@ class ProblemCode(StrEnum):
     BROKEN_QUOTES = "broken_quotes"
     FORMULA_ERROR = "formula_error"
     NOT_TEXT = "not_text"
+    TOO_LONG = "too_long"
     EMPTY_CONTEXT = "empty_context"
     EMPTY_QUESTION = "empty_question"
     DUPLICATE_ID = "duplicate_id"
     REPEATED_ROW = "repeated_row"
     BROKEN_PART = "broken_part"
-    # everything is used, something was mended
+    # the row is used, something in it was mended
+    DROPPED_CELL = "dropped_cell"
     MENDED_TEXT = "mended_text"
     MENDED_BYTES = "mended_bytes"
     # catalog and store
@@ -51,7 +60,8 @@ class ProblemCode(StrEnum):
     BROKEN_SET = "broken_set"
 
 
-MENDED = frozenset({ProblemCode.MENDED_TEXT, ProblemCode.MENDED_BYTES})
+MENDED = frozenset({ProblemCode.DROPPED_CELL, ProblemCode.MENDED_TEXT, ProblemCode.MENDED_BYTES})
+MOST_KEPT = 10_000  # problems of either sort: nobody reads more, and a small file can hold millions
 
 WORDS = Path(__file__).with_suffix(".toml")  # in English: those of commands, and of the pages
 TEMPLATES: dict[str, str] = tomllib.loads(WORDS.read_text(encoding="utf-8"))["problem"]
@@ -84,6 +94,29 @@ class Problem:
     def leaves_out_row(self) -> bool:
         """Whether the row at fault is not part of the question set."""
         return self.row is not None and self.code not in MENDED
+
+
+@dataclass
+class Problems:
+    """The first problems of rows left out and the first others, in order, and how many there are of each code."""
+
+    kept: list[Problem] = field(default_factory=list)
+    counts: Counter[str] = field(default_factory=Counter)
+    left_out: int = 0  # rows
+
+    def add(self, problem: Problem) -> bool:
+        """Count a problem; return whether it was kept, too."""
+        self.counts[problem.code] += 1
+        self.left_out += problem.leaves_out_row
+        so_far = self.left_out if problem.leaves_out_row else self.total - self.left_out
+        if so_far <= MOST_KEPT:
+            self.kept.append(problem)
+        return so_far <= MOST_KEPT
+
+    @property
+    def total(self) -> int:
+        """How many there are."""
+        return self.counts.total()
 
 
 class DataError(Failure):

@@ -4,9 +4,9 @@ import gc
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import cached_property
 from itertools import chain, islice
 from pathlib import Path, PurePath
+from stat import S_ISREG
 from typing import Any
 
 import pandas as pd
@@ -20,7 +20,7 @@ from data.files.json_rows import json_table, jsonl_table
 from data.files.parquet import parquet_table
 from data.files.plain_text import plain_text_table
 from data.files.squad import SQUAD_COLUMNS, squad_articles, squad_lines, squad_rows
-from data.files.tables import RawRow, Table, column_names
+from data.files.tables import Table, column_names
 from data.problems import DataError, Problem, ProblemCode
 from data.records import QuestionSet
 from data.rows.assembly import Assembly
@@ -36,8 +36,10 @@ _SHOWN_COLUMNS = 100  # rows of JSON can each name columns of their own
 class Reading:
     """A question set and what was understood on the way.
 
-    `row_count` counts rows (questions in SQuAD files) with those left out, `paragraph_count` the contexts
-    before equal ones were made one. `columns` is None for SQuAD files, whose layout fixes the names.
+    `row_count` counts rows (questions in SQuAD files) with those left out, `paragraph_count` the contexts before equal
+    ones were made one. `columns` is None for SQuAD files, whose layout fixes the names. `problems` are the first of the
+    rows left out and the first others; `problem_count` counts all, `left_out` the rows. `rejected` shows the first rows
+    left out, `(n_rejected, 2 + columns)`: row, problem, then the row's own content as text.
     """
 
     question_set: QuestionSet
@@ -46,20 +48,11 @@ class Reading:
     columns: Columns | None
     available_columns: tuple[str, ...]
     problems: tuple[Problem, ...]
+    problem_count: int
+    left_out: int
     row_count: int
     paragraph_count: int
-    _rejected: tuple[tuple[Problem, RawRow], ...] = field(default=(), repr=False)
-
-    @cached_property
-    def rejected(self) -> pd.DataFrame:
-        """The rows left out, `(n_rejected, 2 + columns)`: row, problem, then the row's own content as text."""
-        given = dict.fromkeys(chain.from_iterable(row.cells for _, row in self._rejected))
-        names = list(given)[:_SHOWN_COLUMNS]
-        records = [
-            [problem.row, problem.message, *(shown(row.cells.get(name)) for name in names)]
-            for problem, row in self._rejected
-        ]
-        return pd.DataFrame(records, columns=list(column_names(["row", "problem", *names])))
+    rejected: pd.DataFrame = field(repr=False, compare=False)
 
 
 def read_file(path: Path, columns: Columns | None = None) -> Reading:
@@ -68,8 +61,13 @@ def read_file(path: Path, columns: Columns | None = None) -> Reading:
 
 
 def file_content(path: Path) -> Content:
-    """Return the content of a file. Raises `DataError` where it cannot be opened."""
+    """Return the content of a file. Raises `DataError` where it cannot be opened, or could be read for ever."""
     try:
+        told = path.stat()  # before it is opened: a pipe would wait for its writer
+        if not S_ISREG(told.st_mode):
+            raise DataError.of(ProblemCode.NO_REGULAR_FILE, path=shown(str(path)))
+        if not told.st_size:  # also what the system makes up while it is read, such as another process's memory
+            raise DataError.of(ProblemCode.EMPTY_FILE)
         with path.open("rb"):
             return Content(path)
     except (OSError, ValueError) as error:
@@ -90,7 +88,10 @@ def read(content: bytes | Content, name: str, columns: Columns | None = None) ->
     table, guess = _table_and_guess(content, recognised)
     used = guess if is_squad else _needed(columns or guess, table.names)
     with _collector_paused():
-        assembly = Assembly(used, list(recognised.problems)).add_all(table.rows)
+        assembly = Assembly(used)
+        for problem in recognised.problems:
+            assembly.problems.add(problem)
+        assembly.add_all(table.rows)
         question_set = assembly.question_set(_set_name(name))
     return Reading(
         question_set=question_set,
@@ -98,11 +99,19 @@ def read(content: bytes | Content, name: str, columns: Columns | None = None) ->
         encoding=recognised.encoding,
         columns=None if is_squad else used,
         available_columns=table.names,
-        problems=tuple(assembly.problems),
+        problems=tuple(assembly.problems.kept),
+        problem_count=assembly.problems.total,
+        left_out=assembly.problems.left_out,
         row_count=assembly.row_count,
         paragraph_count=assembly.paragraph_count,
-        _rejected=tuple(assembly.rejected),
+        rejected=_rejected(assembly.rejected),
     )
+
+
+def _rejected(rows: list[tuple[Problem, dict[str, str]]]) -> pd.DataFrame:
+    names = list(dict.fromkeys(chain.from_iterable(cells for _, cells in rows)))[:_SHOWN_COLUMNS]
+    records = [[problem.row, problem.message, *(cells.get(name, "") for name in names)] for problem, cells in rows]
+    return pd.DataFrame(records, columns=list(column_names(["row", "problem", *names])))
 
 
 def propose_columns(content: bytes | Content) -> tuple[Columns, tuple[str, ...]]:

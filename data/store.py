@@ -5,34 +5,21 @@ import re
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 from pydantic import TypeAdapter
 
+from data.apart.reading import read_file_apart
 from data.catalog import CATALOG, read_entry
 from data.files.cells import shown
 from data.passage_file import open_passages, write_passages
 from data.passages import Passages
 from data.problems import DataError, ProblemCode
-from data.read import read_file
-from data.records import Question, QuestionSet
+from data.question_file import open_questions, write_questions
+from data.records import QuestionSet
 from data.workspace import remove_folder, replacing, workspace
 
 _KEY = re.compile("[0-9a-f]{16}")
-_TEXTS = pa.list_(pa.string())
-_QUESTIONS = pa.schema(
-    [
-        ("id", pa.string()),
-        ("text", pa.string()),
-        ("answers", _TEXTS),
-        ("relevant", _TEXTS),
-        ("kind", pa.string()),
-        ("made", pa.string()),
-        ("hidden", pa.bool_()),
-    ]
-)
 
 
 @dataclass(frozen=True)
@@ -70,7 +57,7 @@ def keep(question_set: QuestionSet, *, source: str = "") -> StoredSet:
     with replacing(_folder(kept.key)) as new:
         new.mkdir()
         write_passages(new, question_set.passages)
-        _write(new / "questions.parquet", question_set.questions)
+        write_questions(new, question_set.questions)
         (new / "set.json").write_bytes(_NOTE.dump_json(kept, indent=1))
     return kept
 
@@ -94,8 +81,7 @@ def load(key: str) -> QuestionSet:
     kept = _known(key)
     folder = _folder(key)
     try:
-        questions = [_question(row) for row in pq.read_table(folder / "questions.parquet").to_pylist()]
-        question_set = QuestionSet(kept.name, open_passages(folder), tuple(questions))
+        question_set = QuestionSet(kept.name, open_passages(folder), open_questions(folder))
         changed = question_set.fingerprint != kept.fingerprint
     except (OSError, TypeError, ValueError, KeyError, pa.ArrowException) as error:
         reason = str(error).split("\n")[0][:200]
@@ -124,7 +110,7 @@ def find(reference: str, base: Path | None = None) -> QuestionSet:
     """
     path = (base or Path.cwd()) / reference
     if reference and os.path.isfile(path):  # noqa: PTH113 - a name may be too long for the file system
-        return read_file(path).question_set
+        return read_file_apart(path).question_set
     if reference in CATALOG:
         return read_entry(CATALOG[reference]).question_set
     for kept in stored():
@@ -135,15 +121,6 @@ def find(reference: str, base: Path | None = None) -> QuestionSet:
 
 def _folder(key: str) -> Path:
     return workspace() / "datasets" / key
-
-
-def _write(path: Path, questions: tuple[Question, ...]) -> None:
-    columns = [pa.array([getattr(one, field.name) for one in questions], field.type) for field in _QUESTIONS]
-    pq.write_table(pa.Table.from_arrays(columns, schema=_QUESTIONS), path, compression="zstd")
-
-
-def _question(row: dict[str, Any]) -> Question:
-    return Question(**row | {"answers": tuple(row["answers"]), "relevant": tuple(row["relevant"])})
 
 
 def _read_note(folder: Path) -> StoredSet | None:

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from data.apart import exchange, processes
 from models.packaged.bases import PackagedBase
 
 # what waits for other processes, longest first: begun last, one core would stand idle at the end
@@ -82,6 +83,13 @@ def _nobody_shipped_a_base(request: pytest.FixtureRequest, monkeypatch: pytest.M
     """Tests start from the starter, made in no time; those marked `packaged` from what a person starts from."""
     if not request.node.get_closest_marker("packaged"):
         monkeypatch.setattr(PackagedBase, "path", None)
+
+
+@pytest.fixture(autouse=True)
+def _files_are_read_in_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the same code, without a process of its own; `tests/data/apart/` has the processes."""
+    monkeypatch.setattr(processes, "started", exchange.carry_out)
+    monkeypatch.setattr(processes, "make_ready", lambda: None)
 
 
 @pytest.fixture(autouse=True)

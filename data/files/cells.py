@@ -8,8 +8,13 @@ from typing import Any
 
 import numpy as np
 
-_UNFIT = re.compile("[\x00\ud800-\udfff]")
+# what XML 1.0 forbids (https://www.w3.org/TR/xml/#charsets): no spreadsheet, page or picture may hold it, and the
+# libraries that make them end the whole process where they meet it
+_UNFIT = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
+_UNFIT_BYTES = bytes({*range(32)} - set(b"\t\n\r"))
 REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
+MOST_CHARACTERS = 1_000_000  # of one text: a thick book
+_INSTEAD = {"\x0b": "\n", "\x0c": "\n"}  # the line breaks of slides, which come along when text is copied
 
 
 class CellError(str):
@@ -19,19 +24,19 @@ class CellError(str):
 
 
 def is_fit(text: str) -> bool:
-    """Whether `text` holds no NUL and no lone surrogate, so that it can be written as UTF-8 anywhere."""
-    if "\x00" in text:
+    """Whether `text` holds only characters of XML 1.0: no control character, no lone surrogate."""
+    if "\ufffe" in text or "\uffff" in text:
         return False
     try:
-        text.encode()
+        encoded = text.encode()
     except UnicodeEncodeError:
         return False
-    return True
+    return len(encoded.translate(None, _UNFIT_BYTES)) == len(encoded)  # faster than looking for the expression
 
 
 def mend(text: str) -> str:
-    """Return `text` with every NUL and lone surrogate replaced by U+FFFD."""
-    return text if is_fit(text) else _UNFIT.sub(REPLACEMENT, text)
+    """Return `text` with what XML 1.0 forbids replaced by U+FFFD, and vertical tabs and form feeds by line breaks."""
+    return text if is_fit(text) else _UNFIT.sub(lambda found: _INSTEAD.get(found[0], REPLACEMENT), text)
 
 
 def is_blank(value: object) -> bool:

@@ -2,18 +2,22 @@
 
 import csv
 import re
+from collections import deque
 from collections.abc import Iterator
 from functools import partial
 from itertools import chain, islice
 
+from data.files.cells import MOST_CHARACTERS
 from data.files.columns import guess_columns, is_known
+from data.files.content import check_size
 from data.files.encodings import EncodedText, lines_of
-from data.files.tables import RawRow, Table, column_names
+from data.files.tables import MAX_COLUMNS, RawRow, Table, column_names
 from data.problems import DataError, Problem, ProblemCode
 
 DELIMITERS = ("\t", ",", ";")
 _SAMPLE_CHARACTERS = 200_000
 _SAMPLE_RECORDS = 100
+_LONGEST_RECORD = 4 * MOST_CHARACTERS  # over several lines: a quotation mark that never closes swallows no more
 
 csv.field_size_limit(2**31 - 1)  # the default refuses fields over 128 KiB
 
@@ -32,7 +36,7 @@ def find_delimiter(text: str) -> str | None:
         read = islice(_records(text[:_SAMPLE_CHARACTERS], delimiter), _SAMPLE_RECORDS)
         records = [fields for _, fields in read if fields and not isinstance(fields, str)]
         width = len(records[0]) if records else 0
-        columns = guess_columns(column_names(records[0] if records else ()))
+        columns = guess_columns(column_names(records[0][:MAX_COLUMNS] if records else ()))
         alike = sum(len(fields) == width for fields in records) / max(len(records), 1)
         score = (bool(columns.question and columns.context), alike, width)
         is_prose = alike < 0.5 and not any(map(is_known, records[0] if records else ()))
@@ -101,19 +105,23 @@ class _Rereadable(Iterator[str]):
     """Lines that can be read again from the second of the record at hand."""
 
     def __init__(self, lines: Iterator[str]) -> None:
-        self._lines = lines
-        self.first_number, self.record = 1, list[str]()
+        self._lines, self._again = lines, deque[str]()
+        self.first_number, self.record, self._length = 1, list[str](), 0
 
     def __next__(self) -> str:
-        self.record.append(next(self._lines))
-        return self.record[-1]
+        line = self._again.popleft() if self._again else next(self._lines)
+        self.record.append(line)
+        self._length += len(line)
+        if self._length > _LONGEST_RECORD and len(self.record) > 1:
+            raise csv.Error("a record without an end")
+        return line
 
     def begin_record(self) -> None:
         self.first_number += len(self.record)
-        self.record = []
+        self.record, self._length = [], 0
 
     def go_back(self) -> None:
-        self._lines = chain(self.record[1:], self._lines)
+        self._again.extendleft(reversed(self.record[1:]))
         self.record = self.record[:1]
 
 
@@ -124,6 +132,7 @@ def _table(records: Iterator[Record]) -> Table:
         raise DataError.of(ProblemCode.EMPTY_FILE)
     if isinstance(header, str):
         raise DataError.of(ProblemCode.BROKEN_QUOTES, number)
+    check_size(len(header), "columns", MAX_COLUMNS)
     names = column_names(header)
     return Table(names, (_row(number, fields, names) for number, fields in filled))
 
@@ -136,7 +145,8 @@ def _row(number: int, fields: list[str] | str, names: tuple[str, ...]) -> RawRow
     cells = dict(zip(names, fields, strict=False))
     if len(fields) == len(names):
         return RawRow(number, cells)
-    more = {f"column {place}": field for place, field in enumerate(fields, start=1) if place > len(names)}
+    further = fields[len(names) : MAX_COLUMNS]
+    more = {f"column {place}": field for place, field in enumerate(further, start=len(names) + 1)}
     found, expected = len(fields), len(names)
     problem = Problem.of(ProblemCode.FIELD_COUNT, number, found=found, expected=expected)
     return RawRow(number, cells | more, problem)

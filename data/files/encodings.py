@@ -9,12 +9,14 @@ from io import StringIO, TextIOWrapper
 from typing import NamedTuple
 
 from data.files.cells import REPLACEMENT
+from data.files.columns import NAMES
 from data.files.content import Content
 from data.problems import DataError, Problem, ProblemCode
 
 _HANGUL = re.compile("[가-힣]")
 _FOREIGN_LETTER = re.compile("[\\u3131-\\u318e\\u4e00-\\u9fff\\uf900-\\ufaff]")  # jamo, Hanja
 _FAMILIAR = re.compile("[\t\n\r -~가-힣]")
+_KOREAN_NAMES = [name for names in NAMES.values() for name in names if len(name) > 1 and not name.isascii()]
 _HEAD = 1_000_000  # characters
 _UTF32_MARKS = (codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)
 
@@ -106,13 +108,19 @@ def _utf16_without_mark(content: bytes) -> str | None:
 
 
 def _cp949(content: bytes) -> Encoding | None:
-    """CP949, if it is that. Damaged UTF-8 and Japanese or Latin text decode to jamo and Hanja instead."""
+    """CP949, if it is that. Damaged UTF-8 and Japanese or Latin text decode to jamo and Hanja instead.
+
+    Raises `DataError` where it may be either.
+    """
     try:
         start = content.decode("cp949")[:100_000]
     except UnicodeDecodeError:
         return None
-    if len(_HANGUL.findall(start)) < len(_FOREIGN_LETTER.findall(start)) or _mostly_utf8(content):
+    if _mostly_utf8(content):
         return None
+    names_columns = any(name in start.lstrip().partition("\n")[0] for name in _KOREAN_NAMES)
+    if not names_columns and len(_HANGUL.findall(start)) < len(_FOREIGN_LETTER.findall(start)):
+        raise DataError.of(ProblemCode.DOUBTFUL_ENCODING)
     return Encoding("cp949", "CP949")
 
 

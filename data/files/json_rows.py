@@ -1,22 +1,28 @@
 """JSON text becomes values, and JSON or JSONL rows become a table."""
 
 import json
-from collections.abc import Callable, Iterable, Iterator
-from itertools import chain
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NoReturn
 
 from data.files.cells import is_fit, kind_of, shown
 from data.files.columns import guess_columns
+from data.files.content import check_size
 from data.files.encodings import EncodedText, lines_of
-from data.files.tables import RawRow, Table
+from data.files.tables import MAX_COLUMNS, RawRow, Table
 from data.problems import DataError, Problem, ProblemCode
 
 # Numbers stay as written ("1.10"), NaN is a blank, raw line breaks inside texts pass.
 _DECODER = json.JSONDecoder(parse_int=str, parse_float=str, parse_constant=lambda _: None, strict=False)
 
+_MOST_PARTS = 2_000_000
+
 
 def parse_json(text: str) -> Any:
-    """Parse a whole JSON text, numbers as text. Raises `DataError` with the line and column of a break."""
+    """Parse a whole JSON text, numbers as text. Raises `DataError` with the line and column of a break.
+
+    Empty lists and objects take twenty times their size in memory, so more of them than any text needs are refused.
+    """
+    check_size(text.count("{") + text.count("["), "lists and objects", max(_MOST_PARTS, len(text) // 16))
     try:
         return _DECODER.decode(text)
     except json.JSONDecodeError as error:
@@ -95,12 +101,20 @@ def _parse_line(number: int, line: str) -> Any:
 
 def _table(items: Callable[[], Iterable[tuple[int, Any, object]]]) -> Table:
     rows = (_row(number, item, given) for number, item, given in items())
-    names = tuple(dict.fromkeys(chain.from_iterable(row.cells for row in rows if row.problem is None)))
+    names = _names(row.cells for row in rows if row.problem is None)
     rows = (_row(number, item, given) for number, item, given in items())
     if all(map(is_fit, names)):
         return Table(names, rows)
     mended = (row._replace(cells={shown(name): cell for name, cell in row.cells.items()}) for row in rows)
     return Table(tuple(dict.fromkeys(map(shown, names))), mended)
+
+
+def _names(rows: Iterable[Mapping[str, object]]) -> tuple[str, ...]:
+    names: dict[str, None] = {}
+    for cells in rows:
+        names |= dict.fromkeys(cells)
+        check_size(len(names), "columns", MAX_COLUMNS)
+    return tuple(names)
 
 
 def _row(number: int, item: Any, given: object) -> RawRow:

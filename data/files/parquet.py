@@ -23,7 +23,7 @@ _BATCH_ROWS = 4_096
 def parquet_table(content: Content) -> Table:
     """Read a Parquet file, its rows as they are asked for. Raises `DataError` where it is broken or claims too much."""
     with _broken_told():
-        file = pq.ParquetFile(content.open())
+        file = pq.ParquetFile(content.open(), page_checksum_verification=True)  # of writers that note some
         _check_claims(file)
         _check_unpacked(content, file.metadata)
         names = column_names(file.schema_arrow.names)
@@ -34,7 +34,7 @@ def parquet_table(content: Content) -> Table:
 def _broken_told() -> Iterator[None]:
     try:
         yield
-    except DataError:
+    except (DataError, MemoryError):
         raise
     except Exception as error:  # a broken part can surface as any of Arrow's errors, or as one of Python's
         reason = shown(str(error).split("\n")[0] or type(error).__name__, 200)

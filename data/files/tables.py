@@ -8,6 +8,8 @@ from typing import NamedTuple
 from data.files.cells import shown
 from data.problems import Problem
 
+MAX_COLUMNS = 2**14  # Excel's own limit
+
 
 class RawRow(NamedTuple):
     """One row as given, numbered as a person counts it.

@@ -3,24 +3,27 @@
 import ast
 import json
 import re
+from itertools import islice
 from typing import Any
 
 import numpy as np
 
 from data.files.cells import CellError, as_text
 
+MOST_ANSWERS = 1_000
+_LONGEST_PYTHON = 100_000  # characters; reading Python takes a hundred times their size in memory
 _DECODER = json.JSONDecoder(parse_int=str, parse_float=str)
 
 
 def answer_texts(cell: object) -> tuple[str, ...]:
-    """Return the different answers a cell holds, in order.
+    """Return the different answers a cell holds, in order; of more than `MOST_ANSWERS` only one more than that.
 
     Takes plain text, a list, a SQuAD-like `{"text": [...]}` or a list of those, arrays, and the JSON or
     Python text of any of them, as tables keep it.
     """
     if isinstance(cell, str) and cell.lstrip()[:1] in ("[", "{"):
         cell = _parsed(cell.strip())
-    return tuple(dict.fromkeys(text for text in _flat(cell, depth=4) if text))
+    return tuple(islice(dict.fromkeys(text for text in _flat(cell, depth=4) if text), MOST_ANSWERS + 1))
 
 
 def _parsed(text: str) -> object:
@@ -28,7 +31,8 @@ def _parsed(text: str) -> object:
     try:
         return _DECODER.decode(text)
     except (ValueError, RecursionError):
-        pass
+        if len(text) > _LONGEST_PYTHON:
+            return text
     # pandas writes arrays as array(['a'], dtype=object) or ['a' 'b'], which Python would read as one text.
     python = re.sub(r"array\((\[[^\[\]]*\])(?:, dtype=\w+)?\)", r"\1", text)
     python = re.sub(r"(['\"])\s+(?=['\"])", r"\1, ", python)

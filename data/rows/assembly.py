@@ -2,17 +2,21 @@
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from itertools import count
+from itertools import count, islice
 
 from data.files.cells import as_text, shown
 from data.files.columns import Columns
 from data.files.squad import IMPOSSIBLE, PARAGRAPH_ID
 from data.files.tables import RawRow
-from data.problems import DataError, Problem, ProblemCode
+from data.problems import DataError, Problem, ProblemCode, Problems
 from data.records import Question, QuestionSet
-from data.rows.answers import answer_texts
 from data.rows.gathering import GatheredPassages
 from data.rows.reader import RowReader
+
+_MOST_BAD_ROWS = 100_000  # without a single good one: no question set begins like that
+_SHOWN_COLUMNS = 100  # rows of JSON can each name columns of their own
+_SHOWN_CHARACTERS = 10_000  # of a cell
+_MOST_SHOWN = 32_000_000  # characters of all rows left out
 
 
 @dataclass(slots=True)
@@ -33,11 +37,12 @@ class Assembly:
     """
 
     columns: Columns
-    problems: list[Problem] = field(default_factory=list)
-    rejected: list[tuple[Problem, RawRow]] = field(default_factory=list)
+    problems: Problems = field(default_factory=Problems)
+    rejected: list[tuple[Problem, dict[str, str]]] = field(default_factory=list)  # the first ones, and their cells
     row_count: int = 0
     paragraph_count: int = 0
     _asked: bool = False  # whether any row was to hold a question
+    _shown_left: int = _MOST_SHOWN
     _passages: GatheredPassages = field(default_factory=GatheredPassages)
     _questions: list[_Question] = field(default_factory=list)
     _by_key: dict[str | tuple[str, int], _Question] = field(default_factory=dict)
@@ -66,8 +71,11 @@ class Assembly:
             problem = reader.problem if row.asks else None
         if problem is not None:
             self._reject(row, problem)
-        elif reader.mended:
-            self.problems.append(Problem.of(ProblemCode.MENDED_TEXT, row.number or None))
+            return
+        if reader.dropped is not None:
+            self.problems.add(reader.dropped)
+        if reader.mended:
+            self.problems.add(Problem.of(ProblemCode.MENDED_TEXT, row.number or None))
 
     def question_set(self, name: str) -> QuestionSet:
         """Build the set; ids that are missing are made. Raises `DataError` where nothing is left of what was asked."""
@@ -92,14 +100,28 @@ class Assembly:
 
     def _no_question(self) -> DataError:
         if not self.rejected:
-            return DataError(Problem.of(ProblemCode.NO_QUESTION), self.problems)
-        first = self.rejected[0][0].message
-        return DataError(Problem.of(ProblemCode.NO_GOOD_ROW, rows=self.row_count, first=first), self.problems)
+            return DataError(Problem.of(ProblemCode.NO_QUESTION), self.problems.kept)
+        return self._no_good(ProblemCode.NO_GOOD_ROW)
+
+    def _no_good(self, code: ProblemCode) -> DataError:
+        first = next((one for one in self.problems.kept if one.leaves_out_row), self.problems.kept[0]).message
+        rows = self.problems.total if code is ProblemCode.NO_GOOD_START else self.row_count
+        return DataError(Problem.of(code, rows=rows, first=first), self.problems.kept)
 
     def _reject(self, row: RawRow, problem: Problem) -> None:
-        self.problems.append(problem)
-        if problem.leaves_out_row:
-            self.rejected.append((problem, row))
+        is_kept = self.problems.add(problem)
+        if problem.leaves_out_row and is_kept:
+            self.rejected.append((problem, self._shown(row)))
+        if self.problems.total == _MOST_BAD_ROWS and not self._passages:
+            raise self._no_good(ProblemCode.NO_GOOD_START)
+
+    def _shown(self, row: RawRow) -> dict[str, str]:
+        """The cells of a row as text, for whoever wants to mend it."""
+        if self._shown_left <= 0:
+            return {}
+        cells = {name: shown(cell, _SHOWN_CHARACTERS) for name, cell in islice(row.cells.items(), _SHOWN_COLUMNS)}
+        self._shown_left -= sum(map(len, cells.values()))
+        return cells
 
     def _take(self, row: RawRow, reader: RowReader, context: str, question: str) -> Problem | None:
         """Keep the passage and the question of a good row; return why the question is not kept, if so."""
@@ -112,7 +134,7 @@ class Assembly:
         first = self._by_key.get(key)
         if first is not None and first.text != question:
             return Problem.of(ProblemCode.DUPLICATE_ID, row.number, id=shown(id_, 80), first=first.row)
-        answers = dict.fromkeys(map(reader.fit, answer_texts(reader.cell("answers"))))
+        answers = reader.answers()
         repeated = first is not None and place in first.contexts
         if first is None:
             first = _Question(row.number, id_, question, reader.text("kind"), {}, {})

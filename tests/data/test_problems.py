@@ -2,7 +2,7 @@ from string import Formatter
 
 import pytest
 
-from data.problems import TEMPLATES, DataError, Problem, ProblemCode
+from data.problems import MOST_KEPT, TEMPLATES, DataError, Problem, ProblemCode, Problems
 
 
 @pytest.mark.parametrize("code", list(ProblemCode))
@@ -32,3 +32,15 @@ def test_mended_rows_are_not_left_out() -> None:
 def test_an_error_reads_as_its_problem() -> None:
     error = DataError.of(ProblemCode.NO_QUESTION)
     assert str(error).startswith("The file holds no question and no passage. Add rows with a passage each")
+
+
+def test_of_many_problems_the_first_of_either_sort_are_kept() -> None:
+    problems = Problems()
+    for row in range(1, MOST_KEPT + 3):
+        problems.add(Problem.of(ProblemCode.MENDED_TEXT, row))
+        problems.add(Problem.of(ProblemCode.EMPTY_QUESTION, row, column="q"))
+    assert (problems.total, problems.left_out, len(problems.kept)) == (2 * MOST_KEPT + 4, MOST_KEPT + 2, 2 * MOST_KEPT)
+    assert [(one.row, one.code) for one in problems.kept[-2:]] == [
+        (MOST_KEPT, ProblemCode.MENDED_TEXT),
+        (MOST_KEPT, ProblemCode.EMPTY_QUESTION),
+    ]

@@ -170,7 +170,7 @@ def test_the_name_of_the_set(given: str, expected: str) -> None:
 
 
 def test_files_that_cannot_be_opened(tmp_path: Path) -> None:
-    for path in (tmp_path / "none.csv", tmp_path, Path("\x00")):
+    for path in (tmp_path / "none.csv", Path("\x00")):
         with pytest.raises(DataError, match=r"cannot be read \(.*\). Check the path and its permissions"):
             read_file(path)
 

@@ -2,6 +2,7 @@
 
 import streamlit as st
 
+from data.apart import processes
 from data.split import SplitOptions
 from data.store import StoredSet
 from views.data import audit as data_audit
@@ -20,6 +21,7 @@ from views.words import plain, word
 
 def draw() -> None:
     """Draw the page."""
+    processes.make_ready()
     st.title(word("page.data"))
     data_get.draw()
     used = chosen_set()

@@ -1,14 +1,16 @@
 """A file that was read but is not in use: it lives in the session until it is used or put aside."""
 
 import hashlib
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 
 import streamlit as st
 
+from data.apart.exchange import UnusableFileError
+from data.apart.reading import read_apart
 from data.audit.audit import Audit, audit
 from data.files.columns import Columns
 from data.problems import DataError
-from data.read import Reading, propose_columns, read
+from data.read import Reading
 from data.split import Split, split
 from data.store import StoredSet, keep
 from views.state import use_set
@@ -85,10 +87,9 @@ def use(preview: Preview) -> StoredSet | None:
 
 def _read(preview: Preview, columns: Columns | None) -> Preview:
     try:
-        reading = read(preview.content, preview.name, columns)
-    except DataError as error:
-        guess, available = _proposed(preview.content)
-        return replace(preview, columns=columns or guess, available=available, read=None, error=error)
+        reading = read_apart(preview.content, preview.name, asdict(columns) if columns else None)
+    except UnusableFileError as error:
+        return replace(preview, columns=columns or error.columns, available=error.available, read=None, error=error)
     if preview.title:
         reading = replace(reading, question_set=replace(reading.question_set, name=preview.title))
     questions = reading.question_set
@@ -100,10 +101,3 @@ def _read(preview: Preview, columns: Columns | None) -> Preview:
         read=Read(reading, audit(questions), split(questions)),
         error=None,
     )
-
-
-def _proposed(content: bytes) -> tuple[Columns, tuple[str, ...]]:
-    try:
-        return propose_columns(content)
-    except DataError:
-        return Columns(), ()

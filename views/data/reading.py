@@ -84,12 +84,13 @@ def _problems(found: Read, title: str) -> None:
     if not found.reading.problems:
         st.success(word("data_page.no_problem"), icon=":material/check_circle:")
     if left_out:
-        counts = {"left_out": f"{len(left_out):,}", "rows": f"{found.reading.row_count:,}"}
+        counts = {"left_out": f"{found.reading.left_out:,}", "rows": f"{found.reading.row_count:,}"}
         st.warning(word("data_page.left_out", **counts), icon=":material/warning:")
         with st.expander(word("data_page.see_left_out")):
             _left_out(found, left_out, title)
     if others:
-        with st.expander(word("data_page.see_others", count=f"{len(others):,}"), icon=":material/info:"):
+        count = f"{found.reading.problem_count - found.reading.left_out:,}"
+        with st.expander(word("data_page.see_others", count=count), icon=":material/info:"):
             for problem in others[:_SHOWN_ROWS]:
                 st.text(problem_text(problem))
 
@@ -104,6 +105,8 @@ def _left_out(found: Read, left_out: list[Problem], title: str) -> None:
         column_config={texts["data_page.problem_column"]: st.column_config.TextColumn(width="large")},
     )
     whole = partial(_in_words, found.reading.rejected, left_out, texts)
+    if len(left_out) < found.reading.left_out:
+        st.caption(word("data_page.first_kept", kept=f"{len(left_out):,}"))
     tables.draw_csv("data_page.download_left_out", whole, f"{title}_left_out.csv")
 
 

@@ -1,10 +1,11 @@
 from datetime import date, datetime
+from xml.etree import ElementTree
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from data.files.cells import CellError, as_text, mend, shown
+from data.files.cells import CellError, as_text, is_fit, mend, shown
 
 
 @pytest.mark.parametrize(
@@ -44,3 +45,21 @@ def test_anything_can_be_shown() -> None:
     assert shown(np.array(["가"], dtype=object)) == '["가"]'
     assert shown({"가": "\ud800"}) == '{"가": "�"}'
     assert shown("가나다라", 3) == "가나…"
+
+
+def test_what_xml_cannot_hold_is_mended() -> None:
+    """Checked against an XML parser: what is fit passes it, what is not does not."""
+    for number in [*range(0x300), 0xD7FF, 0xE000, 0xFFFD, 0xFFFE, 0xFFFF, 0x10000, 0x10FFFF]:
+        try:
+            ElementTree.fromstring(
+                f"<a>{chr(number)}</a>".encode() if number != ord("<") and number != ord("&") else "<a/>"
+            )
+            passes = True
+        except ElementTree.ParseError:
+            passes = False
+        # expat takes the two last of a plane, which the standard does not
+        assert is_fit(chr(number)) is (passes and number not in (0xFFFE, 0xFFFF)), hex(number)
+
+
+def test_line_breaks_of_slides_stay_line_breaks() -> None:
+    assert mend("첫째\x0b둘째\x0c셋째\x1b[31m\uffff") == "첫째\n둘째\n셋째�[31m�"

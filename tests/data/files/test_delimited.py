@@ -1,5 +1,8 @@
+from collections.abc import Iterator
+
 import pytest
 
+from data.files import delimited
 from data.files.delimited import delimited_table, find_delimiter
 from data.problems import DataError, ProblemCode
 
@@ -108,3 +111,30 @@ def test_broken_quotes_take_linear_time(line: str) -> None:
 
 def test_a_field_may_be_very_long() -> None:
     assert _rows("question,context\na?," + "가" * 1_000_000) == [(2, ["a?", "가" * 1_000_000], None)]
+
+
+def test_a_record_that_never_ends_is_given_up_and_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(delimited, "_LONGEST_RECORD", 100)
+    text = 'question,context\n"a?,b\n' + "".join(f"q{row}?,c{row}\n" for row in range(50))
+    table = delimited_table(text, ",")
+    rows = list(table.rows)
+    assert [row.number for row in rows if row.problem is not None] == [2]
+    assert [row.cells["context"] for row in rows[1:]] == [f"c{row}" for row in range(50)]
+
+
+def test_a_broken_quotation_mark_a_line_costs_as_much_a_line_however_many() -> None:
+    """Counted, not timed: every line is taken at most twice."""
+    taken = 0
+
+    def lines() -> Iterator[str]:
+        nonlocal taken
+        for _ in range(20_000):
+            taken += 1
+            yield 'q?\t"abc\n'
+
+    rereadable = delimited._Rereadable(lines())
+    for _ in range(10_000):
+        rereadable.begin_record()
+        next(rereadable), next(rereadable)
+        rereadable.go_back()
+    assert taken == 10_001

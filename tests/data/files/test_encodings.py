@@ -53,8 +53,15 @@ def test_few_korean_letters_among_english() -> None:
     ],
 )
 def test_other_encodings_are_refused(text: str, codec: str) -> None:
-    with pytest.raises(DataError, match=r"neither UTF-8, UTF-16 nor CP949 .* Save the file as UTF-8"):
+    with pytest.raises(DataError, match=r"(neither|not) UTF-8.* CP949 .* Save the file as UTF-8"):
         decode(text.encode(codec))
+
+
+def test_cp949_with_more_hanja_and_jamo_than_hangul() -> None:
+    rows = "ㄱㄴㄷㄹ?,漢江漢江漢江\n"
+    assert decode(("질문,지문\n" + rows).encode("cp949"))[:2] == ("질문,지문\n" + rows, "CP949")
+    with pytest.raises(DataError, match="more Hanja and single jamo than Hangul"):
+        decode(("question,context\n" + rows).encode("cp949"))
 
 
 def test_the_refusal_names_byte_and_line() -> None:

@@ -1,0 +1,70 @@
+"""What reading a file may take, told in advance and held to by the system."""
+
+import sys
+import time
+from dataclasses import dataclass
+from math import ceil
+from pathlib import Path
+
+import psutil
+
+from data.files.content import Content
+from data.problems import DataError, ProblemCode
+
+TIMES_AS_LONG = 10  # by the clock: others may be at work, too
+_MEMORY, _MEMORY_TIMES = 2**29, 8  # bytes, and how often the size of the text
+_SECONDS, _BYTES_A_SECOND = 10.0, 5_000_000  # a tenth of the pace at which rows are read
+_PACKED, _PACKED_TIMES = (b"PK\x03\x04", b"PAR1"), 10  # texts are a tenth of their size in a workbook, or in Parquet
+_SHARE_OF_FREE_MEMORY = 0.8
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What reading a file may take: bytes of memory, and seconds of a processor."""
+
+    memory: int
+    seconds: int
+
+    @classmethod
+    def of(cls, content: Content) -> "Limits":
+        """Return those for a file: they grow with it, and never beyond the memory that is free."""
+        size = content.size * (_PACKED_TIMES if content.start.startswith(_PACKED) else 1)
+        free = int(_SHARE_OF_FREE_MEMORY * psutil.virtual_memory().available)
+        return cls(min(_MEMORY + _MEMORY_TIMES * size, max(_MEMORY, free)), ceil(_SECONDS + size / _BYTES_A_SECOND))
+
+    def memory_needed(self) -> DataError:
+        """Return the error for a file that needs more memory."""
+        return DataError.of(ProblemCode.NEEDS_MEMORY, memory=self._memory)
+
+    def time_needed(self) -> DataError:
+        """Return the error for a file that needs more time."""
+        return DataError.of(ProblemCode.NEEDS_TIME, seconds=self.seconds)
+
+    def died(self) -> DataError:
+        """Return the error for a process that ended without a word."""
+        return DataError.of(ProblemCode.READING_DIED, memory=self._memory)
+
+    @property
+    def _memory(self) -> str:
+        return f"{self.memory / 2**30:.1f} GiB"
+
+    def hold(self) -> None:
+        """Let the system end this process where it takes too much, also when nobody is left to watch it."""
+        if sys.platform == "win32":
+            return
+        import resource
+        import signal
+
+        signal.alarm(self.seconds * TIMES_AS_LONG + 1)
+        spent = ceil(time.process_time())
+        resource.setrlimit(resource.RLIMIT_CPU, (spent + self.seconds + 1, spent + self.seconds + 2))
+        if sys.platform == "linux":  # elsewhere the system does not hold to it, and whoever watches does
+            most = _data_now() + self.memory
+            resource.setrlimit(resource.RLIMIT_DATA, (most, most))
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
+def _data_now() -> int:
+    """Bytes that this process has as its own, as the limit counts them."""
+    told = Path("/proc/self/status").read_text(encoding="utf-8")
+    return int(told.partition("VmData:")[2].split()[0]) * 1024

@@ -1,0 +1,83 @@
+"""Reading a file in a process of its own, and what ends it where it takes too much."""
+
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import NoReturn
+
+import psutil
+
+from data.apart import processes
+from data.apart.exchange import UnusableFileError, ask, outcome
+from data.apart.limits import TIMES_AS_LONG, Limits
+from data.files.content import Content
+from data.problems import DataError
+from data.read import Reading, file_content
+from data.workspace import workspace
+
+_SECONDS_BETWEEN_LOOKS = 0.05
+
+
+def read_file_apart(path: Path, chosen: Mapping[str, str | None] | None = None) -> Reading:
+    """Read a file from disk in a process of its own; see `read_apart`."""
+    return read_apart(file_content(path), path.name, chosen)
+
+
+def read_apart(content: bytes | Content, name: str, chosen: Mapping[str, str | None] | None = None) -> Reading:
+    """Read the content of a file as `data.read.read` does, in a process of its own.
+
+    `chosen` names columns by role; those of the other roles are guessed. Raises `UnusableFileError`, also where reading
+    takes more than its `Limits` or the process ends, and `OSError` where the disk is full.
+    """
+    content = Content.of(content)
+    limits = Limits.of(content)
+    with _folder() as folder:
+        ask(folder, content, name, chosen or {}, limits)
+        pid = processes.started(folder)
+        if pid is not None:
+            _watch(pid, limits)
+        return outcome(folder, limits)
+
+
+@contextmanager
+def _folder() -> Iterator[Path]:
+    """A folder of the workspace, and not of the system's temporary ones, which may be memory."""
+    workspace().mkdir(parents=True, exist_ok=True)
+    folder = Path(tempfile.mkdtemp(prefix=".reading.", dir=workspace()))
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)  # what is mapped stays there until it is not needed
+
+
+def _watch(pid: int, limits: Limits) -> None:
+    """Wait until the process has ended, and end it where it takes too much."""
+    end = time.monotonic() + limits.seconds * TIMES_AS_LONG
+    with suppress(psutil.NoSuchProcess):
+        process = psutil.Process(pid)
+        at_first, seconds_at_first = process.memory_info().rss, _seconds(process)
+        while True:
+            with suppress(psutil.TimeoutExpired):
+                process.wait(_SECONDS_BETWEEN_LOOKS)
+                return
+            if _seconds(process) - seconds_at_first > limits.seconds or time.monotonic() > end:
+                _end(process, limits.time_needed())
+            if process.memory_info().rss - at_first > limits.memory:
+                _end(process, limits.memory_needed())
+    with suppress(ChildProcessError):
+        os.waitpid(pid, 0)  # it ended before it was looked at
+
+
+def _seconds(process: psutil.Process) -> float:
+    times = process.cpu_times()
+    return float(times.user + times.system)
+
+
+def _end(process: psutil.Process, why: DataError) -> NoReturn:
+    process.kill()
+    process.wait()
+    raise UnusableFileError(why)

@@ -1,0 +1,46 @@
+"""Small files that ask for much are read or refused within their limits, and at small size at once."""
+
+import resource
+import sys
+
+import pytest
+
+from data.apart import processes
+from data.apart.limits import Limits
+from data.apart.reading import read_apart
+from data.files.content import Content
+from data.problems import DataError
+from data.read import read
+from tests.hostile.files import FILES
+
+MOST_MEMORY = 2**30
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_small_one_is_read_as_a_large_one_is(name: str) -> None:
+    make, refusal = FILES[name]
+    if refusal is None:
+        reading = read(make(0.01), "set")
+        assert reading.question_set.questions
+        assert len(reading.problems) <= 20_000
+        assert len(reading.rejected) <= 10_000
+        return
+    with pytest.raises(DataError):
+        read(make(0.01), "set")
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="the system holds to no limit")
+@pytest.mark.parametrize("name", FILES)
+def test_a_large_one_is_read_or_refused_within_its_limits(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    make, refusal = FILES[name]
+    content = make(1)
+    limits = Limits.of(Content(content))
+    monkeypatch.setattr(processes, "started", processes.forked)
+    monkeypatch.setattr(Limits, "of", lambda _: Limits(min(limits.memory, MOST_MEMORY), limits.seconds))
+    if refusal is None:
+        assert read_apart(content, "set").question_set.questions
+    else:
+        with pytest.raises(DataError, match=refusal):
+            read_apart(content, "set")
+    assert resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024 < 2 * MOST_MEMORY
