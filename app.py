@@ -22,8 +22,8 @@ st.set_page_config(page_title="MRC Retrieval Workbench", page_icon=":material/ma
 st.html(Path(__file__).parent / "views" / "look.css")
 page = st.navigation(pages(), position="top")
 try:
-    sidebar.draw()
     with errors_told():
+        sidebar.draw()
         page.run()
 except Exception:
     logging.getLogger(__name__).exception("a page failed")

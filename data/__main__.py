@@ -22,6 +22,8 @@ from data.problems import DataError
 from data.read import Columns, Reading
 from data.split import Split, split
 from data.store import keep
+from data.terminal import tell
+from data.workspace import is_of_the_disk
 
 _ROLES = [field.name for field in fields(Columns)]
 _SHOWN_PROBLEMS = 10
@@ -30,7 +32,7 @@ _NO_QUESTION = f"No questions: these passages can be searched, and `{_MAKE_QUEST
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the command; return 0, or 1 where the data cannot be used."""
+    """Run the command; return 0, or 1 where the data cannot be used, or not be kept."""
     words = sys.argv[1:] if arguments is None else arguments
     if words[:1] == [_MAKE_QUESTIONS]:  # a room above this one, called as any program is
         status: int = import_module("questions.__main__").main(words[1:])
@@ -38,19 +40,29 @@ def main(arguments: list[str] | None = None) -> int:
     options = _parser().parse_args(words)
     try:
         reading = read_file_apart(options.file, dict(options.columns))
+        (_keep if options.command == "keep" else _inspect)(reading, options)
     except DataError as error:
-        print(error, file=sys.stderr)
+        tell(error, error=True)
         return 1
-    if options.command == "keep":
-        kept = keep(reading.question_set, source=options.file.name)
-        print("\n".join([*_understood(reading), *_problems(reading), f"Kept as {kept.key}"]))
-        return 0
+    except OSError as error:
+        if not is_of_the_disk(error):
+            raise
+        tell(f"The disk cannot be written to ({error.strerror}). Nothing that was kept is lost.", error=True)
+        return 1
+    return 0
+
+
+def _keep(reading: Reading, options: argparse.Namespace) -> None:
+    kept = keep(reading.question_set, source=options.file.name)
+    tell("\n".join([*_understood(reading), *_problems(reading), f"Kept as {kept.key}"]))
+
+
+def _inspect(reading: Reading, options: argparse.Namespace) -> None:
     figures, parts = audit(reading.question_set), split(reading.question_set)
     if options.json:
-        print(json.dumps(_as_json(reading, figures, parts), ensure_ascii=False, indent=1))
+        tell(json.dumps(_as_json(reading, figures, parts), ensure_ascii=False, indent=1))
     else:
-        print("\n".join([*_understood(reading), *_problems(reading), *_figures(figures), *_parts(parts)]))
-    return 0
+        tell("\n".join([*_understood(reading), *_problems(reading), *_figures(figures), *_parts(parts)]))
 
 
 def _parser() -> argparse.ArgumentParser:

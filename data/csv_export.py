@@ -2,7 +2,7 @@
 
 import pandas as pd
 
-_FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
+_FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "＝", "＋", "－", "＠")  # the wide ones, too, for East Asian ones
 
 
 def csv_bytes(table: pd.DataFrame) -> bytes:

@@ -1,5 +1,6 @@
 """Where everything a user makes lives, and how a file is written so that no kill can tear it."""
 
+import errno
 import json
 import math
 import os
@@ -10,12 +11,18 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+_DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)  # `OSError` is raised for much else
 PROJECT = Path(__file__).parent.parent  # the folder of `app.py`
 
 
 def workspace() -> Path:
     """Return the workspace folder: `MRC_WORKSPACE` where set, else `workspace/` beside `app.py`."""
     return Path(os.environ.get("MRC_WORKSPACE") or PROJECT / "workspace").resolve()
+
+
+def is_of_the_disk(error: BaseException) -> bool:
+    """Whether something failed because the disk is full, or cannot be written to."""
+    return isinstance(error, OSError) and error.errno in _DISK_ERRORS
 
 
 @contextmanager

@@ -16,6 +16,7 @@ from typing import Any
 from data.made import Maker
 from data.problems import DataError
 from data.store import find, keep
+from data.terminal import tell
 from questions.endpoint import MODEL, Endpoint
 from questions.make import MadeQuestions, make_questions
 from questions.options import MakerOptions, QuestionsError
@@ -30,10 +31,10 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         return _made(given)
     except (DataError, QuestionsError, OSError) as error:
-        print(f"error: {error}", file=sys.stderr)
+        tell(f"error: {error}", error=True)
         return 1
     except KeyboardInterrupt:
-        print("\nstopped; what a language model wrote is kept, and the same command goes on", file=sys.stderr)
+        tell("\nstopped; what a language model wrote is kept, and the same command goes on", error=True)
         return 130
 
 
@@ -44,10 +45,10 @@ def _made(given: argparse.Namespace) -> int:
     found = make_questions(question_set, options, endpoint, name=given.name, on_progress=_follow)
     if sys.stderr.isatty():
         print(file=sys.stderr)
-    print("\n".join(_told(found)))
+    tell("\n".join(_told(found)))
     if not given.preview:
         kept = keep(found.question_set, source=question_set.name)
-        print(f"Kept as {kept.key}: `python -m training bi-encoder --data {kept.key}` trains with them")
+        tell(f"Kept as {kept.key}: `python -m training bi-encoder --data {kept.key}` trains with them")
     return 0
 
 

@@ -12,6 +12,7 @@ from filelock import FileLock, Timeout
 
 from data.failure import Failure
 from data.store import find
+from data.terminal import harmless, tell
 from jobs.folder import carry_out
 from jobs.status import Status
 from retrieval.analysis.figures import shown_measures
@@ -33,13 +34,10 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         status: int = options.run(options)
     except KeyError as error:
-        print(
-            f"error: no comparison is kept as {error}; `python -m retrieval list` shows those there are",
-            file=sys.stderr,
-        )
+        tell(f"error: no comparison is kept as {error}; `python -m retrieval list` shows those there are", error=True)
         return 2
     except (Failure, OSError, ValueError) as error:
-        print(f"error: {error}", file=sys.stderr)
+        tell(f"error: {error}", error=True)
         return 2
     return status
 
@@ -75,8 +73,9 @@ def _compare(options: argparse.Namespace) -> int:
     if options.tell:  # the page waits for no more than it needs, and makes the rest when it is asked for
         return _compare_for_the_page(options)
     comparison, origin = _compared(options.experiment, _print_progress)
+    status = _report(comparison)  # first: a full disk takes no figures away
     save(comparison, options.out, origin, options.language)
-    return _report(comparison)
+    return status
 
 
 def _compare_for_the_page(options: argparse.Namespace) -> int:
@@ -85,58 +84,59 @@ def _compare_for_the_page(options: argparse.Namespace) -> int:
     def work(began: Status) -> None:
         nonlocal status
         comparison, origin = _compared(options.experiment, teller(job, began))
+        reported = _report(comparison)
         keep(comparison, options.out, origin)
-        status = _report(comparison)
+        status = reported
 
     job.folder.mkdir(parents=True, exist_ok=True)
     try:
         with FileLock(job.folder / ".at_work.lock", timeout=_SECONDS_TO_END):
             carry_out(job, work, lambda error: ("unexpected", str(error)))
     except Timeout:
-        print("error: another process is at work on this comparison", file=sys.stderr)
+        tell("error: another process is at work on this comparison", error=True)
     return status
 
 
-def _compared(path: Path, tell: Callable[[str, float], None]) -> tuple[Comparison, dict[str, Any]]:
-    tell("", 0.0)
+def _compared(path: Path, on_progress: Callable[[str, float], None]) -> tuple[Comparison, dict[str, Any]]:
+    on_progress("", 0.0)
     experiment = read_experiment(path)
     question_set = find(experiment.data, path.parent)
-    comparison = compare(experiment, question_set, base=path.parent, on_progress=tell)
+    comparison = compare(experiment, question_set, base=path.parent, on_progress=on_progress)
     return comparison, provenance(comparison, question_set, path.parent)
 
 
 def _print_progress(name: str, share: float) -> None:
     if name and sys.stderr.isatty():
-        print(f"\r{share:4.0%}  {name}\033[K", end="" if share < 1 else "\n", file=sys.stderr)
+        print(f"\r{share:4.0%}  {harmless(name)}\033[K", end="" if share < 1 else "\n", file=sys.stderr)
 
 
 def _report(comparison: Comparison) -> int:
     """Print the table and what failed; returns the exit status."""
-    print(table(comparison))
+    tell(table(comparison))
     for result in comparison.results:
         if result.error:
-            print(f"{result.name} failed: {result.error}", file=sys.stderr)
+            tell(f"{result.name} failed: {result.error}", error=True)
     return int(any(result.error for result in comparison.results))
 
 
 def _encode(options: argparse.Namespace) -> int:
-    def tell(share: float) -> None:
+    def follow(share: float) -> None:
         if sys.stderr.isatty():
             print(f"\r{share:4.0%}\033[K", end="" if share < 1 else "\n", file=sys.stderr)
 
-    print("\n".join(encode_corpus.encode(options, tell)))
+    tell("\n".join(encode_corpus.encode(options, follow)))
     return 0
 
 
 def _list(options: argparse.Namespace) -> int:
     kept = kept_comparisons()
     for key in damaged_comparisons():
-        print(f"{key} cannot be read: it is damaged, or of another version", file=sys.stderr)
+        tell(f"{key} cannot be read: it is damaged, or of another version", error=True)
     if options.json:
-        print(json.dumps([asdict(one) | {"folder": str(one.folder)} for one in kept], ensure_ascii=False, indent=2))
+        tell(json.dumps([asdict(one) | {"folder": str(one.folder)} for one in kept], ensure_ascii=False, indent=2))
     for one in () if options.json else kept:
         names = ", ".join(one.retrievers)
-        print(f"{one.key}  {one.made[:16]}  {one.name or one.data} ({one.part}, {one.questions:,} questions): {names}")
+        tell(f"{one.key}  {one.made[:16]}  {one.name or one.data} ({one.part}, {one.questions:,} questions): {names}")
     return 0
 
 

@@ -15,7 +15,7 @@ from data.workspace import PROJECT
 ROOMS = ("data", "text", "questions", "jobs", "models", "retrieval", "training", "views", "app")
 PARTS = {
     "data": (
-        ("workspace", "failure", "texts"),
+        ("workspace", "failure", "terminal", "texts"),
         ("seal",),
         ("problems", "cache", "passages", "csv_export"),
         ("passage_file",),
@@ -129,11 +129,8 @@ def heads(path: Path, *, top_level_only: bool = False) -> set[str]:
 
 def test_every_folder_of_tests_is_named_as_what_it_tests() -> None:
     tests = Path(__file__).parent
-    folders = {path.parent.relative_to(tests) for path in tests.rglob("test_*.py")} - {
-        Path(),
-        Path("browser"),
-        Path("hostile"),
-    }
+    folders = {path.parent.relative_to(tests) for path in tests.rglob("test_*.py")}
+    folders -= {Path(), Path("browser"), Path("hostile")}
     assert [str(folder) for folder in sorted(folders) if not (PROJECT / folder).is_dir()] == []
 
 

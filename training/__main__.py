@@ -11,6 +11,7 @@ from typing import Any
 
 from data.csv_export import csv_bytes
 from data.failure import Failure
+from data.terminal import tell
 from data.workspace import workspace
 from jobs.status import State
 from training.command_line import add_plan, followed, followed_rounds, known_job, planned, stopping_on_signals
@@ -30,7 +31,7 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         status: int = given.do(given)
     except (Failure, OSError, ValueError) as error:
-        print(f"error: {error}", file=sys.stderr)
+        tell(f"error: {error}", error=True)
         return 2
     return status
 
@@ -52,7 +53,7 @@ def _train(given: argparse.Namespace) -> int:
     runs = create_rounds(plan, given.out, attended=not given.queue)
     if given.queue:
         LINE.start_worker()
-        print(*(run.id for run in runs), sep="\n")
+        tell("\n".join(run.id for run in runs))
         return 0
     return followed_rounds(runs)
 
@@ -84,13 +85,13 @@ def _rehearse(given: argparse.Namespace) -> int:
 def _list(given: argparse.Namespace) -> int:
     runs = [_told(run) for run in all_jobs()]
     for damaged in damaged_runs():
-        print(f"{damaged.id} cannot be read: its run.json is damaged", file=sys.stderr)
+        tell(f"{damaged.id} cannot be read: its run.json is damaged", error=True)
     if given.json:
-        print(json.dumps(runs, ensure_ascii=False, indent=2))
+        tell(json.dumps(runs, ensure_ascii=False, indent=2))
         return 0
     for run in runs:
         steps = f"{run['step']}/{run['total_steps']}" if run["total_steps"] else "-"
-        print(f"{run['id']}  {run['state']:<11}  {run['kind']:<13}  {steps:>13}  {run['name']}")
+        tell(f"{run['id']}  {run['state']:<11}  {run['kind']:<13}  {steps:>13}  {run['name']}")
     return 0
 
 
@@ -108,7 +109,7 @@ def _stop(given: argparse.Namespace) -> int:
     if not (run.status().at_work or run.status().state is State.QUEUED):
         raise ValueError(f"{run.id} is {run.status().state.value}: there is nothing to stop")
     run.stop()
-    print(run.status().state.value)
+    tell(run.status().state.value)
     return 0
 
 
@@ -117,14 +118,14 @@ def _resume(given: argparse.Namespace) -> int:
     LINE.resume(run)
     if run.folder.resolve().parent != workspace() / "runs":  # the workspace's worker knows nothing of it
         return followed(run)
-    print(State.QUEUED.value)
+    tell(State.QUEUED.value)
     return 0
 
 
 def _delete(given: argparse.Namespace) -> int:
     run = next((run for run in damaged_runs() if run.id == given.run), None) or known_job(given.run)
     run.delete()
-    print(f"deleted {run.id}")
+    tell(f"deleted {run.id}")
     return 0
 
 
@@ -135,9 +136,9 @@ def _push(given: argparse.Namespace) -> int:
 
     token = os.environ.get("HF_TOKEN") or getpass("hub token (not shown, not kept): ")
     try:
-        print(push(known_job(given.run), given.repository, token, private=not given.public))
+        tell(push(known_job(given.run), given.repository, token, private=not given.public))
     except PushError as error:
-        print(f"error: {error}", file=sys.stderr)
+        tell(f"error: {error}", error=True)
         return 1
     return 0
 
@@ -150,7 +151,7 @@ def _write_negatives(plan: Plan, path: Path) -> int:
         path.write_bytes(csv_bytes(table))
     else:
         table.to_json(path, orient="records", lines=True, force_ascii=False)
-    print(f"{len(table)} negatives of {table['question_id'].nunique()} of {questions} questions: {path}")
+    tell(f"{len(table)} negatives of {table['question_id'].nunique()} of {questions} questions: {path}")
     return 0
 
 
@@ -162,13 +163,13 @@ def _fitted(plan: Plan) -> Plan:
         found = _estimated(plan)
         gigabytes = f"{found.memory / 1e9:.1f} of {found.memory_available / 1e9:.1f} GB"
         if found.fits:
-            print(f"about {found.seconds / 60:.0f} minutes, {gigabytes} of memory", flush=True)
+            tell(f"about {found.seconds / 60:.0f} minutes, {gigabytes} of memory")
             return plan
         if not found.instead:
             break
-        print(f"does not fit: {gigabytes} of memory", flush=True)
+        tell(f"does not fit: {gigabytes} of memory")
         for name, value in found.instead.items():
-            print(f"  {name}: {getattr(plan.options, name)} -> {value}: {REASONS[name]}", flush=True)
+            tell(f"  {name}: {getattr(plan.options, name)} -> {value}: {REASONS[name]}")
         plan = replace(plan, options=replace(plan.options, **found.instead))
     raise ValueError(f"{gigabytes} of memory, and no change was found that makes it fit: take a smaller base")
 
@@ -193,7 +194,7 @@ def _print_estimate(plan: Plan) -> int:
     from training.estimate import estimate
 
     hold_freed_memory()  # as a training does
-    print(json.dumps(asdict(estimate(plan)), indent=2))
+    tell(json.dumps(asdict(estimate(plan)), indent=2))
     return 0
 
 

@@ -2,7 +2,6 @@
 
 import argparse
 import signal
-import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import Field, fields, replace
@@ -13,6 +12,7 @@ from typing import Any
 
 from data.split import SplitOptions
 from data.store import find
+from data.terminal import tell
 from jobs.status import State
 from training.options.common import TrainingOptions
 from training.recipe import RECIPES, usual_base
@@ -56,7 +56,7 @@ def known_job(reference: str) -> Run:
 def followed_rounds(runs: Sequence[Run]) -> int:
     """Train one after the other in this process; returns the exit status. Where one does not end well, so do all."""
     for number, run in enumerate(runs, start=1):
-        print(f"run folder: {run.folder}", flush=True)
+        tell(f"run folder: {run.folder}")
         status = followed(run)
         if run.status().state is not State.DONE:
             for later in runs[number:]:
@@ -72,15 +72,15 @@ def followed(run: Run) -> int:
     with stopping_on_signals(run):
         ended = train(run)
     if ended.state is State.FAILED:
-        print(f"error: {ended.message}", file=sys.stderr)
+        tell(f"error: {ended.message}", error=True)
         return 1
     if ended.state is State.STOPPED:
-        print("stopped; no model was saved, and `resume` goes on from the last checkpoint")
+        tell("stopped; no model was saved, and `resume` goes on from the last checkpoint")
         return 0
     for name, figures in run.scores().items():
         if name in ("before", "after", "interpolated", "bm25"):
-            print(f"{name:>12}  " + "  ".join(f"{measure} {value:.4f}" for measure, value in figures.items()))
-    print(f"model: {run.model_folder}")
+            tell(f"{name:>12}  " + "  ".join(f"{measure} {value:.4f}" for measure, value in figures.items()))
+    tell(f"model: {run.model_folder}")
     return 0
 
 
@@ -91,7 +91,7 @@ def stopping_on_signals(run: Run) -> Iterator[None]:
     def heard(number: int, frame: FrameType | None) -> None:
         del frame
         run.ask_to_stop()
-        print("stopping after this step, with a checkpoint; once more: at once", file=sys.stderr, flush=True)
+        tell("stopping after this step, with a checkpoint; once more: at once", error=True)
         signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
 
     before = {number: signal.signal(number, heard) for number in (signal.SIGINT, signal.SIGTERM)}

@@ -7,6 +7,7 @@ from contextlib import redirect_stdout
 from dataclasses import asdict, replace
 from typing import Any
 
+from data.terminal import tell
 from jobs.status import State
 from retrieval.evaluation.measures import Measure
 from training.command_line import add_plan, followed_rounds, planned, stopping_on_signals
@@ -43,20 +44,20 @@ def _find(given: argparse.Namespace) -> int:
     search = create_search(plan, given.minutes, attended=not given.queue)
     if given.queue:
         LINE.start_worker()
-        print(search.id)
+        tell(search.id)
         return 0
-    print(f"search: {search.id}", file=sys.stderr, flush=True)
+    tell(f"search: {search.id}", error=True)
     # what trainers print is no part of the answer
     with stopping_on_signals(search), redirect_stdout(sys.stderr):
         ended = find_settings(search)
     if ended.state is State.STOPPED:
-        print(f"stopped; `resume {search.id}` goes on", file=sys.stderr)
+        tell(f"stopped; `resume {search.id}` goes on", error=True)
         return 0
     found = search.found
     if ended.state is not State.DONE or found is None:
-        print(f"error: {ended.message}", file=sys.stderr)
+        tell(f"error: {ended.message}", error=True)
         return 1
-    print(_as_json(search, found) if given.json else _as_table(found), flush=True)
+    tell(_as_json(search, found) if given.json else _as_table(found))
     return _trained(plan, found) if given.train else 0
 
 

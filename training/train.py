@@ -1,6 +1,5 @@
 """One training from its run folder: load, measure, train, measure, say how it ended. Begun again, it goes on."""
 
-import errno
 import json
 import logging
 import os
@@ -17,7 +16,7 @@ from data.failure import Failure
 from data.problems import DataError
 from data.records import QuestionSet
 from data.store import find
-from data.workspace import replacing
+from data.workspace import is_of_the_disk, replacing
 from jobs.folder import AskedToStop, carry_out
 from jobs.status import State, Status
 from models.sources import ModelSource, find_model
@@ -39,7 +38,6 @@ from training.runs.runs import Phase, Plan, Run, find_run
 
 logger = logging.getLogger(__name__)
 
-_DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)  # libraries raise OSError for much else
 _DISK_WORDS = ("no space left on device", "i/o error", "disk quota exceeded")  # what those that raise their own say
 R = TypeVar("R", bound=Run)
 Watch = Callable[[Task], tuple[Task, list[Any]]]  # may listen to the task's measure, and adds callbacks of the trainer
@@ -114,7 +112,7 @@ def problem_of(error: BaseException) -> tuple[str, str]:
     if isinstance(error, KeyboardInterrupt):
         return "interrupted", message
     said = message.lower()
-    if (isinstance(error, OSError) and error.errno in _DISK_ERRORS) or any(words in said for words in _DISK_WORDS):
+    if is_of_the_disk(error) or any(words in said for words in _DISK_WORDS):
         return "disk", message
     if isinstance(error, MemoryError) or any(words in said for words in _OUT_OF_MEMORY):
         return "memory", message

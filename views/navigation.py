@@ -17,8 +17,11 @@ PAGES = {
 
 
 def pages() -> list[Any]:
-    """Return the pages in their order, the first one the one that opens."""
-    return [_page(name) for name in PAGES]
+    """Return the pages in their order, the first one the one that opens; at its own name it is found, too."""
+    first = next(iter(PAGES))
+    title = word(f"page.{first}")
+    named = st.Page(partial(_go_on, first), title=title, icon=PAGES[first], url_path=first, visibility="hidden")
+    return [*(_page(name) for name in PAGES), named]
 
 
 def open_page(name: str, **parameters: str) -> None:
@@ -32,8 +35,14 @@ def way_to(name: str, label: str, **parameters: str) -> None:
 
 
 def _page(name: str) -> Any:
-    title, first = word(f"page.{name}"), next(iter(PAGES))
-    return st.Page(partial(_draw, name), title=title, icon=PAGES[name], url_path=name, default=name == first)
+    title, is_first = word(f"page.{name}"), name == next(iter(PAGES))
+    path = "first" if is_first else name  # Streamlit serves the first page without a path, and no other at its name
+    return st.Page(partial(_draw, name), title=title, icon=PAGES[name], url_path=path, default=is_first)
+
+
+def _go_on(name: str) -> None:
+    """Go to a page with what its address asks for."""
+    st.switch_page(_page(name), query_params={key: st.query_params.get_all(key) for key in st.query_params})
 
 
 def _draw(name: str) -> None:

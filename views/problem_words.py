@@ -7,6 +7,7 @@ import streamlit as st
 
 from data.failure import Failure
 from data.problems import DataError, Problem, ProblemCode
+from data.workspace import is_of_the_disk
 from views.words import catalog, known, language, plain, word
 
 _NAMED_BY_READERS = ("found", "expected", "unit", "reason")
@@ -15,11 +16,15 @@ _NAMED_BY_USERS = (ProblemCode.MISSING_COLUMN, ProblemCode.UNKNOWN_COLUMN)  # `f
 
 @contextmanager
 def errors_told() -> Iterator[None]:
-    """Show the words of a `DataError` raised inside, in place of its traceback."""
+    """Show the words of a `DataError` raised inside, or of a full disk, in place of its traceback."""
     try:
         yield
     except DataError as error:
         st.error(plain(failure_text(error)), icon=":material/error:")
+    except OSError as error:
+        if not is_of_the_disk(error):
+            raise
+        st.error(word("app.disk", reason=plain(error.strerror or str(error))), icon=":material/error:")
 
 
 def failure_text(error: Exception) -> str:

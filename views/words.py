@@ -1,5 +1,6 @@
 """Every word a person reads, in the person's language."""
 
+import re
 import tomllib
 from datetime import UTC, datetime, tzinfo
 from functools import cache
@@ -12,6 +13,7 @@ import streamlit as st
 from data import problems
 
 LANGUAGES = {"ko": "한국어", "en": "English"}
+_NAMED = re.compile(r":(?=[\w+-]+(/\w+)?:)")  # icons and emoji are looked for after what is escaped was read
 _FOLDER = Path(__file__).parent / "locales"
 
 
@@ -82,4 +84,5 @@ def moment(iso: str) -> str:
 
 def plain(text: str) -> str:
     """Return user text for a Markdown place, so that none of it is read as Markdown."""
+    text = _NAMED.sub(":\N{WORD JOINER}", text)
     return "".join(f"\\{character}" if character in "\\`*_{}[]()#+-.!|<>~$:&" else character for character in text)

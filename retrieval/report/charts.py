@@ -5,9 +5,9 @@ from typing import Any
 
 import altair as alt
 import pandas as pd
-import vl_convert
 from markupsafe import Markup
 
+from retrieval.report.drawing import draw
 from retrieval.report.scales import colour, shape
 
 _FONT = "system-ui, -apple-system, 'Segoe UI', 'Noto Sans KR', 'Malgun Gothic', sans-serif"
@@ -34,10 +34,10 @@ _INK = {
 }
 
 
-def svg(chart: Any) -> Markup:
-    """Draw a chart as an SVG whose words are text and whose ink is the reader's text colour."""
-    drawn = vl_convert.vegalite_to_svg(chart.configure(**_INK).to_dict())
-    return Markup(drawn)  # noqa: S704 - the renderer escapes every text in it
+def pictures(charts: Sequence[Any]) -> list[Markup | None]:
+    """Draw charts as SVGs whose words are text and whose ink is the reader's text colour; None where that failed."""
+    drawn = draw([chart.configure(**_INK).to_dict() for chart in charts])
+    return [None if one is None else Markup(one) for one in drawn]  # noqa: S704 - the renderer escapes every text
 
 
 def curves(table: pd.DataFrame, names: Sequence[str], *, x: str, y: str) -> alt.LayerChart:

@@ -77,18 +77,23 @@ def per_question_json(comparison: Comparison) -> str:
 
 
 def per_question_table(comparison: Comparison) -> pd.DataFrame:
-    """Return the same as a table, one row a question; columns of a retriever begin with its name."""
+    """Return the same as a table, one row a question; columns of a retriever begin with its name.
+
+    Passages are named as in the TREC and BEIR files: those ids hold no space, which separates them.
+    """
     questions = comparison.question_set.questions
+    _, passage_ids = trec_ids(comparison.question_set)
+    as_trec = dict(zip(comparison.question_set.passages.ids, passage_ids, strict=True))
     columns: dict[str, Any] = {
         "id": [question.id for question in questions],
         "question": [question.text for question in questions],
         "kind": [question.kind for question in questions],
         "made": [question.made for question in questions],
-        "relevant": [" ".join(question.relevant) for question in questions],
+        "relevant": [" ".join(as_trec[id_] for id_ in question.relevant) for question in questions],
     }
     for name in comparison.scores:
         entries = pd.DataFrame(_per_question(comparison, name))
-        entries["top"] = entries["top"].str.join(" ")
+        entries["top"] = [" ".join(as_trec[id_] for id_ in top) for top in entries["top"]]
         entries["rank"] = entries["rank"].astype("Int64")
         columns |= {f"{name}: {column}": entries[column] for column in entries}
     return pd.DataFrame(columns)

@@ -14,6 +14,7 @@ from retrieval.comparison.compare import Comparison
 from retrieval.comparison.provenance import provenance
 from retrieval.evaluation.measures import CUT, depth_of
 from retrieval.evaluation.significance import PairTest
+from retrieval.report.charts import pictures
 from retrieval.report.colours import colour_of, letter_of
 from retrieval.report.sections import cost, curves, hardest, lost, settings, slices
 from retrieval.report.words import Say, words_of
@@ -41,6 +42,9 @@ def report(
     names = list(comparison.experiment.specs)
     scored = list(comparison.scores)
     shown = shown_measures(comparison)
+    by_k, parts, losses = curves(comparison, found, names), slices(comparison, measure, say), lost(comparison, say)
+    charts = [*(chart for _, chart in by_k), *(part.chart for part in parts), *([losses.chart] if losses.chart else [])]
+    drawn = iter(pictures(charts))
     hits = [f"hit@{k}" for k in comparison.experiment.ks] if _several_relevant(comparison) else []
     return _template().render(
         say=say,
@@ -57,13 +61,14 @@ def report(
         notices=_notices(comparison, say),
         tables=[(columns, figures(comparison, found, columns)) for columns in (shown, hits) if columns],
         legend=[(one, colour_of(one, names), letter_of(one, names)) for one in scored],
-        curves=curves(comparison, found, names),
+        curves=[(title, next(drawn)) for title, _ in by_k],
         pairs=_pairs(comparison, found, measure),
         all_pairs=len(scored) * (len(scored) - 1) // 2 <= _MOST_PAIRS,
         points=points,
         p_figure=p_figure,
-        slices=slices(comparison, measure, say),
-        lost=lost(comparison, say),
+        slices=[(part, next(drawn)) for part in parts],
+        lost=losses,
+        lost_picture=next(drawn, None),
         hardest=hardest(comparison),
         cost=cost(comparison),
         settings=settings(origin, say),

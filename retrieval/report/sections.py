@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from markupsafe import Markup
 
 from retrieval.analysis.evidence import Evidence
 from retrieval.analysis.figures import label
@@ -24,8 +23,8 @@ _MOST_SLICES = 10
 _HARDEST = 15
 
 
-def curves(comparison: Comparison, found: Evidence, names: Sequence[str]) -> list[tuple[str, Markup]]:
-    """Draw Recall@K over K, and nDCG@10 with its intervals: title and chart."""
+def curves(comparison: Comparison, found: Evidence, names: Sequence[str]) -> list[tuple[str, Any]]:
+    """Return Recall@K over K, and nDCG@10 with its intervals: title and chart."""
     rows = [
         (name, k, float(of.per_question[f"recall@{k}"].mean()), *found.intervals[name][f"recall@{k}"])
         for name, of in comparison.scores.items()
@@ -45,7 +44,7 @@ def curves(comparison: Comparison, found: Evidence, names: Sequence[str]) -> lis
         drawn.append(("Recall@K", charts.curves(by_k, names, x="K", y="Recall@K")))
     if scored:
         drawn.append((ndcg_label, charts.intervals(at_ten, names, row="retriever", order=scored, x=ndcg_label)))
-    return [(title, charts.svg(chart)) for title, chart in drawn]
+    return drawn
 
 
 @dataclass(frozen=True)
@@ -53,7 +52,7 @@ class SliceSection:
     """One property of the questions: its chart, and rows of (slice, questions, means by retriever in percent)."""
 
     title: str
-    chart: Markup
+    chart: Any
     rows: list[tuple[str, int, dict[str, str]]]
 
 
@@ -77,7 +76,7 @@ def slices(comparison: Comparison, measure: str, say: Say) -> list[SliceSection]
             (labels[place], len(part.rows), {name: means[place, name] for name in scores if (place, name) in means})
             for place, part in enumerate(parts)
         ]
-        sections.append(SliceSection(say(f"property.{by}"), charts.svg(chart), rows))
+        sections.append(SliceSection(say(f"property.{by}"), chart, rows))
     return sections
 
 
@@ -86,7 +85,7 @@ class LostSection:
     """Counts of lost questions by retriever and fate, their chart (None where none is lost), and the ceilings."""
 
     k: int  # how many passages of each ranking were looked at
-    chart: Markup | None
+    chart: Any
     legend: list[tuple[str, str]]  # the fates that occur, and their colours
     rows: list[tuple[str, int, list[int]]]
     depths: tuple[int, ...]
@@ -118,7 +117,7 @@ def lost(comparison: Comparison, say: Say) -> LostSection:
     known = [place for place in range(len(DEPTHS)) if any(not np.isnan(shares[place]) for shares in limits.values())]
     return LostSection(
         k=k,
-        chart=charts.svg(chart) if chart else None,
+        chart=chart,
         legend=list(zip(texts, colours, strict=True)),
         rows=rows,
         depths=tuple(DEPTHS[place] for place in known),

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-from pyarrow.csv import WriteOptions, write_csv
+import pyarrow.compute as pc
 
 from data.records import QuestionSet
 from data.workspace import replacing, write_text
@@ -15,6 +15,7 @@ from retrieval.rankings import NOT_FOUND, Rankings
 _SPACE = re.compile(r"\s+")
 _UNSAFE = re.compile(r"[^\w.+-]+")
 _QRELS = "qrels"
+_BLOCK = 100_000  # lines written at a time
 _LONGEST_STEM = 60  # a file name holds 255 bytes, a Korean letter takes 3
 
 
@@ -32,21 +33,24 @@ def write_run(path: Path, rankings: Rankings, question_set: QuestionSet, name: s
     Evaluation tools order by score alone and ties by id: a score that ties with the one before is written one float32
     step lower, so that they see our order.
     """
-    questions, passages = (pa.array(ids) for ids in trec_ids(question_set))
+    questions, passages = (pa.array(ids, pa.large_string()) for ids in trec_ids(question_set))
     rows, places = np.nonzero(rankings.indices != NOT_FOUND)
-    table = pa.table(
-        {
-            "question": questions.take(pa.array(rows)),
-            "Q0": pa.repeat("Q0", len(rows)),
-            "passage": passages.take(pa.array(rankings.indices[rows, places])),
-            "rank": places + 1,
-            "score": without_ties(rankings.scores)[rows, places],  # written so that reading gives the same float32
-            "name": pa.repeat(_SPACE.sub("_", name), len(rows)),
-        }
-    )
-    layout = WriteOptions(include_header=False, delimiter=" ", quoting_style="none")
-    with replacing(path) as new:
-        write_csv(table, new, layout)
+    scores = without_ties(rankings.scores)
+    last = pa.scalar(_SPACE.sub("_", name) + "\n", pa.large_string())
+    with replacing(path) as new, new.open("wb") as file:
+        for start in range(0, len(rows), _BLOCK):
+            row, place = rows[start : start + _BLOCK], places[start : start + _BLOCK]
+            columns = (
+                questions.take(pa.array(row)),
+                pa.scalar("Q0", pa.large_string()),
+                passages.take(pa.array(rankings.indices[row, place])),
+                pc.cast(pa.array(place + 1), pa.large_string()),
+                pc.cast(pa.array(scores[row, place]), pa.large_string()),  # so that reading gives the same float32
+                last,
+                pa.scalar(" ", pa.large_string()),
+            )
+            # no writer of tables: an id may hold their quotation marks, which mean nothing here
+            file.write("".join(pc.binary_join_element_wise(*columns).to_pylist()).encode())
 
 
 def without_ties(scores: np.ndarray) -> np.ndarray:

@@ -1,8 +1,11 @@
+import errno
 import json
+import os
 from pathlib import Path
 
 import pytest
 
+from data import __main__ as module
 from data.__main__ import main
 from data.store import load, stored
 
@@ -81,3 +84,24 @@ def test_keep(file: Path, workspace_folder: Path, capsys: pytest.CaptureFixture[
     assert capsys.readouterr().out.splitlines()[-1] == f"Kept as {kept.key}"
     assert (kept.name, kept.source, kept.passages, kept.questions) == ("set", "set.csv", 2, 2)
     assert [passage.title for passage in load(kept.key).passages] == ["1", "3"]
+
+
+@pytest.mark.parametrize("command", ["inspect", "keep"])
+def test_a_full_disk_is_told(
+    command: str, file: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(module, "keep" if command == "keep" else "read_file_apart", full)
+    assert main([command, str(file)]) == 1
+    assert capsys.readouterr().err == (
+        "The disk cannot be written to (No space left on device). Nothing that was kept is lost.\n"
+    )
+
+
+def test_kinds_do_not_command_the_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "set.csv"
+    path.write_text("question,context,kind\n수도는?,서울,가\x9b31m\n", encoding="utf-8")
+    assert main(["inspect", str(path)]) == 0
+    assert "Kinds: 가\\u009b31m 1" in capsys.readouterr().out

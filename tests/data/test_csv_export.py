@@ -13,7 +13,7 @@ def cells(table: pd.DataFrame) -> list[list[str]]:
     return list(csv.reader(io.StringIO(content.decode("utf-8-sig"))))
 
 
-@pytest.mark.parametrize("text", ["=1+1", "+82", "-1", "@SUM(A1)", "\t=1", "\r=1"])
+@pytest.mark.parametrize("text", ["=1+1", "+82", "-1", "@SUM(A1)", "\t=1", "\r=1", "＝1+1", "＠SUM(A1)"])
 def test_a_text_that_would_be_a_formula_is_harmless(text: str) -> None:
     assert cells(pd.DataFrame({"a": [text]}))[1] == [f"'{text}"]
     assert cells(pd.DataFrame({text: ["a"]}))[0] == [f"'{text}"]

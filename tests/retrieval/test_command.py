@@ -1,6 +1,8 @@
 """`python -m retrieval compare`, run as a user runs it."""
 
+import errno
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -16,6 +18,7 @@ from ir_measures import RR, R, Success, nDCG
 from data.store import find, keep
 from data.workspace import PROJECT
 from jobs.status import State
+from retrieval import __main__ as module
 from retrieval.__main__ import main
 from retrieval.comparison.experiment import read_experiment
 from retrieval.comparison.job import ComparisonJob
@@ -245,6 +248,19 @@ def test_what_cannot_be_compared_gives_status_2_and_no_files(
     assert told in done.errors
     assert "Traceback" not in done.errors
     assert not done.folder.exists()
+
+
+def test_a_full_disk_takes_no_figures_away(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(module, "save", full)
+    done = run_here(WORDS, tmp_path, capsys)
+    assert done.status == 2
+    assert done.errors == "error: [Errno 28] No space left on device\n"
+    assert done.printed.splitlines()[-1].startswith("words ")
 
 
 def kept_by_the_page(tmp_path: Path) -> ComparisonJob:

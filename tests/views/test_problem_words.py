@@ -1,8 +1,12 @@
+import errno
+import re
 from string import Formatter
 
 import pytest
+from streamlit.testing.v1 import AppTest
 
 from data.problems import TEMPLATES, DataError, Problem, ProblemCode
+from tests.views.driving import run
 from views.problem_words import problem_text, reason_text
 from views.words import LANGUAGES, catalog
 
@@ -58,3 +62,22 @@ def test_an_error_carries_the_rows_behind_it() -> None:
     row = Problem.of(ProblemCode.EMPTY_CONTEXT, 2, column="c")
     error = DataError(Problem.of(ProblemCode.NO_GOOD_ROW, rows=1, first=row.message), [row])
     assert error.others == (row,)
+
+
+def failing(number: int) -> None:
+    from views.problem_words import errors_told
+
+    with errors_told():
+        raise OSError(number, "No space left on device")
+
+
+def test_a_full_disk_is_told_and_another_error_of_the_system_is_not() -> None:
+    app = AppTest.from_function(failing, args=(errno.ENOSPC,))
+    app.query_params["lang"] = "en"
+    run(app)
+    assert [re.sub(r"\\(.)", r"\1", one.value) for one in app.error] == [
+        "The disk cannot be written to (No space left on device). "
+        "Nothing of yours is lost: make some space and reload the page."
+    ]
+    other = AppTest.from_function(failing, args=(errno.ENOENT,)).run()
+    assert len(other.exception) == 1

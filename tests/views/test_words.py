@@ -56,3 +56,9 @@ def test_every_phase_has_words(phase: Phase) -> None:
 
 def test_plain_leaves_nothing_for_markdown_to_read() -> None:
     assert plain("**a** [b](c) <i>") == r"\*\*a\*\* \[b\]\(c\) \<i\>"
+
+
+def test_plain_makes_no_icon_of_a_text() -> None:
+    """Streamlit looks for the names of icons and emoji after it has read what is escaped."""
+    shown = re.sub(r"\\(.)", r"\1", plain("별 :material/star: :smile: 시간 12:30 a::b"))
+    assert shown == "별 :\u2060material/star: :\u2060smile: 시간 12:30 a::b"

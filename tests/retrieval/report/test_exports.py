@@ -163,3 +163,11 @@ def test_made_questions_say_so_in_every_export(tmp_path: Path) -> None:
     assert compared.as_dict()["made_questions"] == {"model: m": 1}
     assert provenance(compared)["data"]["made_questions"] == {"model: m": 1}
     assert "made_questions" not in provenance(comparison_of({"A": RIGHT}))["data"]
+
+
+def test_ids_with_spaces_are_told_apart_and_are_those_of_the_other_files() -> None:
+    passages = tuple(Passage(id_, f"text {id_}") for id_ in ("a b", "c", "d"))
+    question_set = QuestionSet("spaced", passages, (Question("q 1", "?", relevant=("a b", "c")),))
+    table = per_question_table(comparison_of({"right": [[0, 1]]}, question_set))
+    assert table["relevant"].tolist() == ["a_b c"]
+    assert set(table["right: top"][0].split(" ")) <= {"a_b", "c", "d"}

@@ -235,3 +235,11 @@ def test_every_key_is_used() -> None:
         section = key.split(".")[0] + "."
         assert f'"{key}"' in written or section in computed, key
     assert all(f'"{prefix}' in written for prefix in computed)
+
+
+def test_a_chart_that_cannot_be_drawn_costs_the_report_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("retrieval.report.charts.draw", lambda specifications: [None] * len(specifications))
+    html = report(hostile(), "en")
+    assert html.count("This chart could not be drawn.") >= 3
+    assert "<svg" not in html
+    assert Page(html).tables

@@ -9,6 +9,7 @@ from data.records import Passage, Question, QuestionSet
 from retrieval.evaluation.measures import evaluate
 from retrieval.rankings import Rankings, ranked, top_k
 from retrieval.trec.files import file_names, trec_ids, write_qrels, write_run
+from retrieval.trec.run import read_run
 from tests.doubles import small_set
 
 
@@ -94,3 +95,25 @@ def test_long_names_fit_a_file_system(tmp_path: Path) -> None:
     assert len(set(stems)) == 2
     for stem in stems:
         write_qrels(tmp_path / f"{stem}.trec", small_set())
+
+
+def test_ids_and_names_with_any_character_stay_themselves(tmp_path: Path) -> None:
+    ids = ['a"b', '"', "a,b", "#a", "가'나", "a\\b", "\u200b", "a;b"]
+    question_set = QuestionSet(
+        "odd",
+        tuple(Passage(id_, f"text {id_}") for id_ in ids),
+        tuple(Question(f"q{id_}", "?", relevant=(id_,)) for id_ in ids),
+    )
+    rankings = top_k(np.arange(64, dtype=np.float32).reshape(8, 8) % 11, 8)
+    write_qrels(tmp_path / "qrels", question_set)
+    write_run(tmp_path / "run", rankings, question_set, 'my "own"\tname')
+    fields = [line.split(" ") for line in (tmp_path / "run").read_text(encoding="utf-8").splitlines()]
+    assert {len(one) for one in fields} == {6}
+    assert {one[5] for one in fields} == {'my_"own"_name'}
+    assert [one[2] for one in fields[:8]] == [question_set.passages.ids[row] for row in rankings.indices[0]]
+    qrels = list(ir_measures.read_trec_qrels(str(tmp_path / "qrels")))
+    run = list(ir_measures.read_trec_run(str(tmp_path / "run")))
+    theirs = ir_measures.calc_aggregate([R @ 3], qrels, run)[R @ 3]
+    assert evaluate(rankings, question_set, (1, 3)).means()["recall@3"] == pytest.approx(theirs)
+    again, _ = read_run(tmp_path / "run", question_set)
+    assert again.indices.tolist() == rankings.indices.tolist()
