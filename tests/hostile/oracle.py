@@ -1,0 +1,143 @@
+"""Says of a damaged file whether what was read of it is right: damage stays where it was done, or it is told.
+
+A reader cannot know that a letter within a text is another one than was written, unless the format has checksums. So:
+
+- a row whose bytes are whole is read as it was written, or its loss is told;
+- with checksums (Excel, Parquet) that goes for every row, wherever the damage is;
+- a row with damaged bytes may be read otherwise, and rows behind it may be swallowed by it, as by a quotation mark.
+"""
+
+import random
+from dataclasses import dataclass
+
+from data.problems import DataError, ProblemCode
+from data.read import Reading, read
+from tests.hostile.written import ROLES, Row, Written, random_rows, write
+
+_PIECES = (
+    b'"',
+    b"\n",
+    b"\r\n",
+    b",",
+    b"\t",
+    b"{",
+    b"}",
+    b"[",
+    b"]",
+    b"\\",
+    b"\x00",
+    b"\xff",
+    b"\x80",
+    b":",
+    b"'",
+    b" ",
+)
+
+
+@dataclass(frozen=True)
+class Damage:
+    """A damaged file: at `start`, `removed` bytes became `put`."""
+
+    content: bytes
+    start: int
+    removed: int
+    put: bytes
+
+    def touches(self, place: tuple[int, int]) -> bool:
+        """Whether a row that lay there is damaged; what was put right before or behind it belongs to it, too."""
+        return self.start <= place[1] and place[0] <= self.start + self.removed
+
+
+def damaged(written: Written, seed: int) -> Damage:
+    """Change, take away, repeat or put in some bytes, or cut the file."""
+    draw = random.Random(seed)
+    content = written.content
+    start = draw.randrange(len(content))
+    removed, put = draw.choice([0, 1, 1, 2, 3, 16]), b""
+    match draw.randrange(5):
+        case 0:
+            put = bytes([content[start] ^ 1 << draw.randrange(8)]) + content[start + 1 : start + removed]
+            removed = max(1, removed)
+        case 1:
+            put = draw.choice(_PIECES)
+        case 2:
+            put = content[start : start + draw.randrange(1, 200)]
+        case 3:
+            removed = draw.randrange(1, 300) if draw.random() < 0.8 else len(content)
+        case _:
+            put = draw.randbytes(draw.randrange(1, 6))
+    return Damage(content[:start] + put + content[start + removed :], start, removed, put)
+
+
+def verdict(format_: str, seed: int) -> tuple[str, list[str]]:
+    """Damage a file of this format and read it: what came of it ("refused", "told" or "silent"), and what is wrong."""
+    written = write(format_, random_rows(seed))
+    damage = damaged(written, seed)
+    try:
+        reading = read(damage.content, "damaged")
+    except DataError as error:
+        str(error).encode()
+        return "refused", []
+    return ("told" if reading.problems else "silent"), [*_wrong(written, damage, reading)]
+
+
+def _wrong(written: Written, damage: Damage, reading: Reading) -> list[str]:
+    if written.places and damage.start < written.head:
+        return []  # the names of the columns, or what tells the encoding
+    found = _rows(reading)
+    if not written.places:
+        return [f"{row} was never written" for row in found if not _is_one_of(row, written.rows, reading)] + (
+            [] if len(found) + reading.left_out >= len(written.rows) else ["rows were lost"]
+        )
+    touched = {row for row, place in zip(written.rows, written.places, strict=True) if damage.touches(place)}
+    ids = {row[0]: row for row in written.rows}
+    taken = {problem.details["id"] for problem in reading.problems if problem.code == ProblemCode.DUPLICATE_ID}
+    wrong = [
+        f"{row} for {ids[row[0]]}"
+        for row in found
+        if row[0] in ids and ids[row[0]] not in touched and row[0] not in taken  # by a damaged row, which is told
+        if not _holds(row, ids[row[0]], bool(touched))
+    ]
+    still = {row[0] for row in found}
+    lost = [row for row in written.rows if row[0] not in still and row not in touched]
+    unexplained = [row for row in lost if not _is_swallowed(row, written, touched, still)]
+    told = reading.left_out + sum(problem.code == ProblemCode.BROKEN_PART for problem in reading.problems)
+    return wrong + [f"{row} was lost" for row in unexplained[told:]]
+
+
+def _rows(reading: Reading) -> list[Row]:
+    passages = reading.question_set.passages
+    row_of = passages.row_of
+    rows = []
+    for question in reading.question_set.questions:
+        context = "\n\n".join(passages[row_of[id_]].text for id_ in question.relevant)
+        title = passages[row_of[question.relevant[0]]].title if question.relevant else ""
+        rows.append((question.id, title, question.text, context, "|".join(question.answers), question.kind))
+    return rows
+
+
+def _is_one_of(row: Row, rows: tuple[Row, ...], reading: Reading) -> bool:
+    """Whether a row was written, apart from columns whose very name was damaged."""
+    known = [
+        place
+        for place, role in enumerate(ROLES)
+        if reading.columns is None or getattr(reading.columns, role) is not None
+    ]
+    return any(all(row[place] == one[place] for place in known) for one in rows)
+
+
+def _holds(row: Row, one: Row, is_beside_damage: bool) -> bool:
+    """Whether a row is one that was written, or that one and what a damaged row with its id and question adds."""
+    if row == one or not is_beside_damage:
+        return row == one
+    context, answers = ROLES.index("context"), ROLES.index("answers")
+    holds = one[context] in row[context].split("\n\n") and one[answers] in row[answers].split("|")
+    return holds and row[2] == one[2]
+
+
+def _is_swallowed(lost: Row, written: Written, touched: set[Row], still: set[str]) -> bool:
+    """Whether a row stands behind a damaged one, and so do all between them that are lost as well."""
+    before = written.rows.index(lost)
+    while before >= 0 and written.rows[before][0] not in still and written.rows[before] not in touched:
+        before -= 1
+    return before >= 0 and written.rows[before] in touched

@@ -1,0 +1,38 @@
+"""Damaged files are never silently wrong: a sample of what `make attack` looks at for half an hour."""
+
+import pytest
+
+from data.read import read
+from tests.hostile.oracle import Damage, _rows, _wrong, verdict
+from tests.hostile.written import FORMATS, random_rows, write
+
+
+@pytest.mark.parametrize("format_", FORMATS)
+def test_what_is_whole_is_read_as_it_was_written(format_: str) -> None:
+    written = write(format_, random_rows(1))
+    reading = read(written.content, "whole")
+    assert tuple(_rows(reading)) == written.rows
+    assert reading.problems == ()
+
+
+@pytest.mark.parametrize("format_", FORMATS)
+def test_damage_is_told_or_stays_where_it_is(format_: str) -> None:
+    wrong = {seed: found for seed in range(40) if (found := verdict(format_, seed)[1])}
+    assert wrong == {}
+
+
+def test_the_oracle_sees_a_row_that_changed_and_one_that_was_lost() -> None:
+    written = write("csv", random_rows(2))
+    place = next(place for place, row in enumerate(written.rows) if '"' not in row[2])
+    content = written.content.replace(written.rows[place][2].encode(), "다른 질문?".encode(), 1)
+    far = Damage(content, len(content) + 100, 0, b"")
+    (changed,) = _wrong(written, far, read(content, "set"))
+    assert "다른 질문?" in changed
+    start, end = written.places[7]
+    shorter = written.content[:start] + written.content[end:]
+    (lost,) = _wrong(written, Damage(shorter, written.places[20][0] + 5, 1, b""), read(shorter, "set"))
+    assert lost == f"{written.rows[7]} was lost"
+    whole = write("excel", random_rows(2))
+    others = ((*whole.rows[0][:2], "다른 질문?", *whole.rows[0][3:]), *whole.rows[1:])
+    (changed,) = _wrong(whole, far, read(write("excel", others).content, "set"))
+    assert "was never written" in changed

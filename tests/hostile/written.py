@@ -1,0 +1,127 @@
+"""Known rows as files of every format, with the place of each row: so damage can be told from error."""
+
+import csv
+import io
+import json
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import openpyxl
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+ROLES = ("id", "title", "question", "context", "answers", "kind")
+NAMES = ("번호", "제목", "질문", "지문", "정답", "유형")
+_SYLLABLES = "가나다라마바사아자차카타파하거너더러머버서어저처커터퍼허고노도로모보소오조초코토포호"
+Row = tuple[str, ...]  # a text for each of ROLES
+
+
+@dataclass(frozen=True)
+class Written:
+    """A file, its rows, and where in it each row lies; one with checksums has no places: nothing in it may change."""
+
+    format: str
+    content: bytes
+    rows: tuple[Row, ...]
+    places: tuple[tuple[int, int], ...] = ()
+    encoding: str = "utf-8"
+    head: int = field(default=0)  # bytes before the first row
+
+
+def random_rows(seed: int, count: int = 30) -> tuple[Row, ...]:
+    """Rows over passages that differ; each text says in which row it stands."""
+    draw = random.Random(seed)
+
+    def text(letters: int) -> str:
+        words = "".join(draw.choice(_SYLLABLES + "  ") for _ in range(letters))
+        return draw.choice(["", "", '"인용" ', "쉼표, ", "탭 줄\n", "a'b "]) + " ".join(words.split())
+
+    rows = []
+    for number in range(1, count + 1):
+        answer, kind = f"답{number} {text(3)}".strip(), f"종류{number % 3}"
+        row = (f"n{number}", f"글{number}", f"{number}번 {text(12)}?", f"{number}번 {text(40)}. {answer}", answer, kind)
+        rows.append(
+            tuple(" ".join(cell.split()) if role != "context" else cell for role, cell in zip(ROLES, row, strict=True))
+        )
+    return tuple(rows)
+
+
+def write(format_: str, rows: tuple[Row, ...]) -> Written:
+    """Write the rows in one of `FORMATS`."""
+    return FORMATS[format_](rows)
+
+
+def _joined(
+    name: str, rows: tuple[Row, ...], records: list[str], *, head: str = "", tail: str = "", encoding: str = "utf-8"
+) -> Written:
+    mark = b"\xff\xfe" if encoding == "utf-16-le" else b""
+    content, places = mark + head.encode(encoding), []
+    start = len(content)
+    for record in records:
+        encoded = record.encode(encoding)
+        places.append((len(content), len(content) + len(encoded)))
+        content += encoded
+    return Written(name, content + tail.encode(encoding), rows, tuple(places), encoding, start)
+
+
+def _delimited(name: str, delimiter: str, encoding: str) -> Callable[[tuple[Row, ...]], Written]:
+    def line(cells: tuple[str, ...]) -> str:
+        out = io.StringIO()
+        csv.writer(out, delimiter=delimiter).writerow(cells)
+        return out.getvalue()
+
+    return lambda rows: _joined(name, rows, [*map(line, rows)], head=line(NAMES), encoding=encoding)
+
+
+def _object(row: Row) -> str:
+    cells = dict(zip(NAMES, row, strict=True)) | {"정답": [row[4]]}
+    return json.dumps(cells, ensure_ascii=False)
+
+
+def _json(rows: tuple[Row, ...]) -> Written:
+    records = [("," if place else "") + _object(row) + "\n" for place, row in enumerate(rows)]
+    return _joined("json", rows, records, head="[\n", tail="]\n")
+
+
+def _jsonl(rows: tuple[Row, ...]) -> Written:
+    return _joined("jsonl", rows, [_object(row) + "\n" for row in rows])
+
+
+def _squad(rows: tuple[Row, ...]) -> Written:
+    def article(row: Row) -> str:
+        id_, title, question, context, answer, kind = row
+        asked = {"id": id_, "question": question, "answers": [{"text": answer, "answer_start": 0}], "kind": kind}
+        paragraph = {"context": context, "qas": [asked]}
+        return json.dumps({"title": title, "paragraphs": [paragraph]}, ensure_ascii=False)
+
+    records = [("," if place else "") + article(row) for place, row in enumerate(rows)]
+    return _joined("squad", rows, records, head='{"version": "1", "data": [', tail="]}")
+
+
+def _excel(rows: tuple[Row, ...]) -> Written:
+    book = openpyxl.Workbook()
+    for cells in (NAMES, *rows):
+        book.active.append(cells)
+    out = io.BytesIO()
+    book.save(out)
+    return Written("excel", out.getvalue(), rows)
+
+
+def _parquet(rows: tuple[Row, ...]) -> Written:
+    columns = {name: pa.array([row[place] for row in rows]) for place, name in enumerate(NAMES)}
+    out = io.BytesIO()
+    pq.write_table(pa.table(columns), out, write_page_checksum=True)
+    return Written("parquet", out.getvalue(), rows)
+
+
+FORMATS: dict[str, Callable[[tuple[Row, ...]], Written]] = {
+    "csv": _delimited("csv", ",", "utf-8"),
+    "csv in CP949": _delimited("csv in CP949", ",", "cp949"),
+    "tsv in UTF-16": _delimited("tsv in UTF-16", "\t", "utf-16-le"),
+    "json": _json,
+    "jsonl": _jsonl,
+    "squad": _squad,
+    "excel": _excel,
+    "parquet": _parquet,
+}
