@@ -147,13 +147,13 @@ def test_what_does_not_fit_is_changed_and_said(
     answers = {256: found, 64: replace(found, memory=4 * 10**9, fits=True, instead={})}
     planned: list[Plan] = []
 
-    def create(plan: Plan, out: Path | None, *, attended: bool) -> Run:
+    def create(plan: Plan, out: Path | None, *, attended: bool) -> list[Run]:
         del out, attended
         planned.append(plan)
         raise ValueError("that is all")
 
     monkeypatch.setattr(command, "_estimated", lambda plan: answers[plan.options.batch_size])
-    monkeypatch.setattr(command, "create_run", create)
+    monkeypatch.setattr(command, "create_rounds", create)
     words = [BI_ENCODER, "--data", SAMPLE, "--base", "starter", "--out", str(tmp_path / "out")]
     assert main([*words, "--fit"]) == 2
     told = capsys.readouterr().out

@@ -269,7 +269,7 @@ def test_commands_take_the_folder_of_a_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     carried_out: list[Run] = []
-    monkeypatch.setattr("training.__main__._followed", lambda run: carried_out.append(run) or 0)
+    monkeypatch.setattr("training.__main__.followed", lambda run: carried_out.append(run) or 0)
     monkeypatch.setattr("jobs.line.Line.start_worker", lambda _: None)
     here, elsewhere = create_run(plan("here")), create_run(plan("elsewhere"), tmp_path / "elsewhere")
     for run in (here, elsewhere):
