@@ -61,9 +61,7 @@ class Schedule:
     seconds: float
 
 
-def schedule(
-    options: TrainingOptions, changes: Sequence[Changes], found: Estimate, loading: float, seconds: float
-) -> Schedule:
+def schedule(options: TrainingOptions, changes: Sequence[Changes], found: Estimate, seconds: float) -> Schedule:
     """Plan for the seconds that are left: as many trials as can take enough steps, as long as time allows.
 
     `found` is the estimate of one epoch with the defaults. Raises `Failure` where the time, the memory or the training
@@ -73,7 +71,7 @@ def schedule(
         raise Failure("memory", "a step with these settings does not fit into memory")
     room = _SHARE_OF_MEMORY * found.memory_available / max(1, found.memory)
     # an epoch's training is measured before, at its end, and after
-    cost = Cost(found.steps * found.seconds_a_step, found.seconds_measuring / 3, loading)
+    cost = Cost(found.steps * found.seconds_a_step, found.seconds_measuring / 3, found.seconds_loading)
     sizes = [(one, load(options, one), found.steps * _steps(options, one)) for one in changes]
     fitting = [
         (one, longer)

@@ -35,7 +35,7 @@ def test_the_seconds_of_all_rounds_by_hand() -> None:
 
 
 def test_as_long_as_time_allows() -> None:
-    made = schedule(OPTIONS, CHANGES, EPOCH, 3.0, 1000.0)
+    made = schedule(OPTIONS, CHANGES, EPOCH, 1000.0)
     assert made.changes == CHANGES
     assert 0.24 <= made.epochs < 2
     assert made.seconds == pytest.approx(0.85 * 1000)  # the rest is for what nobody foresees
@@ -43,14 +43,14 @@ def test_as_long_as_time_allows() -> None:
 
 
 def test_never_longer_than_the_training_itself() -> None:
-    made = schedule(OPTIONS, CHANGES, EPOCH, 3.0, 1e6)
+    made = schedule(OPTIONS, CHANGES, EPOCH, 1e6)
     assert made.epochs == 2.0
     assert made.seconds < 1e6
 
 
 def test_fewer_trials_where_time_is_short() -> None:
-    assert schedule(OPTIONS, CHANGES, EPOCH, 3.0, 500.0).changes == CHANGES
-    few = schedule(OPTIONS, CHANGES, EPOCH, 3.0, 280.0)
+    assert schedule(OPTIONS, CHANGES, EPOCH, 500.0).changes == CHANGES
+    few = schedule(OPTIONS, CHANGES, EPOCH, 280.0)
     assert few.changes == CHANGES[:3]
     assert few.seconds <= 0.85 * 280
 
@@ -65,20 +65,20 @@ def test_fewer_trials_where_time_is_short() -> None:
 )
 def test_what_cannot_be_searched_is_told(changed: dict[str, Any], seconds: float, code: str) -> None:
     with pytest.raises(Failure) as raised:
-        schedule(OPTIONS, CHANGES, replace(EPOCH, **changed), 3.0, seconds)
+        schedule(OPTIONS, CHANGES, replace(EPOCH, **changed), seconds)
     assert raised.value.code == code
     if code == "settings_minutes":
         again = 60.0 * int(raised.value.details["minutes"])
-        assert len(schedule(OPTIONS, CHANGES, EPOCH, 3.0, again).changes) >= 3
+        assert len(schedule(OPTIONS, CHANGES, EPOCH, again).changes) >= 3
         with pytest.raises(Failure):
-            schedule(OPTIONS, CHANGES, EPOCH, 3.0, again - 60)
+            schedule(OPTIONS, CHANGES, EPOCH, again - 60)
 
 
 def test_what_does_not_fit_into_memory_is_not_tried() -> None:
     options = replace(OPTIONS, objective="multiple-negatives")
     tight = replace(EPOCH, memory=60_000)
-    assert schedule(options, [*CHANGES, {"negatives": 1}], tight, 3.0, 1e6).changes == CHANGES
-    assert {"negatives": 1} in schedule(options, [*CHANGES, {"negatives": 1}], EPOCH, 3.0, 1e6).changes
+    assert schedule(options, [*CHANGES, {"negatives": 1}], tight, 1e6).changes == CHANGES
+    assert {"negatives": 1} in schedule(options, [*CHANGES, {"negatives": 1}], EPOCH, 1e6).changes
 
 
 def test_the_search_says_when_a_trial_is_measured() -> None:
