@@ -14,7 +14,7 @@ from views.state import choose, choose_several, remember, remembered
 from views.words import language, plain, word
 
 _MEASURES = ("recall", "hit", "mrr", "ndcg")
-_NARROW, _WIDE = 150, 200  # pixels
+_NARROW, _WIDE = 110, 140  # pixels: all controls of figures stand in one row
 _ROUND = "picked_round"  # how often something else than a click changed what is picked
 
 

@@ -13,7 +13,7 @@ from views.words import plain, word
 
 
 def draw(view: ComparisonView, choices: Choices) -> None:
-    """Say what failed, what has no figure, what was trained or tuned on these questions, and what Recall means here."""
+    """Say what failed, what has no figure, and what was made, trained or tuned on these questions."""
     for result in view.results:
         if result.error is not None:
             reason = plain(failure_text(result.error))
@@ -21,10 +21,6 @@ def draw(view: ComparisonView, choices: Choices) -> None:
         elif result not in view.scored:
             told = word("compare.not_deep_enough", name=plain(result.name), figure=view.figure.long)
             st.info(told, icon=":material/info:")
-        elif result.unanswered:
-            st.caption(word("compare.unanswered", name=plain(result.name), questions=f"{result.unanswered:,}"))
-        if result.notes:
-            st.caption(f"{plain(result.name)}: {run_words(result.notes)}")
     asked = view.comparison.question_set
     if asked.made:
         st.warning(made_words(asked.made, len(asked.questions)), icon=":material/auto_awesome:")
@@ -34,6 +30,15 @@ def draw(view: ComparisonView, choices: Choices) -> None:
         st.warning(word("compare.trained_on_these"), icon=":material/warning:")
     if tuned := [plain(name) for name in names if _is_tuned(view, name, part)]:
         st.warning(word("compare.tuned_on_these", names=", ".join(tuned)), icon=":material/warning:")
+
+
+def draw_footnotes(view: ComparisonView) -> None:
+    """Say what the figures leave open: questions that nothing was found for, what an imported run held, Recall."""
+    for result in view.results:
+        if result.unanswered and result in view.scored:
+            st.caption(word("compare.unanswered", name=plain(result.name), questions=f"{result.unanswered:,}"))
+        if result.notes:
+            st.caption(f"{plain(result.name)}: {run_words(result.notes)}")
     several = (np.diff(view.comparison.question_set.relevance.indptr) > 1).any()
     st.caption(word("compare.recall_is_not_hit") if several else word("compare.recall_is_hit"))
 

@@ -9,6 +9,7 @@ from retrieval.evaluation.significance import PairTest
 from views import charts, tables
 from views.compare import finding
 from views.compare.comparison_view import ComparisonView
+from views.compare.notices import draw_footnotes
 from views.compare.scores import draw_table, in_points
 from views.resources.charts import draw_chart
 from views.words import word
@@ -21,6 +22,7 @@ def draw(view: ComparisonView) -> None:
         _draw_pictures(view)
         finding.draw(view)
         _draw_others(view)
+    draw_footnotes(view)
 
 
 def _draw_pictures(view: ComparisonView) -> None:
