@@ -495,6 +495,7 @@ def test_of_a_long_passage_the_best_part_is_shown(tmp_path: Path, kind: str) -> 
         assert EN["why.windows_whole"] in [caption.value for caption in app.caption]
 
 
+@pytest.mark.slow
 def test_a_sparse_encoder_s_score_is_told_by_its_terms(tmp_path: Path) -> None:
     spec = SparseSpec(name="Own", model=str(build_sparse_encoder(tmp_path / "tiny")), precision=Precision.FLOAT32)
     app = with_model(spec)
