@@ -13,8 +13,10 @@ import numpy as np
 from data.failure import Failure
 from jobs.folder import AskedToStop, carry_out
 from jobs.status import State, Status
+from models.sources import find_model
 from retrieval.evaluation.significance import question_groups
 from training.problems import TrainingError
+from training.recipe import recipe_of
 from training.runs.rehearsal import Estimate, Rehearsal, Task
 from training.runs.runs import Plan, Run, find_run
 from training.runs.searches import DEFAULTS, Findings, Search, Stage
@@ -72,9 +74,12 @@ class _Searching:
         options = self._plan.options
         one_epoch = replace(options, epochs=1.0, evaluation_steps=0, save_steps=0)
         found = self._estimate(replace(self._plan, options=one_epoch, minutes=0.0))
+        loading = _seconds_to_load(self._plan)
+        if self._search.asked_to_stop:
+            raise AskedToStop
         try:
             left = self._budget - self._spent - found.seconds_teaching
-            made = schedule(options, changes_of(options), found, left)
+            made = schedule(options, changes_of(options), replace(found, seconds_loading=loading), left)
         except Failure as failure:
             self._search.write("search.json", failure.details)
             raise
@@ -205,6 +210,16 @@ class _Searching:
         left = self._status.seconds_left
         self._status = replace(self._status, phase=phase, step=step, total_steps=total_steps, seconds_left=left)
         self._search.write_status(self._status)
+
+
+def _seconds_to_load(plan: Plan) -> float:
+    """How long a trial takes each time that it is taken up: libraries and what was analyzed are there by then."""
+    import training.engine.trainers  # noqa: F401
+
+    began = time.monotonic()
+    recipe = recipe_of(plan.kind)(plan.options, load_material(plan))
+    recipe.task(find_model(plan.options.base))
+    return time.monotonic() - began
 
 
 def _forget_checkpoints(run: Run) -> None:
