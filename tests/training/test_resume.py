@@ -131,11 +131,11 @@ def test_early_stopping_goes_on_counting() -> None:
 
 
 def test_a_full_disk_fails_the_run_and_spares_its_checkpoints(monkeypatch: pytest.MonkeyPatch) -> None:
-    from training.engine import checkpoints
+    from data import workspace
 
     run = planned(BI_ENCODER, misleading_set(200), **OFTEN, epochs=5.0)
     whole = planned(BI_ENCODER, misleading_set(200), **OFTEN, epochs=5.0)
-    to_disk = checkpoints._to_disk
+    to_disk = workspace.to_disk
 
     def full(path: Path) -> None:
         if "checkpoint-20" in str(path):
@@ -143,7 +143,7 @@ def test_a_full_disk_fails_the_run_and_spares_its_checkpoints(monkeypatch: pytes
         to_disk(path)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(checkpoints, "_to_disk", full)
+        patch.setattr(workspace, "to_disk", full)
         ended = train(run)
     assert (ended.state, ended.code) == (State.FAILED, "disk")
     checkpoint = newest_checkpoint(run.folder)
