@@ -1,7 +1,9 @@
 import json
 from dataclasses import fields, replace
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
 from data.catalog import CATALOG
@@ -12,12 +14,14 @@ from tests.programs import run_module
 from training import __main__ as command
 from training import estimate as estimating
 from training.__main__ import main
+from training.fitting import SHARE_TO_USE
 from training.options.bi_encoder import BI_ENCODER, BiEncoderOptions
 from training.options.cross_encoder import CROSS_ENCODER, CrossEncoderOptions
 from training.options.sparse_encoder import SPARSE_ENCODER, SparseEncoderOptions
 from training.recipe import RECIPES
 from training.runs.rehearsal import Estimate
 from training.runs.runs import Plan, Run
+from training.trial import Tried
 
 SAMPLE = str(CATALOG["sample"].path)
 OPTIONS = {BI_ENCODER: BiEncoderOptions, CROSS_ENCODER: CrossEncoderOptions, SPARSE_ENCODER: SparseEncoderOptions}
@@ -171,21 +175,25 @@ def test_what_does_not_fit_is_changed_and_said(
 
 @pytest.mark.slow
 def test_a_training_in_small_memory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Told that there is less memory than it takes, a training changes itself, tries that too, and is trained so."""
-    whole: list[int] = []
+    """In the memory that it takes with a frozen table, a training freezes its table, tries that, and is trained so."""
+    held: list[int] = []
 
-    def small(plan: Plan) -> Estimate:
-        found = estimating.estimate(plan)
-        whole.append(found.memory)
-        return found
+    def take(task: Any, options: Any, batches: list[list[int]], read: np.ndarray) -> Tried:
+        weights = [weight for weight in task.model.parameters() if weight.requires_grad]
+        largest = max(float(read[batch].sum()) for batch in batches)
+        held.append(int(12 * sum(weight.numel() for weight in weights) + 10 * largest))
+        return Tried(largest, largest, 60.0, held[-1])
 
-    real = estimating.memory_available
-    monkeypatch.setattr(estimating, "memory_available", lambda: whole[0] if len(whole) == 1 else real())
-    monkeypatch.setattr(command, "_estimated", small)
+    monkeypatch.setattr(estimating, "take", take)
+    monkeypatch.setattr(command, "_estimated", estimating.estimate)
     base = str(build_bi_encoder(tmp_path / "base"))
     words = [BI_ENCODER, "--data", SAMPLE, "--base", base, "--out", str(tmp_path / "out"), "--epochs", "0.1"]
-    small(command._planned(command._parser().parse_args(words)))
+    needed = [
+        estimating.estimate(command._planned(command._parser().parse_args([*words, *more]))).memory
+        for more in ([], ["--embedding-table", "frozen"])
+    ]
+    assert needed[1] < needed[0]
+    monkeypatch.setattr(estimating, "memory_available", lambda: int(needed[1] / SHARE_TO_USE) + 2)
     assert main([*words, "--fit"]) == 0
-    assert len(whole) == 3
     assert Run(tmp_path / "out").plan().options.embedding_table == "frozen"
     assert Run(tmp_path / "out").status().state is State.DONE

@@ -16,7 +16,7 @@ from streamlit.testing.v1 import AppTest
 from data.split import Part, split
 from data.workspace import write_text
 from jobs.status import State, Status
-from models.sources import STARTER
+from models.sources import DEFAULT_BI_ENCODER, STARTER
 from tests.training.worlds import COLUMNS
 from tests.views.train.test_form import TRIPLET, button, field, labels, page, run, texts, with_base
 from training.options.bi_encoder import BiEncoderOptions
@@ -84,7 +84,7 @@ def test_an_estimate_is_waited_for_and_told_and_starts_no_training(app: AppTest,
     write_text(rehearsal.folder / "estimate.json", json.dumps(asdict(FITS)))
     assert not button(run(app), "ask_estimate").disabled  # its process is about to end, that is all
     assert [info.value for info in app.info] == ["About **4 min 20 s** for 312 steps, **2.1 of 18.0 GB** memory."]
-    assert "One step takes 0.8 s, all measuring 12 s. Tried on: cpu." in texts(app)
+    assert "One step takes 0.8 s, all measuring 12 s, loading under a second. Tried on: cpu." in texts(app)
     assert not app.error
     assert field(app, "epochs").value == 5.0
     assert all_runs() == []
@@ -106,6 +106,17 @@ def test_what_does_not_fit_is_told_first_with_what_would(app: AppTest, asked: li
     assert field(app, "batch_size").value == 32
     assert not app.error  # another plan, of which nothing is known yet
     assert not app.info
+
+
+def test_settings_of_every_kind_are_used_by_one_press(app: AppTest, asked: list[Rehearsal]) -> None:
+    with_base(app, DEFAULT_BI_ENCODER)
+    instead = {"embedding_table": "frozen", "recompute": True, "max_length": 256}
+    estimated(app, asked, Estimate(**{**asdict(FITS), "fits": False, "instead": instead}))
+    told = "Token vectors: Frozen, Compute passes twice, Length read (tokens) 256"
+    assert [error.value for error in app.error] == [EN["train.too_large_instead"].format(options=told)]
+    button(app, "use_instead").click()
+    run(app)
+    assert {name: field(app, name).value for name in instead} == instead
 
 
 def test_what_never_fits_is_told_without_a_way_out(app: AppTest, asked: list[Rehearsal]) -> None:
