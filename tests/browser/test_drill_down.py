@@ -43,7 +43,7 @@ def click_in(drawn: Locator, place: Callable[[FloatRect], tuple[float, float]], 
 
 def listed(page: Page) -> None:
     """The Why view of the sample, the questions that BM25 puts first and LSA does not."""
-    expect(page.get_by_role("radio", name="Why", exact=True)).to_be_checked()
+    expect(page.get_by_role("tab", name="Why", exact=True)).to_have_attribute("aria-selected", "true")
     said = re.compile(r"^\d+ of 480 questions: BM25 finds it in the first 1, LSA does not")
     expect(page.get_by_text(said)).to_be_visible()
 
@@ -53,7 +53,7 @@ def test_from_a_lost_question_to_its_reason_and_a_shared_address(
 ) -> None:
     page.goto(f"{app}/?k=1&retrievers={RETRIEVERS}")
     compared(page, "Run again")
-    page.get_by_role("radio", name="Why", exact=True).click()
+    page.get_by_role("tab", name="Why", exact=True).click()
     expect(page.get_by_text("Where each retriever ranks the answer passage")).to_be_visible()
     expect(page.get_by_test_id("stVegaLiteChart")).to_be_visible()
     count = quadrant(page, "only_first")

@@ -8,9 +8,11 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.programs import run_module
+from views.words import catalog
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 MINUTES = 60_000
+PURPOSE = catalog("en")["compare.purpose"]
 
 
 def compared(page: Page, label: str) -> None:
@@ -28,12 +30,12 @@ def download(page: Page, button: str) -> Path:
 
 def test_the_sample_is_compared_on_the_first_visit(app: str, page: Page, tmp_path: Path) -> None:
     page.goto(app)
-    expect(page.get_by_role("heading", name="Compare")).to_be_visible()
+    expect(page.get_by_role("heading", name=PURPOSE)).to_be_visible()
     compared(page, "Run again")
     expect(page.get_by_test_id("stSidebarUserContent").get_by_text("200 passages · 480 questions")).to_be_visible()
     expect(page.get_by_text("Every question here has one relevant passage")).to_be_visible()
     shown = json.loads(download(page, "Scores (JSON)").read_text(encoding="utf-8"))
-    assert list(shown["retrievers"]) == ["BM25", "Dense", "Hybrid", "Reranked"]
+    assert list(shown["retrievers"]) == ["BM25 words", "BM25", "Dense", "Hybrid", "Reranked"]
     assert all("error" not in scores for scores in shown["retrievers"].values())
 
 
@@ -58,10 +60,10 @@ def test_the_experiment_file_gives_the_same_numbers_on_the_command_line(
 
 def test_the_page_speaks_the_browsers_language_and_can_be_switched(app: str, korean_page: Page) -> None:
     korean_page.goto(app)
-    expect(korean_page.get_by_role("heading", name="비교")).to_be_visible()
+    expect(korean_page.get_by_role("heading", name=catalog("ko")["compare.purpose"])).to_be_visible()
     compared(korean_page, "다시 실행")
     korean_page.goto(f"{app}/?lang=en")
-    expect(korean_page.get_by_role("heading", name="Compare")).to_be_visible()
+    expect(korean_page.get_by_role("heading", name=PURPOSE)).to_be_visible()
 
 
 def test_the_address_opens_the_same_view(app: str, page: Page) -> None:
@@ -75,7 +77,7 @@ def test_the_address_opens_the_same_view(app: str, page: Page) -> None:
 
 def test_opening_the_app_loads_no_torch(app: str, page: Page) -> None:
     page.goto(app)
-    expect(page.get_by_role("heading", name="Compare")).to_be_visible()
+    expect(page.get_by_role("heading", name=PURPOSE)).to_be_visible()
     port = app.rsplit(":", 1)[1]
     servers = [p for p in psutil.process_iter(["cmdline"]) if port in (p.info["cmdline"] or [])]
     assert servers
