@@ -17,6 +17,7 @@ from training.options.common import TrainingOptions
 from training.problems import TrainingError
 
 MEASURED_KS = (1, 5, 10)
+_MEASURED = (*(f"recall@{k}" for k in MEASURED_KS), f"mrr@{CUT}", f"ndcg@{CUT}")
 Marks = tuple[tuple[str, str], ...]  # ids of a question and of a passage marked as a hard negative of it
 
 
@@ -86,8 +87,7 @@ class Material:
     def evaluated(self, rankings: Rankings) -> Scores:
         """The same of rankings of the validation questions."""
         scores = evaluate(rankings, self.validation, MEASURED_KS)
-        kept = {name: values for name, values in scores.per_question.items() if not name.startswith("hit@")}
-        return Scores(scores.ks, kept)
+        return Scores(scores.ks, {name: scores.per_question[name] for name in _MEASURED if name in scores.per_question})
 
     @cached_property
     def first_stage_scores(self) -> Scores:
