@@ -30,8 +30,8 @@ KS = (1, 5, 10, 20)
 THEIRS = {
     **{f"recall@{k}": R @ k for k in KS},
     **{f"hit@{k}": Success @ k for k in KS},
-    "mrr@10": RR @ 10,
-    "ndcg@10": nDCG @ 10,
+    **{f"mrr@{k}": RR @ k for k in KS},
+    **{f"ndcg@{k}": nDCG @ k for k in KS},
 }
 EVERY_KIND = """
 data = "sample"
