@@ -14,6 +14,7 @@ from tests.programs import run_module
 from training import __main__ as command
 from training import estimate as estimating
 from training.__main__ import main
+from training.command_line import planned
 from training.fitting import SHARE_TO_USE
 from training.options.bi_encoder import BI_ENCODER, BiEncoderOptions
 from training.options.cross_encoder import CROSS_ENCODER, CrossEncoderOptions
@@ -189,7 +190,7 @@ def test_a_training_in_small_memory(monkeypatch: pytest.MonkeyPatch, tmp_path: P
     base = str(build_bi_encoder(tmp_path / "base"))
     words = [BI_ENCODER, "--data", SAMPLE, "--base", base, "--out", str(tmp_path / "out"), "--epochs", "0.1"]
     needed = [
-        estimating.estimate(command._planned(command._parser().parse_args([*words, *more]))).memory
+        estimating.estimate(planned(command._parser().parse_args([*words, *more]))).memory
         for more in ([], ["--embedding-table", "frozen"])
     ]
     assert needed[1] < needed[0]
