@@ -153,9 +153,10 @@ def test_the_command_of_ir_measures_gives_the_same_figures(every_kind: Run) -> N
 @pytest.mark.slow
 def test_significance_holds_every_pair_by_every_measure(every_kind: Run) -> None:
     tests = json.loads((every_kind.folder / "significance.json").read_text(encoding="utf-8"))
-    names = list(every_kind.scores["retrievers"])
-    pairs = [(a, b) for place, a in enumerate(names) for b in names[place + 1 :]]
-    assert [(test["measure"], test["a"], test["b"]) for test in tests] == [(m, *pair) for m in THEIRS for pair in pairs]
+    baseline, *names = every_kind.scores["retrievers"]
+    against = [(measure, name, baseline) for measure in THEIRS for name in names]
+    others = [(m, a, b) for m in THEIRS for place, a in enumerate(names) for b in names[place + 1 :]]
+    assert [(test["measure"], test["a"], test["b"]) for test in tests] == against + others
     for test in tests:
         a, b = (every_kind.scores["retrievers"][test[side]][test["measure"]] for side in "ab")
         assert test["difference"] == pytest.approx(a - b, abs=1e-9)
