@@ -40,7 +40,7 @@ from training.train import load_material
 pytestmark = pytest.mark.slow
 
 BI_ENCODERS: dict[str, dict[str, Any]] = {
-    "mega-batch-margin": {"max_length": 8},
+    "mega-batch-margin": {"max_length": 8, "windows": False},  # cut off, as the library reads
     "mega-batch-margin-in-parts": {"mini_batch_size": 4, "pooling": "max"},
     "multiple-negatives": {"objective": "multiple-negatives", "negatives": 1, "lora_rank": 2},
     "multiple-negatives-in-parts": {"objective": "multiple-negatives", "mini_batch_size": 4, "pooling": "cls"},
@@ -52,7 +52,7 @@ CROSS_ENCODERS: dict[str, dict[str, Any]] = {
     "binary-cross-entropy": {},
     "lambda": {"objective": "lambda", "lora_rank": 2},
     "ranknet": {"objective": "ranknet", "frozen_layers": 1},
-    "listnet": {"objective": "listnet", "max_length": 12},
+    "listnet": {"objective": "listnet", "max_length": 12, "windows": False},
     "margin-mse": {"objective": "margin-mse", "teacher": "starter", "precision": "bfloat16"},
 }
 TRAIN_ALL = """
@@ -63,7 +63,8 @@ data, out, trainings = sys.argv[1:]
 shares = ["--data", data, "--validation-share", "0.2", "--test-share", "0.2", "--split-seed", "1"]
 often = ["--logging-steps", "1", "--epochs", "2", "--learning-rate", "0.005", "--warmup", "0"]
 for name, kind, base, options in json.loads(trainings):
-    told = [word for option, value in options.items() for word in ("--" + option.replace("_", "-"), str(value))]
+    named = [(option.replace("_", "-"), value) for option, value in options.items()]
+    told = [word for name, value in named for word in (["--no-" + name] if value is False else ["--" + name, str(value)])]
     assert main([kind, "--base", base, *shares, *often, *told, "--out", f"{out}/{name}"]) == 0, name
 """
 
