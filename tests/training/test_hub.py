@@ -64,7 +64,8 @@ shares = ["--data", data, "--validation-share", "0.2", "--test-share", "0.2", "-
 often = ["--logging-steps", "1", "--epochs", "2", "--learning-rate", "0.005", "--warmup", "0"]
 for name, kind, base, options in json.loads(trainings):
     named = [(option.replace("_", "-"), value) for option, value in options.items()]
-    told = [word for name, value in named for word in (["--no-" + name] if value is False else ["--" + name, str(value)])]
+    pairs = [["--no-" + name] if value is False else ["--" + name, str(value)] for name, value in named]
+    told = [word for pair in pairs for word in pair]
     assert main([kind, "--base", base, *shares, *often, *told, "--out", f"{out}/{name}"]) == 0, name
 """
 
