@@ -60,9 +60,10 @@ def differences(tested: Comparison, *pairs: tuple[str, str]) -> list[str]:
         Pair(second, first, MEASURE, of[second].per_question[MEASURE], of[first].per_question[MEASURE])
         for first, second in pairs
     ]
+    together = f" with all {len(pairs)} tested together" if len(pairs) > 1 else ""
     return [
         f"{test.a} is {test.difference * 100:.2f} points of nDCG@10 above {test.b} ({test.low * 100:.2f} to "
-        f"{test.high * 100:.2f}; p = {test.p:.4f} alone, {test.p_family:.4f} with all {len(pairs)} tested together); "
-        f"better for {test.wins} questions, worse for {test.losses}."
+        f"{test.high * 100:.2f}; p = {test.p_family:.4f}{together}); better for {test.wins} questions, worse for "
+        f"{test.losses}."
         for test in paired_tests(family, question_groups(tested.question_set))
     ]
