@@ -180,9 +180,14 @@ class OpenComparison:
     @_last(2)
     def disputed(self, count: int) -> list[str]:
         """Return the questions on which the retrievers differ most, at most so many."""
-        rankings = [*self.comparison.rankings.values()]
-        rows = most_disputed(rankings, self.question_set, count) if rankings else []
+        rows = self.disputed_rows(tuple(self.comparison.rankings), count)
         return [self.question_set.questions[row].text for row in rows]
+
+    @_last(4)
+    def disputed_rows(self, names: tuple[str, ...], count: int) -> list[int]:
+        """Return the rows of the questions on which the retrievers named differ most, at most so many."""
+        rankings = [self.comparison.rankings[name] for name in names if name in self.comparison.rankings]
+        return most_disputed(rankings, self.question_set, count) if rankings else []
 
     @_last(8)
     def rows_with(self, text: str) -> np.ndarray:

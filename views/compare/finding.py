@@ -2,7 +2,6 @@
 
 import streamlit as st
 
-from retrieval.analysis.questions import most_disputed
 from retrieval.evaluation.slices import Property, labels_of, most_contested
 from retrieval.report.colours import colour_of, shape_of
 from views.compare.address import show_why
@@ -16,7 +15,6 @@ from views.resources.charts import draw_chart
 from views.words import plain, word
 
 _CHARTED = 5
-_REASONS = 2  # of the retriever that does best, and of the one that does worst
 
 
 def draw(view: ComparisonView) -> None:
@@ -48,12 +46,11 @@ def _draw_kinds(view: ComparisonView) -> None:
 
 @st.fragment
 def _draw_question(view: ComparisonView) -> None:
-    rankings = [one.rankings for one in view.scored if one.rankings]
-    rows = most_disputed(rankings, view.comparison.question_set, 1)
-    if not len(rows):
+    rows = view.opened.disputed_rows(view.scored_names, 1)
+    if not rows:
         st.caption(word("compare.all_agree"))
         return
-    case = QuestionCase(listed(view), int(rows[0]))
+    case = QuestionCase(listed(view), rows[0])
     draw_style()
     st.caption(word("compare.disputed"))
     st.markdown(
@@ -61,14 +58,9 @@ def _draw_question(view: ComparisonView) -> None:
     )
     with st.spinner(word("why.reading")):
         st.html("".join(_reason(case, name) for name in _apart(case)))
-    st.button(
-        word("compare.open_question"),
-        icon=":material/arrow_forward:",
-        type="tertiary",
-        on_click=show_why,
-        args=({"question": case.question.id},),
-        key="disputed",
-    )
+    if st.button(word("compare.open_question"), icon=":material/arrow_forward:", type="tertiary", key="disputed"):
+        show_why({"question": case.question.id})
+        st.rerun()  # the whole page: another view is to be seen
 
 
 def _apart(case: QuestionCase) -> list[str]:

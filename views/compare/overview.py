@@ -10,7 +10,7 @@ from views import charts, tables
 from views.compare import finding
 from views.compare.comparison_view import ComparisonView
 from views.compare.notices import draw_footnotes
-from views.compare.scores import draw_table, in_points
+from views.compare.scores import draw_table, in_points, verdict_of
 from views.resources.charts import draw_chart
 from views.words import word
 
@@ -71,7 +71,7 @@ def _draw_others(view: ComparisonView) -> None:
 def _draw_tests(found: list[PairTest]) -> None:
     if not found:
         return
-    table = in_points(found).assign(verdict=[word(f"compare.{_verdict(test)}") for test in found])
+    table = in_points(found).assign(verdict=[verdict_of(test) for test in found])
     columns = {
         "a": tables.text("compare.first_of_pair", width=150, pinned=True),
         "b": tables.text("compare.second_of_pair", width=150),
@@ -85,7 +85,3 @@ def _draw_tests(found: list[PairTest]) -> None:
         **{name: tables.number(f"compare.{name}") for name in ("wins", "ties", "losses")},
     }
     st.dataframe(table[[*columns]], hide_index=True, column_config=columns)
-
-
-def _verdict(test: PairTest) -> str:
-    return "unsure" if not test.sure else "higher" if test.difference > 0 else "lower"

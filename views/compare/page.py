@@ -131,7 +131,7 @@ def _shown(folder: Path, data: StoredSet, picked: list[str], names: Sequence[str
     if opened is None:
         return None
     results = tuple(result for result in opened.comparison.results if result.name in picked)
-    named = [result.name for result in results]
+    named = [result.name for result in results if result.scores] or [result.name for result in results]
     usual = usual_baseline(opened.comparison)
     figure = pick_figure(opened.comparison.experiment.ks, named, usual if usual in named else named[0])
     return ComparisonView(data, opened, results, tuple(names), figure.measure, figure.k, figure.baseline)

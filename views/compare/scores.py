@@ -76,12 +76,17 @@ def draw_table(
     )
 
 
-def _verdict(test: PairTest | None, is_baseline: bool) -> str:
-    if test is None:
-        return word("compare.is_baseline") if is_baseline else ""
+def verdict_of(test: PairTest) -> str:
+    """Return in a word how the first of a pair does against the second."""
     if not test.sure:
         return word("compare.unsure")
     return word("compare.higher" if test.difference > 0 else "compare.lower")
+
+
+def _verdict(test: PairTest | None, is_baseline: bool) -> str:
+    if test is None:
+        return word("compare.is_baseline") if is_baseline else ""
+    return verdict_of(test)
 
 
 def _ends(interval: tuple[float, float] | None) -> str:

@@ -98,6 +98,23 @@ def test_figures_come_with_their_intervals_and_every_pair_is_tested(data: Stored
     assert "**Hybrid** and **BM25** come out the same for every one of these questions (6)" in said(app)
 
 
+def test_the_question_they_disagree_on_is_opened(data: StoredSet) -> None:
+    finished(data)
+    app = opened(page, k="1")
+    app.button(key="disputed").click()
+    run(app)
+    assert app.query_params["view"] == "why"
+    assert app.query_params["question"] in {question.id for question in small_set().questions}
+    assert any(button.key == "why_back" for button in app.button)
+
+
+def test_what_failed_is_no_baseline(data: StoredSet) -> None:
+    by_hand = comparison_of({"Dense": MISSED, "Hybrid": FOUND, "Reranked": FOUND}, small_set(), KS, depth=100)
+    finished(data, (Result("BM25", error=RuntimeError("no words")), *by_hand.results))
+    (baseline,) = [box for box in opened(page).selectbox if box.label == EN["compare.baseline"]]
+    assert (baseline.value, baseline.options) == ("Dense", ["Dense", "Hybrid", "Reranked"])
+
+
 def test_what_failed_has_no_figure_and_says_why(data: StoredSet) -> None:
     by_hand = comparison_of({"BM25": FOUND, "Dense": MISSED, "Hybrid": FOUND}, small_set(), KS, depth=100)
     finished(data, (*by_hand.results, Result("Reranked", error=RuntimeError("no *model* here"))))
