@@ -1,6 +1,5 @@
 """Why BM25 gives a passage its score: what each term of the question adds to it."""
 
-import math
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,11 +8,12 @@ import numpy as np
 
 from data.passages import Passages
 from data.records import Passage
+from retrieval.explain.terms import TermExplanation
 from retrieval.lexical.bm25 import BM25Options
 from retrieval.lexical.engines import Engine
 from retrieval.lexical.statistics import term_statistics
 from text.analyzers import choose
-from text.located import IndexedText, Piece, TokenKind, indexed_text, reading, spans_by_token, weighted_pieces
+from text.located import TokenKind, indexed_text, reading, spans_by_token
 from text.matching import Span
 
 
@@ -37,38 +37,14 @@ class TermContribution:
 
 
 @dataclass(frozen=True)
-class BM25Explanation:
-    """The terms of a question, those that add most first, over one passage; their values sum to the score.
+class BM25Explanation(TermExplanation[TermContribution]):
+    """The terms of a question over one passage.
 
     `length` and `mean_length` count tokens, of this passage and of all on average.
     """
 
-    question: str
-    passage: IndexedText
-    terms: tuple[TermContribution, ...]
     length: int
     mean_length: float
-
-    @property
-    def score(self) -> float:
-        """The sum of all values. A passage with a score of 0 or less is not found."""
-        return math.fsum(term.value for term in self.terms)
-
-    def question_pieces(self) -> list[Piece]:
-        """Cut the question by what its letters add to the score."""
-        weights = [(span, term.value) for term in self.terms for span in term.question_spans]
-        return weighted_pieces(self.question, weights, 0, len(self.question))
-
-    def title_pieces(self) -> list[Piece]:
-        """Cut the title by what the terms found there add to the score."""
-        return self.passage.title_pieces(self._passage_weights())
-
-    def text_pieces(self) -> list[Piece]:
-        """Cut the passage's own text by what the terms found there add to the score."""
-        return self.passage.text_pieces(self._passage_weights())
-
-    def _passage_weights(self) -> list[tuple[Span, float]]:
-        return [(span, term.value) for term in self.terms for span in term.passage_spans]
 
 
 class BM25Explainer:

@@ -9,7 +9,8 @@ import numpy as np
 from data.passages import Passages
 from data.records import Passage
 from models.sparse_encoder import SparseTextEncoder
-from text.located import IndexedText, Piece, indexed_text, weighted_pieces
+from retrieval.explain.terms import TermExplanation
+from text.located import indexed_text
 from text.matching import Span
 
 
@@ -37,39 +38,13 @@ class WeighedTerm:
         return not (self.question_spans or self.passage_spans)
 
 
-@dataclass(frozen=True)
-class SparseExplanation:
-    """The terms that a question and a passage share, those that add most first; their values sum to the score."""
-
-    question: str
-    passage: IndexedText
-    terms: tuple[WeighedTerm, ...]
-
-    @property
-    def score(self) -> float:
-        """The dot product; a passage whose score is not above 0 is not found."""
-        return math.fsum(term.value for term in self.terms)
+class SparseExplanation(TermExplanation[WeighedTerm]):
+    """The terms that a question and a passage share; the score is the dot product."""
 
     @property
     def by_expansion(self) -> float:
         """What terms add to the score that stand in neither text."""
         return math.fsum(term.value for term in self.terms if term.is_expansion)
-
-    def question_pieces(self) -> list[Piece]:
-        """Cut the question by what its letters add to the score."""
-        weights = [(span, term.value) for term in self.terms for span in term.question_spans]
-        return weighted_pieces(self.question, weights, 0, len(self.question))
-
-    def title_pieces(self) -> list[Piece]:
-        """Cut the title by what the terms that stand there add to the score."""
-        return self.passage.title_pieces(self._passage_weights())
-
-    def text_pieces(self) -> list[Piece]:
-        """Cut the passage's own text by what the terms that stand there add to the score."""
-        return self.passage.text_pieces(self._passage_weights())
-
-    def _passage_weights(self) -> list[tuple[Span, float]]:
-        return [(span, term.value) for term in self.terms for span in term.passage_spans]
 
 
 def term_contributions(
