@@ -52,10 +52,11 @@ def main(names: list[str]) -> int:
         return 2
     machine = _machine()
     print(machine)
-    readme.put("machine", [machine])
+    if not names:
+        readme.put("machine", [machine])
     for name in names or _ALL:
         print(f"\n## {name}", flush=True)
-        lines = _ALL[name]()
+        lines = _ALL[name]() + (["", f"Measured on its own on: {machine}."] if names else [])
         print("\n".join(lines), flush=True)
         readme.put(name, lines)
     if peers.RESULTS.is_file():

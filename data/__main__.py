@@ -8,7 +8,7 @@ import argparse
 import json
 import math
 import sys
-from dataclasses import asdict, fields
+from dataclasses import asdict, fields, is_dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ import numpy as np
 from data.apart.reading import read_file_apart
 from data.audit.audit import Audit, audit
 from data.audit.figures import PARTS
+from data.audit.overlap import Unit
 from data.problems import DataError
 from data.read import Columns, Reading
 from data.split import Split, split
@@ -114,15 +115,17 @@ def _problems(reading: Reading) -> list[str]:
 
 def _figures(figures: Audit) -> list[str]:
     overlap = "not measurable"
-    if not math.isnan(figures.mean_word_overlap):
-        overlap = f"{100 * figures.mean_word_overlap:.1f} % of the character pairs"
+    if not math.isnan(figures.overlap.mean):
+        counted = {Unit.WORDS: "words", Unit.PAIRS: "letter pairs"}[figures.overlap.unit]
+        overlap = f"{figures.overlap.mean:.1%} of the {counted}; by chance {figures.overlap.by_chance:.1%}"
     return [
         f"Articles: {figures.article_count:,}; passages without a question: "
         f"{figures.passages_without_question:,}; unanswerable questions: {figures.unanswerable_count:,}",
         f"Characters a passage: {_spread(figures.passage_lengths)}; a question: {_spread(figures.question_lengths)}",
-        f"Word overlap of question and passage: {overlap}",
+        f"Wording that question and passage share: {overlap}",
         f"Questions asked more than once: {len(figures.duplicate_questions):,}; "
         f"answers not found in their passage: {len(figures.answers_not_found):,}",
+        *([f"The answers are labels, not parts of passages: {', '.join(figures.labels)}"] if figures.labels else []),
         *([f"Kinds: {_counts(figures.kinds)}"] if figures.kinds else []),
         *([f"Made of passages, asked by nobody: {_counts(figures.made)}"] if figures.made else []),
     ]
@@ -156,7 +159,7 @@ def _as_json(reading: Reading, figures: Audit, parts: Split) -> dict[str, Any]:
         "problems": [
             {"code": problem.code, "row": problem.row, "message": problem.message} for problem in reading.problems
         ],
-        "audit": {field.name: _plain(getattr(figures, field.name)) for field in fields(figures)},
+        "audit": _plain(figures),
         "split": {
             "seed": parts.options.seed,
             "questions": {part: len(rows) for part, rows in parts.rows.items()},
@@ -166,11 +169,13 @@ def _as_json(reading: Reading, figures: Audit, parts: Split) -> dict[str, Any]:
 
 
 def _plain(value: object) -> object:
-    """Arrays as a few figures, and null for what could not be measured."""
+    """A dataclass by its fields, arrays as a few figures, and null for what could not be measured."""
     if isinstance(value, np.ndarray):
         numbers = value[~np.isnan(value)]
         names = ("min", "median", "mean", "max") if len(numbers) else ()
         return {name: float(getattr(np, name)(numbers)) for name in names} or None
+    if is_dataclass(value):
+        return {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
     return None if isinstance(value, float) and math.isnan(value) else value
 
 

@@ -1,17 +1,17 @@
 """The public way in: the bytes of a file become a question set, and a list of what was wrong with them."""
 
 import gc
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import chain, islice
 from pathlib import Path, PurePath
 from stat import S_ISREG
-from typing import Any
+from typing import Any, NamedTuple
 
 import pandas as pd
 
-from data.files.cells import mend, shown
+from data.files.cells import as_text, mend, shown
 from data.files.columns import NAMES, Columns, guess_columns
 from data.files.content import Content
 from data.files.delimited import delimited_table
@@ -20,16 +20,17 @@ from data.files.json_rows import json_table, jsonl_table
 from data.files.parquet import parquet_table
 from data.files.plain_text import plain_text_table
 from data.files.squad import SQUAD_COLUMNS, squad_articles, squad_lines, squad_rows
-from data.files.tables import Table, column_names
+from data.files.tables import RawRow, Table, column_names
 from data.problems import DataError, Problem, ProblemCode
 from data.records import QuestionSet
 from data.rows.assembly import Assembly
 
-__all__ = ["Columns", "Format", "Reading", "file_content", "propose_columns", "read", "read_file"]
+__all__ = ["Columns", "Format", "Proposal", "Reading", "file_content", "propose_columns", "read", "read_file"]
 
 _SUFFIXES = (".json", ".jsonl", ".ndjson", ".csv", ".tsv", ".txt", ".xlsx", ".parquet")
 _SAMPLE_ROWS = 200
 _SHOWN_COLUMNS = 100  # rows of JSON can each name columns of their own
+_LOOKED_AT, _CELL = 3, 150  # rows that tell what is in the columns, and letters of a cell
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,8 @@ class Reading:
     """A question set and what was understood on the way.
 
     `row_count` counts rows (questions in SQuAD files) with those left out, `paragraph_count` the contexts before equal
-    ones were made one. `columns` is None for SQuAD files, whose layout fixes the names. `problems` are the first of the
+    ones were made one. `columns` is None for SQuAD files, whose layout fixes the names; `first_rows` are a few cells of
+    every other file's beginning, by column. `problems` are the first of the
     rows left out and the first others; `problem_count` counts all, `left_out` the rows. `rejected` shows the first rows
     left out, `(n_rejected, 2 + columns)`: row, problem, then the row's own content as text.
     """
@@ -47,6 +49,7 @@ class Reading:
     encoding: str
     columns: Columns | None
     available_columns: tuple[str, ...]
+    first_rows: tuple[dict[str, str], ...] = field(repr=False)
     problems: tuple[Problem, ...]
     problem_count: int
     left_out: int
@@ -99,6 +102,7 @@ def read(content: bytes | Content, name: str, columns: Columns | None = None) ->
         encoding=recognised.encoding,
         columns=None if is_squad else used,
         available_columns=table.names,
+        first_rows=table.first,
         problems=tuple(assembly.problems.kept),
         problem_count=assembly.problems.total,
         left_out=assembly.problems.left_out,
@@ -114,14 +118,22 @@ def _rejected(rows: list[tuple[Problem, dict[str, str]]]) -> pd.DataFrame:
     return pd.DataFrame(records, columns=list(column_names(["row", "problem", *names])))
 
 
-def propose_columns(content: bytes | Content) -> tuple[Columns, tuple[str, ...]]:
-    """Return the best guess and all column names, also where `read` misses a column; none for SQuAD files.
+class Proposal(NamedTuple):
+    """What a file offers to choose from: the best guess, the names of its columns, and its first rows as text."""
+
+    columns: Columns = Columns()
+    available: tuple[str, ...] = ()
+    first_rows: tuple[dict[str, str], ...] = ()
+
+
+def propose_columns(content: bytes | Content) -> Proposal:
+    """Return what can be chosen, also where `read` misses a column; no columns for SQuAD files.
 
     Raises `DataError` where the file cannot be read.
     """
     content = Content.of(content)
     table, guess = _table_and_guess(content, recognise(content))
-    return guess, table.names
+    return Proposal(guess, table.names, table.first)
 
 
 @contextmanager
@@ -143,7 +155,12 @@ def _table_and_guess(content: Content, recognised: RecognisedFile) -> tuple[Tabl
     rows = iter(table.rows)
     first = list(islice(rows, _SAMPLE_ROWS))
     guess = guess_columns(table.names, [row.cells for row in first if row.problem is None])
-    return Table(table.names, chain(first, rows)), guess
+    return Table(table.names, chain(first, rows), _to_look_at(table.names, first)), guess
+
+
+def _to_look_at(names: Sequence[str], rows: Sequence[RawRow]) -> tuple[dict[str, str], ...]:
+    whole = [row.cells for row in rows if row.problem is None][:_LOOKED_AT]
+    return tuple({name: shown(as_text(cells.get(name)), _CELL) for name in names} for cells in whole)
 
 
 def _articles(recognised: RecognisedFile) -> Iterable[Any]:

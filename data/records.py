@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -12,7 +13,12 @@ from scipy.sparse import csr_array
 
 from data.passages import Passage, Passages, RowOfId
 
-__all__ = ["Passage", "Passages", "Question", "QuestionSet"]
+__all__ = ["Passage", "Passages", "Question", "QuestionSet", "composed"]
+
+
+def composed(text: str) -> str:
+    """Return a text as questions are told apart: its letters composed, single spaces between words."""
+    return " ".join(unicodedata.normalize("NFC", text).split())  # a box of one line keeps no line breaks
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,12 +1,11 @@
 """One question asked of one retriever, and what the question set knows about that question."""
 
 import threading
-import unicodedata
 from dataclasses import dataclass
 
 import numpy as np
 
-from data.records import QuestionSet
+from data.records import QuestionSet, composed
 from retrieval.rankings import NOT_FOUND, Retriever
 
 DEPTH = 100  # passages fetched, however few are shown: the rank of the answer passage is looked up among them
@@ -45,14 +44,10 @@ def ask(retriever: Retriever, question: str) -> Findings:
 
 def truth_of(question_set: QuestionSet, text: str) -> Truth | None:
     """Return what the set says of the questions with this text; None where it has none."""
-    wanted = _composed(text)
-    same = [question for question in question_set.questions if _composed(question.text) == wanted]
+    wanted = composed(text)
+    same = [question for question in question_set.questions if composed(question.text) == wanted]
     if not same:
         return None
     answers = dict.fromkeys(answer for question in same for answer in question.answers)
     rows = dict.fromkeys(question_set.row_of_passage[id_] for question in same for id_ in question.relevant)
     return Truth(tuple(answers), tuple(rows))
-
-
-def _composed(text: str) -> str:
-    return " ".join(unicodedata.normalize("NFC", text).split())  # a box of one line keeps no line breaks

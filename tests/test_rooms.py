@@ -15,12 +15,12 @@ from data.workspace import PROJECT
 ROOMS = ("data", "text", "questions", "jobs", "models", "retrieval", "training", "views", "app")
 PARTS = {
     "data": (
-        ("workspace", "failure", "terminal", "texts"),
+        ("workspace", "failure", "terminal", "texts", "script"),
         ("seal",),
         ("problems", "cache", "passages", "csv_export"),
         ("passage_file",),
         ("records", "files"),
-        ("question_file", "rows", "split", "remarks", "made"),
+        ("question_file", "rows", "split", "remarks", "judgements", "made"),
         ("read", "audit"),
         ("apart", "catalog"),
         ("store",),
@@ -51,7 +51,7 @@ PARTS = {
     ),
     "views": (
         ("words", "choices"),
-        ("navigation",),
+        ("navigation", "data_words"),
         (
             "resources",
             "problem_words",
@@ -61,11 +61,10 @@ PARTS = {
             "charts",
             "highlight",
             "job",
-            "made_words",
             "damaged",
             "scrolling",
         ),
-        ("hits",),
+        ("hits", "reasons"),
         ("state",),
         ("sidebar",),
         ("runs",),

@@ -12,12 +12,11 @@ from typing import Any
 
 import regex
 
+from data.script import Script, script_of
+
 VERSION = 1  # part of every cache key: raise it when any analyzer's output changes
 
 _WORD = regex.compile(r"[\p{L}\p{M}\p{N}]+")
-_HANGUL = regex.compile(r"\p{Hangul}")
-_UNSPACED = regex.compile(r"[\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}]")
-_LETTER = regex.compile(r"\p{L}")
 
 _REMEMBERED_TEXTS = 20_000
 _morphemes: dict[str, list[str]] = {}
@@ -37,18 +36,16 @@ class Analyzer(StrEnum):
     KIWI_BIGRAM = "kiwi+bigram"
 
 
-def choose(analyzer: Analyzer, texts: Iterable[str]) -> Analyzer:
-    """Resolve `AUTO` by script: Kiwi + bigrams for Korean, bigrams where words are not spaced, else words.
+_OF_SCRIPT = {
+    Script.KOREAN: Analyzer.KIWI_BIGRAM,
+    Script.UNSPACED: Analyzer.BIGRAM,
+    Script.SPACED: Analyzer.WORD,
+}
 
-    A script counts when it makes up a tenth of the letters: Korean passages are full of Latin names, not the reverse.
-    """
-    if analyzer is not Analyzer.AUTO:
-        return analyzer
-    sample = unicodedata.normalize("NFC", "".join(text[:300] for _, text in zip(range(2000), texts, strict=False)))
-    letters = max(1, len(_LETTER.findall(sample)))
-    if len(_HANGUL.findall(sample)) >= letters / 10:
-        return Analyzer.KIWI_BIGRAM
-    return Analyzer.BIGRAM if len(_UNSPACED.findall(sample)) >= letters / 10 else Analyzer.WORD
+
+def choose(analyzer: Analyzer, texts: Iterable[str]) -> Analyzer:
+    """Resolve `AUTO` by script: Kiwi + bigrams for Korean, bigrams where words are not spaced, else words."""
+    return analyzer if analyzer is not Analyzer.AUTO else _OF_SCRIPT[script_of(texts)]
 
 
 def analyze(analyzer: Analyzer, texts: Sequence[str]) -> list[list[str]]:

@@ -38,7 +38,7 @@ def estimate(plan: Plan) -> Estimate:
     task = recipe.task(source)
     lesson = task.lesson
     if lesson:
-        task = task.labelled(lesson.stand_ins())
+        task = task.labelled(lambda asked: asked.stand_ins())
     seconds_loading = time.perf_counter() - began
     read, a_token = characters_read(task)
     sampler = batch_sampler(task.examples, batch_size=options.batch_size, seed=options.seed)

@@ -72,7 +72,7 @@ def _as_json(search: Search, found: Findings) -> str:
 
 def _as_table(found: Findings) -> str:
     measure = Measure.parse(found.measure).long
-    head = ("", "setting", "epochs", "steps", measure, "95 %", "difference", "95 %", "p", "loss")
+    head = ("", "setting", "epochs", "steps", measure, "95%", "difference", "95%", "p", "loss")
     rows: list[tuple[str, ...]] = [head]
     rows += [_row(one, chosen=one.number == found.chosen) for one in found.tried]
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]

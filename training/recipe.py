@@ -6,8 +6,7 @@ from typing import Any, Protocol
 
 from models.sources import ModelSource
 from retrieval.comparison.kinds.spec import Spec
-from retrieval.evaluation.measures import Scores
-from training.engine.task import Task
+from training.engine.task import Reached, Task
 from training.options.bi_encoder import BI_ENCODER
 from training.options.common import TrainingOptions
 from training.options.cross_encoder import CROSS_ENCODER
@@ -36,13 +35,13 @@ class Recipe(Protocol):
 
     def __init__(self, options: TrainingOptions, material: Material) -> None: ...
 
-    def measured(self, source: ModelSource) -> Scores:
-        """Measure a model on the validation questions."""
+    def measured(self, source: ModelSource) -> Reached:
+        """Measure a model on the validation questions and on the sample of training questions."""
 
     def task(self, source: ModelSource) -> Task:
         """Load the base, change it as told, and gather what its training needs. Raises `OptionError`."""
 
-    def concluded(self, model_folder: Path) -> tuple[dict[str, Scores], dict[str, Any]]:
+    def concluded(self, model_folder: Path) -> tuple[dict[str, Reached], dict[str, Any]]:
         """Measure the finished model: scores by name, `after` among them, and what else was found out."""
 
     def seconds_to_measure(self, model: Any) -> float:

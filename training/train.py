@@ -14,7 +14,6 @@ import numpy as np
 
 from data.failure import Failure
 from data.problems import DataError
-from data.records import QuestionSet
 from data.store import find
 from data.workspace import is_of_the_disk, replacing
 from jobs.folder import AskedToStop, carry_out
@@ -25,7 +24,7 @@ from retrieval.evaluation.significance import intervals_of, mean_interval, quest
 from training.engine.adaptation import settle
 from training.engine.arguments import processes
 from training.engine.checkpoints import newest_checkpoint, step_of
-from training.engine.task import Task
+from training.engine.task import Reached, Task
 from training.options.common import OptionError, Report
 from training.problems import TrainingError
 from training.rankers.losses import negatives_of_processes
@@ -143,16 +142,18 @@ def _trained(run: Run, status: Status, watch: Watch | None) -> dict[str, Any]:
     measured["before"] = _measured_once(run, recipe, source)
     if not checkpoint:
         for name, scores in measured.items():
-            run.add_measures(name, scores.means())
+            run.add_measures(name, scores.validation.means())
+            run.add_measures(f"{name}_training", scores.training.means())
         run.write("provenance.json", provenance(plan, source) | _processes(plan))
     enter(Phase.MINING)
     set_seed(plan.options.seed)
     task = recipe.task(source)
     run.write("provenance.json", run.provenance() | {"settled": task.settled} | task.told)
     if task.lesson:
-        task = task.labelled(task.lesson.labels(_telling(run, enter(Phase.TEACHING))))
+        tell = _telling(run, enter(Phase.TEACHING))
+        task = task.labelled(lambda lesson: lesson.labels(tell))
     watched, callbacks = watch(task) if watch else (task, [])
-    _fit(run, watched, checkpoint, enter(Phase.TRAINING), callbacks)
+    kept_step = _fit(run, watched, checkpoint, enter(Phase.TRAINING), callbacks)
     enter(Phase.MEASURING_AFTER)
     if isinstance(run, _Helper):
         return {}
@@ -161,7 +162,7 @@ def _trained(run: Run, status: Status, watch: Watch | None) -> dict[str, Any]:
         task.model.save_pretrained(str(new), create_model_card=False)
     concluded, more = recipe.concluded(run.model_folder)
     measured |= concluded
-    return _as_scores(measured, plan.options.best_by, material.validation) | more
+    return _as_scores(measured, plan.options.best_by, material) | {"kept_step": kept_step} | more
 
 
 def _telling(run: Run, status: Status) -> Callable[[float], None]:
@@ -196,8 +197,11 @@ def _processes(plan: Plan) -> dict[str, Any]:
     return {"processes": {"count": processes(), "negatives": negatives}}
 
 
-def _fit(run: Run, task: Task, checkpoint: Path | None, status: Status, callbacks: list[Any]) -> None:
-    """Let the library's trainer do the steps that are left; the model of the task is the best measured afterwards."""
+def _fit(run: Run, task: Task, checkpoint: Path | None, status: Status, callbacks: list[Any]) -> int:
+    """Let the library's trainer do the steps that are left.
+
+    The model of the task is the best measured afterwards, that of the step returned.
+    """
     from training.engine.passes import short_passes
     from training.engine.tokens import tokenized_once
     from training.engine.trainers import make_trainer
@@ -210,28 +214,48 @@ def _fit(run: Run, task: Task, checkpoint: Path | None, status: Status, callback
     trainer = make_trainer(task, options, run.folder / "checkpoints", [*callbacks, callback])
     with tokenized_once(task.model), short_passes(task.model, twice=options.recompute):
         trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
+    return int(trainer.state.best_global_step or trainer.state.global_step)
 
 
-def _measured_once(run: Run, recipe: Recipe, source: ModelSource) -> Scores:
+def _measured_once(run: Run, recipe: Recipe, source: ModelSource) -> Reached:
     """What the base reaches; a run that goes on has found out before."""
     path = run.folder / "before.json"
-    if path.is_file():
-        kept = json.loads(path.read_text(encoding="utf-8"))
-        return Scores(MEASURED_KS, {name: np.array(values) for name, values in kept.items()})
-    scores = recipe.measured(source)
-    run.write(path.name, {name: values.tolist() for name, values in scores.per_question.items()})
-    return scores
+    kept = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    if {"validation", "training"} <= kept.keys():  # earlier versions kept the validation questions alone
+        return Reached(*(_scores(kept[questions]) for questions in ("validation", "training")))
+    reached = recipe.measured(source)
+    both = {"validation": reached.validation, "training": reached.training}
+    as_lists = {name: {of: values.tolist() for of, values in one.per_question.items()} for name, one in both.items()}
+    run.write(path.name, as_lists)
+    return reached
 
 
-def _as_scores(measured: dict[str, Scores], best_by: str, question_set: QuestionSet) -> dict[str, Any]:
-    """Means, their 95 % intervals, and the gain: the paired difference of after and before, with its interval."""
+def _scores(kept: dict[str, list[float]]) -> Scores:
+    return Scores(MEASURED_KS, {name: np.array(values) for name, values in kept.items()})
+
+
+def _as_scores(measured: dict[str, Reached], best_by: str, material: Material) -> dict[str, Any]:
+    """Means on validation questions, their 95% intervals, and the gain; means and gain on the training sample, too."""
+    question_set = material.validation
     groups = question_groups(question_set)
-    gain = measured["after"].per_question[best_by] - measured["before"].per_question[best_by]
+    validation = {name: reached.validation for name, reached in measured.items()}
+    training = {name: reached.training for name, reached in measured.items()}
     return {
-        **{name: scores.means() for name, scores in measured.items()},
-        "intervals": {name: intervals_of(scores, groups) for name, scores in measured.items()},
-        "gain": {"measure": best_by, "difference": float(gain.mean()), "interval": list(mean_interval(gain, groups))},
+        **{name: scores.means() for name, scores in validation.items()},
+        "intervals": {name: intervals_of(scores, groups) for name, scores in validation.items()},
+        "gain": _gain(validation, best_by, groups),
+        "training_sample": {
+            **{name: scores.means() for name, scores in training.items()},
+            "gain": _gain(training, best_by, question_groups(material.sample)),
+            "questions": len(material.sample.questions),
+        },
         "measured_on": "validation",
         "questions": len(question_set.questions),
         **({"made_questions": question_set.made} if question_set.made else {}),
     }
+
+
+def _gain(scores: dict[str, Scores], measure: str, groups: np.ndarray) -> dict[str, Any]:
+    """The paired difference of after and before, with its 95% interval."""
+    gain = scores["after"].per_question[measure] - scores["before"].per_question[measure]
+    return {"measure": measure, "difference": float(gain.mean()), "interval": list(mean_interval(gain, groups))}

@@ -4,6 +4,7 @@ from models.hub import ModelError
 from models.packaged.bases import PackagedBase, packaged_base
 from models.sources import STARTER, find_model, is_starter
 from training.runs.runs import find_run
+from views.data_words import set_name
 from views.words import moment, word, word_or
 
 OTHER = "other"
@@ -26,7 +27,7 @@ def model_label(choice: str) -> str:
     """Return the words for a model to choose from: a run with its data and time, since names may be given twice."""
     if run := find_run(choice):
         plan = run.plan()
-        return word("train.base_run", name=plan.name, data=plan.data_name, created=moment(plan.created))
+        return word("train.base_run", name=plan.name, data=set_name(plan.data_name), created=moment(plan.created))
     if packaged := _packaged(choice):
         return word("train.base_packaged", model=packaged.name)
     words = {STARTER: "train.base_starter", OTHER: "train.base_other"}

@@ -6,6 +6,7 @@ from data.problems import DataError
 from jobs.status import State
 from training.runs.line import LINE
 from training.runs.runs import Run
+from views.data_words import set_name
 from views.job import with_time_left
 from views.resources.sets import split_of, stored_sets
 from views.run_words import phase_words, run_name
@@ -25,14 +26,14 @@ def draw() -> None:
 
 
 def _pick_set() -> None:
-    sets = {kept.key: kept for kept in stored_sets()}
+    names = {kept.key: set_name(kept.name) for kept in stored_sets()}
     current = chosen_set()
     # without a key of its own the box follows the choice wherever it was made
     chosen = st.selectbox(
         word("sidebar.data"),
-        list(sets),
-        index=list(sets).index(current.key),
-        format_func=lambda key: sets[key].name,
+        list(names),
+        index=list(names).index(current.key),
+        format_func=names.__getitem__,
         help=word("sidebar.data_help"),
     )
     if chosen and chosen != current.key:

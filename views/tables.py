@@ -45,7 +45,7 @@ def measure(of: str, label: str | None = None, **options: Any) -> ColumnConfig:
 
 
 def interval(form: str | None = None, explained_by: str = "compare.interval_help") -> dict[str, ColumnConfig]:
-    """Return the columns "low" and "high" of a figure's 95 % interval."""
+    """Return the columns "low" and "high" of a figure's 95% interval."""
     return {end: number(f"compare.{end}", form, explained_by) for end in ("low", "high")}
 
 

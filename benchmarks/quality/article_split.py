@@ -43,7 +43,7 @@ def table(tested: Comparison) -> list[str]:
     """Markdown: a row a retriever, in percent, with the interval of nDCG@10."""
     groups = question_groups(tested.question_set)
     lines = [
-        f"| {len(tested.question_set.questions):,} test questions | R@1 | R@10 | nDCG@10 | 95 % |",
+        f"| {len(tested.question_set.questions):,} test questions | R@1 | R@10 | nDCG@10 | 95% |",
         "|---|---:|---:|---:|---:|",
     ]
     for name, one in scores(tested).items():

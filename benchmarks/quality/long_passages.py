@@ -42,7 +42,7 @@ def measure() -> list[str]:
         question_set = read_file(korquad()).question_set
         tested = {name: _compared(joined(question_set, count)) for name, count in _SIZES.items()}
     lines = [
-        f"| {len(question_set.questions):,} questions | passages | of characters | | R@1 | R@10 | nDCG@10 | 95 % |",
+        f"| {len(question_set.questions):,} questions | passages | of characters | | R@1 | R@10 | nDCG@10 | 95% |",
         "|---|---:|---:|---|---:|---:|---:|---:|",
     ]
     for name, comparison in tested.items():

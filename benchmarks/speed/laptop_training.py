@@ -3,7 +3,8 @@
 Plain is the library's trainer with its defaults: float32, the base's dropout, all weights, batches at random, padded to
 their longest text, the C library's allocator. Ours are this project's defaults for the packaged base. Both learn from
 KorQuAD's training pairs of the article split; a bi-encoder by MultipleNegativesRankingLoss, a cross-encoder by
-BinaryCrossEntropyLoss. Where a batch does not fit into memory the plain way, both take half of it.
+BinaryCrossEntropyLoss. Where a batch does not fit into memory the plain way, both take half of it; ours is taken whole,
+too, and what it holds is told beside what was not enough.
 
 LAPTOP_BATCH is the examples a step (32), LAPTOP_STEPS the steps that are timed (3).
 """
@@ -13,10 +14,11 @@ from dataclasses import replace
 from importlib.metadata import version
 
 import numpy as np
+import psutil
 
 from benchmarks import peers
 from benchmarks.speed.training_cases import Case, cases, taken
-from benchmarks.speed.training_turns import OURS, PLAIN, Took
+from benchmarks.speed.training_turns import OURS, PLAIN, SHARE_OF_MEMORY, Took
 from models.precision import Precision
 
 _WANTED = 3.0
@@ -40,10 +42,13 @@ def measure() -> list[str]:
     )
     lines = [f"| {' | '.join(columns)} |", "|---|---:|---:|---:|---:|---:|---:|---:|---:|"]
     measured: list[peers.Measured] = []
+    too_large: list[str] = []
     with cases(int(os.environ.get("LAPTOP_BATCH", "32"))) as trained:
         for case in trained:
             steps = 1 + int(os.environ.get("LAPTOP_STEPS", "3"))
             turn, plain, ours = _in_turns(replace(case, turn=replace(case.turn, steps=steps)))
+            if turn.turn.batch_size < case.turn.batch_size:
+                too_large.append(_whole(case))
             size = f"{case.name}, {turn.turn.batch_size} a batch"
             seconds = (1 / ours.rate, 1 / plain.rate)
             bytes_ = (float(ours.memory), float(plain.memory))
@@ -57,7 +62,7 @@ def measure() -> list[str]:
                 *(f"{plain.memory / _GIB:.1f}", f"{ours.memory / _GIB:.1f}", f"**{plain.memory / ours.memory:.2f}**"),
             )
             lines.append(f"| {' | '.join(cells)} |")
-        lines += ["", *_same_losses(trained)]
+        lines += ["", *too_large, *_same_losses(trained)]
     peers.keep(measured)
     return lines
 
@@ -73,6 +78,14 @@ def _in_turns(case: Case) -> tuple[Case, Took, Took]:
     if not ours:
         raise RuntimeError(f"{case.name}: ours does not fit into memory")
     return replace(case, turn=turn), plain, ours
+
+
+def _whole(case: Case) -> str:
+    """Say of a batch that is too large for the plain way what ours holds of it."""
+    limit = psutil.virtual_memory().available * SHARE_OF_MEMORY / _GIB
+    ours = taken(replace(case.turn, steps=1), side=OURS)
+    held = f"ours holds {ours.memory / _GIB:.1f}" if ours else "nor does ours"
+    return f"{case.name}, {case.turn.batch_size} a batch: the plain way does not fit into {limit:.1f} GiB; {held}."
 
 
 def _same_losses(trained: list[Case]) -> list[str]:

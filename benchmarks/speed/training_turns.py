@@ -31,7 +31,7 @@ from training.recipe import recipe_of
 from training.train import problem_of
 
 PLAIN, OURS = "plain", "ours"
-_SHARE = 0.95  # of the memory that is free
+SHARE_OF_MEMORY = 0.95  # of the memory that is free
 _LEARNING_RATE, _TEMPERATURE = 5e-5, 0.05  # what the library does where nothing is said
 
 
@@ -120,11 +120,12 @@ def plain(turn: Turn, out: Path) -> Any:
 
     columns: Columns = json.loads(Path(turn.columns).read_text(encoding="utf-8"))
     set_seed(0)
+    exact = {"dtype": "float32"}  # as the base is on the hub: kept in half precision, it would be trained in that
     if turn.kind == CROSS_ENCODER:
-        model: Any = CrossEncoder(turn.base, num_labels=1, device="cpu")
+        model: Any = CrossEncoder(turn.base, num_labels=1, device="cpu", model_kwargs=exact)
         trainer, arguments, loss = CrossEncoderTrainer, CrossEncoderTrainingArguments, BinaryCrossEntropyLoss(model)
     else:
-        model = SentenceTransformer(turn.base, device="cpu")
+        model = SentenceTransformer(turn.base, device="cpu", model_kwargs=exact)
         trainer, arguments = SentenceTransformerTrainer, SentenceTransformerTrainingArguments
         loss = MultipleNegativesRankingLoss(model)
     if turn.max_length:
@@ -201,7 +202,7 @@ def _most_memory() -> int:
 
 def main(words: str) -> str:
     """Take the turn; `null` where memory does not suffice. Nothing else on the machine is to suffer from that."""
-    limits = [int(psutil.virtual_memory().available * _SHARE), *resource.getrlimit(resource.RLIMIT_DATA)]
+    limits = [int(psutil.virtual_memory().available * SHARE_OF_MEMORY), *resource.getrlimit(resource.RLIMIT_DATA)]
     least = min(limit for limit in limits if limit != resource.RLIM_INFINITY)
     resource.setrlimit(resource.RLIMIT_DATA, (least, least))
     try:

@@ -23,7 +23,7 @@ from data.files.formats import Format
 from data.passage_file import open_passages, write_passages
 from data.problems import DataError, Problem, ProblemCode
 from data.question_file import open_questions, write_questions
-from data.read import Reading, propose_columns, read
+from data.read import Proposal, Reading, propose_columns, read
 from data.records import QuestionSet
 from data.workspace import read_json, workspace, write_json, write_text
 
@@ -31,11 +31,11 @@ logger = logging.getLogger(__name__)
 
 
 class UnusableFileError(DataError):
-    """A file that cannot be used: `columns` is the best guess for it, `available` those that it has."""
+    """A file that cannot be used as it is, and what could be chosen of it."""
 
-    def __init__(self, error: DataError, columns: Columns | None = None, available: tuple[str, ...] = ()) -> None:
+    def __init__(self, error: DataError, proposal: Proposal | None = None) -> None:
         super().__init__(error.problem, error.others)
-        self.columns, self.available = columns or Columns(), available
+        self.proposal = proposal or Proposal()
 
 
 def ask(folder: Path, content: Content, name: str, chosen: Mapping[str, str | None], limits: Limits) -> None:
@@ -74,7 +74,8 @@ def outcome(folder: Path, limits: Limits) -> Reading:
         raise OSError(failure["errno"], os.strerror(failure["errno"]), str(workspace()))
     if failure:
         error = DataError(_problem(failure["problem"]), list(map(_problem, failure["others"])))
-        raise UnusableFileError(error, Columns(**failure["columns"]), tuple(failure["available"]))
+        columns, available, first_rows = Columns(**failure["columns"]), failure["available"], failure["first_rows"]
+        raise UnusableFileError(error, Proposal(columns, tuple(available), tuple(first_rows)))
     if not found:
         with suppress(OSError):
             logger.error("reading ended: %s", (folder / "log.txt").read_text(encoding="utf-8", errors="replace"))
@@ -86,6 +87,7 @@ def outcome(folder: Path, limits: Limits) -> Reading:
         format=Format(found.pop("format")),
         columns=None if columns is None else Columns(**columns),
         available_columns=tuple(found.pop("available_columns")),
+        first_rows=tuple(found.pop("first_rows")),
         problems=tuple(map(_problem, found.pop("problems"))),
         rejected=pd.DataFrame(rejected["data"], columns=rejected["columns"]),
         **found,
@@ -101,7 +103,7 @@ def _read(asked: dict[str, Any]) -> Reading:
     try:
         return read(content, asked["name"], _columns(content, asked["chosen"]))
     except DataError as error:
-        raise UnusableFileError(error, *_proposed(content)) from error
+        raise UnusableFileError(error, _proposed(content)) from error
     except OSError as error:
         details = {"path": shown(asked["path"]), "reason": error.strerror or str(error)}
         raise UnusableFileError(DataError.of(ProblemCode.UNREADABLE_FILE, **details)) from error
@@ -112,14 +114,14 @@ def _columns(content: Content, chosen: Mapping[str, str | None]) -> Columns | No
         return None
     if chosen.keys() == {field.name for field in fields(Columns)}:
         return Columns(**chosen)
-    return replace(propose_columns(content)[0], **chosen)
+    return replace(propose_columns(content).columns, **chosen)
 
 
-def _proposed(content: Content) -> tuple[Columns, tuple[str, ...]]:
+def _proposed(content: Content) -> Proposal:
     try:
         return propose_columns(content)
     except DataError:
-        return Columns(), ()
+        return Proposal()
 
 
 def _leave(folder: Path, reading: Reading) -> None:
@@ -132,6 +134,7 @@ def _leave(folder: Path, reading: Reading) -> None:
         "encoding": reading.encoding,
         "columns": asdict(reading.columns) if reading.columns else None,
         "available_columns": reading.available_columns,
+        "first_rows": reading.first_rows,
         "problems": [asdict(problem) for problem in reading.problems],
         "problem_count": reading.problem_count,
         "left_out": reading.left_out,
@@ -146,7 +149,8 @@ def _leave_failure(folder: Path, error: UnusableFileError) -> None:
     content = {
         "problem": asdict(error.problem),
         "others": [asdict(problem) for problem in error.others],
-        "columns": asdict(error.columns),
-        "available": error.available,
+        "columns": asdict(error.proposal.columns),
+        "available": error.proposal.available,
+        "first_rows": error.proposal.first_rows,
     }
     write_json(folder / "failure.json", content)

@@ -1,15 +1,16 @@
 """What a question set is like: sizes, lengths, doubtful questions, and wording shared with the passages."""
 
-import re
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow.compute as pc
 
+from data.audit.overlap import Overlap, overlap_of
 from data.records import Question, QuestionSet
 
-_WORD = re.compile(r"[^\W_]+")
+_MOST_LABELS = 5
+_TIMES_AN_ANSWER = 5  # that labels repeat, on average at least
 
 
 @dataclass(frozen=True)
@@ -24,20 +25,19 @@ class Audit:
     questions_per_passage: np.ndarray = field(repr=False)  # (n_passages,) int64
     passage_lengths: np.ndarray = field(repr=False)  # (n_passages,) int64
     question_lengths: np.ndarray = field(repr=False)  # (n_questions,) int64
-    word_overlap: np.ndarray = field(repr=False)  # (n_answerable,) float64, 0 to 1, NaN without bigrams
-    mean_word_overlap: float  # NaN where no question can be measured
+    overlap: Overlap
     duplicate_questions: dict[str, tuple[str, ...]]  # text -> the ids of the questions that ask it
     answers_not_found: tuple[str, ...]  # ids of questions with an answer in none of their passages
+    labels: tuple[str, ...]  # the answers, where they are a few labels such as True and False, not of the passages
     kinds: dict[str, int]  # question kind -> count, the most frequent first; without a kind: not counted
     made: dict[str, int]  # how questions were made of passages -> count, the most frequent first
 
 
 def audit(question_set: QuestionSet) -> Audit:
-    """Measure a question set. The word overlap is described at `word_overlap`."""
+    """Measure a question set. The overlap is described at `data.audit.overlap`."""
     passages, questions = question_set.passages, question_set.questions
     asked = np.bincount(question_set.relevance.indices, minlength=len(passages))
-    overlap = word_overlap(question_set)
-    measured = overlap[~np.isnan(overlap)]
+    lost = _answers_not_found(question_set)
     kinds = Counter(question.kind for question in questions if question.kind)
     return Audit(
         passage_count=len(passages),
@@ -48,39 +48,13 @@ def audit(question_set: QuestionSet) -> Audit:
         questions_per_passage=asked.astype(np.int64),
         passage_lengths=passages.texts.lengths(),
         question_lengths=np.array([len(question.text) for question in questions], dtype=np.int64),
-        word_overlap=overlap,
-        mean_word_overlap=float(measured.mean()) if len(measured) else float("nan"),
+        overlap=overlap_of(question_set),
         duplicate_questions=_duplicates(questions),
-        answers_not_found=_answers_not_found(question_set),
+        answers_not_found=lost,
+        labels=_labels(question_set, lost),
         kinds=dict(kinds.most_common()),
         made=question_set.made,
     )
-
-
-def word_overlap(question_set: QuestionSet) -> np.ndarray:
-    """Return how much of each question's wording its passage has, `(n_answerable,)` float64, 0 to 1.
-
-    Overlap = |B(question) ∩ B(passage)| / |B(question)|, where B(text) are the distinct pairs of neighbouring
-    letters or digits inside the words of the lower-cased text. Of several relevant passages the highest
-    counts; a question without such a pair is NaN. Where values are high, lexical search will do well.
-    """
-    overlap = np.full(len(question_set.questions), np.nan)
-    by_passage = question_set.relevance.tocsc()
-    # a large corpus has passages that nobody asks about
-    for column in np.flatnonzero(np.diff(by_passage.indptr)).tolist():
-        rows = by_passage.indices[by_passage.indptr[column] : by_passage.indptr[column + 1]]
-        text = question_set.passages.texts[column].lower()  # two letters side by side are always of one word
-        for row in rows:
-            if asked := bigrams(question_set.questions[row].text):
-                overlap[row] = np.fmax(overlap[row], sum(pair in text for pair in asked) / len(asked))
-    measured: np.ndarray = overlap[question_set.answerable]
-    return measured
-
-
-def bigrams(text: str) -> frozenset[str]:
-    """Return the distinct pairs of neighbouring letters or digits inside the words, in lower case."""
-    words = _WORD.findall(text.lower())
-    return frozenset(word[start : start + 2] for word in words for start in range(len(word) - 1))
 
 
 def _duplicates(questions: tuple[Question, ...]) -> dict[str, tuple[str, ...]]:
@@ -98,3 +72,12 @@ def _answers_not_found(question_set: QuestionSet) -> tuple[str, ...]:
         return bool(passages) and any(all(answer not in text for text in passages) for answer in question.answers)
 
     return tuple(question.id for question in question_set.questions if is_lost(question))
+
+
+def _labels(question_set: QuestionSet, lost: tuple[str, ...]) -> tuple[str, ...]:
+    """The answers, the most frequent first, where they are few, repeat, and mostly stand in no passage; else none."""
+    given = [answer for question in question_set.questions for answer in question.answers]
+    counts = Counter(answer.strip() for answer in given)
+    answered = sum(bool(question.answers) for question in question_set.questions)
+    are_few = 0 < len(counts) <= _MOST_LABELS and len(given) >= _TIMES_AN_ANSWER * len(counts)
+    return tuple(label for label, _ in counts.most_common()) if are_few and 2 * len(lost) > answered else ()

@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 
 from data.audit.audit import Audit
+from data.audit.overlap import Overlap
 from data.records import QuestionSet
 from data.split import Part, Split
 
@@ -13,8 +14,8 @@ OVERLAP_WIDTH = 0.05
 PARTS = (Part.TRAIN, Part.VALIDATION, Part.TEST)
 
 
-class Overlap(StrEnum):
-    """What a mean word overlap lets expect of lexical search.
+class Level(StrEnum):
+    """What a mean overlap, above that by chance, lets expect of lexical search.
 
     KorQuAD's is 0.67, and BM25 is hard to beat there; the sample's questions that say the same in other words have
     0.17, and it finds few of them first. The borders lie between such sets: a guide, not a law.
@@ -26,13 +27,15 @@ class Overlap(StrEnum):
     UNKNOWN = "unknown"
 
 
-def overlap_level(mean: float) -> Overlap:
-    """Return where a mean word overlap (0 to 1, NaN where not measurable) stands."""
-    if np.isnan(mean):
-        return Overlap.UNKNOWN
-    if mean >= 0.55:
-        return Overlap.HIGH
-    return Overlap.MIDDLE if mean >= 0.35 else Overlap.LOW
+def overlap_level(overlap: Overlap) -> Level:
+    """Return where an overlap stands: its mean less chance, `(mean - by_chance) / (1 - by_chance)`."""
+    chance = 0.0 if np.isnan(overlap.by_chance) else overlap.by_chance
+    if np.isnan(overlap.mean) or chance >= 1:
+        return Level.UNKNOWN
+    above = (overlap.mean - chance) / (1 - chance)
+    if above >= 0.55:
+        return Level.HIGH
+    return Level.MIDDLE if above >= 0.35 else Level.LOW
 
 
 def histogram(values: np.ndarray, width: float = 0.0, most_bins: int = 40) -> pd.DataFrame:
@@ -56,7 +59,7 @@ def histogram(values: np.ndarray, width: float = 0.0, most_bins: int = 40) -> pd
 def kinds_table(question_set: QuestionSet, figures: Audit) -> pd.DataFrame:
     """Tell the question kinds apart: columns "kind", "count", "share" of all questions, and mean "overlap"."""
     kinds = [question_set.questions[row].kind for row in question_set.answerable]
-    overlap = pd.Series(figures.word_overlap).groupby(kinds).mean()
+    overlap = pd.Series(figures.overlap.shares).groupby(kinds).mean()
     rows = [
         {"kind": kind, "count": count, "share": count / figures.question_count, "overlap": overlap.get(kind, np.nan)}
         for kind, count in figures.kinds.items()

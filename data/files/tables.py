@@ -31,6 +31,7 @@ class Table:
 
     names: tuple[str, ...]
     rows: Iterable[RawRow]  # to be read once
+    first: tuple[dict[str, str], ...] = ()  # a few of them as text, to look at
 
 
 def column_names(header: Iterable[object]) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ from retrieval.evaluation.measures import CUT, Measure
 
 @dataclass(frozen=True)
 class Figure:
-    """A mean with its 95 % interval, shares between 0 and 1.
+    """A mean with its 95% interval, shares between 0 and 1.
 
     `best` where none of the column is shown higher, and some lower. `against` is 1 or -1 where it is surely higher or
     lower than that of the baseline, else 0.

@@ -93,7 +93,7 @@ class OpenComparison:
     @property
     @_last(1)
     def intervals(self) -> dict[str, dict[str, tuple[float, float]]]:
-        """The 95 % interval of every figure, by retriever and measure."""
+        """The 95% interval of every figure, by retriever and measure."""
         return {name: intervals_of(scores, self.groups) for name, scores in self.comparison.scores.items()}
 
     @property

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from data.audit.audit import word_overlap
+from data.audit.overlap import word_overlap
 from data.records import QuestionSet
 from retrieval.asking import Findings
 from retrieval.comparison.compare import Comparison
@@ -45,7 +45,7 @@ def question_table(question_set: QuestionSet, ranks: np.ndarray, names: Sequence
     """One row a question, most disputed first; the index is its row in the set.
 
     Columns: "id", "question", "kind", one a retriever, `rank_0`, `rank_1`, ... (Int64, missing where not found), and
-    "overlap" (`data.audit.audit.word_overlap`, 0 to 1).
+    "overlap" (`data.audit.overlap.word_overlap`, 0 to 1).
     """
     table = pd.DataFrame(
         {

@@ -21,7 +21,7 @@ _ROUNDING = 1 - 1e-9  # what is equal but for rounding counts as equal
 class FamilyTests:
     """All `(m,)`: `p` of each difference alone, `p_family` for whoever looks at all, and the intervals' ends.
 
-    An interval is that of the mean difference, for all means of the family at once at 95 %. It holds 0 exactly where
+    An interval is that of the mean difference, for all means of the family at once at 95%. It holds 0 exactly where
     `p_family` is .05 or more.
     """
 

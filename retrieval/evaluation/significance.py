@@ -72,7 +72,7 @@ def question_groups(question_set: QuestionSet) -> np.ndarray:
 def mean_intervals(
     values: np.ndarray, groups: np.ndarray | None = None, *, resamples: int = RESAMPLES, seed: int = 0
 ) -> np.ndarray:
-    """95 % percentile bootstrap intervals `(m, 2)` of the column means of `values` `(n_questions, m)`.
+    """95% percentile bootstrap intervals `(m, 2)` of the column means of `values` `(n_questions, m)`.
 
     Groups are drawn with replacement, as many as there are, and the mean is over the questions of those drawn (the
     cluster bootstrap: Davison & Hinkley 1997, 3.8); without `groups` every question is its own. Columns are drawn
@@ -119,7 +119,7 @@ def intervals_of(scores: Scores, groups: np.ndarray | None = None) -> dict[str, 
 
 
 def mean_interval(values: np.ndarray, groups: np.ndarray | None = None) -> tuple[float, float]:
-    """95 % interval of the mean of per-question values `(n_questions,)`; see `mean_intervals`.
+    """95% interval of the mean of per-question values `(n_questions,)`; see `mean_intervals`.
 
     Given the differences of two retrievers it is the interval of their difference.
     """

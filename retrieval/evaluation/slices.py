@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from data.audit.audit import word_overlap
+from data.audit.overlap import word_overlap
 from data.records import QuestionSet
 from retrieval.evaluation.families import LEVEL
 from retrieval.evaluation.measures import Scores
@@ -65,7 +65,7 @@ def slice_table(
 ) -> pd.DataFrame:
     """Measure every retriever on every slice: a row each, with `groups` as in `significance`.
 
-    Columns: "slice" (its place in `parts`), "questions", "retriever", "mean" with its 95 % interval "low" to "high",
+    Columns: "slice" (its place in `parts`), "questions", "retriever", "mean" with its 95% interval "low" to "high",
     and "difference" from the first retriever with "difference_low" to "difference_high" (all shares; 0 for the first
     itself). A retriever without the measure has no row. Each interval stands on its own: of many, some miss the truth.
     """

@@ -161,7 +161,7 @@ def _caption(comparison: Comparison, evidence: Evidence) -> str:
     asked_by_nobody = f" ({made:,} of them made of passages and asked by nobody)" if made else ""
     return (
         f"{len(questions):,} questions{asked_by_nobody}, {len(passages):,} passages, in percent "
-        f"with 95 % intervals; bold: best of a column; ↑ ↓: surely above or below {evidence.baseline} (p < 0.05)"
+        f"with 95% intervals; bold: best of a column; ↑ ↓: surely above or below {evidence.baseline} (p < 0.05)"
     )
 
 

@@ -31,7 +31,7 @@ def test_plain_text(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
         "  Row 3: the context (지문) is empty. Fill in the passage, or remove the row.",
         "Articles: 2; passages without a question: 0; unanswerable questions: 0",
         "Characters a passage: median 6, 5 to 8; a question: median 4, 4 to 4",
-        "Word overlap of question and passage: 50.0 % of the character pairs",
+        "Wording that question and passage share: 50.0% of the letter pairs; by chance 0.0%",
         "Questions asked more than once: 0; answers not found in their passage: 1",
         "Split of the answerable questions by article, seed 0: train 2 (2 groups), validation 0 (0 groups), "
         "test 0 (0 groups)",

@@ -19,7 +19,7 @@ def test_korquad_audit(korquad: Reading) -> None:
     assert (figures.article_count, figures.unanswerable_count, figures.passages_without_question) == (140, 0, 1)
     assert figures.questions_per_passage.sum() == 5774
     assert figures.answers_not_found == ()
-    assert round(figures.mean_word_overlap, 3) == 0.674
+    assert round(figures.overlap.mean, 3) == 0.674
 
 
 def test_korquad_is_quick(korquad_file: Path) -> None:

@@ -128,7 +128,11 @@ def test_a_missing_column_names_what_was_found_and_wanted() -> None:
 
 def test_columns_can_be_given() -> None:
     text = "sentence1,sentence2\n수도는?,서울\n"
-    assert propose_columns(text.encode()) == (Columns("sentence1"), ("sentence1", "sentence2"))
+    assert propose_columns(text.encode()) == (
+        Columns("sentence1"),
+        ("sentence1", "sentence2"),
+        ({"sentence1": "수도는?", "sentence2": "서울"},),
+    )
     reading = _read(text, Columns("sentence1", "sentence2"))
     assert (reading.question_set.questions[0].text, reading.question_set.passages[0].text) == ("수도는?", "서울")
 

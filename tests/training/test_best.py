@@ -9,12 +9,14 @@ from typing import Any
 import numpy as np
 import pytest
 from safetensors.numpy import load_file
+from sentence_transformers import SentenceTransformerTrainer
 
 from jobs.status import State
 from models.sources import find_model
 from retrieval.evaluation.measures import Scores
 from tests.hub import build_bi_encoder, build_cross_encoder_base
 from tests.training.worlds import logged, misleading_set, planned, shuffled
+from training.engine.task import Reached
 from training.engine.trainers import make_trainer
 from training.options.bi_encoder import BI_ENCODER, BiEncoderObjective
 from training.options.common import BestBy, Report
@@ -34,12 +36,14 @@ SCRIPT = {
 }
 
 
-def scripted(script: dict[BestBy, tuple[float, ...]]) -> Callable[[Any], Scores]:
+def scripted(script: dict[BestBy, tuple[float, ...]]) -> Callable[[Any], Reached]:
     """Measure what the script says, whatever the model."""
     rows = iter(zip(*script.values(), strict=True))
 
-    def measure(model: Any) -> Scores:
-        return Scores((1, 10), {name.value: np.array([value]) for name, value in zip(script, next(rows), strict=True)})
+    def measure(model: Any) -> Reached:
+        row = zip(script, next(rows), strict=True)
+        scores = Scores((1, 10), {name.value: np.array([value]) for name, value in row})
+        return Reached(scores, scores)
 
     return measure
 
@@ -65,6 +69,31 @@ def test_the_best_by_the_measure_asked_for_is_kept(best_by: BestBy, step: int, t
     np.testing.assert_array_equal(kept, weights_at(tmp_path, step))
     others = [weights_at(tmp_path, other) for other in range(1, 6) if other != step]
     assert min(np.abs(kept - other).max() for other in others) > 1e-5
+
+
+@pytest.mark.parametrize(("losses", "step"), [((3, 2, 1, 2), 3), ((1, 2, 3, 4), 1), ((2, 2, 2, 2), 1)])
+def test_among_equals_the_smallest_validation_loss_is_kept(
+    losses: tuple[float, ...], step: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = iter(losses)
+    before = SentenceTransformerTrainer.evaluation_loop
+
+    def with_loss(self: Any, *args: Any, **kwargs: Any) -> Any:
+        output = before(self, *args, **kwargs)
+        output.metrics["eval_loss"] = next(told)
+        return output
+
+    monkeypatch.setattr(SentenceTransformerTrainer, "evaluation_loop", with_loss)
+    trainer, kept = trained_by(dict.fromkeys(BestBy, (0.5, 0.5, 0.5, 0.5)), tmp_path, epochs=4.0)
+    assert trainer.state.best_global_step == step
+    np.testing.assert_array_equal(kept, weights_at(tmp_path, step))
+
+
+def test_a_smaller_loss_does_not_outdo_a_better_measure(tmp_path: Path) -> None:
+    trainer, kept = trained_by(dict.fromkeys(BestBy, (0.6, 0.5, 0.5)), tmp_path, epochs=3.0)
+    losses = [entry["eval_loss"] for entry in trainer.state.log_history if "eval_loss" in entry]
+    assert min(losses) < losses[0]
+    np.testing.assert_array_equal(kept, weights_at(tmp_path, 1))
 
 
 RISES_TWICE = (0.1, 0.5, 0.4, 0.3, 0.45, 0.6, 0.2, 0.3)

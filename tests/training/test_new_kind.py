@@ -17,12 +17,11 @@ from models.loading import load_bi_encoder
 from models.sources import DEFAULT_BI_ENCODER, ModelSource
 from retrieval.comparison.kinds.first_stage import DenseSpec
 from retrieval.comparison.kinds.spec import Spec
-from retrieval.evaluation.measures import Scores
 from retrieval.rankings import ranked
 from tests.training.worlds import misleading_set
 from tests.views.driving import run as drawn
 from training.__main__ import main
-from training.engine.task import Examples, Task
+from training.engine.task import Examples, Reached, Task
 from training.options.common import TrainingOptions, option
 from training.rankers.material import Material
 from training.recipe import RECIPES, Recipe, recipe_of
@@ -55,7 +54,7 @@ class ToyRecipe:
     def __init__(self, options: ToyOptions, material: Material) -> None:
         self._options, self._material = options, material
 
-    def measured(self, source: ModelSource) -> Scores:
+    def measured(self, source: ModelSource) -> Reached:
         return self._measured(load_bi_encoder(source, self._material.texts))
 
     def task(self, source: ModelSource) -> Task:
@@ -71,7 +70,7 @@ class ToyRecipe:
         loss = MultipleNegativesRankingLoss(model, scale=self._options.scale)
         return Task(model, loss, columns, examples, self._measured)
 
-    def concluded(self, model_folder: Path) -> tuple[dict[str, Scores], dict[str, Any]]:
+    def concluded(self, model_folder: Path) -> tuple[dict[str, Reached], dict[str, Any]]:
         return {"after": self.measured(ModelSource("toy", folder=model_folder))}, {"scale": self._options.scale}
 
     def seconds_to_measure(self, model: Any) -> float:
@@ -83,8 +82,8 @@ class ToyRecipe:
         del first
         return [DenseSpec(name=named("Toy"), model=model, title=title)]
 
-    def _measured(self, model: Any) -> Scores:
-        questions = model.encode([question.text for question in self._material.validation.questions])
+    def _measured(self, model: Any) -> Reached:
+        questions = model.encode([question.text for question in self._material.measured.questions])
         cosines = model.similarity(questions, model.encode(self._material.texts)).numpy()
         rows = np.broadcast_to(np.arange(cosines.shape[1], dtype=np.int32), cosines.shape)
         return self._material.evaluated(ranked(rows, cosines, 10))

@@ -57,6 +57,28 @@ class Lesson(Protocol):
 
 
 @dataclass(frozen=True)
+class Reached:
+    """What a model reaches on the questions that judge it and, beside them, on a few that it learns from."""
+
+    validation: Scores
+    training: Scores
+
+    def figures(self) -> dict[str, float]:
+        """The means, named `validation_ndcg@10`, `training_ndcg@10` and so on."""
+        of = {"validation": self.validation.means(), "training": self.training.means()}
+        return {f"{questions}_{name}": value for questions, means in of.items() for name, value in means.items()}
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """Validation questions as the loss reads them, with negatives: nothing is learned from them."""
+
+    columns: Columns
+    examples: Examples
+    lesson: Lesson | None = None
+
+
+@dataclass(frozen=True)
 class Task:
     """What a trainer needs besides its options."""
 
@@ -64,13 +86,20 @@ class Task:
     loss: Any
     columns: Columns
     examples: Examples
-    measure: Callable[[Any], Scores]
+    measure: Callable[[Any], Reached]
     prompts: dict[str, str] = field(default_factory=dict)  # what stands before the texts of a column
     routes: dict[str, str] = field(default_factory=dict)  # by column: which modules of a model that has several
     settled: dict[str, str] = field(default_factory=dict)  # what became of the options that were left to the machine
     told: dict[str, Any] = field(default_factory=dict)  # what else the provenance says
     lesson: Lesson | None = None
+    held_out: HeldOut | None = None
 
-    def labelled(self, labels: list[Any]) -> "Task":
-        """The task with its lesson learned by heart: labels beside its examples."""
-        return replace(self, columns=self.columns | {"label": labels}, lesson=None)
+    def labelled(self, ask: Callable[[Lesson], list[Any]]) -> "Task":
+        """The task with its lessons learned by heart: labels beside its examples, and beside those held out."""
+        if not self.lesson:
+            return self
+        held_out = self.held_out
+        if held_out and held_out.lesson:
+            held_out = HeldOut(held_out.columns | {"label": ask(held_out.lesson)}, held_out.examples)
+        labels = ask(self.lesson)
+        return replace(self, columns=self.columns | {"label": labels}, lesson=None, held_out=held_out)

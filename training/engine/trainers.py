@@ -12,11 +12,10 @@ from sentence_transformers.cross_encoder import CrossEncoder, CrossEncoderTraine
 from sentence_transformers.sparse_encoder import SparseEncoder, SparseEncoderTrainer, SparseEncoderTrainingArguments
 from transformers import EarlyStoppingCallback, TrainerCallback, TrainerState
 
-from retrieval.evaluation.measures import Scores
 from training.engine.arguments import VALIDATION, processes, trainer_arguments
 from training.engine.batches import batch_sampler
 from training.engine.checkpoints import SafeCheckpoints
-from training.engine.task import Task
+from training.engine.task import Examples, Reached, Task
 from training.options.common import TrainingOptions
 
 
@@ -31,23 +30,64 @@ class _RightEpoch(TrainerCallback):
 
 
 class _OwnBatches:
-    """Mixin that keeps hold of the batches."""
+    """Mixin that keeps hold of the batches, of what is learned and of what is held out."""
+
+    args: Any
+    accelerator: Any
+    gather_function: Any
+    held_out: Examples | None = None
+    _batches: DefaultBatchSampler
 
     def get_batch_sampler(self, *args: Any, **kwargs: Any) -> DefaultBatchSampler:
-        batches: DefaultBatchSampler = super().get_batch_sampler(*args, **kwargs)  # type: ignore[misc]
-        self.add_callback(_RightEpoch(batches))  # type: ignore[attr-defined]
-        return batches
+        self._batches = super().get_batch_sampler(*args, **kwargs)  # type: ignore[misc]
+        return self._batches
+
+    def get_train_dataloader(self) -> Any:
+        loader = super().get_train_dataloader()  # type: ignore[misc]
+        self.add_callback(_RightEpoch(self._batches))  # type: ignore[attr-defined]
+        return loader
+
+    def get_eval_dataloader(self, *args: Any, **kwargs: Any) -> Any:
+        if self.held_out is None:
+            return super().get_eval_dataloader(*args, **kwargs)  # type: ignore[misc]
+        self.gather_function = (
+            self.accelerator.gather
+        )  # for metrics, it would cut the last batch of the validation loss
+        of_training, size = self.args.batch_sampler, self.args.per_device_train_batch_size
+        self.args.batch_sampler = batch_sampler(self.held_out, batch_size=size, seed=self.args.seed)
+        try:
+            return super().get_eval_dataloader(*args, **kwargs)  # type: ignore[misc]
+        finally:
+            self.args.batch_sampler = of_training
 
 
-class _BiEncoderTrainer(SafeCheckpoints, _OwnBatches, SentenceTransformerTrainer):
+class _FinerBest:
+    """Mixin: of two measurements that are equal, the one of the smaller validation loss is the better."""
+
+    args: Any
+    state: TrainerState
+
+    def _determine_best_metric(self, metrics: dict[str, float], trial: Any) -> bool:
+        if super()._determine_best_metric(metrics, trial):  # type: ignore[misc]
+            return True
+        if metrics[self.args.metric_for_best_model] != self.state.best_metric or "eval_loss" not in metrics:
+            return False
+        best = (entry for entry in self.state.log_history if entry["step"] == self.state.best_global_step)
+        if not metrics["eval_loss"] < next(entry["eval_loss"] for entry in best if "eval_loss" in entry):
+            return False
+        self.state.best_global_step = self.state.global_step
+        return True
+
+
+class _BiEncoderTrainer(SafeCheckpoints, _OwnBatches, _FinerBest, SentenceTransformerTrainer):
     """Trains a bi-encoder."""
 
 
-class _CrossEncoderTrainer(SafeCheckpoints, _OwnBatches, CrossEncoderTrainer):
+class _CrossEncoderTrainer(SafeCheckpoints, _OwnBatches, _FinerBest, CrossEncoderTrainer):
     """Trains a cross-encoder."""
 
 
-class _SparseEncoderTrainer(SafeCheckpoints, _OwnBatches, SparseEncoderTrainer):
+class _SparseEncoderTrainer(SafeCheckpoints, _OwnBatches, _FinerBest, SparseEncoderTrainer):
     """Trains a sparse encoder; the weights of its regularizers rise over the first third of the steps."""
 
 
@@ -58,21 +98,21 @@ _TRAINERS: dict[type, tuple[Any, Any]] = {
 
 
 class ValidationEvaluator(BaseEvaluator):
-    """Measures the model as it is on validation questions, with the very code that measures it before and after."""
+    """Measures the model as it is, with the very code that measures it before and after."""
 
-    def __init__(self, measure: Callable[[Any], Scores], best_by: str) -> None:
+    def __init__(self, measure: Callable[[Any], Reached], best_by: str) -> None:
         super().__init__()
         self._measure = measure
         self.name, self.primary_metric = VALIDATION, best_by
 
     def __call__(self, model: Any, *args: Any, **kwargs: Any) -> dict[str, float]:
-        """Return the means, named `validation_<measure>`."""
+        """Return the means, named `validation_<measure>` and `training_<measure>`."""
         del args, kwargs
         was_training = model.training
         model.eval()
-        means = self._measure(model).means()
+        reached = self._measure(model)
         model.train(was_training)
-        return {f"{VALIDATION}_{name}": value for name, value in means.items()}
+        return reached.figures()
 
 
 def make_trainer(task: Task, options: TrainingOptions, checkpoints: Path, callbacks: Sequence[TrainerCallback]) -> Any:
@@ -84,11 +124,14 @@ def make_trainer(task: Task, options: TrainingOptions, checkpoints: Path, callba
     about = {"prompts": task.prompts or None, "router_mapping": task.routes}
     told = arguments(**trainer_arguments(checkpoints, options, sampler), **about)
     told._n_gpu = min(told.n_gpu, 1)  # several GPUs are for several processes: threads would tear the batch apart
-    return trainer(
+    made = trainer(
         model=task.model,
         args=told,
         train_dataset=Dataset.from_dict(task.columns),
+        eval_dataset=Dataset.from_dict(task.held_out.columns) if task.held_out else None,
         loss=task.loss,
         evaluator=ValidationEvaluator(task.measure, options.best_by),
         callbacks=[*callbacks, *([EarlyStoppingCallback(options.patience)] if options.patience else [])],
     )
+    made.held_out = task.held_out and task.held_out.examples
+    return made

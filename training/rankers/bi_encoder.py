@@ -15,14 +15,14 @@ from retrieval.comparison.kinds.first_stage import DenseSpec
 from retrieval.comparison.kinds.multistage import HybridSpec
 from retrieval.comparison.kinds.spec import Spec
 from retrieval.dense.retriever import Dense
-from retrieval.evaluation.measures import Scores
 from retrieval.report.colours import PALETTE
 from training.engine.adaptation import adapt
 from training.engine.arguments import processes
-from training.engine.task import Examples, Lesson, Task
+from training.engine.task import Examples, Lesson, Reached, Task
 from training.options.bi_encoder import TAUGHT, BiEncoderOptions, Pooling
 from training.options.common import OptionError, TrainingOptions
 from training.rankers.examples import ANCHOR, encoder_examples
+from training.rankers.held_out import held_out
 from training.rankers.losses import bi_encoder_loss
 from training.rankers.material import Material
 from training.rankers.probe import seconds_for
@@ -51,8 +51,8 @@ print(questions @ passages.T)  # cosines, higher is better"""
     def __init__(self, options: BiEncoderOptions, material: Material) -> None:
         self._options, self._material = options, material
 
-    def measured(self, source: ModelSource) -> Scores:
-        """Measure a model on the validation questions, over the whole corpus."""
+    def measured(self, source: ModelSource) -> Reached:
+        """Measure a model over the whole corpus."""
         return self._measured(BiEncoder(source, self._material.texts, precision=self._options.precision))
 
     def task(self, source: ModelSource) -> Task:
@@ -61,7 +61,8 @@ print(questions @ passages.T)  # cosines, higher is better"""
         model = load_bi_encoder(source, self._material.texts)
         pool(model, self._options.pooling)
         settled = adapt(model, self._options)
-        shown = ShownPassages(self._material, self._cut(model))
+        cut = self._cut(model)
+        shown = ShownPassages(self._material, cut)
         loss = bi_encoder_loss(model, self._options, self._material, processes=processes())
         question, passage = prompts_of(model)
         prompts = {name: question if name == ANCHOR else passage for name in columns}
@@ -71,17 +72,18 @@ print(questions @ passages.T)  # cosines, higher is better"""
             prompts=prompts,
             settled=settled,
             told=shown.told,
-            lesson=self._lesson(examples),
+            lesson=self._lesson(examples, self._material),
+            held_out=held_out(self._material, lambda few: encoder_examples(self._options, few), cut, self._lesson),
         )
 
-    def concluded(self, model_folder: Path) -> tuple[dict[str, Scores], dict[str, Any]]:
+    def concluded(self, model_folder: Path) -> tuple[dict[str, Reached], dict[str, Any]]:
         """Measure the finished model; nothing else is to be found out."""
         return {"after": self.measured(ModelSource(str(model_folder), folder=model_folder))}, {}
 
     def seconds_to_measure(self, model: Any) -> float:
         """Seconds that measuring this model once would take, by the time a few texts take."""
         material, encoder = self._material, self._live(model)
-        asked = [question.text for question in material.validation.questions]
+        asked = [question.text for question in material.measured.questions]
         rows = sorted(range(len(material.texts)), key=lambda row: len(material.texts[row]))
         options = self._options.window_options
 
@@ -98,18 +100,18 @@ print(questions @ passages.T)  # cosines, higher is better"""
         dense = DenseSpec(name=named("Dense"), model=model, title=title, windows=True)
         return [dense, HybridSpec(name=named("Hybrid"), of=(first, dense.name))]
 
-    def _lesson(self, examples: Examples) -> Lesson | None:
+    def _lesson(self, examples: Examples, material: Material) -> Lesson | None:
         if self._options.objective not in TAUGHT:
             return None
         return TeachersScores(
             self._options.teacher,
-            self._material,
+            material,
             examples,
             self._options.window_options,
             bm25=self._options.teacher_bm25,
         )
 
-    def _measured(self, encoder: BiEncoder) -> Scores:
+    def _measured(self, encoder: BiEncoder) -> Reached:
         passages, options = self._material.question_set.passages, self._options
         dense = Dense("dense", passages, encoder, title=options.title, windows=options.window_options)
         return self._material.measure(dense)

@@ -12,16 +12,17 @@ from models.loading import load_cross_encoder
 from models.sources import DEFAULT_CROSS_ENCODER, ModelSource
 from retrieval.comparison.kinds.multistage import RerankSpec
 from retrieval.comparison.kinds.spec import Spec
-from retrieval.evaluation.measures import CUT, Scores
+from retrieval.evaluation.measures import CUT
 from retrieval.multistage.rerank import Reranked, interpolated
 from retrieval.multistage.weight import recommend_weight
 from retrieval.rankings import Rankings, ranked
 from retrieval.report.colours import PALETTE
 from training.engine.adaptation import adapt
-from training.engine.task import Task
+from training.engine.task import Examples, Lesson, Reached, Task
 from training.options.common import TrainingOptions
 from training.options.cross_encoder import CrossEncoderObjective, CrossEncoderOptions
 from training.rankers.examples import cross_encoder_examples
+from training.rankers.held_out import held_out
 from training.rankers.losses import cross_encoder_loss
 from training.rankers.material import Material
 from training.rankers.probe import seconds_for
@@ -50,8 +51,8 @@ class CrossEncoderRecipe:
     def __init__(self, options: CrossEncoderOptions, material: Material) -> None:
         self._options, self._material = options, material
 
-    def measured(self, source: ModelSource) -> Scores:
-        """Measure a reranker alone over BM25's first passages of the validation questions."""
+    def measured(self, source: ModelSource) -> Reached:
+        """Measure a reranker alone over BM25's first passages."""
         return self._scores(self._read(self._scorer(source)), 1.0)
 
     def task(self, source: ModelSource) -> Task:
@@ -59,21 +60,21 @@ class CrossEncoderRecipe:
         columns, examples = cross_encoder_examples(self._options, self._material)
         model = load_cross_encoder(source, self._material.texts)
         settled = adapt(model, self._options)
-        shown = ShownPassages(self._material, self._cut(model))
+        cut = self._cut(model)
+        shown = ShownPassages(self._material, cut)
         loss = cross_encoder_loss(model, self._options)
-        lesson = None
-        if self._options.objective is CrossEncoderObjective.MARGIN_MSE:
-            windows = self._options.window_options
-            lesson = TeachersScores(self._options.teacher, self._material, examples, windows, differences=True)
         return Task(
             *(model, loss, shown.columns(columns, examples), examples),
             lambda trained: self._scores(self._read(self._live(trained)), 1.0),
             settled=settled,
             told=shown.told,
-            lesson=lesson,
+            lesson=self._lesson(examples, self._material),
+            held_out=held_out(
+                self._material, lambda few: cross_encoder_examples(self._options, few), cut, self._lesson
+            ),
         )
 
-    def concluded(self, model_folder: Path) -> tuple[dict[str, Scores], dict[str, Any]]:
+    def concluded(self, model_folder: Path) -> tuple[dict[str, Reached], dict[str, Any]]:
         """Measure the finished model, alone and mixed with BM25.
 
         The mixing weight is the one that is best on these same validation questions; it is kept with the model.
@@ -81,14 +82,14 @@ class CrossEncoderRecipe:
         read = self._read(self._scorer(ModelSource(str(model_folder), folder=model_folder)))
         scores = {weight: self._scores(read, weight) for weight in WEIGHTS}
         # the best nDCG@10; among equals the one nearest to an even mix
-        weight = max(scores, key=lambda weight: (scores[weight].means()[f"ndcg@{CUT}"], -abs(weight - 0.5)))
+        weight = max(scores, key=lambda weight: (scores[weight].validation.means()[f"ndcg@{CUT}"], -abs(weight - 0.5)))
         recommend_weight(model_folder, weight, chosen_on=f"validation questions, BM25's first {self._options.depth}")
         return {"after": scores[1.0], "interpolated": scores[weight]}, {"weight": weight}
 
     def seconds_to_measure(self, model: Any) -> float:
         """Seconds that measuring this model once would take, by the time a few pairs take."""
         material, scorer, options = self._material, self._live(model), self._options.window_options
-        asked = material.validation.questions
+        asked = material.measured.questions
         found = self._candidates.indices[:, 0]  # of each question one: as long as those that BM25 finds
         every = [(one.text, row) for one, row in zip(asked, found.tolist(), strict=True) if row >= 0]
         every.sort(key=lambda pair: len(pair[0]) + len(material.texts[pair[1]]))
@@ -107,21 +108,25 @@ class CrossEncoderRecipe:
 
     @cached_property
     def _candidates(self) -> Rankings:
-        return self._material.candidates(self._material.validation, self._options.depth)
+        return self._material.candidates(self._material.measured, self._options.depth)
 
     def _read(self, scorer: CrossEncoderScorer) -> np.ndarray:
-        """A reranker's scores of BM25's candidates of the validation questions, `(n_questions, depth)`."""
+        """A reranker's scores of BM25's candidates of the questions that are measured, `(n_questions, depth)`."""
         material, title = self._material, self._options.title
         told = ("reranked", material.first_stage, scorer, material.question_set.passages)
         reranked = Reranked(*told, title=title, windows=self._options.window_options)
-        return reranked.candidate_scores(
-            [question.text for question in material.validation.questions], self._candidates
-        )
+        return reranked.candidate_scores([question.text for question in material.measured.questions], self._candidates)
 
-    def _scores(self, read: np.ndarray, weight: float) -> Scores:
+    def _scores(self, read: np.ndarray, weight: float) -> Reached:
         """Score the candidates in the order that the mixed scores give them."""
         mixed = interpolated(self._candidates, read, weight)
         return self._material.evaluated(ranked(self._candidates.indices, mixed, max(CUT, mixed.shape[1])))
+
+    def _lesson(self, examples: Examples, material: Material) -> Lesson | None:
+        if self._options.objective is not CrossEncoderObjective.MARGIN_MSE:
+            return None
+        windows = self._options.window_options
+        return TeachersScores(self._options.teacher, material, examples, windows, differences=True)
 
     def _cut(self, model: Any) -> Cut | None:
         """Windows of the passages that do not fit beside a question into what the model, as it is adapted, reads."""

@@ -1,6 +1,6 @@
 """What a training works on: the question set, its split, the indexed texts, and the first stage to beat."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Self
 
@@ -13,11 +13,13 @@ from data.split import Part, SplitOptions, split
 from retrieval.evaluation.measures import CUT, Scores, evaluate
 from retrieval.lexical.bm25 import BM25, BM25Options
 from retrieval.rankings import Rankings, Retriever
+from training.engine.task import Reached
 from training.options.common import TrainingOptions
 from training.problems import TrainingError
 
 MEASURED_KS = (1, 5, 10)
 _MEASURED = (*(f"recall@{k}" for k in MEASURED_KS), f"mrr@{CUT}", f"ndcg@{CUT}")
+_SAMPLE = 100  # training questions that are measured beside the validation questions, at most
 Marks = tuple[tuple[str, str], ...]  # ids of a question and of a passage marked as a hard negative of it
 
 
@@ -80,18 +82,43 @@ class Material:
         questions, passages = self.train.relevance.nonzero()
         return questions, passages
 
-    def measure(self, retriever: Retriever) -> Scores:
-        """Recall@1, @5, @10, MRR@10, nDCG@10 of a retriever on the validation questions."""
-        return self.evaluated(retriever.search([question.text for question in self.validation.questions], CUT))
-
-    def evaluated(self, rankings: Rankings) -> Scores:
-        """The same of rankings of the validation questions."""
-        scores = evaluate(rankings, self.validation, MEASURED_KS)
-        return Scores(scores.ks, {name: scores.per_question[name] for name in _MEASURED if name in scores.per_question})
+    @cached_property
+    def sample(self) -> QuestionSet:
+        """Training questions by chance, as many as there are validation questions, at most 100."""
+        count = min(len(self.validation.questions), _SAMPLE)
+        return self.train.with_questions(
+            np.sort(np.random.default_rng(0).permutation(len(self.train.questions))[:count])
+        )
 
     @cached_property
-    def first_stage_scores(self) -> Scores:
-        """What BM25 reaches on the validation questions: the line every model is held against."""
+    def measured(self) -> QuestionSet:
+        """What is asked to measure a model: the validation questions and, after them, the training sample."""
+        return replace(self.question_set, questions=self.validation.questions + self.sample.questions)
+
+    @cached_property
+    def held_out(self) -> Self:
+        """The same corpus with the validation questions in the place of those to learn from: a loss can be read of it.
+
+        Any passage may be a negative of theirs, as nothing is learned.
+        """
+        anything = np.ones(len(self.texts), dtype=bool)
+        return replace(self, train=self.validation, learnable=anything, marked=())
+
+    def measure(self, retriever: Retriever) -> Reached:
+        """Recall@1, @5, @10, MRR@10, nDCG@10 of a retriever on the questions of `measured`."""
+        return self.evaluated(retriever.search([question.text for question in self.measured.questions], CUT))
+
+    def evaluated(self, rankings: Rankings) -> Reached:
+        """The same of rankings of the questions of `measured`."""
+        scores = evaluate(rankings, self.measured, MEASURED_KS)
+        known = {name: scores.per_question[name] for name in _MEASURED if name in scores.per_question}
+        end = len(self.validation.questions)
+        validation = Scores(scores.ks, {name: values[:end] for name, values in known.items()})
+        return Reached(validation, Scores(scores.ks, {name: values[end:] for name, values in known.items()}))
+
+    @cached_property
+    def first_stage_scores(self) -> Reached:
+        """What BM25 reaches: the line every model is held against."""
         return self.measure(self.first_stage)
 
     def candidates(self, question_set: QuestionSet, depth: int) -> Rankings:

@@ -14,15 +14,15 @@ from models.sparse_encoder import SparseTextEncoder
 from retrieval.comparison.kinds.first_stage import SparseSpec
 from retrieval.comparison.kinds.multistage import HybridSpec
 from retrieval.comparison.kinds.spec import Spec
-from retrieval.evaluation.measures import Scores
 from retrieval.lexical.learned import LearnedSparse
 from retrieval.report.colours import PALETTE
 from training.engine.adaptation import adapt
 from training.engine.arguments import processes
-from training.engine.task import Task
+from training.engine.task import Reached, Task
 from training.options.common import TrainingOptions
 from training.options.sparse_encoder import QuestionSide, SparseEncoderOptions
 from training.rankers.examples import ANCHOR, encoder_examples
+from training.rankers.held_out import held_out
 from training.rankers.inference_free import by_idf, has_routes
 from training.rankers.losses import sparse_encoder_loss
 from training.rankers.material import Material
@@ -48,8 +48,8 @@ print(model.decode(passages[0], top_k=10))  # its terms of most weight"""
     def __init__(self, options: SparseEncoderOptions, material: Material) -> None:
         self._options, self._material = options, material
 
-    def measured(self, source: ModelSource) -> Scores:
-        """Measure a model on the validation questions, over the whole corpus."""
+    def measured(self, source: ModelSource) -> Reached:
+        """Measure a model over the whole corpus."""
         return self._measured(self._encoder(source))
 
     def task(self, source: ModelSource) -> Task:
@@ -67,9 +67,10 @@ print(model.decode(passages[0], top_k=10))  # its terms of most weight"""
             *(model, loss, columns, examples, lambda trained: self._measured(self._live(trained)), prompts),
             routes=routes,
             settled=settled,
+            held_out=held_out(self._material, lambda few: encoder_examples(self._options, few)),
         )
 
-    def concluded(self, model_folder: Path) -> tuple[dict[str, Scores], dict[str, Any]]:
+    def concluded(self, model_folder: Path) -> tuple[dict[str, Reached], dict[str, Any]]:
         """Measure the finished model, and how many terms are active in a text on average."""
         encoder = self._encoder(ModelSource(str(model_folder), folder=model_folder))
         scores = {"after": self._measured(encoder)}  # its texts are kept from here on
@@ -82,7 +83,7 @@ print(model.decode(passages[0], top_k=10))  # its terms of most weight"""
 
     def seconds_to_measure(self, model: Any) -> float:
         """Seconds that measuring this model once would take, by the time a few texts take."""
-        asked = [question.text for question in self._material.validation.questions]
+        asked = [question.text for question in self._material.measured.questions]
         encoder, texts = self._live(model), sorted(self._material.texts, key=len)
         return seconds_for(encoder.encode_passages, texts) + seconds_for(encoder.encode_questions, asked)
 
@@ -92,7 +93,7 @@ print(model.decode(passages[0], top_k=10))  # its terms of most weight"""
         sparse = SparseSpec(name=named("Sparse"), model=model, title=title)
         return [sparse, HybridSpec(name=named("Hybrid"), of=(first, sparse.name))]
 
-    def _measured(self, encoder: SparseTextEncoder) -> Scores:
+    def _measured(self, encoder: SparseTextEncoder) -> Reached:
         passages = self._material.question_set.passages
         return self._material.measure(LearnedSparse("sparse", passages, encoder, title=self._options.title))
 

@@ -98,7 +98,7 @@ def _reached(plan: Plan, scores: dict[str, Any], made: dict[str, Any]) -> Iterat
     chosen = "the checkpoint and the weight" if "interpolated" in scores else "the checkpoint"
     yield (
         f"In percent, on {scores.get('questions', 0):,} validation questions that it was not trained on{searched}; "
-        f"they also chose {chosen}. In brackets: 95 % bootstrap intervals."
+        f"they also chose {chosen}. In brackets: 95% bootstrap intervals."
     )
     if made.get("data", {}).get("made_questions"):
         yield (

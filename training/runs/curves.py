@@ -19,11 +19,13 @@ Points = list[tuple[int, float]]  # step and value
 class Curves:
     """The points of each name that was asked for, and what BM25 reaches where the name is a measure and that is known.
 
-    A name that was never logged has no points; a figure that is no finite number is nan.
+    A name that was never logged has no points; a figure that is no finite number is nan. `beside` holds what was seen
+    on the other questions: a measure of the training sample, and the loss of the validation questions.
     """
 
     points: dict[str, Points]
     bm25: dict[str, float]
+    beside: dict[str, Points]
 
 
 def curves(run: Run, names: Iterable[str]) -> Curves:
@@ -34,7 +36,8 @@ def curves(run: Run, names: Iterable[str]) -> Curves:
     entries = run.progress()
     points = {name: thinned(_points(entries, name)) for name in names}
     bm25 = {name: found[0][1] for name in points if (found := _logged(entries, f"bm25_{name}"))}
-    return Curves(points, bm25)
+    beside = {name: thinned(_logged(entries, *_beside(name))) for name in points}
+    return Curves(points, bm25, beside)
 
 
 def thinned(points: Sequence[tuple[int, float]], most: int = MOST_POINTS) -> Points:
@@ -50,6 +53,12 @@ def _points(entries: list[dict[str, Any]], name: str) -> Points:
     # bi-encoders were once measured by a library's evaluator, which names what it compares by
     names = (f"before_{name}", f"eval_validation_{name}", f"eval_validation_cosine_{name}")
     return _logged(entries, *names)
+
+
+def _beside(name: str) -> tuple[str, ...]:
+    if name in MEASURES:
+        return f"before_training_{name}", f"eval_training_{name}"
+    return ("eval_loss",) if name == "loss" else ()
 
 
 def _logged(entries: list[dict[str, Any]], *keys: str) -> Points:

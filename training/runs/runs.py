@@ -76,6 +76,13 @@ class _Gain(BaseModel):
     interval: tuple[FiniteFloat, FiniteFloat]
 
 
+class _Sample(BaseModel):
+    before: dict[str, FiniteFloat]
+    after: dict[str, FiniteFloat]
+    gain: _Gain
+    questions: int
+
+
 class _Figures(BaseModel):
     """What a page reads of `scores.json`; any of it may be missing in those of earlier versions."""
 
@@ -88,6 +95,8 @@ class _Figures(BaseModel):
     weight: FiniteFloat = 0.0
     questions: int = 0
     seconds: FiniteFloat = 0.0
+    training_sample: _Sample | None = None
+    kept_step: int = 0
 
 
 @dataclass(frozen=True, order=True)

@@ -7,8 +7,7 @@ from typing import Any
 
 from transformers import TrainerCallback, TrainerControl, TrainerState
 
-from retrieval.evaluation.measures import Scores
-from training.engine.task import Task
+from training.engine.task import Reached, Task
 from training.runs.runs import Run
 from training.settings.measured import keep_scores
 
@@ -23,11 +22,11 @@ class Watch(TrainerCallback):
     def __call__(self, task: Task) -> tuple[Task, list[Any]]:
         """Listen to the task's measure."""
 
-        def measure(model: Any) -> Scores:
-            scores = task.measure(model)
+        def measure(model: Any) -> Reached:
+            reached = task.measure(model)
             if self._due:
-                keep_scores(self._run, self._share, self._due, scores)
-            return scores
+                keep_scores(self._run, self._share, self._due, reached.validation)
+            return reached
 
         return replace(task, measure=measure), [self]
 

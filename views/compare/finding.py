@@ -2,15 +2,15 @@
 
 import streamlit as st
 
-from retrieval.evaluation.slices import Property, labels_of, most_contested
-from retrieval.report.colours import colour_of, shape_of
+from retrieval.evaluation.slices import Property, most_contested
+from views import reasons
 from views.compare.address import show_why
 from views.compare.comparison_view import ComparisonView
 from views.compare.where import charts
 from views.compare.why.case import QuestionCase
 from views.compare.why.filters import listed
-from views.compare.why.reasons import sentences
-from views.highlight import draw_style, reason_html
+from views.data_words import slice_names
+from views.highlight import draw_style
 from views.resources.charts import draw_chart
 from views.words import plain, word
 
@@ -34,7 +34,7 @@ def _draw_kinds(view: ComparisonView) -> None:
     if not parts:
         return
     st.markdown(f"**{word('compare.by_kind', by=word(f'where.by_{by.value}'), figure=view.figure.long)}**")
-    labels = labels_of(parts, by)
+    labels = slice_names(parts, by)
     figures = view.opened.slice_figures(by, view.scored_names, str(view.figure))
     drawn = figures[figures["slice"].isin(most_contested(figures, _CHARTED))]
     sizes = drawn.groupby("slice")["questions"].first()
@@ -57,7 +57,7 @@ def _draw_question(view: ComparisonView) -> None:
         f"**{plain(case.question.text)}**  \n{word('why.answers', answers=plain(', '.join(case.question.answers)))}"
     )
     with st.spinner(word("why.reading")):
-        st.html("".join(_reason(case, name) for name in _apart(case)))
+        reasons.draw(case.asked, [case.view.spec(name) for name in _apart(case)], case.view.names)
     if st.button(word("compare.open_question"), icon=":material/arrow_forward:", type="tertiary", key="disputed"):
         show_why({"question": case.question.id})
         st.rerun()  # the whole page: another view is to be seen
@@ -68,8 +68,3 @@ def _apart(case: QuestionCase) -> list[str]:
     names = [one.name for one in case.view.scored]
     ranked = sorted(names, key=lambda name: case.duel(name).right_rank or case.depth(name) + 1)
     return [ranked[0], ranked[-1]]
-
-
-def _reason(case: QuestionCase, name: str) -> str:
-    colour, shape = colour_of(name, case.view.names), shape_of(name, case.view.names)
-    return reason_html(name, colour, shape, " ".join(sentences(case, name)))

@@ -7,7 +7,7 @@ from data.split import Part
 from views.choices import Choices
 from views.compare.adding import run_words
 from views.compare.comparison_view import ComparisonView
-from views.made_words import made_words
+from views.data_words import made_words
 from views.problem_words import failure_text
 from views.words import plain, word
 

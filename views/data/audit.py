@@ -12,6 +12,7 @@ from data.records import Question, QuestionSet
 from data.split import Split
 from views import tables
 from views.charts import distribution
+from views.data_words import kind_words
 from views.resources.charts import draw_chart
 from views.words import word
 
@@ -52,7 +53,7 @@ def draw_split(questions: QuestionSet, found: Split) -> None:
 
 
 def _counts(figures: Audit) -> None:
-    overlap = "–" if math.isnan(figures.mean_word_overlap) else f"{figures.mean_word_overlap:.0%}"
+    overlap = "–" if math.isnan(figures.overlap.mean) else f"{figures.overlap.mean:.0%}"
     values: dict[str, int | str] = {
         "passage_count": figures.passage_count,
         "question_count": figures.question_count,
@@ -96,11 +97,13 @@ def _questions(found: list[Question]) -> None:
 
 def _overlap(figures: Audit) -> None:
     st.markdown(f"**{word('data_page.overlap_title')}**")
-    level = overlap_level(figures.mean_word_overlap)
-    st.markdown(word(f"data_page.overlap_{level.value}", mean=f"{figures.mean_word_overlap * 100:.0f}"))
-    table = histogram(figures.word_overlap, OVERLAP_WIDTH)
+    overlap = figures.overlap
+    level, unit = overlap_level(overlap), word(f"data_page.unit_{overlap.unit}")
+    told = {"mean": f"{overlap.mean * 100:.0f}", "chance": f"{overlap.by_chance * 100:.0f}", "unit": unit}
+    st.markdown(word(f"data_page.overlap_{level}", **told))
+    table = histogram(overlap.shares, OVERLAP_WIDTH)
     if len(table):
-        median = float(np.nanmedian(figures.word_overlap))
+        median = float(np.nanmedian(overlap.shares))
         _draw_histogram(table, "overlap_axis", "questions_axis", median, percent=True)
 
 
@@ -142,4 +145,5 @@ def _kinds(questions: QuestionSet, figures: Audit) -> None:
         "share": tables.number("data_page.kind_share", "percent"),
         "overlap": tables.number("data_page.overlap", "percent"),
     }
-    st.dataframe(kinds_table(questions, figures), hide_index=True, column_config=columns)
+    table = kinds_table(questions, figures)
+    st.dataframe(table.assign(kind=[*map(kind_words, table["kind"])]), hide_index=True, column_config=columns)

@@ -71,7 +71,7 @@ def _open(content: bytes, name: str, source: str, title: str, file_id: str = "")
 
 def _forget_if_emptied(key: str) -> None:
     if st.session_state.get(key) is None:
-        preview.drop()
+        preview.put_aside()  # another file may come into the same field: one that replaces this one
 
 
 def _following(draw_bar: Callable[..., object]) -> Progress:

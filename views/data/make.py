@@ -17,7 +17,7 @@ from questions.options import QuestionsError
 from questions.written import Unanswered
 from views import tables
 from views.data.make_choices import Chosen, pick
-from views.made_words import made_words, maker_name
+from views.data_words import made_words, maker_name, set_name
 from views.navigation import open_page
 from views.problem_words import failure_text
 from views.state import use_set
@@ -119,7 +119,7 @@ def _keep(data: StoredSet, found: MadeQuestions) -> None:
 
 
 def _name(data: StoredSet, chosen: Chosen) -> str:
-    return word("made.name", data=data.name, by=maker_name(chosen.options().made))
+    return word("made.name", data=set_name(data.name), by=maker_name(chosen.options().made))
 
 
 def _draw_preview(found: MadeQuestions) -> None:

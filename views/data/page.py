@@ -13,6 +13,8 @@ from views.data import preview
 from views.data import reading as data_reading
 from views.data import sets as data_sets
 from views.data.preview import Preview, Read
+from views.data_words import set_name
+from views.navigation import way_to
 from views.problem_words import errors_told
 from views.resources.sets import audit_of, question_set, split_of
 from views.state import chosen_set
@@ -28,11 +30,23 @@ def draw() -> None:
     shown = preview.current()
     if shown is not None:
         data_reading.draw(shown)
+    elif preview.kept_now() == used.key:
+        _draw_kept(used)
     if shown is not None and shown.read is not None:
         _draw_preview(shown, shown.read)
     else:
         _draw_stored(used)
     data_sets.draw(used.key)
+
+
+def _draw_kept(kept: StoredSet) -> None:
+    """Say that the set is kept, and what can be done with it now."""
+    st.success(word("data_page.in_use_now", name=plain(set_name(kept.name))), icon=":material/check_circle:")
+    with st.container(horizontal=True):
+        if kept.questions:
+            way_to("compare", word("data_page.to_compare"), data=kept.key)
+            way_to("train", word("data_page.to_train"), data=kept.key)
+        way_to("search", word("data_page.to_search"), data=kept.key)
 
 
 def _draw_preview(shown: Preview, found: Read) -> None:
@@ -44,7 +58,7 @@ def _draw_preview(shown: Preview, found: Read) -> None:
 
 
 def _draw_stored(used: StoredSet) -> None:
-    st.header(word("data_page.set_in_use", name=plain(used.name)), anchor=False)
+    st.header(word("data_page.set_in_use", name=plain(set_name(used.name))), anchor=False)
     options = SplitOptions()
     with errors_told():
         with st.spinner(word("data_page.auditing"), show_time=True):

@@ -15,7 +15,7 @@ from data.split import Split, split
 from data.store import StoredSet, keep
 from views.state import use_set
 
-_KEY = "preview"
+_KEY, _KEPT = "preview", "kept_now"
 
 
 @dataclass(frozen=True)
@@ -38,6 +38,7 @@ class Preview:
     sha256: str = ""
     columns: Columns = field(default_factory=Columns)
     available: tuple[str, ...] = ()  # the columns that can be chosen
+    first_rows: tuple[dict[str, str], ...] = field(default=(), repr=False)
     read: Read | None = None
     error: DataError | None = None
 
@@ -53,6 +54,16 @@ def with_columns(preview: Preview, columns: Columns) -> Preview:
     return _read(preview, columns)
 
 
+def without_answers(preview: Preview) -> Preview:
+    """Leave out the answers of a file that has no columns to choose from."""
+    if preview.read is None:
+        return preview
+    reading = preview.read.reading
+    questions = tuple(replace(question, answers=()) for question in reading.question_set.questions)
+    question_set = replace(reading.question_set, questions=questions)
+    return replace(preview, read=_looked_at(replace(reading, question_set=question_set)))
+
+
 def current() -> Preview | None:
     """Return the preview of this session, if there is one."""
     found = st.session_state.get(_KEY)
@@ -62,11 +73,17 @@ def current() -> Preview | None:
 def show(preview: Preview) -> None:
     """Make a preview the one this session shows."""
     st.session_state[_KEY] = preview
+    st.session_state.pop(_KEPT, None)
+
+
+def put_aside() -> None:
+    """Forget the preview; the field it was uploaded in stays, with the file that may be on its way into it."""
+    st.session_state.pop(_KEY, None)
 
 
 def drop() -> None:
-    """Put the preview aside, and empty the field it was uploaded in."""
-    st.session_state.pop(_KEY, None)
+    """Forget the preview, and empty the field it was uploaded in."""
+    put_aside()
     st.session_state["upload_round"] = upload_round() + 1
 
 
@@ -82,14 +99,22 @@ def use(preview: Preview) -> StoredSet | None:
     kept = keep(preview.read.reading.question_set, source=preview.source)
     use_set(kept.key)
     drop()
+    st.session_state[_KEPT] = kept.key
     return kept
+
+
+def kept_now() -> str:
+    """Return the key of the set that was kept last, empty once another file is looked at."""
+    return str(st.session_state.get(_KEPT, ""))
 
 
 def _read(preview: Preview, columns: Columns | None) -> Preview:
     try:
         reading = read_apart(preview.content, preview.name, asdict(columns) if columns else None)
     except UnusableFileError as error:
-        return replace(preview, columns=columns or error.columns, available=error.available, read=None, error=error)
+        guess, available, first_rows = error.proposal
+        known = replace(preview, available=available, first_rows=first_rows)
+        return replace(known, columns=columns or guess, read=None, error=error)
     if preview.title:
         reading = replace(reading, question_set=replace(reading.question_set, name=preview.title))
     questions = reading.question_set
@@ -98,6 +123,11 @@ def _read(preview: Preview, columns: Columns | None) -> Preview:
         title=questions.name,
         columns=reading.columns or Columns(),
         available=reading.available_columns,
-        read=Read(reading, audit(questions), split(questions)),
+        first_rows=reading.first_rows,
+        read=_looked_at(reading),
         error=None,
     )
+
+
+def _looked_at(reading: Reading) -> Read:
+    return Read(reading, audit(reading.question_set), split(reading.question_set))

@@ -18,6 +18,7 @@ from views.problem_words import failure_text, problem_text, reason_text
 from views.words import catalog, language, plain, word
 
 _SHOWN_ROWS = 1000
+_SHOWN_COLUMNS = 30  # of the first rows
 _ROLES = tuple(role.name for role in fields(Columns))
 
 
@@ -34,6 +35,8 @@ def draw(shown: Preview) -> None:
             _columns(shown)
         if shown.read is not None:
             _problems(shown.read, shown.title)
+            _labels(shown, shown.read)
+            _warnings(shown.read)
         _buttons(shown)
 
 
@@ -68,14 +71,64 @@ def _columns(shown: Preview) -> None:
             index=options.index(given[role]) if given[role] in options else 0,
             format_func=lambda name: word("column.none") if name is None else name,
             help=word(f"column.{role}_help"),
-            key=f"column_{role}_{shown.sha256[:16]}",
+            key=_key(role, shown),
         )
         for role, place in zip(_ROLES, places, strict=True)
     }
+    _first_rows(shown, chosen)
     if chosen != given:
         with st.spinner(word("data_page.reading"), show_time=True):
             preview.show(preview.with_columns(shown, Columns(**chosen)))
         st.rerun()
+
+
+def _key(role: str, shown: Preview) -> str:
+    return f"column_{role}_{shown.sha256[:16]}"
+
+
+def _first_rows(shown: Preview, chosen: Mapping[str, str | None]) -> None:
+    """What is in the columns: first those that are chosen, named by their role too."""
+    if not shown.first_rows:
+        return
+    roles = {name: role for role, name in chosen.items() if name is not None}
+    names = sorted(shown.available, key=lambda name: (name not in roles, shown.available.index(name)))[:_SHOWN_COLUMNS]
+    titles = {name: f"{name} ({word(f'column.{roles[name]}')})" if name in roles else name for name in names}
+    table = pd.DataFrame([[row.get(name, "") for name in names] for row in shown.first_rows], columns=names)
+    st.dataframe(
+        table,
+        hide_index=True,
+        column_config={name: st.column_config.TextColumn(title) for name, title in titles.items()},
+    )
+
+
+def _labels(shown: Preview, found: Read) -> None:
+    """Offer to leave answers out that are no part of any passage."""
+    if not (labels := found.audit.labels):
+        return
+    named = ", ".join(plain(label) for label in labels)
+    with st.container(border=True, horizontal=True, vertical_alignment="center"):
+        st.markdown(f":material/warning: {word('data_page.labels', labels=named)}", width="stretch")
+        st.button(word("data_page.leave_labels_out"), key="leave_labels_out", on_click=_leave_out, args=(shown,))
+
+
+def _leave_out(shown: Preview) -> None:
+    if shown.available:
+        st.session_state[_key("answers", shown)] = None  # as if it was chosen so: the file is read again
+    else:
+        preview.show(preview.without_answers(shown))
+
+
+def _warnings(found: Read) -> None:
+    """What the audit below tells in full, where it is decided whether the set is used."""
+    figures = found.audit
+    counts = {
+        "unanswerable": figures.unanswerable_count,
+        "duplicates": len(figures.duplicate_questions),
+        "answers_not_found": 0 if figures.labels else len(figures.answers_not_found),
+    }
+    told = [f"{word(f'data_page.{name}')} {count:,}" for name, count in counts.items() if count]
+    if told:
+        st.caption(f":material/info: {word('data_page.look_below')} {' · '.join(told)}")
 
 
 def _problems(found: Read, title: str) -> None:
@@ -125,7 +178,6 @@ def _buttons(shown: Preview) -> None:
         ):
             with st.spinner(word("data_page.keeping")):
                 preview.use(shown)
-            st.toast(word("data_page.in_use_now", name=plain(shown.title)), icon=":material/check_circle:")
             st.rerun()
         if st.button(word("data_page.discard"), icon=":material/close:", key="discard"):
             preview.drop()

@@ -4,6 +4,7 @@ import streamlit as st
 
 from data.store import StoredSet, damaged, remove
 from views.damaged import draw_damaged
+from views.data_words import set_name
 from views.problem_words import errors_told
 from views.resources.sets import stored_sets
 from views.state import use_set
@@ -24,7 +25,7 @@ def draw(in_use: str) -> None:
 
 def _row(kept: StoredSet, is_used: bool) -> None:
     name, counts, created, buttons = st.columns(_WIDTHS, vertical_alignment="center")
-    name.markdown(f"**{plain(kept.name)}**")
+    name.markdown(f"**{plain(set_name(kept.name))}**")
     counts.text(word("sidebar.counts", passages=f"{kept.passages:,}", questions=f"{kept.questions:,}"))
     created.text(moment(kept.created))
     with buttons.container(horizontal=True, horizontal_alignment="right"):
@@ -39,9 +40,9 @@ def _row(kept: StoredSet, is_used: bool) -> None:
 
 
 def _confirm(kept: StoredSet) -> None:
-    st.markdown(word("data_page.remove_sure", name=plain(kept.name)))
+    st.markdown(word("data_page.remove_sure", name=plain(set_name(kept.name))))
     if st.button(word("data_page.remove_yes"), icon=":material/delete:", key=f"remove_yes_{kept.key}"):
         with errors_told():
             remove(kept.key)
-            st.toast(word("data_page.removed", name=plain(kept.name)), icon=":material/delete:")
+            st.toast(word("data_page.removed", name=plain(set_name(kept.name))), icon=":material/delete:")
             st.rerun()

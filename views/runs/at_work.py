@@ -8,10 +8,11 @@ from jobs.status import State, Status
 from training.recipe import recipe_of
 from training.runs.curves import MEASURES, Curves, curves
 from training.runs.runs import Phase, Plan, Run
+from views.data_words import set_name
 from views.job import draw_log, follow
 from views.model_words import kind_name
 from views.run_words import run_name
-from views.runs.charts import MEASURE_NAMES, draw_figure, pick_measure
+from views.runs.charts import MEASURE_NAMES, draw_run_figure, pick_measure
 from views.words import duration, plain, word
 
 _POLL_SECONDS = 1.5
@@ -23,7 +24,7 @@ def draw(run: Run) -> None:
     """Draw the run, until it has come to an end."""
     plan = run.plan()
     with st.container(border=True):
-        st.markdown(f"**{plain(run_name(plan))}** · {kind_name(plan.kind)} · {plain(plan.data_name)}")
+        st.markdown(f"**{plain(run_name(plan))}** · {kind_name(plan.kind)} · {plain(set_name(plan.data_name))}")
         follow(run, phase_words, partial(_details, run, plan), every=_POLL_SECONDS)
 
 
@@ -71,10 +72,4 @@ def _charts(run: Run, plan: Plan, status: Status, found: Curves) -> None:
     for left, right in (("loss", measure), ("learning_rate", "grad_norm")):
         for column, name in zip(st.columns(2), (left, right), strict=True):
             with column:
-                draw_figure(
-                    name,
-                    {plan.name: found.points[name]},
-                    [recipe_of(plan.kind).colour],
-                    last_step=status.total_steps,
-                    bm25=found.bm25.get(name),
-                )
+                draw_run_figure(name, found, recipe_of(plan.kind).colour, last_step=status.total_steps)

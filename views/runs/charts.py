@@ -10,12 +10,13 @@ import streamlit as st
 from retrieval.evaluation.measures import Measure
 from retrieval.report.colours import PALETTE
 from retrieval.report.scales import legend, shape
-from training.runs.curves import MEASURES, Points
+from training.runs.curves import MEASURES, Curves, Points
 from views.resources.charts import draw_chart
 from views.words import word
 
 MEASURE_NAMES = {measure: Measure.parse(measure).long for measure in MEASURES}
 _BM25 = PALETTE[0]
+_BESIDE = "#8a8a8a"  # of the questions that do not judge: read on light and on dark
 _HEIGHTS = {"loss": 240, "learning_rate": 170, "grad_norm": 170}
 _LEGEND_ROW = 30  # pixels; a legend takes its room from the lines
 # how a figure is written in a chart (d3) and in a table
@@ -37,12 +38,35 @@ def pick_measure(key: str, first: str) -> str:
     return str(chosen or first)
 
 
+def draw_run_figure(name: str, found: Curves, colour: str, *, last_step: int = 0, kept_step: int = 0) -> None:
+    """Draw a figure of one training; of validation and of training questions where it is known of both."""
+    own, other = ("validation", "training") if name in MEASURES else ("training", "validation")
+    lines = {word(f"train.line_{own}"): found.points[name]}
+    if found.beside[name]:
+        lines[word(f"train.line_{other}")] = found.beside[name]
+    draw_figure(
+        name,
+        lines,
+        [colour, _BESIDE],
+        last_step=last_step,
+        bm25=found.bm25.get(name),
+        kept=_point(found.points[name], kept_step) if name in MEASURES else None,
+    )
+
+
 def draw_figure(
-    name: str, lines: dict[str, Points], colours: Sequence[str], *, last_step: int = 0, bm25: float | None = None
+    name: str,
+    lines: dict[str, Points],
+    colours: Sequence[str],
+    *,
+    last_step: int = 0,
+    bm25: float | None = None,
+    kept: tuple[int, float] | None = None,
 ) -> None:
     """Draw a figure against the step, one line a training, with its heading and its table.
 
-    `name` is as in `training.runs.curves`; the table goes on to `last_step`, or to where the longest line ends.
+    `name` is as in `training.runs.curves`; the table goes on to `last_step`, or to where the longest line ends. `kept`
+    is the point of the step whose model was kept.
     """
     st.markdown(f"**{_heading(name)}**", help=_help(name))
     rows = [(label, step, value) for label, points in lines.items() for step, value in points]
@@ -50,7 +74,8 @@ def draw_figure(
         st.caption(word("train.no_measure_yet" if name in MEASURES else "train.no_figure_yet"))
         return
     table = pd.DataFrame(rows, columns=["run", "step", "value"])
-    draw_chart(_chart, name, table, list(lines), list(colours), max(last_step, int(table["step"].max())), bm25=bm25)
+    last = max(last_step, int(table["step"].max()))
+    draw_chart(_chart, name, table, list(lines), list(colours[: len(lines)]), last, bm25=bm25, kept=kept)
     _numbers(name, table, list(lines), bm25)
 
 
@@ -65,10 +90,30 @@ def _help(name: str) -> str:
 
 
 def _chart(
-    name: str, table: pd.DataFrame, runs: list[str], colours: Sequence[str], last_step: int, *, bm25: float | None
+    name: str,
+    table: pd.DataFrame,
+    runs: list[str],
+    colours: Sequence[str],
+    last_step: int,
+    *,
+    bm25: float | None,
+    kept: tuple[int, float] | None,
 ) -> alt.LayerChart:
     lines = _lines(name, table, runs, colours, last_step)
+    if kept is not None:
+        lines += _kept_mark(*kept, colours[0])
     return lines if bm25 is None else lines + _bm25_rule(bm25)
+
+
+def _kept_mark(step: int, value: float, colour: str) -> alt.LayerChart:
+    point = pd.DataFrame({"step": [step], "value": [value], "text": [word("train.kept_mark")]})
+    base = alt.Chart(point).encode(x="step:Q", y="value:Q")
+    ring = base.mark_point(size=220, filled=False, strokeWidth=2, opacity=1, color=colour)
+    return ring + base.mark_text(dy=-18, fontWeight="bold", color=colour).encode(text="text:N")
+
+
+def _point(points: Points, step: int) -> tuple[int, float] | None:
+    return next((point for point in points if step and point[0] == step), None)
 
 
 def _lines(name: str, table: pd.DataFrame, runs: list[str], colours: Sequence[str], last_step: int) -> alt.LayerChart:

@@ -10,7 +10,7 @@ from training.runs.curves import MEASURES, curves
 from training.runs.runs import Plan, Run, all_runs
 from views.job import draw_log
 from views.run_words import run_name
-from views.runs.charts import draw_figure, pick_measure
+from views.runs.charts import draw_figure, draw_run_figure, pick_measure
 from views.runs.facts import draw_provenance, draw_settings
 from views.words import moment, word
 
@@ -48,13 +48,18 @@ def _curves(run: Run, plan: Plan) -> None:
     found = {labels[one]: curves(one, names) for one in shown}
     bm25 = {one.bm25.get(measure) for one in found.values()}  # drawn where it is the same for all
     columns = st.columns(2)
+    last_step = max(one.status().total_steps for one in shown)
     for number, name in enumerate(names):
         with columns[number % 2]:
+            if not beside:
+                kept, colour = run.scores().get("kept_step", 0), recipe_of(plan.kind).colour
+                draw_run_figure(name, found[labels[run]], colour, last_step=last_step, kept_step=kept)
+                continue
             draw_figure(
                 name,
                 {label: one.points[name] for label, one in found.items()},
-                PALETTE[1 : len(shown) + 1] if beside else [recipe_of(plan.kind).colour],  # the first one is BM25's
-                last_step=max(one.status().total_steps for one in shown),
+                PALETTE[1 : len(shown) + 1],  # the first one is BM25's
+                last_step=last_step,
                 bm25=next(iter(bm25)) if name in MEASURES and len(bm25) == 1 else None,
             )
 

@@ -8,6 +8,7 @@ import pandas as pd
 import streamlit as st
 
 from training.runs.runs import Plan, Run
+from views.data_words import set_name
 from views.model_words import base_name
 from views.words import known, word
 
@@ -18,7 +19,7 @@ def draw_settings(run: Run, plan: Plan) -> None:
     _table(
         [
             (word("train.base"), base_name(plan.options.base)),
-            (word("train.row_data"), plan.data_name),
+            (word("train.row_data"), set_name(plan.data_name)),
             *((_option(name), value) for name, value in options.items()),
             *((_option(name), value) for name, value in _split(asdict(plan.split)).items()),
             (word("train.row_folder"), str(run.folder)),

@@ -6,6 +6,7 @@ import streamlit as st
 
 from training.runs.line import LINE
 from training.runs.runs import Run
+from views.data_words import set_name
 from views.model_words import base_name, kind_name
 from views.run_words import run_name
 from views.runs.dialogs import open_dialog
@@ -50,7 +51,7 @@ def _row(place: int, run: Run) -> None:
     about = [
         kind_name(plan.kind),
         word("train.about_base", base=plain(base_name(plan.options.base))),
-        word("train.about_data", data=plain(plan.data_name)),
+        word("train.about_data", data=plain(set_name(plan.data_name))),
         word("train.queued_since", moment=plain(moment(since))),
     ]
     with st.container(border=True, horizontal=True, vertical_alignment="center"):

@@ -13,6 +13,7 @@ from training.runs.runs import Plan, Run, damaged_runs
 from training.runs.searches import Search
 from views.choices import BM25_NAME, choices_for
 from views.damaged import draw_damaged
+from views.data_words import set_name
 from views.model_words import base_name, kind_name
 from views.navigation import open_page
 from views.problem_words import tell_training_failure
@@ -66,7 +67,7 @@ def _draw(run: Run, status: Status, another_round: Callable[[Run], None]) -> Non
     with st.container(border=True):
         _head(plan, status)
         if status.state is State.DONE:
-            draw_scores(plan, scores)
+            draw_scores(run, plan, scores)
         _tell_failure(plan, status)
         with st.container(horizontal=True):
             _buttons(run, plan, status, another_round)
@@ -103,7 +104,7 @@ def _about(plan: Plan, status: Status) -> str:
     parts = [
         kind_name(plan.kind),
         word("train.about_base", base=plain(base_name(plan.options.base))),
-        word("train.about_data", data=plain(plan.data_name)),
+        word("train.about_data", data=plain(set_name(plan.data_name))),
         plain(moment(plan.created)),
     ]
     if status.spent:

@@ -6,7 +6,9 @@ import pandas as pd
 import streamlit as st
 
 from training.recipe import recipe_of
-from training.runs.runs import Plan
+from training.runs.advice import advice
+from training.runs.curves import curves
+from training.runs.runs import Plan, Run
 from views import tables
 from views.runs.charts import MEASURE_NAMES
 from views.words import signed, word
@@ -15,8 +17,8 @@ _ROWS = ("before", "after", "interpolated", "bm25")
 _WIDTH = 140  # pixels of a figure with its interval: the table fits beside the sidebar of a small screen
 
 
-def draw_scores(plan: Plan, scores: dict[str, Any]) -> None:
-    """Draw one sentence and the table; a column's best is bold, and each figure has its 95 % interval where known."""
+def draw_scores(run: Run, plan: Plan, scores: dict[str, Any]) -> None:
+    """Draw one sentence and the table; a column's best is bold, and each figure has its 95% interval where known."""
     rows = {name: scores[name] for name in _ROWS if isinstance(scores.get(name), dict)}
     if not {"before", "after"} <= set(rows):
         st.caption(word("train.no_scores"))
@@ -24,7 +26,9 @@ def draw_scores(plan: Plan, scores: dict[str, Any]) -> None:
     gain = scores.get("gain") or {}
     measure = gain.get("measure", recipe_of(plan.kind).measure)  # older scores name no gain
     if measure in MEASURE_NAMES and measure in rows["before"].keys() & rows["after"].keys():
-        _sentence(measure, rows, gain)
+        _sentences(measure, rows, scores)
+        if found := advice(plan, scores, curves(run, [measure]).points[measure]):
+            st.info(word(f"advice.{found}"), icon=":material/lightbulb:")
     intervals = scores.get("intervals") or {}
     table = pd.DataFrame(rows, index=list(MEASURE_NAMES)).T * 100
     table.insert(0, "row", [_row_name(name, scores) for name in rows])
@@ -36,6 +40,9 @@ def draw_scores(plan: Plan, scores: dict[str, Any]) -> None:
         column_config={"row": tables.text("train.row", width="medium"), **columns},
     )
     st.caption(_measured_on(plan, scores, with_intervals=bool(intervals)))
+    if kept := scores.get("kept_step"):
+        steps = {"step": f"{kept:,}", "total": f"{run.status().total_steps:,}"}
+        st.caption(word("train.kept_step", **steps, measure=MEASURE_NAMES[plan.options.best_by.value]))
     if active := scores.get("active_terms"):
         st.caption(word("train.active_terms", **{side: f"{count:,.1f}" for side, count in active.items()}))
 
@@ -52,19 +59,26 @@ def _written(table: pd.DataFrame, intervals: dict[str, dict[str, list[float]]]) 
     return style
 
 
-def _sentence(measure: str, rows: dict[str, dict[str, float]], gain: dict[str, Any]) -> None:
-    """Say what changed, and whether the questions were enough to be sure of it."""
-    before, after = round(rows["before"][measure] * 100, 1), round(rows["after"][measure] * 100, 1)
-    outcome = "same" if before == after else "up" if after > before else "down"
-    values = {"measure": MEASURE_NAMES[measure], "before": before, "after": after}
-    text = word(f"train.went_{outcome}", **values, points=f"{abs(after - before):.1f}")
-    if rows["before"] == rows["after"]:
-        text += " " + word("train.nothing_learned")
-    elif gain:
+def _sentences(measure: str, rows: dict[str, dict[str, float]], scores: dict[str, Any]) -> None:
+    """Say what changed, whether the questions were enough to be sure of it, and what changed where it learned."""
+    text = _change("went", measure, rows["before"], rows["after"])
+    if rows["before"] != rows["after"] and (gain := scores.get("gain")):
         low, high = gain["interval"]
         sure = low > 0 or high < 0
         text += " " + word(f"train.gain_{'sure' if sure else 'unsure'}", low=signed(low), high=signed(high))
+    if sample := scores.get("training_sample"):
+        learned = _change("learned", measure, sample["before"], sample["after"], questions=sample["questions"])
+        text += " " + learned
     st.markdown(text)
+
+
+def _change(
+    what: str, measure: str, before: dict[str, float], after: dict[str, float], *, questions: int | None = None
+) -> str:
+    was, now = round(before[measure] * 100, 1), round(after[measure] * 100, 1)
+    outcome = "same" if was == now else "up" if now > was else "down"
+    about = {"measure": MEASURE_NAMES[measure], "before": was, "after": now, "points": f"{abs(now - was):.1f}"}
+    return word(f"train.{what}_{outcome}", **about, **({} if questions is None else {"questions": f"{questions:,}"}))
 
 
 def _row_name(name: str, scores: dict[str, Any]) -> str:

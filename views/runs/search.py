@@ -12,6 +12,7 @@ from retrieval.evaluation.measures import Measure
 from training.runs.runs import Plan
 from training.runs.searches import DEFAULTS, Findings, Search, Tried
 from views import tables
+from views.data_words import set_name
 from views.job import draw_log, follow
 from views.model_words import kind_name
 from views.run_words import run_name, stage_words
@@ -27,7 +28,7 @@ def draw_at_work(search: Search) -> None:
     """Draw a search that goes on, until it has come to an end."""
     plan = search.plan()
     with st.container(border=True):
-        st.markdown(f"**{plain(run_name(plan))}** · {kind_name(plan.kind)} · {plain(plan.data_name)}")
+        st.markdown(f"**{plain(run_name(plan))}** · {kind_name(plan.kind)} · {plain(set_name(plan.data_name))}")
         follow(search, stage_words, partial(_so_far, search), every=_POLL_SECONDS)
 
 

@@ -1,6 +1,6 @@
 """One retriever's findings beside the others', and all of them as a table."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import pandas as pd
@@ -11,13 +11,16 @@ from data.store import StoredSet
 from retrieval.asking import DEPTH, Findings, Truth
 from retrieval.comparison.kinds.spec import Spec
 from retrieval.report.colours import colour_of, shape_of
+from text.marking import MarkedText
 from views import tables
 from views.highlight import head_html, hits_html, legend_html
 from views.hits import hit, truth_line
 from views.problem_words import search_failure_text
+from views.reasons import AskedQuestion
 from views.resources.search import marked_passages
 from views.resources.sets import question_set
 from views.search.asking import Outcome
+from views.search.judging import draw_mark
 from views.words import known, plain, word
 
 
@@ -30,15 +33,28 @@ class SearchAnswer:
     outcomes: dict[str, Outcome]
     truth: Truth | None
     k: int
+    judged: tuple[int, ...] = ()  # rows of the passages that a person judged right
 
     @property
     def questions(self) -> QuestionSet:
         """The question set searched."""
         return question_set(self.data.key)
 
-    def relevant(self, row: int) -> bool:
-        """Whether a passage is known to answer."""
-        return self.truth is not None and row in self.truth.rows
+    @property
+    def right(self) -> tuple[int, ...]:
+        """Rows of the passages that are known to answer: the set's, then those that a person judged so."""
+        return tuple(dict.fromkeys((self.truth.rows if self.truth else ()) + self.judged))
+
+    def shown(self, name: str) -> list[int]:
+        """Rows of the first passages that a retriever found, and of those that answer wherever they were found."""
+        rows = self.found[name].rows
+        return [*rows[: self.k], *(row for row in rows[self.k :] if row in self.right)]
+
+    @property
+    def asked(self) -> AskedQuestion:
+        """The same for what gives reasons."""
+        depths = dict.fromkeys(self.found, DEPTH)
+        return AskedQuestion(self.data.key, self.question, self.right, self.found, depths)
 
     @property
     def found(self) -> dict[str, Findings]:
@@ -54,8 +70,8 @@ def draw_columns(answer: SearchAnswer, specs: Sequence[Spec], names: Sequence[st
     for column, spec in zip(st.columns(len(specs)), specs, strict=True):
         with column:
             outcome = answer.outcomes[spec.name]
-            golden = answer.truth.rows if answer.truth else ()
-            truth = truth_line(outcome, golden, DEPTH) if golden and isinstance(outcome, Findings) else ""
+            known = isinstance(outcome, Findings) and answer.right
+            truth = truth_line(answer.found[spec.name], answer.right, DEPTH) if known else ""
             st.html(head_html(spec.name, colour_of(spec.name, names), shape_of(spec.name, names), truth))
             if isinstance(outcome, Exception):
                 st.error(plain(search_failure_text(outcome)), icon=":material/error:")
@@ -64,12 +80,18 @@ def draw_columns(answer: SearchAnswer, specs: Sequence[Spec], names: Sequence[st
             else:
                 score = _score_word(spec)
                 st.caption(word(score), help=word(f"{score}_help"))
-                ids = answer.questions.passages.ids
-                hits = [
-                    hit(spec, answer.found, row, ids[row], marks[row], relevant=answer.relevant(row))
-                    for row in outcome.rows[: answer.k]
-                ]
-                st.html(hits_html(hits))
+                _draw_hits(answer, spec, marks)
+
+
+def _draw_hits(answer: SearchAnswer, spec: Spec, marks: Mapping[int, tuple[MarkedText, MarkedText]]) -> None:
+    ids = answer.questions.passages.ids
+    known = answer.truth.rows if answer.truth else ()
+    for row in answer.shown(spec.name):
+        one = hit(spec, answer.found, row, ids[row], marks[row], relevant=row in answer.right)
+        st.html(hits_html([one]))
+        if row not in known:
+            key, is_right = f"{spec.name} {row}", row in answer.judged
+            draw_mark(answer.questions, answer.question, row, key, is_right=is_right)
 
 
 def draw_table(answer: SearchAnswer, specs: Sequence[Spec]) -> None:
@@ -95,7 +117,7 @@ def draw_table(answer: SearchAnswer, specs: Sequence[Spec]) -> None:
 
 
 def _rows_shown(answer: SearchAnswer, specs: Sequence[Spec]) -> tuple[int, ...]:
-    found = [answer.found[spec.name].rows[: answer.k] for spec in specs if spec.name in answer.found]
+    found = [answer.shown(spec.name) for spec in specs if spec.name in answer.found]
     return tuple(dict.fromkeys(row for rows in found for row in rows))
 
 
@@ -108,7 +130,7 @@ def _score_word(spec: Spec) -> str:
 def _label(answer: SearchAnswer, row: int) -> str:
     passage = answer.questions.passages[row]
     label = f"{passage.title} · {passage.id}" if passage.title else passage.id
-    return f"✔ {label}" if answer.relevant(row) else label
+    return f"✔ {label}" if row in answer.right else label
 
 
 def _long_table(answer: SearchAnswer, found: dict[str, Findings]) -> pd.DataFrame:
@@ -121,7 +143,7 @@ def _long_table(answer: SearchAnswer, found: dict[str, Findings]) -> pd.DataFram
                 "passage_id": answer.questions.passages[row].id,
                 "title": answer.questions.passages[row].title,
                 "score": outcome.scores[rank - 1],
-                "relevant": answer.relevant(row) if answer.truth else None,
+                "relevant": row in answer.right if answer.truth or answer.judged else None,
             }
             for name, outcome in found.items()
             for rank, row in enumerate(outcome.rows[: answer.k], start=1)

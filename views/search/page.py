@@ -1,15 +1,21 @@
 """Search: one question asked of several retrievers, side by side."""
 
+from collections.abc import Sequence
+
 import streamlit as st
 
+from data.judgements import judged_passages, judgements_of
 from data.split import Part
 from data.store import StoredSet
 from retrieval.asking import Findings, truth_of
 from retrieval.comparison.job import ComparisonJob
+from retrieval.comparison.kinds.spec import Spec
+from views import reasons
 from views.choices import WORDS_NAME, Choices, choices_for
 from views.highlight import draw_style
 from views.resources.comparisons import open_comparison
 from views.resources.sets import question_set
+from views.search import judging
 from views.search.asking import search, try_failed_again
 from views.search.columns import SearchAnswer, draw_columns, draw_table
 from views.state import choose, choose_several, chosen_set, remember
@@ -35,6 +41,7 @@ def draw() -> None:
     if not question:
         ask = "search.ask" if data.questions else "search.ask_alone"
         st.info(word("search.stopped" if stopped else ask), icon=":material/search:")
+        judging.draw(data)
     elif not picked:
         st.info(word("search.pick_one"), icon=":material/info:")
     else:
@@ -128,21 +135,40 @@ def _results(data: StoredSet, choices: Choices, picked: list[str], question: str
     # one experiment of everything that can be picked: another pick finds the models loaded
     experiment = choices.experiment(data, choices.searchable, Part.ALL)
     outcomes = search(data, experiment, [spec.name for spec in choices.needed(picked)], question)
-    answered = SearchAnswer(data, question, outcomes, truth_of(question_set(data.key), question), k)
+    truth = truth_of(question_set(data.key), question)
+    answered = SearchAnswer(data, question, outcomes, truth, k, _judged(data, question))
     _what_is_known(answered)
     if all(isinstance(found := outcomes[name], Findings) and not found.rows for name in picked):
         st.info(word("search.nothing_at_all"), icon=":material/search_off:")
         return
     shown = [choices.specs[name] for name in picked]
     draw_columns(answered, shown, list(choices.specs))
+    if answered.right:
+        _reasons(answered, [spec for spec in shown if spec.name in answered.found], choices)
     draw_table(answered, shown)
+    judging.draw(data)
+
+
+def _reasons(answered: SearchAnswer, told: Sequence[Spec], choices: Choices) -> None:
+    place = st.expander(word("why.reasons"), icon=":material/psychology_alt:", expanded=True)
+    with place, st.spinner(word("why.reading")):
+        reasons.draw(answered.asked, told, list(choices.specs))
+
+
+def _judged(data: StoredSet, question: str) -> tuple[int, ...]:
+    """Rows of the passages that a person judged right."""
+    questions = question_set(data.key)
+    ids = judged_passages(judgements_of(questions.corpus_fingerprint), question)
+    return tuple(questions.row_of_passage[id_] for id_ in ids if id_ in questions.row_of_passage)
 
 
 def _what_is_known(answer: SearchAnswer) -> None:
-    if answer.truth is None:
+    if answer.judged:
+        st.markdown(word("judging.known", passages=len(answer.judged)))
+    if answer.truth is None and not answer.judged:
         st.caption(word("search.truth_unknown" if answer.questions.questions else "search.truth_of_none"))
-    elif not answer.truth.rows:
+    elif answer.truth is not None and not answer.truth.rows:
         st.caption(word("search.truth_none"))
-    else:
+    elif answer.truth is not None:
         answers = plain(", ".join(answer.truth.answers) or "–")
         st.markdown(word("search.truth", answers=answers, passages=len(answer.truth.rows)))

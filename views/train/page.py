@@ -8,6 +8,7 @@ from training.recipe import RECIPES, recipe_of
 from training.runs.line import LINE
 from training.runs.runs import Run
 from training.runs.searches import Search, all_jobs
+from views.data_words import set_name
 from views.model_words import kind_name
 from views.navigation import open_page
 from views.runs import at_work as at_work_view
@@ -52,7 +53,7 @@ def draw() -> None:
 
 def _draw_training(data: StoredSet) -> None:
     kind = _pick_kind()
-    st.markdown(word_or(f"train.get_{kind}", recipe_of(kind).does, data=plain(data.name)))
+    st.markdown(word_or(f"train.get_{kind}", recipe_of(kind).does, data=plain(set_name(data.name))))
     if data.made:
         st.caption(f":material/auto_awesome: {word('train.made', made=f'{data.made:,}')}")
     base = pick_base(kind)

@@ -62,7 +62,8 @@ def test_a_failure_comes_with_the_columns_to_choose_from() -> None:
     content = "가,나,제목\n수도는?,서울,도시\n".encode()
     with pytest.raises(UnusableFileError, match="No column for the context was found") as told:
         read_apart(content, "set.csv")
-    assert (told.value.columns, told.value.available) == (Columns("가", title="제목"), ("가", "나", "제목"))
+    first = {"가": "수도는?", "나": "서울", "제목": "도시"}
+    assert told.value.proposal == (Columns("가", title="제목"), ("가", "나", "제목"), (first,))
     chosen = read_apart(content, "set.csv", {"context": "나"})
     assert chosen.columns == Columns("가", "나", title="제목")
 

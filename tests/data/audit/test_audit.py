@@ -1,9 +1,8 @@
 import math
 
-import numpy as np
 import pytest
 
-from data.audit.audit import audit, bigrams, word_overlap
+from data.audit.audit import audit
 from data.records import Passage, Question, QuestionSet
 
 SET = QuestionSet(
@@ -19,15 +18,6 @@ SET = QuestionSet(
 )
 
 
-def test_bigrams_by_hand() -> None:
-    assert bigrams("Ab-c9! 가나다_라") == {"ab", "c9", "가나", "나다"}
-
-
-def test_word_overlap_by_hand() -> None:
-    # 1: 수도, 도는, 어디, 디인, 인가: one of five; 2: 서울, 울은: both in a; 4: equal; 5: no pair of letters
-    np.testing.assert_allclose(word_overlap(SET), [1 / 5, 1, 1, np.nan])
-
-
 def test_figures() -> None:
     figures = audit(SET)
     assert (figures.passage_count, figures.question_count) == (3, 5)
@@ -35,7 +25,7 @@ def test_figures() -> None:
     assert figures.questions_per_passage.tolist() == [2, 2, 1]
     assert figures.passage_lengths.tolist() == [8, 7, 10]
     assert figures.question_lengths.tolist() == [9, 4, 9, 11, 2]
-    assert figures.mean_word_overlap == pytest.approx((1 / 5 + 1 + 1) / 3)
+    assert figures.overlap.mean == pytest.approx((1 / 5 + 1 + 1) / 3)
     assert figures.duplicate_questions == {"수도는 어디인가?": ("1", "3")}
     assert figures.answers_not_found == ("2",)
     assert figures.kinds == {"keyword": 2, "year": 1}
@@ -43,6 +33,29 @@ def test_figures() -> None:
 
 def test_nothing_answerable() -> None:
     figures = audit(QuestionSet("set", SET.passages, (SET.questions[2],)))
-    assert len(figures.word_overlap) == 0
-    assert math.isnan(figures.mean_word_overlap)
+    assert len(figures.overlap.shares) == 0
+    assert math.isnan(figures.overlap.mean)
     assert figures.passages_without_question == 3
+
+
+def labelled(answers: list[str], text: str = "모든 지문은 서로 다르다") -> QuestionSet:
+    passages = tuple(Passage(f"p{row}", f"{text} {row}") for row in range(len(answers)))
+    asked = tuple(Question(f"q{row}", f"{row}번?", (answer,), (f"p{row}",)) for row, answer in enumerate(answers))
+    return QuestionSet("labels", passages, asked)
+
+
+def test_answers_that_are_labels_are_told() -> None:
+    assert audit(labelled(["True", "False", "True"] * 10)).labels == ("True", "False")
+
+
+@pytest.mark.parametrize(
+    "question_set",
+    [
+        labelled(["True", "False"] * 4),  # too few to tell
+        labelled([f"답 {row}" for row in range(30)]),  # each its own: wrong perhaps, but no labels
+        labelled(["지문", "모든"] * 15),  # few, and parts of the passages
+        SET,
+    ],
+)
+def test_other_answers_are_no_labels(question_set: QuestionSet) -> None:
+    assert audit(question_set).labels == ()

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from data.audit.audit import audit
-from data.audit.figures import Overlap, histogram, kinds_table, overlap_level, parts_table, split_table
+from data.audit.figures import Level, histogram, kinds_table, overlap_level, parts_table, split_table
+from data.audit.overlap import Overlap, Unit
 from data.records import Passage, Question, QuestionSet
 from data.split import Part, split
 from tests.doubles import small_set
@@ -42,8 +43,12 @@ def test_nothing_has_no_range() -> None:
 
 
 def test_the_levels_of_word_overlap() -> None:
-    levels = [overlap_level(mean) for mean in (0.67, 0.41, 0.17, float("nan"))]
-    assert levels == [Overlap.HIGH, Overlap.MIDDLE, Overlap.LOW, Overlap.UNKNOWN]
+    unknown = float("nan")
+    known = [(0.67, 0.0), (0.41, 0.0), (0.17, 0.0), (unknown, unknown), (0.65, 0.23), (0.93, 0.9), (0.67, unknown)]
+    levels = [overlap_level(Overlap(Unit.PAIRS, np.array([]), *means)) for means in known]
+    first, above_chance = levels[:4], levels[4:]
+    assert first == [Level.HIGH, Level.MIDDLE, Level.LOW, Level.UNKNOWN]
+    assert above_chance == [Level.MIDDLE, Level.LOW, Level.HIGH]  # (0.65 - 0.23) / (1 - 0.23) is 0.545
 
 
 def test_kinds_with_their_own_overlap() -> None:

@@ -131,19 +131,19 @@ def test_charts_are_drawn_in_the_reader_s_ink() -> None:
         (
             {"late": LATE, "right": RIGHT},
             r"right beats late by 32\.09 percentage points on nDCG@10 "
-            r"\(95 % interval \+[\d.]+ to \+[\d.]+, p < 0\.001\)\.",
+            r"\(95% interval \+[\d.]+ to \+[\d.]+, p < 0\.001\)\.",
         ),
         (
             {"right": RIGHT, "late": LATE},
             r"right is the best on nDCG@10: late, the next, is 32\.09 percentage points behind "
-            r"\(95 % interval of the lead \+[\d.]+ to \+[\d.]+, p < 0\.001\)\.",
+            r"\(95% interval of the lead \+[\d.]+ to \+[\d.]+, p < 0\.001\)\.",
         ),
         (
             {"right": RIGHT, "same": RIGHT},
             r"These 48 questions cannot separate same, the best of the others, from right on nDCG@10 "
-            r"\(95 % interval of the difference 0\.00 to 0\.00 percentage points, p = 1\.000\)\.",
+            r"\(95% interval of the difference 0\.00 to 0\.00 percentage points, p = 1\.000\)\.",
         ),
-        ({"right": RIGHT}, r"right reaches 100\.0 % on nDCG@10 \(95 % interval [\d.]+ to 100\.0\)\."),
+        ({"right": RIGHT}, r"right reaches 100\.0% on nDCG@10 \(95% interval [\d.]+ to 100\.0\)\."),
         ({"right": None}, r"No retriever could be measured\."),
     ],
 )

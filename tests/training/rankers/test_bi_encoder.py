@@ -1,4 +1,5 @@
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from retrieval.dense.retriever import Dense
 from retrieval.evaluation.measures import evaluate
 from tests.training.worlds import Trained, at_checkpoint, logged, margin_loss, misleading_set, planned, source_of
 from training.engine.batches import batch_sampler
+from training.engine.task import Examples
 from training.options.bi_encoder import BI_ENCODER, BiEncoderOptions
 from training.rankers.examples import encoder_examples
 from training.rankers.material import Material
@@ -51,7 +53,7 @@ def test_scores_are_those_of_the_retrieval_room(bi_encoder: Trained) -> None:
     assert scores["before"] == pytest.approx(figures(find_model("starter"), material), abs=1e-12)
     assert scores["after"] == pytest.approx(figures(source_of(bi_encoder.run), material), abs=1e-12)
     assert (scores["measured_on"], scores["questions"]) == ("validation", 48)
-    assert scores["bm25"] == material.first_stage_scores.means()
+    assert scores["bm25"] == material.first_stage_scores.validation.means()
     assert scores["seconds"] > 0
 
 
@@ -90,6 +92,58 @@ def test_what_is_measured_meanwhile_is_what_another_library_measures(bi_encoder:
         theirs = evaluator(at_checkpoint(bi_encoder.run, entry["step"], base))
         for measure in MEASURES:
             assert entry[f"eval_validation_{measure}"] == pytest.approx(theirs[f"cosine_{measure}"], abs=1e-9)
+
+
+def test_training_questions_are_measured_beside(bi_encoder: Trained) -> None:
+    scores, material = bi_encoder.run.scores(), bi_encoder.material
+    sample = scores["training_sample"]
+    encoder = BiEncoder(source_of(bi_encoder.run), material.texts)
+    dense = Dense("dense", material.question_set.passages, encoder)
+    found = dense.search([question.text for question in material.sample.questions], 10)
+    means = evaluate(found, material.sample, (1, 5, 10)).means()
+    assert sample["after"] == pytest.approx({measure: means[measure] for measure in MEASURES}, abs=1e-12)
+    assert sample["questions"] == len(material.sample.questions) == 48
+    low, high = sample["gain"]["interval"]
+    assert low <= sample["gain"]["difference"] <= high
+    assert logged(bi_encoder.run, "before_training_ndcg@10") == [sample["before"]["ndcg@10"]]
+    at_kept = next(
+        entry for entry in bi_encoder.run.progress() if "eval_loss" in entry and entry["step"] == scores["kept_step"]
+    )
+    assert at_kept["eval_training_ndcg@10"] == pytest.approx(sample["after"]["ndcg@10"], abs=1e-9)
+    assert at_kept["eval_validation_ndcg@10"] == pytest.approx(scores["after"]["ndcg@10"], abs=1e-9)
+
+
+def test_the_validation_loss_is_the_loss_of_held_out_pairs_by_hand(bi_encoder: Trained) -> None:
+    material, options = bi_encoder.material, bi_encoder.run.plan().options
+    assert isinstance(options, BiEncoderOptions)
+    questions, passages = material.held_out.positive_pairs()
+    assert len(questions) == 48 < options.batch_size  # one batch, if no passage stands in it twice
+    plan = batch_sampler(held_out_examples(bi_encoder), batch_size=options.batch_size, seed=options.seed)
+    batches = list(plan(range(len(questions))))
+    base = load_bi_encoder(find_model("starter"), material.texts)
+    for entry in (one for one in bi_encoder.run.progress() if "eval_loss" in one):
+        model = at_checkpoint(bi_encoder.run, entry["step"], base)
+        losses = [by_margins(model, material, questions[batch], passages[batch], options) for batch in batches]
+        assert entry["eval_loss"] == pytest.approx(np.mean(losses), abs=1e-5)
+
+
+def held_out_examples(trained: Trained) -> Examples:
+    options = trained.run.plan().options
+    assert isinstance(options, BiEncoderOptions)
+    return encoder_examples(options, trained.material.held_out)[1]
+
+
+def by_margins(
+    model: Any, material: Material, questions: np.ndarray, passages: np.ndarray, options: BiEncoderOptions
+) -> float:
+    """MegaBatchMarginLoss as its formula says: the hardest other passage of the batch against the own one."""
+    asked = model.encode([material.validation.questions[row].text for row in questions], normalize_embeddings=True)
+    shown = model.encode([material.texts[row] for row in passages], normalize_embeddings=True)
+    cosines = asked @ shown.T
+    own = np.diag(cosines)
+    hardest = (cosines - 2 * np.eye(len(own))).max(axis=1)
+    losses = np.maximum(options.positive_margin - own, 0) + np.maximum(hardest - options.negative_margin, 0)
+    return float(losses.mean())
 
 
 def test_a_saved_starter_gives_the_vectors_it_gave_in_memory(bi_encoder: Trained, tmp_path: Path) -> None:

@@ -77,7 +77,7 @@ class Batch:
     def __init__(self, options: BiEncoderOptions | CrossEncoderOptions, material: Material, folder: Path) -> None:
         kind = BI_ENCODER if isinstance(options, BiEncoderOptions) else CROSS_ENCODER
         task = recipe_of(kind)(options, material).task(find_model(options.base))
-        self.task = task.labelled(task.lesson.labels(lambda _: None)) if task.lesson else task
+        self.task = task.labelled(lambda lesson: lesson.labels(lambda _: None))
         self.trainer = make_trainer(self.task, options, folder, [])
         self.task.model.eval()
         self._inputs = next(iter(self.trainer.get_train_dataloader()))

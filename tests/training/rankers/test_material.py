@@ -7,6 +7,7 @@ from data.split import SplitOptions
 from data.store import find
 from questions.make import make_questions
 from questions.options import MakerOptions
+from retrieval.evaluation.measures import evaluate
 from retrieval.lexical.bm25 import BM25, BM25Options
 from retrieval.rankings import NOT_FOUND
 from tests.doubles import small_set
@@ -115,6 +116,29 @@ def test_measuring_is_limited_to_so_many_questions(sample: QuestionSet) -> None:
     assert other == whole
 
 
+def test_as_many_training_questions_are_measured_up_to_a_hundred(sample: QuestionSet) -> None:
+    material = material_of(sample)
+    assert (len(material.validation.questions), len(material.sample.questions)) == (48, 48)
+    assert set(material.sample.questions) < set(material.train.questions)
+    assert material.measured.questions == material.validation.questions + material.sample.questions
+    many = material_of(misleading_set(400), SplitOptions(0.4, 0.1))
+    assert (len(many.validation.questions), len(many.sample.questions)) == (160, 100)
+    few = material_of(misleading_set(), SplitOptions(0.8, 0.0))
+    assert few.sample.questions == few.train.questions
+
+
+def test_both_kinds_of_questions_are_scored_as_each_alone(sample: QuestionSet) -> None:
+    material = material_of(sample)
+    reached = material.first_stage_scores
+    for asked, scores in ((material.validation, reached.validation), (material.sample, reached.training)):
+        found = material.first_stage.search([question.text for question in asked.questions], 10)
+        alone = evaluate(found, asked, (1, 5, 10))
+        for name, values in scores.per_question.items():
+            np.testing.assert_array_equal(values, alone.per_question[name])
+    assert reached.figures()["training_ndcg@10"] == reached.training.means()["ndcg@10"]
+    assert reached.figures()["validation_ndcg@10"] == reached.validation.means()["ndcg@10"]
+
+
 def test_bm25_is_measured_as_the_retrieval_room_measures(sample: QuestionSet) -> None:
     material = material_of(sample)
     bm25 = BM25("BM25", sample.passages, BM25Options())
@@ -128,7 +152,7 @@ def test_bm25_is_measured_as_the_retrieval_room_measures(sample: QuestionSet) ->
         "mrr@10": np.mean([1 / rank if rank else 0 for rank in ranks]),
         "ndcg@10": np.mean([1 / np.log2(rank + 1) if rank else 0 for rank in ranks]),
     }
-    assert material.first_stage_scores.means() == pytest.approx(expected, abs=1e-12)
+    assert material.first_stage_scores.validation.means() == pytest.approx(expected, abs=1e-12)
 
 
 @pytest.mark.parametrize("by", [Maker.SENTENCE, Maker.TITLE])
@@ -147,8 +171,8 @@ def test_no_passage_shows_what_asks_for_it(sample: QuestionSet, by: Maker) -> No
         assert all(line in sample.passages.titles for _, line in first_lines)
     # what it is measured on is read so too: where its own words stand in a passage, BM25 finds nearly all
     whole = BM25("whole", sample.passages, BM25Options())
-    score = material.first_stage_scores.means()["ndcg@10"]
-    assert score < material.measure(whole).means()["ndcg@10"]
+    score = material.first_stage_scores.validation.means()["ndcg@10"]
+    assert score < material.measure(whole).validation.means()["ndcg@10"]
 
 
 def test_questions_made_of_a_set_are_split_as_those_of_the_set(sample: QuestionSet) -> None:

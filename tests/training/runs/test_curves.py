@@ -44,7 +44,16 @@ def test_curves_hold_each_logged_figure_at_its_step(run: Run) -> None:
 def test_only_what_was_asked_for_is_read(run: Run) -> None:
     run.add_measures("bm25", {"recall@10": 0.9})
     run.add_progress({"step": 5, "loss": 1.5})
-    assert curves(run, ["loss"]) == Curves({"loss": [(5, 1.5)]}, {})
+    assert curves(run, ["loss"]) == Curves({"loss": [(5, 1.5)]}, {}, {"loss": []})
+
+
+def test_the_other_questions_stand_beside(run: Run) -> None:
+    run.add_measures("before_training", {"ndcg@10": 0.3})
+    run.add_progress({"step": 5, "loss": 1.5})
+    run.add_progress({"step": 7, "eval_training_ndcg@10": 0.9, "eval_validation_ndcg@10": 0.4, "eval_loss": 2.5})
+    found = curves(run, ["loss", "ndcg@10", "grad_norm"])
+    assert found.beside == {"loss": [(7, 2.5)], "ndcg@10": [(0, 0.3), (7, 0.9)], "grad_norm": []}
+    assert found.points["ndcg@10"] == [(7, 0.4)]
 
 
 def test_runs_of_the_time_before_are_read_too(run: Run) -> None:
@@ -54,7 +63,7 @@ def test_runs_of_the_time_before_are_read_too(run: Run) -> None:
 
 
 def test_a_run_that_logged_nothing_has_empty_curves(run: Run) -> None:
-    assert curves(run, ["loss", "ndcg@10"]) == Curves({"loss": [], "ndcg@10": []}, {})
+    assert curves(run, ["loss", "ndcg@10"]) == Curves({"loss": [], "ndcg@10": []}, {}, {"loss": [], "ndcg@10": []})
 
 
 @pytest.mark.parametrize("value", [math.inf, -math.inf, math.nan])

@@ -11,7 +11,7 @@ from streamlit.testing.v1 import AppTest
 from streamlit.testing.v1.element_tree import Selectbox
 
 from data.catalog import CATALOG
-from data.store import stored
+from data.store import load, stored
 from tests.data.sample_files import ROWS, as_csv, as_squad
 from tests.views.driving import run
 
@@ -67,7 +67,7 @@ def column(app: AppTest, role: str) -> Selectbox:
 
 
 def test_the_first_visit_shows_the_sample(app: AppTest) -> None:
-    assert "지금 쓰는 세트: Korean sample" in texts(app)
+    assert "지금 쓰는 세트: 한국어 샘플" in texts(app)
     assert counts(app) == ["200", "480", "20"]
     assert "use" not in keys(app)
 
@@ -85,6 +85,13 @@ def test_a_table_of_cp949_becomes_the_set_of_every_page(app: AppTest) -> None:
     assert app.query_params["data"] in (used.key, [used.key])
     assert "지금 쓰는 세트: 내 질문" in texts(app)
     assert not keys(app) & {"use", "discard"}
+    assert [message.value for message in app.success] == ["이제 모든 페이지에서 ‘내 질문’ 세트를 씁니다."]
+    ways = [(link.proto.label, link.proto.query_string) for link in app.get("page_link")]
+    assert ways == [
+        (words, f"data={used.key}") for words in ("이 세트로 비교하기", "이 세트로 학습하기", "이 세트에서 검색하기")
+    ]
+    upload(app, UNNAMED, "다른 것.csv")
+    assert not app.get("page_link")
 
 
 def test_a_broken_file_says_where_and_loses_nothing(app: AppTest) -> None:
@@ -129,7 +136,8 @@ def test_a_changed_column_is_read_again(app: AppTest) -> None:
 def test_rows_left_out_are_listed_in_the_persons_words(app: AppTest) -> None:
     upload(app, FAULTY)
     assert "4개 행 가운데 2개를 뺐습니다" in texts(app)
-    table = app.dataframe[0].value
+    first_rows, table = (one.value for one in app.dataframe[:2])
+    assert first_rows["질문"].tolist() == ["수도는?", "", "=1+1"]
     assert list(table.columns) == ["행", "문제", "질문", "지문"]
     assert table["행"].tolist() == [3, 4]
     assert table["문제"].tolist() == [
@@ -147,7 +155,40 @@ def test_a_file_given_in_english(app: AppTest) -> None:
     app.query_params["lang"] = "en"
     upload(app, FAULTY)
     assert "4 rows → 2 passages, 2 questions · CSV · UTF-8" in texts(app)
-    assert app.dataframe[0].value["problem"].tolist()[0].startswith("The question (질문) is empty.")
+    assert app.dataframe[1].value["problem"].tolist()[0].startswith("The question (질문) is empty.")
+
+
+LABELS = "질문,지문,정답\n" + "".join(f"{n}번은 맞나?,{n}번째 지문이다.,{n % 2 == 0}\n" for n in range(20))
+
+
+def test_answers_that_are_labels_can_be_left_out(app: AppTest) -> None:
+    upload(app, LABELS)
+    assert "분류 값(True, False)만 있습니다" in texts(app)
+    press(app, "leave_labels_out")
+    assert column(app, "answers").value is None
+    assert "분류 값" not in texts(app)
+    press(app, "use")
+    assert {question.answers for question in load(stored()[0].key).questions} == {()}
+
+
+def test_labels_of_a_layout_without_columns_can_be_left_out_too(app: AppTest) -> None:
+    rows = [{"question": f"{n}번은?", "context": f"{n}번째 지문", "answers": [str(n % 2 == 0)]} for n in range(20)]
+    paragraphs = [
+        {
+            "context": row["context"],
+            "qas": [{"id": str(n), "question": row["question"], "answers": [{"text": row["answers"][0]}]}],
+        }
+        for n, row in enumerate(rows)
+    ]
+    upload(app, json.dumps({"data": [{"title": "t", "paragraphs": paragraphs}]}), "set.json")
+    press(app, "leave_labels_out")
+    press(app, "use")
+    assert {question.answers for question in load(stored()[0].key).questions} == {()}
+
+
+def test_what_the_audit_found_stands_beside_the_button(app: AppTest) -> None:
+    upload(app, "질문,지문,정답\n수도는?,서울은 수도이다.,서울\n수도는?,부산은 항구이다.,인천\n")
+    assert "사용하기 전에 아래에서 살펴보세요: 중복 질문 1 · 지문에 없는 정답 1" in texts(app)
 
 
 def test_the_preview_is_gone_with_its_file(app: AppTest) -> None:

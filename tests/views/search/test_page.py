@@ -10,9 +10,10 @@ import pytest
 import streamlit as st
 from streamlit.testing.v1 import AppTest
 
+from data.judgements import judge, judgements_of
 from data.records import Passage, Question, QuestionSet
 from data.split import Part
-from data.store import StoredSet, keep
+from data.store import StoredSet, keep, load, stored
 from data.workspace import PROJECT, workspace
 from retrieval.comparison.added import add
 from retrieval.comparison.compare import Comparison, Result
@@ -25,7 +26,9 @@ from tests.doubles import PASSAGES, QUESTIONS, small_set
 from tests.views.driving import opened, run
 from views.choices import choices_for
 from views.resources.search import listening, retrievers
+from views.words import catalog
 
+EN = catalog("en")
 QUESTION = QUESTIONS[0].text
 HOSTILE = "<img src=x onerror=alert(1)> **굵게** 한글 <script>alert(2)</script>"
 
@@ -56,7 +59,14 @@ def examples(app: AppTest) -> list[str]:
 
 
 def columns(app: AppTest) -> list[str]:
-    return [text for text in html(app) if 'class="found"' in text]
+    """What was found, a text a retriever."""
+    found: list[list[str]] = []
+    for text in html(app):
+        if text.startswith('<div class="found-head"'):
+            found.append([])
+        elif 'class="found"' in text:
+            found[-1].append(text)
+    return ["".join(texts) for texts in found if texts]
 
 
 def heads(app: AppTest) -> list[str]:
@@ -245,3 +255,54 @@ def test_a_retriever_tells_the_session_that_builds_it(data: StoredSet) -> None:
     retriever.release()
     retriever.prepare()
     assert told == [0.9]
+
+
+def marks(app: AppTest) -> list[str]:
+    return [button.key for button in app.button if (button.key or "").startswith("judge_")]
+
+
+def test_a_passage_is_judged_right_and_the_reasons_are_told(data: StoredSet) -> None:
+    app = ask(opened(page, columns="BM25"), "한글을 누가 만들었지?")
+    assert EN["search.truth_unknown"] in [caption.value for caption in app.caption]
+    first = marks(app)[0]
+    app.button(key=first).click()
+    run(app)
+    assert app.button(key=first).label == EN["judging.marked"]
+    (judged,) = judgements_of(small_set().corpus_fingerprint)
+    assert judged.question == "한글을 누가 만들었지?"
+    assert judged.passages == (small_set().passages.ids[int(first.split()[-1])],)
+    assert EN["why.place_first"] in "".join(html(app))
+    app.button(key=first).click()
+    run(app)
+    assert judgements_of(small_set().corpus_fingerprint) == ()
+    assert data.questions
+
+
+@pytest.mark.usefixtures("data")
+def test_passages_that_the_set_knows_to_be_right_are_not_judged() -> None:
+    app = ask(opened(page, columns="BM25"), QUESTION)
+    right = small_set().row_of_passage[QUESTIONS[0].relevant[0]]
+    assert f"judge_BM25 {right}" not in marks(app)
+    assert marks(app)
+
+
+def test_judged_questions_become_a_set_to_compare(data: StoredSet) -> None:
+    judge(small_set().corpus_fingerprint, "새 질문", "p1", right=True)
+    judge(small_set().corpus_fingerprint, "또 새 질문", "p2", right=True)
+    app = opened(page)
+    next(box for box in app.text_input if box.label == EN["judging.name"]).set_value("mine")
+    next(button for button in app.button if button.label == EN["judging.make"]).click()
+    run(app)
+    made = next(kept for kept in stored() if kept.name == "mine")
+    assert (made.questions, made.passages) == (2, data.passages)
+    assert [question.text for question in load(made.key).questions] == ["새 질문", "또 새 질문"]
+    assert f"data={made.key}" in app.get("page_link")[0].proto.query_string
+
+
+def test_a_copy_with_the_own_questions(data: StoredSet) -> None:
+    judge(small_set().corpus_fingerprint, "새 질문", "p1", right=True)
+    app = opened(page)
+    app.checkbox[0].check()
+    next(button for button in app.button if button.label == EN["judging.make"]).click()
+    run(app)
+    assert max(kept.questions for kept in stored()) == data.questions + 1

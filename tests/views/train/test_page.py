@@ -29,6 +29,7 @@ from training.engine.checkpoints import seal
 from training.options.bi_encoder import BI_ENCODER
 from training.options.cross_encoder import CROSS_ENCODER
 from training.recipe import RECIPES
+from training.runs.advice import Advice
 from training.runs.runs import Phase, Run, all_runs, create_run, new_plan
 from views.resources import hub
 from views.words import catalog
@@ -212,7 +213,7 @@ def test_a_finished_training_shows_what_it_gained(app: AppTest) -> None:
     table = app.dataframe[0].value
     assert table["row"].tolist() == ["Before training", "After training", "BM25"]
     assert table["recall@10"].round(1).tolist() == [70.0, 80.0, 75.0]
-    assert "Recall@10 **rose by 10.0 points**, from 70.0 % to 80.0 %" in texts(app)
+    assert "Recall@10 **rose by 10.0 points**, from 70.0% to 80.0%" in texts(app)
     assert "\\*mine\\*" in texts(app)
     assert "took 9 s" in texts(app)
 
@@ -230,7 +231,7 @@ def test_a_gain_says_whether_it_is_sure(app: AppTest, interval: list[float], out
     done_run(gain={"measure": "ndcg@10", "difference": 0.1, "interval": interval})
     low, high = (f"{value * 100:+.1f}" if value else "0.0" for value in interval)
     wanted = EN[f"train.{outcome}"].format(low=low, high=high)
-    assert f"nDCG@10 **rose by 10.0 points**, from 60.0 % to 70.0 %. {wanted}" in texts(run(app))
+    assert f"nDCG@10 **rose by 10.0 points**, from 60.0% to 70.0%. {wanted}" in texts(run(app))
 
 
 def test_intervals_stand_beside_the_figures(app: AppTest) -> None:
@@ -243,15 +244,31 @@ def test_intervals_stand_beside_the_figures(app: AppTest) -> None:
 def test_a_training_that_changed_nothing_says_so(app: AppTest) -> None:
     done_run(after=SCORES["before"], gain={"measure": "recall@10", "difference": 0.0, "interval": [0.0, 0.0]})
     shown = texts(run(app))
-    assert f"Recall@10 **stayed at 70.0 %**. {EN['train.nothing_learned']}" in shown
-    assert "95 % interval" not in shown
+    assert "Recall@10 **stayed at 70.0%**." in shown
+    assert "95% interval" not in shown
+
+
+def test_training_questions_the_kept_step_and_advice_are_told(app: AppTest) -> None:
+    gain = {"measure": "ndcg@10", "difference": 0.0, "interval": [-0.1, 0.1]}
+    learned = {"measure": "ndcg@10", "difference": 0.2, "interval": [0.1, 0.3]}
+    sample = {"before": {"ndcg@10": 0.5}, "after": {"ndcg@10": 0.9}, "gain": learned, "questions": 48}
+    done_run(gain=gain, training_sample=sample, kept_step=7)
+    shown = texts(run(app))
+    assert "On questions it learned from (a sample of 48) it rose from 50.0% to 90.0%." in shown
+    assert EN["advice.starter_not_carried_over"] in shown
+    assert "The model of step 7 of" in shown
+
+
+@pytest.mark.parametrize("language", ["ko", "en"])
+def test_every_advice_has_words(language: str) -> None:
+    assert {f"advice.{one}" for one in Advice} <= catalog(language).keys()
 
 
 def test_a_reranker_shows_what_mixing_gives(app: AppTest) -> None:
     done_run(CROSS_ENCODER, interpolated=SCORES["bm25"], weight=0.35)
     run(app)
     assert app.dataframe[0].value["row"].tolist()[2] == "Mixed with BM25 (weight 0.35)"
-    assert "from 60.0 % to 70.0 %" in texts(app)  # nDCG@10
+    assert "from 60.0% to 70.0%" in texts(app)  # nDCG@10
 
 
 @pytest.mark.parametrize(

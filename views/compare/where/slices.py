@@ -7,11 +7,12 @@ import pandas as pd
 import streamlit as st
 
 from retrieval.analysis.open_comparison import MEASURED_SLICES
-from retrieval.evaluation.slices import Property, labels_of, most_contested, most_telling
+from retrieval.evaluation.slices import Property, most_contested, most_telling
 from views import tables
 from views.compare.address import show_why
 from views.compare.comparison_view import ComparisonView
 from views.compare.where import charts
+from views.data_words import slice_names
 from views.resources.charts import draw_chart
 from views.state import choose
 from views.words import plain, signed, word
@@ -33,7 +34,7 @@ def draw(view: ComparisonView) -> None:
     if not len(figures):
         st.info(word("where.no_slice"), icon=":material/info:")
         return
-    labels = labels_of(parts, by)
+    labels = slice_names(parts, by)
     _draw_most_telling(view, figures, labels, by)
     _draw_charts(view, figures, labels)
     _draw_table(view, figures, labels, by)

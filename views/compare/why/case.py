@@ -7,9 +7,10 @@ from data.records import Passage, Question
 from retrieval.analysis.questions import findings_of
 from retrieval.asking import Findings
 from retrieval.comparison.kinds.spec import Spec
-from retrieval.explain.duel import Duel, duel
+from retrieval.explain.duel import Duel
 from views.compare.comparison_view import ComparisonView
 from views.compare.why.filters import QuestionList
+from views.reasons import AskedQuestion
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,12 @@ class QuestionCase:
         """What every retriever of the comparison found, those that others wrap included."""
         return findings_of(self.view.comparison, self.row)
 
+    @cached_property
+    def asked(self) -> AskedQuestion:
+        """The same for what gives reasons."""
+        depths = {name: self.depth(name) for name in self.findings}
+        return AskedQuestion(self.view.data.key, self.question.text, self.relevant, self.findings, depths)
+
     def depth(self, name: str) -> int:
         """How deep a retriever was searched."""
         found = self.view.comparison.rankings.get(name)
@@ -59,4 +66,4 @@ class QuestionCase:
 
     def duel(self, name: str, against: int | None = None) -> Duel:
         """Return the two passages to set against each other in a retriever's ranking."""
-        return duel(self.findings[name], self.relevant, against=against)
+        return self.asked.duel(name, against)

@@ -8,8 +8,9 @@ import streamlit as st
 from retrieval.analysis.questions import most_unlike, rows_in_all
 from retrieval.analysis.stages import FATES, Fate
 from retrieval.evaluation.ranks import BANDS, Block, Quadrant
-from retrieval.evaluation.slices import Property, labels_of
+from retrieval.evaluation.slices import Property
 from views.compare.comparison_view import ComparisonView
+from views.data_words import slice_names
 from views.words import plain, word
 
 
@@ -64,7 +65,7 @@ class QuestionList:
         if self.fate:
             said.append(word(f"why.said_{self.fate.value}", name=plain(self.of), k=k))
         if self.by and self.within is not None:
-            label = labels_of(self.view.opened.slices(self.by), self.by)[self.within]
+            label = slice_names(self.view.opened.slices(self.by), self.by)[self.within]
             said.append(f"{word(f'where.by_{self.by.value}')}: {plain(label)}")
         if self.words:
             said.append(word("why.said_words", words=plain(self.words)))

@@ -6,13 +6,14 @@ import streamlit as st
 
 from data.remarks import remarks_of
 from data.split import Part
+from views import reasons
 from views.compare.address import tie
 from views.compare.why import columns as compare_question_columns
-from views.compare.why import reasons as compare_question_reasons
 from views.compare.why import remarks as compare_remarks
 from views.compare.why import scores as compare_question_scores
 from views.compare.why.case import QuestionCase
 from views.compare.why.filters import QuestionList
+from views.data_words import kind_words
 from views.highlight import draw_style, marked_html
 from views.resources.search import marked_passages
 from views.resources.sets import question_set, split_of
@@ -44,7 +45,7 @@ def draw(of: QuestionList, row: int, ids: Sequence[str]) -> None:
         with right:
             compare_remarks.draw_note(of.view.data.fingerprint, remarks, asked.question.id)
         st.markdown(f"**{word('why.reasons')}**")
-        compare_question_reasons.draw(asked)
+        reasons.draw(asked.asked, [of.view.spec(name) for name in of.names], of.view.names)
     if _pick_part() == "scores":
         compare_question_scores.draw(asked)
     else:
@@ -96,7 +97,7 @@ def _close() -> None:
 def _draw_known(case: QuestionCase) -> None:
     question = case.question
     answers = plain(", ".join(question.answers) or "–")
-    kind = f" · {word('why.kind')}: {plain(question.kind)}" if question.kind else ""
+    kind = f" · {word('why.kind')}: {plain(kind_words(question.kind))}" if question.kind else ""
     st.markdown(f"{word('why.answers', answers=answers)}{kind}")
     for row, (title, text) in zip(
         case.relevant, marked_passages(case.view.data.key, question.text, case.relevant), strict=True

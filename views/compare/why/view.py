@@ -4,7 +4,6 @@ import streamlit as st
 
 from data.remarks import remarks_of
 from retrieval.evaluation.ranks import Quadrant
-from retrieval.evaluation.slices import labels_of
 from views import tables
 from views.compare.address import choose, clear_filters, set_parameter, tie
 from views.compare.comparison_view import ComparisonView
@@ -12,6 +11,7 @@ from views.compare.why import map as compare_why_map
 from views.compare.why import question as compare_question
 from views.compare.why import remarks as compare_remarks
 from views.compare.why.filters import QuestionList, listed
+from views.data_words import kind_words, slice_names
 from views.scrolling import leave
 from views.words import plain, word
 
@@ -71,7 +71,7 @@ def _draw_filters(of: QuestionList) -> None:
         choose("slice", ["", *words], by, word("why.slice"), [word("why.any"), *words.values()], also=("within",))
     with middle:
         parts = of.view.opened.slices(of.by) if of.by else []
-        names = labels_of(parts, of.by) if of.by else []
+        names = slice_names(parts, of.by) if of.by else []
         labels = [f"{name} ({len(part.rows):,})" for name, part in zip(names, parts, strict=True)]
         places = [str(place) for place in range(len(parts))]
         chosen = "" if of.within is None else str(of.within)
@@ -119,7 +119,7 @@ def _draw_list(of: QuestionList) -> None:
         "overlap": share(word("data_page.overlap"), width=95, help=word("data_page.overlap_help"), format="percent"),
     }
     st.dataframe(
-        shown,
+        shown.assign(kind=[*map(kind_words, shown["kind"])]),
         column_order=[name for name in columns if name != "kind" or table["kind"].any()],
         column_config=columns,
         hide_index=True,

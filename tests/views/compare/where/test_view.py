@@ -124,7 +124,7 @@ def test_the_most_telling_slice_is_said_in_words(data: StoredSet) -> None:
     # of the hard ones BM25 has 15 first, dense none and the hybrid none
     (told,) = [text for text in texts(opened(data)) if "points **behind**" in text]
     assert told.startswith(
-        "On questions of the type “hard”, **Dense \\*1\\*** is 75.0 points **behind** BM25 (95 % interval "
+        "On questions of the type “hard”, **Dense \\*1\\*** is 75.0 points **behind** BM25 (95% interval "
     )
     assert told.endswith("the largest of the differences that are sure, all 6 tested together.")
 

@@ -1,15 +1,17 @@
 """Why each retriever puts the answer passage where it does, in a plain sentence or two."""
 
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import singledispatch
 
 import streamlit as st
 
+from retrieval.asking import Findings
 from retrieval.comparison.kinds.first_stage import DenseSpec, SparseSpec, TermSpec, WindowedBM25Spec
 from retrieval.comparison.kinds.multistage import HybridSpec, RerankSpec
 from retrieval.comparison.kinds.spec import Spec
-from retrieval.explain.duel import Duel, telling_token, term_table, token_table, word_reason
+from retrieval.explain.duel import Duel, duel, telling_token, term_table, token_table, word_reason
 from retrieval.report.colours import colour_of, shape_of
-from views.compare.why.case import QuestionCase
 from views.highlight import reason_html
 from views.resources.explanations import explained_bm25, explained_static
 from views.words import word
@@ -17,44 +19,62 @@ from views.words import word
 _NOWHERE_SHOWN = 3
 
 
-def draw(case: QuestionCase) -> None:
-    """Draw one line a retriever."""
+@dataclass(frozen=True)
+class AskedQuestion:
+    """A question with the passages that answer it (rows), and what retrievers found, those that others wrap included.
+
+    `key` is that of the stored set, `depths` are how deep each retriever was searched.
+    """
+
+    key: str
+    text: str
+    relevant: tuple[int, ...]
+    findings: Mapping[str, Findings]
+    depths: Mapping[str, int]
+
+    def duel(self, name: str, against: int | None = None) -> Duel:
+        """Return the two passages to set against each other in a retriever's ranking."""
+        return duel(self.findings[name], self.relevant, against=against)
+
+
+def draw(asked: AskedQuestion, specs: Sequence[Spec], names: Sequence[str]) -> None:
+    """Draw one line a retriever; `names` are all that can be picked, in the order that gives them their colours."""
     lines = []
-    for name in case.question_list.names:
-        colour, shape = colour_of(name, case.view.names), shape_of(name, case.view.names)
-        lines.append(reason_html(name, colour, shape, " ".join(sentences(case, name))))
+    for spec in specs:
+        colour, shape = colour_of(spec.name, names), shape_of(spec.name, names)
+        lines.append(reason_html(spec.name, colour, shape, " ".join(sentences(asked, spec))))
     st.html("".join(lines))
 
 
-def sentences(case: QuestionCase, name: str) -> list[str]:
+def sentences(asked: AskedQuestion, spec: Spec) -> list[str]:
     """Return what is to be said of a retriever; not Markdown."""
-    of = case.duel(name)
-    return [_place(case, name, of), *_reasons(case.spec(name), case, of)]
+    of = asked.duel(spec.name)
+    return [_place(asked, spec.name, of), *_reasons(spec.local, asked, of)]
 
 
 @singledispatch
-def _reasons(spec: Spec, case: QuestionCase, of: Duel) -> list[str]:
+def _reasons(spec: Spec, asked: AskedQuestion, of: Duel) -> list[str]:
     """Return why a retriever of this kind puts the passage there; nothing of one that cannot be looked into."""
-    del spec, case, of
+    del spec, asked, of
     return []
 
 
-def _place(case: QuestionCase, name: str, of: Duel) -> str:
+def _place(asked: AskedQuestion, name: str, of: Duel) -> str:
     if of.right_rank is None:
-        return word("why.place_none", depth=case.depth(name))
+        return word("why.place_none", depth=asked.depths[name])
     return word("why.place_first") if of.right_rank == 1 else word("why.place_at", rank=of.right_rank)
 
 
 @_reasons.register
-def _of_windows(spec: WindowedBM25Spec, case: QuestionCase, of: Duel) -> list[str]:
-    return [word("why.best_windows", sentences=spec.sentences), *_of_words(spec, case, of)]
+def _of_windows(spec: WindowedBM25Spec, asked: AskedQuestion, of: Duel) -> list[str]:
+    return [word("why.best_windows", sentences=spec.sentences), *_of_words(spec, asked, of)]
 
 
 @_reasons.register
-def _of_words(spec: TermSpec, case: QuestionCase, of: Duel) -> list[str]:
+def _of_words(spec: TermSpec, asked: AskedQuestion, of: Duel) -> list[str]:
     if of.wrong is None:
         return []
-    key, json, question = case.view.data.key, spec.model_dump_json(), case.question.text
+    key, json, question = asked.key, spec.model_dump_json(), asked.text
     right, wrong = (explained_bm25(key, json, question, row) for row in (of.right, of.wrong))
     found = word_reason(term_table(right, wrong), lost=of.lost)
     said = [word("why.words_held", held=found.in_right, asked=found.asked, other=found.in_wrong, rank=of.wrong_rank)]
@@ -68,13 +88,13 @@ def _of_words(spec: TermSpec, case: QuestionCase, of: Duel) -> list[str]:
 
 
 @_reasons.register
-def _of_cosines(spec: DenseSpec, case: QuestionCase, of: Duel) -> list[str]:
+def _of_cosines(spec: DenseSpec, asked: AskedQuestion, of: Duel) -> list[str]:
     if of.wrong is None:
         return []
-    key, question = case.view.data.key, case.question.text
+    key, question = asked.key, asked.text
     right, wrong = (explained_static(key, spec.model, spec.title, question, row) for row in (of.right, of.wrong))
     if right is None or wrong is None:
-        return _of_scores(spec, case, of, "why.cosines")
+        return _of_scores(spec, asked, of, "why.cosines")
     said = [word("why.cosines", right=f"{right.score:.3f}", wrong=f"{wrong.score:.3f}", rank=of.wrong_rank)]
     if telling := telling_token(token_table(right, wrong), lost=of.lost):
         said.append(word("why.token_lost" if of.lost else "why.token_won", term=telling))
@@ -82,35 +102,34 @@ def _of_cosines(spec: DenseSpec, case: QuestionCase, of: Duel) -> list[str]:
 
 
 @_reasons.register
-def _of_weighed_terms(spec: SparseSpec, case: QuestionCase, of: Duel) -> list[str]:
-    return _of_scores(spec, case, of)
+def _of_weighed_terms(spec: SparseSpec, asked: AskedQuestion, of: Duel) -> list[str]:
+    return _of_scores(spec, asked, of)
 
 
-def _of_scores(spec: Spec, case: QuestionCase, of: Duel, key: str = "why.scores") -> list[str]:
+def _of_scores(spec: Spec, asked: AskedQuestion, of: Duel, key: str = "why.scores") -> list[str]:
     """Say both scores, where the ranking holds both passages."""
     if of.right_rank is None or of.wrong_rank is None:
         return []
-    scores = case.findings[spec.name].scores
+    scores = asked.findings[spec.name].scores
     right, wrong = (f"{scores[rank - 1]:.{spec.digits}f}" for rank in (of.right_rank, of.wrong_rank))
     return [word(key, right=right, wrong=wrong, rank=of.wrong_rank)]
 
 
 @_reasons.register
-def _of_parts(spec: HybridSpec, case: QuestionCase, of: Duel) -> list[str]:
+def _of_parts(spec: HybridSpec, asked: AskedQuestion, of: Duel) -> list[str]:
     parts = []
     for part in spec.of:
-        rank = case.findings[part].rank_of(of.right) if part in case.findings else None
+        rank = asked.findings[part].rank_of(of.right) if part in asked.findings else None
         key = "why.part_brings" if rank and rank <= spec.depth else "why.part_misses"
         parts.append(word(key, name=part, rank=rank or 0, depth=spec.depth))
     return [word("why.parts", parts=", ".join(parts))]
 
 
 @_reasons.register
-def _of_reranking(spec: RerankSpec, case: QuestionCase, of: Duel) -> list[str]:
-    moved = case.view.opened.reranking(spec, case.row, of.right)
-    if moved is None:
+def _of_reranking(spec: RerankSpec, asked: AskedQuestion, of: Duel) -> list[str]:
+    if spec.first not in asked.findings:
         return []
-    before, after = moved.rank_before, moved.rank_after
+    before, after = asked.findings[spec.first].rank_of(of.right), of.right_rank
     if before is None or before > spec.depth:
         return [word("why.not_reranked", first=spec.first, depth=spec.depth)]
     if after is None or before == after:

@@ -1,0 +1,96 @@
+"""Judged questions: kept by corpus, made into sets, and never lost to another page or a damaged file."""
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+import pytest
+
+from data.judgements import Judged, forget, judge, judged_passages, judgements_of, with_judged
+from data.records import QuestionSet
+from data.workspace import workspace
+from tests.doubles import small_set
+
+SET = small_set()
+CORPUS = SET.corpus_fingerprint
+
+
+def test_a_judgement_is_kept_and_taken_back() -> None:
+    judge(CORPUS, "누가  한글을\n만들었나?", "p1", right=True)
+    judge(CORPUS, "누가 한글을 만들었나?", "p2", right=True)
+    judge(CORPUS, "다른 질문", "p3", right=True)
+    assert judgements_of(CORPUS) == (Judged("누가 한글을 만들었나?", ("p1", "p2")), Judged("다른 질문", ("p3",)))
+    judge(CORPUS, "누가 한글을 만들었나?", "p1", right=False)
+    assert judged_passages(judgements_of(CORPUS), " 누가 한글을  만들었나?") == ("p2",)
+    judge(CORPUS, "누가 한글을 만들었나?", "p2", right=False)
+    assert judgements_of(CORPUS) == (Judged("다른 질문", ("p3",)),)
+    forget(CORPUS, "다른 질문")
+    assert judgements_of(CORPUS) == ()
+
+
+def test_marking_twice_is_marking_once() -> None:
+    for _ in range(2):
+        judge(CORPUS, "질문", "p1", right=True)
+    assert judgements_of(CORPUS) == (Judged("질문", ("p1",)),)
+
+
+def test_another_corpus_has_its_own() -> None:
+    judge(CORPUS, "질문", "p1", right=True)
+    other = QuestionSet("other", SET.passages[:2], ())
+    assert judgements_of(other.corpus_fingerprint) == ()
+    assert judgements_of(replace(SET, questions=(), name="copy").corpus_fingerprint) == judgements_of(CORPUS)
+
+
+def test_pages_that_judge_at_once_lose_nothing() -> None:
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda number: judge(CORPUS, f"질문 {number}", "p1", right=True), range(40)))
+    assert {one.question for one in judgements_of(CORPUS)} == {f"질문 {number}" for number in range(40)}
+
+
+@pytest.mark.parametrize(
+    "content", ["", "{", "[]", '{"questions": 3}', '{"questions": [{"question": 1}]}', '{"questions": [["a", "b"]]}']
+)
+def test_a_damaged_file_is_passed_over_and_written_anew(content: str) -> None:
+    path = workspace() / "judgements" / f"{CORPUS}.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(content)
+    assert judgements_of(CORPUS) == ()
+    judge(CORPUS, "질문", "p1", right=True)
+    assert judgements_of(CORPUS) == (Judged("질문", ("p1",)),)
+
+
+@pytest.mark.parametrize("corpus", ["", "..", "../../x", "a/b", "g" * 64])
+def test_a_name_is_never_a_path(corpus: str) -> None:
+    assert judgements_of(corpus) == ()
+    with pytest.raises(ValueError, match="no fingerprint"):
+        judge(corpus, "질문", "p1", right=True)
+
+
+def test_judged_questions_become_a_set() -> None:
+    judged = (Judged("새 질문", ("p1",)), Judged("또 새 질문", ("p2", "p3")))
+    alone = with_judged(SET, judged, "mine", alone=True)
+    assert (alone.name, alone.passages) == ("mine", SET.passages)
+    assert [(one.id, one.text, one.relevant) for one in alone.questions] == [
+        ("judged-1", "새 질문", ("p1",)),
+        ("judged-2", "또 새 질문", ("p2", "p3")),
+    ]
+    both = with_judged(SET, judged, "both", alone=False)
+    assert both.questions == SET.questions + alone.questions
+
+
+def test_a_question_that_the_set_asks_gets_the_passages_besides_its_own() -> None:
+    first = SET.questions[0]
+    other = next(id_ for id_ in SET.passages.ids if id_ not in first.relevant)
+    both = with_judged(SET, (Judged(f" {first.text} ", (other, *first.relevant)),), "both", alone=False)
+    assert len(both.questions) == len(SET.questions)
+    assert both.questions[0] == replace(first, relevant=(*first.relevant, other))
+
+
+def test_ids_that_are_taken_are_passed_over() -> None:
+    named = replace(SET, questions=(replace(SET.questions[0], id="judged-1"), *SET.questions[1:]))
+    made = with_judged(named, (Judged("새 질문", ("p1",)),), "both", alone=False)
+    assert made.questions[-1].id == "judged-2"
+
+
+def test_nothing_judged_makes_no_set() -> None:
+    with pytest.raises(ValueError, match="no question was judged"):
+        with_judged(SET, (), "mine", alone=True)

@@ -1,0 +1,54 @@
+"""The advice fits what is seen, and nothing is advised where too little is known."""
+
+from typing import Any
+
+import pytest
+
+from models.sources import STARTER
+from tests.doubles import small_set
+from tests.training.worlds import planned
+from training.options.bi_encoder import BI_ENCODER
+from training.runs.advice import Advice, advice
+from training.runs.curves import Points
+
+RISING = [(0, 0.5), (5, 0.6), (10, 0.7)]
+UP, UNSURE, DOWN = (0.01, 0.2), (-0.1, 0.1), (-0.2, -0.01)
+
+
+def scores(gain: tuple[float, float], learned: tuple[float, float], *, before: float = 0.5, kept: int = 10) -> Any:
+    return {
+        "before": {"ndcg@10": before},
+        "gain": {"measure": "ndcg@10", "interval": gain},
+        "training_sample": {"gain": {"measure": "ndcg@10", "interval": learned}},
+        "kept_step": kept,
+    }
+
+
+@pytest.mark.parametrize(
+    ("found", "measured", "expected"),
+    [
+        (scores(DOWN, UP), RISING, Advice.FELL),
+        (scores(UNSURE, UP, before=0.995), RISING, Advice.AT_THE_TOP),
+        (scores(UNSURE, UNSURE), RISING, Advice.NOTHING_LEARNED),
+        (scores(UNSURE, DOWN), RISING, Advice.NOTHING_LEARNED),
+        (scores(UP, UP), RISING, Advice.STILL_RISING),
+        (scores(UP, UNSURE), RISING, Advice.STILL_RISING),
+        (scores(UP, UP, kept=5), [(0, 0.5), (5, 0.7), (10, 0.6)], Advice.PAST_ITS_BEST),
+        (scores(UP, UP, kept=5), [(0, 0.5), (5, 0.7), (10, 0.7)], None),  # as good later: no course
+        (scores(UP, UP, kept=5), [(0, 0.5), (5, 0.7)], None),  # measured once
+        (scores(UP, UP, kept=0), RISING, None),
+        ({"before": {"ndcg@10": 0.5}, "gain": {"measure": "ndcg@10", "interval": UNSURE}}, RISING, None),
+        ({}, [], None),
+    ],
+)
+def test_what_is_advised(found: dict[str, Any], measured: Points, expected: Advice | None) -> None:
+    assert advice(planned(BI_ENCODER, small_set()).plan(), found, measured) == expected
+
+
+@pytest.mark.parametrize(
+    ("base", "expected"),
+    [(STARTER, Advice.STARTER_NOT_CARRIED_OVER), ("klue/roberta-base", Advice.NOT_CARRIED_OVER)],
+)
+def test_a_starter_learns_only_words_it_has_seen(base: str, expected: Advice) -> None:
+    plan = planned(BI_ENCODER, small_set(), base=base).plan()
+    assert advice(plan, scores(UNSURE, UP), RISING) is expected

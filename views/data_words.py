@@ -1,0 +1,36 @@
+"""What sets, kinds of questions, and questions that were made of passages are called on the pages."""
+
+from collections.abc import Mapping, Sequence
+
+from data.catalog import CATALOG
+from data.made import Maker, model_of
+from retrieval.evaluation.slices import Property, Slice, labels_of
+from views.words import known, plain, word
+
+_SAMPLE = CATALOG["sample"].title
+
+
+def set_name(name: str) -> str:
+    """Return what a set of this name is called: the sample in the person's language, any other as it is."""
+    return word("data_page.sample") if name == _SAMPLE else name
+
+
+def kind_words(kind: str) -> str:
+    """Return what a kind of question is called: the sample's in the person's language, any other as it is."""
+    return word(f"question_kind.{kind}") if known(f"question_kind.{kind}") else kind
+
+
+def slice_names(parts: Sequence[Slice], by: Property) -> list[str]:
+    """Return what slices by a property are called."""
+    return [kind_words(label) if by is Property.KIND else label for label in labels_of(parts, by)]
+
+
+def maker_name(made: str) -> str:
+    """Return what made a question, as `Question.made` says it: not Markdown, a person named the model."""
+    return model_of(made) or (word(f"made.by_{made}") if made in list(Maker) else made)
+
+
+def made_words(made: Mapping[str, int], questions: int) -> str:
+    """Return, as Markdown, how many of the questions were made and by what."""
+    by = ", ".join(plain(maker_name(one)) for one in made)
+    return word("made.of_this_set", made=f"{sum(made.values()):,}", questions=f"{questions:,}", by=by)
