@@ -50,9 +50,7 @@ class _OwnBatches:
     def get_eval_dataloader(self, *args: Any, **kwargs: Any) -> Any:
         if self.held_out is None:
             return super().get_eval_dataloader(*args, **kwargs)  # type: ignore[misc]
-        self.gather_function = (
-            self.accelerator.gather
-        )  # for metrics, it would cut the last batch of the validation loss
+        self.gather_function = self.accelerator.gather  # that for metrics would cut the last batch
         of_training, size = self.args.batch_sampler, self.args.per_device_train_batch_size
         self.args.batch_sampler = batch_sampler(self.held_out, batch_size=size, seed=self.args.seed)
         try:
