@@ -11,7 +11,7 @@ import pandas as pd
 import streamlit as st
 
 from views import sidebar
-from views.navigation import pages
+from views.navigation import draw_ways, pages
 from views.problem_words import errors_told
 from views.words import word
 
@@ -24,6 +24,7 @@ page = st.navigation(pages(), position="top")
 try:
     with errors_told():
         sidebar.draw()
+        draw_ways()
         page.run()
 except Exception:
     logging.getLogger(__name__).exception("a page failed")

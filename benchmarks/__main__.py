@@ -5,7 +5,7 @@ import platform
 import sys
 
 from benchmarks import peers, readme
-from benchmarks.app import deeper_comparison, first_page, first_visit, interactions, ten_sessions
+from benchmarks.app import attackers, deeper_comparison, first_page, first_visit, interactions, ten_sessions
 from benchmarks.quality import analyzers, best_without_download, long_passages, pretrained_training, starter_training
 from benchmarks.scale import growth, large_sets
 from benchmarks.speed import (
@@ -22,6 +22,7 @@ from jobs.machine import hardware
 
 _ALL = {
     "analyzers": analyzers.measure,
+    "attackers": attackers.measure,
     "best_without_download": best_without_download.measure,
     "bm25_engines": bm25_engines.measure,
     "cold_and_warm": cold_and_warm.measure,

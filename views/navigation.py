@@ -8,6 +8,7 @@ import streamlit as st
 
 from views.words import word
 
+_KEPT = ("data", "lang")  # of an address, on the way to another page
 PAGES = {
     "compare": ":material/leaderboard:",
     "data": ":material/description:",
@@ -27,6 +28,14 @@ def pages() -> list[Any]:
 def open_page(name: str, **parameters: str) -> None:
     """Go to a page, with these parameters and no others in its address."""
     st.switch_page(_page(name), query_params=parameters)
+
+
+def draw_ways() -> None:
+    """Draw the pages in one row, for screens so narrow that Streamlit folds its own row away (`look.css`)."""
+    kept = {name: st.query_params[name] for name in _KEPT if name in st.query_params}
+    with st.container(horizontal=True, key="ways"):
+        for name in PAGES:
+            way_to(name, word(f"page.{name}"), **kept)
 
 
 def way_to(name: str, label: str, **parameters: str) -> None:

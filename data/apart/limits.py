@@ -1,7 +1,10 @@
 """What reading a file may take, told in advance and held to by the system."""
 
 import sys
+import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from math import ceil
 from pathlib import Path
@@ -16,6 +19,8 @@ _MEMORY, _MEMORY_TIMES = 2**29, 8  # bytes, and how often the size of the text
 _SECONDS, _BYTES_A_SECOND = 10.0, 5_000_000  # a tenth of the pace at which rows are read
 _PACKED, _PACKED_TIMES = (b"PK\x03\x04", b"PAR1"), 10  # texts are a tenth of their size in a workbook, or in Parquet
 _SHARE_OF_FREE_MEMORY = 0.8
+_promised: list[int] = []  # bytes, of the readings at work
+_changed = threading.Condition()
 
 
 @dataclass(frozen=True)
@@ -29,8 +34,24 @@ class Limits:
     def of(cls, content: Content) -> "Limits":
         """Return those for a file: they grow with it, and never beyond the memory that is free."""
         size = content.size * (_PACKED_TIMES if content.start.startswith(_PACKED) else 1)
-        free = int(_SHARE_OF_FREE_MEMORY * psutil.virtual_memory().available)
-        return cls(min(_MEMORY + _MEMORY_TIMES * size, max(_MEMORY, free)), ceil(_SECONDS + size / _BYTES_A_SECOND))
+        memory = min(_MEMORY + _MEMORY_TIMES * size, max(_MEMORY, _memory_to_use()))
+        return cls(memory, ceil(_SECONDS + size / _BYTES_A_SECOND))
+
+    @contextmanager
+    def held_free(self) -> Iterator[None]:
+        """Wait until other readings of this process leave as much memory free, and keep it so within the block.
+
+        Many large files at once would each be promised the same free memory; small ones go on beside them.
+        """
+        with _changed:
+            _changed.wait_for(lambda: not _promised or sum(_promised) + self.memory <= _memory_to_use())
+            _promised.append(self.memory)
+        try:
+            yield
+        finally:
+            with _changed:
+                _promised.remove(self.memory)
+                _changed.notify_all()
 
     def memory_needed(self) -> DataError:
         """Return the error for a file that needs more memory."""
@@ -62,6 +83,10 @@ class Limits:
             most = _data_now() + self.memory
             resource.setrlimit(resource.RLIMIT_DATA, (most, most))
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
+def _memory_to_use() -> int:
+    return int(_SHARE_OF_FREE_MEMORY * psutil.virtual_memory().available)
 
 
 def _data_now() -> int:

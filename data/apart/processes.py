@@ -12,6 +12,7 @@ from data.apart.exchange import carry_out, limits_of
 from data.workspace import PROJECT
 
 _FORKS = sys.platform == "linux"  # beside the system libraries of a Mac forking is not safe
+_POLITE = 10  # pages are drawn first
 _COMMAND = (sys.executable, "-m", "data.apart")
 _asking = threading.Lock()
 _server: list["subprocess.Popen[str]"] = []
@@ -45,6 +46,7 @@ def forked(folder: Path) -> int:
         log = os.open(folder / "log.txt", os.O_WRONLY | os.O_CREAT, 0o600)
         for stream in (1, 2):
             os.dup2(log, stream)
+        os.nice(_POLITE)
         limits_of(folder).hold()
         carry_out(folder)
     except BaseException:

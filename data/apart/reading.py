@@ -35,7 +35,7 @@ def read_apart(content: bytes | Content, name: str, chosen: Mapping[str, str | N
     """
     content = Content.of(content)
     limits = Limits.of(content)
-    with _folder() as folder:
+    with limits.held_free(), _folder() as folder:
         ask(folder, content, name, chosen or {}, limits)
         pid = processes.started(folder)
         if pid is not None:

@@ -17,6 +17,7 @@ from views.data_words import set_name
 from views.navigation import way_to
 from views.problem_words import errors_told
 from views.resources.sets import audit_of, question_set, split_of
+from views.scrolling import show_top
 from views.state import chosen_set
 from views.words import plain, word
 
@@ -25,13 +26,13 @@ def draw() -> None:
     """Draw the page."""
     processes.make_ready()
     st.title(word("page.data"))
+    used, shown = chosen_set(), preview.current()
+    if shown is None and preview.kept_now() == used.key:
+        _draw_kept(used)
     data_get.draw()
-    used = chosen_set()
     shown = preview.current()
     if shown is not None:
         data_reading.draw(shown)
-    elif preview.kept_now() == used.key:
-        _draw_kept(used)
     if shown is not None and shown.read is not None:
         _draw_preview(shown, shown.read)
     else:
@@ -41,6 +42,7 @@ def draw() -> None:
 
 def _draw_kept(kept: StoredSet) -> None:
     """Say that the set is kept, and what can be done with it now."""
+    show_top(f"kept {kept.key}")
     st.success(word("data_page.in_use_now", name=plain(set_name(kept.name))), icon=":material/check_circle:")
     with st.container(horizontal=True):
         if kept.questions:

@@ -88,10 +88,11 @@ def _draw_hits(answer: SearchAnswer, spec: Spec, marks: Mapping[int, tuple[Marke
     known = answer.truth.rows if answer.truth else ()
     for row in answer.shown(spec.name):
         one = hit(spec, answer.found, row, ids[row], marks[row], relevant=row in answer.right)
-        st.html(hits_html([one]))
-        if row not in known:
-            key, is_right = f"{spec.name} {row}", row in answer.judged
-            draw_mark(answer.questions, answer.question, row, key, is_right=is_right)
+        with st.container(gap=None):
+            st.html(hits_html([one]))
+            if row not in known:
+                key, is_right = f"{spec.name} {row}", row in answer.judged
+                draw_mark(answer.questions, answer.question, row, key, is_right=is_right)
 
 
 def draw_table(answer: SearchAnswer, specs: Sequence[Spec]) -> None:

@@ -1,0 +1,220 @@
+"""Ten people upload files that ask for much, again and again, while ten others open pages; nobody has a browser.
+
+The files are those of `tests.hostile`: each once took a server's memory, or minutes of its processor. Told is what the
+visitors wait for, alone and meanwhile, the most memory of the server and of a process that reads, and what became of
+the files. ATTACKERS (10), ATTACK_SECONDS (60) and ATTACK_SIZE (1: as large as in the tests) say how hard.
+"""
+
+import asyncio
+import os
+import tempfile
+import threading
+import time
+import urllib.request
+from dataclasses import dataclass, field
+from http.cookiejar import CookieJar
+from itertools import cycle
+from pathlib import Path
+from statistics import median
+from urllib.parse import urlencode
+
+import psutil
+from streamlit.proto.BackMsg_pb2 import BackMsg
+from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
+from websockets.asyncio.client import ClientConnection, connect
+from websockets.typing import Subprotocol
+
+from benchmarks.app.app import RunningApp, running_app
+from benchmarks.app.visitors import visits
+from data.catalog import CATALOG, obtain
+from data.read import read
+from data.split import Part
+from data.store import keep as keep_set
+from retrieval.comparison.compare import compare
+from retrieval.comparison.job import ComparisonJob
+from retrieval.comparison.kinds.first_stage import BM25Spec
+from retrieval.comparison.store import keep
+from tests.hostile.files import FILES
+from views.choices import choices_for
+
+_WANTED = 3.0  # seconds of the slowest
+_VISITORS = 10
+_GIB = 2**30
+
+
+@dataclass
+class Attack:
+    """What became of it: files read or refused by the server, those that failed, and the memory that was seen."""
+
+    uploads: int = 0
+    failures: list[str] = field(default_factory=list)
+    server: int = 0  # bytes, the most
+    reader: int = 0
+    over: threading.Event = field(default_factory=threading.Event)
+
+
+def measure() -> list[str]:
+    """Open pages alone and under attack; returns lines of a report."""
+    count = int(os.environ.get("ATTACKERS", "10"))
+    seconds, size = float(os.environ.get("ATTACK_SECONDS", "60")), float(os.environ.get("ATTACK_SIZE", "1"))
+    files = {name: make(size) for name, (make, _) in FILES.items()}
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ["MRC_WORKSPACE"] = folder
+        pages = _pages()
+        with running_app(Path(folder)) as app:
+            app.wait()
+            alone = _visited(app, pages, rounds=2)
+            attack = Attack()
+            threads = [threading.Thread(target=_attack, args=(app, files, n, attack)) for n in range(count)]
+            watcher = threading.Thread(target=_watch, args=(app, attack))
+            for thread in (*threads, watcher):
+                thread.start()
+            meanwhile: dict[str, list[float]] = {name: [] for name in pages}
+            end = time.monotonic() + seconds
+            while time.monotonic() < end:
+                for name, took in _visited(app, pages, rounds=1).items():
+                    meanwhile[name] += took
+            attack.over.set()
+            for thread in (*threads, watcher):
+                thread.join()
+            app.wait()  # it is alive
+    return _report(alone, meanwhile, attack, count)
+
+
+def _pages() -> dict[str, tuple[str, str]]:
+    """Keep the sample and a comparison of it; returns pages and queries by name."""
+    entry = CATALOG["sample"]
+    stored = keep_set(read(obtain(entry), entry.path.name).question_set, source=entry.id)
+    choices = choices_for(stored)
+    names = [name for name, spec in choices.specs.items() if isinstance(spec, BM25Spec)]
+    experiment = choices.experiment(stored, names, Part.ALL)
+    kept = compare(experiment, read(obtain(entry), entry.path.name).question_set)
+    keep(kept, ComparisonJob.of(experiment, stored.fingerprint).folder)
+    shown = {"retrievers": "|".join(names), "part": "all"}
+    return {
+        "Overview": ("", urlencode(shown)),
+        "Where": ("", urlencode(shown | {"view": "where"})),
+        "Why": ("", urlencode(shown | {"view": "why"})),
+        "page Data": ("data", ""),
+        "page Train": ("train", ""),
+        "page Search": ("search", urlencode({"q": "한글은 누가 만들었나?", "columns": names[0]})),
+    }
+
+
+def _visited(app: RunningApp, pages: dict[str, tuple[str, str]], *, rounds: int) -> dict[str, list[float]]:
+    return {
+        name: [took for _ in range(rounds) for took in visits(app.address, page, query, _VISITORS)]
+        for name, (page, query) in pages.items()
+    }
+
+
+def _attack(app: RunningApp, files: dict[str, bytes], number: int, attack: Attack) -> None:
+    """Upload one file after the other, each in a session of its own, until it is over."""
+    names = list(files)
+    for name in cycle(names[number % len(names) :] + names[: number % len(names)]):
+        if attack.over.is_set():
+            return
+        try:
+            asyncio.run(_upload(app.address, files[name]))
+        except Exception as error:
+            attack.failures.append(f"{name}: {error!r}")
+        else:
+            attack.uploads += 1
+
+
+async def _upload(address: str, content: bytes) -> None:
+    """Drop a file on the Data page, and wait until the page has said what it makes of it."""
+    socket = f"{address.replace('http', 'ws', 1)}/_stcore/stream"
+    jar = CookieJar()
+    opener = urllib.request.build_opener(urllib.request.HTTPCookieProcessor(jar))
+    await asyncio.to_thread(lambda: opener.open(f"{address}/_stcore/host-config", timeout=30).read())
+    cookies = "; ".join(f"{one.name}={one.value}" for one in jar)
+    told = [Subprotocol("streamlit")]
+    async with (
+        asyncio.timeout(300),
+        connect(socket, subprotocols=told, max_size=None, additional_headers={"Cookie": cookies}) as connection,
+    ):
+        asked = BackMsg()
+        asked.rerun_script.page_name = "data"
+        await connection.send(asked.SerializeToString())
+        session, widget = await _drawn(connection)
+        urls = BackMsg()
+        urls.file_urls_request.request_id = "1"
+        urls.file_urls_request.file_names.append("set")
+        urls.file_urls_request.session_id = session
+        await connection.send(urls.SerializeToString())
+        place = (await _message(connection, "file_urls_response")).file_urls_response.file_urls[0]
+        token = next((one.value or "" for one in jar if "xsrf" in one.name), "")
+        await asyncio.to_thread(_put, opener, f"{address}{place.upload_url}", content, token)
+        state = asked.rerun_script.widget_states.widgets.add()
+        state.id = widget
+        info = state.file_uploader_state_value.uploaded_file_info.add()
+        info.file_id, info.name, info.size = place.file_id, "set", len(content)
+        info.file_urls.CopyFrom(place)
+        await connection.send(asked.SerializeToString())
+        await _drawn(connection)  # until the file is read, and what was understood of it is drawn
+
+
+async def _drawn(connection: ClientConnection) -> tuple[str, str]:
+    """Wait for the end of the script's run; returns the session and the upload field that were told of."""
+    session = widget = ""
+    while True:
+        told = await _next(connection)
+        if told.WhichOneof("type") == "new_session":
+            session = told.new_session.initialize.session_id
+        if told.delta.new_element.HasField("file_uploader"):
+            widget = told.delta.new_element.file_uploader.id
+        if told.WhichOneof("type") == "script_finished" and told.script_finished == ForwardMsg.FINISHED_SUCCESSFULLY:
+            return session, widget
+
+
+async def _message(connection: ClientConnection, kind: str) -> ForwardMsg:
+    while (told := await _next(connection)).WhichOneof("type") != kind:
+        pass
+    return told
+
+
+async def _next(connection: ClientConnection) -> ForwardMsg:
+    content = await connection.recv()
+    told: ForwardMsg = ForwardMsg.FromString(content if isinstance(content, bytes) else content.encode())
+    return told
+
+
+def _put(opener: urllib.request.OpenerDirector, address: str, content: bytes, token: str) -> None:
+    edge = "----a-file"
+    head = f'--{edge}\r\nContent-Disposition: form-data; name="set"; filename="set"\r\n'
+    body = f"{head}Content-Type: application/octet-stream\r\n\r\n".encode() + content + f"\r\n--{edge}--\r\n".encode()
+    headers = {"Content-Type": f"multipart/form-data; boundary={edge}", "X-Xsrftoken": token}
+    asked = urllib.request.Request(address, data=body, method="PUT", headers=headers)  # noqa: S310 - our own address
+    opener.open(asked, timeout=120).read()
+
+
+def _watch(app: RunningApp, attack: Attack) -> None:
+    server = psutil.Process(app.pid)
+    while not attack.over.wait(0.2):
+        attack.server = max(attack.server, server.memory_info().rss)
+        for child in server.children(recursive=True):
+            try:
+                if "data.apart" in " ".join(child.cmdline()):
+                    attack.reader = max(attack.reader, child.memory_full_info().uss)
+            except psutil.Error:
+                continue
+
+
+def _report(alone: dict[str, list[float]], meanwhile: dict[str, list[float]], attack: Attack, count: int) -> list[str]:
+    lines = [
+        f"| seconds of {_VISITORS} visitors at once | alone, median | slowest | under attack, median | slowest |",
+        "|---|---:|---:|---:|---:|",
+    ]
+    for name, took in meanwhile.items():
+        cells = (median(alone[name]), max(alone[name]), median(took), max(took))
+        lines.append(f"| {name} | {' | '.join(f'{cell:.2f}' for cell in cells)} |")
+    late = [name for name, took in meanwhile.items() if max(took) > _WANTED]
+    memory = f"the server held {attack.server / _GIB:.2f} GiB at most, a process that reads {attack.reader / _GIB:.2f}"
+    return [
+        *lines,
+        "",
+        f"{count} attackers, {attack.uploads} files read or refused, {len(attack.failures)} failed; {memory}; above "
+        f"{_WANTED:g} s: {', '.join(late) or 'none'}.",
+        *attack.failures[:5],
+    ]
