@@ -6,7 +6,14 @@ import sys
 
 from benchmarks import peers, readme
 from benchmarks.app import attackers, deeper_comparison, first_page, first_visit, interactions, ten_sessions
-from benchmarks.quality import analyzers, best_without_download, long_passages, pretrained_training, starter_training
+from benchmarks.quality import (
+    analyzers,
+    best_without_download,
+    long_passages,
+    pretrained_reranking,
+    pretrained_training,
+    starter_training,
+)
 from benchmarks.scale import growth, large_sets
 from benchmarks.speed import (
     bm25_engines,
@@ -36,6 +43,7 @@ _ALL = {
     "laptop_training": laptop_training.measure,
     "large_sets": large_sets.measure,
     "long_passages": long_passages.measure,
+    "pretrained_reranking": pretrained_reranking.measure,
     "pretrained_training": pretrained_training.measure,
     "reranking": reranking.measure,
     "starter_training": starter_training.measure,

@@ -1,7 +1,7 @@
 """The experiment file: which data, which questions, which retrievers. The page and the command line both run it."""
 
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 from functools import cache
 from pathlib import Path
@@ -128,6 +128,8 @@ def read_experiment(path: Path) -> Experiment:
         raise ExperimentError(f"{path.name} cannot be read as an experiment file (TOML): {error}") from error
 
 
-def write_experiment(experiment: Experiment) -> str:
-    """Return the experiment as TOML that `read_experiment` takes."""
-    return tomli_w.dumps(experiment.model_dump(mode="json", exclude_none=True))
+def write_experiment(experiment: Experiment, remarks: Sequence[str] = ()) -> str:
+    """Return the experiment as TOML that `read_experiment` takes, after remarks for who reads it."""
+    lines = (" ".join("".join(c if c.isprintable() else " " for c in remark).split()) for remark in remarks)
+    head = "".join(f"# {line}\n" for line in lines)
+    return head + tomli_w.dumps(experiment.model_dump(mode="json", exclude_none=True))

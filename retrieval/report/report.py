@@ -144,14 +144,15 @@ def _notices(comparison: Comparison, say: Say) -> list[str]:
     asked = comparison.question_set
     made = say("notice.made", made=f"{sum(asked.made.values()):,}", questions=f"{len(asked.questions):,}")
     told: list[str] = [made] if asked.made else []
+    short = [result for result in comparison.results if result.short and result.error is None]
+    if short:
+        found_fewer = ", ".join(f"{result.name} {result.short:,}" for result in short)
+        told.append(say("notice.short", k=depth_of(comparison.experiment.ks), names=found_fewer))
+    if nothing := [result for result in short if result.unanswered]:
+        told.append(say("notice.nothing", names=", ".join(f"{one.name} {one.unanswered:,}" for one in nothing)))
     for spec, result in zip(comparison.experiment.retriever, comparison.results, strict=True):
         if result.error is not None:
             told.append(say("notice.failed", name=spec.name, reason=str(result.error)))
-        elif result.short:
-            k = depth_of(comparison.experiment.ks)
-            told.append(
-                say("notice.short", name=spec.name, k=k, short=f"{result.short:,}", unanswered=f"{result.unanswered:,}")
-            )
         told += [
             say(f"notice.{note}", name=spec.name, count=f"{result.notes[note]:,}")
             for note in _RUN_NOTES

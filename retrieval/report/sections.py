@@ -149,13 +149,16 @@ def hardest(comparison: Comparison) -> list[tuple[str, str, list[int]]]:
 
 
 def cost(comparison: Comparison) -> list[tuple[str, str, str, str]]:
-    """Return name, seconds to build, milliseconds a question and megabytes of the index, as text."""
+    """Return name, seconds to build, milliseconds a question and megabytes of the index, as text.
+
+    Nothing is built or searched of an imported run.
+    """
     questions = len(comparison.question_set.questions)
     return [
         (
             result.name,
-            f"{result.build_seconds:.1f}",
-            f"{result.query_seconds / questions * 1000:.2f}",
+            "–" if result.notes else f"{result.build_seconds:.1f}",
+            "–" if result.notes else f"{result.query_seconds / questions * 1000:.2f}",
             f"{result.memory_bytes / 1e6:.1f}" if result.memory_bytes else "",
         )
         for result in comparison.results

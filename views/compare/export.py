@@ -14,8 +14,10 @@ from retrieval.comparison.experiment import write_experiment
 from retrieval.comparison.store import origin_of, scores_content
 from retrieval.report.exports import latex_table, markdown_table, per_question_json, per_question_table
 from retrieval.report.files import save
+from training.runs.runs import find_run
 from views.compare.comparison_view import ComparisonView
 from views.compare.scores import means
+from views.resources.sets import question_set
 from views.words import language, word
 
 
@@ -55,9 +57,20 @@ def _files(view: ComparisonView, in_language: str) -> dict[str, tuple[str, str, 
             "application/json",
             lambda: json.dumps(scores_content(found), ensure_ascii=False, indent=2),
         ),
-        "experiment": ("experiment.toml", "application/toml", lambda: write_experiment(found.experiment)),
+        "experiment": ("experiment.toml", "application/toml", lambda: _experiment(view)),
         "everything": ("comparison.zip", "application/zip", lambda: _zipped(view, in_language)),
     }
+
+
+def _experiment(view: ComparisonView) -> str:
+    """The experiment, with what somebody elsewhere must know: `data` and trained models are names of this workspace."""
+    of = view.comparison.question_set
+    counts = {"passages": f"{len(of.passages):,}", "questions": f"{len(question_set(view.data.key).questions):,}"}
+    remarks = [word("export.about_data", name=of.name, fingerprint=view.data.fingerprint, **counts)]
+    for spec in view.comparison.experiment.retriever:
+        if run := find_run(str(dict(spec).get("model", ""))):
+            remarks.append(word("export.about_model", name=spec.name, model=run.id, base=run.plan().options.base))
+    return write_experiment(view.comparison.experiment, remarks)
 
 
 def _zipped(view: ComparisonView, in_language: str) -> bytes:
@@ -69,5 +82,5 @@ def _zipped(view: ComparisonView, in_language: str) -> bytes:
         with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as archive:
             for path in sorted(folder.rglob("*")):
                 archive.write(path, path.relative_to(folder.parent))
-            archive.writestr("comparison/experiment.toml", write_experiment(view.comparison.experiment))
+            archive.writestr("comparison/experiment.toml", _experiment(view))
     return content.getvalue()

@@ -104,7 +104,7 @@ def close() -> None:
 def _table(kept: list[StoredComparison], here: str) -> pd.DataFrame:
     return pd.DataFrame(
         {
-            "name": [("▶ " if one.key == here else "") + one.name for one in kept],
+            "name": [("▶ " if one.key == here else "") + (one.name or _usual_name(one)) for one in kept],
             "made": [moment(one.made) for one in kept],
             "data": [one.data for one in kept],
             "part": [word(f"part.{one.part.value}") for one in kept],
@@ -113,6 +113,13 @@ def _table(kept: list[StoredComparison], here: str) -> pd.DataFrame:
             "best": [_best(one) for one in kept],
         }
     )
+
+
+def _usual_name(kept: StoredComparison) -> str:
+    """What tells a comparison apart that nobody named: how many retrievers, the first of them, and the questions."""
+    first, *others = kept.retrievers
+    count = word("kept.others", first=first, count=len(others)) if others else first
+    return f"{count} · {word(f'part.{kept.part.value}')}"
 
 
 def _best(kept: StoredComparison) -> str:

@@ -18,7 +18,8 @@ def means(found: Sequence[Result]) -> pd.DataFrame:
     rows = []
     for result in found:
         means = result.scores.means() if result.scores else {}
-        times = {"build_seconds": result.build_seconds, "query_seconds": result.query_seconds} if means else {}
+        is_measured = means and not result.notes  # nothing is built or searched of an imported run
+        times = {"build_seconds": result.build_seconds, "query_seconds": result.query_seconds} if is_measured else {}
         rows.append({"retriever": result.name, **means, **times})
     return pd.DataFrame(rows)
 

@@ -61,7 +61,7 @@ def _counts(figures: Audit) -> None:
         "overlap": overlap,
         "passages_without_question": figures.passages_without_question,
         "unanswerable": figures.unanswerable_count,
-        "duplicates": len(figures.duplicate_questions),
+        "duplicates": sum(map(len, figures.duplicate_questions.values())),
         "answers_not_found": len(figures.answers_not_found),
     }
     places = [place for _ in range(2) for place in st.columns(len(values) // 2)]

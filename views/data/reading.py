@@ -123,7 +123,7 @@ def _warnings(found: Read) -> None:
     figures = found.audit
     counts = {
         "unanswerable": figures.unanswerable_count,
-        "duplicates": len(figures.duplicate_questions),
+        "duplicates": sum(map(len, figures.duplicate_questions.values())),
         "answers_not_found": 0 if figures.labels else len(figures.answers_not_found),
     }
     told = [f"{word(f'data_page.{name}')} {count:,}" for name, count in counts.items() if count]

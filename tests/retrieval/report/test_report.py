@@ -169,7 +169,8 @@ def test_what_a_reader_must_know_is_told() -> None:
     experiment = compared.experiment.model_copy(update={"retriever": tuple(specs)})
     text = Page(report(Comparison(experiment, compared.question_set, tuple(results)), "en")).text
     assert "lost could not be measured and has no score: it is <lost>" in text.replace("  ", " ")
-    assert "right found fewer than 10 passages for 3 questions, and none at all for 1 of these." in text
+    assert "Questions for which fewer than 10 passages were found: right 3." in text
+    assert "Questions for which nothing was found: right 1." in text
     assert "The settings of late were chosen on questions that are measured here (validation part)" in text
 
 

@@ -188,7 +188,7 @@ def test_labels_of_a_layout_without_columns_can_be_left_out_too(app: AppTest) ->
 
 def test_what_the_audit_found_stands_beside_the_button(app: AppTest) -> None:
     upload(app, "질문,지문,정답\n수도는?,서울은 수도이다.,서울\n수도는?,부산은 항구이다.,인천\n")
-    assert "사용하기 전에 아래에서 살펴보세요: 중복 질문 1 · 지문에 없는 정답 1" in texts(app)
+    assert "사용하기 전에 아래에서 살펴보세요: 중복 질문 2 · 지문에 없는 정답 1" in texts(app)
 
 
 def test_the_preview_is_gone_with_its_file(app: AppTest) -> None:
