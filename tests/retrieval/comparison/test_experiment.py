@@ -84,6 +84,9 @@ def test_a_written_experiment_is_read_back(tmp_path: Path) -> None:
         update={"retriever": (*experiment.retriever[:3], RerankSpec(name="한", first="BM25"))}
     )
     assert read(write_experiment(unweighted), tmp_path) == unweighted
+    remarked = write_experiment(experiment, ["one", 'two\nlines\r and "more"\x00'])
+    assert remarked.splitlines()[:2] == ["# one", '# two lines and "more"']
+    assert read(remarked, tmp_path) == experiment
 
 
 TUNED = """

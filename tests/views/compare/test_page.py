@@ -176,6 +176,10 @@ def test_every_file_can_be_taken_away(data: StoredSet, language: str) -> None:
     assert len(files["questions_json"].splitlines()) == 6
     assert json.loads(files["json"])["retrievers"]["Dense"]["recall@5"] == 1.0
     assert f'<html lang="{language}"' in files["report"].decode()
+    head = files["experiment"].decode().splitlines()[0]
+    assert head.startswith("# data")
+    assert data.fingerprint in head
+    assert data.name in head
     with zipfile.ZipFile(io.BytesIO(files["everything"])) as archive:
         names = {name.removeprefix("comparison/") for name in archive.namelist()}
     assert {"scores.json", "significance.json", "provenance.json", "report.html", "qrels.trec", "BM25.trec"} <= names
@@ -246,7 +250,11 @@ def test_a_comparison_whose_set_is_gone_is_told(data: StoredSet) -> None:
 @pytest.mark.usefixtures("_nothing_starts")
 def test_names_are_given_and_comparisons_deleted(data: StoredSet) -> None:
     key = finished(data).name
-    app = choose(opened(page, view="kept"), 0)
+    app = opened(page, view="kept")
+    (named,) = app.dataframe[0].value["name"]
+    assert named.removeprefix("▶ ").startswith("BM25")  # until somebody names it
+    assert "3 more" in named
+    choose(app, 0)
     next(one for one in app.text_input if one.label == EN["kept.name"]).set_value("../<b>mine</b>")
     choose(app, 0, EN["kept.rename"])
     assert [one.name for one in kept_comparisons()] == ["../<b>mine</b>"]
