@@ -100,6 +100,7 @@ def _about(kind: str, reference: str, place: DeltaGenerator) -> bool:
             _wait_for_the_hub(source.hub_id)
     elif refusal := hub_answer(source.hub_id).exception():
         _say_what_is_missing(kind, source.hub_id, refusal)
+        return False
     else:
         with place.container(horizontal=True, vertical_alignment="center"):
             st.caption(_hub_words(hub_answer(source.hub_id).result()), width="content")
