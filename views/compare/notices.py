@@ -4,6 +4,8 @@ import numpy as np
 import streamlit as st
 
 from data.split import Part
+from retrieval.comparison.kinds.multistage import RerankSpec
+from retrieval.comparison.store import origin_of
 from views.choices import Choices
 from views.compare.adding import run_words
 from views.compare.comparison_view import ComparisonView
@@ -39,8 +41,21 @@ def draw_footnotes(view: ComparisonView) -> None:
             st.caption(word("compare.unanswered", name=plain(result.name), questions=f"{result.unanswered:,}"))
         if result.notes:
             st.caption(f"{plain(result.name)}: {run_words(result.notes)}")
+    if len(set((weights := _weights(view)).values())) > 1:
+        listed = ", ".join(f"{plain(name)} {weight:g}" for name, weight in weights.items())
+        st.caption(word("compare.weights_differ", weights=listed))
     several = (np.diff(view.comparison.question_set.relevance.indptr) > 1).any()
     st.caption(word("compare.recall_is_not_hit") if several else word("compare.recall_is_hit"))
+
+
+def _weights(view: ComparisonView) -> dict[str, float]:
+    """The share of the score that each reranker was given: by a person, by its training, or as is usual."""
+    made = origin_of(view.opened.folder).get("retrievers")
+    shown = {result.name for result in view.scored}
+    rerankers = [one.name for one in view.comparison.experiment.retriever if isinstance(one, RerankSpec)]
+    told = {name: made[name] for name in rerankers if name in shown and name in made} if isinstance(made, dict) else {}
+    weights = {name: one.get("weight") for name, one in told.items() if isinstance(one, dict)}
+    return {name: float(weight) for name, weight in weights.items() if isinstance(weight, int | float)}
 
 
 def _is_trained(view: ComparisonView, choices: Choices, name: str) -> bool:
