@@ -14,6 +14,7 @@ from streamlit.testing.v1.element_tree import Selectbox
 from data.split import SplitOptions
 from data.store import StoredSet, keep
 from jobs.status import State, Status
+from models.hub import HubRevision
 from models.packaged.bases import DEFAULT, PackagedBase
 from models.precision import Precision
 from models.sources import DEFAULT_BI_ENCODER, STARTER
@@ -363,6 +364,8 @@ def answered(app: AppTest) -> AppTest:
 def test_a_hub_that_cannot_be_reached_is_told_and_the_starter_is_one_press_away(app: AppTest) -> None:
     app.query_params["base"] = DEFAULT_BI_ENCODER
     assert "cannot be reached" in answered(app).warning[0].value
+    assert button(app, "start").disabled
+    assert button(app, "ask_estimate").disabled
     button(app, "use_starter").click()
     run(app)
     assert base_box(app).value == STARTER
@@ -518,6 +521,12 @@ def test_a_teacher_must_be_chosen_and_be_somewhere(app: AppTest, submitted: list
     assert (options.objective, options.teacher) == (MARGIN_MSE, teacher.id)
 
 
+@pytest.fixture
+def _at_the_hub(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hub, "hub_revision", lambda _: HubRevision("a" * 40, online=True, downloaded=False))
+
+
+@pytest.mark.usefixtures("_at_the_hub")
 def test_the_three_poolings_are_compared_by_one_press(app: AppTest, submitted: list[Run]) -> None:
     with_base(app, DEFAULT_BI_ENCODER, MULTIPLE)
     field(app, "epochs").set_value(2.0)
