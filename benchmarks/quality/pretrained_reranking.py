@@ -28,7 +28,7 @@ _SHARES = tuple(step / 20 for step in range(1, 20))  # of BM25 in the mix
 _WEIGHTS = tuple(step / 10 for step in range(1, 11))  # of the reranker
 _BASELINE, _DENSE, _MIX = "BM25", "Dense, as it comes", "BM25 and dense"
 _ALONE, _RERANKED = "reranked, cross-encoder alone", "reranked, mixed"
-_DEPTH = 10
+_MEASURED, _DEPTH = 10, 5  # passages read for a question while training, and of the mix's first
 # one hard negative a question, of BM25's first four: what it confuses
 _OPTIONS = CrossEncoderOptions(
     base=DEFAULT.reference,
@@ -44,7 +44,7 @@ _OPTIONS = CrossEncoderOptions(
     frozen_layers=2,
     evaluation_limit=60,
     evaluation_steps=74,
-    depth=_DEPTH,
+    depth=_MEASURED,
     save_minutes=5,
 )
 
