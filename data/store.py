@@ -1,8 +1,11 @@
-"""Question sets kept in the workspace, one folder each, and how a command line names one."""
+"""Question sets kept in the workspace, one folder each, and how a command line names one.
+
+A user reads those of the shelf as well, and can neither change nor remove them.
+"""
 
 import os
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -12,12 +15,13 @@ from pydantic import TypeAdapter
 from data.apart.reading import read_file_apart
 from data.catalog import CATALOG, read_entry
 from data.files.cells import shown
+from data.limits import require_few_passages, require_room
 from data.passage_file import open_passages, write_passages
 from data.passages import Passages
 from data.problems import DataError, ProblemCode
 from data.question_file import open_questions, write_questions
 from data.records import QuestionSet
-from data.workspace import remove_folder, replacing, workspace
+from data.workspace import remove_folder, replacing, shelf, workspace
 
 _KEY = re.compile("[0-9a-f]{16}")
 
@@ -26,7 +30,7 @@ _KEY = re.compile("[0-9a-f]{16}")
 class StoredSet:
     """One kept question set. `key` names its folder, `created` is an ISO 8601 time in UTC.
 
-    `made` counts the questions that were made of passages.
+    `made` counts the questions that were made of passages. `shared` says that it lies on the shelf.
     """
 
     key: str
@@ -37,13 +41,18 @@ class StoredSet:
     fingerprint: str
     created: str
     made: int = 0
+    shared: bool = False
 
 
 _NOTE = TypeAdapter(StoredSet)
 
 
 def keep(question_set: QuestionSet, *, source: str = "") -> StoredSet:
-    """Keep a question set in the workspace; the same content is kept once, under its newest name."""
+    """Keep a question set in the workspace; the same content is kept once, under its newest name.
+
+    Raises `LimitError` where it is more than the user may keep; nothing of it is kept then.
+    """
+    require_few_passages(len(question_set.passages))
     kept = StoredSet(
         key=question_set.fingerprint[:16],
         name=question_set.name,
@@ -54,20 +63,24 @@ def keep(question_set: QuestionSet, *, source: str = "") -> StoredSet:
         created=datetime.now(UTC).isoformat(),
         made=sum(question_set.made.values()),
     )
-    with replacing(_folder(kept.key)) as new:
+    with replacing(_own(kept.key)) as new:
         new.mkdir()
         write_passages(new, question_set.passages)
         write_questions(new, question_set.questions)
-        (new / "set.json").write_bytes(_NOTE.dump_json(kept, indent=1))
+        (new / "set.json").write_bytes(_NOTE.dump_json(kept, indent=1, exclude={"shared"}))
+        require_room()
     return kept
 
 
 def stored() -> list[StoredSet]:
-    """Return the kept sets, the newest first; a folder that cannot be read is passed over."""
-    folder = workspace() / "datasets"
-    paths = [path for path in folder.glob("*") if _KEY.fullmatch(path.name)] if folder.is_dir() else []
-    found = [kept for path in paths if (kept := _read_note(path)) is not None]
-    return sorted(found, key=lambda kept: kept.created, reverse=True)
+    """Return the kept sets, the newest first, and then those of the shelf that are not among them.
+
+    A folder that cannot be read is passed over.
+    """
+    own = _sets_in(workspace())
+    keys = {kept.key for kept in own}
+    place = shelf()
+    return [*own, *(replace(kept, shared=True) for kept in (_sets_in(place) if place else []) if kept.key not in keys)]
 
 
 def damaged() -> list[str]:
@@ -97,10 +110,10 @@ def passages_of(key: str) -> Passages:
 
 
 def remove(key: str) -> None:
-    """Remove a kept set, readable or not. Raises `DataError` where there is none."""
-    if not _KEY.fullmatch(key) or not _folder(key).is_dir():
+    """Remove a kept set, readable or not; one of the shelf is none. Raises `DataError` where there is none."""
+    if not _KEY.fullmatch(key) or not _own(key).is_dir():
         raise _unknown(key)
-    remove_folder(_folder(key))
+    remove_folder(_own(key))
 
 
 def find(reference: str, base: Path | None = None) -> QuestionSet:
@@ -119,8 +132,21 @@ def find(reference: str, base: Path | None = None) -> QuestionSet:
     raise _unknown(reference)
 
 
-def _folder(key: str) -> Path:
+def _own(key: str) -> Path:
     return workspace() / "datasets" / key
+
+
+def _folder(key: str) -> Path:
+    """Return where a set is, on the shelf where the user has none of this key."""
+    place = shelf()
+    return place / "datasets" / key if place and _read_note(_own(key)) is None else _own(key)
+
+
+def _sets_in(place: Path) -> list[StoredSet]:
+    folder = place / "datasets"
+    paths = [path for path in folder.glob("*") if _KEY.fullmatch(path.name)] if folder.is_dir() else []
+    found = [kept for path in paths if (kept := _read_note(path)) is not None]
+    return sorted(found, key=lambda kept: kept.created, reverse=True)
 
 
 def _read_note(folder: Path) -> StoredSet | None:
@@ -129,7 +155,7 @@ def _read_note(folder: Path) -> StoredSet | None:
         datetime.fromisoformat(kept.created)
     except (OSError, ValueError):
         return None
-    return kept if kept.key == folder.name else None
+    return replace(kept, shared=False) if kept.key == folder.name else None
 
 
 def _known(key: str) -> StoredSet:

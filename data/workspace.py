@@ -1,23 +1,101 @@
-"""Where everything a user makes lives, and how a file is written so that no kill can tear it."""
+"""Where everything a user makes lives, and how a file is written so that no kill can tear it.
+
+Where people sign in, each has a workspace of their own in `users/` of the shared one; what stands in the shared one
+itself is the operator's, and everybody reads it.
+"""
 
 import errno
+import hashlib
 import json
 import math
 import os
+import re
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import wraps
 from pathlib import Path
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 _DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)  # `OSError` is raised for much else
 PROJECT = Path(__file__).parent.parent  # the folder of `app.py`
+USER = "MRC_USER"  # the variable by which a process of a user's knows whose it is
+_USER = re.compile("[0-9a-f]{32}")
+_acting: ContextVar[str | None] = ContextVar("_acting", default=None)
+_told_by: list[Callable[[], str | None]] = []
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class NobodySignedInError(Exception):
+    """People sign in here, and this is done for none of them: it must touch no workspace at all."""
 
 
 def workspace() -> Path:
-    """Return the workspace folder: `MRC_WORKSPACE` where set, else `workspace/` beside `app.py`."""
+    """Return the workspace folder: the user's own, or the shared one where nobody signs in.
+
+    Raises `NobodySignedInError`.
+    """
+    name = user()
+    return shared_workspace() / "users" / name if name else shared_workspace()
+
+
+def shared_workspace() -> Path:
+    """Return the folder that holds all workspaces: `MRC_WORKSPACE` where set, else `workspace/` beside `app.py`."""
     return Path(os.environ.get("MRC_WORKSPACE") or PROJECT / "workspace").resolve()
+
+
+def shelf() -> Path | None:
+    """Return the folder whose sets a user reads beside their own and cannot change; None where nobody signs in."""
+    return shared_workspace() if user() else None
+
+
+def user() -> str:
+    """Return whose work this is: the name of the user's folder, empty where nobody signs in.
+
+    Raises `NobodySignedInError`, and `ValueError` where `MRC_USER` is no such name: a path never is one.
+    """
+    name = _acting.get()
+    for told in _told_by:
+        name = told() if name is None else name
+    name = os.environ.get(USER, "") if name is None else name
+    if name and not _USER.fullmatch(name):
+        raise ValueError(f"{name[:80]!r} is no user: 32 hexadecimal digits are")
+    return name
+
+
+def user_of(issuer: str, subject: str) -> str:
+    """Return the folder's name of whom an OpenID provider knows by these two: together they are never given twice."""
+    return hashlib.sha256(json.dumps([issuer, subject]).encode()).hexdigest()[:32]
+
+
+def users_told_by(told: Callable[[], str | None]) -> None:
+    """Have `user` ask who is at work in this thread: a name, or None where nobody signs in."""
+    _told_by[:] = [told]
+
+
+@contextmanager
+def acting_as(name: str) -> Iterator[None]:
+    """Do what follows, in this thread, for the user of this name; for an empty one as where nobody signs in."""
+    token = _acting.set(name)
+    try:
+        yield
+    finally:
+        _acting.reset(token)
+
+
+def for_this_user(work: Callable[P, R]) -> Callable[P, R]:
+    """Return `work` for another thread, which knows no user: it is done for the one at work now."""
+    name = user()
+
+    @wraps(work)
+    def done(*args: P.args, **kwargs: P.kwargs) -> R:
+        with acting_as(name):
+            return work(*args, **kwargs)
+
+    return done
 
 
 def is_of_the_disk(error: BaseException) -> bool:

@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from data.workspace import PROJECT, workspace
+from data.workspace import PROJECT, USER, shared_workspace, user
 from jobs.fork_server import received, send
 from jobs.processes import Process, process_of
 
@@ -27,7 +27,8 @@ def detached(module: str, *words: object, log: Path) -> Process:
     """Start `python -m MODULE WORDS` on its own; what it writes is added to `log`. Raises `OSError`: a full disk."""
     log.parent.mkdir(parents=True, exist_ok=True)
     log.touch()
-    environment = {**os.environ, "MRC_WORKSPACE": str(workspace()), "TOKENIZERS_PARALLELISM": "false"}
+    whose = {"MRC_WORKSPACE": str(shared_workspace()), USER: user()}
+    environment = {**os.environ, **whose, "TOKENIZERS_PARALLELISM": "false"}
     asked = [*map(str, words)]
     return (FORKS and _forked(module, asked, environment, log)) or _fresh(module, asked, environment, log)
 

@@ -16,7 +16,7 @@ ROOMS = ("data", "text", "questions", "jobs", "models", "retrieval", "training",
 PARTS = {
     "data": (
         ("workspace", "failure", "terminal", "texts", "script"),
-        ("seal",),
+        ("seal", "limits"),
         ("problems", "cache", "passages", "csv_export"),
         ("passage_file",),
         ("records", "files"),
@@ -63,6 +63,7 @@ PARTS = {
             "job",
             "damaged",
             "scrolling",
+            "access",
         ),
         ("hits", "reasons"),
         ("state",),

@@ -13,7 +13,7 @@ from filelock import FileLock
 
 from data.cache import key_of
 from data.seal import is_sound, sealing
-from data.workspace import workspace
+from data.workspace import shared_workspace
 from models.hub import ModelError
 from models.packaged.quantized import Measures, QuantizedModel, read
 from models.packaged.tokenizer import make_tokenizer
@@ -54,8 +54,8 @@ class PackagedBase:
 
     @property
     def folder(self) -> Path:
-        """Its place in the workspace, whether it was written or not."""
-        return workspace() / "cache" / "packaged" / f"{self.name}-{self.content[:16]}"
+        """Its place in the shared workspace, whether it was written or not: it is the same for every user."""
+        return shared_workspace() / "cache" / "packaged" / f"{self.name}-{self.content[:16]}"
 
     def require(self) -> None:
         """Raise `ModelError` where it cannot be had: the package is missing (`not_packaged`)."""

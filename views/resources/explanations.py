@@ -2,7 +2,6 @@
 
 import logging
 
-import streamlit as st
 from pydantic import TypeAdapter
 
 from models.bi_encoder import BiEncoder
@@ -20,13 +19,14 @@ from retrieval.explain.starter import StaticExplainer, StaticExplanation, static
 from retrieval.explain.token_windows import WindowExplanation, dense_windows, reranker_windows
 from retrieval.explain.windows import WindowedBM25Explainer
 from retrieval.lexical.bm25 import BM25Options
+from views.resources.cached import cached
 from views.resources.sets import question_set
 
 logger = logging.getLogger(__name__)
 _BM25_SPECS: TypeAdapter[BM25Spec | WindowedBM25Spec] = TypeAdapter(BM25Spec | WindowedBM25Spec)
 
 
-@st.cache_resource(show_spinner=False, max_entries=8)
+@cached(max_entries=8)
 def _bm25_explainer(key: str, spec: str) -> BM25Explainer | WindowedBM25Explainer:
     of, passages = _BM25_SPECS.validate_json(spec), question_set(key).passages
     if isinstance(of, WindowedBM25Spec):
@@ -35,13 +35,13 @@ def _bm25_explainer(key: str, spec: str) -> BM25Explainer | WindowedBM25Explaine
     return BM25Explainer(passages, BM25Options(of.analyzer, of.k1, of.b, of.title, of.engine))
 
 
-@st.cache_resource(show_spinner=False, max_entries=512)
+@cached(max_entries=512)
 def explained_bm25(key: str, spec: str, question: str, row: int) -> BM25Explanation:
     """Explain the score of a passage (a row), of windows its best one; `spec` is that of the retriever, as JSON."""
     return _bm25_explainer(key, spec).explain(question, row)
 
 
-@st.cache_resource(show_spinner=False, max_entries=8)
+@cached(max_entries=8)
 def _static_explainer(key: str, model: str, title: bool) -> StaticExplainer | None:
     try:
         return static_explainer(model, question_set(key).passages, title=title)
@@ -50,40 +50,40 @@ def _static_explainer(key: str, model: str, title: bool) -> StaticExplainer | No
         return None
 
 
-@st.cache_resource(show_spinner=False, max_entries=512)
+@cached(max_entries=512)
 def explained_static(key: str, model: str, title: bool, question: str, row: int) -> StaticExplanation | None:
     """Explain the cosine of a passage (a row) where the model is a starter that is still there, else None."""
     explainer = _static_explainer(key, model, title)
     return explainer.explain(question, row) if explainer else None
 
 
-@st.cache_resource(show_spinner=False, max_entries=2)
+@cached(max_entries=2)
 def _encoder(key: str, model: str, title: bool) -> BiEncoder:
     return BiEncoder(find_model(model), question_set(key).passages.indexed_texts(title=title))
 
 
-@st.cache_resource(show_spinner=False, max_entries=2)
+@cached(max_entries=2)
 def _term_encoder(key: str, spec: str) -> SparseTextEncoder:
     of = SparseSpec.model_validate_json(spec)
     texts = question_set(key).passages.indexed_texts(title=of.title)
     return SparseTextEncoder(find_model(of.model), texts, precision=of.precision)
 
 
-@st.cache_resource(show_spinner=False, max_entries=512)
+@cached(max_entries=512)
 def explained_sparse(key: str, spec: str, question: str, row: int) -> SparseExplanation:
     """Explain the score of a passage (a row) term by term, which loads the model. Raises `ModelError`."""
     title = SparseSpec.model_validate_json(spec).title
     return term_contributions(_term_encoder(key, spec), question, question_set(key).passages[row], title=title)
 
 
-@st.cache_resource(show_spinner=False, max_entries=512)
+@cached(max_entries=512)
 def explained_sentences(key: str, model: str, title: bool, question: str, row: int) -> SentenceExplanation:
     """Score a passage (a row) sentence by sentence, which loads the model. Raises `ModelError`."""
     passage = question_set(key).passages[row]
     return sentence_contributions(_encoder(key, model, title), question, passage, title=title)
 
 
-@st.cache_resource(show_spinner=False, max_entries=512)
+@cached(max_entries=512)
 def explained_cosine(key: str, spec: str, question: str, row: int) -> WindowExplanation | None:
     """Score a passage (a row) window by window, which loads the model of a dense retriever, given as JSON.
 
@@ -96,12 +96,12 @@ def explained_cosine(key: str, spec: str, question: str, row: int) -> WindowExpl
     return dense_windows(encoder, question, passage, options, title=of.title)
 
 
-@st.cache_resource(show_spinner=False, max_entries=2)
+@cached(max_entries=2)
 def _scorer(key: str, model: str, title: bool) -> CrossEncoderScorer:
     return CrossEncoderScorer(find_model(model), question_set(key).passages.indexed_texts(title=title))
 
 
-@st.cache_resource(show_spinner=False, max_entries=512)
+@cached(max_entries=512)
 def explained_reranking(key: str, spec: str, question: str, row: int) -> WindowExplanation | None:
     """Score a passage (a row) window by window with a reranker, given as JSON. As `explained_cosine` otherwise."""
     of = RerankSpec.model_validate_json(spec)

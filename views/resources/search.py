@@ -4,17 +4,16 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
-import streamlit as st
-
 from retrieval.asking import Findings, ask, truth_of
 from retrieval.comparison.build import retrievers_of
 from retrieval.comparison.cached import CachedRetriever
 from retrieval.comparison.experiment import Experiment
 from text.marking import MarkedText, marked
+from views.resources.cached import cached
 from views.resources.sets import question_set
 
 
-@st.cache_resource(show_spinner=False, max_entries=4)
+@cached(max_entries=4)
 def retrievers(key: str, experiment: str) -> dict[str, CachedRetriever | Exception]:
     """Return the experiment's retrievers, which build themselves when first searched, and tell the one `listening`."""
     return retrievers_of(Experiment.model_validate_json(experiment), question_set(key), on_progress=_tell)
@@ -38,7 +37,7 @@ def _tell(share: float) -> None:
         listener(share)
 
 
-@st.cache_resource(show_spinner=False, max_entries=512)
+@cached(max_entries=512)
 def findings(key: str, experiment: str, name: str, question: str) -> Findings:
     """Return what one retriever of the experiment finds. Raises what making or building it raised."""
     retriever = retrievers(key, experiment)[name]
@@ -47,7 +46,7 @@ def findings(key: str, experiment: str, name: str, question: str) -> Findings:
     return ask(retriever, question)
 
 
-@st.cache_resource(show_spinner=False, max_entries=32)
+@cached(max_entries=32)
 def marked_passages(key: str, question: str, rows: tuple[int, ...]) -> list[tuple[MarkedText, MarkedText]]:
     """Return title and text of the passages at `rows`, marked for the question."""
     passages = [question_set(key).passages[row] for row in rows]

@@ -1,7 +1,6 @@
 """Cached functions about question sets: read, audited and split once for all sessions."""
 
 import numpy as np
-import streamlit as st
 
 from data.audit.audit import Audit, audit
 from data.audit.browse import passages_with
@@ -9,6 +8,7 @@ from data.catalog import CATALOG, read_entry
 from data.records import QuestionSet
 from data.split import Split, SplitOptions, split
 from data.store import StoredSet, keep, load, stored
+from views.resources.cached import cached
 
 SAMPLE = "sample"
 
@@ -22,30 +22,30 @@ def _is_stored(kept: StoredSet) -> bool:
     return any(known.key == kept.key for known in stored())
 
 
-@st.cache_resource(show_spinner=False, validate=_is_stored)
+@cached(validate=_is_stored)
 def _keep_sample() -> StoredSet:
     return keep(read_entry(CATALOG[SAMPLE]).question_set, source=SAMPLE)
 
 
-@st.cache_resource(show_spinner=False, max_entries=4)
+@cached(max_entries=4)
 def question_set(key: str) -> QuestionSet:
     """Load a stored set."""
     return load(key)
 
 
-@st.cache_resource(show_spinner=False, max_entries=8)
+@cached(max_entries=8)
 def audit_of(key: str) -> Audit:
     """Return the audit of a stored set."""
     return audit(question_set(key))
 
 
-@st.cache_resource(show_spinner=False, max_entries=16)
+@cached(max_entries=16)
 def split_of(key: str, validation: float, test: float, seed: int) -> Split:
     """Return the split of a stored set."""
     return split(question_set(key), SplitOptions(validation, test, seed))
 
 
-@st.cache_resource(show_spinner=False, max_entries=16, hash_funcs={QuestionSet: lambda one: one.fingerprint})
+@cached(max_entries=16, hash_funcs={QuestionSet: lambda one: one.fingerprint})
 def passages_found(questions: QuestionSet, wanted: str) -> np.ndarray:
     """Return the rows of the passages that hold what is wanted, in a set that may not be stored."""
     return passages_with(questions, wanted)
