@@ -4,7 +4,9 @@ import logging
 from pathlib import Path
 
 from jobs.detached import make_ready
+from views import access
 
+access.begin()  # before anything asks for a workspace, or for what the environment says
 make_ready()  # while the page is made
 
 import pandas as pd
@@ -20,12 +22,13 @@ pd.set_option("mode.string_storage", "python")
 st.set_page_config(page_title="MRC Retrieval Workbench", page_icon=":material/manage_search:", layout="wide")
 
 st.html(Path(__file__).parent / "views" / "look.css")
-page = st.navigation(pages(), position="top")
 try:
     with errors_told():
-        sidebar.draw()
-        draw_ways()
-        page.run()
+        if access.granted():
+            page = st.navigation(pages(), position="top")
+            sidebar.draw()
+            draw_ways()
+            page.run()
 except Exception:
     logging.getLogger(__name__).exception("a page failed")
     st.error(word("app.error"), icon=":material/error:")

@@ -19,6 +19,7 @@ from typing import Generic, TypeVar
 from filelock import FileLock, Timeout
 from pydantic import TypeAdapter, ValidationError
 
+from data.limits import require_place, require_room
 from data.workspace import read_json, workspace, write_json
 from jobs.detached import detached
 from jobs.folder import Job
@@ -72,14 +73,21 @@ class Line(Generic[J]):
             return holder if Process(holder.pid, holder.pid_started).lives else None
         return None
 
+    def admit(self, more: int = 1) -> None:
+        """Raise `LimitError` where a user may not put so many more jobs in line, or has no room for what they leave."""
+        require_room()
+        states = [job.status() for job in self.jobs()]
+        require_place(sum(status.at_work or status.state is State.QUEUED for status in states), more)
+
     def resume(self, job: Job) -> None:
         """Put a stopped, failed or interrupted job in line again.
 
-        Raises `ValueError` where the job is in no such state.
+        Raises `ValueError` where the job is in no such state, `LimitError` as `admit` does.
         """
         status = job.status()
         if status.state not in RESUMABLE:
             raise ValueError(f"a run that is {status.state.value} cannot be resumed")
+        self.admit()
         (job.folder / "stop").unlink(missing_ok=True)
         waiting = replace(status, state=State.QUEUED, queued=time.time(), pid=0, pid_started=0.0, code="", message="")
         job.write_status(replace(waiting, seconds=status.spent, started=0.0))  # to wait is no work

@@ -1,9 +1,15 @@
-"""The model hub: what it has, asked within seconds."""
+"""The model hub: what it has, asked within seconds.
 
+Signed-in users get what everybody may have: no token of the server's is sent for them, and what was downloaded with one
+lies in another cache than theirs.
+"""
+
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
 from data.failure import Failure
+from data.workspace import shared_workspace, user
 
 TIMEOUT_SECONDS = 5.0
 
@@ -25,6 +31,22 @@ class HubRevision:
     size: int = 0
 
 
+def forget_tokens() -> None:
+    """Let this process, and those it starts, ask the hub in nobody's name, and keep models in the shared workspace.
+
+    Before the hub's library is imported, which reads these variables once.
+    """
+    for name in ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN"):
+        os.environ.pop(name, None)
+    os.environ["HF_HUB_DISABLE_IMPLICIT_TOKEN"] = "1"  # noqa: S105 - a switch
+    os.environ["HF_HUB_CACHE"] = str(shared_workspace() / "cache" / "hub")
+
+
+def hub_token() -> bool | None:
+    """Return what the hub's library takes as the token: for users none, else the one that it finds."""
+    return False if user() else None
+
+
 def hub_revision(hub_id: str) -> HubRevision:
     """Return the newest commit when the hub answers within seconds, else the one downloaded before.
 
@@ -42,7 +64,7 @@ def hub_revision(hub_id: str) -> HubRevision:
 
     unreachable = (HfHubHTTPError, OfflineModeIsEnabled, OSError, HTTPError)
     try:
-        info = HfApi().model_info(hub_id, timeout=TIMEOUT_SECONDS, files_metadata=True)
+        info = HfApi(token=hub_token()).model_info(hub_id, timeout=TIMEOUT_SECONDS, files_metadata=True)
     except (RepositoryNotFoundError, HFValidationError) as error:
         message = f"the hub has no model {hub_id!r}; check the name"
         raise ModelError("hub_unknown", message, model=hub_id) from error

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from data.seal import is_sound, sealing
-from models.hub import hub_revision
+from models.hub import hub_revision, hub_token
 from models.size import require_fitting_download, require_fitting_folder
 from models.sources import ModelSource, require_sparse, starter_folder, starter_module
 
@@ -77,6 +77,7 @@ def _where(source: ModelSource) -> dict[str, Any]:
         "revision": revision.commit,
         # a hub that does not answer is asked again and again for minutes, even for files that are here
         "local_files_only": not revision.online,
+        "token": hub_token(),
     }
 
 
@@ -86,8 +87,9 @@ def _hub_file(where: dict[str, Any], name: str) -> Path | None:
     from huggingface_hub.errors import EntryNotFoundError, LocalEntryNotFoundError
 
     offline = where["local_files_only"]
+    asked = {"revision": where["revision"], "local_files_only": offline, "token": where["token"]}
     try:
-        found = hf_hub_download(where["model_name_or_path"], name, revision=where["revision"], local_files_only=offline)
+        found = hf_hub_download(where["model_name_or_path"], name, **asked)
     except EntryNotFoundError as error:
         if isinstance(error, LocalEntryNotFoundError) and not offline:
             raise  # the hub went away: nothing is known of the file

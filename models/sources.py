@@ -17,9 +17,10 @@ from typing import Any
 import numpy as np
 
 from data.cache import key_of
+from data.limits import limits
 from data.seal import is_sound
 from data.texts import fingerprint_of
-from data.workspace import read_json, workspace
+from data.workspace import read_json, shelf, user, workspace
 from models.hub import ModelError, hub_revision
 from models.packaged.bases import PackagedBase, base_at_hand, packaged_base
 from models.precision import Precision
@@ -31,6 +32,7 @@ DEFAULT_CROSS_ENCODER = "klue/roberta-base"
 DEFAULT_MASKED_LANGUAGE_MODEL = "klue/roberta-base"
 _STARTER_VERSION = 3  # raise when a starter model of the same corpus would come out different
 _STARTER_MODULES = ("models.starter.", "retrieval.starter.")  # the second in models trained before it moved
+_RUN_ID = re.compile("[0-9A-Za-z][0-9A-Za-z-]*")  # no path
 _HUB_NAME = r"(?!\.|-)[A-Za-z0-9_.-]{1,96}(?<!\.|-)"
 _HUB_ID = re.compile(rf"(?!.*(?:--|\.\.|\.git$)){_HUB_NAME}(/{_HUB_NAME})?")  # as the hub has them
 
@@ -57,22 +59,37 @@ class ModelSource:
 
 
 def find_model(reference: str, base: Path | None = None) -> ModelSource:
-    """Resolve a model reference. Paths are relative to `base` or absolute.
+    """Resolve a model reference. Paths are relative to `base` or absolute; users name none unless `paths` lets them.
 
-    Raises `ModelError`: `model_not_found`, or what keeps a packaged model from being had.
+    Raises `ModelError`: `model_not_found`, `server_path`, or what keeps a packaged model from being had.
     """
     if reference == STARTER:
         return ModelSource(reference)
     if packaged := packaged_base(reference):
         packaged.require()
         return ModelSource(reference, folder=packaged.folder, packaged=packaged)
-    for folder in ((base or Path()) / reference, workspace() / "runs" / reference):
+    for folder in _places(reference, base):
         if os.path.isdir(folder):  # noqa: PTH112 - a name may be too long for the file system
             finished = folder / "model"  # a training's run folder stands for the model in it
             return ModelSource(reference, folder=_with_a_model(reference, finished if finished.is_dir() else folder))
     if _HUB_ID.fullmatch(reference):
         return ModelSource(reference, hub_id=reference)
+    if not _may_be_a_path():
+        message = f"{reference[:200]!r} is no finished run and no hub id; folders of the server are not open to users"
+        raise ModelError("server_path", message, model=reference)
     raise _not_found(reference, f"{reference[:200]!r} is no folder, no finished run and no hub id")
+
+
+def _places(reference: str, base: Path | None) -> list[Path]:
+    """Folders that a reference may mean: of a user's runs and those on the shelf by their ids alone."""
+    runs = [place / "runs" / reference for place in (workspace(), shelf()) if place]
+    if _may_be_a_path():
+        return [(base or Path()) / reference, *runs]
+    return runs if _RUN_ID.fullmatch(reference) else []
+
+
+def _may_be_a_path() -> bool:
+    return not user() or limits().paths
 
 
 def default_model() -> str:

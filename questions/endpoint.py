@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from typing import Any, Self
 from urllib.parse import urlsplit
 
+from data.limits import limits
+from data.workspace import user
 from questions.options import QuestionsError
 
 ADDRESS, MODEL, KEY = "OPENAI_BASE_URL", "OPENAI_MODEL", "OPENAI_API_KEY"  # variables of the environment
@@ -60,10 +62,19 @@ class Endpoint:
         """Return the endpoint given or, where no address is, that of the environment.
 
         The environment's key goes to the environment's address alone: whoever can type an address must not get it.
+        Raises `EndpointError`: also `address_refused`, where a user gives one and `addresses` does not let them, since
+        the server would reach what they cannot.
         """
         if address.strip():
+            if not may_be_given():
+                raise EndpointError("address_refused", "the address of a language model is the server's own here")
             return cls(address.strip(), key.strip())
         return cls(os.environ.get(ADDRESS, "").strip(), key.strip() or os.environ.get(KEY, "").strip())
+
+
+def may_be_given() -> bool:
+    """Whether an address may be typed here."""
+    return not user() or limits().addresses
 
 
 class Chat:

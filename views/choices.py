@@ -16,7 +16,7 @@ from retrieval.comparison.kinds.spec import Spec
 from retrieval.evaluation.measures import DEFAULT_KS
 from text.analyzers import Analyzer, choose
 from training.recipe import recipe_of
-from training.runs.runs import Plan, Run, all_runs
+from training.runs.runs import Plan, Run, all_runs, shared_runs
 
 BM25_NAME, DENSE_NAME, HYBRID_NAME, RERANKED_NAME = "BM25", "Dense", "Hybrid", "Reranked"
 WORDS_NAME = "BM25 words"  # what everybody starts from: BM25 of words as they stand, where `BM25` cuts them finer
@@ -102,11 +102,12 @@ def _cut_finer_than_words(key: str, fingerprint: str) -> bool:
 
 
 def finished_runs(data: StoredSet | None = None) -> list[Run]:
-    """Return the runs that ended well, newest first; only those on `data` where it is given.
+    """Return the runs that ended well, newest first, then the shelf's; only those on `data` where it is given.
 
     The trials of a search for settings are none of them: their trainings are cut short.
     """
-    plans = {run: run.plan() for run in all_runs() if run.status().state is State.DONE}
+    own = [run for run in all_runs() if run.status().state is State.DONE]
+    plans = {run: run.plan() for run in (*own, *shared_runs())}
     return [
         run for run, plan in plans.items() if not plan.trial and (data is None or plan.fingerprint == data.fingerprint)
     ]

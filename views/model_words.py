@@ -3,7 +3,7 @@
 from models.hub import ModelError
 from models.packaged.bases import PackagedBase, packaged_base
 from models.sources import STARTER, find_model, is_starter
-from training.runs.runs import find_run
+from training.runs.runs import find_model_run
 from views.data_words import set_name
 from views.words import moment, word, word_or
 
@@ -25,7 +25,7 @@ def is_a_starter(reference: str) -> bool:
 
 def model_label(choice: str) -> str:
     """Return the words for a model to choose from: a run with its data and time, since names may be given twice."""
-    if run := find_run(choice):
+    if run := find_model_run(choice):
         plan = run.plan()
         return word("train.base_run", name=plan.name, data=set_name(plan.data_name), created=moment(plan.created))
     if packaged := _packaged(choice):
@@ -40,7 +40,7 @@ def base_name(reference: str) -> str:
         return word("train.starter")
     if packaged := _packaged(reference):
         return packaged.name
-    run = find_run(reference)
+    run = find_model_run(reference)
     return run.plan().name if run else reference
 
 

@@ -6,6 +6,7 @@ from contextlib import contextmanager
 import streamlit as st
 
 from data.failure import Failure
+from data.limits import LimitError
 from data.problems import DataError, Problem, ProblemCode
 from data.workspace import is_of_the_disk
 from views.words import catalog, known, language, plain, word
@@ -16,10 +17,10 @@ _NAMED_BY_USERS = (ProblemCode.MISSING_COLUMN, ProblemCode.UNKNOWN_COLUMN)  # `f
 
 @contextmanager
 def errors_told() -> Iterator[None]:
-    """Show the words of a `DataError` raised inside, or of a full disk, in place of its traceback."""
+    """Show the words of a `DataError` or a `LimitError` raised inside, or of a full disk, in place of its traceback."""
     try:
         yield
-    except DataError as error:
+    except (DataError, LimitError) as error:
         st.error(plain(failure_text(error)), icon=":material/error:")
     except OSError as error:
         if not is_of_the_disk(error):
@@ -37,7 +38,8 @@ def failure_text(error: Exception) -> str:
         first = next((problem for problem in error.others if problem.leaves_out_row), None)
         return _text(error.problem, texts, {"first": problem_text(first, texts)} if first else {})
     if isinstance(error, Failure):
-        for key in (f"model.{error.code}", f"imported.{error.code}", f"milvus.{error.code}", f"made.{error.code}"):
+        code = error.code
+        for key in (f"model.{code}", f"imported.{code}", f"milvus.{code}", f"made.{code}", f"limit.{code}"):
             if known(key):
                 return word(key, **error.details)
     return str(error)

@@ -3,9 +3,13 @@
 import streamlit as st
 
 from data.problems import DataError
+from data.store import StoredSet
+from data.workspace import user, workspace
+from jobs.folder import Job
 from jobs.status import State
 from training.runs.line import LINE
 from training.runs.runs import Run
+from views.access import draw_user
 from views.data_words import set_name
 from views.job import with_time_left
 from views.resources.sets import split_of, stored_sets
@@ -14,6 +18,7 @@ from views.state import chosen_set, use_set
 from views.words import LANGUAGES, catalog, language, plain, word
 
 _POLL_SECONDS = 2.0
+_AT_ONCE = ("comparisons", "cache/rehearsals")  # where the jobs are that stand in no line
 
 
 def draw() -> None:
@@ -23,10 +28,12 @@ def draw() -> None:
         _pick_set()
         _trainings()
         _pick_language()
+        if user():
+            draw_user(busy=_is_busy())
 
 
 def _pick_set() -> None:
-    names = {kept.key: set_name(kept.name) for kept in stored_sets()}
+    names = {kept.key: _name(kept) for kept in stored_sets()}
     current = chosen_set()
     # without a key of its own the box follows the choice wherever it was made
     chosen = st.selectbox(
@@ -50,6 +57,16 @@ def _pick_set() -> None:
     except DataError:  # the page tells what is wrong with the set
         return
     st.caption(word("sidebar.split", **{part.value: f"{count:,}" for part, count in groups.items()}))
+
+
+def _is_busy() -> bool:
+    others = (path for place in _AT_ONCE for path in workspace().glob(f"{place}/*/status.json"))
+    return LINE.at_work() is not None or any(Job(status.parent).status().at_work for status in others)
+
+
+def _name(kept: StoredSet) -> str:
+    name = set_name(kept.name)
+    return word("sidebar.shared", name=name) if kept.shared else name
 
 
 def _pick_language() -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from data.cache import key_of
+from data.limits import require_room
 from data.records import QuestionSet
 from data.workspace import read_json, replacing, workspace, write_json
 from retrieval.comparison.experiment import of_kind
@@ -43,7 +44,7 @@ def add(fingerprint: str, spec: Spec) -> None:
 def add_run(question_set: QuestionSet, name: str, content: bytes, reference: str) -> None:
     """Add the rankings of a TREC run, `content`, as a retriever; `reference` is what a person calls the file.
 
-    Raises `RunError` where it cannot be used, and adds nothing.
+    Raises `RunError` where it cannot be used, `LimitError` where there is no room for it, and adds nothing.
     """
     path = _folder(question_set.fingerprint) / f"{hashlib.sha256(content).hexdigest()}.trec"
     if path.is_file():  # left as it is, so that what was found with it stays kept
@@ -52,6 +53,7 @@ def add_run(question_set: QuestionSet, name: str, content: bytes, reference: str
         with replacing(path) as new:
             new.write_bytes(content)
             read_run(new, question_set, reference)
+            require_room()
     add(question_set.fingerprint, RunSpec(name=name, path=path.name))
 
 

@@ -19,7 +19,7 @@ from pydantic import BaseModel, FiniteFloat, ValidationError
 
 from data.remarks import remarks_of
 from data.split import SplitOptions
-from data.workspace import workspace, write_text
+from data.workspace import shelf, workspace, write_text
 from jobs.folder import Job
 from jobs.processes import this_process
 from jobs.status import State, Status
@@ -187,6 +187,19 @@ def find_run(run_id: str) -> Run | None:
     """Return the workspace's run with this id, None where there is none. It may come from an address: it is no path."""
     run = Run(workspace() / "runs" / run_id)
     return run if run.id == run_id and _plan_of(run) else None
+
+
+def shared_runs() -> list[Run]:
+    """Finished trainings on the shelf, newest first: a user searches and trains with them, and cannot change them."""
+    place = shelf()
+    folders = sorted((place / "runs").glob("*/run.json"), reverse=True) if place else []
+    runs = [Run(path.parent) for path in folders]
+    return [run for run in runs if _plan_of(run) and run.status().state is State.DONE]
+
+
+def find_model_run(run_id: str) -> Run | None:
+    """Return the run whose model this id names: the workspace's, else one on the shelf; None where there is none."""
+    return find_run(run_id) or next((run for run in shared_runs() if run.id == run_id), None)
 
 
 def run_in(folder: Path) -> Run | None:

@@ -7,6 +7,7 @@ from typing import Any
 import streamlit as st
 from streamlit.runtime.uploaded_file_manager import UploadedFile
 
+from data.limits import LimitError
 from data.store import StoredSet
 from models.sources import STARTER
 from retrieval.comparison.added import add, add_run, remove
@@ -86,7 +87,7 @@ def _run(choices: Choices, data: StoredSet) -> str | None:
     try:
         with st.spinner(word("imported.reading"), show_time=True):
             add_run(question_set(data.key), name, file.getvalue(), file.name)
-    except RunError as error:
+    except (LimitError, RunError) as error:
         st.error(f"**{plain(file.name)}**: {plain(failure_text(error))}", icon=":material/error:")
         return None
     st.session_state["runs_added"] = st.session_state.get("runs_added", 0) + 1  # a new field, without the file

@@ -7,6 +7,7 @@ import pandas as pd
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
+from data.limits import LimitError
 from data.made import Maker, as_trained
 from data.records import QuestionSet
 from data.store import StoredSet, keep
@@ -68,7 +69,7 @@ def _draw_panel(data: StoredSet, questions: QuestionSet, articles: int) -> None:
             _draw_preview(_made(questions, chosen, place, most=_PREVIEWED))
         elif make or make_kept:
             _keep(data, _made(questions, chosen, place, calls=not make_kept, name=_name(data, chosen)))
-    except QuestionsError as error:
+    except (LimitError, QuestionsError) as error:
         place.error(plain(failure_text(error)), icon=":material/error:")
         if isinstance(error, EndpointError):
             st.caption(word("made.kept_words"))

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import streamlit as st
 
 from data.made import Maker
-from questions.endpoint import MODEL, Endpoint
+from questions.endpoint import MODEL, Endpoint, may_be_given
 from questions.options import MakerOptions, PromptLanguage
 from questions.written import prompts
 from views.words import language, word
@@ -73,9 +73,9 @@ def _with_model(most: int, per_passage: int) -> Chosen:
         Maker.MODEL,
         most,
         per_passage,
-        address=_text(address, "address", placeholder="http://localhost:8000/v1"),
+        address=_text(address, "address", placeholder="http://localhost:8000/v1") if may_be_given() else "",
         model=_text(model, "model", value=os.environ.get(MODEL, "")).strip(),
-        key=_text(key, "secret", type="password", autocomplete="off"),
+        key=_text(key, "secret", type="password", autocomplete="off") if may_be_given() else "",
         prompt=st.text_area(
             word("made.prompt"), usual, key=f"made_prompt_{language()}", help=word("made.prompt_help"), height=180
         ),

@@ -14,7 +14,7 @@ from data.read import Reading
 from views import tables
 from views.data import preview
 from views.data.preview import Preview, Read
-from views.problem_words import failure_text, problem_text, reason_text
+from views.problem_words import errors_told, failure_text, problem_text, reason_text
 from views.words import catalog, language, plain, word
 
 _SHOWN_ROWS = 1000
@@ -176,9 +176,10 @@ def _buttons(shown: Preview) -> None:
         if shown.read is not None and st.button(
             word("data_page.use"), type="primary", icon=":material/check:", help=word("data_page.use_help"), key="use"
         ):
-            with st.spinner(word("data_page.keeping")):
-                preview.use(shown)
-            st.rerun()
+            with errors_told():
+                with st.spinner(word("data_page.keeping")):
+                    preview.use(shown)
+                st.rerun()
         if st.button(word("data_page.discard"), icon=":material/close:", key="discard"):
             preview.drop()
             st.rerun()

@@ -25,7 +25,10 @@ def draw(in_use: str) -> None:
 
 def _row(kept: StoredSet, is_used: bool) -> None:
     name, counts, created, buttons = st.columns(_WIDTHS, vertical_alignment="center")
-    name.markdown(f"**{plain(set_name(kept.name))}**")
+    with name.container(horizontal=True, vertical_alignment="center"):
+        st.markdown(f"**{plain(set_name(kept.name))}**", width="content")
+        if kept.shared:
+            st.badge(word("data_page.shared"), icon=":material/group:", help=word("data_page.shared_help"))
     counts.text(word("sidebar.counts", passages=f"{kept.passages:,}", questions=f"{kept.questions:,}"))
     created.text(moment(kept.created))
     with buttons.container(horizontal=True, horizontal_alignment="right"):
@@ -35,6 +38,8 @@ def _row(kept: StoredSet, is_used: bool) -> None:
         if st.button(word("data_page.use_stored"), key=f"use_{kept.key}"):
             use_set(kept.key)
             st.rerun()
+        if kept.shared:
+            return
         with st.popover(word("data_page.remove"), icon=":material/delete:", key=f"remove_{kept.key}"):
             _confirm(kept)
 

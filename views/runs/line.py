@@ -4,6 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import streamlit as st
 
+from data.workspace import user
 from training.runs.line import LINE
 from training.runs.runs import Run
 from views.data_words import set_name
@@ -36,10 +37,9 @@ def _follow_queue(seen: tuple[Run | None, list[Run]]) -> None:
     holder = None if at_work else LINE.holder()
     if holder:
         since = datetime.fromtimestamp(holder.since, UTC).isoformat()
-        st.info(
-            word("train.machine_held", name=plain(holder.name), moment=plain(moment(since))),
-            icon=":material/hourglass:",
-        )
+        told = word("train.machine_held", name=plain(holder.name), moment=plain(moment(since)))
+        # what others train, and since when, is theirs
+        st.info(word("train.machine_in_use") if user() else told, icon=":material/hourglass:")
     with st.container(height=_HEIGHT if len(waiting) > _SHOWN else "content", border=len(waiting) > _SHOWN):
         for place, run in enumerate(waiting, start=1):
             _row(place, run)

@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import streamlit as st
 
+from data.limits import LimitError
 from data.store import StoredSet, stored
 from jobs.status import DAMAGED, RESUMABLE, State, Status
 from training.engine.checkpoints import newest_checkpoint, step_of
@@ -16,7 +17,7 @@ from views.damaged import draw_damaged
 from views.data_words import set_name
 from views.model_words import base_name, kind_name
 from views.navigation import open_page
-from views.problem_words import tell_training_failure
+from views.problem_words import failure_text, tell_training_failure
 from views.run_words import run_name
 from views.runs.details import draw_details
 from views.runs.dialogs import close_dialog, draw_dialog, open_dialog
@@ -188,6 +189,8 @@ def _remove(run: Run) -> None:
 def _tried(problem: str, action: Callable[[], None]) -> None:
     try:
         action()
+    except LimitError as error:
+        st.error(plain(failure_text(error)), icon=":material/error:")
     except (OSError, ValueError) as error:
         st.error(word(problem, reason=plain(str(error))), icon=":material/error:")
     else:

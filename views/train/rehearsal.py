@@ -7,6 +7,7 @@ from functools import cached_property, partial
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
+from data.limits import LimitError
 from jobs.status import Status
 from training.runs.line import LINE
 from training.runs.rehearsal import Estimate, Rehearsal, Task
@@ -14,7 +15,7 @@ from training.runs.rounds import rounds_of
 from training.runs.runs import Plan
 from views.job import follow
 from views.model_words import base_name
-from views.problem_words import tell_training_failure
+from views.problem_words import failure_text, tell_training_failure
 from views.train.fields import OptionFields
 from views.words import duration, plain, word, word_or
 
@@ -61,6 +62,8 @@ def draw_ask_button(task: Task, asked: Asked | None, told: DeltaGenerator) -> No
         asked.rehearsal.start(asked.plan)
     except OSError as error:
         told.error(word("train.not_started", reason=plain(str(error))), icon=":material/error:")
+    except LimitError as error:
+        told.error(plain(failure_text(error)), icon=":material/error:")
     else:
         st.session_state[f"train_asked_{task.value}"] = asked.rehearsal
 

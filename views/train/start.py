@@ -6,10 +6,12 @@ from dataclasses import replace
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
+from data.limits import LimitError
 from training.options.bi_encoder import BiEncoderOptions, Pooling
 from training.runs.line import LINE
-from training.runs.rounds import create_rounds
+from training.runs.rounds import create_rounds, rounds_of
 from training.runs.runs import Plan
+from views.problem_words import failure_text
 from views.train.base import Base
 from views.words import plain, word
 
@@ -56,16 +58,20 @@ def _start(plans: list[Plan], told: DeltaGenerator) -> None:
         for plan in plans:
             create_rounds(plan)
 
-    begin(make, told)
+    begin(make, told, sum(rounds_of(plan.options) for plan in plans))
 
 
-def begin(make: Callable[[], object], told: DeltaGenerator) -> None:
-    """Make jobs and have them begin; what went wrong is told in `told`."""
+def begin(make: Callable[[], object], told: DeltaGenerator, count: int = 1) -> None:
+    """Make so many jobs and have them begin; what went wrong is told in `told`."""
     try:
+        LINE.admit(count)
         make()
         LINE.start_worker()
     except OSError as error:
         told.error(word("train.not_started", reason=plain(str(error))), icon=":material/error:")
+        return
+    except LimitError as error:
+        told.error(plain(failure_text(error)), icon=":material/error:")
         return
     st.session_state[_STARTED] = trainings_started() + 1
     st.toast(word("train.started"), icon=":material/play_arrow:")

@@ -21,6 +21,7 @@ from views.compare.comparison_view import ComparisonView
 from views.compare.controls import pick_also
 from views.compare.kept import close
 from views.compare.running import follow
+from views.problem_words import errors_told
 from views.resources.comparisons import open_comparison
 from views.state import remember
 from views.words import plain, signed, word
@@ -66,8 +67,9 @@ def run(bench: Bench, experiment: Experiment) -> LabResult | None:
         follow(job, experiment, bench.view.data)
     label = word("tune.start", count=f"{len(tried(experiment)):,}")
     if st.button(label, icon=":material/science:", key=f"start_{experiment.lab}"):
-        job.start(experiment)
-        st.rerun()
+        with errors_told():
+            job.start(experiment)
+            st.rerun()
     return None
 
 
