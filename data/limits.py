@@ -34,8 +34,8 @@ class Limits(BaseModel):
     def lets_in(self, email: str) -> bool:
         """Whether somebody with this address, which the provider has verified, may sign in."""
         allowed = [one.strip().casefold() for one in self.emails.split(",") if one.strip()]
-        email = email.casefold()
-        return not allowed or email in allowed or f"@{email.rpartition('@')[2]}" in allowed
+        address, domain = email.casefold(), "".join(email.casefold().rpartition("@")[1:])
+        return not allowed or address in allowed or ("@" in domain and domain in allowed)
 
 
 def limits() -> Limits:

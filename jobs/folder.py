@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 import psutil
 from filelock import FileLock
 
-from data.limits import require_place, require_room
+from data.limits import are_limited, require_place, require_room
 from data.workspace import number_in, read_json, write_json, write_text
 from jobs.allocator import hold_freed_memory
 from jobs.detached import detached
@@ -120,19 +120,22 @@ class Job:
             return ""
         return "\n".join(text.splitlines()[-lines:]) if lines else text
 
+    def admit(self) -> None:
+        """Raise `LimitError` where the user has too many jobs beside it at work, or no room for what it leaves."""
+        if are_limited() and not self.running:
+            require_room()
+            beside = [Job(path.parent) for path in self.folder.parent.glob("*/status.json")]
+            require_place(sum(job.status().at_work for job in beside))
+
     def launch(self, module: str, *words: object) -> None:
         """Start its process, `python -m MODULE WORDS`, at once; an earlier result goes.
 
-        Where one is at work on it, whoever started that, it stays the only one. Raises `OSError`, where the disk is
-        full, and `LimitError`: the user has too many such jobs at work, or no room for what they leave.
+        Where one is at work on it, whoever started that, it stays the only one. Raises `OSError`: the disk is full.
         """
-        require_room()
         self.folder.mkdir(parents=True, exist_ok=True)
         with FileLock(self.folder / ".starting.lock"):
             if self.running:
                 return
-            beside = [Job(path.parent) for path in self.folder.parent.glob("*/status.json")]
-            require_place(sum(job.status().at_work for job in beside))
             self.result.unlink(missing_ok=True)
             for name in ("stop", "log.txt", "status.json"):
                 (self.folder / name).unlink(missing_ok=True)

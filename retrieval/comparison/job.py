@@ -29,7 +29,8 @@ class ComparisonJob(Job):
         return cls(workspace() / "comparisons" / key)
 
     def start(self, experiment: Experiment) -> None:
-        """Start the process, where none is at work on it."""
+        """Start the process, where none is at work on it. Raises `LimitError` as `admit` does, and writes nothing."""
+        self.admit()
         write_text(self.folder / "experiment.toml", write_experiment(experiment))
         self.launch("retrieval", "compare", self.folder / "experiment.toml", "--out", self.folder, "--tell")
 

@@ -9,6 +9,7 @@ import sys
 import time
 import urllib.request
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -28,12 +29,22 @@ def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def app(workspace: Path) -> Iterator[str]:
+    with running_app(workspace, free_port()) as address:
+        yield address
+
+
+def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+        return int(probe.getsockname()[1])
+
+
+@contextmanager
+def running_app(workspace: Path, port: int, *options: object) -> Iterator[str]:
+    """Run the app's server with these options of Streamlit's until the block ends; yields its address."""
     if not os.environ.get("MRC_FORK_SERVER"):
         start_fork_server()  # whose libraries the jobs of all these servers share
-    command = [sys.executable, "-m", "streamlit", "run", "app.py", "--server.port", str(port)]
+    command = [sys.executable, "-m", "streamlit", "run", "app.py", "--server.port", str(port), *map(str, options)]
     environment = {**os.environ, "MRC_WORKSPACE": str(workspace), "STREAMLIT_SERVER_HEADLESS": "true"}
     server = subprocess.Popen(command, cwd=PROJECT, env=environment, start_new_session=True)
     try:

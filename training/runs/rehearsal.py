@@ -101,6 +101,7 @@ class Rehearsal(Job):
         return status.code or "unexpected", status.message or self.log()
 
     def start(self, plan: Plan) -> None:
-        """Start the process. Raises `OSError` where the disk is full."""
+        """Start the process. Raises `OSError` where the disk is full, and `LimitError` as `admit` does."""
+        self.admit()
         write_text(self.folder / "run.json", plan.as_json())
         self.launch("training", "rehearse", self.task.value, self.folder)

@@ -1,0 +1,233 @@
+"""Two people who sign in: each has a set, a comparison and a training, and the other cannot get at any of them."""
+
+import hashlib
+import json
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, BrowserContext, Page, expect
+
+from data.read import read
+from data.store import keep
+from data.workspace import acting_as, user_of
+from tests.browser.conftest import free_port, running_app
+from tests.identity_provider import Provider, running_provider, secrets_for
+from views.words import catalog
+
+pytest.importorskip("authlib")
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
+WORDS = catalog("en")
+RUN = "20261122-014317-bi-0b1c"
+MINUTES = 60_000
+PEOPLE = ("alice", "bob")
+
+
+@dataclass
+class Person:
+    """Somebody who is signed in, in a browser session of their own, and what is theirs."""
+
+    name: str
+    page: Page
+    folder: Path
+    data: str = ""
+    comparison: str = ""
+    run: str = ""
+
+    def goes_to(self, address: str) -> None:
+        self.page.goto(address)
+        expect(self.page.get_by_test_id("stSidebarUserContent").get_by_text(self.name)).to_be_visible()
+        settled(self.page)
+
+    def content(self) -> str:
+        """A digest of everything that is theirs, but for what can be made anew."""
+        digest = hashlib.sha256()
+        for place in ("datasets", "comparisons", "runs"):
+            for path in sorted(path for path in (self.folder / place).rglob("*") if path.is_file()):
+                digest.update(str(path.relative_to(self.folder)).encode() + path.read_bytes())
+        return digest.hexdigest()
+
+
+def settled(page: Page) -> None:
+    page.wait_for_selector("[data-testid=stApp][data-test-script-state=notRunning]")
+
+
+def rows(name: str, count: int) -> bytes:
+    made = [
+        {"question": f"{name} 질문 {one} 누구", "context": f"{name} 지문 {one} 나무", "title": f"{name} {one}"}
+        for one in range(count)
+    ]
+    return json.dumps(made, ensure_ascii=False).encode()
+
+
+@pytest.fixture(scope="module")
+def provider() -> Iterator[Provider]:
+    with running_provider() as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def app(workspace: Path, provider: Provider, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The app with sign-in, and one set on the shelf."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("MRC_WORKSPACE", str(workspace))
+        with acting_as(""):
+            keep(read(rows("모두", 12), "everybody.json").question_set, source="everybody.json")
+        patch.setenv("MRC_USER_PASSAGES", "50")
+        patch.setenv("HF_TOKEN", "the operator's")
+        port = free_port()
+        secrets = tmp_path_factory.mktemp("secrets") / "secrets.toml"
+        secrets.write_text(secrets_for(provider, f"http://localhost:{port}"), encoding="utf-8")
+        with running_app(workspace, port, "--secrets.files", secrets) as address:
+            yield address
+
+
+def signed_in(context: BrowserContext, app: str, provider: Provider, name: str, workspace: Path) -> Person:
+    context.add_cookies([{"name": "person", "value": name, "url": provider.address}])
+    page = context.new_page()
+    page.set_default_timeout(MINUTES)
+    page.goto(app)
+    page.get_by_role("button", name=WORDS["access.sign_in"]).click()
+    expect(page.get_by_test_id("stSidebarUserContent").get_by_text(name)).to_be_visible()
+    folder = workspace / "users" / user_of(provider.address, f"subject/../{name}")
+    return Person(name, page, folder)
+
+
+@pytest.fixture(scope="module")
+def people(browser: Browser, app: str, provider: Provider, workspace: Path) -> Iterator[dict[str, Person]]:
+    """Both signed in, each with a set, a comparison and a finished training."""
+    found: dict[str, Person] = {}
+    contexts = []
+    for name in PEOPLE:
+        contexts.append(browser.new_context(locale="en-US", viewport={"width": 1280, "height": 900}))
+        one = found[name] = signed_in(contexts[-1], app, provider, name, workspace)
+        one.goes_to(f"{app}/data")
+        file = {"name": f"{name}.json", "mimeType": "application/json", "buffer": rows(name, 15)}
+        one.page.locator("input[type=file]").set_input_files(file)  # type: ignore[arg-type]
+        one.page.get_by_role("button", name=WORDS["data_page.use"]).click()
+        expect(one.page.get_by_test_id("stSidebarUserContent").get_by_text("15 passages")).to_be_visible()
+        (one.data,) = (path.name for path in (one.folder / "datasets").iterdir() if not path.name.startswith("."))
+        one.page.goto(f"{app}/?data={one.data}&retrievers=BM25")
+        expect(one.page.get_by_role("button", name=WORDS["compare.run_again"])).to_be_enabled(timeout=3 * MINUTES)
+        (one.comparison,) = (path.parent.name for path in _comparisons(one))
+        one.run = f"{RUN}-{name}"
+        shutil.copytree(Path(__file__).parents[1] / "workspace_before" / "runs" / RUN, one.folder / "runs" / one.run)
+        plan = one.folder / "runs" / one.run / "run.json"
+        asked: dict[str, Any] = json.loads(plan.read_text(encoding="utf-8"))
+        plan.write_text(json.dumps(asked | {"name": f"model of {name}"}), encoding="utf-8")
+    yield found
+    for context in contexts:
+        context.close()
+
+
+def _comparisons(one: Person) -> list[Path]:
+    """Those of the person's own set; the first page compares the shelf's as well."""
+    found = (one.folder / "comparisons").glob("*/provenance.json")
+    return [path for path in found if json.loads(path.read_text(encoding="utf-8"))["data"]["name"] == one.name]
+
+
+def test_nobody_comes_in_without_signing_in(app: str, page: Page, workspace: Path) -> None:
+    before = sorted(workspace.rglob("*"))
+    for path in ("", "data", "train", "search", "compare", "?data=0123456789abcdef"):
+        page.goto(f"{app}/{path}")
+        expect(page.get_by_role("button", name=WORDS["access.sign_in"])).to_be_visible()
+        settled(page)
+        expect(page.get_by_test_id("stSidebar")).to_have_count(0)
+        expect(page.get_by_test_id("stSelectbox")).to_have_count(0)
+    assert sorted(workspace.rglob("*")) == before
+
+
+def test_a_cookie_that_the_server_did_not_sign_lets_nobody_in(app: str, page: Page, people: dict[str, Person]) -> None:
+    (cookie,) = (one for one in people["alice"].page.context.cookies() if one["name"] == "_streamlit_user")
+    signed = cookie["value"]
+    for value in (signed[:-8] + "AAAAAAAA", signed.rpartition(".")[0], "x" + signed[1:], '{"is_logged_in": true}'):
+        page.context.clear_cookies()
+        page.context.add_cookies([{"name": "_streamlit_user", "value": value, "url": app}])
+        page.goto(app)
+        expect(page.get_by_role("button", name=WORDS["access.sign_in"])).to_be_visible()
+
+
+def test_each_sees_their_own_and_what_is_shared(app: str, people: dict[str, Person], workspace: Path) -> None:
+    assert not (people["alice"].folder / "datasets" / people["bob"].data).exists()
+    assert not (workspace / "runs").exists()
+    assert not (workspace / "comparisons").exists()
+    for one, other in (("alice", "bob"), ("bob", "alice")):
+        person = people[one]
+        person.goes_to(f"{app}/data?data={person.data}")
+        main = person.page.get_by_role("main")
+        expect(main.get_by_text("everybody", exact=True)).to_be_visible()
+        expect(main.locator(".stMarkdownBadge", has_text=WORDS["data_page.shared"])).to_be_visible()
+        expect(person.page.get_by_role("button", name=WORDS["data_page.remove"])).to_have_count(0)  # in use, or shared
+        expect(main.get_by_text(other)).to_have_count(0)
+        person.goes_to(f"{app}/train?data={person.data}")
+        expect(person.page.get_by_role("main").get_by_text(f"model of {one}").first).to_be_visible()
+        expect(person.page.get_by_text(f"model of {other}")).to_have_count(0)
+
+
+ATTEMPTS = (
+    "/?data={data}",
+    "/data?data={data}",
+    "/search?data={data}&q=질문",
+    "/train?data={data}&base={run}",
+    "/?comparison={comparison}",
+    "/?data={data}&comparison={comparison}&view=why",
+    "/?comparison=../../{user}/comparisons/{comparison}",
+    "/data?data=../../{user}/datasets/{data}",
+    "/train?train=bi-encoder&base={run}",
+    "/train?train=bi-encoder&base=other&base_model={run}",
+    "/train?train=bi-encoder&base=other&base_model={folder}/runs/{run}",
+    "/train?train=bi-encoder&base=other&base_model=../{user}/runs/{run}",
+    "/train?train=bi-encoder&base=other&base_model=workspace/users/{user}/runs/{run}",
+)
+
+
+@pytest.mark.parametrize("attempt", ATTEMPTS)
+def test_what_is_somebody_elses_opens_by_no_address(app: str, people: dict[str, Person], attempt: str) -> None:
+    alice, bob = people["alice"], people["bob"]
+    before = alice.content()
+    theirs = {"data": alice.data, "comparison": alice.comparison, "run": alice.run, "folder": alice.folder}
+    bob.goes_to(app + attempt.format(**theirs, user=alice.folder.name))
+    for shown in ("alice 지문", "alice 질문", "model of alice", "alice.json"):
+        expect(bob.page.get_by_text(shown)).to_have_count(0)
+    sidebar = bob.page.get_by_test_id("stSidebarUserContent")
+    expect(sidebar.get_by_text("alice")).to_have_count(0)
+    if "?comparison=" in attempt:
+        expect(bob.page.get_by_text(WORDS["kept.not_here"])).to_be_visible()
+    if "base_model" in attempt:
+        refused = WORDS["model.server_path"].split("{")[0]
+        in_the_form = (
+            bob.page.get_by_role("main")
+            .get_by_text(refused)
+            .or_(bob.page.get_by_role("main").get_by_text(WORDS["model.hub_unknown"].split("{")[0]))
+            .or_(bob.page.get_by_role("main").get_by_text(WORDS["model.hub_unreachable"].split("{")[0]))
+        )
+        expect(in_the_form.first).to_be_visible()
+        expect(bob.page.get_by_text(WORDS["train.about_folder"])).to_have_count(0)
+    assert alice.content() == before
+    assert not list((bob.folder / "datasets").glob(alice.data))
+
+
+def test_a_set_larger_than_the_limit_is_refused_and_nothing_of_it_kept(app: str, people: dict[str, Person]) -> None:
+    bob = people["bob"]
+    before = bob.content()
+    bob.goes_to(f"{app}/data")
+    file = {"name": "large.json", "mimeType": "application/json", "buffer": rows("large", 51)}
+    bob.page.locator("input[type=file]").set_input_files(file)  # type: ignore[arg-type]
+    bob.page.get_by_role("button", name=WORDS["data_page.use"]).click()
+    expect(bob.page.get_by_text(WORDS["limit.passages"].format(passages="51", limit="50"))).to_be_visible()
+    assert bob.content() == before
+
+
+def test_who_signs_out_is_out(app: str, browser: Browser, provider: Provider, workspace: Path) -> None:
+    context = browser.new_context(locale="en-US")
+    carol = signed_in(context, app, provider, "carol", workspace)
+    settled(carol.page)
+    carol.page.get_by_role("button", name=WORDS["access.sign_out"]).click()
+    expect(carol.page.get_by_role("button", name=WORDS["access.sign_in"])).to_be_visible()
+    carol.page.goto(f"{app}/data")
+    expect(carol.page.get_by_role("button", name=WORDS["access.sign_in"])).to_be_visible()
+    expect(carol.page.get_by_test_id("stSidebar")).to_have_count(0)
+    context.close()

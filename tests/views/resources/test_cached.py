@@ -1,0 +1,103 @@
+"""What pages keep in memory is each workspace's: two users with the same key are given their own."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from data.problems import DataError
+from data.store import keep, load
+from data.workspace import PROJECT, acting_as, user_of, workspace
+from tests.doubles import small_set
+from views.resources.cached import cached
+from views.resources.sets import audit_of, question_set, split_of
+
+ALICE, BOB = user_of("https://id.example.org", "alice"), user_of("https://id.example.org", "bob")
+# What is not kept for each workspace apart, and why it may be so.
+SHARED = {
+    "views/resources/cached.py: Cached.__init__": "the way itself",
+    "views/resources/charts.py: made": "of its arguments alone: tables and words",
+    "views/resources/hub.py: _askers": "threads, which are told whose work they do",
+    "views/resources/hub.py: hub_answer": "what the hub tells everybody",
+    "views/choices.py: _cut_finer_than_words": "true or false, of the content that its fingerprint names",
+    "views/words.py: catalog": "the program's words",
+}
+KEEPERS = {"cache", "lru_cache", "cache_resource", "cache_data"}
+
+
+def test_users_with_the_same_key_are_given_their_own() -> None:
+    made: list[str] = []
+
+    @cached(max_entries=8)
+    def place_of(key: str, _no_key: int = 0, *, more: str = "") -> Path:
+        made.append(key + more)
+        return workspace() / (key + more)
+
+    for name in (ALICE, BOB, ALICE, BOB):
+        with acting_as(name):
+            assert place_of("a") == workspace() / "a"
+            assert place_of("a", 2) == workspace() / "a"  # what begins with a line is no part of the key
+            assert place_of("a", more="b") == workspace() / "ab"
+    assert place_of("a") == workspace() / "a"
+    assert made == ["a", "ab", "a", "ab", "a"]
+    with acting_as(ALICE):
+        place_of.clear("a")
+        place_of("a")
+    with acting_as(BOB):
+        place_of("a")
+    assert made == ["a", "ab", "a", "ab", "a", "a"]
+    assert place_of.__name__ == "place_of"
+
+
+def test_functions_do_not_share_what_they_keep() -> None:
+    @cached()
+    def one(key: str) -> str:
+        return f"one {key}"
+
+    @cached()
+    def other(key: str) -> str:
+        return f"other {key}"
+
+    assert (one("a"), other("a"), one("a")) == ("one a", "other a", "one a")
+
+
+def test_a_set_that_is_open_for_one_user_is_not_there_for_another() -> None:
+    with acting_as(ALICE):
+        key = keep(small_set("Alice's")).key
+        assert question_set(key).name == "Alice's"
+        assert audit_of(key).passage_count == 5
+    for name in (BOB, ""):
+        with acting_as(name):
+            for ask in (question_set, audit_of):
+                with pytest.raises(DataError):
+                    ask(key)
+            with pytest.raises(DataError):
+                split_of(key, 0.1, 0.2, 0)
+    with acting_as(BOB):
+        keep(small_set("Bob's"))
+        assert (question_set(key).name, load(key).name) == ("Bob's", "Bob's")
+    with acting_as(ALICE):
+        assert question_set(key).name == "Alice's"
+
+
+def kept_by_hand() -> Iterator[str]:
+    """Every function of the pages that the standard library, or Streamlit itself, keeps the results of."""
+    for path in sorted((PROJECT / "views").rglob("*.py")):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        inside = {child: parent for parent in ast.walk(tree) for child in ast.iter_child_nodes(parent)}
+        for node in ast.walk(tree):
+            name = node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
+            if name not in KEEPERS:
+                continue
+            names: list[str] = []
+            place: ast.AST | None = node
+            while place is not None:
+                if isinstance(place, ast.FunctionDef | ast.ClassDef):
+                    names.insert(0, place.name)
+                place = inside.get(place)
+            yield f"{path.relative_to(PROJECT).as_posix()}: {'.'.join(names)}"
+
+
+def test_nothing_else_is_kept_for_all_but_what_may_be() -> None:
+    assert sorted(kept_by_hand()) == sorted(SHARED)
