@@ -29,6 +29,8 @@ def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def app(workspace: Path) -> Iterator[str]:
+    if not os.environ.get("MRC_FORK_SERVER"):
+        start_fork_server()  # whose libraries the jobs of all these servers share
     with running_app(workspace, free_port()) as address:
         yield address
 
@@ -42,8 +44,6 @@ def free_port() -> int:
 @contextmanager
 def running_app(workspace: Path, port: int, *options: object) -> Iterator[str]:
     """Run the app's server with these options of Streamlit's until the block ends; yields its address."""
-    if not os.environ.get("MRC_FORK_SERVER"):
-        start_fork_server()  # whose libraries the jobs of all these servers share
     command = [sys.executable, "-m", "streamlit", "run", "app.py", "--server.port", str(port), *map(str, options)]
     environment = {**os.environ, "MRC_WORKSPACE": str(workspace), "STREAMLIT_SERVER_HEADLESS": "true"}
     server = subprocess.Popen(command, cwd=PROJECT, env=environment, start_new_session=True)

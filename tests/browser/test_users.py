@@ -78,6 +78,7 @@ def app(workspace: Path, provider: Provider, tmp_path_factory: pytest.TempPathFa
             keep(read(rows("모두", 12), "everybody.json").question_set, source="everybody.json")
         patch.setenv("MRC_USER_PASSAGES", "50")
         patch.setenv("HF_TOKEN", "the operator's")
+        patch.setenv("MRC_FORK_SERVER", "")  # one of its own, whose libraries know no token of the hub
         port = free_port()
         secrets = tmp_path_factory.mktemp("secrets") / "secrets.toml"
         secrets.write_text(secrets_for(provider, f"http://localhost:{port}"), encoding="utf-8")
