@@ -52,7 +52,7 @@ class Person:
 
 
 def settled(page: Page) -> None:
-    page.wait_for_selector("[data-testid=stApp][data-test-script-state=notRunning]")
+    page.wait_for_selector("[data-testid=stApp][data-test-script-state=notRunning]", timeout=3 * MINUTES)
 
 
 def rows(name: str, count: int) -> bytes:
@@ -89,7 +89,7 @@ def app(workspace: Path, provider: Provider, tmp_path_factory: pytest.TempPathFa
 def signed_in(context: BrowserContext, app: str, provider: Provider, name: str, workspace: Path) -> Person:
     context.add_cookies([{"name": "person", "value": name, "url": provider.address}])
     page = context.new_page()
-    page.set_default_timeout(MINUTES)
+    page.set_default_timeout(3 * MINUTES)
     page.goto(app)
     page.get_by_role("button", name=WORDS["access.sign_in"]).click()
     expect(page.get_by_test_id("stSidebarUserContent").get_by_text(name)).to_be_visible()
