@@ -87,10 +87,11 @@ def _make_set(data: StoredSet, questions: QuestionSet, judged: tuple[Judged, ...
         )
         pressed = st.form_submit_button(word("judging.make"), icon=":material/library_add:")
     if pressed:
-        with errors_told(), st.spinner(word("data_page.keeping")):
-            made = with_judged(questions, judged, name.strip() or usual, alone=not both)
-            st.session_state[_KEPT] = keep(made, source=data.source)
-        st.rerun()
+        with errors_told():
+            with st.spinner(word("data_page.keeping")):
+                made = with_judged(questions, judged, name.strip() or usual, alone=not both)
+                st.session_state[_KEPT] = keep(made, source=data.source)
+            st.rerun()
 
 
 def _draw_kept(kept: StoredSet) -> None:
