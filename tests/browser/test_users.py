@@ -221,6 +221,24 @@ def test_a_set_larger_than_the_limit_is_refused_and_nothing_of_it_kept(app: str,
     assert bob.content() == before
 
 
+def test_what_a_part_of_a_page_keeps_is_kept_for_who_is_signed_in(
+    app: str, people: dict[str, Person], workspace: Path
+) -> None:
+    """Questions are made in a fragment, which Streamlit runs without `app.py`, in a thread of its own."""
+    bob = people["bob"]
+    shared, own = (sorted((place / "datasets").iterdir()) for place in (workspace, bob.folder))
+    before = people["alice"].content()
+    bob.goes_to(f"{app}/data?data={bob.data}")
+    bob.page.get_by_text(WORDS["made.make_some"]).click()
+    bob.page.get_by_role("radio", name=WORDS["made.by_title"]).click()
+    settled(bob.page)
+    bob.page.get_by_role("button", name=WORDS["made.make"], exact=True).click()
+    expect(bob.page.get_by_role("button", name=WORDS["made.train"])).to_be_visible()
+    assert sorted((workspace / "datasets").iterdir()) == shared
+    assert len(sorted((bob.folder / "datasets").iterdir())) == len(own) + 1
+    assert people["alice"].content() == before
+
+
 def test_who_signs_out_is_out(app: str, browser: Browser, provider: Provider, workspace: Path) -> None:
     context = browser.new_context(locale="en-US")
     carol = signed_in(context, app, provider, "carol", workspace)
