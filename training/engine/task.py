@@ -98,8 +98,7 @@ class Task:
         """The task with its lessons learned by heart: labels beside its examples, and beside those held out."""
         if not self.lesson:
             return self
-        held_out = self.held_out
+        labels, held_out = ask(self.lesson), self.held_out
         if held_out and held_out.lesson:
             held_out = HeldOut(held_out.columns | {"label": ask(held_out.lesson)}, held_out.examples)
-        labels = ask(self.lesson)
         return replace(self, columns=self.columns | {"label": labels}, lesson=None, held_out=held_out)

@@ -171,7 +171,8 @@ class _Searching:
         known = {number: found for number, run in runs.items() if (found := measured(run))}
         if DEFAULTS not in known:
             return None
-        before = runs[DEFAULTS].read("before.json")[self._plan.options.best_by]
+        kept = runs[DEFAULTS].read("before.json")
+        before = kept.get("validation", kept)[self._plan.options.best_by]  # earlier versions kept these questions alone
         begun = [number for number, run in runs.items() if find_run(run.id)]
         return findings(
             self._plan.options.best_by,

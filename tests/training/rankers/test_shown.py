@@ -172,7 +172,7 @@ def test_a_run_tells_how_many_passages_were_too_long_and_is_measured_by_their_be
     of = material_of(long_set(), run.plan().split, run.plan().options)
     encoder = BiEncoder(find_model(str(run.model_folder)), of.texts)
     dense = Dense("dense", of.question_set.passages, encoder, windows=WindowOptions())
-    assert run.scores()["after"] == pytest.approx(of.measure(dense).means())
+    assert run.scores()["after"] == pytest.approx(of.measure(dense).validation.means())
 
 
 def test_a_run_planned_before_there_were_windows_goes_on_without(tmp_path: Path) -> None:

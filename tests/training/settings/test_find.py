@@ -145,7 +145,7 @@ def test_the_figures_are_those_of_the_same_questions_tested_alone(there: Search)
     assert found.questions == len(validation.questions)
     losses = logged(there.trial(1), "loss")
     assert first.loss == pytest.approx(np.mean(losses[-5:]))
-    before = json.loads((there.trial(1).folder / "before.json").read_text())["recall@1"]
+    before = json.loads((there.trial(1).folder / "before.json").read_text())["validation"]["recall@1"]
     assert found.untrained == pytest.approx(np.mean(before))
 
 

@@ -522,11 +522,13 @@ def test_a_teacher_must_be_chosen_and_be_somewhere(app: AppTest, submitted: list
 
 
 @pytest.fixture
-def _at_the_hub(monkeypatch: pytest.MonkeyPatch) -> None:
+def at_the_hub(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The hub answers, and has every model."""
+    hub.hub_answer.clear()
     monkeypatch.setattr(hub, "hub_revision", lambda _: HubRevision("a" * 40, online=True, downloaded=False))
 
 
-@pytest.mark.usefixtures("_at_the_hub")
+@pytest.mark.usefixtures("at_the_hub")
 def test_the_three_poolings_are_compared_by_one_press(app: AppTest, submitted: list[Run]) -> None:
     with_base(app, DEFAULT_BI_ENCODER, MULTIPLE)
     field(app, "epochs").set_value(2.0)

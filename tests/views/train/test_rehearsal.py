@@ -18,12 +18,14 @@ from data.workspace import write_text
 from jobs.status import State, Status
 from models.sources import DEFAULT_BI_ENCODER, STARTER
 from tests.training.worlds import COLUMNS
-from tests.views.train.test_form import TRIPLET, button, field, labels, page, run, texts, with_base
+from tests.views.train.test_form import TRIPLET, at_the_hub, button, field, labels, page, run, texts, with_base
 from training.options.bi_encoder import BiEncoderOptions
 from training.runs.rehearsal import Estimate, Rehearsal, Task
 from training.runs.runs import Plan, all_runs
 from views.resources import sets
 from views.words import catalog
+
+__all__ = ["at_the_hub"]  # a fixture
 
 pytestmark = pytest.mark.slow
 
@@ -108,6 +110,7 @@ def test_what_does_not_fit_is_told_first_with_what_would(app: AppTest, asked: li
     assert not app.info
 
 
+@pytest.mark.usefixtures("at_the_hub")
 def test_settings_of_every_kind_are_used_by_one_press(app: AppTest, asked: list[Rehearsal]) -> None:
     with_base(app, DEFAULT_BI_ENCODER)
     instead = {"embedding_table": "frozen", "recompute": True, "max_length": 256}
