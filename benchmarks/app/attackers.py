@@ -12,7 +12,7 @@ import threading
 import time
 import urllib.request
 from dataclasses import dataclass, field
-from http.cookiejar import CookieJar
+from http.cookies import SimpleCookie
 from itertools import cycle
 from pathlib import Path
 from statistics import median
@@ -40,6 +40,7 @@ from views.choices import choices_for
 _WANTED = 3.0  # seconds of the slowest
 _VISITORS = 10
 _GIB = 2**30
+_COOKIE = "_streamlit_xsrf"
 
 
 @dataclass
@@ -125,10 +126,8 @@ def _attack(app: RunningApp, files: dict[str, bytes], number: int, attack: Attac
 async def _upload(address: str, content: bytes) -> None:
     """Drop a file on the Data page, and wait until the page has said what it makes of it."""
     socket = f"{address.replace('http', 'ws', 1)}/_stcore/stream"
-    jar = CookieJar()
-    opener = urllib.request.build_opener(urllib.request.HTTPCookieProcessor(jar))
-    await asyncio.to_thread(lambda: opener.open(f"{address}/_stcore/host-config", timeout=30).read())
-    cookies = "; ".join(f"{one.name}={one.value}" for one in jar)
+    token = await asyncio.to_thread(_token, address)
+    cookies = f"{_COOKIE}={token}"
     told = [Subprotocol("streamlit")]
     async with (
         asyncio.timeout(300),
@@ -144,8 +143,7 @@ async def _upload(address: str, content: bytes) -> None:
         urls.file_urls_request.session_id = session
         await connection.send(urls.SerializeToString())
         place = (await _message(connection, "file_urls_response")).file_urls_response.file_urls[0]
-        token = next((one.value or "" for one in jar if "xsrf" in one.name), "")
-        await asyncio.to_thread(_put, opener, f"{address}{place.upload_url}", content, token)
+        await asyncio.to_thread(_put, f"{address}{place.upload_url}", content, token)
         state = asked.rerun_script.widget_states.widgets.add()
         state.id = widget
         info = state.file_uploader_state_value.uploaded_file_info.add()
@@ -180,13 +178,24 @@ async def _next(connection: ClientConnection) -> ForwardMsg:
     return told
 
 
-def _put(opener: urllib.request.OpenerDirector, address: str, content: bytes, token: str) -> None:
+def _token(address: str) -> str:
+    """Return the token that the server gives to whoever asks, without which nothing can be uploaded."""
+    with urllib.request.urlopen(f"{address}/_stcore/health", timeout=30) as answer:  # noqa: S310 - our own address
+        given = SimpleCookie(answer.headers.get("Set-Cookie", ""))
+    return given[_COOKIE].value
+
+
+def _put(address: str, content: bytes, token: str) -> None:
     edge = "----a-file"
     head = f'--{edge}\r\nContent-Disposition: form-data; name="set"; filename="set"\r\n'
     body = f"{head}Content-Type: application/octet-stream\r\n\r\n".encode() + content + f"\r\n--{edge}--\r\n".encode()
-    headers = {"Content-Type": f"multipart/form-data; boundary={edge}", "X-Xsrftoken": token}
-    asked = urllib.request.Request(address, data=body, method="PUT", headers=headers)  # noqa: S310 - our own address
-    opener.open(asked, timeout=120).read()
+    headers = {
+        "Content-Type": f"multipart/form-data; boundary={edge}",
+        "X-Xsrftoken": token,
+        "Cookie": f"{_COOKIE}={token}",
+    }
+    asked = urllib.request.Request(address, data=body, method="PUT", headers=headers)  # noqa: S310 - our own
+    urllib.request.urlopen(asked, timeout=120).read()  # noqa: S310 - our own address
 
 
 def _watch(app: RunningApp, attack: Attack) -> None:

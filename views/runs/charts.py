@@ -41,13 +41,14 @@ def pick_measure(key: str, first: str) -> str:
 def draw_run_figure(name: str, found: Curves, colour: str, *, last_step: int = 0, kept_step: int = 0) -> None:
     """Draw a figure of one training; of validation and of training questions where it is known of both."""
     own, other = ("validation", "training") if name in MEASURES else ("training", "validation")
-    lines = {word(f"train.line_{own}"): found.points[name]}
+    lines, colours = {word(f"train.line_{own}"): found.points[name]}, [colour]
     if found.beside[name]:
         lines[word(f"train.line_{other}")] = found.beside[name]
+        colours = [colour, _BESIDE] if own == "validation" else [_BESIDE, colour]  # what judges has one colour
     draw_figure(
         name,
         lines,
-        [colour, _BESIDE],
+        colours,
         last_step=last_step,
         bm25=found.bm25.get(name),
         kept=_point(found.points[name], kept_step) if name in MEASURES else None,
