@@ -51,6 +51,8 @@ def estimate(plan: Plan) -> Estimate:
     fits = memory <= SHARE_TO_USE * available
     measured = options.epochs if not options.evaluation_steps else steps / options.evaluation_steps
     seconds_measuring = (measured + 2) * recipe.seconds_to_measure(task.model)
+    if task.held_out:  # their loss: a step forward, which is a third of one
+        seconds_measuring += measured * len(task.held_out.examples.question) / options.batch_size * seconds_a_step / 3
     seconds_teaching = lesson.seconds() if lesson else 0.0
     forgets = task.settled.get("attention_dropout") == "base" and task.model.device.type == "cpu"
     return Estimate(

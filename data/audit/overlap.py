@@ -38,8 +38,9 @@ class Overlap:
 
 def overlap_of(question_set: QuestionSet) -> Overlap:
     """Measure a set's overlap: each question with its passages (`word_overlap`), and some with others by chance."""
-    shares = word_overlap(question_set)
-    return Overlap(unit_of(question_set), shares, _mean(shares), _mean(_by_chance(question_set)))
+    unit = unit_of(question_set)
+    shares = _with_own(question_set, unit)
+    return Overlap(unit, shares, _mean(shares), _mean(_by_chance(question_set, unit)))
 
 
 def unit_of(question_set: QuestionSet) -> Unit:
@@ -54,16 +55,7 @@ def word_overlap(question_set: QuestionSet) -> np.ndarray:
     or pairs of neighbouring letters or digits inside them (`unit_of`). Of several relevant passages the highest counts;
     a question without any is NaN. Where values are high, lexical search will do well.
     """
-    share = _SHARES[unit_of(question_set)]
-    overlap = np.full(len(question_set.questions), np.nan)
-    by_passage = question_set.relevance.tocsc()
-    # a large corpus has passages that nobody asks about
-    for column in np.flatnonzero(np.diff(by_passage.indptr)).tolist():
-        rows = by_passage.indices[by_passage.indptr[column] : by_passage.indptr[column + 1]].tolist()
-        asked = [question_set.questions[row].text for row in rows]
-        overlap[rows] = np.fmax(overlap[rows], share(question_set.passages.texts[column], asked))
-    measured: np.ndarray = overlap[question_set.answerable]
-    return measured
+    return _with_own(question_set, unit_of(question_set))
 
 
 def words(text: str) -> frozenset[str]:
@@ -93,8 +85,20 @@ _SHARES: dict[Unit, Callable[[str, list[str]], list[float]]] = {
 }
 
 
-def _by_chance(question_set: QuestionSet) -> np.ndarray:
-    share, rng = _SHARES[unit_of(question_set)], np.random.default_rng(0)
+def _with_own(question_set: QuestionSet, unit: Unit) -> np.ndarray:
+    share, overlap = _SHARES[unit], np.full(len(question_set.questions), np.nan)
+    by_passage = question_set.relevance.tocsc()
+    # a large corpus has passages that nobody asks about
+    for column in np.flatnonzero(np.diff(by_passage.indptr)).tolist():
+        rows = by_passage.indices[by_passage.indptr[column] : by_passage.indptr[column + 1]].tolist()
+        asked = [question_set.questions[row].text for row in rows]
+        overlap[rows] = np.fmax(overlap[rows], share(question_set.passages.texts[column], asked))
+    measured: np.ndarray = overlap[question_set.answerable]
+    return measured
+
+
+def _by_chance(question_set: QuestionSet, unit: Unit) -> np.ndarray:
+    share, rng = _SHARES[unit], np.random.default_rng(0)
     rows, count = np.array(question_set.answerable, dtype=np.int64), len(question_set.passages)
     found = []
     for row in rng.permutation(rows)[:_BY_CHANCE].tolist():

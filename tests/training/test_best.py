@@ -94,6 +94,16 @@ def test_among_equals_the_smallest_validation_loss_is_kept(
     np.testing.assert_array_equal(kept, weights_at(tmp_path, step))
 
 
+def test_what_an_earlier_version_measured_without_a_loss_stays_the_best(tmp_path: Path) -> None:
+    script = dict.fromkeys(BestBy, (0.5, 0.5))
+    trainer, _ = trained_by(script, tmp_path, epochs=2.0)
+    first = {"eval_validation_ndcg@10": 0.5, "step": 1}
+    trainer.state.log_history, trainer.state.best_global_step = [first], 1
+    trainer.state.best_metric = 0.5
+    assert not trainer._determine_best_metric({"eval_validation_ndcg@10": 0.5, "eval_loss": 0.1}, None)
+    assert trainer.state.best_global_step == 1
+
+
 def test_a_smaller_loss_does_not_outdo_a_better_measure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     script_losses(monkeypatch, (3, 2, 1))
     _, kept = trained_by(dict.fromkeys(BestBy, (0.6, 0.5, 0.5)), tmp_path, epochs=3.0)

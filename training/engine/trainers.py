@@ -70,8 +70,9 @@ class _FinerBest:
             return True
         if metrics[self.args.metric_for_best_model] != self.state.best_metric or "eval_loss" not in metrics:
             return False
-        best = (entry for entry in self.state.log_history if entry["step"] == self.state.best_global_step)
-        if not metrics["eval_loss"] < next(entry["eval_loss"] for entry in best if "eval_loss" in entry):
+        best = [entry for entry in self.state.log_history if entry["step"] == self.state.best_global_step]
+        losses = [entry["eval_loss"] for entry in best if "eval_loss" in entry]  # none where an earlier version began
+        if not losses or not metrics["eval_loss"] < losses[0]:
             return False
         self.state.best_global_step = self.state.global_step
         return True

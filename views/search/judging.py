@@ -31,6 +31,7 @@ def draw_mark(questions: QuestionSet, question: str, row: int, key: str, *, is_r
 
 
 def _judge(corpus: str, question: str, passage: str, right: bool) -> None:
+    st.session_state.pop(_KEPT, None)  # more is judged: the set that was made is not all any more
     with errors_told():
         judge(corpus, question, passage, right=right)
 
@@ -44,7 +45,7 @@ def draw(data: StoredSet) -> None:
         if judged:
             _list(questions, judged)
             _make_set(data, questions, judged)
-    if (kept := st.session_state.get(_KEPT)) and kept.name:
+    if kept := st.session_state.get(_KEPT):
         _draw_kept(kept)
 
 
