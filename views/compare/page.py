@@ -71,7 +71,7 @@ def _draw_head() -> DeltaGenerator:
     """Draw what the page is for and the ways on; returns the place of its buttons."""
     st.title(word("compare.purpose"), anchor=False)
     ways, buttons = st.columns([3, 2], vertical_alignment="center")
-    with ways.container(horizontal=True):
+    with ways.container(horizontal=True, key="ways_on"):
         for name in ("data", "train", "search"):
             way_to(name, word(f"compare.to_{name}"))
     return buttons.container(horizontal=True, horizontal_alignment="right")
