@@ -10,6 +10,8 @@ from retrieval.evaluation.measures import Scores
 from retrieval.evaluation.significance import Pair, intervals_of, paired_tests, question_groups
 
 SPLIT = SplitOptions(validation=0.1, test=40 / 140)
+# 28 articles instead of 14: BM25 finds nearly all there, and what is chosen on the few questions left went astray
+MORE_VALIDATION = SplitOptions(validation=0.2, test=40 / 140)
 MEASURE = "ndcg@10"
 
 
