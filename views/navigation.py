@@ -6,6 +6,7 @@ from typing import Any
 
 import streamlit as st
 
+from views.state import arrive
 from views.words import word
 
 _KEPT = ("data", "lang")  # of an address, on the way to another page
@@ -56,4 +57,5 @@ def _go_on(name: str) -> None:
 
 def _draw(name: str) -> None:
     """Draw a page, read when it is first opened: who opens the app waits for one page, not for all."""
+    arrive(name)
     import_module(f"views.{name}.page").draw()

@@ -79,12 +79,31 @@ def choose_several(
 
 
 def remembered(name: str, default: str, allowed: Sequence[str]) -> str:
-    """Return a choice from the address or the session, `default` where there is none that is allowed."""
-    value = st.query_params.get(name) or st.session_state.get(f"kept_{name}")
+    """Return a choice from the address or the session, `default` where there is none that is allowed.
+
+    A browser sends the address with every click, also before it has heard what the clicks before put there. What was
+    chosen on this page before is such an address, and brings nothing back; anything else is news.
+    """
+    kept, given = st.session_state.get(f"kept_{name}"), st.query_params.get(name)
+    value = kept if given in _chosen_here().get(name, ()) else given or kept
     return str(value) if value in allowed else default
 
 
 def remember(name: str, value: str) -> None:
     """Keep a choice in the address and for the other pages."""
+    _chosen_here().setdefault(name, set()).update({st.session_state.get(f"kept_{name}"), value})
     st.session_state[f"kept_{name}"] = value
     st.query_params[name] = value
+
+
+def arrive(page: str) -> None:
+    """Tell that a page is drawn: where it is another than before, its address is news."""
+    if st.session_state.get("page") != page:
+        st.session_state["page"] = page
+        _chosen_here().clear()
+
+
+def _chosen_here() -> dict[str, set[Any]]:
+    """What was chosen since the page was opened, by the choice's name."""
+    chosen: dict[str, set[Any]] = st.session_state.setdefault("chosen_here", {})
+    return chosen

@@ -24,7 +24,7 @@ def test_what_is_clicked_lies_in_the_address_and_is_there_after_a_reload(app: st
     compared(page, "Run again")
     checked(page, "5")
     checked(page, "nDCG")
-    # each choice more than once: none may be lost, whatever was chosen before
+    # each choice more than once, and faster than the page is drawn: none may be lost, whatever was chosen before
     for name in ("20", "MRR", "Why", "Overview", "50", "Hit", "Why", "Where"):
         if name in VIEWS:
             page.get_by_role("tab", name=name, exact=True).click()
@@ -32,7 +32,6 @@ def test_what_is_clicked_lies_in_the_address_and_is_there_after_a_reload(app: st
         else:
             page.get_by_role("radio", name=name, exact=True).click()
             checked(page, name)
-        expect(page.get_by_test_id("stApp")).to_have_attribute("data-test-script-state", "notRunning")
     expect(page).to_have_url(re.compile(r"(?=.*\bk=50\b)(?=.*measure=hit\b)(?=.*view=where\b)"))
     page.get_by_test_id("stMain").get_by_role("button", name="Dense", exact=True).click()
     expect(page).to_have_url(re.compile("BM25%7CHybrid%7CReranked"))

@@ -9,8 +9,9 @@ def page() -> None:
     import streamlit as st
 
     from views.compare.address import tie
-    from views.state import choose, choose_several
+    from views.state import arrive, choose, choose_several
 
+    arrive(st.session_state.get("opened", "page"))
     usual = st.session_state.get("usual", "b")
     st.text(choose(st.segmented_control, "one", "One", ["a", "b", "c"], "b"))
     st.text(choose(st.selectbox, "other", "Other", ["a", "b", "c"], usual, follows=True))
@@ -56,6 +57,29 @@ def test_another_page_remembers_a_choice_that_its_address_does_not_have() -> Non
     app = opened(page, one="c")
     del app.query_params["one"]
     assert values(run(app))[0] == "c"
+
+
+def test_clicks_faster_than_the_address_lose_no_choice() -> None:
+    app = opened(page, one="a")
+    app.segmented_control[0].set_value("b")
+    run(app)
+    for stale in ("a", "b"):  # the browser had not heard of the last choice when it sent the next
+        app.query_params["one"] = stale
+        app.segmented_control[0].set_value("c")
+        assert values(run(app))[0] == "c"
+        app.query_params["one"] = stale
+        app.pills[0].set_value(["a"])
+        assert values(run(app))[0] == "c"
+        assert app.query_params["one"] in ("c", ["c"])
+
+
+def test_an_address_counts_on_a_page_that_is_opened_though_it_was_chosen_before() -> None:
+    app = opened(page, one="a")
+    app.segmented_control[0].set_value("b")
+    run(app)
+    app.session_state["opened"] = "another"
+    app.query_params["one"] = "a"
+    assert values(run(app))[0] == "a"
 
 
 def test_a_choice_taken_away_is_the_usual_again() -> None:
