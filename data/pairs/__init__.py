@@ -1,0 +1,1 @@
+"""Sentence pairs: sets of them read, looked at, split and kept."""
