@@ -21,7 +21,7 @@ PARTS = {
         ("passage_file",),
         ("records", "files"),
         ("question_file", "rows", "split", "remarks", "judgements", "made"),
-        ("read", "audit"),
+        ("read", "audit", "pairs"),
         ("apart", "catalog"),
         ("store",),
         ("__main__",),

@@ -6,9 +6,9 @@ from typing import Any
 
 import streamlit as st
 
-from views.state import arrive
 from views.words import word
 
+VISIT = "visit"  # of the session: how often a page was opened
 _KEPT = ("data", "lang")  # of an address, on the way to another page
 PAGES = {
     "compare": ":material/leaderboard:",
@@ -57,5 +57,6 @@ def _go_on(name: str) -> None:
 
 def _draw(name: str) -> None:
     """Draw a page, read when it is first opened: who opens the app waits for one page, not for all."""
-    arrive(name)
+    if st.session_state.get("page") != name:
+        st.session_state["page"], st.session_state[VISIT] = name, st.session_state.get(VISIT, 0) + 1
     import_module(f"views.{name}.page").draw()

@@ -4,11 +4,12 @@ Streamlit's own binding of widgets to the address would write the words of a cho
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, cast
 
 import streamlit as st
 
 from data.store import StoredSet
+from views.navigation import VISIT
 from views.resources.sets import stored_sets
 from views.words import language
 
@@ -96,14 +97,11 @@ def remember(name: str, value: str) -> None:
     st.query_params[name] = value
 
 
-def arrive(page: str) -> None:
-    """Tell that a page is drawn: where it is another than before, its address is news."""
-    if st.session_state.get("page") != page:
-        st.session_state["page"] = page
-        _chosen_here().clear()
-
-
 def _chosen_here() -> dict[str, set[Any]]:
-    """What was chosen since the page was opened, by the choice's name."""
-    chosen: dict[str, set[Any]] = st.session_state.setdefault("chosen_here", {})
-    return chosen
+    """What was chosen since the page was opened, by the choice's name: on another page, the address is news."""
+    visit = st.session_state.get(VISIT)
+    since, chosen = st.session_state.get("chosen_here", (visit, {}))
+    if since != visit:
+        chosen = {}
+    st.session_state["chosen_here"] = (visit, chosen)
+    return cast(dict[str, set[Any]], chosen)

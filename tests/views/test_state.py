@@ -3,15 +3,15 @@
 from streamlit.testing.v1 import AppTest
 
 from tests.views.driving import opened, run
+from views.navigation import VISIT
 
 
 def page() -> None:
     import streamlit as st
 
     from views.compare.address import tie
-    from views.state import arrive, choose, choose_several
+    from views.state import choose, choose_several
 
-    arrive(st.session_state.get("opened", "page"))
     usual = st.session_state.get("usual", "b")
     st.text(choose(st.segmented_control, "one", "One", ["a", "b", "c"], "b"))
     st.text(choose(st.selectbox, "other", "Other", ["a", "b", "c"], usual, follows=True))
@@ -77,7 +77,7 @@ def test_an_address_counts_on_a_page_that_is_opened_though_it_was_chosen_before(
     app = opened(page, one="a")
     app.segmented_control[0].set_value("b")
     run(app)
-    app.session_state["opened"] = "another"
+    app.session_state[VISIT] = 2
     app.query_params["one"] = "a"
     assert values(run(app))[0] == "a"
 
