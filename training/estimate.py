@@ -16,7 +16,8 @@ from training.runs.runs import Plan
 from training.train import load_material
 from training.trial import Batch, Tried, characters_read, evenly, memory_available, take
 
-_QUICK_SECONDS = 20.0  # a step, up to which whole batches are tried
+# a step, up to which three whole batches are tried, and two: the first one makes what is made once
+_QUICK_SECONDS, _BEARABLE_SECONDS = 15.0, 45.0
 _PARTS = (8, 4)  # what part of a batch is tried before
 
 
@@ -24,7 +25,7 @@ def estimate(plan: Plan) -> Estimate:
     """Take a few steps and measure a few texts as the plan would. Raises what the training would raise.
 
     Small parts of the largest batch and of usual ones come first; time and memory of whole batches follow from them as
-    straight lines over the characters read, unless these are quick and fit: then they are tried themselves.
+    straight lines over the characters read, unless these are bearable and fit: then they are tried themselves.
     """
     from transformers import set_seed
 
@@ -79,8 +80,9 @@ def _tried(task: Task, options: TrainingOptions, batches: list[Batch], read: np.
         tried.append(take(task, options, parts, read))
     characters = float(read[largest].sum())
     fits = _line(tried, characters, lambda one: one.largest, lambda one: one.memory) <= SHARE_TO_USE * available
-    if fits and _seconds(tried, characters) <= _QUICK_SECONDS:
-        tried.append(take(task, options, [largest, *usual], read))
+    seconds = _seconds(tried, characters)
+    if fits and seconds <= _BEARABLE_SECONDS:
+        tried.append(take(task, options, [largest, *(usual if seconds <= _QUICK_SECONDS else usual[-1:])], read))
     return tried
 
 

@@ -2,7 +2,7 @@
 
 import streamlit as st
 
-from retrieval.evaluation.slices import Property, most_contested
+from retrieval.evaluation.slices import Property, most_contested, most_telling
 from views import reasons
 from views.compare.address import show_why
 from views.compare.comparison_view import ComparisonView
@@ -12,7 +12,7 @@ from views.compare.why.filters import listed
 from views.data_words import slice_names
 from views.highlight import draw_style
 from views.resources.charts import draw_chart
-from views.words import plain, word
+from views.words import plain, signed, word
 
 _CHARTED = 5
 
@@ -28,8 +28,37 @@ def draw(view: ComparisonView) -> None:
         _draw_question(view)
 
 
+def draw_sentences(view: ComparisonView) -> None:
+    """Say on which kind of question another is furthest above the baseline, and on which below, where that is sure."""
+    by = _kinds(view)
+    parts = view.opened.slices(by) if len(view.scored) > 1 else []
+    if not parts:
+        return
+    figures, labels = view.opened.slice_figures(by, view.scored_names, str(view.figure)), slice_names(parts, by)
+    sides = {"ahead": figures[figures["difference"] > 0], "behind": figures[figures["difference"] < 0]}
+    said = [
+        word(
+            f"compare.finding_{side}",
+            questions=word(f"where.on_{by.value}", label=plain(labels[most["slice"]])),
+            name=plain(most["retriever"]),
+            first=plain(view.baseline),
+            points=f"{abs(most['difference']) * 100:.1f}",
+            low=signed(most["difference_low"]),
+            high=signed(most["difference_high"]),
+        )
+        for side, table in sides.items()
+        if (most := most_telling(table)) is not None
+    ]
+    if said:
+        st.markdown(" ".join(said))
+
+
+def _kinds(view: ComparisonView) -> Property:
+    return Property.KIND if Property.KIND in view.opened.properties else Property.OVERLAP
+
+
 def _draw_kinds(view: ComparisonView) -> None:
-    by = Property.KIND if Property.KIND in view.opened.properties else Property.OVERLAP
+    by = _kinds(view)
     parts = view.opened.slices(by)
     if not parts:
         return

@@ -17,6 +17,7 @@ from views.words import word
 
 def draw(view: ComparisonView) -> None:
     """Draw the table and the pictures, on which questions they differ, and the tests of the others."""
+    finding.draw_sentences(view)
     draw_table(view.results, view.figure, view.comparison.experiment.ks, view.against, view.opened.intervals)
     if view.scored:
         _draw_pictures(view)
