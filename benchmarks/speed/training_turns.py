@@ -99,7 +99,7 @@ def take(turn: Turn) -> Took:
         options = options_of(turn)
         material = Material.of(read_file(korquad()).question_set, SPLIT, options)
         trainer = ours(turn, options, material, Path(folder))
-        with tokenized_once(trainer.model), short_passes(trainer.model):
+        with tokenized_once(trainer.model), short_passes(trainer.model, twice=options.recompute):
             return timed(trainer, turn)
 
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Self
 
+from models.packaged.bases import PREFIX
 from models.sources import STARTER
 from training.options.common import Problem, option
 from training.options.negatives import WindowedOptions
@@ -38,10 +39,14 @@ class CrossEncoderOptions(WindowedOptions):
 
     @classmethod
     def suited_to(cls, base: str = STARTER) -> Self:
-        """A starter's few weights move by large steps."""
+        """A starter's few weights move by large steps.
+
+        A packaged base is trained on machines of every day, where memory is short: questions and passages are read
+        together, so that a batch holds several times what a bi-encoder's does.
+        """
         if base == STARTER:
             return cls(epochs=2.0, learning_rate=1e-2)
-        return cls(base=base, epochs=1.0, batch_size=16, evaluation_batch_size=32)
+        return cls(base=base, epochs=1.0, batch_size=16, evaluation_batch_size=32, recompute=base.startswith(PREFIX))
 
     @property
     def helpers(self) -> dict[str, str]:
