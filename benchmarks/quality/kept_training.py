@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from benchmarks.korquad import korquad
-from benchmarks.quality.article_split import MORE_VALIDATION, compared, figures
+from benchmarks.quality.article_split import compared, figures
 from data.records import QuestionSet
-from data.split import Part
+from data.split import Part, SplitOptions
 from jobs.status import State
 from retrieval.comparison.kinds.spec import Spec
 from training.options.common import TrainingOptions
@@ -32,19 +32,19 @@ def workspace() -> Iterator[None]:
         yield
 
 
-def trained(kind: str, name: str, question_set: QuestionSet, options: TrainingOptions) -> Run:
+def trained(kind: str, name: str, question_set: QuestionSet, options: TrainingOptions, shares: SplitOptions) -> Run:
     """Return the run of these options over this set, where there is one as far as it has come, and finish it."""
-    known = (one for one in all_runs() if one.plan().options == options and one.plan().split == MORE_VALIDATION)
+    known = (one for one in all_runs() if one.plan().options == options and one.plan().split == shares)
     run = next((one for one in known if one.plan().fingerprint == question_set.fingerprint), None)
     if run is None:
         data = (str(korquad()), question_set.name, question_set.fingerprint)
-        run = create_run(new_plan(kind, name, data, MORE_VALIDATION, options))
+        run = create_run(new_plan(kind, name, data, shares, options))
     if run.status().state is not State.DONE and (ended := train(run)).state is not State.DONE:
         raise RuntimeError(ended.message)
     return run
 
 
-def best(question_set: QuestionSet, specs: list[Spec], tried: dict[float, Spec]) -> float:
+def best(question_set: QuestionSet, specs: list[Spec], tried: dict[float, Spec], shares: SplitOptions) -> float:
     """Return the value whose retriever is best on validation questions; `specs` are what the tried ones need."""
-    reached = figures(compared(question_set, Part.VALIDATION, *specs, *tried.values(), split=MORE_VALIDATION))
+    reached = figures(compared(question_set, Part.VALIDATION, *specs, *tried.values(), split=shares))
     return max(tried, key=lambda value: reached[tried[value].name])

@@ -25,11 +25,13 @@ def measure() -> list[str]:
     options = replace(BiEncoderOptions.suited_to(DEFAULT.reference), epochs=2.0)
     with workspace():
         question_set = read_file(korquad()).question_set
-        run = trained(BI_ENCODER, "pretrained", question_set, options)
+        run = trained(BI_ENCODER, "pretrained", question_set, options, MORE_VALIDATION)
         dense = [DenseSpec(name=_BEFORE, model=DEFAULT.reference), DenseSpec(name=_AFTER, model=str(run.model_folder))]
         specs: list[Spec] = [BM25Spec(name=_BASELINE), *dense]
         shares = {
-            one.name: best(question_set, specs, {share: _mix(f"{share}", one.name, share) for share in _SHARES})
+            one.name: best(
+                question_set, specs, {share: _mix(f"{share}", one.name, share) for share in _SHARES}, MORE_VALIDATION
+            )
             for one in dense
         }
         mixed = [_mix(_MIXED[name], name, share) for name, share in shares.items()]
