@@ -16,7 +16,7 @@ _PREFIX = "MRC_USER_"
 
 
 class LimitError(Failure):
-    """A limit that would be passed, so that nothing was done: `megabytes`, `jobs` or `passages`."""
+    """A limit that would be passed, so that nothing was done: `megabytes`, `jobs`, `passages` or `pairs`."""
 
 
 class Limits(BaseModel):
@@ -27,6 +27,7 @@ class Limits(BaseModel):
     megabytes: PositiveInt = Field(2000, description="that a user's workspace may hold")
     jobs: PositiveInt = Field(3, description="that a user may have in line and at work: of trainings, and of others")
     passages: PositiveInt = Field(200_000, description="of a question set that a user keeps")
+    pairs: PositiveInt = Field(1_000_000, description="of a set of sentence pairs that a user keeps")
     paths: bool = Field(False, description="whether users may name folders of the server as models")
     addresses: bool = Field(False, description="whether users may have the server call a language model's address")
     emails: str = Field("", description="who may sign in: addresses and @domains between commas; empty: everybody")
@@ -74,9 +75,18 @@ def require_place(others: int, more: int = 1) -> None:
 
 def require_few_passages(count: int) -> None:
     """Raise `LimitError` (`passages`) where a set of so many is larger than a user may keep."""
-    if are_limited() and count > (limit := limits().passages):
-        told = {"passages": f"{count:,}", "limit": f"{limit:,}"}
-        raise LimitError("passages", f"the set has {told['passages']} passages, and may have {told['limit']}", **told)
+    _require_few("passages", count)
+
+
+def require_few_pairs(count: int) -> None:
+    """Raise `LimitError` (`pairs`) where a set of so many is larger than a user may keep."""
+    _require_few("pairs", count)
+
+
+def _require_few(what: str, count: int) -> None:
+    if are_limited() and count > (limit := getattr(limits(), what)):
+        told = {what: f"{count:,}", "limit": f"{limit:,}"}
+        raise LimitError(what, f"the set has {told[what]} {what}, and may have {told['limit']}", **told)
 
 
 def _bytes_in(folder: Path) -> int:

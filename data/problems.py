@@ -58,6 +58,8 @@ class ProblemCode(StrEnum):
     ALTERED_DOWNLOAD = "altered_download"
     UNKNOWN_SET = "unknown_set"
     BROKEN_SET = "broken_set"
+    UNKNOWN_PAIRS = "unknown_pairs"
+    BROKEN_PAIRS = "broken_pairs"
 
 
 MENDED = frozenset({ProblemCode.DROPPED_CELL, ProblemCode.MENDED_TEXT, ProblemCode.MENDED_BYTES})
