@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from itertools import count, islice
+from itertools import count
 
 from data.files.cells import as_text, shown
 from data.files.columns import Columns
@@ -12,11 +12,7 @@ from data.problems import DataError, Problem, ProblemCode, Problems
 from data.records import Question, QuestionSet
 from data.rows.gathering import GatheredPassages
 from data.rows.reader import RowReader
-
-_MOST_BAD_ROWS = 100_000  # without a single good one: no question set begins like that
-_SHOWN_COLUMNS = 100  # rows of JSON can each name columns of their own
-_SHOWN_CHARACTERS = 10_000  # of a cell
-_MOST_SHOWN = 32_000_000  # characters of all rows left out
+from data.rows.rejection import Rejection
 
 
 @dataclass(slots=True)
@@ -37,15 +33,18 @@ class Assembly:
     """
 
     columns: Columns
-    problems: Problems = field(default_factory=Problems)
-    rejected: list[tuple[Problem, dict[str, str]]] = field(default_factory=list)  # the first ones, and their cells
+    rejection: Rejection = field(default_factory=Rejection)
     row_count: int = 0
     paragraph_count: int = 0
     _asked: bool = False  # whether any row was to hold a question
-    _shown_left: int = _MOST_SHOWN
     _passages: GatheredPassages = field(default_factory=GatheredPassages)
     _questions: list[_Question] = field(default_factory=list)
     _by_key: dict[str | tuple[str, int], _Question] = field(default_factory=dict)
+
+    @property
+    def problems(self) -> Problems:
+        """What was wrong so far."""
+        return self.rejection.problems
 
     def add_all(self, rows: Iterable[RawRow]) -> "Assembly":
         """Take every row."""
@@ -99,29 +98,12 @@ class Assembly:
         )
 
     def _no_question(self) -> DataError:
-        if not self.rejected:
+        if not self.rejection.rows:
             return DataError(Problem.of(ProblemCode.NO_QUESTION), self.problems.kept)
-        return self._no_good(ProblemCode.NO_GOOD_ROW)
-
-    def _no_good(self, code: ProblemCode) -> DataError:
-        first = next((one for one in self.problems.kept if one.leaves_out_row), self.problems.kept[0]).message
-        rows = self.problems.total if code is ProblemCode.NO_GOOD_START else self.row_count
-        return DataError(Problem.of(code, rows=rows, first=first), self.problems.kept)
+        return self.rejection.no_good(ProblemCode.NO_GOOD_ROW, self.row_count)
 
     def _reject(self, row: RawRow, problem: Problem) -> None:
-        is_kept = self.problems.add(problem)
-        if problem.leaves_out_row and is_kept:
-            self.rejected.append((problem, self._shown(row)))
-        if self.problems.total == _MOST_BAD_ROWS and not self._passages:
-            raise self._no_good(ProblemCode.NO_GOOD_START)
-
-    def _shown(self, row: RawRow) -> dict[str, str]:
-        """The cells of a row as text, for whoever wants to mend it."""
-        if self._shown_left <= 0:
-            return {}
-        cells = {name: shown(cell, _SHOWN_CHARACTERS) for name, cell in islice(row.cells.items(), _SHOWN_COLUMNS)}
-        self._shown_left -= sum(map(len, cells.values()))
-        return cells
+        self.rejection.add(row, problem, any_good=len(self._passages) > 0)
 
     def _take(self, row: RawRow, reader: RowReader, context: str, question: str) -> Problem | None:
         """Keep the passage and the question of a good row; return why the question is not kept, if so."""

@@ -13,7 +13,6 @@ from data.files.cells import (
     mend,
     shown,
 )
-from data.files.columns import Columns
 from data.files.tables import RawRow
 from data.problems import Problem, ProblemCode
 from data.rows.answers import MOST_ANSWERS, answer_texts
@@ -24,7 +23,7 @@ class RowReader:
     """Reads one row, and remembers what was mended, dropped or unfit on the way."""
 
     row: RawRow
-    columns: Columns
+    columns: object  # a dataclass that names the column of each role
     mended: bool = False
     dropped: Problem | None = None  # the first cell that was taken to be empty
     problem: Problem | None = None
