@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pandas as pd
 
@@ -11,7 +11,7 @@ from data.files.cells import shown
 from data.files.columns import NAMES, Columns, guess_columns
 from data.files.content import Content
 from data.files.formats import Format, RecognisedFile, recognise
-from data.files.opening import collector_paused, file_content, looked_at, open_table, set_name
+from data.files.opening import Proposal, collector_paused, file_content, looked_at, open_table, set_name
 from data.files.squad import SQUAD_COLUMNS, squad_articles, squad_lines, squad_rows
 from data.files.tables import Table
 from data.problems import DataError, Problem, ProblemCode
@@ -85,15 +85,7 @@ def read(content: bytes | Content, name: str, columns: Columns | None = None) ->
     )
 
 
-class Proposal(NamedTuple):
-    """What a file offers to choose from: the best guess, the names of its columns, and its first rows as text."""
-
-    columns: Columns = Columns()
-    available: tuple[str, ...] = ()
-    first_rows: tuple[dict[str, str], ...] = ()
-
-
-def propose_columns(content: bytes | Content) -> Proposal:
+def propose_columns(content: bytes | Content) -> Proposal[Columns]:
     """Return what can be chosen, also where `read` misses a column; no columns for SQuAD files.
 
     Raises `DataError` where the file cannot be read.

@@ -5,12 +5,13 @@ import sys
 from importlib import import_module
 from pathlib import Path
 
-from data.apart.exchange import carry_out, limits_of
+from data.apart.exchange import WORKS, carry_out, limits_of
 from data.apart.processes import serve
 
 if __name__ == "__main__":
     if sys.argv[1] == "--serve":
-        import_module("data.files.workbooks")  # which commands read only for a workbook
+        for name in (*WORKS.values(), "data.files.workbooks"):  # which commands read only for what they need
+            import_module(name)
         gc.freeze()  # so that a collection in a copy touches, and copies, nothing of it
         serve()
     else:

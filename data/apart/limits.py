@@ -31,9 +31,9 @@ class Limits:
     seconds: int
 
     @classmethod
-    def of(cls, content: Content) -> "Limits":
-        """Return those for a file: they grow with it, and never beyond the memory that is free."""
-        size = content.size * (_PACKED_TIMES if content.start.startswith(_PACKED) else 1)
+    def of(cls, *contents: Content) -> "Limits":
+        """Return those for some files: they grow with them, and never beyond the memory that is free."""
+        size = sum(one.size * (_PACKED_TIMES if one.start.startswith(_PACKED) else 1) for one in contents)
         memory = min(_MEMORY + _MEMORY_TIMES * size, max(_MEMORY, _memory_to_use()))
         return cls(memory, ceil(_SECONDS + size / _BYTES_A_SECOND))
 

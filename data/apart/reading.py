@@ -1,25 +1,29 @@
-"""Reading a file in a process of its own, and what ends it where it takes too much."""
+"""Reading files in a process of its own, and what ends it where it takes too much."""
 
 import os
 import shutil
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn, TypeVar
 
 import psutil
 
 from data.apart import processes
-from data.apart.exchange import UnusableFileError, ask, outcome
+from data.apart.exchange import File, UnusableFileError, Work, ask, outcome
 from data.apart.limits import TIMES_AS_LONG, Limits
+from data.apart.questions import WORK
 from data.files.content import Content
+from data.files.opening import Proposal, file_content
 from data.problems import DataError
-from data.read import Reading, file_content
+from data.read import Reading
 from data.workspace import workspace
 
 _SECONDS_BETWEEN_LOOKS = 0.05
+
+R = TypeVar("R")
 
 
 def read_file_apart(path: Path, chosen: Mapping[str, str | None] | None = None) -> Reading:
@@ -33,14 +37,21 @@ def read_apart(content: bytes | Content, name: str, chosen: Mapping[str, str | N
     `chosen` names columns by role; those of the other roles are guessed. Raises `UnusableFileError`, also where reading
     takes more than its `Limits` or the process ends, and `OSError` where the disk is full.
     """
-    content = Content.of(content)
-    limits = Limits.of(content)
+    return carried_out(WORK, [File(Content.of(content), name)], chosen or {})
+
+
+def carried_out(work: Work[R], files: Sequence[File], options: Mapping[str, Any]) -> R:
+    """Have one kind of reading done in a process of its own. Raises as `read_apart` does."""
+    limits = Limits.of(*(file.content for file in files))
     with limits.held_free(), _folder() as folder:
-        ask(folder, content, name, chosen or {}, limits)
+        ask(folder, work, files, options, limits)
         pid = processes.started(folder)
         if pid is not None:
-            _watch(pid, limits)
-        return outcome(folder, limits)
+            try:
+                _watch(pid, limits)
+            except DataError as error:
+                raise UnusableFileError(error, Proposal(work.columns())) from error
+        return outcome(folder, work, limits)
 
 
 @contextmanager
@@ -80,4 +91,4 @@ def _seconds(process: psutil.Process) -> float:
 def _end(process: psutil.Process, why: DataError) -> NoReturn:
     process.kill()
     process.wait()
-    raise UnusableFileError(why)
+    raise why

@@ -82,15 +82,16 @@ def guess_columns(names: Sequence[str], sample: Iterable[Mapping[str, object]] =
 
 def is_known(name: str) -> bool:
     """Whether a column of this name is known to hold something."""
-    return any(_plain(name) in known for known in NAMES.values())
+    return any(plain_name(name) in known for known in NAMES.values())
 
 
-def _plain(name: str) -> str:
+def plain_name(name: str) -> str:
+    """Return a name as names are compared: in lower case without spaces, underscores, hyphens and dots."""
     return re.sub(r"[\s_\-.]+", "", unicodedata.normalize("NFKC", name)).lower()
 
 
 def _same_name(role: str, names: list[str]) -> str | None:
-    by_plain = {_plain(name): name for name in reversed(names)}
+    by_plain = {plain_name(name): name for name in reversed(names)}
     return next((by_plain[known] for known in NAMES[role] if known in by_plain), None)
 
 

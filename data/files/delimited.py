@@ -3,7 +3,7 @@
 import csv
 import re
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import chain, islice
 
@@ -26,10 +26,11 @@ Record = tuple[int, list[str] | str]
 Text = str | EncodedText
 
 
-def find_delimiter(text: str) -> str | None:
+def find_delimiter(text: str, knows: Callable[[str], bool] = is_known) -> str | None:
     """Return the delimiter that makes the text most like a table of questions, None where none does.
 
-    Commas of prose stand where they like: most of its lines have another number of them than the first.
+    `knows` tells whether a name is one of a column. Commas of prose stand where they like: most of its lines have
+    another number of them than the first.
     """
     best, best_score = None, (False, 0.0, 0)
     for delimiter in DELIMITERS:
@@ -39,7 +40,7 @@ def find_delimiter(text: str) -> str | None:
         columns = guess_columns(column_names(records[0][:MAX_COLUMNS] if records else ()))
         alike = sum(len(fields) == width for fields in records) / max(len(records), 1)
         score = (bool(columns.question and columns.context), alike, width)
-        is_prose = alike < 0.5 and not any(map(is_known, records[0] if records else ()))
+        is_prose = alike < 0.5 and not any(map(knows, records[0] if records else ()))
         if width > 1 and not is_prose and score > best_score:
             best, best_score = delimiter, score
     return best

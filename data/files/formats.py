@@ -1,6 +1,7 @@
 """The format of a file, told by content and never by name."""
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -45,13 +46,16 @@ class RecognisedFile:
     problems: tuple[Problem, ...] = ()
 
 
-def recognise(content: bytes | Content) -> RecognisedFile:
-    """Tell the format of a file's bytes. Raises `DataError` where it is none that can be read."""
+def recognise(content: bytes | Content, knows: Callable[[str], bool] = is_known) -> RecognisedFile:
+    """Tell the format of a file's bytes; `knows` tells whether a name is one of a column.
+
+    Raises `DataError` where it is none that can be read.
+    """
     content = Content.of(content)
     if all(part.isspace() for part in content.parts()):
         raise DataError.of(ProblemCode.EMPTY_FILE)
     check_size(content.size, "bytes", MAX_BYTES)
-    return _binary(content) or _text(content)
+    return _binary(content) or _text(content, knows)
 
 
 def _binary(content: Content) -> RecognisedFile | None:
@@ -69,7 +73,7 @@ def _binary(content: Content) -> RecognisedFile | None:
     return RecognisedFile(Format.EXCEL)
 
 
-def _text(content: Content) -> RecognisedFile:
+def _text(content: Content, knows: Callable[[str], bool]) -> RecognisedFile:
     try:
         encoding = encoding_of(content)
     except DataError:
@@ -85,8 +89,8 @@ def _text(content: Content) -> RecognisedFile:
     if start in "{[":
         format_, value = _json(text)
         return RecognisedFile(format_, encoding.name, text, value=value, problems=encoding.problems)
-    delimiter = find_delimiter(text.head)
-    if delimiter is None and is_known(text.head.lstrip().partition("\n")[0].strip('\r" ')):
+    delimiter = find_delimiter(text.head, knows)
+    if delimiter is None and knows(text.head.lstrip().partition("\n")[0].strip('\r" ')):
         # one column with its name: commas in it are no delimiters
         return RecognisedFile(Format.CSV, encoding.name, text, "\t", problems=encoding.problems)
     if delimiter is None and holds_passages(text.head):

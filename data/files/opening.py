@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from itertools import chain, islice
 from pathlib import Path, PurePath
 from stat import S_ISREG
+from typing import Generic, NamedTuple, TypeVar
 
 from data.files.cells import as_text, mend, shown
 from data.files.content import Content
@@ -17,9 +18,19 @@ from data.files.plain_text import plain_text_table
 from data.files.tables import RawRow, Table
 from data.problems import DataError, ProblemCode
 
+C = TypeVar("C")
+
 _SUFFIXES = (".json", ".jsonl", ".ndjson", ".csv", ".tsv", ".txt", ".xlsx", ".parquet")
 _SAMPLE_ROWS = 200
 _LOOKED_AT, _CELL = 3, 150  # rows that tell what is in the columns, and letters of a cell
+
+
+class Proposal(NamedTuple, Generic[C]):
+    """What a file offers to choose from: the best guess, the names of its columns, and its first rows as text."""
+
+    columns: C
+    available: tuple[str, ...] = ()
+    first_rows: tuple[dict[str, str], ...] = ()
 
 
 def file_content(path: Path) -> Content:

@@ -22,6 +22,11 @@ def plain_text_table(text: str | EncodedText) -> Table:
     return Table((_NAME,), (RawRow(number, {_NAME: passage}) for number, passage in passages))
 
 
+def line_table(text: str | EncodedText) -> Table:
+    """Read the lines of a text that are not blank, numbered as they stand in it."""
+    return Table((_NAME,), (RawRow(number, {_NAME: line}) for number, line in _filled_lines(text)))
+
+
 def _filled_lines(text: str | EncodedText) -> Iterator[tuple[int, str]]:
     lines = enumerate(lines_of(text, ""), start=1)
     return ((number, line.strip()) for number, line in lines if line.strip())

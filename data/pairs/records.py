@@ -90,7 +90,7 @@ class PairSet:
     def fingerprint(self) -> str:
         """sha256 (hexadecimal) of the content in order; the name is none."""
         digest = hashlib.sha256()
-        head = [self.kind.value, list(self.scale), [column.fingerprint for column in self.texts]]
+        head = [self.kind.value, list(map(float, self.scale)), [column.fingerprint for column in self.texts]]
         digest.update(json.dumps(head).encode())
         digest.update(self.values.astype("<f4").tobytes() + self.published.tobytes())
         return digest.hexdigest()

@@ -3,14 +3,18 @@
 A user reads those of the shelf as well, and can neither change nor remove them.
 """
 
+import os
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pyarrow as pa
 
 from data.collection import Collection, KeptSet
 from data.files.cells import shown
 from data.limits import require_few_pairs
+from data.pairs.apart import read_pair_files_apart
+from data.pairs.catalog import PAIR_CATALOG, read_pair_entry
 from data.pairs.files import open_pairs, write_pairs
 from data.pairs.records import PairKind, PairSet
 from data.problems import DataError, ProblemCode
@@ -84,11 +88,16 @@ def remove(key: str) -> None:
         raise _unknown(key)
 
 
-def find(reference: str) -> PairSet:
-    """Return the set a person names: a stored key or name.
+def find(reference: str, base: Path | None = None) -> PairSet:
+    """Return the set a person names: a file (its path from `base`), a catalog id, a stored key or name.
 
     Raises `DataError`, which lists what exists where nothing has that name.
     """
+    path = (base or Path.cwd()) / reference
+    if reference and os.path.isfile(path):  # noqa: PTH113 - a name may be too long for the file system
+        return read_pair_files_apart([path]).pairs
+    if reference in PAIR_CATALOG:
+        return read_pair_entry(PAIR_CATALOG[reference]).pairs
     for kept in stored():
         if reference in (kept.key, kept.name):
             return load(kept.key)
@@ -96,5 +105,5 @@ def find(reference: str) -> PairSet:
 
 
 def _unknown(reference: str) -> DataError:
-    known = ", ".join(f"{kept.name} ({kept.key})" for kept in stored())
-    return DataError.of(ProblemCode.UNKNOWN_PAIRS, reference=shown(reference, 80), known=known)
+    known = [*PAIR_CATALOG, *(f"{kept.name} ({kept.key})" for kept in stored())]
+    return DataError.of(ProblemCode.UNKNOWN_PAIRS, reference=shown(reference, 80), known=", ".join(known))

@@ -1,0 +1,119 @@
+"""What a set of pairs is like: sizes, lengths, labels, scores, repeated pairs, and sentences in more than one part."""
+
+from dataclasses import dataclass, field
+from itertools import combinations
+
+import numpy as np
+import pandas as pd
+
+from data.pairs.records import PARTS, Label, PairKind, PairSet
+from data.pairs.sentences import numbers_of
+from data.pairs.split import split_pairs
+from data.split import Part
+
+BINS = 10  # of the histogram of scores
+
+
+@dataclass(frozen=True)
+class Leak:
+    """What one set, or part, has in common with another: different sentences, and the rows of the other with any.
+
+    `repeated` counts those of the rows whose sentences are all those of one row of the first.
+    """
+
+    sentences: int
+    rows: np.ndarray = field(repr=False)  # ascending
+    repeated: int
+
+
+@dataclass(frozen=True)
+class PairAudit:
+    """The figures of a set of pairs; lengths are in characters."""
+
+    row_count: int
+    sentence_count: int  # different ones
+    part_counts: dict[Part, int]
+    published: bool  # whether any part was published, and not drawn
+    lengths: tuple[np.ndarray, ...] = field(repr=False)  # a column of sentences each, (n_rows,) int64
+    labels: dict[Label, int]  # none where rows have no label
+    score_counts: np.ndarray = field(repr=False)  # (BINS,) int64, empty where rows have no score
+    score_edges: np.ndarray = field(repr=False)  # (BINS + 1,) float64 from one end of the scale to the other
+    equal_count: int  # rows with the same sentence twice
+    repeated: np.ndarray = field(repr=False)  # rows whose sentences an earlier row has, ascending
+    disputed_count: int  # pairs that stand in several rows with other scores or labels
+    leaks: dict[tuple[Part, Part], Leak]  # of each part into a later one
+
+
+def audit_pairs(pairs: PairSet, rows: dict[Part, np.ndarray] | None = None) -> PairAudit:
+    """Measure a set of pairs; `rows` are those of its parts, by `split_pairs` where they are not given.
+
+    Two scored sentences are the same pair in either order; of other kinds the order counts.
+    """
+    rows = rows or split_pairs(pairs)
+    (numbers,) = numbers_of(pairs)
+    pair_numbers = _pair_numbers(numbers, ordered=pairs.kind is not PairKind.SCORED)
+    counts, edges = _histogram(pairs)
+    return PairAudit(
+        row_count=len(pairs),
+        sentence_count=int(numbers.max(initial=-1)) + 1,
+        part_counts={part: len(rows[part]) for part in PARTS},
+        published=bool((pairs.published >= 0).any()),
+        lengths=tuple(texts.lengths() for texts in pairs.texts),
+        labels=_labels(pairs),
+        score_counts=counts,
+        score_edges=edges,
+        equal_count=int((np.diff(np.sort(numbers, axis=1), axis=1) == 0).any(axis=1).sum()),
+        repeated=np.flatnonzero(pd.Series(pair_numbers).duplicated()),
+        disputed_count=_disputed(pairs, pair_numbers),
+        leaks={
+            (first, second): _leak(numbers, pair_numbers, rows[first], rows[second])
+            for first, second in combinations(PARTS, 2)
+        },
+    )
+
+
+def leak(first: PairSet, second: PairSet) -> Leak:
+    """Return what the second set has of the first one's sentences, for example a test set of a training set's."""
+    numbers = numbers_of(first, second)
+    width = max(one.shape[1] for one in numbers)
+    both = np.concatenate([np.pad(one, ((0, 0), (0, width - one.shape[1])), constant_values=-1) for one in numbers])
+    pair_numbers = _pair_numbers(both, ordered=PairKind.SCORED not in (first.kind, second.kind))
+    found = _leak(both, pair_numbers, np.arange(len(first)), np.arange(len(first), len(both)))
+    return Leak(found.sentences, found.rows - len(first), found.repeated)
+
+
+def _pair_numbers(numbers: np.ndarray, *, ordered: bool) -> np.ndarray:
+    """Number the rows so that those of the same sentences have one number, `(n_rows,)`."""
+    table = pd.DataFrame(numbers if ordered else np.sort(numbers, axis=1))
+    found: np.ndarray = table.groupby(list(table.columns), sort=False).ngroup().to_numpy()
+    return found
+
+
+def _leak(numbers: np.ndarray, pair_numbers: np.ndarray, first: np.ndarray, second: np.ndarray) -> Leak:
+    known = np.unique(numbers[first])
+    is_known = np.isin(numbers[second], known[known >= 0])  # -1 fills up rows of fewer sentences
+    return Leak(
+        sentences=len(np.unique(numbers[second][is_known])),
+        rows=second[is_known.any(axis=1)],
+        repeated=int(np.isin(pair_numbers[second], pair_numbers[first]).sum()),
+    )
+
+
+def _labels(pairs: PairSet) -> dict[Label, int]:
+    if pairs.kind is not PairKind.LABELLED:
+        return {}
+    counts = np.bincount(pairs.values, minlength=len(Label))
+    return {label: int(counts[label]) for label in Label}
+
+
+def _histogram(pairs: PairSet) -> tuple[np.ndarray, np.ndarray]:
+    if pairs.kind is not PairKind.SCORED:
+        return np.zeros(0, dtype=np.int64), np.zeros(0)
+    return np.histogram(pairs.values, bins=BINS, range=pairs.scale)
+
+
+def _disputed(pairs: PairSet, pair_numbers: np.ndarray) -> int:
+    if not len(pairs.values):
+        return 0
+    judged = pd.DataFrame({"pair": pair_numbers, "value": pairs.values}).drop_duplicates()
+    return int((judged["pair"].value_counts() > 1).sum())
