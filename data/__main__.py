@@ -1,6 +1,7 @@
 """`python -m data inspect FILE`: what is understood of a file, what is wrong with it, and what it is like.
 
 `python -m data keep FILE` puts it among the sets of the workspace: a file too large to be uploaded, for one.
+`python -m data inspect-pairs FILE...` and `keep-pairs` do the same with sentence pairs.
 `python -m data make-questions SET` makes questions of the passages of a set; see `python -m questions`.
 """
 
@@ -19,6 +20,7 @@ from data.apart.reading import read_file_apart
 from data.audit.audit import Audit, audit
 from data.audit.figures import PARTS
 from data.audit.overlap import Unit
+from data.pairs import command as pair_commands
 from data.problems import DataError
 from data.read import Columns, Reading
 from data.split import Split, split
@@ -40,8 +42,11 @@ def main(arguments: list[str] | None = None) -> int:
         return status
     options = _parser().parse_args(words)
     try:
-        reading = read_file_apart(options.file, dict(options.columns))
-        (_keep if options.command == "keep" else _inspect)(reading, options)
+        if options.command in pair_commands.COMMANDS:
+            pair_commands.run(options)
+        else:
+            reading = read_file_apart(options.file, dict(options.columns))
+            (_keep if options.command == "keep" else _inspect)(reading, options)
     except DataError as error:
         tell(error, error=True)
         return 1
@@ -67,11 +72,13 @@ def _inspect(reading: Reading, options: argparse.Namespace) -> None:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m data", description="Look at question sets.")
+    about = "Look at question sets and sets of sentence pairs."
+    parser = argparse.ArgumentParser(prog="python -m data", description=about)
     commands = parser.add_subparsers(dest="command", required=True)
     inspect = commands.add_parser("inspect", help="tell what a file holds")
     inspect.add_argument("--json", action="store_true", help="print everything as JSON")
     commands.add_parser(_MAKE_QUESTIONS, help="make questions of the passages of a set, to train with")
+    pair_commands.add_commands(commands)
     for command in (inspect, commands.add_parser("keep", help="put a file among the sets of the workspace")):
         command.add_argument("file", type=Path, help="SQuAD JSON, JSON, JSONL, CSV, TSV, Excel, Parquet or text")
         command.add_argument(

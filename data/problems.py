@@ -95,8 +95,12 @@ class Problem:
         return self.in_words(TEMPLATES[self.code], TEMPLATES["row"])
 
     def in_words(self, template: str, lead: str) -> str:
-        """Return the problem in a language's words for its code, led by those for a row where it is in one."""
+        """Return the problem in a language's words for its code, led by those for a row where it is in one.
+
+        The detail `file` names the one of several files that it is in, and leads everything.
+        """
         whole = template[0].upper() + template[1:] if self.row is None else lead + template
+        whole = "{file}: " + whole if "file" in self.details else whole
         return whole.format(row=self.row, **self.details)
 
     @property

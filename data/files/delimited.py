@@ -47,16 +47,22 @@ def find_delimiter(text: str, knows: Callable[[str], bool] = is_known) -> str | 
 
 
 def delimited_table(text: Text, delimiter: str) -> Table:
-    """Read delimited text whose first line that is not blank names the columns.
+    """Read delimited text once; see `delimited_tables`."""
+    return delimited_tables(text, delimiter)()
 
-    A row with another number of fields, or with quotation marks that do not close, is a row with a problem.
-    Raises `DataError` where the header itself is broken.
+
+def delimited_tables(text: Text, delimiter: str) -> Callable[[], Table]:
+    """Tell how delimited text is to be read, and return what reads it anew at each call.
+
+    The first line that is not blank names the columns. A row with another number of fields, or with quotation marks
+    that do not close, is a row with a problem. Both raise `DataError` where the header itself is broken.
     """
-    if delimiter == "\t" and _may_be_literal(text):
-        # with quoting, or literally where more rows fit so: some writers never quote
-        readings = (partial(_records, text, "\t"), partial(_literal_records, text))
-        return _table(min(readings, key=lambda records: _misfits(_table(records())))())
-    return _table(_records(text, delimiter))
+    quoted = partial(_records, text, delimiter)
+    if delimiter != "\t" or not _may_be_literal(text):
+        return lambda: _table(quoted())
+    # with quoting, or literally where more rows fit so: some writers never quote
+    best = min((quoted, partial(_literal_records, text)), key=lambda records: _misfits(_table(records())))
+    return lambda: _table(best())
 
 
 def _may_be_literal(text: Text) -> bool:

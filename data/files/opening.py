@@ -1,8 +1,9 @@
 """From a file to its rows: what everything that reads tables does first."""
 
 import gc
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from itertools import chain, islice
 from pathlib import Path, PurePath
 from stat import S_ISREG
@@ -10,7 +11,7 @@ from typing import Generic, NamedTuple, TypeVar
 
 from data.files.cells import as_text, mend, shown
 from data.files.content import Content
-from data.files.delimited import delimited_table
+from data.files.delimited import delimited_tables
 from data.files.formats import Format, RecognisedFile
 from data.files.json_rows import json_table, jsonl_table
 from data.files.parquet import parquet_table
@@ -50,22 +51,27 @@ def file_content(path: Path) -> Content:
 
 def open_table(content: Content, recognised: RecognisedFile) -> Table:
     """Return the rows of a file of any format but SQuAD's. Raises `DataError` where it is broken."""
+    return table_opener(content, recognised)()
+
+
+def table_opener(content: Content, recognised: RecognisedFile) -> Callable[[], Table]:
+    """Return what opens the table of a file anew at each call; see `open_table`."""
     text = recognised.text or ""
     match recognised.format:
         case Format.EXCEL:
             from data.files.workbooks import workbook_table  # openpyxl: only who reads a workbook waits for it
 
-            return workbook_table(content.whole)
+            return lambda: workbook_table(content.whole)
         case Format.PARQUET:
-            return parquet_table(content)
+            return partial(parquet_table, content)
         case Format.JSONL:
-            return jsonl_table(text)
+            return partial(jsonl_table, text)
         case Format.JSON:
-            return json_table(recognised.value)
+            return partial(json_table, recognised.value)
         case Format.TEXT:
-            return plain_text_table(text)
+            return partial(plain_text_table, text)
         case _:
-            return delimited_table(text, recognised.delimiter)
+            return delimited_tables(text, recognised.delimiter)
 
 
 def looked_at(table: Table) -> tuple[Table, list[Mapping[str, object]]]:

@@ -33,7 +33,7 @@ class PairAudit:
     row_count: int
     sentence_count: int  # different ones
     part_counts: dict[Part, int]
-    published: bool  # whether any part was published, and not drawn
+    published: tuple[Part, ...]  # the parts that were published, and not drawn
     lengths: tuple[np.ndarray, ...] = field(repr=False)  # a column of sentences each, (n_rows,) int64
     labels: dict[Label, int]  # none where rows have no label
     score_counts: np.ndarray = field(repr=False)  # (BINS,) int64, empty where rows have no score
@@ -57,7 +57,7 @@ def audit_pairs(pairs: PairSet, rows: dict[Part, np.ndarray] | None = None) -> P
         row_count=len(pairs),
         sentence_count=int(numbers.max(initial=-1)) + 1,
         part_counts={part: len(rows[part]) for part in PARTS},
-        published=bool((pairs.published >= 0).any()),
+        published=tuple(part for place, part in enumerate(PARTS) if (pairs.published == place).any()),
         lengths=tuple(texts.lengths() for texts in pairs.texts),
         labels=_labels(pairs),
         score_counts=counts,

@@ -1,12 +1,13 @@
 """A file of pairs whose format and columns are known, and whose rows can be read again and again."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from data.files.cells import as_text, is_collection, shown
 from data.files.content import Content
 from data.files.formats import Format, RecognisedFile, recognise
-from data.files.opening import Proposal, looked_at, open_table
+from data.files.opening import Proposal, looked_at, table_opener
 from data.files.plain_text import line_table
 from data.files.tables import RawRow, Table
 from data.pairs.columns import SENTENCES, PairColumns, guess_pair_columns, is_known, wanted_names
@@ -23,8 +24,8 @@ class OpenedFile:
     """A file to be read. An object in a cell is columns of its own, such as `labels.label` of KLUE-STS."""
 
     name: str
-    content: Content = field(repr=False)
     recognised: RecognisedFile = field(repr=False)
+    table: Callable[[], Table] = field(repr=False)  # opened anew at each call
     columns: PairColumns
     available: tuple[str, ...]
     first_rows: tuple[dict[str, str], ...] = field(repr=False)
@@ -37,7 +38,7 @@ class OpenedFile:
 
     def rows(self) -> Iterator[RawRow]:
         """Yield all rows, from the first."""
-        for row in _table(self.content, self.recognised).rows:
+        for row in self.table().rows:
             yield row._replace(cells=_flat(row.cells, self.objects)) if self.objects else row
 
     def values(self, role: str) -> Values | None:
@@ -81,9 +82,9 @@ def opened(content: Content, name: str, chosen: Mapping[str, str | None]) -> Ope
     """Open a file; columns that are not chosen are guessed. Raises `DataError` where it cannot be read."""
     recognised = recognise(content, is_known)
     if recognised.format is Format.SQUAD:
-        return OpenedFile(name, content, recognised, PairColumns(), _SQUAD, (), ())
-    table = _table(content, recognised)
-    sample = looked_at(table)[1]
+        return OpenedFile(name, recognised, lambda: Table((), ()), PairColumns(), _SQUAD, (), ())
+    opener = _opener(content, recognised)
+    table, sample = looked_at(opener())
     objects = tuple(name for name in table.names if any(isinstance(cells.get(name), dict) for cells in sample))
     flat = [_flat(cells, objects) for cells in sample]
     names = tuple(dict.fromkeys(name for cells in (dict.fromkeys(table.names), *flat) for name in cells))
@@ -91,13 +92,13 @@ def opened(content: Content, name: str, chosen: Mapping[str, str | None]) -> Ope
     first_rows = looked_at(Table(names, (RawRow(0, cells) for cells in flat)))[0].first
     columns = replace(guess_pair_columns(names, flat), **chosen)
     _check_names(chosen, names)
-    return OpenedFile(name, content, recognised, columns, names, first_rows, objects)
+    return OpenedFile(name, recognised, opener, columns, names, first_rows, objects)
 
 
-def _table(content: Content, recognised: RecognisedFile) -> Table:
+def _opener(content: Content, recognised: RecognisedFile) -> Callable[[], Table]:
     if recognised.format is Format.TEXT and recognised.text is not None:
-        return line_table(recognised.text)
-    return open_table(content, recognised)
+        return partial(line_table, recognised.text)
+    return table_opener(content, recognised)
 
 
 def _flat(cells: Cells, objects: Sequence[str]) -> Cells:

@@ -83,26 +83,24 @@ def read_pairs(files: Sequence[tuple[bytes | Content, str]], options: PairOption
 
     The format of each is told by content, and what `options` do not say is guessed: columns by their names, the kind by
     what stands beside the sentences, the scale by the scores, and the part by the file's name or a column of its own.
-    Rows that cannot be used are left out and listed. Raises `DataError` (whose detail `file` names the file, where it
-    is of one) for a file that cannot be read, has no sentences, or too few rows, and where all scores or labels are
-    equal; `ValueError` where `options` have another number of parts than there are files.
+    Rows that cannot be used are left out and listed. Raises `DataError` for a file that cannot be read or has no
+    sentences (of several, the detail `file` names it), for too few rows, and where all scores or labels are equal;
+    `ValueError` where `options` have another number of parts than there are files.
     """
     options = options or PairOptions()
-    found = []
-    for content, name in files:
-        with _told_of(name):
-            found.append(opened(Content.of(content), name, options.columns))
-    by_role = {role: _values(found, role) for role in ("score", "label")}
-    kind = options.kind or guessed_kind(min(len(file.columns.sentences) for file in found), **by_role)
-    gathered = GatheredPairs(kind, _scale(kind, by_role, options))
     with collector_paused():
-        parts = options.parts or [_part_in(file.name) for file in found]
-        read = [_read(file, part, gathered) for file, part in zip(found, parts, strict=True)]
-    if not len(gathered) and (bad := next((assembly for assembly, _ in read if assembly.rejection.rows), None)):
-        raise bad.rejection.no_good(ProblemCode.NO_GOOD_ROW, sum(assembly.row_count for assembly, _ in read))
-    pairs = gathered.pairs(_name([file.name for file in found]))
-    _require_use(pairs)
-    return PairReading(pairs, tuple(reading for _, reading in read))
+        found = list(_opened(files, options))
+        kind, scale = _meaning(found, options)
+        gathered = GatheredPairs(kind, scale)
+        read = list(_read_all([file for file, _ in found], options, gathered))
+    problems = [problem for reading in read for problem in reading.problems]
+    if not len(gathered) and any(reading.left_out for reading in read):
+        rows, first = sum(reading.row_count for reading in read), next(one for one in problems if one.leaves_out_row)
+        raise DataError(Problem.of(ProblemCode.NO_GOOD_ROW, rows=rows, first=first.message), problems)
+    pairs = gathered.pairs(_name([file.name for file in read]))
+    if useless := _useless(pairs):
+        raise DataError(useless, problems)
+    return PairReading(pairs, tuple(read))
 
 
 def propose_pair_columns(content: bytes | Content, name: str = "") -> Proposal[PairColumns]:
@@ -111,25 +109,41 @@ def propose_pair_columns(content: bytes | Content, name: str = "") -> Proposal[P
 
 
 @contextmanager
-def _told_of(name: str) -> Iterator[None]:
-    """Let an error say which file it is of."""
+def _told_of(name: str, files: Sequence[object]) -> Iterator[None]:
+    """Let an error say which of several files it is of."""
     try:
         yield
     except DataError as error:
+        if len(files) == 1:
+            raise
         problem = replace(error.problem, details={**error.problem.details, "file": shown(name, 80)})
         raise DataError(problem, error.others) from error
 
 
-def _values(files: Sequence[OpenedFile], role: str) -> Values | None:
-    found = [values for file in files if (values := file.values(role)) is not None]
-    return Values.together(found) if found else None
+def _opened(
+    files: Sequence[tuple[bytes | Content, str]], options: PairOptions
+) -> Iterator[tuple[OpenedFile, dict[str, Values | None]]]:
+    """Yield the files, and what stands in their columns of scores and labels, as far as that is to be guessed from."""
+    is_known = options.kind is not None and (options.kind is not PairKind.SCORED or options.scale is not None)
+    for content, name in files:
+        with _told_of(name, files):
+            file = opened(Content.of(content), name, options.columns)
+            yield file, {role: None if is_known else file.values(role) for role in ("score", "label")}
 
 
-def _scale(kind: PairKind, by_role: Mapping[str, Values | None], options: PairOptions) -> Scale:
+def _meaning(
+    found: Sequence[tuple[OpenedFile, dict[str, Values | None]]], options: PairOptions
+) -> tuple[PairKind, Scale]:
+    """The kind of all files together and the scale of their scores, as given or guessed."""
+    values: dict[str, Values | None] = {}
+    for role in ("score", "label"):
+        held = [one for _, by_role in found if (one := by_role[role]) is not None]
+        values[role] = Values.together(held) if held else None
+    kind = options.kind or guessed_kind(min(len(file.columns.sentences) for file, _ in found), **values)
     if kind is not PairKind.SCORED:
-        return 0.0, 0.0
-    low, high = options.scale or (by_role["score"] or by_role["label"] or Values()).scale()
-    return float(low), float(high)
+        return kind, (0.0, 0.0)
+    low, high = options.scale or (values["score"] or values["label"] or Values()).scale()
+    return kind, (float(low), float(high))
 
 
 def _part_in(name: str) -> Part | None:
@@ -137,16 +151,22 @@ def _part_in(name: str) -> Part | None:
     return None if place < 0 else PARTS[place]
 
 
-def _read(file: OpenedFile, part: Part | None, gathered: GatheredPairs) -> tuple[PairAssembly, FileReading]:
-    with _told_of(file.name):
-        fitted = file.fitted(gathered.kind)
-        assembly = PairAssembly(fitted.columns, -1 if part is None else PARTS.index(part), gathered)
-        for problem in file.recognised.problems:
-            assembly.rejection.problems.add(problem)
-        for row in fitted.rows():
-            assembly.add(row)
+def _read_all(files: Sequence[OpenedFile], options: PairOptions, gathered: GatheredPairs) -> Iterator[FileReading]:
+    parts = options.parts or [_part_in(file.name) for file in files]
+    for file, part in zip(files, parts, strict=True):
+        with _told_of(file.name, files):
+            yield _read(file, part, gathered)
+
+
+def _read(file: OpenedFile, part: Part | None, gathered: GatheredPairs) -> FileReading:
+    fitted = file.fitted(gathered.kind)
+    assembly = PairAssembly(fitted.columns, -1 if part is None else PARTS.index(part), gathered)
     problems = assembly.rejection.problems
-    return assembly, FileReading(
+    for problem in file.recognised.problems:
+        problems.add(problem)
+    for row in fitted.rows():
+        assembly.add(row)
+    return FileReading(
         name=file.name,
         format=file.recognised.format,
         encoding=file.recognised.encoding,
@@ -162,14 +182,15 @@ def _read(file: OpenedFile, part: Part | None, gathered: GatheredPairs) -> tuple
     )
 
 
-def _require_use(pairs: PairSet) -> None:
-    """Raise `DataError` for a set too small to be split, or whose values tell no row from another."""
+def _useless(pairs: PairSet) -> Problem | None:
+    """Why a set is too small to be split, or its values tell no row from another; None where it can be used."""
     if len(pairs) < LEAST_ROWS:
-        raise DataError.of(ProblemCode.TOO_FEW_ROWS, rows=len(pairs), least=LEAST_ROWS)
-    if len(np.unique(pairs.values)) == 1:
-        value = pairs.values[0]
-        told = Label(value).name.lower() if pairs.kind is PairKind.LABELLED else f"{value:g}"
-        raise DataError.of(ProblemCode.ONE_VALUE, rows=len(pairs), value=told)
+        return Problem.of(ProblemCode.TOO_FEW_ROWS, rows=len(pairs), least=LEAST_ROWS)
+    if len(np.unique(pairs.values)) != 1:
+        return None
+    value = pairs.values[0]
+    told = Label(value).name.lower() if pairs.kind is PairKind.LABELLED else f"{value:g}"
+    return Problem.of(ProblemCode.ONE_VALUE, rows=len(pairs), value=told)
 
 
 def _name(names: Sequence[str]) -> str:

@@ -68,7 +68,7 @@ def test_broken_lines_cost_only_themselves() -> None:
         ),
         (
             4,
-            "Row 4: an object with a question and a context was expected here, not nothing (null). Mend or remove it.",
+            "Row 4: an object with the columns of a row was expected here, not nothing (null). Mend or remove it.",
         ),
         (5, None),
     ]
