@@ -29,8 +29,8 @@ Text = str | EncodedText
 def find_delimiter(text: str, knows: Callable[[str], bool] = is_known) -> str | None:
     """Return the delimiter that makes the text most like a table of questions, None where none does.
 
-    `knows` tells whether a name is one of a column. Commas of prose stand where they like: most of its lines have
-    another number of them than the first.
+    `knows` tells whether a name is one of a column. Commas of prose stand before a space, and where they like:
+    most of its lines have another number of them than the first.
     """
     best, best_score = None, (False, 0.0, 0)
     for delimiter in DELIMITERS:
@@ -40,7 +40,8 @@ def find_delimiter(text: str, knows: Callable[[str], bool] = is_known) -> str | 
         columns = guess_columns(column_names(records[0][:MAX_COLUMNS] if records else ()))
         alike = sum(len(fields) == width for fields in records) / max(len(records), 1)
         score = (bool(columns.question and columns.context), alike, width)
-        is_prose = alike < 0.5 and not any(map(knows, records[0] if records else ()))
+        spaced = all(field.startswith(" ") for field in (records[0][1:] if records else ()))
+        is_prose = (alike < 0.5 or spaced) and not any(map(knows, records[0] if records else ()))
         if width > 1 and not is_prose and score > best_score:
             best, best_score = delimiter, score
     return best

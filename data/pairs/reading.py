@@ -21,6 +21,8 @@ from data.split import Part
 
 LEAST_ROWS = 10
 
+_Found = tuple[OpenedFile, dict[str, Values | None]]  # a file, and what stands in two of its columns
+
 
 @dataclass(frozen=True)
 class PairOptions:
@@ -120,9 +122,7 @@ def _told_of(name: str, files: Sequence[object]) -> Iterator[None]:
         raise DataError(problem, error.others) from error
 
 
-def _opened(
-    files: Sequence[tuple[bytes | Content, str]], options: PairOptions
-) -> Iterator[tuple[OpenedFile, dict[str, Values | None]]]:
+def _opened(files: Sequence[tuple[bytes | Content, str]], options: PairOptions) -> Iterator[_Found]:
     """Yield the files, and what stands in their columns of scores and labels, as far as that is to be guessed from."""
     is_known = options.kind is not None and (options.kind is not PairKind.SCORED or options.scale is not None)
     for content, name in files:
@@ -131,9 +131,7 @@ def _opened(
             yield file, {role: None if is_known else file.values(role) for role in ("score", "label")}
 
 
-def _meaning(
-    found: Sequence[tuple[OpenedFile, dict[str, Values | None]]], options: PairOptions
-) -> tuple[PairKind, Scale]:
+def _meaning(found: Sequence[_Found], options: PairOptions) -> tuple[PairKind, Scale]:
     """The kind of all files together and the scale of their scores, as given or guessed."""
     values: dict[str, Values | None] = {}
     for role in ("score", "label"):

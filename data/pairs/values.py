@@ -2,6 +2,7 @@
 
 import math
 import re
+import unicodedata
 from array import array
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -17,6 +18,7 @@ Scale = tuple[float, float]
 USUAL_SCALES: tuple[Scale, ...] = ((0, 1), (-1, 1), (1, 5), (0, 5), (0, 10), (0, 100), (-100, 100))
 _WITHIN = 0.995  # of the scores lie on the scale that is guessed: a slip of the pen makes no other scale
 _NUMBER = re.compile(r"[+-]?(\d+([.,]\d*)?|[.,]\d+)(e[+-]?\d+)?", re.ASCII | re.IGNORECASE)
+_SAID = {"true": 1.0, "false": 0.0}
 _LABELS: dict[Label, tuple[str, ...]] = {
     Label.ENTAILMENT: ("0", "entailment", "entail", "entails", "entailed", "e", "함의", "함축", "수반"),
     Label.NEUTRAL: ("1", "neutral", "neutrality", "n", "중립", "무관"),
@@ -33,14 +35,14 @@ _MOST_TEXTS = 100  # different ones that are no number: what holds more is no la
 
 
 def score_of(text: str) -> float | None:
-    """Return the number a text is, with a point or a comma; None where it is none."""
-    number = float(text.replace(",", ".")) if _NUMBER.fullmatch(text) else math.inf
+    """Return the number a text is, with a point or a comma, 1 for true and 0 for false; None where it is none."""
+    number = float(text.replace(",", ".")) if _NUMBER.fullmatch(text) else _SAID.get(text.lower(), math.inf)
     return number if math.isfinite(number) else None
 
 
 def label_of(text: str) -> Label | None:
     """Return the label a text names: in English or Korean, in short, or by XNLI's number; None where it is none."""
-    return _LABEL_OF.get(plain_name(text))
+    return _LABEL_OF.get(unicodedata.normalize("NFKC", text).lower())  # the hyphen of -1, and of no label, counts
 
 
 def part_of(text: str) -> int:

@@ -1,0 +1,272 @@
+"""What is understood of files of pairs, and what is told of their rows."""
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+from data.pairs.columns import PairColumns
+from data.pairs.reading import PairOptions, PairReading, propose_pair_columns, read_pairs
+from data.pairs.records import PARTS, Label, PairKind
+from data.problems import DataError, ProblemCode
+from data.split import Part
+from tests.data.sample_files import as_csv, as_excel, as_json, as_jsonl, as_parquet, as_squad, workbook
+
+SCORED: list[dict[str, Any]] = [
+    {"문장1": f"첫 문장, {row}", "문장2": f'둘째 "문장" {row}', "점수": str(row % 6), "구분": ("학습", "평가")[row % 2]}
+    for row in range(12)
+]
+LABELLED: list[dict[str, Any]] = [
+    {"premise": f"전제 {row}", "hypothesis": f"가설 {row}", "gold_label": ("entailment", "중립", "2")[row % 3]}
+    for row in range(12)
+]
+
+
+def tsv(rows: Sequence[Sequence[str]]) -> bytes:
+    return "\n".join("\t".join(row) for row in rows).encode()
+
+
+def table(*rows: tuple[str, ...], more: int = 12) -> bytes:
+    """A few rows with scores before good ones."""
+    good = [(f"첫 문장 {row}", f"둘째 문장 {row}", str(row % 6)) for row in range(more)]
+    return tsv([("sentence1", "sentence2", "score"), *rows, *good])
+
+
+def read(content: bytes, name: str = "짝", **options: Any) -> PairReading:
+    return read_pairs([(content, name)], PairOptions(**options))
+
+
+def told(reading: PairReading) -> list[tuple[ProblemCode, int | None]]:
+    return [(problem.code, problem.row) for problem in reading.files[0].problems]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        as_csv(SCORED).encode("cp949"),
+        as_csv(SCORED, "\t").encode("utf-16"),
+        as_csv(SCORED, ";").encode("utf-8-sig"),
+        as_json(SCORED).encode(),
+        as_jsonl(SCORED).encode(),
+        as_excel(SCORED),
+        as_parquet(SCORED),
+    ],
+    ids=["csv", "tsv", "semicolons", "json", "jsonl", "excel", "parquet"],
+)
+def test_every_format(content: bytes) -> None:
+    reading = read(content)
+    pairs = reading.pairs
+    assert (pairs.kind, pairs.scale, told(reading), reading.left_out) == (PairKind.SCORED, (0, 5), [], 0)
+    assert list(pairs.texts[0]) == [row["문장1"] for row in SCORED]
+    assert list(pairs.texts[1]) == [row["문장2"] for row in SCORED]
+    assert pairs.values.tolist() == [float(row["점수"]) for row in SCORED]
+    assert [PARTS[part] for part in pairs.published] == [Part.TRAIN, Part.TEST] * 6
+    assert reading.files[0].columns == PairColumns("문장1", "문장2", score="점수", part="구분")
+
+
+@pytest.mark.parametrize("write", [as_csv, as_json, as_jsonl])
+def test_labels_in_any_spelling(write: Any) -> None:
+    pairs = read(write(LABELLED).encode()).pairs
+    assert (pairs.kind, pairs.scale) == (PairKind.LABELLED, (0, 0))
+    assert [Label(value) for value in pairs.values] == list(Label) * 4
+    assert pairs.published.tolist() == [-1] * 12
+
+
+def test_numbers_are_labels_where_all_three_are_there_and_scores_where_two_are() -> None:
+    three = [{"sentence1": f"가 {row}", "sentence2": f"나 {row}", "label": row % 3} for row in range(12)]
+    two = [row | {"label": int(row["label"]) % 2} for row in three]
+    assert read(as_parquet(three)).pairs.kind is PairKind.LABELLED
+    pairs = read(as_parquet(two)).pairs
+    assert (pairs.kind, pairs.scale) == (PairKind.SCORED, (0, 1))
+
+
+def test_objects_in_cells_are_columns_of_their_own() -> None:
+    labels = [{"label": row / 4, "binary": 1} for row in range(12)]
+    rows = [
+        {"guid": f"n{row}", "sentence1": f"가 {row}", "sentence2": f"나 {row}", "labels": label}
+        for row, label in enumerate(labels)
+    ]
+    for content in (as_json(rows).encode(), as_jsonl(rows).encode(), as_parquet(rows)):
+        reading = read(content)
+        assert reading.files[0].columns.score == "labels.label"
+        assert reading.files[0].available_columns == ("guid", "sentence1", "sentence2", "labels.label", "labels.binary")
+        assert reading.files[0].first_rows[1]["labels.label"] == "0.25"
+        assert reading.pairs.values.tolist() == [row / 4 for row in range(12)]
+
+
+def test_triplets_translations_and_sentences() -> None:
+    triplets = [{"anchor": f"가 {row}", "positive": f"나 {row}", "negative": f"다 {row}"} for row in range(10)]
+    assert read(as_jsonl(triplets).encode()).pairs.kind is PairKind.TRIPLETS
+    nested = [{"translation": {"ko": f"문장 {row}", "en": f"sentence {row}"}} for row in range(10)]
+    pairs = read(as_jsonl(nested).encode()).pairs
+    assert (pairs.kind, pairs.texts[0][3], pairs.texts[1][3]) == (PairKind.PARALLEL, "문장 3", "sentence 3")
+    lines = "\n\n".join(f"문장 하나, {row}." for row in range(10))
+    for text in (lines, f"문장\n{lines}"):
+        pairs = read(text.encode()).pairs
+        assert (pairs.kind, list(pairs.texts[0])) == (PairKind.SENTENCES, lines.split("\n\n"))
+
+
+def test_quotation_marks_of_a_table_that_never_quotes_are_letters() -> None:
+    rows = [(f'"가" 라고 {row}', f'그는 "나 {row}', str(row % 6)) for row in range(12)]
+    pairs = read(tsv([("sentence1", "sentence2", "score"), *rows])).pairs
+    assert list(pairs.texts[0]) == [row[0] for row in rows]
+    assert list(pairs.texts[1]) == [row[1] for row in rows]
+
+
+def test_several_files_are_one_set_with_their_parts() -> None:
+    def file(name: str, score: str) -> tuple[bytes, str]:
+        return tsv([("sentence1", "sentence2", "score"), *[(f"가 {name}", "나", score)] * 6]), name
+
+    files = [file("sts-train.tsv", "1"), file("sts-dev.tsv", "0"), file("sts-test.tsv", "5")]
+    reading = read_pairs(files)
+    assert (reading.pairs.name, reading.pairs.scale) == ("sts", (0, 5))
+    assert reading.pairs.published.tolist() == [0] * 6 + [1] * 6 + [2] * 6
+    assert [one.part for one in reading.files] == list(PARTS)
+    given = read_pairs(files, PairOptions(parts=(None, Part.TEST, Part.TEST)))
+    assert given.pairs.published.tolist() == [-1] * 6 + [2] * 12
+    with pytest.raises(ValueError, match="shorter"):
+        read_pairs(files, PairOptions(parts=(None,)))
+
+
+def test_what_is_wrong_with_a_row_is_told_with_it() -> None:
+    reading = read(
+        table(
+            ("", "문장", "3"),
+            ("문장", " ", "3"),
+            ("문장", "다른 문장", "많이"),
+            ("문장", "다른 문장", ""),
+            ("문장", "다른 문장", "nan"),
+            ("문장", "다른 문장", "5.1"),
+            ("문장", "다른 문장"),
+        ),
+        scale=(0, 5),
+    )
+    assert told(reading) == [
+        (ProblemCode.EMPTY_SENTENCE, 2),
+        (ProblemCode.EMPTY_SENTENCE, 3),
+        (ProblemCode.NO_NUMBER, 4),
+        (ProblemCode.NO_NUMBER, 5),
+        (ProblemCode.NO_NUMBER, 6),
+        (ProblemCode.OUT_OF_SCALE, 7),
+        (ProblemCode.FIELD_COUNT, 8),
+    ]
+    file = reading.files[0]
+    assert (len(reading.pairs), file.row_count, file.left_out, file.problem_count) == (12, 19, 7, 7)
+    assert file.problems[0].message.startswith("Row 2: a sentence (sentence1) is empty.")
+    assert file.problems[2].message.startswith("Row 4: the score (score) is no number: 많이.")
+    assert file.problems[3].message.startswith("Row 5: the score (score) is no number: -.")
+    assert file.problems[5].message.startswith("Row 7: the score (score) is 5.1, and the scale goes from 0 to 5.")
+    assert file.rejected["row"].tolist() == list(range(2, 9))
+    assert file.rejected["score"].tolist()[2] == "많이"
+
+
+def test_a_label_that_is_none_is_told() -> None:
+    rows = [*LABELLED, {"premise": "가", "hypothesis": "나", "gold_label": "-"}]
+    reading = read(as_csv(rows).encode())
+    assert told(reading) == [(ProblemCode.UNKNOWN_LABEL, 14)]
+    assert "the label (gold_label) is none that is known: -." in reading.files[0].problems[0].message
+
+
+def test_cells_that_hold_no_text() -> None:
+    rows = [
+        {"sentence1": ["목록"], "sentence2": "나", "score": 1},
+        {"sentence1": "가\x00나", "sentence2": "다", "score": 1},
+        {"sentence1": "가", "sentence2": "나", "score": [1]},
+        {"sentence1": "가" * 1_000_001, "sentence2": "나", "score": 1},
+        *({"sentence1": f"가 {row}", "sentence2": "나", "score": row % 6} for row in range(12)),
+    ]
+    reading = read(json.dumps(rows).encode())
+    assert told(reading) == [
+        (ProblemCode.NOT_TEXT, 1),
+        (ProblemCode.MENDED_TEXT, 2),
+        (ProblemCode.NO_NUMBER, 3),
+        (ProblemCode.TOO_LONG, 4),
+    ]
+    assert reading.pairs.texts[0][0] == "가�나"
+
+
+def test_a_formula_error_is_no_sentence() -> None:
+    lines: list[list[Any]] = [["문장1", "문장2", "점수"], ["=1/0", "나", 1]]
+    lines += [[f"가 {row}", "나", row % 6] for row in range(12)]
+    reading = read(workbook(lines))
+    assert told(reading) == [(ProblemCode.EMPTY_SENTENCE, 2)]  # a workbook that nobody has opened holds no results
+
+
+@pytest.mark.parametrize(
+    ("content", "options", "code", "words"),
+    [
+        (b"", {}, ProblemCode.EMPTY_FILE, "empty"),
+        (tsv([("a", "b")] + [("1", "2")] * 12), {}, ProblemCode.NO_SENTENCE, "The columns are: a, b. Looked for names"),
+        (as_squad([{"번호": "1", "제목": "가", "질문": "?", "지문": "나", "정답": []}]).encode(), {},
+         ProblemCode.NO_SENTENCE, "data, paragraphs, qas"),
+        (table(more=9), {}, ProblemCode.TOO_FEW_ROWS, "Only 9 rows can be used, and a set of pairs needs 10"),
+        (tsv([("sentence1", "sentence2", "score")]), {}, ProblemCode.TOO_FEW_ROWS, "Only 0 rows"),
+        (tsv([("sentence1", "sentence2", "score")] + [("가", "나", "4")] * 12), {}, ProblemCode.ONE_VALUE, r"\(4\)"),
+        (tsv([("sentence1", "sentence2", "label")] + [("가", "나", "중립")] * 12), {}, ProblemCode.ONE_VALUE,
+         "neutral"),
+        (tsv([("sentence1", "sentence2", "label")] + [("가", "나", "좋음")] * 12), {}, ProblemCode.NO_GOOD_ROW,
+         "None of the 12 rows"),
+        (table(), {"kind": PairKind.TRIPLETS}, ProblemCode.MISSING_COLUMN, "No column for the sentence3"),
+        (as_json([{"sentence1": "가", "sentence2": "나"}] * 12).encode(), {"kind": PairKind.LABELLED},
+         ProblemCode.MISSING_COLUMN, "No column for the label"),
+        (table(), {"columns": {"sentence2": "없음"}}, ProblemCode.UNKNOWN_COLUMN, "no column 없음 for the sentence2"),
+    ],
+    ids=lambda value: value.value if isinstance(value, ProblemCode) else "",
+)  # fmt: skip
+def test_what_cannot_be_a_set(content: bytes, options: dict[str, Any], code: ProblemCode, words: str) -> None:
+    with pytest.raises(DataError, match=words) as error:
+        read(content, **options)
+    assert error.value.problem.code is code
+    assert "file" not in error.value.details
+
+
+def test_an_error_of_several_files_says_which() -> None:
+    with pytest.raises(DataError, match=r"^dev\.tsv: No column of sentences was found") as error:
+        read_pairs([(table(), "train.tsv"), (tsv([("a", "b")] * 12), "dev.tsv")])
+    assert error.value.details["file"] == "dev.tsv"
+
+
+def test_what_is_given_is_not_guessed() -> None:
+    rows = [("문장 하나 둘", "4", "다른 문장 하나"), *[(f"가 나 {row}", str(row % 4), "다 라") for row in range(12)]]
+    content = tsv([("x", "y", "z"), *rows])
+    guess = read(content)
+    assert (guess.pairs.kind, guess.files[0].columns) == (PairKind.PARALLEL, PairColumns("x", "z"))
+    given = read(content, columns={"score": "y", "sentence1": "z", "sentence2": "x"}, scale=(0, 10))
+    assert (given.pairs.kind, given.pairs.scale, given.pairs.texts[0][0]) == (
+        PairKind.SCORED,
+        (0, 10),
+        "다른 문장 하나",
+    )
+    alone = read(content, kind=PairKind.SENTENCES)
+    assert (alone.pairs.kind, len(alone.pairs.texts)) == (PairKind.SENTENCES, 1)
+    as_parallel = read(table(), kind=PairKind.PARALLEL)
+    assert (as_parallel.pairs.kind, len(as_parallel.pairs.values)) == (PairKind.PARALLEL, 0)
+
+
+@pytest.mark.parametrize(
+    "options", [{"scale": (5, 0)}, {"scale": (0, float("nan"))}, {"columns": {"text": "a"}}, {"parts": (Part.ALL,)}]
+)
+def test_options_that_make_no_sense(options: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=r"scale|roles|published"):
+        PairOptions(**options)
+
+
+def test_what_can_be_chosen_of_a_file_without_sentences() -> None:
+    proposal = propose_pair_columns(tsv([("a", "b"), ("1", "2")]))
+    assert (proposal.columns, proposal.available) == (PairColumns(), ("a", "b"))
+    assert proposal.first_rows == ({"a": "1", "b": "2"},)
+
+
+def test_many_bad_rows_are_counted_and_the_rest_is_read() -> None:
+    reading = read(table(*[("", "가", "1")] * 10_050), scale=(0, 5))
+    file = reading.files[0]
+    assert (len(reading.pairs), file.left_out, len(file.problems)) == (12, 10_050, 10_000)
+
+
+def test_more_rows_than_a_block_keep_their_order() -> None:
+    rows = [(f"문장 {row}", f"다른 {row}", f"{row % 50 / 10}") for row in range(20_000)]
+    pairs = read(tsv([("sentence1", "sentence2", "score"), *rows])).pairs
+    assert list(pairs.texts[1]) == [row[1] for row in rows]
+    assert np.allclose(pairs.values, [row % 50 / 10 for row in range(20_000)])
