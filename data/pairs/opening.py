@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from data.files.cells import as_text, is_collection, shown
+from data.files.cells import as_text, is_blank, is_collection, shown
 from data.files.content import Content
 from data.files.formats import Format, RecognisedFile, recognise
 from data.files.opening import Proposal, looked_at, table_opener
@@ -85,7 +85,7 @@ def opened(content: Content, name: str, chosen: Mapping[str, str | None]) -> Ope
         return OpenedFile(name, recognised, lambda: Table((), ()), PairColumns(), _SQUAD, (), ())
     opener = _opener(content, recognised)
     table, sample = looked_at(opener())
-    objects = tuple(name for name in table.names if any(isinstance(cells.get(name), dict) for cells in sample))
+    objects = tuple(name for name in table.names if _holds_objects(name, sample))
     flat = [_flat(cells, objects) for cells in sample]
     names = tuple(dict.fromkeys(name for cells in (dict.fromkeys(table.names), *flat) for name in cells))
     names = tuple(name for name in names if name not in objects) if objects else table.names
@@ -99,6 +99,12 @@ def _opener(content: Content, recognised: RecognisedFile) -> Callable[[], Table]
     if recognised.format is Format.TEXT and recognised.text is not None:
         return partial(line_table, recognised.text)
     return table_opener(content, recognised)
+
+
+def _holds_objects(name: str, sample: Sequence[Cells]) -> bool:
+    """Whether most cells of a column are objects: a few among texts are slips."""
+    filled = [value for cells in sample if not is_blank(value := cells.get(name))]
+    return 2 * sum(isinstance(value, dict) for value in filled) > len(filled)
 
 
 def _flat(cells: Cells, objects: Sequence[str]) -> Cells:

@@ -25,6 +25,12 @@ def test_formats_are_told_by_content(content: bytes, expected: Format) -> None:
     assert recognise(content).format is expected
 
 
+@pytest.mark.parametrize("text", ["문장 하나, 둘.\n" * 5, "하나, 둘\n셋, 넷\n다섯\n"])
+def test_commas_before_a_space_are_those_of_prose(text: str) -> None:
+    assert recognise(text.encode()).format is Format.TEXT
+    assert recognise(f"질문, 지문\n{text}".encode()).format is Format.CSV
+
+
 def _zip_of(name: str, content: bytes) -> bytes:
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:

@@ -1,0 +1,93 @@
+"""What the commands print of pairs, and what they keep."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from data.__main__ import main
+from data.pairs.store import load, stored
+
+GOOD = [f"가 {row}\t나 {row}\t{row % 6}" for row in range(20)]
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> list[str]:
+    """A training file with a row too few and a sentence of the test file, which stands beside it."""
+    train, test = tmp_path / "sts-train.tsv", tmp_path / "sts-test.tsv"
+    head = "sentence1\tsentence2\tscore"
+    train.write_text("\n".join([head, "\t나\t1", *GOOD, "다\t라\t4.5"]), encoding="utf-8")
+    test.write_text("\n".join([head, "마\t라\t2.5", "바\t사\t0"]), encoding="utf-8")
+    return [str(train), str(test)]
+
+
+def test_inspecting_tells_what_was_understood(files: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["inspect-pairs", *files]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines == [
+        "sts: 23 rows, scored, scale 0 to 5",
+        "  sts-train.tsv: tsv, UTF-8, published for train; 22 rows; "
+        "sentence1 <- sentence1, sentence2 <- sentence2, score <- score",
+        "  sts-test.tsv: tsv, UTF-8, published for test; 2 rows; "
+        "sentence1 <- sentence1, sentence2 <- sentence2, score <- score",
+        "Problems in sts-train.tsv: 1; rows left out: 1",
+        "  Row 2: a sentence (sentence1) is empty. Fill it in, or remove the row.",
+        "Problems in sts-test.tsv: none",
+        "Different sentences: 45; characters: median 3, 1 to 4; median 3, 1 to 4",
+        "Scores: 0 to 0.5: 5, 0.5 to 1: 0, 1 to 1.5: 4, 1.5 to 2: 0, 2 to 2.5: 3, 2.5 to 3: 1, 3 to 3.5: 3, "
+        "3.5 to 4: 0, 4 to 4.5: 3, 4.5 to 5: 4",
+        "Rows that repeat an earlier one's sentences: 0; pairs judged differently: 0; "
+        "rows with the same sentence twice: 0",
+        "Split: train 19, validation 2, test 2; train, test as published; validation drawn by shared sentences, seed 0",
+        "  1 test rows hold 1 sentences of train rows, 0 a whole row",
+    ]
+
+
+def test_inspecting_as_json(files: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["inspect-pairs", *files, "--json", "--kind", "scored", "--scale", "-5", "5"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["name"], told["kind"], told["scale"], told["rows_left_out"]) == ("sts", "scored", [-5, 5], 1)
+    assert told["files"][0]["problems"][0]["code"] == "empty_sentence"
+    assert told["split"] == {
+        "published": ["train", "test"],
+        "rows": {"all": 23, "train": 19, "validation": 2, "test": 2},
+    }
+    assert told["audit"]["leaks"][1] == {"from": "train", "into": "test", "sentences": 1, "rows": 1, "repeated": 0}
+    assert sum(told["audit"]["score_counts"]) == 23
+
+
+def test_keeping(files: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["--columns", "sentence1=sentence2", "sentence2=sentence1", "--parts", "none", "test"]
+    assert main(["keep-pairs", *files, *words]) == 0
+    (kept,) = stored()
+    assert capsys.readouterr().out.endswith(f"Kept as {kept.key}\n")
+    pairs = load(kept.key)
+    assert (kept.source, kept.rows, pairs.texts[0][0]) == ("sts-train.tsv, sts-test.tsv", 23, "나 0")
+    assert pairs.published.tolist() == [-1] * 21 + [2] * 2
+
+
+def test_what_cannot_be_read_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "표.csv"
+    file.write_text("a,b\n1,2\n", encoding="utf-8")
+    assert main(["inspect-pairs", str(file)]) == 1
+    assert capsys.readouterr().err.startswith("No column of sentences was found. The columns are: a, b.")
+    assert main(["keep-pairs", str(tmp_path / "none.csv")]) == 1
+    assert stored() == []
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["--scale", "5", "0"], "the lower one first"),
+        (["--parts", "train"], "--parts names 1 parts of 2 files"),
+        (["--parts", "all", "test"], "none of train, validation, test and none"),
+        (["--columns", "text=a"], "a role of sentence1"),
+        (["--kind", "question"], "--kind"),
+    ],
+)
+def test_words_that_make_no_sense(
+    files: list[str], words: list[str], told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        main(["inspect-pairs", *files, *words])
+    assert told in capsys.readouterr().err
