@@ -21,7 +21,7 @@ PARTS = {
         ("passage_file", "collection"),
         ("records", "files"),
         ("question_file", "rows", "split", "remarks", "judgements", "made"),
-        ("read", "audit", "pairs"),
+        ("read", "audit"),
         ("apart", "catalog"),
         ("store",),
         ("pairs",),
