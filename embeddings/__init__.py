@@ -1,0 +1,1 @@
+"""Sentence embeddings: how well they follow people's judgement, and how they lie in their space."""

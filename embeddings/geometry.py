@@ -1,0 +1,144 @@
+"""How vectors lie in their space: do alike sentences lie together, and do all of them use the sphere?
+
+Conventions, those of Wang & Isola 2020 and of SimCSE (Gao et al. 2021, section 5):
+- All vectors are brought to length 1. A vector of zeros, of a text nothing is known of, is no point of the sphere and
+  is left out.
+- Alignment is over pairs that mean the same: of scored pairs those of gold 4 and above of 5, 0.8 of any scale; of
+  labelled ones entailments; a triplet's first two sentences; translations.
+- Uniformity is over all pairs of two different sentences, each sentence once, with t = 2.
+Lower is better for both: alignment 0 is a pair in one point, uniformity has no end below, 0 is all in one point.
+"""
+
+import math
+
+import numpy as np
+
+from data.pairs.records import Label, PairKind, PairSet
+from embeddings.bootstrap import Figure, figure, mean_draws
+
+POSITIVE = 0.8  # of the scale: gold 4 of 5
+_ROWS = 2048  # of a block: 2048 x 2048 cosines are 16 MB
+
+
+def positive_rows(pairs: PairSet) -> np.ndarray:
+    """Rows whose first two sentences mean the same, ascending; none of a set of sentences alone."""
+    if pairs.kind is PairKind.SENTENCES:
+        return np.zeros(0, dtype=np.int64)
+    if pairs.kind is PairKind.SCORED:
+        return np.flatnonzero(pairs.gold >= np.float32(POSITIVE))
+    if pairs.kind is PairKind.LABELLED:
+        return np.flatnonzero(pairs.values == Label.ENTAILMENT)
+    return np.arange(len(pairs))
+
+
+def unit(vectors: np.ndarray) -> np.ndarray:
+    """Rows brought to length 1, those of zeros as they are; not copied where they have that length."""
+    lengths = np.sqrt(np.einsum("ij,ij->i", vectors, vectors))
+    if np.allclose(lengths, 1, rtol=0, atol=1e-6):
+        return vectors
+    whole: np.ndarray = vectors / np.where(lengths > 0, lengths, 1)[:, None]
+    return whole
+
+
+def alignment(first: np.ndarray, second: np.ndarray) -> float:
+    """Mean squared distance of the pairs of rows of two `(n, dimensions)` arrays, 0 to 4; NaN where there is none.
+
+    alignment = E ||f(x) - f(y)||^2 over positive pairs (x, y)
+    """
+    distances = squared_distances(first, second)
+    known = distances[np.isfinite(distances)]
+    return float(known.mean()) if len(known) else math.nan
+
+
+def alignment_figure(first: np.ndarray, second: np.ndarray, groups: np.ndarray, seed: int = 0) -> Figure:
+    """`alignment` with its interval; `groups` `(n,)` are those of the pairs, see `bootstrap.resamples`."""
+    distances = squared_distances(first, second)
+    numbered = np.unique(groups, return_inverse=True)[1]
+    draws = mean_draws(distances[:, None], numbered, seed=seed) if len(distances) else np.zeros((0, 1))
+    return figure(alignment(first, second), draws[:, 0], (0.0, 4.0))
+
+
+def squared_distances(first: np.ndarray, second: np.ndarray) -> np.ndarray:
+    """||f(x) - f(y)||^2 of the pairs of rows on the sphere, `(n,)` float64; NaN where one is a vector of zeros."""
+    between = unit(first) - unit(second)
+    distances = np.einsum("ij,ij->i", between, between, dtype=np.float64)
+    known = np.any(first, axis=1) & np.any(second, axis=1)
+    return np.where(known, distances, np.nan)
+
+
+def uniformity(vectors: np.ndarray, t: float = 2.0) -> float:
+    """How evenly vectors `(n, dimensions)` of different sentences are spread, 0 or less; NaN where fewer than two are.
+
+        uniformity = log E exp(-t ||f(x) - f(y)||^2) over all pairs of rows x, y
+
+    The time grows with the square of n, the memory does not.
+    """
+    return _log_mean(_nearness(vectors, t))
+
+
+def uniformity_figure(vectors: np.ndarray, groups: np.ndarray, t: float = 2.0) -> Figure:
+    """`uniformity` with its 95% interval; `groups` `(n,)` are those of the sentences.
+
+    A mean over pairs is a U-statistic: its variance is 4 times that of the mean over sentences of how near the others
+    lie to each (Hoeffding 1948), summed by group; the logarithm's is that over the square of the mean.
+    """
+    near = _nearness(vectors, t)
+    value, n_groups = _log_mean(near), len(np.unique(groups))
+    if not math.isfinite(value) or n_groups < 2:
+        return Figure(value, -math.inf, 0.0) if math.isfinite(value) else Figure(value, value, value)
+    known = np.isfinite(near)
+    share = near[known] / (known.sum() - 1)
+    sums = np.bincount(groups[known], weights=share - share.mean())
+    half = 1.959964 * 2 * math.sqrt(float(sums @ sums)) / (known.sum() * share.mean())
+    return Figure(value, value - half, min(0.0, value + half))
+
+
+def singular_values(vectors: np.ndarray) -> np.ndarray:
+    """Singular values of the matrix of vectors as it is, not centred, `(dimensions,)` float64, falling, the first 1.
+
+    The faster they fall, the fewer directions the space uses (Gao et al. 2021, section 5 and appendix: contrastive
+    learning flattens them). Zeros where there is no vector.
+    """
+    points, gram = unit(vectors), np.zeros((vectors.shape[1], vectors.shape[1]))
+    for start in range(0, len(points), _ROWS):
+        block = points[start : start + _ROWS].astype(np.float64)
+        gram += block.T @ block
+    values: np.ndarray = np.sqrt(np.maximum(np.linalg.eigvalsh(gram)[::-1], 0.0))
+    return values / (values.max(initial=0.0) or 1.0)
+
+
+def anisotropy(vectors: np.ndarray) -> float:
+    """Mean cosine of two different rows drawn at random, the mean over all pairs; NaN where there are fewer than two.
+
+    Vectors that point everywhere have 0, those in a narrow cone nearly 1 (Ethayarajh 2019). With unit rows u it is
+    (||sum of u||^2 - n) / (n (n - 1)), so no pair need be drawn.
+    """
+    points = unit(vectors)
+    n = int(np.any(points, axis=1).sum())
+    total = points.sum(axis=0, dtype=np.float64)
+    return float((total @ total - n) / (n * (n - 1))) if n > 1 else math.nan
+
+
+def _nearness(vectors: np.ndarray, t: float) -> np.ndarray:
+    """Sum over all others of exp(-t ||f(x) - f(y)||^2), for each row, `(n,)` float64; NaN of a vector of zeros."""
+    known = np.flatnonzero(np.any(vectors, axis=1))
+    points = unit(vectors if len(known) == len(vectors) else vectors[known])
+    sums = np.zeros(len(points))
+    for start in range(0, len(points), _ROWS):
+        rows = points[start : start + _ROWS]
+        for other in range(start, len(points), _ROWS):
+            near = np.exp(2 * t * (rows @ points[other : other + _ROWS].T - 1))
+            if other == start:
+                np.fill_diagonal(near, 0)
+            else:
+                sums[other : other + _ROWS] += near.sum(axis=0, dtype=np.float64)
+            sums[start : start + _ROWS] += near.sum(axis=1, dtype=np.float64)
+    found = np.full(len(vectors), np.nan)
+    found[known] = sums
+    return found
+
+
+def _log_mean(near: np.ndarray) -> float:
+    n = int(np.isfinite(near).sum())
+    total = float(np.nansum(near))
+    return math.log(total / (n * (n - 1))) if n > 1 and total > 0 else math.nan
