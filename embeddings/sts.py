@@ -30,7 +30,8 @@ def cosines(first_vectors: np.ndarray, second_vectors: np.ndarray) -> np.ndarray
     squares = [np.einsum("ij,ij->i", vectors, vectors) for vectors in (first_vectors, second_vectors)]
     lengths = np.sqrt(squares[0]) * np.sqrt(squares[1])
     found = np.divide(products, lengths, out=np.zeros_like(products), where=lengths > 0)
-    return np.clip(found, -1, 1).astype(np.float32)
+    within: np.ndarray = np.clip(found, -1, 1).astype(np.float32)
+    return within
 
 
 def spearman(cosines: np.ndarray, gold: np.ndarray) -> float:
