@@ -17,6 +17,7 @@ from data.pairs.records import Label, PairKind, PairSet
 from embeddings.bootstrap import Figure, figure, mean_draws
 
 POSITIVE = 0.8  # of the scale: gold 4 of 5
+_ROUNDING = 1e-6  # of gold scores in float32
 _ROWS = 2048  # of a block: 2048 x 2048 cosines are 16 MB
 
 
@@ -25,7 +26,7 @@ def positive_rows(pairs: PairSet) -> np.ndarray:
     if pairs.kind is PairKind.SENTENCES:
         return np.zeros(0, dtype=np.int64)
     if pairs.kind is PairKind.SCORED:
-        return np.flatnonzero(pairs.gold >= np.float32(POSITIVE))
+        return np.flatnonzero(pairs.gold >= POSITIVE - _ROUNDING)
     if pairs.kind is PairKind.LABELLED:
         return np.flatnonzero(pairs.values == Label.ENTAILMENT)
     return np.arange(len(pairs))

@@ -120,10 +120,9 @@ def _weighed_pearson(drawn: np.ndarray, columns: np.ndarray) -> np.ndarray:
 
 
 def _ratio(covariance: np.ndarray, variances: np.ndarray) -> np.ndarray:
-    some = variances > 1e-20
-    return np.divide(
-        covariance, np.sqrt(np.where(some, variances, 1)), out=np.full_like(covariance, np.nan), where=some
-    )
+    varies = variances > 1e-20
+    ratio: np.ndarray = np.where(varies, covariance / np.sqrt(np.where(varies, variances, 1.0)), np.nan)
+    return ratio
 
 
 def _centred(column: np.ndarray) -> np.ndarray:

@@ -56,6 +56,10 @@ class BiEncoder(SourcedModel):
         """Vectors of questions, with the model's own question prompt where it has one."""
         return self._vectors("question", texts, (_PASSAGES_SHARE, 1.0))
 
+    def encode_sentences(self, texts: Sequence[str]) -> np.ndarray:
+        """Vectors of sentences to compare with each other: all as questions, as E5 wants it (Wang et al. 2024)."""
+        return self._vectors("question", texts, (0.0, 1.0))
+
     def encode_passages(self, texts: Sequence[str]) -> np.ndarray:
         """Vectors of passages, with the model's own passage prompt where it has one."""
         return self._vectors("passage", texts, (0.0, _PASSAGES_SHARE))
