@@ -65,12 +65,8 @@ def resamples(groups: np.ndarray, count: int = RESAMPLES, seed: int = 0) -> Iter
 
 
 def mean_draws(values: np.ndarray, groups: np.ndarray, count: int = RESAMPLES, seed: int = 0) -> np.ndarray:
-    """Means of the columns of `values` `(n_rows, m)` in each resample, `(count, m)`; NaN values are left out."""
-    known = np.isfinite(values)
-    filled = np.where(known, values, 0.0)
-    with np.errstate(invalid="ignore"):  # a resample may hold no value of a column
-        means = [(drawn.T @ filled) / (drawn.T @ known) for drawn in resamples(groups, count, seed)]
-    return np.concatenate(means)
+    """Means of the columns of `values` `(n_rows, m)` in each resample, `(count, m)`."""
+    return np.concatenate([drawn.T @ values / drawn.sum(axis=0)[:, None] for drawn in resamples(groups, count, seed)])
 
 
 def figure(value: float, draws: np.ndarray, ends: tuple[float, float]) -> Figure:

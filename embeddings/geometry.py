@@ -14,7 +14,7 @@ import math
 import numpy as np
 
 from data.pairs.records import Label, PairKind, PairSet
-from embeddings.bootstrap import Figure, figure, mean_draws
+from embeddings.bootstrap import UNDEFINED, Figure, figure, mean_draws
 
 POSITIVE = 0.8  # of the scale: gold 4 of 5
 _ROUNDING = 1e-6  # of gold scores in float32
@@ -51,12 +51,14 @@ def alignment(first: np.ndarray, second: np.ndarray) -> float:
     return float(known.mean()) if len(known) else math.nan
 
 
-def alignment_figure(first: np.ndarray, second: np.ndarray, groups: np.ndarray, seed: int = 0) -> Figure:
-    """`alignment` with its interval; `groups` `(n,)` are those of the pairs, see `bootstrap.resamples`."""
-    distances = squared_distances(first, second)
-    numbered = np.unique(groups, return_inverse=True)[1]
-    draws = mean_draws(distances[:, None], numbered, seed=seed) if len(distances) else np.zeros((0, 1))
-    return figure(alignment(first, second), draws[:, 0], (0.0, 4.0))
+def alignment_figure(distances: np.ndarray, groups: np.ndarray, seed: int = 0) -> Figure:
+    """`alignment` of pairs with these squared distances `(n,)`, and its interval; `groups` `(n,)` are the pairs'."""
+    known = np.isfinite(distances)
+    if not known.any():
+        return UNDEFINED
+    numbered = np.unique(groups[known], return_inverse=True)[1]
+    draws = mean_draws(distances[known, None], numbered, seed=seed)
+    return figure(float(distances[known].mean()), draws[:, 0], (0.0, 4.0))
 
 
 def squared_distances(first: np.ndarray, second: np.ndarray) -> np.ndarray:

@@ -21,10 +21,11 @@ def test_blocks_are_no_fewer_resamples_than_one(monkeypatch: pytest.MonkeyPatch)
     assert [block.shape for block in blocks] == [(10, 3), (10, 3), (10, 2)]
 
 
-def test_means_leave_unknown_values_out() -> None:
-    values = np.array([[1.0], [np.nan], [3.0]])
-    draws = mean_draws(values, np.zeros(3, dtype=int), 4)
-    assert draws == pytest.approx(np.full((4, 1), 2.0))
+def test_means_are_over_the_rows_drawn() -> None:
+    values, groups = np.array([[1.0, 0.0], [2.0, 1.0], [6.0, 5.0]]), np.array([0, 0, 1])
+    (weights,) = resamples(groups, 20)
+    wanted = [np.repeat(values, of.astype(int), axis=0).mean(axis=0) for of in weights.T]
+    assert mean_draws(values, groups, 20) == pytest.approx(np.array(wanted))
 
 
 def test_p_is_the_formula_by_hand() -> None:

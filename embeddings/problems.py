@@ -1,0 +1,7 @@
+"""What cannot be measured, and why."""
+
+from data.failure import Failure
+
+
+class EmbeddingError(Failure):
+    """A measure that cannot be taken: `no_pairs` of a part, `few_sentences`, `many_sentences`."""
