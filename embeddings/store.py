@@ -1,0 +1,89 @@
+"""Evaluations on disk, for pages that were not there when they were made.
+
+A folder holds `arrays.npz` and, written last, `scores.json`: a folder with scores is whole.
+"""
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from data.cache import Arrays, load_arrays, save_arrays
+from data.failure import Failure
+from data.pairs.records import PairKind
+from data.split import Part
+from data.workspace import read_json, write_json
+from embeddings.bootstrap import Difference, Figure
+from embeddings.probe import Probe
+from embeddings.results import Evaluation, ModelResult
+
+_SCORES, _ARRAYS = "scores.json", "arrays.npz"
+
+
+def keep(evaluation: Evaluation, folder: Path) -> None:
+    """Write what `load` reads. Raises `OSError`."""
+    (folder / _SCORES).unlink(missing_ok=True)  # those of another run do not belong to the arrays that follow
+    arrays: Arrays = {"rows": evaluation.rows, "values": evaluation.values}
+    for place, one in enumerate(evaluation.results):
+        arrays |= {f"cosines_{place}": one.cosines, f"singular_values_{place}": one.singular_values}
+        if one.probe:
+            arrays[f"correct_{place}"] = one.probe.correct
+    save_arrays(folder / _ARRAYS, arrays)
+    write_json(folder / _SCORES, evaluation.as_dict())
+
+
+def load(folder: Path) -> Evaluation:
+    """Read an evaluation. Raises `ValueError` where the folder holds no whole one of this version."""
+    scores, arrays = read_json(folder / _SCORES), load_arrays(folder / _ARRAYS)
+    if not scores or arrays is None:
+        raise ValueError(f"{folder} holds no finished evaluation")
+    try:
+        return _evaluation(scores, arrays)
+    except (AttributeError, KeyError, TypeError) as error:
+        raise ValueError(f"{folder} holds no evaluation of this version: {error!r}") from error
+
+
+def _evaluation(scores: dict[str, Any], arrays: Arrays) -> Evaluation:
+    models = scores["models"].items()
+    return Evaluation(
+        data=scores["data"],
+        data_fingerprint=scores["fingerprint"],
+        kind=PairKind(scores["kind"]),
+        part=Part(scores["split"]),
+        rows=arrays["rows"],
+        values=arrays["values"],
+        sentences=scores["sentences"],
+        positives=scores["positives"],
+        results=tuple(_result(name, told, arrays, place) for place, (name, told) in enumerate(models)),
+        differences={name: [Difference(**one) for one in told] for name, told in scores["differences"].items()},
+        probe_part=Part(scores["probe_split"]) if scores["probe_split"] else None,
+    )
+
+
+def _result(name: str, told: dict[str, Any], arrays: Arrays, place: int) -> ModelResult:
+    if "error" in told:
+        return ModelResult(name, error=Failure.from_dict(told))
+    figures = {
+        measure: Figure(_number(told[measure]), *map(_number, ends)) for measure, ends in told["interval"].items()
+    }
+    return ModelResult(
+        name,
+        figures,
+        _number(told["anisotropy"]),
+        arrays[f"cosines_{place}"],
+        arrays[f"singular_values_{place}"],
+        _probe(told["probe"], figures["nli_accuracy"], arrays[f"correct_{place}"]) if "probe" in told else None,
+        told["dimensions"],
+        told["seconds"],
+        told["fingerprint"],
+    )
+
+
+def _probe(told: dict[str, Any], accuracy: Figure, correct: np.ndarray) -> Probe:
+    confusion, trained_on = np.array(told["confusion"]), np.array([*told["trained_on"].values()])
+    return Probe(accuracy, correct, confusion, trained_on, told["chance"], told["strength"])
+
+
+def _number(value: float | None) -> float:
+    return math.nan if value is None else float(value)
