@@ -17,7 +17,7 @@ RESAMPLES = 2000
 LEVEL = 0.95
 _TAILS = ((1 - LEVEL) / 2, (1 + LEVEL) / 2)
 _ROUNDING = 1e-12  # figures that differ by less are the same
-_CELLS = 2_000_000  # of the matrix of weights that is in memory at a time
+_CELLS = 300_000  # of the matrix of weights at a time: what a processor has at hand
 
 
 class Figure(NamedTuple):
