@@ -72,7 +72,7 @@ def evaluate(
     rows = split_pairs(pairs)
     part = part or part_to_measure(rows)
     if not len(rows[part]):
-        raise EmbeddingError("no_pairs", f"the {part.value} part of {pairs.name!r} holds no row", part=part.value)
+        raise EmbeddingError("no_pairs", f"the {part.value} part of {pairs.name!r} holds no row")
     measured, names = _Material(pairs, rows[part]), [*dict.fromkeys(models)]
     probed = _probe_material(pairs, rows, part)
     results: list[ModelResult] = []

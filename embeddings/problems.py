@@ -4,4 +4,4 @@ from data.failure import Failure
 
 
 class EmbeddingError(Failure):
-    """A measure that cannot be taken: `no_pairs` of a part, `few_sentences`, `many_sentences`."""
+    """A measure that cannot be taken: `no_pairs` of a part, `few_sentences`."""

@@ -67,7 +67,7 @@ def sentences_of(pairs: PairSet, part: Part) -> list[str]:
     """
     rows = split_pairs(pairs)[part]
     if not len(rows):
-        raise EmbeddingError("no_pairs", f"the {part.value} part of {pairs.name!r} holds no row", part=part.value)
+        raise EmbeddingError("no_pairs", f"the {part.value} part of {pairs.name!r} holds no row")
     return Distinct.of(pairs.at(rows)).sentences
 
 

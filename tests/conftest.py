@@ -31,6 +31,8 @@ LONG = (
     "retrieval/test_command.py",
     "retrieval/test_korquad.py",
     "retrieval/dense/test_encode.py",
+    "embeddings/test_korsts.py",
+    "embeddings/test_tasks.py",
     "models/test_sources.py",
     "test_hub.py",
 )

@@ -27,6 +27,15 @@ PARTS = {
         ("pairs",),
         ("__main__",),
     ),
+    "embeddings": (
+        ("problems", "bootstrap", "distinct", "encoder", "density", "wrong", "published", "trajectory"),
+        ("sts", "geometry", "probe"),
+        ("similarity", "neighbours", "map", "results"),
+        ("evaluate", "cost", "store"),
+        ("requests",),
+        ("tasks", "job"),
+        ("__main__",),
+    ),
     "retrieval": (
         ("rankings",),
         ("asking", "lexical", "dense", "multistage", "trec"),

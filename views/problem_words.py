@@ -39,7 +39,8 @@ def failure_text(error: Exception) -> str:
         return _text(error.problem, texts, {"first": problem_text(first, texts)} if first else {})
     if isinstance(error, Failure):
         code = error.code
-        for key in (f"model.{code}", f"imported.{code}", f"milvus.{code}", f"made.{code}", f"limit.{code}"):
+        rooms = (f"model.{code}", f"imported.{code}", f"milvus.{code}", f"made.{code}", f"limit.{code}")
+        for key in (*rooms, f"embedding.{code}"):
             if known(key):
                 return word(key, **error.details)
     return str(error)
