@@ -154,21 +154,24 @@ def _search(encoder: BiEncoder, sentences: Sequence[str], clock: _Clock) -> tupl
         return seconds
 
     reading = _line(read, float, len(sentences), clock)
-    vectors, found = np.concatenate(blocks), {}
-    clock = _Clock(clock.seconds, lambda _: None)
+    vectors = np.concatenate(blocks)
+    found: dict[Method, dict[int, np.ndarray]] = {Method.EXACT: {}, Method.HNSW: {}}
 
-    def look(method: Method, search: Callable[[np.ndarray], np.ndarray], size: int) -> float:
-        seconds, found[method] = clock.time(lambda: search(vectors[:size]))
+    def look(method: Method, search: Callable[[np.ndarray], np.ndarray], clock: _Clock, size: int) -> float:
+        seconds, found[method][size] = clock.time(lambda: search(vectors[:size]))
         return seconds
 
     points = []
     for method, search, grows in ((Method.EXACT, _exactly, _square), (Method.HNSW, _by_graph, _n_log_n)):
-        looking = _line(partial(look, method, search), grows, len(vectors), clock)
+        search(vectors[:_WARM_UP])
+        alone = _Clock(clock.seconds, lambda _: None)
+        looking = _line(partial(look, method, search, alone), grows, len(vectors), alone)
         points += [
             Point(method, size, one.seconds + other.seconds, one.measured and other.measured)
             for size, one, other in zip(SIZES, reading, looking, strict=True)
         ]
-    return points, float(np.mean(found[Method.EXACT] == found[Method.HNSW]))
+    most = max(found[Method.EXACT].keys() & found[Method.HNSW].keys())
+    return points, float(np.mean(found[Method.EXACT][most] == found[Method.HNSW][most]))
 
 
 def _exactly(vectors: np.ndarray) -> np.ndarray:
