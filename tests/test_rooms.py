@@ -48,7 +48,8 @@ PARTS = {
     "training": (
         ("problems", "options"),
         ("engine",),
-        ("rankers",),
+        ("family",),
+        ("rankers", "sentences"),
         ("recipe",),
         ("runs",),
         ("train",),

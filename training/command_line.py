@@ -11,11 +11,10 @@ from types import FrameType
 from typing import Any
 
 from data.split import SplitOptions
-from data.store import find
 from data.terminal import tell
 from jobs.status import State
 from training.options.common import TrainingOptions
-from training.recipe import RECIPES, usual_base
+from training.recipe import recipe_of, usual_base
 from training.runs.runs import Plan, Run, new_plan, run_in
 from training.runs.searches import find_job, job_at
 
@@ -24,8 +23,10 @@ def add_plan(command: argparse.ArgumentParser, options: type[TrainingOptions]) -
     """Let a command be told data, split and every option of a kind of training."""
     command.add_argument("--data", required=True, help="a file, or a name of the catalog or the workspace")
     command.add_argument("--name", default="", help="name of the run")
-    command.add_argument("--test-share", type=float, default=0.2, help="share of the articles kept for the test")
-    command.add_argument("--validation-share", type=float, default=0.1, help="share of the articles to measure on")
+    command.add_argument(
+        "--test-share", type=float, default=0.2, help="share of the articles, or pairs, kept for the test"
+    )
+    command.add_argument("--validation-share", type=float, default=0.1, help="share to measure on")
     command.add_argument("--split-seed", type=int, default=0, help="seed of the split")
     for known in fields(options):
         _add_option(command, known, options.suited_to())
@@ -33,12 +34,12 @@ def add_plan(command: argparse.ArgumentParser, options: type[TrainingOptions]) -
 
 def planned(given: argparse.Namespace) -> Plan:
     """Return the plan of what was given; options that were not suit the base."""
-    question_set = find(given.data)
-    made = RECIPES[given.kind].options
+    recipe = recipe_of(given.kind)
+    found, made = recipe.family.find(given.data), recipe.options
     chosen = {field.name: getattr(given, field.name) for field in fields(made) if hasattr(given, field.name)}
     options = replace(made.suited_to(chosen.get("base", usual_base(given.kind))), **chosen)
     reference = str(Path(given.data).resolve()) if Path(given.data).is_file() else given.data
-    data = (reference, question_set.name, question_set.fingerprint)
+    data = (reference, found.name, found.fingerprint)
     shares = SplitOptions(given.validation_share, given.test_share, given.split_seed)
     return new_plan(given.kind, given.name or given.kind, data, shares, options)
 

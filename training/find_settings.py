@@ -11,7 +11,7 @@ from data.terminal import tell
 from jobs.status import State
 from retrieval.evaluation.measures import Measure
 from training.command_line import add_plan, followed_rounds, planned, stopping_on_signals
-from training.recipe import RECIPES
+from training.recipe import RECIPES, ranking_kinds
 from training.runs.line import LINE
 from training.runs.rounds import create_rounds
 from training.runs.runs import Plan
@@ -24,7 +24,8 @@ def add_find_settings(commands: Any) -> None:
     """Add the command."""
     command = commands.add_parser("find-settings", help="try a few settings on validation questions, and tell which do")
     kinds = command.add_subparsers(dest="kind", required=True)
-    for kind, recipe in RECIPES.items():
+    for kind in ranking_kinds():
+        recipe = RECIPES[kind]
         one = kinds.add_parser(kind, help=f"of a {kind}", formatter_class=argparse.ArgumentDefaultsHelpFormatter)
         one.add_argument("--minutes", type=float, default=_MINUTES, help="time it may take, in minutes")
         one.add_argument("--json", action="store_true", help="print what came out as JSON")

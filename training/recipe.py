@@ -1,19 +1,20 @@
 """The kinds of training: a new one is a class like `Recipe`, in a file or folder of its own and a line in `RECIPES`."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
 from models.sources import ModelSource
 from retrieval.comparison.kinds.spec import Spec
-from training.engine.task import Reached, Task
+from training.engine.task import Measurement, Task
+from training.family import Family
 from training.options.bi_encoder import BI_ENCODER
 from training.options.common import TrainingOptions
 from training.options.cross_encoder import CROSS_ENCODER
 from training.options.sparse_encoder import SPARSE_ENCODER
 from training.rankers.bi_encoder import BiEncoderRecipe
 from training.rankers.cross_encoder import CrossEncoderRecipe
-from training.rankers.material import Material
+from training.rankers.family import RANKERS
 from training.rankers.sparse_encoder import SparseEncoderRecipe
 
 
@@ -23,6 +24,7 @@ class Recipe(Protocol):
     `loading` and `loading_a_starter` are lines that import and an expression that loads a model from `{folder}`.
     """
 
+    family: Family
     options: type[TrainingOptions]
     base: str  # hub id that a page offers to start from, besides what the options offer
     measure: str  # what a finished training is told by
@@ -33,16 +35,16 @@ class Recipe(Protocol):
     loading_a_starter: tuple[str, str]
     usage: str
 
-    def __init__(self, options: TrainingOptions, material: Material) -> None: ...
+    def __init__(self, options: TrainingOptions, material: Any) -> None: ...
 
-    def measured(self, source: ModelSource) -> Reached:
-        """Measure a model on the validation questions and on the sample of training questions."""
+    def measured(self, source: ModelSource) -> Measurement:
+        """Measure a model on what judges it, and on a sample of what it learns from."""
 
     def task(self, source: ModelSource) -> Task:
         """Load the base, change it as told, and gather what its training needs. Raises `OptionError`."""
 
-    def concluded(self, model_folder: Path) -> tuple[dict[str, Reached], dict[str, Any]]:
-        """Measure the finished model: scores by name, `after` among them, and what else was found out."""
+    def concluded(self, model_folder: Path) -> tuple[Mapping[str, Measurement], dict[str, Any]]:
+        """Measure the finished model: measurements by name, `after` among them, and what else was found out."""
 
     def seconds_to_measure(self, model: Any) -> float:
         """Seconds that measuring this model once would take."""
@@ -57,6 +59,11 @@ RECIPES: dict[str, type[Recipe]] = {
     CROSS_ENCODER: CrossEncoderRecipe,
     SPARSE_ENCODER: SparseEncoderRecipe,
 }
+
+
+def ranking_kinds() -> list[str]:
+    """Return the kinds that learn from a question set, and whose models rank passages."""
+    return [kind for kind, recipe in RECIPES.items() if recipe.family is RANKERS]
 
 
 def usual_base(kind: str) -> str:

@@ -10,25 +10,19 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, TypeVar
 
-import numpy as np
-
 from data.failure import Failure
 from data.problems import DataError
-from data.store import find
 from data.workspace import is_of_the_disk, replacing
 from jobs.folder import AskedToStop, carry_out
 from jobs.status import State, Status
 from models.sources import ModelSource, find_model
-from retrieval.evaluation.measures import Scores
-from retrieval.evaluation.significance import intervals_of, mean_interval, question_groups
 from training.engine.adaptation import settle
 from training.engine.arguments import processes
 from training.engine.checkpoints import newest_checkpoint, step_of
-from training.engine.task import Reached, Task
+from training.engine.task import Measurement, Task
 from training.options.common import OptionError, Report
 from training.problems import TrainingError
 from training.rankers.losses import negatives_of_processes
-from training.rankers.material import MEASURED_KS, Material
 from training.recipe import Recipe, recipe_of
 from training.runs.card import write_card
 from training.runs.line import LINE
@@ -95,12 +89,13 @@ def carried_out(run: Run, watch: Watch | None = None) -> Status:
     return carry_out(run, work, problem_of)
 
 
-def load_material(plan: Plan) -> Material:
+def load_material(plan: Plan) -> Any:
     """Return what a plan works on. Raises `DataError` and `TrainingError`: the data is gone, or another by now."""
-    question_set = find(plan.data)
-    if question_set.fingerprint != plan.fingerprint:
+    family = recipe_of(plan.kind).family
+    data = family.find(plan.data)
+    if data.fingerprint != plan.fingerprint:
         raise TrainingError("data_changed", f"{plan.data_name} is not what it was when this training was planned")
-    return Material.of(question_set, plan.split, plan.options, plan.marked_negatives)
+    return family.material(data, plan.split, plan.options, plan.marked_negatives)
 
 
 def problem_of(error: BaseException) -> tuple[str, str]:
@@ -137,13 +132,14 @@ def _trained(run: Run, status: Status, watch: Watch | None) -> dict[str, Any]:
     material = load_material(plan)
     recipe, source = recipe_of(plan.kind)(plan.options, material), find_model(plan.options.base)
     run.forget_progress_after(step_of(checkpoint) if checkpoint else -1)
-    measured = {"bm25": material.first_stage_scores}
+    measured = dict(recipe.family.baselines(material))
     enter(Phase.MEASURING_BEFORE)
     measured["before"] = _measured_once(run, recipe, source)
     if not checkpoint:
-        for name, scores in measured.items():
-            run.add_measures(name, scores.validation.means())
-            run.add_measures(f"{name}_training", scores.training.means())
+        for name, reached in measured.items():
+            means = reached.means()
+            run.add_measures(name, means["validation"])
+            run.add_measures(f"{name}_training", means["training"])
         run.write("provenance.json", provenance(plan, source) | _processes(plan))
     enter(Phase.MINING)
     set_seed(plan.options.seed)
@@ -162,7 +158,7 @@ def _trained(run: Run, status: Status, watch: Watch | None) -> dict[str, Any]:
         task.model.save_pretrained(str(new), create_model_card=False)
     concluded, more = recipe.concluded(run.model_folder)
     measured |= concluded
-    return _as_scores(measured, plan.options.best_by, material) | {"kept_step": kept_step} | more
+    return recipe.family.summary(measured, material, plan.options) | {"kept_step": kept_step} | more
 
 
 def _telling(run: Run, status: Status) -> Callable[[float], None]:
@@ -217,45 +213,12 @@ def _fit(run: Run, task: Task, checkpoint: Path | None, status: Status, callback
     return int(trainer.state.best_global_step or trainer.state.global_step)
 
 
-def _measured_once(run: Run, recipe: Recipe, source: ModelSource) -> Reached:
+def _measured_once(run: Run, recipe: Recipe, source: ModelSource) -> Measurement:
     """What the base reaches; a run that goes on has found out before."""
     path = run.folder / "before.json"
     kept = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
-    if {"validation", "training"} <= kept.keys():  # earlier versions kept the validation questions alone
-        return Reached(*(_scores(kept[questions]) for questions in ("validation", "training")))
+    if known := recipe.family.measurement(kept):
+        return known
     reached = recipe.measured(source)
-    both = {"validation": reached.validation, "training": reached.training}
-    as_lists = {name: {of: values.tolist() for of, values in one.per_question.items()} for name, one in both.items()}
-    run.write(path.name, as_lists)
+    run.write(path.name, reached.kept())
     return reached
-
-
-def _scores(kept: dict[str, list[float]]) -> Scores:
-    return Scores(MEASURED_KS, {name: np.array(values) for name, values in kept.items()})
-
-
-def _as_scores(measured: dict[str, Reached], best_by: str, material: Material) -> dict[str, Any]:
-    """Means on validation questions, their 95% intervals, and the gain; means and gain on the training sample, too."""
-    question_set = material.validation
-    groups = question_groups(question_set)
-    validation = {name: reached.validation for name, reached in measured.items()}
-    training = {name: reached.training for name, reached in measured.items()}
-    return {
-        **{name: scores.means() for name, scores in validation.items()},
-        "intervals": {name: intervals_of(scores, groups) for name, scores in validation.items()},
-        "gain": _gain(validation, best_by, groups),
-        "training_sample": {
-            **{name: scores.means() for name, scores in training.items()},
-            "gain": _gain(training, best_by, question_groups(material.sample)),
-            "questions": len(material.sample.questions),
-        },
-        "measured_on": "validation",
-        "questions": len(question_set.questions),
-        **({"made_questions": question_set.made} if question_set.made else {}),
-    }
-
-
-def _gain(scores: dict[str, Scores], measure: str, groups: np.ndarray) -> dict[str, Any]:
-    """The paired difference of after and before, with its 95% interval."""
-    gain = scores["after"].per_question[measure] - scores["before"].per_question[measure]
-    return {"measure": measure, "difference": float(gain.mean()), "interval": list(mean_interval(gain, groups))}

@@ -128,4 +128,6 @@ def _specs_of(run: Run, plan: Plan, taken: dict[str, Spec]) -> list[Spec]:
     def named(name: str) -> str:
         return free_name(f"{name} · {plan.name}", taken)
 
-    return recipe_of(plan.kind).retrievers(model_place(run), BM25_NAME, title=plan.options.title, named=named)
+    return recipe_of(plan.kind).retrievers(
+        model_place(run), BM25_NAME, title=getattr(plan.options, "title", True), named=named
+    )

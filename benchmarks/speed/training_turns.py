@@ -24,8 +24,9 @@ from models.precision import Precision
 from models.sources import find_model
 from training.engine.task import Columns
 from training.options.bi_encoder import BiEncoderOptions
-from training.options.common import AttentionDropout, EmbeddingTable, TrainingOptions
+from training.options.common import AttentionDropout, EmbeddingTable
 from training.options.cross_encoder import CROSS_ENCODER, CrossEncoderOptions
+from training.options.questions import QuestionOptions
 from training.rankers.material import Material
 from training.recipe import recipe_of
 from training.train import problem_of
@@ -67,10 +68,10 @@ class Took:
     losses: list[float]
 
 
-def options_of(turn: Turn) -> TrainingOptions:
+def options_of(turn: Turn) -> QuestionOptions:
     """Our defaults for the packaged base, whatever the base is; where losses are compared, those of the library."""
     if turn.kind == CROSS_ENCODER:
-        options: TrainingOptions = CrossEncoderOptions.suited_to(turn.base)
+        options: QuestionOptions = CrossEncoderOptions.suited_to(turn.base)
     else:
         options = replace(BiEncoderOptions.suited_to(DEFAULT.reference), base=turn.base)
     precision = Precision(turn.precision)
@@ -144,7 +145,7 @@ def plain(turn: Turn, out: Path) -> Any:
     return trainer(model=model, args=told, train_dataset=Dataset.from_dict(columns), loss=loss)
 
 
-def ours(turn: Turn, options: TrainingOptions, material: Material, out: Path) -> Any:
+def ours(turn: Turn, options: QuestionOptions, material: Material, out: Path) -> Any:
     """Our trainer, without what it measures and saves; where losses are compared without prompts."""
     from transformers import set_seed
 

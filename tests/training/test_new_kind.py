@@ -21,9 +21,13 @@ from retrieval.rankings import ranked
 from tests.training.worlds import misleading_set
 from tests.views.driving import run as drawn
 from training.__main__ import main
-from training.engine.task import Examples, Reached, Task
+from training.engine.task import Examples, Task
+from training.family import Family
 from training.options.common import TrainingOptions, option
+from training.options.questions import QuestionOptions
+from training.rankers.family import RANKERS
 from training.rankers.material import Material
+from training.rankers.reached import Reached
 from training.recipe import RECIPES, Recipe, recipe_of
 from training.runs.runs import Run, all_runs
 from views.choices import choices_for
@@ -37,7 +41,7 @@ class ToyObjective(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ToyOptions(TrainingOptions):
+class ToyOptions(QuestionOptions):
     objective: ToyObjective = option(ToyObjective.SOFTMAX, "what training makes smaller")
     scale: float = option(20.0, "what cosines are multiplied by", 1, 100)
 
@@ -45,6 +49,7 @@ class ToyOptions(TrainingOptions):
 class ToyRecipe:
     """A starter's vectors, trained by the plainest of all losses."""
 
+    family: Family = RANKERS
     options: type[TrainingOptions] = ToyOptions
     base, measure, colour = DEFAULT_BI_ENCODER, "recall@10", "#666666"
     does, hub_task, usage = "A toy: it is here to be trained.", "sentence-similarity", "print(model)"

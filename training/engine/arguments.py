@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+from training.engine.task import LOSS
 from training.options.common import Report, TrainingOptions, uses_bfloat16
 
 VALIDATION = "validation"  # what measures are logged as: eval_validation_<measure>
@@ -14,8 +15,11 @@ def processes() -> int:
     return int(os.environ.get("WORLD_SIZE", "1"))
 
 
-def trainer_arguments(checkpoints: Path, options: TrainingOptions, batch_sampler: Any) -> dict[str, Any]:
-    """Return keyword arguments that both trainers share; a batch is shared out among the processes."""
+def trainer_arguments(checkpoints: Path, options: TrainingOptions, batch_sampler: Any, best_by: str) -> dict[str, Any]:
+    """Return keyword arguments that the trainers share; a batch is shared out among the processes.
+
+    The best checkpoint is that of the highest figure `best_by`, or of the smallest loss of what is held out.
+    """
     import torch
 
     by_steps = options.evaluation_steps > 0
@@ -37,8 +41,8 @@ def trainer_arguments(checkpoints: Path, options: TrainingOptions, batch_sampler
         "save_strategy": "steps" if by_steps else "epoch",
         "save_steps": options.save_steps or options.evaluation_steps or 500,
         "load_best_model_at_end": True,
-        "metric_for_best_model": f"eval_{VALIDATION}_{options.best_by}",
-        "greater_is_better": True,
+        "metric_for_best_model": "eval_loss" if best_by == LOSS else f"eval_{VALIDATION}_{best_by}",
+        "greater_is_better": best_by != LOSS,
         "restore_callback_states_from_checkpoint": True,
         "seed": options.seed,
         "dataloader_pin_memory": gpu,

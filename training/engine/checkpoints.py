@@ -67,11 +67,13 @@ class SafeCheckpoints:
 
     The methods are those that `transformers.Trainer` saves and restores with; each is a plain reading or writing of
     one file. Weights are saved as they are trained, so a checkpoint is no model folder: adapters stay adapters, and
-    weights that are frozen are those of the base, which is loaded before.
+    weights that are frozen are those of the base, which is loaded before. What a loss learns of its own, such as a
+    classifier's weights, stands beside them (`loss.safetensors`).
     """
 
     args: Any
     model: Any
+    loss: Any
     optimizer: Any
     lr_scheduler: Any
     state: Any
@@ -87,6 +89,9 @@ class SafeCheckpoints:
         weights |= {name: buffer for name, buffer in self.model.named_buffers() if name in known}
         contents = {name: tensor.detach().contiguous() for name, tensor in weights.items()}
         save_file(contents, str(folder / "weights.safetensors"))
+        if own := self._of_the_loss():
+            learned = {name: weight.detach().contiguous() for name, weight in own.items()}
+            save_file(learned, str(folder / "loss.safetensors"))
 
     def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
         from safetensors.torch import load_file
@@ -95,6 +100,18 @@ class SafeCheckpoints:
         weights = load_file(Path(resume_from_checkpoint) / "weights.safetensors")
         if unknown := self.model.load_state_dict(weights, strict=False).unexpected_keys:
             raise ValueError(f"the checkpoint holds weights that the model has not: {unknown[:3]}")
+        learned = Path(resume_from_checkpoint) / "loss.safetensors"
+        if learned.is_file():
+            self.loss.load_state_dict(load_file(learned), strict=False)
+
+    def _of_the_loss(self) -> dict[str, Any]:
+        """Weights that the loss has and the model has not, those that have been moved so far."""
+        of_the_model = {id(weight) for weight in self.model.parameters()}
+        return {
+            name: weight
+            for name, weight in self.loss.named_parameters()
+            if id(weight) not in of_the_model and self.optimizer is not None and weight in self.optimizer.state
+        }
 
     def _load_best_model(self) -> None:
         self._load_from_checkpoint(self.state.best_model_checkpoint)

@@ -7,9 +7,8 @@ from typing import Any, Protocol
 import numpy as np
 from scipy.sparse import csr_array
 
-from retrieval.evaluation.measures import Scores
-
 Columns = dict[str, list[Any]]  # what the loss reads, one entry an example
+LOSS = "loss"  # of the examples held out, where that picks the best checkpoint
 
 
 @dataclass(frozen=True)
@@ -56,17 +55,19 @@ class Lesson(Protocol):
         """Seconds that the labels would take."""
 
 
-@dataclass(frozen=True)
-class Reached:
-    """What a model reaches on the questions that judge it and, beside them, on a few that it learns from."""
+class Measurement(Protocol):
+    """What a model reaches."""
 
-    validation: Scores
-    training: Scores
+    def means(self) -> dict[str, dict[str, float]]:
+        """Figures by name on `validation`, which judges it, and on `training`, a few examples that it learns from."""
 
-    def figures(self) -> dict[str, float]:
-        """The means, named `validation_ndcg@10`, `training_ndcg@10` and so on."""
-        of = {"validation": self.validation.means(), "training": self.training.means()}
-        return {f"{questions}_{name}": value for questions, means in of.items() for name, value in means.items()}
+    def kept(self) -> dict[str, Any]:
+        """What it is made of again, as JSON."""
+
+
+def figures(measurement: Measurement) -> dict[str, float]:
+    """The figures, named `validation_ndcg@10`, `training_ndcg@10` and so on."""
+    return {f"{of}_{name}": value for of, means in measurement.means().items() for name, value in means.items()}
 
 
 @dataclass(frozen=True)
@@ -86,13 +87,14 @@ class Task:
     loss: Any
     columns: Columns
     examples: Examples
-    measure: Callable[[Any], Reached]
+    measure: Callable[[Any], Measurement]
     prompts: dict[str, str] = field(default_factory=dict)  # what stands before the texts of a column
     routes: dict[str, str] = field(default_factory=dict)  # by column: which modules of a model that has several
     settled: dict[str, str] = field(default_factory=dict)  # what became of the options that were left to the machine
     told: dict[str, Any] = field(default_factory=dict)  # what else the provenance says
     lesson: Lesson | None = None
     held_out: HeldOut | None = None
+    best_by: str = ""  # what picks the best checkpoint where the options leave it open: a figure's name, or `LOSS`
 
     def labelled(self, ask: Callable[[Lesson], list[Any]]) -> "Task":
         """The task with its lessons learned by heart: labels beside its examples, and beside those held out."""

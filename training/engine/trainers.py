@@ -15,7 +15,7 @@ from transformers import EarlyStoppingCallback, TrainerCallback, TrainerState
 from training.engine.arguments import VALIDATION, processes, trainer_arguments
 from training.engine.batches import batch_sampler
 from training.engine.checkpoints import SafeCheckpoints
-from training.engine.task import Examples, Reached, Task
+from training.engine.task import Examples, Measurement, Task, figures
 from training.options.common import TrainingOptions
 
 
@@ -99,7 +99,7 @@ _TRAINERS: dict[type, tuple[Any, Any]] = {
 class ValidationEvaluator(BaseEvaluator):
     """Measures the model as it is, with the very code that measures it before and after."""
 
-    def __init__(self, measure: Callable[[Any], Reached], best_by: str) -> None:
+    def __init__(self, measure: Callable[[Any], Measurement], best_by: str) -> None:
         super().__init__()
         self._measure = measure
         self.name, self.primary_metric = VALIDATION, best_by
@@ -111,7 +111,7 @@ class ValidationEvaluator(BaseEvaluator):
         model.eval()
         reached = self._measure(model)
         model.train(was_training)
-        return reached.figures()
+        return figures(reached)
 
 
 def make_trainer(task: Task, options: TrainingOptions, checkpoints: Path, callbacks: Sequence[TrainerCallback]) -> Any:
@@ -121,7 +121,8 @@ def make_trainer(task: Task, options: TrainingOptions, checkpoints: Path, callba
     trainer, arguments = _TRAINERS.get(type(task.model), bi_encoder)
     task.model.model_card_data.generate_widget_examples = False  # minutes of work for a card's example
     about = {"prompts": task.prompts or None, "router_mapping": task.routes}
-    told = arguments(**trainer_arguments(checkpoints, options, sampler), **about)
+    best_by = task.best_by or options.best_by.value
+    told = arguments(**trainer_arguments(checkpoints, options, sampler, best_by), **about)
     told._n_gpu = min(told.n_gpu, 1)  # several GPUs are for several processes: threads would tear the batch apart
     made = trainer(
         model=task.model,
@@ -129,7 +130,7 @@ def make_trainer(task: Task, options: TrainingOptions, checkpoints: Path, callba
         train_dataset=Dataset.from_dict(task.columns),
         eval_dataset=Dataset.from_dict(task.held_out.columns) if task.held_out else None,
         loss=task.loss,
-        evaluator=ValidationEvaluator(task.measure, options.best_by),
+        evaluator=ValidationEvaluator(task.measure, best_by),
         callbacks=[*callbacks, *([EarlyStoppingCallback(options.patience)] if options.patience else [])],
     )
     made.held_out = task.held_out and task.held_out.examples

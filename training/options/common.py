@@ -12,15 +12,6 @@ from models.sources import STARTER, ModelSource, default_model
 Problem = tuple[str, str, str]
 
 
-class BestBy(StrEnum):
-    """What picks the best checkpoint, measured on validation questions."""
-
-    RECALL_1 = "recall@1"
-    RECALL_10 = "recall@10"
-    MRR_10 = "mrr@10"
-    NDCG_10 = "ndcg@10"
-
-
 class AttentionDropout(StrEnum):
     """Whether attention forgets at random while training. On a CPU that takes three times as long, and the memory."""
 
@@ -72,7 +63,7 @@ class TrainingOptions:
     """What all trainings share. Raises `OptionError` where an option is out of its range or does not fit another."""
 
     base: str = option(STARTER, "starting point: starter, a hub id, a folder, or a finished run")
-    epochs: float = option(3.0, "passes over the training questions", 0.01, 1000)
+    epochs: float = option(3.0, "passes over the training examples", 0.01, 1000)
     batch_size: int = option(64, "examples a training step", 2, 65536)
     evaluation_batch_size: int = option(128, "texts or pairs at a time while measuring", 1, 65536)
     learning_rate: float = option(2e-5, "largest step of the optimizer", 1e-9, 10)
@@ -86,18 +77,18 @@ class TrainingOptions:
     embedding_table: EmbeddingTable = option(EmbeddingTable.AUTO, "whether the table of token vectors is trained")
     recompute: bool = option(False, "hold one pass at a time and compute it twice: less memory, a third more time")
     precision: Precision = option(Precision.AUTO, "numbers that matrix products are computed in")
-    best_by: BestBy = option(BestBy.NDCG_10, "measure on validation questions that picks the checkpoint")
     patience: int = option(0, "measurements without a better one after which training ends; 0: never", 0, 1000)
     evaluation_steps: int = option(0, "steps between measurements; 0: once an epoch", 0, 10**9)
     save_steps: int = option(0, "steps between checkpoints, a multiple of evaluation-steps; 0: as often as measured", 0)
     save_minutes: float = option(10.0, "longest time between checkpoints; 0: no limit", 0, 10**6)
     logging_steps: int = option(5, "steps between entries of the loss curve", 1, 10**9)
     save_limit: int = option(2, "checkpoints kept besides the best", 1, 1000)
-    evaluation_limit: int = option(500, "validation questions measured during training; 0: all", 0, 10**9)
+    evaluation_limit: int = option(500, "validation examples measured during training; 0: all", 0, 10**9)
     report_to: Report = option(Report.NONE, "where else the curves go; its package must be installed")
-    title: bool = option(True, "put the article title before the passage")
     seed: int = option(0, "seed of every random choice", 0, 2**31 - 1)
-    objective: StrEnum  # what training makes smaller; a kind says which there are, and which is its default
+    # a kind says which there are, and which is its default
+    objective: StrEnum  # what training makes smaller
+    best_by: StrEnum  # what picks the best checkpoint
 
     @classmethod
     def suited_to(cls, base: str = STARTER) -> Self:

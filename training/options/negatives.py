@@ -6,7 +6,8 @@ from enum import StrEnum
 
 from models.sources import STARTER
 from models.windows import WindowOptions
-from training.options.common import Problem, TrainingOptions, option
+from training.options.common import Problem, option
+from training.options.questions import QuestionOptions
 
 
 class NegativesFrom(StrEnum):
@@ -18,7 +19,7 @@ class NegativesFrom(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True)
-class RankerOptions(TrainingOptions):
+class RankerOptions(QuestionOptions):
     """What the trainings of bi-encoders and of cross-encoders share."""
 
     negatives: int = option(0, "hard negatives a question", 0, 100)

@@ -18,14 +18,17 @@ from retrieval.dense.retriever import Dense
 from retrieval.report.colours import PALETTE
 from training.engine.adaptation import adapt
 from training.engine.arguments import processes
-from training.engine.task import Examples, Lesson, Reached, Task
+from training.engine.task import Examples, Lesson, Task
+from training.family import Family
 from training.options.bi_encoder import TAUGHT, BiEncoderOptions, Pooling
 from training.options.common import OptionError, TrainingOptions
 from training.rankers.examples import ANCHOR, encoder_examples
+from training.rankers.family import RANKERS
 from training.rankers.held_out import held_out
 from training.rankers.losses import bi_encoder_loss
 from training.rankers.material import Material
 from training.rankers.probe import seconds_for
+from training.rankers.reached import Reached
 from training.rankers.shown import Cut, ShownPassages
 from training.rankers.teacher import TeachersScores
 
@@ -33,6 +36,7 @@ from training.rankers.teacher import TeachersScores
 class BiEncoderRecipe:
     """How a bi-encoder is trained; see `training.recipe.Recipe`."""
 
+    family: Family = RANKERS
     options: type[TrainingOptions] = BiEncoderOptions
     base = DEFAULT_BI_ENCODER
     measure = "recall@10"

@@ -18,14 +18,17 @@ from retrieval.multistage.weight import recommend_weight
 from retrieval.rankings import Rankings, ranked
 from retrieval.report.colours import PALETTE
 from training.engine.adaptation import adapt
-from training.engine.task import Examples, Lesson, Reached, Task
+from training.engine.task import Examples, Lesson, Task
+from training.family import Family
 from training.options.common import TrainingOptions
 from training.options.cross_encoder import CrossEncoderObjective, CrossEncoderOptions
 from training.rankers.examples import cross_encoder_examples
+from training.rankers.family import RANKERS
 from training.rankers.held_out import held_out
 from training.rankers.losses import cross_encoder_loss
 from training.rankers.material import Material
 from training.rankers.probe import seconds_for
+from training.rankers.reached import Reached
 from training.rankers.shown import Cut, ShownPassages
 from training.rankers.teacher import TeachersScores
 
@@ -35,6 +38,7 @@ WEIGHTS = tuple(step / 20 for step in range(21))
 class CrossEncoderRecipe:
     """How a cross-encoder is trained; see `training.recipe.Recipe`."""
 
+    family: Family = RANKERS
     options: type[TrainingOptions] = CrossEncoderOptions
     base = DEFAULT_CROSS_ENCODER
     measure = "ndcg@10"

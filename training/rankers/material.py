@@ -13,11 +13,10 @@ from data.split import Part, SplitOptions, split
 from retrieval.evaluation.measures import CUT, Scores, evaluate
 from retrieval.lexical.bm25 import BM25, BM25Options
 from retrieval.rankings import Rankings, Retriever
-from training.engine.task import Reached
-from training.options.common import TrainingOptions
+from training.options.questions import QuestionOptions
 from training.problems import TrainingError
+from training.rankers.reached import MEASURED_KS, Reached
 
-MEASURED_KS = (1, 5, 10)
 _MEASURED = (*(f"recall@{k}" for k in MEASURED_KS), f"mrr@{CUT}", f"ndcg@{CUT}")
 _SAMPLE = 100  # training questions that are measured beside the validation questions, at most
 Marks = tuple[tuple[str, str], ...]  # ids of a question and of a passage marked as a hard negative of it
@@ -37,7 +36,7 @@ class Material:
     article_of_passage: np.ndarray | None = None  # (n_passages,) int, as the split has them
 
     @classmethod
-    def of(cls, question_set: QuestionSet, shares: SplitOptions, options: TrainingOptions, marked: Marks = ()) -> Self:
+    def of(cls, question_set: QuestionSet, shares: SplitOptions, options: QuestionOptions, marked: Marks = ()) -> Self:
         """Split the set as planned, its passages without what made questions ask with (`data.made.as_trained`).
 
         Raises `TrainingError` where there is nothing to learn from or to measure on.

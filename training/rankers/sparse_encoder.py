@@ -18,20 +18,24 @@ from retrieval.lexical.learned import LearnedSparse
 from retrieval.report.colours import PALETTE
 from training.engine.adaptation import adapt
 from training.engine.arguments import processes
-from training.engine.task import Reached, Task
+from training.engine.task import Task
+from training.family import Family
 from training.options.common import TrainingOptions
 from training.options.sparse_encoder import QuestionSide, SparseEncoderOptions
 from training.rankers.examples import ANCHOR, encoder_examples
+from training.rankers.family import RANKERS
 from training.rankers.held_out import held_out
 from training.rankers.inference_free import by_idf, has_routes
 from training.rankers.losses import sparse_encoder_loss
 from training.rankers.material import Material
 from training.rankers.probe import seconds_for
+from training.rankers.reached import Reached
 
 
 class SparseEncoderRecipe:
     """How a sparse encoder is trained; see `training.recipe.Recipe`."""
 
+    family: Family = RANKERS
     options: type[TrainingOptions] = SparseEncoderOptions
     base = DEFAULT_MASKED_LANGUAGE_MODEL
     measure = "recall@10"

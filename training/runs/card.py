@@ -9,12 +9,10 @@ from typing import Any
 from data.made import Maker
 from data.workspace import write_text
 from models.sources import ModelSource, is_starter
-from retrieval.evaluation.measures import Measure
 from training.recipe import recipe_of
 from training.runs.rounds import rounds_of
 from training.runs.runs import Plan, Run
 
-_MEASURES = {of: Measure.parse(of).long for of in ("recall@1", "recall@5", "recall@10", "mrr@10", "ndcg@10")}
 _HELPERS = {"teacher": "Teacher", "guide": "Guide", "negatives_model": "Hard negatives found by"}
 _NEED_THE_PROJECT = "The starter's modules are part of the MRC Retrieval Workbench: run this from its folder.\n\n"
 
@@ -46,7 +44,7 @@ def _head(plan: Plan, scores: dict[str, Any], made: dict[str, Any], *, starter: 
     """Return the YAML that the hub reads. It takes hub ids only for a base, and no data set that is not on it."""
     from huggingface_hub import EvalResult, ModelCardData
 
-    base, data = made.get("base", {}), made.get("data", {})
+    base, data, family = made.get("base", {}), made.get("data", {}), recipe_of(plan.kind).family
     on_hub = base["reference"] if "revision" in base else base.get("origin")
     return str(
         ModelCardData(
@@ -54,7 +52,7 @@ def _head(plan: Plan, scores: dict[str, Any], made: dict[str, Any], *, starter: 
             # what the hub names there it offers to load, and it could not load a starter
             library_name=None if starter else "sentence-transformers",
             pipeline_tag=recipe_of(plan.kind).hub_task,
-            tags=[plan.kind, "retrieval", plan.options.objective.value],
+            tags=[plan.kind, family.tag, plan.options.objective.value],
             base_model=on_hub,
             base_model_relation="finetune" if on_hub else None,
             model_name=_one_line(plan.name) or plan.kind,
@@ -66,11 +64,11 @@ def _head(plan: Plan, scores: dict[str, Any], made: dict[str, Any], *, starter: 
                     + (" (questions made of passages)" if "made_questions" in data else ""),
                     dataset_split="validation",
                     metric_type=measure,
-                    metric_name=_MEASURES[measure],
+                    metric_name=family.measures[measure],
                     metric_value=round(value, 4),
                 )
                 for measure, value in scores.get("after", {}).items()
-                if measure in _MEASURES
+                if measure in family.measures
             ]
             or None,
         )
@@ -78,41 +76,22 @@ def _head(plan: Plan, scores: dict[str, Any], made: dict[str, Any], *, starter: 
 
 
 def _reached(plan: Plan, scores: dict[str, Any], made: dict[str, Any]) -> Iterator[str]:
-    """Sections: the table of before and after, BM25 beside it, and what they were measured on."""
-    alone = f", alone over BM25's first {plan.options.reranked}" if plan.options.reranked else ""
-    names = {
-        "bm25": "BM25",
-        "before": f"The base{alone}",
-        "after": f"**This model**{alone}",
-        "interpolated": f"This model, mixed with BM25 (weight {scores.get('weight', '')})",
-    }
-    intervals = scores.get("intervals", {})
-    lines = [f"| |{'|'.join(_MEASURES.values())}|", "|---|" + "---:|" * len(_MEASURES)]
-    for key, name in names.items():
+    """Sections: the table of before and after, what else was measured beside them, and what it was measured on."""
+    family, intervals = recipe_of(plan.kind).family, scores.get("intervals", {})
+    known = {measure for name in family.rows(plan.options, scores) for measure in scores.get(name, {})}
+    measures = {of: name for of, name in family.measures.items() if of in known} or family.measures
+    lines = [f"| |{'|'.join(measures.values())}|", "|---|" + "---:|" * len(measures)]
+    for key, name in family.rows(plan.options, scores).items():
         if key in scores:
-            cells = (_cell(scores[key].get(m), intervals.get(key, {}).get(m)) for m in _MEASURES)
+            cells = (_cell(scores[key].get(m), intervals.get(key, {}).get(m)) for m in measures)
             lines.append(f"|{name}|{'|'.join(cells)}|")
-    passages = made.get("data", {}).get("passages")
-    searched = f", in all {passages:,} passages" if passages else ""
     yield "\n".join(lines)
-    chosen = "the checkpoint and the weight" if "interpolated" in scores else "the checkpoint"
-    yield (
-        f"In percent, on {scores.get('questions', 0):,} validation questions that it was not trained on{searched}; "
-        f"they also chose {chosen}. In brackets: 95% bootstrap intervals."
-    )
-    if made.get("data", {}).get("made_questions"):
-        yield (
-            "Questions of this set were made of its passages, which were read without the sentence or the title that "
-            "asks. The figures are no measure of what people find."
-        )
-    if active := scores.get("active_terms"):
-        counts = f"{active['question']:,.1f} terms in a question and {active['passage']:,.1f} in a passage"
-        yield f"It gives a weight to {counts}, on average."
+    yield from family.told(scores, made)
     if gain := scores.get("gain"):
         low, high = gain["interval"]
-        measure = Measure.parse(gain["measure"]).long
+        measure = family.measures.get(gain["measure"], gain["measure"])
         yield (
-            f"Against its base, question by question, its {measure} differs by {100 * gain['difference']:+.2f} points "
+            f"Against its base, {family.compared}, its {measure} differs by {100 * gain['difference']:+.2f} points "
             f"[{100 * low:+.2f}, {100 * high:+.2f}]."
         )
 
@@ -129,7 +108,7 @@ def _loading(plan: Plan, made: dict[str, Any], *, starter: bool) -> str:
     imports, model = recipe.loading_a_starter if starter else recipe.loading
     remark = "" if starter else "  # or its name on the hub"
     code = f"{imports}\n\nmodel = {model.format(folder='path/of/this/folder')}{remark}\n{recipe.usage}"
-    titled = plan.options.title and Maker.TITLE not in made.get("data", {}).get("made_questions", {})
+    titled = getattr(plan.options, "title", False) and Maker.TITLE not in made.get("data", {}).get("made_questions", {})
     title = "\n\nIt was trained with the article's title on a line before each passage." if titled else ""
     return f"{_NEED_THE_PROJECT if starter else ''}```python\n{code}\n```{title}"
 
@@ -137,11 +116,13 @@ def _loading(plan: Plan, made: dict[str, Any], *, starter: bool) -> str:
 def _ingredients(plan: Plan, made: dict[str, Any]) -> Iterator[tuple[str, str]]:
     base, data, hardware = (made.get(part, {}) for part in ("base", "data", "hardware"))
     yield "Base", _shown(_without_folders(plan.options.base)) + _identity(base)
-    sizes = "".join(f", {data[name]:,} {name}" for name in ("questions", "passages") if name in data)
-    yield "Data", f"{_shown(plan.data_name)}{sizes}, fingerprint `{plan.fingerprint}`"
-    parts = [f"{part} {data[f'{part}_questions']:,}" for part in ("train", "validation", "test") if data]
-    seed = f"split by article with seed {plan.split.seed}"
-    yield "Questions", f"{', '.join(parts)} ({seed})" if parts else seed
+    family = recipe_of(plan.kind).family
+    sizes = "".join(f", {data[name]:,} {name}" for name in family.counted if name in data)
+    licence = f", {_shown(data['licence'])}" if data.get("licence") else ""
+    yield "Data", f"{_shown(plan.data_name)}{sizes}, fingerprint `{plan.fingerprint}`{licence}"
+    parts = [f"{part} {data[f'{part}_{family.examples}']:,}" for part in ("train", "validation", "test") if data]
+    seed = f"split by {family.split_by} with seed {plan.split.seed}"
+    yield family.examples.capitalize(), f"{', '.join(parts)} ({seed})" if parts else seed
     if by := data.get("made_questions"):
         yield "Made of passages, asked by nobody", ", ".join(f"{_shown(how)} {count:,}" for how, count in by.items())
     yield "Objective", plan.options.objective.value

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from training.options.common import BestBy
+from training.recipe import RECIPES
 from training.runs.runs import Run
 
 MOST_POINTS = 500
-MEASURES = tuple(measure.value for measure in BestBy)
+MEASURES = tuple(dict.fromkeys(name for recipe in RECIPES.values() for name in recipe.family.curves))
 Points = list[tuple[int, float]]  # step and value
 
 

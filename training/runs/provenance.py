@@ -5,13 +5,11 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
 
-from data.records import QuestionSet
-from data.split import Part, split
-from data.store import find
 from jobs.machine import hardware, versions
 from models.sources import ModelSource, find_model, identity
 from text.analyzers import Analyzer, choose
 from training.options.common import TrainingOptions, uses_bfloat16
+from training.recipe import recipe_of
 from training.runs.rounds import rounds_of
 from training.runs.runs import Plan
 
@@ -36,8 +34,9 @@ def provenance(plan: Plan, source: ModelSource) -> dict[str, Any]:
     `source` is the base as it was resolved. Raises `DataError` where the plan's data is gone, `ModelError` where the
     base is.
     """
-    question_set = find(plan.data)
-    texts = question_set.passages.indexed_texts(title=plan.options.title)
+    family = recipe_of(plan.kind).family
+    data = family.find(plan.data)
+    texts = family.texts(data, plan.options)
     return {
         "made": datetime.now(UTC).isoformat(timespec="seconds"),
         "base": {"reference": source.reference, **identity(source, texts)},
@@ -45,8 +44,7 @@ def provenance(plan: Plan, source: ModelSource) -> dict[str, Any]:
             "name": plan.data_name,
             "fingerprint": plan.fingerprint,
             "language": "ko" if choose(Analyzer.AUTO, texts) is Analyzer.KIWI_BIGRAM else "",  # empty: not known
-            **_counts(plan, question_set),
-            **({"made_questions": question_set.made} if question_set.made else {}),
+            **family.about(data, plan.split, plan.options),
         },
         "split": asdict(plan.split),
         "options": asdict(plan.options),
@@ -61,12 +59,6 @@ def provenance(plan: Plan, source: ModelSource) -> dict[str, Any]:
 
 def _helper(reference: str, texts: Sequence[str]) -> dict[str, str]:
     return {"reference": reference, **identity(find_model(reference), texts)}
-
-
-def _counts(plan: Plan, question_set: QuestionSet) -> dict[str, int]:
-    rows = split(question_set, plan.split).rows
-    parts = {f"{part.value}_questions": len(rows[part]) for part in (Part.TRAIN, Part.VALIDATION, Part.TEST)}
-    return {"questions": len(question_set.questions), "passages": len(question_set.passages), **parts}
 
 
 def _hardware(options: TrainingOptions) -> dict[str, Any]:

@@ -3,11 +3,12 @@
 from collections.abc import Callable
 from dataclasses import replace
 from math import ceil
-from typing import Any
+from typing import Any, cast
 
 from transformers import TrainerCallback, TrainerControl, TrainerState
 
-from training.engine.task import Reached, Task
+from training.engine.task import Task
+from training.rankers.reached import Reached
 from training.runs.runs import Run
 from training.settings.measured import keep_scores
 
@@ -23,7 +24,7 @@ class Watch(TrainerCallback):
         """Listen to the task's measure."""
 
         def measure(model: Any) -> Reached:
-            reached = task.measure(model)
+            reached = cast(Reached, task.measure(model))
             if self._due:
                 keep_scores(self._run, self._share, self._due, reached.validation)
             return reached

@@ -4,7 +4,7 @@ import streamlit as st
 
 from data.store import StoredSet
 from training.options.bi_encoder import BI_ENCODER
-from training.recipe import RECIPES, recipe_of
+from training.recipe import ranking_kinds, recipe_of
 from training.runs.line import LINE
 from training.runs.runs import Run
 from training.runs.searches import Search, all_jobs
@@ -67,7 +67,7 @@ def _is_folded(job: Run, searches: set[str]) -> bool:
 
 
 def _pick_kind() -> str:
-    kinds = list(RECIPES)
+    kinds = ranking_kinds()
     return choose(
         st.segmented_control,
         "train",

@@ -8,7 +8,8 @@ from typing import Any
 import streamlit as st
 
 from retrieval.evaluation.measures import Measure
-from training.options.common import BestBy, Report
+from training.options.common import Report
+from training.options.questions import BestBy
 from views.train.entered import offer, relabel
 from views.train.models import KINDS, model_field
 from views.words import word, word_or

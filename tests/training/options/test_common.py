@@ -8,9 +8,10 @@ from models.precision import Precision
 from models.sources import DEFAULT_BI_ENCODER, DEFAULT_CROSS_ENCODER, STARTER
 from training.engine.arguments import trainer_arguments
 from training.options.bi_encoder import BiEncoderObjective, BiEncoderOptions
-from training.options.common import BestBy, OptionError
+from training.options.common import OptionError
 from training.options.cross_encoder import CrossEncoderObjective, CrossEncoderOptions
 from training.options.negatives import NegativesFrom
+from training.options.questions import BestBy
 from training.recipe import RECIPES
 
 KINDS = pytest.mark.parametrize("options", [BiEncoderOptions, CrossEncoderOptions])

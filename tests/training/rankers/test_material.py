@@ -12,6 +12,7 @@ from retrieval.lexical.bm25 import BM25, BM25Options
 from retrieval.rankings import NOT_FOUND
 from tests.doubles import small_set
 from tests.training.worlds import material_of, misleading_set
+from training.engine.task import figures
 from training.options.bi_encoder import BiEncoderOptions
 from training.options.cross_encoder import CrossEncoderOptions
 from training.problems import TrainingError
@@ -135,8 +136,8 @@ def test_both_kinds_of_questions_are_scored_as_each_alone(sample: QuestionSet) -
         alone = evaluate(found, asked, (1, 5, 10))
         for name, values in scores.per_question.items():
             np.testing.assert_array_equal(values, alone.per_question[name])
-    assert reached.figures()["training_ndcg@10"] == reached.training.means()["ndcg@10"]
-    assert reached.figures()["validation_ndcg@10"] == reached.validation.means()["ndcg@10"]
+    assert figures(reached)["training_ndcg@10"] == reached.training.means()["ndcg@10"]
+    assert figures(reached)["validation_ndcg@10"] == reached.validation.means()["ndcg@10"]
 
 
 def test_bm25_is_measured_as_the_retrieval_room_measures(sample: QuestionSet) -> None:
