@@ -29,16 +29,24 @@ class CrossEncoderScorer(SourcedModel):
     @cached_property
     def model(self) -> "CrossEncoder":
         """The loaded model; loading imports torch."""
-        return load_cross_encoder(self._source, self._corpus)
+        return load_cross_encoder(self._source, self._corpus, self._labels)
 
     def __init__(
-        self, source: ModelSource, corpus: Sequence[str], *, precision: Precision = Precision.AUTO, batch_size: int = 64
+        self,
+        source: ModelSource,
+        corpus: Sequence[str],
+        *,
+        precision: Precision = Precision.AUTO,
+        batch_size: int = 64,
+        labels: int = 1,
     ) -> None:
         super().__init__(source, corpus, precision)
-        self._batch_size = batch_size
+        self._batch_size, self._labels = batch_size, labels
 
     def score(self, pairs: Sequence[tuple[str, str]]) -> np.ndarray:
-        """Score pairs; logits, so that neighbouring scores do not melt into 1.0.
+        """Score pairs, `(n_pairs,)`, or of several labels each `(n_pairs, labels)`.
+
+        They are logits, so that neighbouring scores do not melt into 1.0.
 
         Raises `ModelError` (`not_finite`) where the model has no numbers for them.
         """
@@ -50,7 +58,7 @@ class CrossEncoderScorer(SourcedModel):
             return self._finite(np.asarray(scores, dtype=np.float32))
         from models.inference import fast_passes
 
-        found = [np.zeros(0, dtype=np.float32)]
+        found = [np.zeros((0, self._labels) if self._labels > 1 else 0, dtype=np.float32)]
         with ExitStack() as stack:
             stack.enter_context(self._tokens.joining())
             stack.enter_context(fast_passes(self.model, "scores", self._precision))

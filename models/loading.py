@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from data.seal import is_sound, sealing
-from models.hub import hub_revision, hub_token
+from models.hub import ModelError, hub_revision, hub_token
 from models.size import require_fitting_download, require_fitting_folder
 from models.sources import ModelSource, require_sparse, starter_folder, starter_module
 
@@ -26,8 +26,13 @@ def load_bi_encoder(source: ModelSource, corpus: Sequence[str]) -> "SentenceTran
     return SentenceTransformer(**_where(source), model_kwargs=_WEIGHTS)
 
 
-def load_cross_encoder(source: ModelSource, corpus: Sequence[str]) -> "CrossEncoder":
-    """Load a cross-encoder with one output in float32 from safetensors. A starter is built from `corpus` once."""
+def load_cross_encoder(
+    source: ModelSource, corpus: Sequence[str], labels: int = 1, *, new_head: bool = False
+) -> "CrossEncoder":
+    """Load a cross-encoder with so many outputs in float32 from safetensors. A starter is built from `corpus` once.
+
+    Raises `ModelError` `labels` where it has another number of them; with `new_head` it is given the number wanted.
+    """
     import torch
     from sentence_transformers import CrossEncoder
 
@@ -38,7 +43,14 @@ def load_cross_encoder(source: ModelSource, corpus: Sequence[str]) -> "CrossEnco
         return CrossEncoder(modules=[module])
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)  # a base model has no scoring head: one is drawn while loading, the same every time
-        model: CrossEncoder = CrossEncoder(**_where(source), num_labels=1, model_kwargs=_WEIGHTS)
+        try:
+            weights = _WEIGHTS | {"ignore_mismatched_sizes": new_head}
+            model: CrossEncoder = CrossEncoder(**_where(source), num_labels=labels, model_kwargs=weights)
+        except RuntimeError as error:
+            if "ignore_mismatched_sizes" not in str(error):
+                raise
+            message = f"{source.reference!r} tells labels apart or has another head: it gives no {labels} scores a pair"
+            raise ModelError("labels", message, model=source.reference) from error
     if model.tokenizer is not None and getattr(model.config, "type_vocab_size", 2) < 2:
         # RoBERTa knows one segment, but klue/roberta-base comes with BERT's tokenizer, which numbers two
         names = ["input_ids", "attention_mask"]

@@ -37,7 +37,10 @@ def planned(given: argparse.Namespace) -> Plan:
     recipe = recipe_of(given.kind)
     found, made = recipe.family.find(given.data), recipe.options
     chosen = {field.name: getattr(given, field.name) for field in fields(made) if hasattr(given, field.name)}
-    options = replace(made.suited_to(chosen.get("base", usual_base(given.kind))), **chosen)
+    suited = made.suited_to(chosen.get("base", usual_base(given.kind)))
+    objective = chosen.get("objective", suited.objective)
+    options = replace(suited, **(made.settings_for(objective) | chosen))
+    recipe.family.check(found, options)
     reference = str(Path(given.data).resolve()) if Path(given.data).is_file() else given.data
     data = (reference, found.name, found.fingerprint)
     shares = SplitOptions(given.validation_share, given.test_share, given.split_seed)

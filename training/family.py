@@ -38,6 +38,9 @@ class Family(Protocol):
     def find(self, reference: str) -> DataSet:
         """Return the data that a person names. Raises `DataError`."""
 
+    def check(self, data: Any, options: Any) -> None:
+        """Raise `OptionError` where the options do not fit the data."""
+
     def texts(self, data: Any, options: Any) -> Sequence[str]:
         """Return its texts: a starter is made of them."""
 

@@ -11,11 +11,14 @@ from training.family import Family
 from training.options.bi_encoder import BI_ENCODER
 from training.options.common import TrainingOptions
 from training.options.cross_encoder import CROSS_ENCODER
+from training.options.sentences import SENTENCE_CROSS_ENCODER, SENTENCES
 from training.options.sparse_encoder import SPARSE_ENCODER
 from training.rankers.bi_encoder import BiEncoderRecipe
 from training.rankers.cross_encoder import CrossEncoderRecipe
 from training.rankers.family import RANKERS
 from training.rankers.sparse_encoder import SparseEncoderRecipe
+from training.sentences.cross_encoder import SentenceCrossEncoderRecipe
+from training.sentences.encoder import SentenceRecipe
 
 
 class Recipe(Protocol):
@@ -58,6 +61,8 @@ RECIPES: dict[str, type[Recipe]] = {
     BI_ENCODER: BiEncoderRecipe,
     CROSS_ENCODER: CrossEncoderRecipe,
     SPARSE_ENCODER: SparseEncoderRecipe,
+    SENTENCES: SentenceRecipe,
+    SENTENCE_CROSS_ENCODER: SentenceCrossEncoderRecipe,
 }
 
 

@@ -5,6 +5,18 @@ from typing import Any
 from training.options.common import AttentionDropout, EmbeddingTable, LoraAlso, OptionError, TrainingOptions
 
 _LARGE_VOCABULARY = 100_000  # pieces, above which `auto` freezes their vectors
+AS_THE_BASE = "base"  # how a model pools that is left as it is
+
+
+def pool(model: Any, pooling: str) -> None:
+    """Let a loaded `SentenceTransformer` pool so. Raises `OptionError` where it pools in a way of its own."""
+    from sentence_transformers.sentence_transformer.modules import Pooling
+
+    if pooling == AS_THE_BASE:
+        return
+    if len(model) < 2 or not isinstance(model[1], Pooling):
+        raise OptionError("pooling", "starter", "pooling must be base: the model pools in its own way")
+    model[1] = Pooling(model[1].embedding_dimension, pooling, include_prompt=model[1].include_prompt)
 
 
 def adapt(model: Any, options: TrainingOptions) -> dict[str, str]:
@@ -27,7 +39,7 @@ def adapt(model: Any, options: TrainingOptions) -> dict[str, str]:
     settled = {"attention_dropout": AttentionDropout.BASE, "embedding_table": EmbeddingTable.TRAINED}
     if _forgets_nothing(options.attention_dropout, model.device):
         settled["attention_dropout"] = AttentionDropout.NONE
-        _drop_no_attention(network)
+        drop_no_attention(network)
     if options.lora_rank:
         _add_adapters(model, reader, options.lora_rank)
         _train_also(reader.auto_model, options)
@@ -63,7 +75,7 @@ def _forgets_nothing(wanted: AttentionDropout, device: Any) -> bool:
     return wanted is AttentionDropout.NONE or (wanted is AttentionDropout.AUTO and device.type == "cpu")
 
 
-def _drop_no_attention(network: Any) -> None:
+def drop_no_attention(network: Any) -> None:
     """Set the dropout of attention's probabilities to 0, whatever an architecture calls it; all other dropout stays."""
     import torch
 

@@ -15,14 +15,17 @@ def processes() -> int:
     return int(os.environ.get("WORLD_SIZE", "1"))
 
 
-def trainer_arguments(checkpoints: Path, options: TrainingOptions, batch_sampler: Any, best_by: str) -> dict[str, Any]:
+def trainer_arguments(
+    checkpoints: Path, options: TrainingOptions, batch_sampler: Any, best_by: str = ""
+) -> dict[str, Any]:
     """Return keyword arguments that the trainers share; a batch is shared out among the processes.
 
-    The best checkpoint is that of the highest figure `best_by`, or of the smallest loss of what is held out.
+    The best checkpoint is that of the highest figure `best_by`, of what the options say where that is empty, or of the
+    smallest loss of what is held out.
     """
     import torch
 
-    by_steps = options.evaluation_steps > 0
+    by_steps, best_by = options.evaluation_steps > 0, best_by or options.best_by
     gpu = torch.cuda.is_available()
     return {
         "output_dir": str(checkpoints),

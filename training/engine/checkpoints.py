@@ -73,7 +73,7 @@ class SafeCheckpoints:
 
     args: Any
     model: Any
-    loss: Any
+    loss: Any = None
     optimizer: Any
     lr_scheduler: Any
     state: Any
@@ -106,12 +106,11 @@ class SafeCheckpoints:
 
     def _of_the_loss(self) -> dict[str, Any]:
         """Weights that the loss has and the model has not, those that have been moved so far."""
+        if self.loss is None or self.optimizer is None:
+            return {}
         of_the_model = {id(weight) for weight in self.model.parameters()}
-        return {
-            name: weight
-            for name, weight in self.loss.named_parameters()
-            if id(weight) not in of_the_model and self.optimizer is not None and weight in self.optimizer.state
-        }
+        own = [(name, weight) for name, weight in self.loss.named_parameters() if id(weight) not in of_the_model]
+        return {name: weight for name, weight in own if weight in self.optimizer.state}
 
     def _load_best_model(self) -> None:
         self._load_from_checkpoint(self.state.best_model_checkpoint)

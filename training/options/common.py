@@ -96,6 +96,12 @@ class TrainingOptions:
         return cls(base=base)  # type: ignore[call-arg]  # every kind has a default objective
 
     @classmethod
+    def settings_for(cls, objective: str) -> dict[str, Any]:
+        """Return options that an objective wants otherwise than the others of its kind."""
+        del objective
+        return {}
+
+    @classmethod
     def offered(cls) -> tuple[str, ...]:
         """Return the bases of this machine that a training can start from, the one that nobody has to choose first."""
         return tuple(dict.fromkeys((default_model(), STARTER)))

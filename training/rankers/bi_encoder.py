@@ -4,30 +4,28 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from models.bi_encoder import BiEncoder, prompts_of
 from models.loading import load_bi_encoder
 from models.sources import DEFAULT_BI_ENCODER, ModelSource
-from models.vector_blocks import StoredVectors, VectorBlocks
-from models.windows import WindowOptions, Windows
+from models.windows import Windows
 from retrieval.comparison.kinds.first_stage import DenseSpec
 from retrieval.comparison.kinds.multistage import HybridSpec
 from retrieval.comparison.kinds.spec import Spec
 from retrieval.dense.retriever import Dense
 from retrieval.report.colours import PALETTE
-from training.engine.adaptation import adapt
+from training.engine.adaptation import adapt, pool
 from training.engine.arguments import processes
+from training.engine.live import live_bi_encoder
+from training.engine.probe import seconds_for
 from training.engine.task import Examples, Lesson, Task
 from training.family import Family
-from training.options.bi_encoder import TAUGHT, BiEncoderOptions, Pooling
-from training.options.common import OptionError, TrainingOptions
+from training.options.bi_encoder import TAUGHT, BiEncoderOptions
+from training.options.common import TrainingOptions
 from training.rankers.examples import ANCHOR, encoder_examples
 from training.rankers.family import RANKERS
 from training.rankers.held_out import held_out
 from training.rankers.losses import bi_encoder_loss
 from training.rankers.material import Material
-from training.rankers.probe import seconds_for
 from training.rankers.reached import Reached
 from training.rankers.shown import Cut, ShownPassages
 from training.rankers.teacher import TeachersScores
@@ -63,7 +61,7 @@ print(questions @ passages.T)  # cosines, higher is better"""
         """Load the base, change it as told, and gather what its training needs. Raises `OptionError`."""
         columns, examples = encoder_examples(self._options, self._material)
         model = load_bi_encoder(source, self._material.texts)
-        pool(model, self._options.pooling)
+        pool(model, self._options.pooling.value)
         settled = adapt(model, self._options)
         cut = self._cut(model)
         shown = ShownPassages(self._material, cut)
@@ -128,31 +126,4 @@ print(questions @ passages.T)  # cosines, higher is better"""
         return (lambda _, row: windows.of(row)) if len(windows) else None
 
     def _live(self, model: Any) -> BiEncoder:
-        size, precision = self._options.evaluation_batch_size, self._options.precision
-        source = ModelSource(self._options.base)
-        encoder = _LiveBiEncoder(source, self._material.texts, precision=precision, batch_size=size)
-        encoder.model = model
-        return encoder
-
-
-def pool(model: Any, pooling: Pooling) -> None:
-    """Let a loaded `SentenceTransformer` pool so. Raises `OptionError` where it pools in a way of its own."""
-    from sentence_transformers.sentence_transformer.modules import Pooling as PoolingModule
-
-    if pooling is Pooling.BASE:
-        return
-    if len(model) < 2 or not isinstance(model[1], PoolingModule):
-        raise OptionError("pooling", "starter", "pooling must be base: the model pools in its own way")
-    model[1] = PoolingModule(model[1].embedding_dimension, pooling.value, include_prompt=model[1].include_prompt)
-
-
-class _LiveBiEncoder(BiEncoder):
-    """A model in the middle of its training: nothing it says is kept."""
-
-    def _kept(self, side: str, texts: Sequence[str], blocks: VectorBlocks) -> StoredVectors:
-        del side, texts
-        return blocks.computed()
-
-    def windows_of(self, texts: Sequence[str], heads: np.ndarray, options: WindowOptions) -> Windows:
-        """Cut passages anew."""
-        return self.cut(texts, heads, options)
+        return live_bi_encoder(model, self._options, self._material.texts)

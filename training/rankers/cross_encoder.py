@@ -18,6 +18,8 @@ from retrieval.multistage.weight import recommend_weight
 from retrieval.rankings import Rankings, ranked
 from retrieval.report.colours import PALETTE
 from training.engine.adaptation import adapt
+from training.engine.live import live_scorer
+from training.engine.probe import seconds_for
 from training.engine.task import Examples, Lesson, Task
 from training.family import Family
 from training.options.common import TrainingOptions
@@ -27,7 +29,6 @@ from training.rankers.family import RANKERS
 from training.rankers.held_out import held_out
 from training.rankers.losses import cross_encoder_loss
 from training.rankers.material import Material
-from training.rankers.probe import seconds_for
 from training.rankers.reached import Reached
 from training.rankers.shown import Cut, ShownPassages
 from training.rankers.teacher import TeachersScores
@@ -143,8 +144,4 @@ class CrossEncoderRecipe:
         return CrossEncoderScorer(source, self._material.texts, precision=self._options.precision)
 
     def _live(self, model: Any) -> CrossEncoderScorer:
-        size, precision = self._options.evaluation_batch_size, self._options.precision
-        source = ModelSource(self._options.base)
-        scorer = CrossEncoderScorer(source, self._material.texts, precision=precision, batch_size=size)
-        scorer.model = model  # in the middle of its training
-        return scorer
+        return live_scorer(model, self._options, self._material.texts)

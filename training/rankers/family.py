@@ -30,6 +30,9 @@ class Rankers:
         """Return the question set that a person names. Raises `DataError`."""
         return find(reference)
 
+    def check(self, data: QuestionSet, options: QuestionOptions) -> None:
+        """Any question set will do."""
+
     def texts(self, data: QuestionSet, options: QuestionOptions) -> Sequence[str]:
         """The passages as they are indexed."""
         return data.passages.indexed_texts(title=options.title)

@@ -18,6 +18,7 @@ from retrieval.lexical.learned import LearnedSparse
 from retrieval.report.colours import PALETTE
 from training.engine.adaptation import adapt
 from training.engine.arguments import processes
+from training.engine.probe import seconds_for
 from training.engine.task import Task
 from training.family import Family
 from training.options.common import TrainingOptions
@@ -28,7 +29,6 @@ from training.rankers.held_out import held_out
 from training.rankers.inference_free import by_idf, has_routes
 from training.rankers.losses import sparse_encoder_loss
 from training.rankers.material import Material
-from training.rankers.probe import seconds_for
 from training.rankers.reached import Reached
 
 

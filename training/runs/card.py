@@ -78,14 +78,16 @@ def _head(plan: Plan, scores: dict[str, Any], made: dict[str, Any], *, starter: 
 def _reached(plan: Plan, scores: dict[str, Any], made: dict[str, Any]) -> Iterator[str]:
     """Sections: the table of before and after, what else was measured beside them, and what it was measured on."""
     family, intervals = recipe_of(plan.kind).family, scores.get("intervals", {})
-    known = {measure for name in family.rows(plan.options, scores) for measure in scores.get(name, {})}
-    measures = {of: name for of, name in family.measures.items() if of in known} or family.measures
+    rows = family.rows(plan.options, scores)
+    known = {measure for name in rows for measure in scores.get(name, {})}
+    measures = {of: name for of, name in family.measures.items() if of in known}
     lines = [f"| |{'|'.join(measures.values())}|", "|---|" + "---:|" * len(measures)]
-    for key, name in family.rows(plan.options, scores).items():
+    for key, name in rows.items():
         if key in scores:
             cells = (_cell(scores[key].get(m), intervals.get(key, {}).get(m)) for m in measures)
             lines.append(f"|{name}|{'|'.join(cells)}|")
-    yield "\n".join(lines)
+    if measures:
+        yield "\n".join(lines)
     yield from family.told(scores, made)
     if gain := scores.get("gain"):
         low, high = gain["interval"]

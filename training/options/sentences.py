@@ -1,0 +1,185 @@
+"""What the training of a sentence encoder can be told, and which objective learns from which pairs."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Self
+
+from data.pairs.records import PairKind
+from models.packaged.bases import PREFIX
+from models.sources import DEFAULT_BI_ENCODER, DEFAULT_CROSS_ENCODER, STARTER, default_model
+from training.options.common import OptionError, Problem, TrainingOptions, option
+
+SENTENCES, SENTENCE_CROSS_ENCODER = "sentences", "sentence-cross-encoder"
+
+
+class SentenceObjective(StrEnum):
+    """What a sentence encoder's training makes smaller."""
+
+    NLI_SOFTMAX = "nli-softmax"  # Reimers & Gurevych 2019: which label, told by a classifier over both vectors
+    COSINE = "cosine"  # Reimers & Gurevych 2019: the squared difference of cosine and gold score
+    COSENT = "cosent"  # Su 2022: pairs of a higher gold score have a higher cosine
+    TRIPLET = "triplet"  # Schroff et al. 2015
+    SIMCSE_UNSUPERVISED = "simcse-unsupervised"  # Gao et al. 2021: a sentence twice, told apart by dropout alone
+    SIMCSE_SUPERVISED = "simcse-supervised"  # Gao et al. 2021: what is entailed, and what contradicts as hard negative
+    DISTILLATION = "distillation"  # Reimers & Gurevych 2020: a teacher's vectors, of a sentence and its translation
+    TSDAE = "tsdae"  # Wang et al. 2021: the sentence again, from the vector of what is left of it
+
+
+class CrossSentenceObjective(StrEnum):
+    """What the training of a cross-encoder of sentences makes smaller."""
+
+    BINARY_CROSS_ENTROPY = "binary-cross-entropy"  # of gold scores from 0 to 1
+    MSE = "mse"  # of the same
+    CROSS_ENTROPY = "cross-entropy"  # of three labels
+
+
+class Concatenation(StrEnum):
+    """What the classifier over two vectors u and v reads: the ablation of Reimers & Gurevych 2019, table 6."""
+
+    BOTH = "u,v"
+    DIFFERENCE = "|u-v|"
+    PRODUCT = "u*v"
+    DIFFERENCE_PRODUCT = "|u-v|,u*v"
+    BOTH_PRODUCT = "u,v,u*v"
+    BOTH_DIFFERENCE = "u,v,|u-v|"
+    ALL = "u,v,|u-v|,u*v"
+
+    @property
+    def parts(self) -> tuple[bool, bool, bool]:
+        """Whether it holds both vectors, their difference, and their product."""
+        held = self.value.split(",")
+        return "u" in held, "|u-v|" in held, "u*v" in held
+
+
+class SentencePooling(StrEnum):
+    """How one vector is made of a sentence's token vectors."""
+
+    BASE = "base"  # as the base model does
+    MEAN = "mean"
+    CLS = "cls"
+    MAX = "max"
+    FIRST_LAST_AVERAGE = "first-last-average"  # Li et al. 2020: the mean of the first and the last layer's, over tokens
+
+
+class JudgedBy(StrEnum):
+    """What picks the best checkpoint."""
+
+    AUTO = "auto"  # Spearman's correlation where there are scores, accuracy where there are labels, else the loss
+    LOSS = "loss"  # of validation examples
+
+
+_ANY = tuple(PairKind)
+FITTING: dict[StrEnum, tuple[PairKind, ...]] = {
+    SentenceObjective.NLI_SOFTMAX: (PairKind.LABELLED,),
+    SentenceObjective.COSINE: (PairKind.SCORED,),
+    SentenceObjective.COSENT: (PairKind.SCORED,),
+    SentenceObjective.TRIPLET: (PairKind.TRIPLETS, PairKind.LABELLED),
+    SentenceObjective.SIMCSE_UNSUPERVISED: _ANY,
+    SentenceObjective.SIMCSE_SUPERVISED: (PairKind.LABELLED, PairKind.TRIPLETS),
+    SentenceObjective.DISTILLATION: (PairKind.PARALLEL,),
+    SentenceObjective.TSDAE: _ANY,
+    CrossSentenceObjective.BINARY_CROSS_ENTROPY: (PairKind.SCORED,),
+    CrossSentenceObjective.MSE: (PairKind.SCORED,),
+    CrossSentenceObjective.CROSS_ENTROPY: (PairKind.LABELLED,),
+}
+CONTRASTED = (SentenceObjective.SIMCSE_UNSUPERVISED, SentenceObjective.SIMCSE_SUPERVISED)
+_SUITED: dict[StrEnum, dict[str, Any]] = {  # what is not said by the papers' settings is as for scores
+    SentenceObjective.NLI_SOFTMAX: {"epochs": 1.0},
+    SentenceObjective.TRIPLET: {"epochs": 1.0},
+    SentenceObjective.SIMCSE_UNSUPERVISED: {"epochs": 1.0, "batch_size": 64, "learning_rate": 3e-5},
+    SentenceObjective.SIMCSE_SUPERVISED: {"epochs": 1.0, "batch_size": 128},
+    SentenceObjective.DISTILLATION: {"epochs": 1.0, "batch_size": 64},
+    SentenceObjective.TSDAE: {"epochs": 1.0, "batch_size": 8, "learning_rate": 3e-5},
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class PairOptions(TrainingOptions):
+    """What the trainings on a set of sentence pairs share."""
+
+    best_by: JudgedBy = option(JudgedBy.AUTO, "what picks the best checkpoint; auto: the correlation or accuracy")
+    judged_on: str = option("", "set of scored pairs whose validation part is measured; empty: that of the data")
+    evaluation_limit: int = option(1500, "validation pairs measured during training; 0: all", 0, 10**9)
+
+    def _problems(self) -> Iterator[Problem]:
+        yield from super()._problems()
+        if self.base == STARTER:
+            yield "base", "starter_sentences", "must be a transformer: a starter knows the words of its passages only"
+
+    @classmethod
+    def offered(cls) -> tuple[str, ...]:
+        """The packaged base where it is at hand; a starter cannot be trained on sentences."""
+        return () if default_model() == STARTER else (default_model(),)
+
+    def require_fitting(self, name: str, kind: PairKind) -> None:
+        """Raise `OptionError` where the objective does not learn from pairs of this kind; `name` is that of the set."""
+        if kind in FITTING[self.objective]:
+            return
+        wanted = " or ".join(FITTING[self.objective])
+        others = [one.value for one in type(self.objective) if kind in FITTING[one]]
+        instead = f"there are {', '.join(others)}" if others else "this kind of training has none"
+        message = f"{self.objective} learns from {wanted} pairs, and {name} holds {kind}: for these {instead}"
+        raise OptionError("objective", "pair_kind", message)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SentenceOptions(PairOptions):
+    """A sentence encoder is a bi-encoder: both sentences are read with the prompt of questions, where there is one."""
+
+    base: str = option(DEFAULT_BI_ENCODER, "starting point: a hub id, a folder, a packaged base, or a finished run")
+    objective: SentenceObjective = option(SentenceObjective.COSENT, "what training makes smaller")
+    epochs: float = option(2.0, "passes over the training examples", 0.01, 1000)
+    batch_size: int = option(32, "examples a training step", 2, 65536)
+    concatenation: Concatenation = option(
+        Concatenation.BOTH_DIFFERENCE, "what the classifier reads of the vectors u and v (nli-softmax)"
+    )
+    scale: float = option(20.0, "what cosines are multiplied by (cosent)", 0.1, 1000)
+    triplet_margin: float = option(0.3, "wanted difference of the cosines to both others (triplet)", 0, 2)
+    temperature: float = option(0.05, "what cosines are divided by (simcse)", 0.001, 10)
+    dropout: float = option(0.1, "share of hidden values that are forgotten at random (simcse-unsupervised)", 0, 0.9)
+    deletion: float = option(0.6, "share of the words that are taken from a sentence (tsdae)", 0, 0.99)
+    teacher: str = option("", "bi-encoder whose vectors of the first sentences are learned (distillation)")
+    pooling: SentencePooling = option(SentencePooling.BASE, "how token vectors become the sentence's vector")
+
+    @classmethod
+    def suited_to(cls, base: str = DEFAULT_BI_ENCODER) -> Self:
+        """A small packaged base moves by larger steps."""
+        return cls(base=base, learning_rate=5e-5) if base.startswith(PREFIX) else cls(base=base)
+
+    @classmethod
+    def settings_for(cls, objective: str) -> dict[str, Any]:
+        """As its paper says, and for fewer epochs."""
+        return _SUITED.get(SentenceObjective(objective), {})
+
+    @property
+    def helpers(self) -> dict[str, str]:
+        """A teacher."""
+        return {"teacher": self.teacher} if self.objective is SentenceObjective.DISTILLATION else {}
+
+    @property
+    def contrasts(self) -> bool:
+        """Whether the sentences of other examples in the batch are negatives."""
+        return self.objective in CONTRASTED
+
+    def _problems(self) -> Iterator[Problem]:
+        yield from super()._problems()
+        if self.objective is SentenceObjective.DISTILLATION and not self.teacher.strip():
+            yield "teacher", "teacher", "must name a bi-encoder for distillation"
+
+
+@dataclass(frozen=True, kw_only=True)
+class SentenceCrossEncoderOptions(PairOptions):
+    """Both sentences are read together: how alike they are from 0 to 1, or which of three labels."""
+
+    base: str = option(DEFAULT_CROSS_ENCODER, "starting point: a hub id, a folder, a packaged base, or a finished run")
+    objective: CrossSentenceObjective = option(
+        CrossSentenceObjective.BINARY_CROSS_ENTROPY, "what training makes smaller"
+    )
+    epochs: float = option(2.0, "passes over the training examples", 0.01, 1000)
+    batch_size: int = option(32, "examples a training step", 2, 65536)
+
+    @classmethod
+    def suited_to(cls, base: str = DEFAULT_CROSS_ENCODER) -> Self:
+        """A small packaged base moves by larger steps."""
+        return cls(base=base, learning_rate=5e-5) if base.startswith(PREFIX) else cls(base=base)

@@ -1,0 +1,1 @@
+"""Trainings on sentence pairs: SBERT, SimCSE and what came after them."""

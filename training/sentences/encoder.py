@@ -1,0 +1,128 @@
+"""The recipe of a sentence encoder: a bi-encoder whose cosines follow how alike people find two sentences."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from data.pairs.records import PairSet
+from models.bi_encoder import BiEncoder, prompts_of
+from models.loading import load_bi_encoder
+from models.sources import DEFAULT_BI_ENCODER, ModelSource, is_starter
+from retrieval.comparison.kinds.first_stage import DenseSpec
+from retrieval.comparison.kinds.multistage import HybridSpec
+from retrieval.comparison.kinds.spec import Spec
+from retrieval.report.colours import PALETTE
+from training.engine.adaptation import adapt, drop_no_attention
+from training.engine.arguments import processes
+from training.engine.live import live_bi_encoder
+from training.engine.probe import seconds_for
+from training.engine.task import HeldOut, Lesson, Task
+from training.family import Family
+from training.options.common import AttentionDropout, OptionError, TrainingOptions
+from training.options.sentences import SentenceObjective, SentenceOptions
+from training.problems import TrainingError
+from training.sentences.adaptation import forget, pool_sentences
+from training.sentences.examples import encoder_examples
+from training.sentences.family import PAIRS
+from training.sentences.losses import sentence_loss
+from training.sentences.material import PairMaterial
+from training.sentences.measured import Likeness, judgement
+from training.sentences.teacher import TeachersVectors
+
+
+class SentenceRecipe:
+    """How a sentence encoder is trained; see `training.recipe.Recipe`."""
+
+    family: Family = PAIRS
+    options: type[TrainingOptions] = SentenceOptions
+    base = DEFAULT_BI_ENCODER
+    measure = "spearman"
+    colour = PALETTE[1]  # of Dense on the other pages
+    does = "A sentence encoder: it turns sentences into vectors whose cosine says how alike they are in meaning."
+    hub_task = "sentence-similarity"
+    loading = ("from sentence_transformers import SentenceTransformer", 'SentenceTransformer("{folder}")')
+    loading_a_starter = loading  # there is none
+    usage = """vectors = model.encode_query(["a sentence", "another one"], normalize_embeddings=True)
+print(vectors @ vectors.T)  # cosines, higher is more alike"""
+
+    def __init__(self, options: SentenceOptions, material: PairMaterial) -> None:
+        self._options, self._material = options, material
+
+    def measured(self, source: ModelSource) -> Likeness:
+        """Measure a model on the pairs that judge it."""
+        return self._measured(BiEncoder(source, self._material.texts, precision=self._options.precision))
+
+    def task(self, source: ModelSource) -> Task:
+        """Load the base, change it as told, and gather what its training needs. Raises `OptionError`."""
+        if is_starter(source):
+            raise OptionError("base", "starter_sentences", "base must be a transformer: a starter knows only words")
+        material, options = self._material, self._options
+        columns, examples = encoder_examples(options, material.train)
+        model = load_bi_encoder(source, material.texts)
+        pool_sentences(model, options.pooling)
+        loss = sentence_loss(model, options)
+        settled = adapt(model, options)
+        if settled.get("attention_dropout") == AttentionDropout.NONE and hasattr(loss, "decoder"):
+            drop_no_attention(loss.decoder)
+        if options.objective is SentenceObjective.SIMCSE_UNSUPERVISED:
+            forget(model, options.dropout)
+        prompt, _ = prompts_of(model)
+        held_out = self._held_out(model)
+        if material.judged_by == "loss" and held_out is None:
+            message = "nothing is held out whose loss could pick a checkpoint: name a scored set to be judged on"
+            raise TrainingError("nothing_judges", message)
+        return Task(
+            *(model, loss, columns, examples, lambda trained: self._measured(self._live(trained))),
+            prompts={name: prompt for name in columns if name != "label"},
+            settled=settled | {"best_by": material.judged_by},
+            lesson=self._lesson(model, material.train),
+            held_out=held_out,
+            best_by=material.judged_by,
+        )
+
+    def concluded(self, model_folder: Path) -> tuple[dict[str, Likeness], dict[str, Any]]:
+        """Measure the finished model; nothing else is to be found out."""
+        return {"after": self.measured(ModelSource(str(model_folder), folder=model_folder))}, {}
+
+    def seconds_to_measure(self, model: Any) -> float:
+        """Seconds that measuring this model once would take, by the time a few sentences take."""
+        encoder, asked = self._live(model), [self._material.judged, self._material.sampled]
+        sentences = [sentence for distinct in asked if distinct for sentence in distinct.sentences]
+        return seconds_for(encoder.encode_sentences, sorted(sentences, key=len))
+
+    @staticmethod
+    def retrievers(model: str, first: str, *, title: bool, named: Callable[[str], str]) -> list[Spec]:
+        """Search with its vectors, alone and together with BM25."""
+        dense = DenseSpec(name=named("Dense"), model=model, title=title, windows=True)
+        return [dense, HybridSpec(name=named("Hybrid"), of=(first, dense.name))]
+
+    def _measured(self, encoder: BiEncoder) -> Likeness:
+        material = self._material
+        vectors = encoder.encode_sentences(material.judged.sentences)
+        judged = judgement(material.judge, material.judged, vectors, material.measure)
+        if not (material.sample and material.sampled):
+            return Likeness(judged, None)
+        vectors = encoder.encode_sentences(material.sampled.sentences)
+        return Likeness(judged, judgement(material.sample, material.sampled, vectors, material.measure))
+
+    def _held_out(self, model: Any) -> HeldOut | None:
+        """Examples of the validation part, whose loss is read; None for several processes, that see other negatives."""
+        pairs = self._material.validation
+        if processes() > 1 or len(pairs) < 2:
+            return None
+        try:
+            columns, examples = encoder_examples(self._options, pairs)
+        except TrainingError:  # no triples
+            return None
+        if len(examples.sound()) < 2:
+            return None
+        return HeldOut(columns, examples, self._lesson(model, pairs))
+
+    def _lesson(self, model: Any, pairs: PairSet) -> Lesson | None:
+        options = self._options
+        if options.objective is not SentenceObjective.DISTILLATION:
+            return None
+        return TeachersVectors(options.teacher, pairs, model.get_embedding_dimension(), options.precision)
+
+    def _live(self, model: Any) -> BiEncoder:
+        return live_bi_encoder(model, self._options, self._material.texts)
