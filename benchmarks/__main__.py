@@ -12,6 +12,7 @@ from benchmarks.quality import (
     long_passages,
     pretrained_reranking,
     pretrained_training,
+    sentence_training,
     starter_training,
 )
 from benchmarks.scale import growth, large_sets
@@ -46,6 +47,7 @@ _ALL = {
     "pretrained_reranking": pretrained_reranking.measure,
     "pretrained_training": pretrained_training.measure,
     "reranking": reranking.measure,
+    "sentence_training": sentence_training.measure,
     "starter_training": starter_training.measure,
     "ten_sessions": ten_sessions.measure,
     "training_estimate": training_estimate.measure,

@@ -7,7 +7,9 @@ from typing import Any
 
 import numpy as np
 
-_ALIGNMENT, _UNIFORMITY = "validation_alignment", "validation_uniformity"
+_ALIGNMENT, _UNIFORMITY = "alignment", "uniformity"
+# as a training's progress writes both: by `entry_of`, as measured before its first step, and as its trainer logs them
+_WRITTEN = ("validation_", "before_", "eval_validation_")
 
 
 @dataclass(frozen=True)
@@ -26,9 +28,11 @@ def trajectory(progress: Iterable[Mapping[str, Any]]) -> Trajectory:
     """
     found: dict[int, tuple[float, float]] = {}
     for entry in progress:
-        step, *figures = (entry.get(name) for name in ("step", _ALIGNMENT, _UNIFORMITY))
-        if isinstance(step, int) and all(_is_number(one) for one in figures):
-            found[step] = (float(figures[0] or 0), float(figures[1] or 0))
+        step = entry.get("step")
+        for written in _WRITTEN:
+            figures = [entry.get(written + name) for name in (_ALIGNMENT, _UNIFORMITY)]
+            if isinstance(step, int) and all(_is_number(one) for one in figures):
+                found[step] = (float(figures[0] or 0), float(figures[1] or 0))
     steps = sorted(found)
     alignment, uniformity = np.array([found[step] for step in steps], dtype=np.float64).reshape(-1, 2).T
     return Trajectory(np.array(steps, dtype=np.int64), alignment, uniformity)
@@ -36,7 +40,7 @@ def trajectory(progress: Iterable[Mapping[str, Any]]) -> Trajectory:
 
 def entry_of(alignment: float, uniformity: float) -> dict[str, float]:
     """What a training adds to its progress after a validation, for `trajectory` to read."""
-    return {_ALIGNMENT: alignment, _UNIFORMITY: uniformity}
+    return {_WRITTEN[0] + _ALIGNMENT: alignment, _WRITTEN[0] + _UNIFORMITY: uniformity}
 
 
 def _is_number(value: object) -> bool:

@@ -71,6 +71,12 @@ def ranking_kinds() -> list[str]:
     return [kind for kind, recipe in RECIPES.items() if recipe.family is RANKERS]
 
 
+def kinds_to_start_from(kind: str) -> tuple[str, ...]:
+    """Return the kinds whose finished models a training of this kind can go on from."""
+    alike = (BI_ENCODER, SENTENCES)
+    return alike if kind in alike else (kind,)
+
+
 def usual_base(kind: str) -> str:
     """Return the base that a training of this kind starts from where nobody chooses."""
     return next(iter(recipe_of(kind).options.offered()), recipe_of(kind).base)

@@ -22,7 +22,7 @@ from training.options.common import Report
 from training.options.cross_encoder import CROSS_ENCODER, CrossEncoderObjective
 from training.options.questions import BestBy
 from training.rankers.reached import Reached
-from training.recipe import RECIPES, recipe_of
+from training.recipe import ranking_kinds, recipe_of
 from training.runs.runs import Run
 from training.train import load_material, train
 
@@ -121,7 +121,7 @@ def test_patience(patience: int, steps: int, best: int, tmp_path: Path) -> None:
     np.testing.assert_array_equal(kept, weights_at(tmp_path, best))
 
 
-@pytest.mark.parametrize("kind", list(RECIPES))
+@pytest.mark.parametrize("kind", ranking_kinds())
 def test_a_training_that_gets_no_better_ends_early(kind: str) -> None:
     run = planned(kind, misleading_set(), learning_rate=1e-9, epochs=50.0, batch_size=64, patience=2)
     status = train(run)

@@ -19,7 +19,7 @@ from training.fitting import SHARE_TO_USE
 from training.options.bi_encoder import BI_ENCODER, BiEncoderOptions
 from training.options.cross_encoder import CROSS_ENCODER, CrossEncoderOptions
 from training.options.sparse_encoder import SPARSE_ENCODER, SparseEncoderOptions
-from training.recipe import RECIPES
+from training.recipe import ranking_kinds
 from training.runs.rehearsal import Estimate
 from training.runs.runs import Plan, Run
 from training.trial import Tried
@@ -127,7 +127,7 @@ def test_words_that_are_no_options(words: tuple[str, ...], capsys: pytest.Captur
     assert "usage: " in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("kind", list(RECIPES))
+@pytest.mark.parametrize("kind", ranking_kinds())
 def test_help_tells_every_option(kind: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         main([kind, "--help"])

@@ -24,7 +24,7 @@ from training.options.bi_encoder import BI_ENCODER, BiEncoderObjective
 from training.options.common import Report
 from training.options.cross_encoder import CROSS_ENCODER
 from training.options.sparse_encoder import SPARSE_ENCODER
-from training.recipe import RECIPES
+from training.recipe import ranking_kinds
 from training.rehearse import rehearse
 from training.runs.rehearsal import Estimate, Rehearsal
 from training.runs.rehearsal import Task as Asked
@@ -72,13 +72,13 @@ def test_a_starter_on_the_sample(kind: str, sample: QuestionSet) -> None:
     assert found.steps == (12 if kind == BI_ENCODER else 2 * 27)  # 336 questions, and 5 pairs of each
 
 
-@pytest.mark.parametrize("kind", list(RECIPES))
+@pytest.mark.parametrize("kind", ranking_kinds())
 @pytest.mark.parametrize("options", [{}, {"lora_rank": 2}, {"evaluation_steps": 3, "max_length": 16}])
 def test_a_transformer(kind: str, options: dict[str, Any], tiny: dict[str, str]) -> None:
     assert_adds_up(estimate(plan_of(kind, shuffled(40, 40), base=tiny[kind], **options)))
 
 
-@pytest.mark.parametrize("kind", list(RECIPES))
+@pytest.mark.parametrize("kind", ranking_kinds())
 def test_five_passages_are_enough(kind: str) -> None:
     run = planned(kind, small_set(), SplitOptions(0.25, 0.25, seed=1))
     assert_adds_up(estimate(run.plan()))

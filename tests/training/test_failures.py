@@ -17,7 +17,7 @@ from training.options.bi_encoder import BI_ENCODER, BiEncoderOptions
 from training.options.common import OptionError
 from training.options.cross_encoder import CROSS_ENCODER, CrossEncoderOptions
 from training.problems import TrainingError
-from training.recipe import RECIPES
+from training.recipe import ranking_kinds
 from training.runs.runs import Phase, Run, create_run, new_plan
 from training.train import problem_of, train
 
@@ -41,7 +41,7 @@ def failed(run: Run) -> Status:
     return status
 
 
-@pytest.mark.parametrize("kind", list(RECIPES))
+@pytest.mark.parametrize("kind", ranking_kinds())
 @pytest.mark.parametrize("base", ["/no/such/folder", "models/of/nobody", "한글 모델"])
 def test_a_base_that_is_nowhere(kind: str, base: str) -> None:
     status = failed(planned(kind, misleading_set(), base=base))
@@ -53,7 +53,7 @@ def test_a_base_folder_without_a_model(tmp_path: Path) -> None:
     assert failed(planned(BI_ENCODER, misleading_set(), base=str(tmp_path))).code == "model_not_found"
 
 
-@pytest.mark.parametrize("kind", list(RECIPES))
+@pytest.mark.parametrize("kind", ranking_kinds())
 def test_a_base_folder_without_safetensors(kind: str, tmp_path: Path) -> None:
     about = {"model_type": "bert", "hidden_size": 32, "architectures": ["BertForMaskedLM"]}
     (tmp_path / "config.json").write_text(json.dumps(about))

@@ -25,7 +25,7 @@ from jobs.status import RESUMABLE, State
 from tests.training.worlds import logged, misleading_set, planned, wait_until
 from training.engine.checkpoints import newest_checkpoint, step_of
 from training.options.bi_encoder import BI_ENCODER
-from training.recipe import RECIPES
+from training.recipe import ranking_kinds
 from training.runs import progress
 from training.runs.line import LINE
 from training.runs.progress import RunFolderCallback
@@ -79,7 +79,7 @@ def do_at_step(monkeypatch: pytest.MonkeyPatch, step: int, do: Any) -> None:
     monkeypatch.setattr(RunFolderCallback, "on_step_end", on_step_end)
 
 
-@pytest.mark.parametrize("kind", list(RECIPES))
+@pytest.mark.parametrize("kind", ranking_kinds())
 def test_stopped_at_any_step_it_ends_as_if_it_had_not_been(kind: str) -> None:
     options = OFTEN | {"epochs": 3.0, "batch_size": 4, "evaluation_steps": 3, "save_steps": 3}
     whole, run = (planned(kind, misleading_set(questions_a_passage=2), **options) for _ in range(2))

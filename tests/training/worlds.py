@@ -22,11 +22,11 @@ from tests.hub import SENTENCES, build_sparse_encoder
 from training.options.bi_encoder import BiEncoderOptions
 from training.options.cross_encoder import CrossEncoderOptions
 from training.rankers.material import Material
-from training.recipe import RECIPES
+from training.recipe import RECIPES, ranking_kinds
 from training.runs.runs import Run, create_run, new_plan
 from training.train import load_material, train
 
-FROM_STARTERS = [kind for kind, recipe in RECIPES.items() if STARTER in recipe.options.offered()]
+FROM_STARTERS = [kind for kind in ranking_kinds() if STARTER in RECIPES[kind].options.offered()]
 _MODELS = tempfile.TemporaryDirectory()
 # of the table of hard negatives
 COLUMNS = ("question_id", "question", "positive", "positive_score", "passage_id", "title", "passage")

@@ -48,7 +48,7 @@ class PairMaterial:
         validation = rows[Part.VALIDATION] if judging is data else split_pairs(judging, shares)[Part.VALIDATION]
         if len(rows[Part.TRAIN]) < 2 or len(validation) < 2:
             raise TrainingError(
-                "too_few",
+                "too_few_pairs",
                 f"{len(rows[Part.TRAIN])} training and {len(validation)} validation pairs are too few: "
                 "use more pairs, or change the split",
             )

@@ -12,7 +12,7 @@ from views.data_words import set_name
 from views.job import draw_log, follow
 from views.model_words import kind_name
 from views.run_words import run_name
-from views.runs.charts import MEASURE_NAMES, draw_run_figure, pick_measure
+from views.runs.charts import MEASURE_NAMES, best_by, draw_run_figure, pick_measure
 from views.words import duration, plain, word
 
 _POLL_SECONDS = 1.5
@@ -37,17 +37,16 @@ def phase_words(status: Status) -> str:
 
 def _details(run: Run, plan: Plan, status: Status) -> None:
     found = curves(run, [*_DRAWN, "examples_per_second", *MEASURES])
-    _figures(plan, status, found)
+    _figures(plan, status, found, best_by(run, plan))
     _charts(run, plan, status, found)
     with st.expander(word("train.tab_log"), icon=":material/terminal:"):
         draw_log(run, _LOG_LINES)
 
 
-def _figures(plan: Plan, status: Status, found: Curves) -> None:
+def _figures(plan: Plan, status: Status, found: Curves, best_by: str) -> None:
     known = bool(status.total_steps)
     done = f"{status.step / status.total_steps * plan.options.epochs:.1f} / {plan.options.epochs:g}" if known else "–"
     left = duration(status.left) if status.left else "–"
-    best_by = plan.options.best_by.value
     first, second = st.columns(4), st.columns(4)
     for column, name, value in (
         (first[0], "step", f"{status.step:,} / {status.total_steps:,}" if known else "–"),
@@ -68,7 +67,7 @@ def _last(found: Curves, name: str, number: str) -> str:
 
 
 def _charts(run: Run, plan: Plan, status: Status, found: Curves) -> None:
-    measure = pick_measure(f"measure_{run.id}", plan.options.best_by.value)
+    measure = pick_measure(f"measure_{run.id}", plan.kind, best_by(run, plan))
     for left, right in (("loss", measure), ("learning_rate", "grad_norm")):
         for column, name in zip(st.columns(2), (left, right), strict=True):
             with column:

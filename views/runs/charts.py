@@ -7,30 +7,48 @@ import altair as alt
 import pandas as pd
 import streamlit as st
 
-from retrieval.evaluation.measures import Measure
 from retrieval.report.colours import PALETTE
 from retrieval.report.scales import legend, shape
+from training.recipe import RECIPES, recipe_of
 from training.runs.curves import MEASURES, Curves, Points
+from training.runs.runs import Plan, Run
 from views.resources.charts import draw_chart
 from views.words import word
 
-MEASURE_NAMES = {measure: Measure.parse(measure).long for measure in MEASURES}
+_GEOMETRY = {"alignment": "Alignment", "uniformity": "Uniformity"}  # of the space: no share of anything
 _BM25 = PALETTE[0]
 _BESIDE = "#8a8a8a"  # of the questions that do not judge: read on light and on dark
 _HEIGHTS = {"loss": 240, "learning_rate": 170, "grad_norm": 170}
 _LEGEND_ROW = 30  # pixels; a legend takes its room from the lines
 # how a figure is written in a chart (d3) and in a table
 _FORMATS = {"loss": (".4f", "%.4f"), "learning_rate": (".2e", "scientific"), "grad_norm": (".3f", "%.3f")}
+_FORMATS |= dict.fromkeys(_GEOMETRY, (".3f", "%.3f"))
 _SHARE = (".2%", "percent")
 
 
-def pick_measure(key: str, first: str) -> str:
+def measure_names(kind: str) -> dict[str, str]:
+    """Return what a training of this kind is measured by, and what each is called."""
+    family = recipe_of(kind).family
+    return {name: family.measures.get(name) or _GEOMETRY[name] for name in family.curves}
+
+
+MEASURE_NAMES = {name: called for kind in RECIPES for name, called in measure_names(kind).items()}
+
+
+def best_by(run: Run, plan: Plan) -> str:
+    """Return the measure that picks the checkpoint, or the usual one of the kind where it is picked by the loss."""
+    settled = run.provenance().get("settled", {}).get("best_by", plan.options.best_by.value)
+    return str(settled) if settled in measure_names(plan.kind) else recipe_of(plan.kind).measure
+
+
+def pick_measure(key: str, kind: str, first: str) -> str:
     """Draw the choice of the measure to look at; `first` is chosen before anybody does."""
+    names = measure_names(kind)
     chosen = st.segmented_control(
         word("train.measure_shown"),
-        MEASURES,
+        list(names),
         default=first,
-        format_func=MEASURE_NAMES.__getitem__,
+        format_func=names.__getitem__,
         key=key,
         required=True,
         label_visibility="collapsed",
@@ -81,12 +99,15 @@ def draw_figure(
 
 
 def _heading(name: str) -> str:
-    return word("train.measured", measure=MEASURE_NAMES[name]) if name in MEASURES else word(f"train.{name}")
+    if name not in MEASURES:
+        return word(f"train.{name}")
+    return word("train.measured" if "@" in name else "train.measured_pairs", measure=MEASURE_NAMES[name])
 
 
 def _help(name: str) -> str:
     if name in MEASURES:
-        return f"{word(f'help.{Measure.parse(name).name}')} {word('train.measured_help')}"
+        measure, cut, _ = name.partition("@")
+        return f"{word(f'help.{measure}')} {word('train.measured_help' if cut else 'train.measured_pairs_help')}"
     return word(f"train.{name}_help")
 
 
@@ -119,7 +140,7 @@ def _point(points: Points, step: int) -> tuple[int, float] | None:
 
 def _lines(name: str, table: pd.DataFrame, runs: list[str], colours: Sequence[str], last_step: int) -> alt.LayerChart:
     number, _ = _FORMATS.get(name, _SHARE)
-    axis = {"loss": ".3~f", "learning_rate": ".2e", "grad_norm": ".3~f"}.get(name, ".1%")
+    axis = {"learning_rate": ".2e"}.get(name, ".3~f" if name in _FORMATS else ".1%")
     several = len(runs) > 1
     names = legend(columns=2, labelLimit=180) if several else None
     height = _HEIGHTS.get(name, _HEIGHTS["loss"]) + (_LEGEND_ROW * ceil(len(runs) / 2) if several else 0)

@@ -10,7 +10,7 @@ from training.runs.curves import MEASURES, curves
 from training.runs.runs import Plan, Run, all_runs
 from views.job import draw_log
 from views.run_words import run_name
-from views.runs.charts import draw_figure, draw_run_figure, pick_measure
+from views.runs.charts import best_by, draw_figure, draw_run_figure, pick_measure
 from views.runs.facts import draw_provenance, draw_settings
 from views.words import moment, word
 
@@ -40,7 +40,7 @@ def _curves(run: Run, plan: Plan) -> None:
     with left:
         beside = _pick_others(run, labels)
     with right:
-        measure = pick_measure(f"details_measure_{run.id}", plan.options.best_by.value)
+        measure = pick_measure(f"details_measure_{run.id}", plan.kind, best_by(run, plan))
     if any(_asked(one.plan()) != _asked(plan) for one in beside):
         st.warning(word("train.other_questions"), icon=":material/warning:")
     shown = [run, *beside]

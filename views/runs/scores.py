@@ -10,10 +10,11 @@ from training.runs.advice import advice
 from training.runs.curves import curves
 from training.runs.runs import Plan, Run
 from views import tables
-from views.runs.charts import MEASURE_NAMES
+from views.runs.charts import best_by, measure_names
 from views.words import signed, word
 
 _ROWS = ("before", "after", "interpolated", "bm25")
+_TIMES_100 = ("spearman", "pearson", "accuracy")  # as the field writes them
 _WIDTH = 140  # pixels of a figure with its interval: the table fits beside the sidebar of a small screen
 
 
@@ -23,61 +24,77 @@ def draw_scores(run: Run, plan: Plan, scores: dict[str, Any]) -> None:
     if not {"before", "after"} <= set(rows):
         st.caption(word("train.no_scores"))
         return
+    names = measure_names(plan.kind)
+    if _of_pairs(scores):  # the figures of their space are no shares
+        names = {of: name for of, name in names.items() if any(of in row for row in rows.values()) and of in _TIMES_100}
     gain = scores.get("gain") or {}
     measure = gain.get("measure", recipe_of(plan.kind).measure)  # older scores name no gain
-    if measure in MEASURE_NAMES and measure in rows["before"].keys() & rows["after"].keys():
-        _sentences(measure, rows, scores)
-        if found := advice(plan, scores, curves(run, [measure]).points[measure]):
+    if measure in names and measure in rows["before"].keys() & rows["after"].keys():
+        _sentences(names[measure], measure, rows, scores)
+        if not _of_pairs(scores) and (found := advice(plan, scores, curves(run, [measure]).points[measure])):
             st.info(word(f"advice.{found}"), icon=":material/lightbulb:")
     intervals = scores.get("intervals") or {}
-    table = pd.DataFrame(rows, index=list(MEASURE_NAMES)).T * 100
-    table.insert(0, "row", [_row_name(name, scores) for name in rows])
-    width = _WIDTH if intervals else "small"
-    columns = {of: tables.measure(of, label, width=width) for of, label in MEASURE_NAMES.items()}
-    st.dataframe(
-        _written(table, intervals),
-        hide_index=True,
-        column_config={"row": tables.text("train.row", width="medium"), **columns},
-    )
+    if names:
+        _draw_table(rows, scores, names, intervals)
     st.caption(_measured_on(plan, scores, with_intervals=bool(intervals)))
     if kept := scores.get("kept_step"):
         steps = {"step": f"{kept:,}", "total": f"{run.status().total_steps:,}"}
-        st.caption(word("train.kept_step", **steps, measure=MEASURE_NAMES[plan.options.best_by.value]))
+        st.caption(_kept_words(steps, scores, measure_names(plan.kind)[best_by(run, plan)]))
     if active := scores.get("active_terms"):
         st.caption(word("train.active_terms", **{side: f"{count:,.1f}" for side, count in active.items()}))
 
 
-def _written(table: pd.DataFrame, intervals: dict[str, dict[str, list[float]]]) -> Any:
+def _draw_table(
+    rows: dict[str, dict[str, float]], scores: dict[str, Any], names: dict[str, str], intervals: dict[str, Any]
+) -> None:
+    table = pd.DataFrame(rows, index=list(names)).T * 100
+    table.insert(0, "row", [_row_name(name, scores) for name in rows])
+    width = _WIDTH if intervals else "small"
+    columns = {of: tables.measure(of, label, width=width) for of, label in names.items()}
+    st.dataframe(
+        _written(table, intervals, list(names)),
+        hide_index=True,
+        column_config={"row": tables.text("train.row", width="medium"), **columns},
+    )
+
+
+def _written(table: pd.DataFrame, intervals: dict[str, Any], measures: list[str]) -> Any:
     """The table as it is read; underneath, figures stay numbers, so that columns sort by them."""
-    figures = pd.IndexSlice[:, list(MEASURE_NAMES)]
+    figures = pd.IndexSlice[:, measures]
     style = table.style.highlight_max(subset=figures, props=tables.BOLD).format("{:.2f}", subset=figures)
     for row in table.index:
         for measure, (low, high) in intervals.get(row, {}).items():
-            if measure in MEASURE_NAMES:
+            if measure in measures:
                 interval = f"{low * 100:.1f}–{high * 100:.1f}"
                 style = style.format(f"{{:.2f}} [{interval}]", subset=pd.IndexSlice[[row], [measure]])
     return style
 
 
-def _sentences(measure: str, rows: dict[str, dict[str, float]], scores: dict[str, Any]) -> None:
+def _sentences(name: str, measure: str, rows: dict[str, dict[str, float]], scores: dict[str, Any]) -> None:
     """Say what changed, whether the questions were enough to be sure of it, and what changed where it learned."""
-    text = _change("went", measure, rows["before"], rows["after"])
+    text = _change("went", name, measure, rows["before"], rows["after"])
     if rows["before"] != rows["after"] and (gain := scores.get("gain")):
         low, high = gain["interval"]
         sure = low > 0 or high < 0
         text += " " + word(f"train.gain_{'sure' if sure else 'unsure'}", low=signed(low), high=signed(high))
-    if sample := scores.get("training_sample"):
-        learned = _change("learned", measure, sample["before"], sample["after"], questions=sample["questions"])
+    if (sample := scores.get("training_sample")) and not _of_pairs(scores):
+        learned = _change("learned", name, measure, sample["before"], sample["after"], questions=sample["questions"])
         text += " " + learned
     st.markdown(text)
 
 
 def _change(
-    what: str, measure: str, before: dict[str, float], after: dict[str, float], *, questions: int | None = None
+    what: str,
+    name: str,
+    measure: str,
+    before: dict[str, float],
+    after: dict[str, float],
+    *,
+    questions: int | None = None,
 ) -> str:
     was, now = round(before[measure] * 100, 1), round(after[measure] * 100, 1)
     outcome = "same" if was == now else "up" if now > was else "down"
-    about = {"measure": MEASURE_NAMES[measure], "before": was, "after": now, "points": f"{abs(now - was):.1f}"}
+    about = {"measure": name, "before": was, "after": now, "points": f"{abs(now - was):.1f}"}
     return word(f"train.{what}_{outcome}", **about, **({} if questions is None else {"questions": f"{questions:,}"}))
 
 
@@ -88,7 +105,10 @@ def _row_name(name: str, scores: dict[str, Any]) -> str:
 
 
 def _measured_on(plan: Plan, scores: dict[str, Any], *, with_intervals: bool) -> str:
-    text = word("train.measured_on", questions=f"{scores.get('questions', 0):,}")
+    if _of_pairs(scores):
+        text = word("train.measured_on_pairs", pairs=f"{scores['pairs']:,}")
+    else:
+        text = word("train.measured_on", questions=f"{scores.get('questions', 0):,}")
     if made := sum(scores.get("made_questions", {}).values()):
         text += " " + word("train.measured_on_made", made=f"{made:,}")
     if with_intervals:
@@ -96,3 +116,13 @@ def _measured_on(plan: Plan, scores: dict[str, Any], *, with_intervals: bool) ->
     if plan.options.reranked:
         text += " " + word("train.measured_reranked", depth=plan.options.reranked)
     return text
+
+
+def _of_pairs(scores: dict[str, Any]) -> bool:
+    return "pairs" in scores
+
+
+def _kept_words(steps: dict[str, str], scores: dict[str, Any], measure: str) -> str:
+    if scores.get("judged_by") == "loss":
+        return word("train.kept_step_loss", **steps)
+    return word("train.kept_step_pairs" if _of_pairs(scores) else "train.kept_step", **steps, measure=measure)

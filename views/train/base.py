@@ -8,7 +8,7 @@ from streamlit.delta_generator import DeltaGenerator
 from models.hub import HubRevision, ModelError
 from models.packaged.bases import DEFAULT, base_at_hand
 from models.sources import STARTER, find_model
-from training.recipe import recipe_of, usual_base
+from training.recipe import kinds_to_start_from, recipe_of, usual_base
 from training.runs.runs import Run
 from views.choices import finished_runs
 from views.model_words import OTHER, is_a_starter, model_label
@@ -51,7 +51,8 @@ def pick_base(kind: str) -> Base:
 def base_choices(kind: str) -> list[str]:
     """Return the bases that are offered by name; any other is entered."""
     recipe = recipe_of(kind)
-    return list(dict.fromkeys([*recipe.options.offered(), recipe.base, *_runs(kind), OTHER]))
+    runs = [run for one in kinds_to_start_from(kind) for run in _runs(one)]
+    return list(dict.fromkeys([*recipe.options.offered(), recipe.base, *runs, OTHER]))
 
 
 def _runs(kind: str) -> dict[str, Run]:

@@ -10,7 +10,7 @@ from data.seal import SEAL
 from tests.training.worlds import misleading_set, planned
 from training.engine.checkpoints import discard_old, is_complete, newest_checkpoint, seal, step_of
 from training.options.bi_encoder import BI_ENCODER
-from training.recipe import RECIPES
+from training.recipe import ranking_kinds
 from training.runs.runs import Run
 from training.train import train
 
@@ -140,7 +140,7 @@ def test_a_checkpoint_restores_optimizer_schedule_and_generators(run: Run, tmp_p
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", list(RECIPES))
+@pytest.mark.parametrize("kind", ranking_kinds())
 def test_checkpoints_of_a_training_hold_no_pickle(kind: str) -> None:
     run = planned(kind, misleading_set(), epochs=3.0, batch_size=8, save_limit=1)
     train(run)

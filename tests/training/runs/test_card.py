@@ -12,7 +12,7 @@ from tests.training.worlds import Trained
 from training.options.bi_encoder import BI_ENCODER
 from training.options.cross_encoder import CROSS_ENCODER
 from training.options.sparse_encoder import SPARSE_ENCODER
-from training.recipe import RECIPES
+from training.recipe import RECIPES, ranking_kinds
 from training.runs.card import write_card
 from training.runs.runs import Run, create_run, new_plan
 
@@ -204,7 +204,7 @@ def test_the_lines_that_load_a_starter_load_it(bi_encoder: Trained, cross_encode
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", list(RECIPES))
+@pytest.mark.parametrize("kind", ranking_kinds())
 def test_the_lines_that_load_a_plain_model_load_it(kind: str) -> None:
     from sentence_transformers import CrossEncoder
 

@@ -28,7 +28,7 @@ from tests.hub import (
 from tests.training.runs.test_card import finished
 from training.options.bi_encoder import BI_ENCODER
 from training.options.sparse_encoder import SPARSE_ENCODER
-from training.recipe import RECIPES
+from training.recipe import ranking_kinds
 from training.runs.card import write_card
 from training.runs.push import PushError, push
 from training.runs.runs import Run
@@ -97,7 +97,7 @@ def refused(run: Run, repository: str, token: str = TOKEN) -> PushError:
     return told.value
 
 
-@pytest.mark.parametrize("kind", list(RECIPES))
+@pytest.mark.parametrize("kind", ranking_kinds())
 def test_a_pushed_model_loads_from_the_hub_by_its_name(kind: str, hub: HubServer, tmp_path: Path) -> None:
     from sentence_transformers import CrossEncoder, SentenceTransformer, SparseEncoder
 

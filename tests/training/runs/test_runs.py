@@ -18,7 +18,7 @@ from tests.training.worlds import wait_until
 from training.__main__ import main
 from training.options.bi_encoder import BI_ENCODER
 from training.options.cross_encoder import CROSS_ENCODER
-from training.recipe import RECIPES
+from training.recipe import RECIPES, ranking_kinds
 from training.runs.line import LINE
 from training.runs.runs import Phase, Plan, Run, all_runs, create_run, damaged_runs, find_run, new_plan, run_in
 
@@ -48,7 +48,7 @@ def running_here() -> Status:
     return Status(State.RUNNING, Phase.TRAINING, step=3, total_steps=9, pid=pid, pid_started=started)
 
 
-@pytest.mark.parametrize("kind", list(RECIPES))
+@pytest.mark.parametrize("kind", ranking_kinds())
 def test_a_plan_is_read_back_as_it_was(kind: str) -> None:
     asked = plan(kind=kind)
     run = create_run(asked)
