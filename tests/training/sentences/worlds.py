@@ -42,6 +42,15 @@ def scored(rows: int = 60, seed: int = 0) -> PairSet:
     return PairSet.of("scored", PairKind.SCORED, [first, second], same * 1.25, scale=(0.0, 5.0))
 
 
+def by_topic(rows: int = 120) -> PairSet:
+    """Pairs of six words: those with the same first word are alike, whatever the others are."""
+    rng = np.random.default_rng(0)
+    topics, others = WORDS[:2], WORDS[2:]
+    of = rng.integers(2, size=(rows, 2))
+    columns = [[" ".join([topics[one], *rng.permutation(others)[:5]]) for one in column] for column in of.T.tolist()]
+    return PairSet.of("topics", PairKind.SCORED, columns, 5.0 * (of[:, 0] == of[:, 1]), scale=(0.0, 5.0))
+
+
 def labelled(premises: int = 30) -> PairSet:
     """Each premise entails its beginning, contradicts its end, and says nothing of another sentence."""
     rows = [
