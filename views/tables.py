@@ -39,9 +39,10 @@ def retriever(**options: Any) -> ColumnConfig:
 
 
 def measure(of: str, label: str | None = None, **options: Any) -> ColumnConfig:
-    """Return the column of a measure ("recall@10"), called by its short name where no label is given."""
-    name, short = Measure.parse(of).name, Measure.parse(of).short
-    return st.column_config.NumberColumn(label or short, help=word(f"help.{name}"), **options)
+    """Return the column of a measure ("recall@10", "spearman"), called by its short name where no label is given."""
+    name, cut, _ = of.partition("@")
+    called = label or (Measure.parse(of).short if cut else name.capitalize())
+    return st.column_config.NumberColumn(called, help=word(f"help.{name}"), **options)
 
 
 def interval(form: str | None = None, explained_by: str = "compare.interval_help") -> dict[str, ColumnConfig]:
