@@ -200,7 +200,7 @@ def _compared(
             else one
             for one in results
         ]
-        return told, {"spearman": found.differences}
+        return told, found.differences
     judged = {one.model: one.probe for one in results if one.probe}
     if probed is None or not judged:
         return [*results], {}

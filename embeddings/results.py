@@ -52,8 +52,8 @@ class Evaluation:
     """Models on one part of a set. `rows` `(n_rows,)` int64 are the part's rows in the set.
 
     `values` `(n_rows,)` are the gold scores from 0 to 1, or the labels, empty of other kinds. `positives` counts the
-    pairs of alignment. `differences` are of every two models, by `spearman` or `nli_accuracy`. `probe_part` is the one
-    the probe was judged on, None where there was none.
+    pairs of alignment. `differences` are of every two models, by each correlation or by `nli_accuracy`. `probe_part` is
+    the one the probe was judged on, None where there was none.
     """
 
     data: str

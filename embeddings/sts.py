@@ -17,11 +17,11 @@ _ENDS = (-1.0, 1.0)
 
 @dataclass(frozen=True)
 class Correlations:
-    """Of each model by name: both correlations with their intervals, and every pair of models by Spearman's."""
+    """Of each model by name: both correlations with their intervals, and every pair of models by either."""
 
     spearman: dict[str, Figure]
     pearson: dict[str, Figure]
-    differences: list[Difference]
+    differences: dict[str, list[Difference]]
 
 
 def cosines(first_vectors: np.ndarray, second_vectors: np.ndarray) -> np.ndarray:
@@ -64,7 +64,7 @@ def correlate(cosines: Mapping[str, np.ndarray], gold: np.ndarray, groups: np.nd
     return Correlations(
         {name: figure(ranks[place], by_rank[:, place], _ENDS) for place, name in enumerate(names)},
         {name: figure(values[place], by_value[:, place], _ENDS) for place, name in enumerate(names)},
-        differences(ranks, by_rank, names),
+        {"spearman": differences(ranks, by_rank, names), "pearson": differences(values, by_value, names)},
     )
 
 

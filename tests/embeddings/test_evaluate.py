@@ -63,7 +63,7 @@ def test_a_model_that_fails_has_no_figure_and_the_others_have_theirs(tmp_path: P
     assert content["models"]["no/such/model"]["code"] == "model_not_found"
     assert "spearman" not in content["models"]["no/such/model"]
     assert content["models"]["starter"]["spearman"] == measured.figures["spearman"].value
-    assert found.differences == {"spearman": []}
+    assert found.differences == {"spearman": [], "pearson": []}
     assert [*found.measured] == ["starter"]
 
 

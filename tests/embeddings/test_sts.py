@@ -79,7 +79,7 @@ def test_models_are_told_apart_where_they_differ_and_a_copy_is_not() -> None:
     gold, good = judged(400, 0.2, seed=5)
     bad = judged(400, 0.2, seed=6)[1]
     found = correlate({"good": good, "copy": good.copy(), "bad": bad}, gold, np.arange(400))
-    told = {(one.a, one.b): one for one in found.differences}
+    told = {(one.a, one.b): one for one in found.differences["spearman"]}
     same, apart = told["good", "copy"], told["good", "bad"]
     assert (same.difference, same.low, same.high, same.p, same.sure) == (0, 0, 0, 1, False)
     assert apart.difference == pytest.approx(spearman(good, gold) - spearman(bad, gold))
