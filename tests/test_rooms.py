@@ -80,7 +80,7 @@ PARTS = {
         ("state",),
         ("sidebar",),
         ("runs",),
-        ("compare", "data", "search", "train"),
+        ("compare", "data", "embeddings", "search", "train"),
     ),
 }
 NEVER = {

@@ -4,15 +4,25 @@ from collections.abc import Mapping, Sequence
 
 from data.catalog import CATALOG
 from data.made import Maker, model_of
+from data.pairs.catalog import PAIR_CATALOG
+from data.pairs.store import StoredPairs
 from retrieval.evaluation.slices import Property, Slice, labels_of
 from views.words import known, plain, word
 
 _SAMPLE = CATALOG["sample"].title
+_SAMPLES_OF_PAIRS = {PAIR_CATALOG[name].title: name.removeprefix("sample-") for name in ("sample-sts", "sample-nli")}
 
 
 def set_name(name: str) -> str:
     """Return what a set of this name is called: the sample in the person's language, any other as it is."""
     return word("data_page.sample") if name == _SAMPLE else name
+
+
+def pair_set_name(kept: StoredPairs) -> str:
+    """Return what a stored set of pairs is called: a sample in the person's language, any other as it is."""
+    sample = _SAMPLES_OF_PAIRS.get(kept.name)
+    name = word(f"embeddings.sample_{sample}") if sample else kept.name
+    return word("sidebar.shared", name=name) if kept.shared else name
 
 
 def kind_words(kind: str) -> str:

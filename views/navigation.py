@@ -15,6 +15,7 @@ PAGES = {
     "data": ":material/description:",
     "train": ":material/model_training:",
     "search": ":material/search:",
+    "embeddings": ":material/scatter_plot:",
 }
 
 

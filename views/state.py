@@ -3,7 +3,7 @@
 Streamlit's own binding of widgets to the address would write the words of a choice there, which are of one language.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
 import streamlit as st
@@ -77,6 +77,20 @@ def choose_several(
     if chosen != [one for one in options if one in usual] or name in st.query_params:
         st.query_params[name] = "|".join(chosen)
     return chosen
+
+
+def choose_tab(name: str, labels: Mapping[str, str]) -> tuple[str, Any]:
+    """Draw tabs, by name their labels, of which the open one lies in the address; returns it, and where it is drawn."""
+    tabs = list(labels)
+    key, opened = f"{name}_{language()}", remembered(name, tabs[0], tabs)
+    if st.session_state.get(key) != labels[opened]:
+        st.session_state[key] = labels[opened]
+    places = st.tabs([*labels.values()], key=key, on_change=_open_tab, args=(name, key, labels))
+    return opened, places[tabs.index(opened)]
+
+
+def _open_tab(name: str, key: str, labels: Mapping[str, str]) -> None:
+    remember(name, next(tab for tab, label in labels.items() if label == st.session_state[key]))
 
 
 def remembered(name: str, default: str, allowed: Sequence[str]) -> str:

@@ -10,8 +10,8 @@ from data.split import Part
 from data.store import StoredSet
 from views.choices import Choices
 from views.compare import adding as compare_adding
-from views.state import choose, choose_several, remember, remembered
-from views.words import language, plain, word
+from views.state import choose, choose_several, choose_tab, remember
+from views.words import plain, word
 
 _MEASURES = ("recall", "hit", "mrr", "ndcg")
 _NARROW, _WIDE = 110, 140  # pixels: all controls of figures stand in one row
@@ -93,16 +93,7 @@ def pick_figure(measured: Sequence[int], names: Sequence[str], baseline: str) ->
 
 def pick_view(views: Sequence[str]) -> tuple[str, Any]:
     """Draw the tabs of what there is to look at; returns the one that is open, and where it is drawn."""
-    labels = {view: word(f"compare.view_{view}") for view in views}
-    key, view = f"view_{language()}", remembered("view", views[0], views)
-    if st.session_state.get(key) != labels[view]:
-        st.session_state[key] = labels[view]
-    tabs = st.tabs([*labels.values()], key=key, on_change=_open_view, args=(key, labels))
-    return view, tabs[views.index(view)]
-
-
-def _open_view(key: str, labels: dict[str, str]) -> None:
-    remember("view", next(view for view, label in labels.items() if label == st.session_state[key]))
+    return choose_tab("view", {view: word(f"compare.view_{view}") for view in views})
 
 
 def pick_also(names: Sequence[str], name: str, part: Part | None = None) -> None:

@@ -1,0 +1,131 @@
+"""The Embeddings page as a person uses it, over evaluations written by hand."""
+
+import json
+
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from data.pairs.store import stored
+from data.split import Part
+from data.workspace import workspace, write_json
+from embeddings.job import EmbeddingJob
+from embeddings.requests import EvaluationRequest, Request
+from tests.views.driving import opened, run
+from tests.views.embeddings.worlds import (
+    HUB,
+    LIKE_NOBODY,
+    LIKE_PEOPLE,
+    alone,
+    failed,
+    kept,
+    result,
+    scored,
+)
+from views.words import catalog
+
+EN = catalog("en")
+
+
+def page() -> None:
+    from views.embeddings import page as embeddings_page
+
+    embeddings_page.draw()
+
+
+@pytest.fixture(autouse=True)
+def started(monkeypatch: pytest.MonkeyPatch) -> list[Request]:
+    """What the page would measure is not the subject here, and would outlive the test."""
+    asked: list[Request] = []
+    monkeypatch.setattr(EmbeddingJob, "start", lambda _, request: asked.append(request))
+    return asked
+
+
+def words_of(app: AppTest) -> str:
+    return "\n".join(one.value for kind in ("markdown", "caption", "info", "error", "warning") for one in app.get(kind))
+
+
+def two_models() -> AppTest:
+    data = kept(scored(), result("starter", LIKE_NOBODY), result(HUB, LIKE_PEOPLE))
+    return opened(page, pairs=data.key, models=f"starter|{HUB}")
+
+
+def test_the_first_visit_keeps_the_samples_and_starts_the_measurement_by_itself(started: list[Request]) -> None:
+    app = opened(page)
+    assert [one.source for one in stored()] == ["sample-sts", "sample-nli"]
+    assert app.selectbox(key="pairs_en").value == stored()[0].key
+    assert started == [EvaluationRequest(data=stored()[0].key, models=("starter",), part=Part.TEST)]
+
+
+def test_the_answer_says_who_follows_people_best_and_how_sure_that_is() -> None:
+    app = two_models()
+    (answer,) = [one.value for one in app.markdown if "follows people" in one.value]
+    assert "KR" in answer
+    assert "Spearman 98.8" in answer
+    assert "starter" not in answer.split("against")[0]
+    assert "not sure" not in answer
+
+
+def test_an_interval_that_holds_0_is_not_sure() -> None:
+    nearly = LIKE_PEOPLE.copy()
+    nearly[[5, 6]] = nearly[[6, 5]]
+    data = kept(scored(), result("starter", nearly), result(HUB, LIKE_PEOPLE))
+    app = opened(page, pairs=data.key, models=f"starter|{HUB}")
+    assert "is not sure" in words_of(app)
+
+
+def test_every_figure_stands_in_the_table_with_its_interval_the_best_model_first() -> None:
+    table = two_models().dataframe[0].value
+    assert [*table["model"]] == [HUB, EN["train.starter"]]
+    assert table["spearman"][0] == pytest.approx(100 * (1 - 6 * 2 / (10 * 99)))  # two neighbours change places
+    low, high = map(float, table["spearman_interval"][0].split(" – "))
+    assert low < table["spearman"][0] < high
+    assert table["alignment_interval"][0] == "0.100 – 0.300"
+    assert table["dimensions"].tolist() == [4, 4]
+
+
+def test_the_figures_can_be_taken_away() -> None:
+    app = two_models()
+    buttons = {one.proto.label for one in app.get("download_button")}
+    assert {EN["embeddings.csv"], EN["embeddings.json"]} <= buttons
+
+
+def test_a_model_that_failed_is_told_by_name_and_has_no_figure() -> None:
+    data = kept(scored(), result("starter", LIKE_PEOPLE), failed(HUB))
+    app = opened(page, pairs=data.key, models=f"starter|{HUB}")
+    (told,) = [one.value for one in app.error]
+    assert "KR\\-SBERT" in told
+    assert "hub cannot be reached" in told
+    table = app.dataframe[0].value
+    assert table["spearman"].isna().tolist() == [False, True]
+
+
+def test_a_model_that_is_gone_is_told_and_the_others_are_measured() -> None:
+    data = kept(scored(), result("starter", LIKE_PEOPLE))
+    write_json(workspace() / "embeddings" / "models.json", {"models": ["no/such/model/at all"]})
+    app = opened(page, pairs=data.key, models="starter|no/such/model/at all")
+    assert "could not be measured" in app.error[0].value
+    assert "Spearman" in words_of(app)
+
+
+def test_sentences_alone_have_uniformity_and_no_answer_who_is_better() -> None:
+    data = kept(alone(), result("starter", LIKE_PEOPLE[:0]), part=Part.ALL)
+    app = opened(page, pairs=data.key, pairs_part="all", models="starter")
+    assert EN["embeddings.answer_none"] in words_of(app)
+    table = app.dataframe[0].value
+    assert "spearman" not in table
+    assert table["uniformity"][0] == -1
+
+
+def test_the_measure_lies_in_the_address() -> None:
+    app = two_models()
+    app.query_params["figure"] = "pearson"
+    run(app)
+    assert "Pearson" in next(one.value for one in app.markdown if "follows people" in one.value)
+
+
+def test_a_kept_evaluation_that_cannot_be_read_is_measured_anew() -> None:
+    data = kept(scored(), result("starter", LIKE_PEOPLE))
+    (path,) = (workspace() / "embeddings").glob("*/scores.json")
+    path.write_text(json.dumps({"models": 1}), encoding="utf-8")
+    app = opened(page, pairs=data.key, models="starter")
+    assert not app.dataframe

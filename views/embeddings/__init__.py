@@ -1,0 +1,1 @@
+"""The Embeddings page: encoders of sentences, measured and seen."""

@@ -1,0 +1,130 @@
+"""What a person chooses on the Embeddings page: the set of pairs and its part, the models, and the measure."""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import streamlit as st
+
+from data.pairs.split import part_to_measure
+from data.pairs.store import StoredPairs
+from data.split import Part
+from embeddings.added import add, remove
+from models.hub import ModelError
+from views.data_words import pair_set_name
+from views.embeddings.evaluation_view import measures_of
+from views.embeddings.models import MOST, Models
+from views.problem_words import failure_text
+from views.resources.pairs import parts_of
+from views.state import choose, choose_several
+from views.words import plain, word
+
+_ROUND = "models_round"  # how often something else than a click changed which models are picked
+_SEPARATOR = "|"  # of references in the address
+
+
+def pick_set(sets: Sequence[StoredPairs]) -> StoredPairs:
+    """Draw the choice of the set of pairs; returns it."""
+    names = {one.key: pair_set_name(one) for one in sets}
+    key = choose(
+        st.selectbox,
+        "pairs",
+        word("embeddings.pairs"),
+        [*names],
+        sets[0].key,
+        follows=True,
+        format_func=lambda one: names.get(one, one),
+        help=word("embeddings.pairs_help"),
+        width=260,
+    )
+    return next(one for one in sets if one.key == key)
+
+
+def pick_part(data: StoredPairs) -> Part | None:
+    """Draw the choice among the parts that hold something; None where the set is empty."""
+    rows = parts_of(data.key)
+    counts = {part.value: len(rows[part]) for part in Part if len(rows[part])}
+    if not counts:
+        st.info(word("embeddings.empty"), icon=":material/info:")
+        return None
+    part = choose(
+        st.selectbox,
+        "pairs_part",
+        word("embeddings.part"),
+        [*counts],
+        part_to_measure(rows).value,
+        follows=True,
+        format_func=lambda value: word(
+            "embeddings.part_of", part=word(f"part.{value}"), pairs=f"{counts.get(value, 0):,}"
+        ),
+        help=word("embeddings.part_help"),
+        width=170,
+    )
+    return Part(part)
+
+
+def pick_measure(data: StoredPairs) -> str:
+    """Draw the choice of the correlation where there are two; returns the measure, empty where there is none."""
+    measures = measures_of(data.kind)
+    if len(measures) < 2:
+        return measures[0] if measures else ""
+    return choose(
+        st.segmented_control,
+        "figure",
+        word("embeddings.measure"),
+        measures,
+        measures[0],
+        format_func=lambda name: word(f"embeddings.{name}"),
+        help=word("embeddings.measure_help"),
+    )
+
+
+def pick_models(models: Models) -> list[str]:
+    """Draw the choice of models and the way to add one; returns the references picked, in their fixed order."""
+    left, right = st.columns([6, 1], vertical_alignment="bottom")
+    with left:
+        picked = choose_several(
+            st.pills,
+            "models",
+            word("embeddings.models"),
+            [*models.names],
+            models.first_picked,
+            key=f"models_{len(models.names)}_{st.session_state.get(_ROUND, 0)}",
+            wrap=True,
+            format_func=lambda one: plain(models.names[one]),
+            help=word("embeddings.models_help"),
+        )
+    with right, st.popover(word("compare.add"), icon=":material/add:", width="stretch"):
+        _draw_adding(models.names, models.added, picked)
+    if len(picked) > MOST:
+        st.warning(word("embeddings.too_many", most=MOST), icon=":material/info:")
+    return picked[:MOST]
+
+
+def _draw_adding(names: Mapping[str, str], added: Sequence[str], picked: Sequence[str]) -> None:
+    reference = st.text_input(word("embeddings.add_model"), help=word("compare.add_model_help"), key="add_encoder")
+    reference = reference.strip()
+    if st.button(word("compare.add_this"), type="primary", disabled=not reference, key="add_this_encoder"):
+        _add(reference, picked)
+    for one in added:
+        left, right = st.columns([5, 1], vertical_alignment="center")
+        left.markdown(plain(names[one]))
+        if right.button("", icon=":material/delete:", key=f"remove_{one}", help=word("embeddings.remove_added")):
+            remove(one)
+            _pick(other for other in picked if other != one)
+
+
+def _add(reference: str, picked: Sequence[str]) -> None:
+    if _SEPARATOR in reference:
+        st.error(word("embeddings.no_bar"), icon=":material/error:")
+        return
+    try:
+        add(reference)
+    except ModelError as error:
+        st.error(plain(failure_text(error)), icon=":material/error:")
+        return
+    _pick([*picked, reference])
+
+
+def _pick(references: Iterable[str]) -> None:
+    st.query_params["models"] = _SEPARATOR.join(dict.fromkeys(references))
+    st.session_state[_ROUND] = st.session_state.get(_ROUND, 0) + 1
+    st.rerun()

@@ -1,0 +1,92 @@
+"""Figures of an evaluation as tables: for the page, for its charts, and to take away."""
+
+import math
+
+import pandas as pd
+
+from embeddings.bootstrap import Figure
+from embeddings.published import Published, published_for
+from embeddings.results import Evaluation
+from views.embeddings.evaluation_view import SHARES, EvaluationView
+from views.words import word
+
+MEASURES = (*SHARES, "alignment", "uniformity")
+
+
+def scaled(measure: str, figure: Figure) -> Figure:
+    """The figure as it is told: correlations and shares a hundredfold, distances as they are."""
+    return Figure(*(100 * part for part in figure)) if measure in SHARES else figure
+
+
+def ends(measure: str, figure: Figure) -> str:
+    """The interval of a figure that is `scaled`; an open end is a sign of infinity."""
+    digits = ".1f" if measure in SHARES else ".3f"
+    return f"{format(figure.low, digits)} – {format(figure.high, digits)}".replace("-inf", "−∞").replace("-", "−")
+
+
+def figure_table(view: EvaluationView) -> pd.DataFrame:
+    """One row a model, the best first and those that failed last: every figure, and its interval as text."""
+    failed = {view.names[one.model]: one for one in view.evaluation.results if one.error}
+    rows = []
+    for name, one in {**view.measured, **failed}.items():
+        row: dict[str, object] = {"model": name}
+        for measure in MEASURES:
+            if measure in one.figures:
+                figure = scaled(measure, one.figures[measure])
+                row |= {measure: figure.value, f"{measure}_interval": ends(measure, figure)}
+        if one.error is None:
+            row |= {"anisotropy": one.anisotropy, "dimensions": one.dimensions, "seconds": one.seconds}
+        rows.append(row)
+    return pd.DataFrame(rows)
+
+
+def published(view: EvaluationView) -> list[Published]:
+    """What others published of the measure looked at, of this set and part, the highest first."""
+    found = published_for(view.data.name, view.part.value)
+    return sorted((one for one in found if one.measure == view.measure), key=lambda one: -one.value)
+
+
+def dot_table(view: EvaluationView) -> pd.DataFrame:
+    """One row a model, the highest first: "value" with "low" to "high"; others' figures, not "ours", have none."""
+    rows: list[dict[str, object]] = []
+    for name, one in view.measured.items():
+        if view.measure in one.figures:
+            figure = scaled(view.measure, one.figures[view.measure])
+            rows.append({"model": name, **figure._asdict(), "ours": True, "source": ""})
+    for other in published(view):
+        value = 100 * other.value
+        row = {"model": published_name(other), "value": value, "low": math.nan, "high": math.nan}
+        rows.append({**row, "ours": False, "source": other.source})
+    table = pd.DataFrame(rows, columns=["model", "value", "low", "high", "ours", "source"])
+    return table.sort_values("value", ascending=False, kind="stable", ignore_index=True)
+
+
+def published_name(one: Published) -> str:
+    """What a chart calls a model of others: with what it learned from, and that it is not ours."""
+    learned = word("embeddings.learned_from", data=one.learned_from) if one.learned_from else ""
+    name = " · ".join(part for part in (one.model, learned) if part)
+    kind = word("embeddings.is_cross_encoder") if one.encoder == "cross-encoder" else ""
+    return word("embeddings.not_ours", model=" · ".join(part for part in (name, kind) if part))
+
+
+def long_table(evaluation: Evaluation) -> pd.DataFrame:
+    """One row a model and figure, as they are: correlations from -1 to 1, and what they are of."""
+    of = {"data": evaluation.data, "part": evaluation.part.value, "rows": len(evaluation.rows)}
+    return pd.DataFrame(
+        {"model": name, "measure": measure, **figure._asdict(), **of}
+        for name, one in evaluation.measured.items()
+        for measure, figure in {**one.figures, "anisotropy": Figure(one.anisotropy, math.nan, math.nan)}.items()
+    )
+
+
+def difference_table(view: EvaluationView) -> pd.DataFrame:
+    """One row two models, the better one first, the largest difference first."""
+    rows = []
+    for one in view.differences:
+        a, b, sign = (one.a, one.b, 1) if one.difference >= 0 else (one.b, one.a, -1)
+        low, high = sorted((sign * one.low, sign * one.high))
+        told = {"a": view.names[a], "b": view.names[b], "difference": 100 * abs(one.difference)}
+        sure = word("compare.higher" if one.sure and low > 0 else "compare.unsure")
+        rows.append({**told, "low": 100 * low, "high": 100 * high, "p": one.p, "p_holm": one.p_holm, "verdict": sure})
+    columns = ["a", "b", "verdict", "difference", "low", "high", "p_holm", "p"]
+    return pd.DataFrame(rows, columns=columns).sort_values("difference", ascending=False, kind="stable")

@@ -1,0 +1,80 @@
+"""Work that the page asked for, in a process of its own: how far it is, a way to stop it, and what went wrong."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import streamlit as st
+
+from data.pairs.store import StoredPairs
+from embeddings.job import EmbeddingJob
+from embeddings.requests import Request
+from jobs.status import State, Status
+from models.hub import ModelError
+from views import job as job_view
+from views.problem_words import failure_text
+from views.words import known, plain, word
+
+_POLL_SECONDS = 0.5
+
+
+def finished(
+    request: Request, data: StoredPairs, names: Mapping[str, str], *, start: str | None = None
+) -> EmbeddingJob | None:
+    """Return the job of a request that has its result; else draw how it goes and return None.
+
+    It starts by itself, once a session, or by a button where it is given the words of one to `start` it.
+    """
+    try:
+        job = EmbeddingJob.of(request, data.fingerprint)
+    except ModelError as error:
+        st.error(plain(failure_text(error)), icon=":material/error:")
+        return None
+    if job.done:
+        return job
+    draw(job, request, names, start=start)
+    return None
+
+
+def draw(job: EmbeddingJob, request: Request, names: Mapping[str, str], *, start: str | None = None) -> None:
+    """Start a job nobody has started yet, once; and draw how far it is, or why it ended without a result."""
+    if job.running:
+        job_view.follow(job, lambda status: _at_work(status, names), every=_POLL_SECONDS)
+        return
+    begun = f"started_{job.id}"
+    if start is None and begun not in st.session_state:
+        st.session_state[begun] = True
+        job.start(request)
+        st.rerun()
+    _tell_end(job, request)
+    if st.button(start or word("embeddings.start"), type="primary", icon=":material/play_arrow:", key=f"go_{job.id}"):
+        job.start(request)
+        st.rerun()
+
+
+def _at_work(status: Status, names: Mapping[str, str]) -> str:
+    model = names.get(status.phase, status.phase)
+    return word("embeddings.at_work", model=plain(model)) if model else word("embeddings.starting")
+
+
+def _tell_end(job: EmbeddingJob, request: Request) -> None:
+    if job.failed:
+        status = job.status()
+        if status.state is State.FAILED:
+            st.error(word("embeddings.failed", reason=plain(_reason(status, request))), icon=":material/error:")
+        else:
+            st.error(word("embeddings.interrupted"), icon=":material/error:")
+        if log := job.log(lines=40):
+            with st.expander(word("embeddings.log")):
+                st.code(log, language=None)
+    elif job.status().state is State.STOPPED:
+        st.info(word("embeddings.stopped"), icon=":material/info:")
+
+
+def _reason(status: Status, request: Request) -> str:
+    """In the person's language where the model is all that the words ask for, else as the process told it."""
+    model: Any = getattr(request, "model", "")
+    key = f"model.{status.code}" if known(f"model.{status.code}") else f"embeddings.failed_{status.code}"
+    try:
+        return word(key, model=model)
+    except KeyError:
+        return status.message

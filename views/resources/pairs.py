@@ -1,0 +1,66 @@
+"""Cached functions about sets of sentence pairs: kept, read and split once for all sessions."""
+
+from pathlib import Path
+
+import numpy as np
+
+from data.pairs.catalog import PAIR_CATALOG, read_pair_entry
+from data.pairs.records import PairSet
+from data.pairs.split import split_pairs
+from data.pairs.store import StoredPairs, keep, load, stored
+from data.split import Part
+from embeddings.distinct import Distinct
+from embeddings.results import Evaluation
+from embeddings.store import load as load_evaluation
+from views.resources.cached import cached
+
+SAMPLES = ("sample-nli", "sample-sts")  # the last one kept is the one that a first visit opens
+
+
+def stored_pairs() -> list[StoredPairs]:
+    """Return the sets of the workspace, newest first; the samples are put there on the first visit."""
+    if not (found := stored()):
+        _keep_samples()
+        found = stored()
+    return found
+
+
+def _are_stored(kept: tuple[str, ...]) -> bool:
+    return set(kept) <= {known.key for known in stored()}
+
+
+@cached(validate=_are_stored)
+def _keep_samples() -> tuple[str, ...]:
+    return tuple(keep(read_pair_entry(PAIR_CATALOG[name]).pairs, source=name).key for name in SAMPLES)
+
+
+@cached(max_entries=4)
+def pair_set(key: str) -> PairSet:
+    """Load a stored set."""
+    return load(key)
+
+
+@cached(max_entries=8)
+def parts_of(key: str) -> dict[Part, np.ndarray]:
+    """Return the rows of every part of a stored set."""
+    return split_pairs(pair_set(key))
+
+
+@cached(max_entries=8)
+def distinct_of(key: str, part: Part) -> Distinct:
+    """Return the different sentences of a part of a stored set."""
+    return Distinct.of(pair_set(key).at(parts_of(key)[part]))
+
+
+def open_evaluation(folder: Path) -> Evaluation | None:
+    """Open the finished evaluation in a folder; None where it cannot be read."""
+    return _opened(str(folder), (folder / "scores.json").stat().st_mtime)
+
+
+@cached(max_entries=16)
+def _opened(folder: str, finished: float) -> Evaluation | None:
+    del finished  # only a part of the key: one that ran again is another one
+    try:
+        return load_evaluation(Path(folder))
+    except ValueError:
+        return None
