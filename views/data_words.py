@@ -11,6 +11,7 @@ from views.words import known, plain, word
 
 _SAMPLE = CATALOG["sample"].title
 _SAMPLES_OF_PAIRS = {PAIR_CATALOG[name].title: name.removeprefix("sample-") for name in ("sample-sts", "sample-nli")}
+_PAIRS = {entry.title: entry.id for entry in PAIR_CATALOG.values()}
 
 
 def set_name(name: str) -> str:
@@ -23,6 +24,11 @@ def pair_set_name(kept: StoredPairs) -> str:
     sample = _SAMPLES_OF_PAIRS.get(kept.name)
     name = word(f"embeddings.sample_{sample}") if sample else kept.name
     return word("sidebar.shared", name=name) if kept.shared else name
+
+
+def pairs_name(name: str) -> str:
+    """Return what a set of sentence pairs of this name is called: a public one in the person's language."""
+    return word(f"pair_set.{_PAIRS[name]}") if name in _PAIRS else name
 
 
 def kind_words(kind: str) -> str:

@@ -137,7 +137,13 @@ PAIR_CATALOG: dict[str, PairEntry] = {
 
 
 def read_pair_entry(entry: PairEntry, on_progress: Progress | None = None) -> PairReading:
-    """Obtain the files of a set of the catalog and read them; it is named by its title. Raises `DataError`.
+    """Obtain the files of a set of the catalog and read them; it is named by its title. Raises `DataError`."""
+    reading = read_pairs(obtain_files(entry, on_progress), entry.options)
+    return replace(reading, pairs=replace(reading.pairs, name=entry.title))
+
+
+def obtain_files(entry: PairEntry, on_progress: Progress | None = None) -> list[tuple[bytes, str]]:
+    """Return the content of the files of a set of the catalog, each with its name. Raises `DataError`.
 
     `on_progress` is told the bytes of all files so far, and those of the set.
     """
@@ -145,8 +151,7 @@ def read_pair_entry(entry: PairEntry, on_progress: Progress | None = None) -> Pa
     for file in entry.files:
         files.append((obtain(file, _within(entry, before, on_progress)), file.path.name))
         before += file.size
-    reading = read_pairs(files, entry.options)
-    return replace(reading, pairs=replace(reading.pairs, name=entry.title))
+    return files
 
 
 def _within(entry: PairEntry, before: int, on_progress: Progress | None) -> Progress | None:

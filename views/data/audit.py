@@ -1,6 +1,7 @@
 """What a question set is like: counts, lengths, wording shared with the passages, doubtful questions, split."""
 
 import math
+from collections.abc import Mapping
 
 import numpy as np
 import pandas as pd
@@ -109,8 +110,12 @@ def _overlap(figures: Audit) -> None:
 
 def _lengths(figures: Audit) -> None:
     lengths = {"passages": figures.passage_lengths, "questions": figures.question_lengths}
-    known = {name: values for name, values in lengths.items() if len(values)}
-    for place, (name, values) in zip(st.columns(len(known)), known.items(), strict=True):
+    draw_lengths({name: values for name, values in lengths.items() if len(values)})
+
+
+def draw_lengths(lengths: Mapping[str, np.ndarray]) -> None:
+    """Draw how long texts are, each kind's in characters beside the next one's; none of them is empty."""
+    for place, (name, values) in zip(st.columns(len(lengths)), lengths.items(), strict=True):
         with place:
             st.markdown(f"**{word(f'data_page.lengths_{name}')}**")
             spread = {"least": f"{values.min():,}", "median": f"{np.median(values):,.0f}", "most": f"{values.max():,}"}

@@ -38,7 +38,7 @@ def _from_catalog(entry: CatalogEntry, title: str, about: str) -> None:
     preview.drop()
     bar = st.empty()
     try:
-        content = obtain(entry, _following(bar.progress))
+        content = obtain(entry, following(bar.progress))
     except DataError as error:
         preview.show(preview.Preview(entry.path.name, entry.id, title, error=error))
         st.rerun()
@@ -74,7 +74,7 @@ def _forget_if_emptied(key: str) -> None:
         preview.put_aside()  # another file may come into the same field: one that replaces this one
 
 
-def _following(draw_bar: Callable[..., object]) -> Progress:
+def following(draw_bar: Callable[..., object]) -> Progress:
     """Return what draws a download's bar, with the time left at the pace so far."""
     started = time.monotonic()
 

@@ -1,4 +1,4 @@
-"""Data: get a question set, see what was understood of it and what it is like, and put it to use."""
+"""Data: get questions or sentence pairs, see what was understood of them and what they are like, and use them."""
 
 import streamlit as st
 
@@ -12,21 +12,42 @@ from views.data import passages as data_passages
 from views.data import preview
 from views.data import reading as data_reading
 from views.data import sets as data_sets
+from views.data.pairs import page as data_pairs
 from views.data.preview import Preview, Read
 from views.data_words import set_name
 from views.navigation import way_to
 from views.problem_words import errors_told
 from views.resources.sets import audit_of, question_set, split_of
 from views.scrolling import show_top
-from views.state import chosen_set
+from views.state import choose, chosen_set
 from views.words import plain, word
+
+_QUESTIONS, _PAIRS = "questions", "pairs"
 
 
 def draw() -> None:
     """Draw the page."""
     processes.make_ready()
     st.title(word("page.data"))
-    used, shown = chosen_set(), preview.current()
+    kind = choose(
+        st.segmented_control,
+        "sort",
+        word("data_page.sort"),
+        [_QUESTIONS, _PAIRS],
+        _QUESTIONS,
+        follows=True,
+        format_func=lambda one: word(f"data_page.sort_{one}"),
+        required=True,
+        label_visibility="collapsed",
+    )
+    if kind == _PAIRS:
+        data_pairs.draw(chosen_set())
+    else:
+        _draw_questions(chosen_set())
+
+
+def _draw_questions(used: StoredSet) -> None:
+    shown = preview.current()
     if shown is None and preview.kept_now() == used.key:
         _draw_kept(used)
     data_get.draw()

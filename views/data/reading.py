@@ -1,24 +1,16 @@
 """What was understood of a file, what is wrong with it, and the button that puts it to use."""
 
-from collections.abc import Mapping
 from dataclasses import asdict, fields
-from functools import partial
 
-import pandas as pd
 import streamlit as st
 
 from data.files.columns import Columns
-from data.files.tables import column_names
-from data.problems import Problem
 from data.read import Reading
-from views import tables
-from views.data import preview
+from views.data import preview, rows
 from views.data.preview import Preview, Read
-from views.problem_words import errors_told, failure_text, problem_text, reason_text
-from views.words import catalog, language, plain, word
+from views.problem_words import errors_told, failure_text
+from views.words import plain, word
 
-_SHOWN_ROWS = 1000
-_SHOWN_COLUMNS = 30  # of the first rows
 _ROLES = tuple(role.name for role in fields(Columns))
 
 
@@ -34,7 +26,7 @@ def draw(shown: Preview) -> None:
         if shown.available:
             _columns(shown)
         if shown.read is not None:
-            _problems(shown.read, shown.title)
+            rows.draw_problems([shown.read.reading], shown.title)
             _labels(shown, shown.read)
             _warnings(shown.read)
         _buttons(shown)
@@ -75,7 +67,7 @@ def _columns(shown: Preview) -> None:
         )
         for role, place in zip(_ROLES, places, strict=True)
     }
-    _first_rows(shown, chosen)
+    rows.draw_first(shown.first_rows, shown.available, chosen)
     if chosen != given:
         with st.spinner(word("data_page.reading"), show_time=True):
             preview.show(preview.with_columns(shown, Columns(**chosen)))
@@ -84,21 +76,6 @@ def _columns(shown: Preview) -> None:
 
 def _key(role: str, shown: Preview) -> str:
     return f"column_{role}_{shown.sha256[:16]}"
-
-
-def _first_rows(shown: Preview, chosen: Mapping[str, str | None]) -> None:
-    """What is in the columns: first those that are chosen, named by their role too."""
-    if not shown.first_rows:
-        return
-    roles = {name: role for role, name in chosen.items() if name is not None}
-    names = sorted(shown.available, key=lambda name: (name not in roles, shown.available.index(name)))[:_SHOWN_COLUMNS]
-    titles = {name: f"{name} ({word(f'column.{roles[name]}')})" if name in roles else name for name in names}
-    table = pd.DataFrame([[row.get(name, "") for name in names] for row in shown.first_rows], columns=names)
-    st.dataframe(
-        table,
-        hide_index=True,
-        column_config={name: st.column_config.TextColumn(title) for name, title in titles.items()},
-    )
 
 
 def _labels(shown: Preview, found: Read) -> None:
@@ -129,46 +106,6 @@ def _warnings(found: Read) -> None:
     told = [f"{word(f'data_page.{name}')} {count:,}" for name, count in counts.items() if count]
     if told:
         st.caption(f":material/info: {word('data_page.look_below')} {' · '.join(told)}")
-
-
-def _problems(found: Read, title: str) -> None:
-    left_out = [problem for problem in found.reading.problems if problem.leaves_out_row]
-    others = [problem for problem in found.reading.problems if not problem.leaves_out_row]
-    if not found.reading.problems:
-        st.success(word("data_page.no_problem"), icon=":material/check_circle:")
-    if left_out:
-        counts = {"left_out": f"{found.reading.left_out:,}", "rows": f"{found.reading.row_count:,}"}
-        st.warning(word("data_page.left_out", **counts), icon=":material/warning:")
-        with st.expander(word("data_page.see_left_out")):
-            _left_out(found, left_out, title)
-    if others:
-        count = f"{found.reading.problem_count - found.reading.left_out:,}"
-        with st.expander(word("data_page.see_others", count=count), icon=":material/info:"):
-            for problem in others[:_SHOWN_ROWS]:
-                st.text(problem_text(problem))
-
-
-def _left_out(found: Read, left_out: list[Problem], title: str) -> None:
-    texts = catalog(language())
-    if len(left_out) > _SHOWN_ROWS:
-        st.caption(word("data_page.first_rows", shown=f"{_SHOWN_ROWS:,}"))
-    st.dataframe(
-        _in_words(found.reading.rejected.head(_SHOWN_ROWS), left_out, texts),
-        hide_index=True,
-        column_config={texts["data_page.problem_column"]: st.column_config.TextColumn(width="large")},
-    )
-    whole = partial(_in_words, found.reading.rejected, left_out, texts)
-    if len(left_out) < found.reading.left_out:
-        st.caption(word("data_page.first_kept", kept=f"{len(left_out):,}"))
-    tables.draw_csv("data_page.download_left_out", whole, f"{title}_left_out.csv")
-
-
-def _in_words(table: pd.DataFrame, problems: list[Problem], texts: Mapping[str, str]) -> pd.DataFrame:
-    """The table with the reader's English problems in the person's words; there is one problem a row."""
-    words = [reason_text(problem, texts) for problem in problems[: len(table)]]
-    table = table.assign(problem=words)
-    table.columns = column_names([texts["data_page.row_column"], texts["data_page.problem_column"], *table.columns[2:]])
-    return table
 
 
 def _buttons(shown: Preview) -> None:

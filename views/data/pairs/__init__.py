@@ -1,0 +1,1 @@
+"""The Data page's part for sentence pairs."""

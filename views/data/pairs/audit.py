@@ -1,0 +1,187 @@
+"""What a set of sentence pairs is like: counts, labels or scores, lengths, shared sentences, its parts and its rows."""
+
+from functools import partial
+
+import numpy as np
+import pandas as pd
+import streamlit as st
+
+from data.pairs.audit import PairAudit
+from data.pairs.columns import SENTENCES
+from data.pairs.records import PARTS, Label, PairKind, PairSet
+from data.pairs.split import part_to_measure
+from data.split import Part, SplitOptions
+from views import tables
+from views.data.audit import draw_lengths
+from views.data.pairs.charts import label_bars, score_bars
+from views.resources.charts import draw_chart
+from views.words import word
+
+_SHOWN_ROWS = 1000
+_SENTENCE = "sentence"
+
+
+def draw(pairs: PairSet, rows: dict[Part, np.ndarray], figures: PairAudit) -> None:
+    """Draw the audit of a set whose parts have these rows."""
+    st.subheader(word("data_page.audit"), anchor=False)
+    _draw_counts(figures)
+    if pairs.kind is PairKind.SCORED:
+        _draw_scores(figures)
+    if pairs.kind is PairKind.LABELLED:
+        _draw_labels(figures)
+    if len(pairs):
+        draw_lengths(dict(zip(_names(pairs), figures.lengths, strict=True)))
+    _draw_parts(pairs, rows, figures)
+    _draw_leaks(pairs, figures)
+    _draw_rows(pairs, rows)
+
+
+def _draw_counts(figures: PairAudit) -> None:
+    values = {
+        "row_count": figures.row_count,
+        "sentence_count": figures.sentence_count,
+        "repeated": len(figures.repeated),
+        "disputed": figures.disputed_count,
+        "equal": figures.equal_count,
+        "leaked": len(figures.leaks[Part.TRAIN, Part.TEST].rows),
+    }
+    places = [place for _ in range(2) for place in st.columns(len(values) // 2)]
+    for place, (name, value) in zip(places, values.items(), strict=True):
+        place.metric(word(f"pairs_page.{name}"), f"{value:,}", help=word(f"pairs_page.{name}_help"), border=True)
+
+
+def _draw_scores(figures: PairAudit) -> None:
+    st.markdown(f"**{word('pairs_page.scores')}**")
+    edges = figures.score_edges
+    table = pd.DataFrame({"from": edges[:-1], "to": edges[1:], "count": figures.score_counts})
+    draw_chart(score_bars, table, x=word("column.score"), y=word("pairs_page.row_count"))
+    with st.expander(word("compare.as_table")):
+        columns = {end: tables.number(f"data_page.{end}", "%g") for end in ("from", "to")}
+        columns["count"] = tables.number("data_page.count", "localized")
+        st.dataframe(table, hide_index=True, column_config=columns)
+
+
+def _draw_labels(figures: PairAudit) -> None:
+    st.markdown(f"**{word('pairs_page.labels')}**")
+    counts = [*figures.labels.values()]
+    table = pd.DataFrame({"label": [label_words(label) for label in figures.labels], "count": counts})
+    table["share"] = table["count"] / max(1, sum(counts))
+    draw_chart(label_bars, table, x=word("pairs_page.row_count"), y=word("column.label"))
+    with st.expander(word("compare.as_table")):
+        columns = {
+            "label": tables.text("column.label"),
+            "count": tables.number("pairs_page.row_count", "localized"),
+            "share": tables.number("pairs_page.share", "percent"),
+        }
+        st.dataframe(table, hide_index=True, column_config=columns)
+
+
+def _draw_parts(pairs: PairSet, rows: dict[Part, np.ndarray], figures: PairAudit) -> None:
+    st.subheader(word("data_page.split"), anchor=False)
+    drawn = [part for part in PARTS if part not in figures.published and figures.part_counts[part]]
+    told = []
+    if figures.published:
+        told.append(word("pairs_page.published", parts=_named(figures.published)))
+    if drawn:
+        told.append(word("pairs_page.drawn", parts=_named(drawn), seed=SplitOptions().seed))
+    st.markdown(" ".join(told))
+    counts = figures.part_counts
+    table = pd.DataFrame({"part": [word(f"part.{part}") for part in counts], "rows": [*counts.values()]})
+    table["share"] = table["rows"] / max(1, figures.row_count)
+    columns = {
+        "part": tables.text("data_page.part"),
+        "rows": tables.number("pairs_page.row_count", "localized"),
+        "share": tables.number("pairs_page.share", "percent"),
+    }
+    st.dataframe(table, hide_index=True, column_config=columns)
+    if not counts[Part.TRAIN]:
+        st.info(word("pairs_page.no_train"), icon=":material/info:")
+    if not counts[Part.TEST]:
+        measured = word(f"part.{part_to_measure(rows)}")
+        st.info(word("pairs_page.no_test", part=measured), icon=":material/info:")
+    whole = partial(_table, pairs, rows, np.arange(len(pairs)))
+    tables.draw_csv("pairs_page.download", whole, f"{pairs.name}.csv")
+
+
+def _draw_leaks(pairs: PairSet, figures: PairAudit) -> None:
+    found = {parts: leak for parts, leak in figures.leaks.items() if leak.sentences}
+    st.markdown(f"**{word('pairs_page.leaks')}**")
+    if not found:
+        st.success(word("pairs_page.no_leak"), icon=":material/check_circle:")
+        return
+    st.markdown(word("pairs_page.leaks_about"))
+    table = pd.DataFrame(
+        [
+            {
+                "first": word(f"part.{first}"),
+                "second": word(f"part.{second}"),
+                "sentences": leak.sentences,
+                "rows": len(leak.rows),
+                "share": len(leak.rows) / max(1, figures.part_counts[second]),
+                "repeated": leak.repeated,
+            }
+            for (first, second), leak in found.items()
+        ]
+    )
+    columns = {
+        "first": tables.text("pairs_page.leak_first"),
+        "second": tables.text("pairs_page.leak_second"),
+        "sentences": tables.number("pairs_page.leak_sentences", "localized"),
+        "rows": tables.number("pairs_page.leak_rows", "localized"),
+        "share": tables.number("pairs_page.leak_share", "percent"),
+        "repeated": tables.number("pairs_page.leak_repeated", "localized"),
+    }
+    st.dataframe(table, hide_index=True, column_config=columns)
+    for (first, second), leak in found.items():
+        names = {"first": word(f"part.{first}"), "second": word(f"part.{second}")}
+        with st.expander(word("pairs_page.see_leak", count=f"{len(leak.rows):,}", **names)):
+            _draw_table(pairs, {second: leak.rows}, leak.rows)
+
+
+def _draw_rows(pairs: PairSet, rows: dict[Part, np.ndarray]) -> None:
+    st.subheader(word("pairs_page.pairs"), anchor=False)
+    _draw_table(pairs, rows, np.arange(len(pairs)))
+
+
+def _draw_table(pairs: PairSet, rows: dict[Part, np.ndarray], shown: np.ndarray) -> None:
+    if len(shown) > _SHOWN_ROWS:
+        st.caption(word("data_page.first_rows", shown=f"{_SHOWN_ROWS:,}"))
+    table = _table(pairs, rows, shown[:_SHOWN_ROWS])
+    if "label" in table:
+        table["label"] = [label_words(Label[name.upper()]) for name in table["label"]]
+    table["part"] = [word(f"part.{part}") for part in table["part"]]
+    columns = {name: tables.text(f"column.{name}", "", width="large") for name in (*SENTENCES, _SENTENCE)}
+    columns |= {
+        "score": tables.number("column.score", "%.3g", ""),
+        "label": tables.text("column.label", ""),
+        "part": tables.text("data_page.part", ""),
+    }
+    st.dataframe(table, hide_index=True, column_config={str(name): columns[str(name)] for name in table})
+
+
+def _table(pairs: PairSet, rows: dict[Part, np.ndarray], shown: np.ndarray) -> pd.DataFrame:
+    """The shown rows: columns of sentences, "score" or "label", and "part"."""
+    part_of_row = np.full(len(pairs), "", dtype=object)
+    for part in PARTS:
+        part_of_row[rows.get(part, [])] = part.value
+    found = pairs.at(shown)
+    table = pd.DataFrame({name: list(texts) for name, texts in zip(_names(pairs), found.texts, strict=True)})
+    if pairs.kind is PairKind.SCORED:
+        table["score"] = found.values
+    if pairs.kind is PairKind.LABELLED:
+        table["label"] = [Label(value).name.lower() for value in found.values]
+    return table.assign(part=part_of_row[shown])
+
+
+def _names(pairs: PairSet) -> tuple[str, ...]:
+    """What the columns of sentences are called."""
+    return (_SENTENCE,) if pairs.kind is PairKind.SENTENCES else SENTENCES[: pairs.kind.width]
+
+
+def label_words(label: Label) -> str:
+    """Return what a label is called."""
+    return word(f"pair_label.{label.name.lower()}")
+
+
+def _named(parts: "list[Part] | tuple[Part, ...]") -> str:
+    return ", ".join(word(f"part.{part}") for part in parts)

@@ -1,0 +1,116 @@
+"""The ways to sentence pairs: the sample, the public sets, files of one's own, and the question set in use."""
+
+from collections.abc import Iterator
+
+import streamlit as st
+
+from data.pairs.catalog import PAIR_CATALOG, PairEntry, obtain_files
+from data.pairs.reading import PairOptions
+from data.passages import Passages
+from data.problems import DataError
+from data.store import StoredSet
+from text.sentences import marked_sentences
+from views.data.get import following
+from views.data.pairs import preview
+from views.data.pairs.preview import Preview
+from views.data_words import pairs_name, set_name
+from views.problem_words import errors_told
+from views.resources.sets import question_set
+from views.words import plain, word
+
+_MEGABYTE = 10**6
+_SAMPLES = [entry for entry in PAIR_CATALOG.values() if not entry.size]
+_PUBLIC = [entry for entry in PAIR_CATALOG.values() if entry.size]
+
+
+def draw(used: StoredSet) -> None:
+    """Draw the ways; each ends in a preview. `used` is the question set in use."""
+    sample, public, own = st.columns(3, border=True)
+    with sample:
+        _draw_sample()
+    with public:
+        _draw_public()
+    with own:
+        _draw_upload()
+    _draw_sentences(used)
+
+
+def _draw_sample() -> None:
+    st.markdown(f"**{word('pairs_page.sample')}**")
+    licence = word("data_page.licence", licence=_SAMPLES[0].licence)
+    st.caption(f"{word('pairs_page.sample_about')}  \n{licence}")
+    for entry in _SAMPLES:
+        if st.button(pairs_name(entry.title), key=f"look_{entry.id}", icon=":material/visibility:", width="stretch"):
+            _look(entry)
+
+
+def _draw_public() -> None:
+    st.markdown(f"**{word('pairs_page.public')}**")
+    names = {entry.id: pairs_name(entry.title) for entry in _PUBLIC}
+    chosen = st.selectbox(
+        word("pairs_page.public"),
+        [*names],
+        format_func=names.__getitem__,
+        key="public_pairs",
+        label_visibility="collapsed",
+    )
+    entry = PAIR_CATALOG[chosen or _PUBLIC[0].id]
+    size = word("pairs_page.download_size", size=f"{entry.size / _MEGABYTE:.1f}")
+    licence = word("data_page.licence", licence=entry.licence)
+    st.caption(f"{word(f'pair_set_about.{entry.id}')}  \n{size}  \n{licence}")
+    if st.button(word("data_page.look"), key="look_public", icon=":material/visibility:"):
+        _look(entry)
+
+
+def _draw_upload() -> None:
+    st.markdown(f"**{word('data_page.upload')}**")
+    files = st.file_uploader(
+        word("data_page.upload"),
+        accept_multiple_files=True,
+        key=f"upload_pairs_{preview.upload_round()}",
+        label_visibility="collapsed",
+    )
+    st.caption(word("pairs_page.upload_about"))
+    if files:
+        contents = tuple((file.getvalue(), file.name) for file in files)
+        preview.empty_field()
+        _open(Preview(", ".join(file.name for file in files), files=contents), PairOptions())
+
+
+def _draw_sentences(used: StoredSet) -> None:
+    """Offer the sentences of the passages in use, and not its questions: they are there to be measured with."""
+    with st.container(border=True, horizontal=True, vertical_alignment="center"):
+        name = plain(set_name(used.name))
+        st.markdown(word("pairs_page.sentences_about", name=name), width="stretch")
+        if not st.button(word("pairs_page.sentences"), key="take_sentences", icon=":material/notes:"):
+            return
+    with errors_told():
+        with st.spinner(word("pairs_page.taking_sentences"), show_time=True):
+            title = word("pairs_page.sentences_of", name=set_name(used.name))
+            found = preview.preview_of_sentences(
+                _sentences(question_set(used.key).passages), source=used.key, title=title
+            )
+        preview.show(found)
+        st.rerun()
+
+
+def _sentences(passages: Passages) -> Iterator[str]:
+    for text in passages.texts:
+        yield from (text[start:end] for start, end in marked_sentences(text))
+
+
+def _look(entry: PairEntry) -> None:
+    bar = st.empty()
+    try:
+        contents = obtain_files(entry, following(bar.progress))
+    except DataError as error:
+        preview.show(Preview(entry.id, entry.title, error=error))
+        st.rerun()
+    bar.empty()
+    _open(Preview(entry.id, entry.title, tuple(contents)), entry.options)
+
+
+def _open(found: Preview, options: PairOptions) -> None:
+    with st.spinner(word("data_page.reading"), show_time=True):
+        preview.show(preview.preview_of(found, options))
+    st.rerun()

@@ -1,0 +1,55 @@
+"""Sentence pairs: get a set, see what was understood of it and what it is like, and keep it."""
+
+import streamlit as st
+
+from data.pairs.store import StoredPairs
+from data.store import StoredSet
+from views.data.pairs import audit, get, preview, reading, sets
+from views.data.pairs.preview import Preview
+from views.data_words import pairs_name
+from views.navigation import PAGES, way_to
+from views.problem_words import errors_told
+from views.resources.pair_sets import pair_audit, pair_rows, pair_set
+from views.scrolling import show_top
+from views.words import plain, word
+
+_EMBEDDINGS = "embeddings"
+
+
+def draw(used: StoredSet) -> None:
+    """Draw the part of the page; `used` is the question set in use."""
+    shown = preview.current()
+    chosen = sets.chosen()
+    if chosen is not None and shown is None and preview.kept_now() == chosen.key:
+        _draw_kept(chosen)
+    get.draw(used)
+    if shown is not None:
+        reading.draw(shown)
+        _draw_preview(shown)
+    elif chosen is not None:
+        _draw_stored(chosen)
+    sets.draw(chosen.key if chosen is not None and shown is None else "")
+
+
+def _draw_kept(kept: StoredPairs) -> None:
+    """Say that the set is kept, and what can be done with it now."""
+    show_top(f"kept {kept.key}")
+    st.success(word("pairs_page.kept_now", name=plain(pairs_name(kept.name))), icon=":material/check_circle:")
+    with st.container(horizontal=True):
+        if _EMBEDDINGS in PAGES:
+            way_to(_EMBEDDINGS, word("pairs_page.to_embeddings"), pairs=kept.key)
+        way_to("train", word("pairs_page.to_train"), pairs=kept.key)
+
+
+def _draw_preview(shown: Preview) -> None:
+    found = shown.read or (shown.before.read if shown.before else None)
+    if found is not None:
+        audit.draw(found.pairs, found.rows, found.audit)
+
+
+def _draw_stored(kept: StoredPairs) -> None:
+    st.header(word("pairs_page.shown", name=plain(pairs_name(kept.name))), anchor=False)
+    with errors_told():
+        with st.spinner(word("data_page.auditing"), show_time=True):
+            pairs, rows, figures = pair_set(kept.key), pair_rows(kept.key), pair_audit(kept.key)
+        audit.draw(pairs, rows, figures)

@@ -1,0 +1,203 @@
+"""What was understood of files of sentence pairs, what is wrong with them, and the button that keeps them."""
+
+from collections.abc import Iterator
+from dataclasses import asdict, replace
+
+import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
+
+from data.pairs.columns import SENTENCES
+from data.pairs.reading import FileReading, PairOptions
+from data.pairs.records import PARTS, PairKind
+from data.pairs.values import Scale
+from data.problems import DataError
+from data.split import Part
+from views.data import rows
+from views.data.pairs import preview, sets
+from views.data.pairs.preview import Preview, Read
+from views.data_words import pairs_name
+from views.problem_words import errors_told, failure_text, problem_text
+from views.words import plain, word
+
+_A_ROW = 3  # fields
+_SHOWN_PROBLEMS = 100
+_VALUES = {PairKind.SCORED: ("score",), PairKind.LABELLED: ("label",)}
+
+
+def draw(shown: Preview) -> None:
+    """Draw the files under preview, and below files that cannot be used those that were shown before."""
+    with st.container(border=True):
+        st.subheader(word("data_page.preview", name=plain(pairs_name(shown.name))), anchor=False)
+        if shown.error is not None:
+            _draw_error(shown.error)
+        if shown.read is not None:
+            _draw_understood(shown.read)
+        if shown.available:
+            _draw_choices(shown)
+        if shown.read is not None:
+            _draw_read(shown, shown.read)
+        elif st.button(word("data_page.discard"), icon=":material/close:", key="close_failed"):
+            preview.drop()
+            st.rerun()
+    if shown.before is not None:
+        draw(shown.before)
+
+
+def _draw_error(error: DataError) -> None:
+    st.error(plain(failure_text(error)), icon=":material/error:")
+    st.caption(word("pairs_page.nothing_lost"))
+    if left_out := [problem for problem in error.others if problem.leaves_out_row]:
+        with st.expander(word("data_page.see_left_out")):
+            for problem in left_out[:_SHOWN_PROBLEMS]:
+                st.text(problem_text(problem))
+
+
+def _draw_understood(found: Read) -> None:
+    given = sum(file.row_count for file in found.files) or len(found.pairs)
+    kind = word(f"pair_kind.{found.pairs.kind}")
+    told = word("pairs_page.given", given=f"{given:,}", rows=f"{len(found.pairs):,}", kind=kind)
+    st.markdown(f"**{word('data_page.understood')}** {told}")
+    for file in found.files:
+        form = [word(f"format.{file.format}"), file.encoding, word("pairs_page.rows", rows=f"{file.row_count:,}")]
+        st.caption(" · ".join([plain(file.name), *filter(None, form)]))
+
+
+def _draw_choices(shown: Preview) -> None:
+    """Let a person say what was not understood: the files are then read again."""
+    st.caption(word("pairs_page.choices"))
+    places = _places()
+    kind = _pick_kind(next(places), shown)
+    given = asdict(shown.columns)
+    columns = {role: _pick_column(next(places), role, shown) for role in _roles(shown.kind)}
+    options = shown.options if kind == shown.kind else replace(shown.options, kind=kind)
+    if changed := {role: name for role, name in columns.items() if name != given[role]}:
+        options = replace(options, columns={**options.columns, **changed})
+    if scale := _pick_scale(places, shown):
+        options = replace(options, scale=scale)
+    if parts := _pick_parts(places, shown):
+        options = replace(options, parts=parts)
+    rows.draw_first(shown.first_rows, shown.available, columns)
+    if options != shown.options:
+        _read_again(shown, options)
+
+
+def _read_again(shown: Preview, options: PairOptions) -> None:
+    with errors_told():
+        with st.spinner(word("data_page.reading"), show_time=True):
+            preview.show(preview.preview_of(shown, options))
+        st.rerun()
+
+
+def _places() -> Iterator[DeltaGenerator]:
+    """Yield places for fields, a few in a row."""
+    while True:
+        yield from st.columns(_A_ROW)
+
+
+def _roles(kind: PairKind | None) -> tuple[str, ...]:
+    if kind is None:
+        return (*SENTENCES, "score", "label", "part")
+    return (*SENTENCES[: kind.width], *_VALUES.get(kind, ()), "part")
+
+
+def _pick_kind(place: DeltaGenerator, shown: Preview) -> PairKind | None:
+    kinds = {kind: word(f"pair_kind.{kind}") for kind in PairKind}
+    chosen = place.selectbox(
+        word("pairs_page.kind"),
+        [*kinds],
+        index=None if shown.kind is None else [*kinds].index(shown.kind),
+        format_func=kinds.__getitem__,
+        placeholder=word("pairs_page.kind_unknown"),
+        help=word("pairs_page.kind_help"),
+        key=f"pairs_kind_{shown.number}",
+    )
+    return chosen or shown.kind
+
+
+def _pick_column(place: DeltaGenerator, role: str, shown: Preview) -> str | None:
+    options = [None, *shown.available]
+    given = getattr(shown.columns, role)
+    return place.selectbox(
+        word(f"column.{role}"),
+        options,
+        index=options.index(given) if given in options else 0,
+        format_func=lambda name: word("column.none") if name is None else name,
+        help=word(f"column.{role}_help"),
+        key=f"pairs_{role}_{shown.number}",
+    )
+
+
+def _pick_scale(places: Iterator[DeltaGenerator], shown: Preview) -> Scale | None:
+    """Return the ends of the scale where a person changed them."""
+    given = shown.read.pairs.scale if shown.read else shown.options.scale
+    if shown.kind is not PairKind.SCORED or given is None:
+        return None
+    low, high = (
+        next(places).number_input(
+            word(f"pairs_page.scale_{end}"),
+            value=value,
+            format="%g",
+            help=word("pairs_page.scale_help"),
+            key=f"pairs_{end}_{shown.number}",
+        )
+        for end, value in zip(("low", "high"), given, strict=True)
+    )
+    if not low < high:
+        st.warning(word("pairs_page.scale_order"), icon=":material/warning:")
+        return None
+    return None if (low, high) == given else (low, high)
+
+
+def _pick_parts(places: Iterator[DeltaGenerator], shown: Preview) -> tuple[Part | None, ...]:
+    """Return what each file was published for where a person changed it; a column that tells it goes before."""
+    files = () if shown.read is None or shown.columns.part else shown.read.files
+    parts = tuple(_pick_part(next(places), place, file, shown) for place, file in enumerate(files))
+    return () if parts == tuple(file.part for file in files) else parts
+
+
+def _pick_part(place: DeltaGenerator, number: int, file: FileReading, shown: Preview) -> Part | None:
+    names: dict[Part | None, str] = {None: word("pairs_page.no_part"), **{part: word(f"part.{part}") for part in PARTS}}
+    return place.selectbox(
+        word("pairs_page.part_of", file=plain(file.name)),
+        [*names],
+        index=[*names].index(file.part),
+        format_func=names.__getitem__,
+        help=word("pairs_page.part_of_help"),
+        key=f"pairs_part_{number}_{shown.number}",
+    )
+
+
+def _draw_read(shown: Preview, found: Read) -> None:
+    if found.files:
+        rows.draw_problems(found.files, shown.name)
+    _draw_warnings(found)
+    with st.container(horizontal=True, vertical_alignment="center"):
+        kept = st.button(
+            word("pairs_page.keep"),
+            type="primary",
+            icon=":material/check:",
+            help=word("pairs_page.keep_help"),
+            key="keep_pairs",
+        )
+        if st.button(word("data_page.discard"), icon=":material/close:", key="discard_pairs"):
+            preview.forget()
+            st.rerun()
+    if kept:
+        with errors_told():
+            with st.spinner(word("data_page.keeping")):
+                sets.choose(preview.keep_read(shown, found).key)
+            st.rerun()
+
+
+def _draw_warnings(found: Read) -> None:
+    """What the audit below tells in full, where it is decided whether the set is kept."""
+    figures = found.audit
+    counts = {
+        "repeated": len(figures.repeated),
+        "disputed": figures.disputed_count,
+        "equal": figures.equal_count,
+        "leaked": len(figures.leaks[Part.TRAIN, Part.TEST].rows),
+    }
+    told = [f"{word(f'pairs_page.{name}')} {count:,}" for name, count in counts.items() if count]
+    if told:
+        st.caption(f":material/info: {word('pairs_page.look_below')} {' · '.join(told)}")

@@ -1,0 +1,67 @@
+"""The kept sets of sentence pairs: looking at one, and taking one away."""
+
+import streamlit as st
+
+from data.pairs.store import StoredPairs, damaged, remove, stored
+from views.damaged import draw_damaged
+from views.data_words import pairs_name
+from views.problem_words import errors_told
+from views.words import moment, plain, word
+
+_WIDTHS = [4, 3, 2, 3]
+_IN_ADDRESS = "pairs"
+
+
+def chosen() -> StoredPairs | None:
+    """Return the kept set to look at: the one in the address, else the last one chosen, else the newest, if any is."""
+    sets = stored()
+    wanted = st.query_params.get(_IN_ADDRESS) or st.session_state.get(_IN_ADDRESS)
+    return next((kept for kept in sets if kept.key == wanted), sets[0] if sets else None)
+
+
+def choose(key: str) -> None:
+    """Make a kept set the one to look at."""
+    st.session_state[_IN_ADDRESS] = key
+    st.query_params[_IN_ADDRESS] = key
+
+
+def draw(shown: str) -> None:
+    """Draw the list of kept sets; `shown` is the key of the one that is looked at."""
+    sets = stored()
+    st.subheader(word("pairs_page.sets"), anchor=False)
+    st.caption(word("pairs_page.sets_about" if sets else "pairs_page.no_sets"))
+    for kept in sets:
+        with st.container(border=True):
+            _draw_row(kept, kept.key == shown)
+    draw_damaged(damaged(), remove)
+
+
+def _draw_row(kept: StoredPairs, is_shown: bool) -> None:
+    name, counts, created, buttons = st.columns(_WIDTHS, vertical_alignment="center")
+    with name.container(horizontal=True, vertical_alignment="center"):
+        st.markdown(f"**{plain(pairs_name(kept.name))}**", width="content")
+        if kept.shared:
+            st.badge(word("data_page.shared"), icon=":material/group:", help=word("data_page.shared_help"))
+    kind = word(f"pair_kind.{kept.kind}")
+    counts.text(word("pairs_page.counts", kind=kind, rows=f"{kept.rows:,}"))
+    created.text(moment(kept.created))
+    with buttons.container(horizontal=True, horizontal_alignment="right"):
+        if is_shown:
+            st.badge(word("pairs_page.is_shown"), icon=":material/visibility:")
+        elif st.button(word("data_page.look"), key=f"see_{kept.key}"):
+            choose(kept.key)
+            st.rerun()
+        if kept.shared:
+            return
+        with st.popover(word("data_page.remove"), icon=":material/delete:", key=f"remove_{kept.key}"):
+            _confirm(kept)
+
+
+def _confirm(kept: StoredPairs) -> None:
+    name = plain(pairs_name(kept.name))
+    st.markdown(word("data_page.remove_sure", name=name))
+    if st.button(word("data_page.remove_yes"), icon=":material/delete:", key=f"remove_yes_{kept.key}"):
+        with errors_told():
+            remove(kept.key)
+            st.toast(word("data_page.removed", name=name), icon=":material/delete:")
+            st.rerun()

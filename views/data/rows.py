@@ -1,0 +1,83 @@
+"""The rows of a file: the first ones, and those that cannot be used, with the reason."""
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+
+import pandas as pd
+import streamlit as st
+
+from data.files.tables import column_names
+from data.pairs.reading import FileReading
+from data.problems import Problem
+from data.read import Reading
+from views import tables
+from views.problem_words import problem_text, reason_text
+from views.words import catalog, language, plain, word
+
+_SHOWN_ROWS = 1000
+_SHOWN_COLUMNS = 30  # of the first rows
+
+
+def draw_first(
+    first_rows: Sequence[Mapping[str, str]], available: Sequence[str], chosen: Mapping[str, str | None]
+) -> None:
+    """Draw what is in the columns: first those that are `chosen`, by role, named by their role too."""
+    if not first_rows:
+        return
+    roles = {name: role for role, name in chosen.items() if name is not None}
+    names = sorted(available, key=lambda name: (name not in roles, available.index(name)))[:_SHOWN_COLUMNS]
+    titles = {name: f"{name} ({word(f'column.{roles[name]}')})" if name in roles else name for name in names}
+    table = pd.DataFrame([[row.get(name, "") for name in names] for row in first_rows], columns=names)
+    st.dataframe(
+        table,
+        hide_index=True,
+        column_config={name: st.column_config.TextColumn(title) for name, title in titles.items()},
+    )
+
+
+def draw_problems(readings: Sequence[Reading | FileReading], title: str) -> None:
+    """Draw what is wrong with the files of a set of this title; one of several is named."""
+    if not any(reading.problems for reading in readings):
+        st.success(word("data_page.no_problem"), icon=":material/check_circle:")
+    for place, reading in enumerate(readings):
+        if isinstance(reading, FileReading) and reading.problems and len(readings) > 1:
+            st.markdown(f"**{plain(reading.name)}**")
+        _draw_problems(reading, title if len(readings) == 1 else f"{title}_{place + 1}")
+
+
+def _draw_problems(reading: Reading | FileReading, title: str) -> None:
+    left_out = [problem for problem in reading.problems if problem.leaves_out_row]
+    others = [problem for problem in reading.problems if not problem.leaves_out_row]
+    if left_out:
+        counts = {"left_out": f"{reading.left_out:,}", "rows": f"{reading.row_count:,}"}
+        st.warning(word("data_page.left_out", **counts), icon=":material/warning:")
+        with st.expander(word("data_page.see_left_out")):
+            _draw_left_out(reading, left_out, title)
+    if others:
+        count = f"{reading.problem_count - reading.left_out:,}"
+        with st.expander(word("data_page.see_others", count=count), icon=":material/info:"):
+            for problem in others[:_SHOWN_ROWS]:
+                st.text(problem_text(problem))
+
+
+def _draw_left_out(reading: Reading | FileReading, left_out: list[Problem], title: str) -> None:
+    texts = catalog(language())
+    if len(left_out) > _SHOWN_ROWS:
+        st.caption(word("data_page.first_rows", shown=f"{_SHOWN_ROWS:,}"))
+    st.dataframe(
+        _in_words(reading.rejected.head(_SHOWN_ROWS), left_out, texts),
+        hide_index=True,
+        column_config={texts["data_page.problem_column"]: st.column_config.TextColumn(width="large")},
+    )
+    whole = partial(_in_words, reading.rejected, left_out, texts)
+    if len(left_out) < reading.left_out:
+        st.caption(word("data_page.first_kept", kept=f"{len(left_out):,}"))
+    tables.draw_csv("data_page.download_left_out", whole, f"{title}_left_out.csv")
+
+
+def _in_words(table: pd.DataFrame, problems: list[Problem], texts: Mapping[str, str]) -> pd.DataFrame:
+    """The table with the reader's English problems in the person's words; there is one problem a row."""
+    words = [reason_text(problem, texts) for problem in problems[: len(table)]]
+    table = table.assign(problem=words)
+    table.columns = column_names([texts["data_page.row_column"], texts["data_page.problem_column"], *table.columns[2:]])
+    return table
