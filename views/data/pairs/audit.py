@@ -24,7 +24,7 @@ _SENTENCE = "sentence"
 def draw(pairs: PairSet, rows: dict[Part, np.ndarray], figures: PairAudit) -> None:
     """Draw the audit of a set whose parts have these rows."""
     st.subheader(word("data_page.audit"), anchor=False)
-    _draw_counts(figures)
+    _draw_counts(pairs, rows, figures)
     if pairs.kind is PairKind.SCORED:
         _draw_scores(figures)
     if pairs.kind is PairKind.LABELLED:
@@ -36,18 +36,21 @@ def draw(pairs: PairSet, rows: dict[Part, np.ndarray], figures: PairAudit) -> No
     _draw_rows(pairs, rows)
 
 
-def _draw_counts(figures: PairAudit) -> None:
+def _draw_counts(pairs: PairSet, rows: dict[Part, np.ndarray], figures: PairAudit) -> None:
     values = {
         "row_count": figures.row_count,
         "sentence_count": figures.sentence_count,
         "repeated": len(figures.repeated),
-        "disputed": figures.disputed_count,
-        "equal": figures.equal_count,
+        **({"disputed": figures.disputed_count} if len(pairs.values) else {}),
+        **({"equal": figures.equal_count} if pairs.kind.width > 1 else {}),
         "leaked": len(figures.leaks[Part.TRAIN, Part.TEST].rows),
     }
-    places = [place for _ in range(2) for place in st.columns(len(values) // 2)]
-    for place, (name, value) in zip(places, values.items(), strict=True):
+    places = [place for _ in range(2) for place in st.columns(3)]
+    for place, (name, value) in zip(places, values.items(), strict=False):
         place.metric(word(f"pairs_page.{name}"), f"{value:,}", help=word(f"pairs_page.{name}_help"), border=True)
+    if len(figures.repeated):
+        with st.expander(word("pairs_page.see_repeated", count=f"{len(figures.repeated):,}")):
+            _draw_table(pairs, rows, figures.repeated)
 
 
 def _draw_scores(figures: PairAudit) -> None:
@@ -150,13 +153,15 @@ def _draw_table(pairs: PairSet, rows: dict[Part, np.ndarray], shown: np.ndarray)
     if "label" in table:
         table["label"] = [label_words(Label[name.upper()]) for name in table["label"]]
     table["part"] = [word(f"part.{part}") for part in table["part"]]
-    columns = {name: tables.text(f"column.{name}", "", width="large") for name in (*SENTENCES, _SENTENCE)}
-    columns |= {
-        "score": tables.number("column.score", "%.3g", ""),
-        "label": tables.text("column.label", ""),
-        "part": tables.text("data_page.part", ""),
+    columns = {
+        "part": tables.text("data_page.part", "", width="small"),
+        "score": tables.number("column.score", "%.3g", "", width="small"),
+        "label": tables.text("column.label", "", width="small"),
     }
-    st.dataframe(table, hide_index=True, column_config={str(name): columns[str(name)] for name in table})
+    columns |= {name: tables.text(f"column.{name}", "", width="large") for name in (*SENTENCES, _SENTENCE)}
+    # what is short stands first: on a narrow screen a sentence leaves no room beside it
+    order = [name for name in columns if name in table]
+    st.dataframe(table, hide_index=True, column_order=order, column_config=columns)
 
 
 def _table(pairs: PairSet, rows: dict[Part, np.ndarray], shown: np.ndarray) -> pd.DataFrame:

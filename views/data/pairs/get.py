@@ -1,6 +1,7 @@
 """The ways to sentence pairs: the sample, the public sets, files of one's own, and the question set in use."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import streamlit as st
 
@@ -79,10 +80,12 @@ def _draw_upload() -> None:
 
 def _draw_sentences(used: StoredSet) -> None:
     """Offer the sentences of the passages in use, and not its questions: they are there to be measured with."""
-    with st.container(border=True, horizontal=True, vertical_alignment="center"):
-        name = plain(set_name(used.name))
-        st.markdown(word("pairs_page.sentences_about", name=name), width="stretch")
-        if not st.button(word("pairs_page.sentences"), key="take_sentences", icon=":material/notes:"):
+    with st.container(border=True):
+        about, press = st.columns([3, 1], vertical_alignment="center")
+        about.caption(word("pairs_page.sentences_about", name=plain(set_name(used.name))))
+        if not press.button(
+            word("pairs_page.sentences"), key="take_sentences", icon=":material/notes:", width="stretch"
+        ):
             return
     with errors_told():
         with st.spinner(word("pairs_page.taking_sentences"), show_time=True):
@@ -100,17 +103,19 @@ def _sentences(passages: Passages) -> Iterator[str]:
 
 
 def _look(entry: PairEntry) -> None:
-    bar = st.empty()
-    try:
-        contents = obtain_files(entry, following(bar.progress))
-    except DataError as error:
-        preview.show(Preview(entry.id, entry.title, error=error))
-        st.rerun()
-    bar.empty()
-    _open(Preview(entry.id, entry.title, tuple(contents)), entry.options)
+    found, bar = Preview(entry.id, entry.title), st.empty()
+    with errors_told():
+        try:
+            found = replace(found, files=tuple(obtain_files(entry, following(bar.progress))))
+        except DataError as error:
+            preview.show(replace(found, error=error))
+            st.rerun()
+        bar.empty()
+        _open(found, entry.options)
 
 
 def _open(found: Preview, options: PairOptions) -> None:
-    with st.spinner(word("data_page.reading"), show_time=True):
-        preview.show(preview.preview_of(found, options))
-    st.rerun()
+    with errors_told():
+        with st.spinner(word("data_page.reading"), show_time=True):
+            preview.show(preview.preview_of(found, options))
+        st.rerun()

@@ -53,13 +53,18 @@ def _draw_error(error: DataError) -> None:
 
 
 def _draw_understood(found: Read) -> None:
-    given = sum(file.row_count for file in found.files) or len(found.pairs)
-    kind = word(f"pair_kind.{found.pairs.kind}")
-    told = word("pairs_page.given", given=f"{given:,}", rows=f"{len(found.pairs):,}", kind=kind)
-    st.markdown(f"**{word('data_page.understood')}** {told}")
-    for file in found.files:
-        form = [word(f"format.{file.format}"), file.encoding, word("pairs_page.rows", rows=f"{file.row_count:,}")]
-        st.caption(" · ".join([plain(file.name), *filter(None, form)]))
+    told = {"kind": word(f"pair_kind.{found.pairs.kind}"), "rows": f"{len(found.pairs):,}"}
+    if not found.files:
+        st.markdown(word("pairs_page.counts", **told))
+        return
+    given = f"{sum(file.row_count for file in found.files):,}"
+    st.markdown(f"**{word('data_page.understood')}** {word('pairs_page.given', given=given, **told)}")
+    st.caption("  \n".join(map(_file_words, found.files)))
+
+
+def _file_words(file: FileReading) -> str:
+    told = [word(f"format.{file.format}"), file.encoding, word("pairs_page.rows", rows=f"{file.row_count:,}")]
+    return " · ".join([plain(file.name), *filter(None, told)])
 
 
 def _draw_choices(shown: Preview) -> None:
@@ -69,12 +74,15 @@ def _draw_choices(shown: Preview) -> None:
     kind = _pick_kind(next(places), shown)
     given = asdict(shown.columns)
     columns = {role: _pick_column(next(places), role, shown) for role in _roles(shown.kind)}
+    scale = _pick_scale(places, shown)
+    columns["part"] = _pick_column(next(places), "part", shown)
+    parts = _pick_parts(places, shown)
     options = shown.options if kind == shown.kind else replace(shown.options, kind=kind)
     if changed := {role: name for role, name in columns.items() if name != given[role]}:
         options = replace(options, columns={**options.columns, **changed})
-    if scale := _pick_scale(places, shown):
+    if scale:
         options = replace(options, scale=scale)
-    if parts := _pick_parts(places, shown):
+    if parts:
         options = replace(options, parts=parts)
     rows.draw_first(shown.first_rows, shown.available, columns)
     if options != shown.options:
@@ -95,9 +103,10 @@ def _places() -> Iterator[DeltaGenerator]:
 
 
 def _roles(kind: PairKind | None) -> tuple[str, ...]:
+    """What columns rows of a kind are read from."""
     if kind is None:
-        return (*SENTENCES, "score", "label", "part")
-    return (*SENTENCES[: kind.width], *_VALUES.get(kind, ()), "part")
+        return (*SENTENCES, "score", "label")
+    return (*SENTENCES[: kind.width], *_VALUES.get(kind, ()))
 
 
 def _pick_kind(place: DeltaGenerator, shown: Preview) -> PairKind | None:
