@@ -10,7 +10,6 @@ from retrieval.evaluation.slices import Property, Slice, labels_of
 from views.words import known, plain, word
 
 _SAMPLE = CATALOG["sample"].title
-_SAMPLES_OF_PAIRS = {PAIR_CATALOG[name].title: name.removeprefix("sample-") for name in ("sample-sts", "sample-nli")}
 _PAIRS = {entry.title: entry.id for entry in PAIR_CATALOG.values()}
 
 
@@ -19,16 +18,14 @@ def set_name(name: str) -> str:
     return word("data_page.sample") if name == _SAMPLE else name
 
 
-def pair_set_name(kept: StoredPairs) -> str:
-    """Return what a stored set of pairs is called: a sample in the person's language, any other as it is."""
-    sample = _SAMPLES_OF_PAIRS.get(kept.name)
-    name = word(f"embeddings.sample_{sample}") if sample else kept.name
-    return word("sidebar.shared", name=name) if kept.shared else name
-
-
 def pairs_name(name: str) -> str:
-    """Return what a set of sentence pairs of this name is called: a public one in the person's language."""
+    """Return what a set of pairs of this name is called: a known one in the person's language, any other as it is."""
     return word(f"pair_set.{_PAIRS[name]}") if name in _PAIRS else name
+
+
+def pair_set_name(kept: StoredPairs) -> str:
+    """Return what a stored set of pairs is called."""
+    return word("sidebar.shared", name=pairs_name(kept.name)) if kept.shared else pairs_name(kept.name)
 
 
 def kind_words(kind: str) -> str:

@@ -1,9 +1,10 @@
-"""Cached functions about sets of sentence pairs: kept, read and split once for all sessions."""
+"""Cached functions about sets of sentence pairs: kept, read, split and audited once for all sessions."""
 
 from pathlib import Path
 
 import numpy as np
 
+from data.pairs.audit import PairAudit, audit_pairs
 from data.pairs.catalog import PAIR_CATALOG, read_pair_entry
 from data.pairs.records import PairSet
 from data.pairs.split import split_pairs
@@ -44,6 +45,12 @@ def pair_set(key: str) -> PairSet:
 def parts_of(key: str) -> dict[Part, np.ndarray]:
     """Return the rows of every part of a stored set."""
     return split_pairs(pair_set(key))
+
+
+@cached(max_entries=8)
+def pair_audit(key: str) -> PairAudit:
+    """Return the audit of a stored set."""
+    return audit_pairs(pair_set(key), parts_of(key))
 
 
 @cached(max_entries=8)

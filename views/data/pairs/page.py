@@ -5,11 +5,11 @@ import streamlit as st
 from data.pairs.store import StoredPairs
 from data.store import StoredSet
 from views.data.pairs import audit, get, preview, reading, sets
-from views.data.pairs.preview import Preview
 from views.data_words import pairs_name
+from views.data.pairs.preview import Preview
 from views.navigation import PAGES, way_to
 from views.problem_words import errors_told
-from views.resources.pair_sets import pair_audit, pair_rows, pair_set
+from views.resources.pairs import pair_audit, parts_of, pair_set
 from views.scrolling import show_top
 from views.words import plain, word
 
@@ -51,5 +51,5 @@ def _draw_stored(kept: StoredPairs) -> None:
     st.header(word("pairs_page.shown", name=plain(pairs_name(kept.name))), anchor=False)
     with errors_told():
         with st.spinner(word("data_page.auditing"), show_time=True):
-            pairs, rows, figures = pair_set(kept.key), pair_rows(kept.key), pair_audit(kept.key)
+            pairs, rows, figures = pair_set(kept.key), parts_of(kept.key), pair_audit(kept.key)
         audit.draw(pairs, rows, figures)

@@ -316,9 +316,9 @@ def test_a_kept_set_that_is_damaged_is_told(app: AppTest, tmp_path: Path) -> Non
     press(press(app, "look_sample-sts"), "keep_pairs")
     folder = tmp_path / "workspace" / "pairs" / stored()[0].key
     (folder / "pairs.arrow").write_bytes(b"ARROW1 damaged")
-    from views.resources.pair_sets import pair_audit, pair_rows, pair_set
+    from views.resources.pairs import pair_audit, parts_of, pair_set
 
-    for cached in (pair_audit, pair_rows, pair_set):
+    for cached in (pair_audit, parts_of, pair_set):
         cached.clear()
     run(app)
     assert "cannot be read" in app.error[0].value
