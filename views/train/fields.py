@@ -9,7 +9,8 @@ from streamlit.delta_generator import DeltaGenerator
 
 from data.split import SplitOptions
 from models.sources import STARTER
-from training.options.bi_encoder import TAUGHT
+from training.options.bi_encoder import BI_ENCODER, TAUGHT
+from training.options.sentences import SENTENCES
 from training.recipe import recipe_of, usual_base
 from views.train.base import Base
 from views.train.entered import is_changed, take_back
@@ -127,7 +128,8 @@ class OptionFields:
     def _row(self, names: Sequence[str], columns: Sequence[DeltaGenerator]) -> None:
         for column, name in zip(columns, names, strict=False):
             with column:
-                self._entered[name] = draw_field(Field(name, self.key(name), self._start[name], **self._about[name]))
+                field = Field(name, self.key(name), self._start[name], **self._about[name])
+                self._entered[name] = draw_field(field)
                 self._places[name] = st.empty()
 
 
@@ -144,7 +146,8 @@ def _start(kind: str, base: Base, objective: str) -> dict[str, Any]:
     else:
         options = recipe_of(kind).options.suited_to(STARTER if base.starter else base.reference or usual_base(kind))
         shares = SplitOptions()
-    start = asdict(options) | {"base": base.reference, "objective": objective}
+    settings = {} if base.run else recipe_of(kind).options.settings_for(objective)
+    start = asdict(options) | settings | {"base": base.reference, "objective": objective}
     if objective in TAUGHT:
         start["negatives"] = start["negatives"] or _OF_A_LIST
     for name, (low, high) in fitted(kind, objective).items():
@@ -155,6 +158,8 @@ def _start(kind: str, base: Base, objective: str) -> dict[str, Any]:
 def _about(kind: str, objective: str) -> dict[str, dict[str, Any]]:
     """Of each option and of the split: its smallest and largest value, and its help."""
     about = {field.name: dict(field.metadata) for field in fields(recipe_of(kind).options)}
+    if kind == SENTENCES:
+        about["teacher"]["model"] = BI_ENCODER  # whose vectors are learned, not its scores
     for name, (low, high) in fitted(kind, objective).items():
         about[name] |= {"low": low, "high": high}
     return about | {name: {"low": type(high)(0), "high": high} for name, high in _SPLIT.items()}

@@ -2,15 +2,19 @@
 
 import streamlit as st
 
+from data.pairs.split import split_pairs
+from data.pairs.store import StoredPairs
 from data.split import Part, SplitOptions
 from data.store import StoredSet
 from models.hub import ModelError
 from models.sources import find_model
-from training.options.common import OptionError
-from training.recipe import recipe_of
+from training.options.common import OptionError, TrainingOptions
+from training.recipe import ranking_kinds, recipe_of
 from training.runs.rehearsal import Task
 from training.runs.runs import Plan, all_runs, new_plan
+from training.sentences.family import PAIRS
 from views.model_words import base_name
+from views.resources.pairs import pair_set
 from views.resources.sets import split_of
 from views.train.base import Base
 from views.train.entered import offer
@@ -26,7 +30,7 @@ _LONGEST_NAME = 80
 
 
 @st.fragment
-def draw_form(kind: str, base: Base, objective: str, data: StoredSet) -> None:
+def draw_form(kind: str, base: Base, objective: str, data: StoredSet | StoredPairs) -> None:
     """Draw the form. What is entered counts at once, so that neither another base nor another page loses it."""
     form = OptionFields(kind, base, objective)
     with st.container(border=True):
@@ -49,7 +53,8 @@ def draw_form(kind: str, base: Base, objective: str, data: StoredSet) -> None:
             if not base.usable:
                 st.caption(word("train.base_first"), width="content")
             draw_ask_button(Task.ESTIMATE, estimate, told)
-            draw_find_button(plan, told)
+            if kind in ranking_kinds():
+                draw_find_button(plan, told)
             draw_pooling_button(plan, base, told)
             draw_start_button(plan, told)
         with told:
@@ -72,11 +77,11 @@ def _draw_way_back(form: OptionFields) -> None:
         )
 
 
-def _planned(form: OptionFields, data: StoredSet, kind: str, name: str) -> Plan | None:
+def _planned(form: OptionFields, data: StoredSet | StoredPairs, kind: str, name: str) -> Plan | None:
     """Return the plan of what was entered, or tell beside its field what does not fit."""
     try:
         split, options = SplitOptions(*form.split()), recipe_of(kind).options(**form.options())
-        _check_parts(data, split)
+        _check_data(data, split, options)
         for field, model in form.models().items():
             _check_model(field, model)
     except OptionError as error:
@@ -88,9 +93,15 @@ def _planned(form: OptionFields, data: StoredSet, kind: str, name: str) -> Plan 
     return new_plan(kind, name, (data.key, data.name, data.fingerprint), split, options)
 
 
-def _check_parts(data: StoredSet, split: SplitOptions) -> None:
-    rows = split_of(data.key, split.validation, split.test, split.seed).rows
-    if len(rows[Part.TRAIN]) < 2 or not len(rows[Part.VALIDATION]):
+def _check_data(data: StoredSet | StoredPairs, split: SplitOptions, options: TrainingOptions) -> None:
+    if isinstance(data, StoredSet):
+        rows = split_of(data.key, split.validation, split.test, split.seed).rows
+    else:
+        pairs = pair_set(data.key)
+        PAIRS.check(pairs, options)
+        rows = split_pairs(pairs, split)
+    judged = bool(len(rows[Part.VALIDATION])) or bool(getattr(options, "judged_on", ""))
+    if len(rows[Part.TRAIN]) < 2 or not judged:
         raise OptionError("validation", "validation_empty", "leaves nothing to train on or to measure on")
 
 

@@ -18,9 +18,12 @@ ITSELF = ""  # a guide that is not named is the base
 KINDS = {"guide": BI_ENCODER, "teacher": CROSS_ENCODER, "negatives_model": BI_ENCODER}
 
 
-def model_field(name: str, start: str, words: dict[str, Any]) -> str:
-    """Draw the choice of a model; returns its reference, empty where none is chosen. `words` are the widget's."""
-    choices, key = _choices(name), words["key"]
+def model_field(name: str, start: str, words: dict[str, Any], kind: str) -> str:
+    """Draw the choice of a model of a kind; returns its reference, empty where none is chosen.
+
+    `words` are the widget's.
+    """
+    choices, key = _choices(name, kind), words["key"]
     known = start in choices or (name == "teacher" and not start)
     offer(key, (start or (ITSELF if name == "guide" else None)) if known else OTHER)
     if st.session_state[key] not in choices:  # such as a run that was deleted
@@ -51,13 +54,12 @@ def other_field(key: str) -> str:
     ).strip()
 
 
-def _choices(name: str) -> list[str]:
-    kind = KINDS[name]
+def _choices(name: str, kind: str) -> list[str]:
     kinds = kinds_to_start_from(kind)
     runs = [run.id for run in finished_runs() if run.plan().kind in kinds]
     if name == "guide":  # it must read texts as the base does, and starters have no tokenizer
         return [ITSELF, *_packaged(), recipe_of(kind).base, *(run for run in runs if not is_a_starter(run)), OTHER]
-    if name == "teacher":  # the hub's default has not learned to score anything yet
+    if kind == CROSS_ENCODER:  # the hub's default has not learned to score anything yet
         return [STARTER, *runs, OTHER]
     return [*_packaged(), STARTER, recipe_of(kind).base, *runs, OTHER]
 

@@ -2,22 +2,29 @@
 
 import streamlit as st
 
+from data.pairs.store import StoredPairs
+from data.store import StoredSet
 from training.recipe import recipe_of, usual_base
 from views.state import remember, remembered
 from views.train.base import Base
 from views.train.entered import offer, relabel
-from views.train.options import objectives
+from views.train.options import objectives, usual_objective
 from views.words import word, word_or
 
 
-def pick_objective(kind: str, base: Base) -> str:
+def pick_objective(kind: str, base: Base, data: StoredSet | StoredPairs) -> str:
     """Draw the choice of what training makes smaller, with what that does and needs."""
-    choices, key = objectives(kind, starter=base.starter), f"train_{kind}_objective"
+    pairs = data.kind if isinstance(data, StoredPairs) else None
+    choices, key = objectives(kind, starter=base.starter, pairs=pairs), f"train_{kind}_objective"
+    if not choices:
+        st.info(word("train.no_objective"), icon=":material/info:")
+        st.stop()
     suited = recipe_of(kind).options.suited_to
     options = base.run.plan().options if base.run else suited(base.reference or usual_base(kind))
+    usual = usual_objective(options.objective.value, choices)
     if st.session_state.get(key) not in choices:
-        st.session_state[key] = remembered("objective", options.objective.value, choices)
-    offer(key, options.objective.value)
+        st.session_state[key] = remembered("objective", usual, choices)
+    offer(key, usual)
     relabel(key)
     left, right = st.columns(2, vertical_alignment="bottom")
     chosen = left.selectbox(

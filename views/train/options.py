@@ -1,15 +1,17 @@
 """Which options matter for a training: for its kind, its base and its objective. The others are not shown."""
 
-from collections.abc import Mapping, Set
+from collections.abc import Mapping, Sequence, Set
 from enum import StrEnum
 from itertools import chain
 from typing import Any
 
+from data.pairs.records import PairKind
 from training.options.bi_encoder import BI_ENCODER, TAUGHT, BiEncoderObjective
 from training.options.cross_encoder import CrossEncoderObjective
 from training.options.negatives import NegativesFrom
+from training.options.sentences import CONTRASTED, FITTING, SentenceObjective
 from training.options.sparse_encoder import QuestionSide, SparseEncoderObjective
-from training.recipe import recipe_of
+from training.recipe import ranking_kinds, recipe_of
 
 FIRST = ("epochs", "batch_size", "learning_rate")
 NEEDED = ("guide", "teacher")  # without them the objective cannot do its work, so they are not folded away
@@ -21,6 +23,7 @@ MORE = {
         *("positive_margin", "negative_margin", "triplet_margin"),
         *("temperature", "teacher_temperature", "teacher_bm25", "distillation_weight"),
         *("question_regularizer", "passage_regularizer"),
+        *("concatenation", "scale", "dropout", "deletion"),
     ),
     "model": (
         *("question_side", "pooling", "max_length", "windows"),
@@ -30,7 +33,10 @@ MORE = {
         *("recompute", "mini_batch_size", "evaluation_batch_size", "precision"),
         *("attention_dropout", "embedding_table"),
     ),
-    "measuring": ("best_by", "patience", "depth", "evaluation_limit", "evaluation_steps", "logging_steps", "report_to"),
+    "measuring": (
+        *("best_by", "judged_on", "patience", "depth"),
+        *("evaluation_limit", "evaluation_steps", "logging_steps", "report_to"),
+    ),
     "saving": ("save_steps", "save_minutes", "save_limit"),
 }
 # the others, such as those of an added kind, are drawn with those of the loss
@@ -44,26 +50,40 @@ DECIDING = ("negatives", "negatives_from", "distillation_weight", "question_side
 _ALL_BUT_TRIPLETS: set[StrEnum] = {*BiEncoderObjective, *SparseEncoderObjective} - {BiEncoderObjective.TRIPLET}
 _ONLY_FOR: dict[str, Set[StrEnum]] = {
     "guide": {BiEncoderObjective.GIST},
-    "teacher": {CrossEncoderObjective.MARGIN_MSE, *TAUGHT},
+    "teacher": {CrossEncoderObjective.MARGIN_MSE, *TAUGHT, SentenceObjective.DISTILLATION},
     "teacher_temperature": {*TAUGHT},
     "teacher_bm25": {*TAUGHT},
     "distillation_weight": {*TAUGHT},
     "positive_margin": {BiEncoderObjective.MEGA_BATCH_MARGIN},
     "negative_margin": {BiEncoderObjective.MEGA_BATCH_MARGIN},
-    "triplet_margin": {BiEncoderObjective.TRIPLET},
+    "triplet_margin": {BiEncoderObjective.TRIPLET, SentenceObjective.TRIPLET},
+    "concatenation": {SentenceObjective.NLI_SOFTMAX},
+    "scale": {SentenceObjective.COSENT},
+    "dropout": {SentenceObjective.SIMCSE_UNSUPERVISED},
+    "deletion": {SentenceObjective.TSDAE},
     "batches_of": _ALL_BUT_TRIPLETS,
     "temperature": {
         *(BiEncoderObjective.MULTIPLE_NEGATIVES, BiEncoderObjective.GIST),
-        *(SparseEncoderObjective.SPLADE, *TAUGHT),
+        *(SparseEncoderObjective.SPLADE, *TAUGHT, *CONTRASTED),
     },
     "mini_batch_size": _ALL_BUT_TRIPLETS,
 }
 
 
-def objectives(kind: str, *, starter: bool) -> list[str]:
-    """Return the objectives that a model of the kind can be trained for; a starter has no tokenizer to be guided by."""
+def objectives(kind: str, *, starter: bool, pairs: PairKind | None = None) -> list[str]:
+    """Return the objectives that a model of the kind can be trained for, with `pairs` those that learn from such.
+
+    A starter has no tokenizer to be guided by.
+    """
     every = type(recipe_of(kind).options.suited_to().objective)
+    if pairs is not None:
+        return [known.value for known in every if pairs in FITTING[known]]
     return [known.value for known in every if not (starter and known is BiEncoderObjective.GIST)]
+
+
+def usual_objective(suited: str, choices: Sequence[str]) -> str:
+    """Return the objective that is chosen before anybody does: what suits the base, or else the data."""
+    return next((one for one in (suited, SentenceObjective.SIMCSE_SUPERVISED.value) if one in choices), choices[0])
 
 
 def matters(name: str, values: Mapping[str, Any], *, starter: bool) -> bool:
@@ -89,6 +109,8 @@ def _matters_of_negatives(name: str, values: Mapping[str, Any]) -> bool:
 
 def fitted(kind: str, objective: str) -> dict[str, tuple[int, int]]:
     """Return the smallest and largest value that an objective leaves to options which it restricts."""
+    if kind not in ranking_kinds():
+        return {}
     if objective == BiEncoderObjective.MEGA_BATCH_MARGIN:
         return {"negatives": (0, 0)}
     if objective == BiEncoderObjective.TRIPLET:

@@ -1,10 +1,14 @@
-"""Train: fine-tune a model of any kind on the question set in use, watch it, and keep what came of it."""
+"""Train: fine-tune a model of any kind, watch it, and keep what came of it.
+
+What ranks passages learns from the question set in use, an encoder of sentences from a set of pairs picked here.
+"""
 
 import streamlit as st
 
+from data.pairs.store import StoredPairs
 from data.store import StoredSet
 from training.options.bi_encoder import BI_ENCODER
-from training.recipe import ranking_kinds, recipe_of
+from training.recipe import RECIPES, ranking_kinds, recipe_of
 from training.runs.line import LINE
 from training.runs.runs import Run
 from training.runs.searches import Search, all_jobs
@@ -20,6 +24,7 @@ from views.state import choose, chosen_set
 from views.train.base import pick_base
 from views.train.form import draw_form
 from views.train.objective import pick_objective
+from views.train.pairs import pick_pairs
 from views.train.rounds import fill_in_another_round
 from views.train.settings import use_settings
 from views.words import plain, word, word_or
@@ -38,8 +43,11 @@ def draw() -> None:
     elif at_work:
         at_work_view.draw(at_work)
     draw_queue()
-    if data.questions:
-        _draw_training(data)
+    kind = _pick_kind()
+    if kind not in ranking_kinds():
+        _draw_training(kind, pick_pairs())
+    elif data.questions:
+        _draw_training(kind, data)
     else:
         st.info(word("train.no_questions"), icon=":material/info:")
         if st.button(word("train.to_data"), key="to_data"):
@@ -51,13 +59,12 @@ def draw() -> None:
     draw_runs(ended, fill_in_another_round, use_settings, at_work=bool(at_work))
 
 
-def _draw_training(data: StoredSet) -> None:
-    kind = _pick_kind()
+def _draw_training(kind: str, data: StoredSet | StoredPairs) -> None:
     st.markdown(word_or(f"train.get_{kind}", recipe_of(kind).does, data=plain(set_name(data.name))))
-    if data.made:
+    if isinstance(data, StoredSet) and data.made:
         st.caption(f":material/auto_awesome: {word('train.made', made=f'{data.made:,}')}")
     base = pick_base(kind)
-    draw_form(kind, base, pick_objective(kind, base), data)
+    draw_form(kind, base, pick_objective(kind, base, data), data)
 
 
 def _is_folded(job: Run, searches: set[str]) -> bool:
@@ -67,7 +74,7 @@ def _is_folded(job: Run, searches: set[str]) -> bool:
 
 
 def _pick_kind() -> str:
-    kinds = ranking_kinds()
+    kinds = list(RECIPES)
     return choose(
         st.segmented_control,
         "train",

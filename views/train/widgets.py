@@ -12,6 +12,7 @@ from training.options.common import Report
 from training.options.questions import BestBy
 from views.train.entered import offer, relabel
 from views.train.models import KINDS, model_field
+from views.train.pairs import judging_sets
 from views.words import word, word_or
 
 _SMALL = {"learning_rate", "question_regularizer", "passage_regularizer"}
@@ -28,12 +29,15 @@ class Field:
     low: float | None = None
     high: float | None = None
     help: str = ""  # where there are no words for it
+    model: str = ""  # which kind of model it names, where it is another than its name says
 
 
 def draw_field(field: Field) -> Any:
     """Draw the widget of an option; returns what is entered, None for a number left empty."""
     if field.name in KINDS:
-        return model_field(field.name, field.start, _words(field))
+        return model_field(field.name, field.start, _words(field), field.model or KINDS[field.name])
+    if field.name == "judged_on":
+        return _judging_set(field)
     if isinstance(field.start, StrEnum):
         return _choice(field)
     offer(field.key, field.start)
@@ -48,6 +52,12 @@ def tell_of_packages() -> None:
     """Tell which places the curves could go to besides, and how."""
     if missing := [report.value for report in Report if not _installed(report)]:
         st.caption(word("train.report_to_more", packages=" ".join(missing)))
+
+
+def _judging_set(field: Field) -> str:
+    sets = {"": word("train.judged_by_itself")} | judging_sets()
+    offer(field.key, field.start if field.start in sets else "")
+    return str(st.selectbox(**_words(field), options=list(sets), format_func=sets.__getitem__))
 
 
 def _choice(field: Field) -> str:

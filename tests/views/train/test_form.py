@@ -25,6 +25,14 @@ from training.options.bi_encoder import BI_ENCODER, BiEncoderObjective, BiEncode
 from training.options.common import LoraAlso, Report
 from training.options.cross_encoder import CROSS_ENCODER, CrossEncoderObjective, CrossEncoderOptions
 from training.options.negatives import NegativesFrom
+from training.options.sentences import (
+    CrossSentenceObjective,
+    JudgedBy,
+    SentenceCrossEncoderOptions,
+    SentenceObjective,
+    SentenceOptions,
+    SentencePooling,
+)
 from training.options.sparse_encoder import SPARSE_ENCODER
 from training.recipe import RECIPES
 from training.runs.rounds import create_rounds
@@ -52,8 +60,8 @@ def page() -> None:
     from views.train.objective import pick_objective
 
     kind = st.query_params.get("train", "bi-encoder")
-    base = pick_base(kind)
-    draw_form(kind, base, pick_objective(kind, base), chosen_set())
+    base, data = pick_base(kind), chosen_set()
+    draw_form(kind, base, pick_objective(kind, base, data), data)
 
 
 @pytest.fixture
@@ -227,13 +235,14 @@ def test_a_starter_cannot_be_guided(app: AppTest) -> None:
 @pytest.mark.parametrize("language", ["ko", "en"])
 def test_every_option_choice_and_objective_has_words(language: str) -> None:
     words = set(catalog(language))
-    for options in (BiEncoderOptions, CrossEncoderOptions):
+    for options in (BiEncoderOptions, CrossEncoderOptions, SentenceOptions, SentenceCrossEncoderOptions):
         for known in fields(options):
             assert known.name in ("base", "objective") or {f"option.{known.name}", f"option_help.{known.name}"} <= words
-    for objective in (*BiEncoderObjective, *CrossEncoderObjective):
+    for objective in (*BiEncoderObjective, *CrossEncoderObjective, *SentenceObjective, *CrossSentenceObjective):
         assert {f"objective.{objective}", f"objective_does.{objective}"} <= words
-    enums = {"pooling": Pooling, "negatives_from": NegativesFrom, "precision": Precision, "report_to": Report}
-    enums |= {"lora_also": LoraAlso}
+    enums = {"pooling": SentencePooling, "negatives_from": NegativesFrom, "precision": Precision, "report_to": Report}
+    enums |= {"lora_also": LoraAlso, "best_by": JudgedBy}
+    assert set(Pooling) <= {choice.value for choice in SentencePooling}
     assert {f"choice.{name}_{choice}" for name, choices in enums.items() for choice in choices} <= words
     codes = "range empty save_steps ranks starter lora triplet mega_batch gist_starter numbers teacher taught"
     codes += " rounds model_not_found"

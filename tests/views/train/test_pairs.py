@@ -1,0 +1,129 @@
+"""The form of a training on sentence pairs: which objectives learn from which set, and what is started."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from data.pairs.records import Label, PairKind, PairSet
+from data.pairs.store import StoredPairs, keep
+from tests.hub import build_bi_encoder
+from tests.views.driving import run
+from tests.views.train.test_form import submitted  # noqa: F401 - a fixture
+from training.options.sentences import SENTENCE_CROSS_ENCODER, SENTENCES, SentenceObjective, SentenceOptions
+from training.runs.runs import Run
+from views.words import catalog
+
+EN = catalog("en")
+ROWS = 30
+FIRST, SECOND = ([f"{word} {row}" for row in range(ROWS)] for word in ("sentence", "another"))
+
+
+def page() -> None:
+    import streamlit as st
+
+    from views.train.base import pick_base
+    from views.train.form import draw_form
+    from views.train.objective import pick_objective
+    from views.train.pairs import pick_pairs
+
+    kind, data = st.query_params["train"], pick_pairs()
+    base = pick_base(kind)
+    draw_form(kind, base, pick_objective(kind, base, data), data)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build_bi_encoder(tmp_path_factory.mktemp("base") / "model")
+
+
+def scored() -> StoredPairs:
+    scores = [row % 6 for row in range(ROWS)]
+    return keep(PairSet.of("likeness", PairKind.SCORED, [FIRST, SECOND], scores, scale=(0, 5)))
+
+
+def labelled() -> StoredPairs:
+    return keep(PairSet.of("inference", PairKind.LABELLED, [FIRST, SECOND], [row % 3 for row in range(ROWS)]))
+
+
+@pytest.fixture
+def app(folder: Path) -> Iterator[AppTest]:
+    test = AppTest.from_function(page, default_timeout=60)
+    for name, value in {"lang": "en", "train": SENTENCES, "base": "other", "base_model": str(folder)}.items():
+        test.query_params[name] = value
+    return test
+
+
+def field(app: AppTest, name: str, kind: str = SENTENCES) -> Any:
+    widgets = [*app.number_input, *app.selectbox, *app.checkbox, *app.text_input]
+    return next(widget for widget in widgets if widget.key == f"train_{kind}_{name}")
+
+
+def drawn(app: AppTest) -> set[str]:
+    widgets = [*app.number_input, *app.selectbox, *app.checkbox, *app.text_input]
+    return {str(widget.key).removeprefix(f"train_{SENTENCES}_") for widget in widgets}
+
+
+def start(app: AppTest) -> None:
+    next(button for button in app.button if str(button.key).startswith("train_start")).click()
+
+
+def test_scores_are_learned_in_their_order_and_what_is_entered_is_started(app: AppTest, submitted: list[Run]) -> None:  # noqa: F811
+    kept = scored()
+    run(app)
+    assert not app.exception
+    assert not app.error
+    assert field(app, "objective").value == SentenceObjective.COSENT
+    assert {"scale", "pooling", "judged_on"} <= drawn(app)
+    assert not {"concatenation", "deletion", "negatives", "title", "temperature"} & drawn(app)
+    field(app, "scale").set_value(10.0)
+    run(app)
+    start(app)
+    run(app)
+    (started,) = submitted
+    plan = started.plan()
+    assert (plan.kind, plan.data, plan.data_name, plan.fingerprint) == (
+        SENTENCES, kept.key, "likeness", kept.fingerprint,
+    )  # fmt: skip
+    assert isinstance(plan.options, SentenceOptions)
+    assert (plan.options.objective, plan.options.scale) == (SentenceObjective.COSENT, 10.0)
+
+
+def test_labels_offer_what_learns_from_labels_with_the_settings_of_its_paper(app: AppTest) -> None:
+    labelled()
+    run(app)
+    objective = field(app, "objective")
+    assert objective.value == SentenceObjective.SIMCSE_SUPERVISED
+    offered = [SentenceObjective.NLI_SOFTMAX, SentenceObjective.TRIPLET, SentenceObjective.SIMCSE_UNSUPERVISED]
+    offered += [SentenceObjective.SIMCSE_SUPERVISED, SentenceObjective.TSDAE]
+    assert objective.options == [EN[f"objective.{one}"] for one in offered]
+    assert field(app, "batch_size").value == 128
+    objective.set_value(SentenceObjective.NLI_SOFTMAX.value)
+    run(app)
+    assert "concatenation" in drawn(app)
+    assert "temperature" not in drawn(app)
+
+
+def test_another_set_judges_what_has_no_scores(app: AppTest, submitted: list[Run]) -> None:  # noqa: F811
+    judge = scored()
+    keep(PairSet.of("plain", PairKind.SENTENCES, [FIRST]))
+    run(app)
+    assert field(app, "objective").value == SentenceObjective.SIMCSE_UNSUPERVISED
+    field(app, "judged_on").set_value(judge.key)
+    run(app)
+    start(app)
+    run(app)
+    assert submitted[0].plan().options.judged_on == judge.key  # type: ignore[attr-defined]
+
+
+def test_a_cross_encoder_of_sentences_learns_from_no_triplets(app: AppTest) -> None:
+    keep(PairSet.of("three", PairKind.TRIPLETS, [FIRST, SECOND, [f"third {row}" for row in range(ROWS)]]))
+    app.query_params["train"] = SENTENCE_CROSS_ENCODER
+    run(app)
+    assert [info.value for info in app.info] == [EN["train.no_objective"]]
+
+
+def test_labels_have_their_numbers() -> None:
+    assert [label.value for label in Label] == [0, 1, 2]
