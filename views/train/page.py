@@ -12,7 +12,7 @@ from training.recipe import RECIPES, ranking_kinds, recipe_of
 from training.runs.line import LINE
 from training.runs.runs import Run
 from training.runs.searches import Search, all_jobs
-from views.data_words import set_name
+from views.data_words import pair_set_name, set_name
 from views.model_words import kind_name
 from views.navigation import open_page
 from views.runs import at_work as at_work_view
@@ -60,7 +60,8 @@ def draw() -> None:
 
 
 def _draw_training(kind: str, data: StoredSet | StoredPairs) -> None:
-    st.markdown(word_or(f"train.get_{kind}", recipe_of(kind).does, data=plain(set_name(data.name))))
+    name = set_name(data.name) if isinstance(data, StoredSet) else pair_set_name(data)
+    st.markdown(word_or(f"train.get_{kind}", recipe_of(kind).does, data=plain(name)))
     if isinstance(data, StoredSet) and data.made:
         st.caption(f":material/auto_awesome: {word('train.made', made=f'{data.made:,}')}")
     base = pick_base(kind)

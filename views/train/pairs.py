@@ -4,7 +4,7 @@ import streamlit as st
 
 from data.pairs.records import PairKind
 from data.pairs.store import StoredPairs
-from views.data_words import set_name
+from views.data_words import pair_set_name
 from views.resources.pairs import parts_of, stored_pairs
 from views.state import choose
 from views.words import word
@@ -23,7 +23,7 @@ def pick_pairs() -> StoredPairs:
             word("train.pairs"),
             list(sets),
             next(iter(sets)),
-            format_func=lambda key: set_name(sets[key].name),
+            format_func=lambda key: pair_set_name(sets[key]),
             help=word("train.pairs_help"),
         )
     counts = {part.value: f"{len(rows):,}" for part, rows in parts_of(key).items()}
@@ -33,4 +33,4 @@ def pick_pairs() -> StoredPairs:
 
 def judging_sets() -> dict[str, str]:
     """Return the names, by key, of the sets whose scores or labels can judge a training on others."""
-    return {kept.key: set_name(kept.name) for kept in stored_pairs() if kept.kind in _JUDGING}
+    return {kept.key: pair_set_name(kept) for kept in stored_pairs() if kept.kind in _JUDGING}

@@ -13,9 +13,8 @@ from data.store import StoredSet
 from text.sentences import marked_sentences
 from views.data.get import following
 from views.data.pairs import preview
-from views.data_words import pairs_name
 from views.data.pairs.preview import Preview
-from views.data_words import set_name
+from views.data_words import pairs_name, set_name
 from views.problem_words import errors_told
 from views.resources.sets import question_set
 from views.words import plain, word

@@ -5,11 +5,11 @@ import streamlit as st
 from data.pairs.store import StoredPairs
 from data.store import StoredSet
 from views.data.pairs import audit, get, preview, reading, sets
-from views.data_words import pairs_name
 from views.data.pairs.preview import Preview
+from views.data_words import pairs_name
 from views.navigation import PAGES, way_to
 from views.problem_words import errors_told
-from views.resources.pairs import pair_audit, parts_of, pair_set
+from views.resources.pairs import pair_audit, pair_set, parts_of
 from views.scrolling import show_top
 from views.words import plain, word
 

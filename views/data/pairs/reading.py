@@ -14,8 +14,8 @@ from data.problems import DataError
 from data.split import Part
 from views.data import rows
 from views.data.pairs import preview, sets
-from views.data_words import pairs_name
 from views.data.pairs.preview import Preview, Read
+from views.data_words import pairs_name
 from views.problem_words import errors_told, failure_text, problem_text
 from views.words import plain, word
 
