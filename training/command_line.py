@@ -37,14 +37,20 @@ def planned(given: argparse.Namespace) -> Plan:
     recipe = recipe_of(given.kind)
     found, made = recipe.family.find(given.data), recipe.options
     chosen = {field.name: getattr(given, field.name) for field in fields(made) if hasattr(given, field.name)}
+    if judges := chosen.get("judged_on"):
+        chosen["judged_on"] = _placed(judges)
     suited = made.suited_to(chosen.get("base", usual_base(given.kind)))
     objective = chosen.get("objective", suited.objective)
     options = replace(suited, **(made.settings_for(objective) | chosen))
     recipe.family.check(found, options)
-    reference = str(Path(given.data).resolve()) if Path(given.data).is_file() else given.data
-    data = (reference, found.name, found.fingerprint)
+    data = (_placed(given.data), found.name, found.fingerprint)
     shares = SplitOptions(given.validation_share, given.test_share, given.split_seed)
     return new_plan(given.kind, given.name or given.kind, data, shares, options)
+
+
+def _placed(reference: str) -> str:
+    """A file by its path from the root: who carries the plan out may stand elsewhere."""
+    return str(Path(reference).resolve()) if Path(reference).is_file() else reference
 
 
 def known_job(reference: str) -> Run:

@@ -53,8 +53,8 @@ class Family(Protocol):
     def baselines(self, material: Any) -> Mapping[str, Measurement]:
         """What is measured once beside the base, by name."""
 
-    def measurement(self, kept: Mapping[str, Any]) -> Measurement | None:
-        """Read again what was `kept` of a measurement; None where it says too little."""
+    def measurement(self, kept: Mapping[str, Any], material: Any) -> Measurement | None:
+        """Read again what was `kept` of a measurement; None where it says too little, or is of other data."""
 
     def summary(self, measured: Any, material: Any, options: Any) -> dict[str, Any]:
         """Return what `scores.json` holds of measurements by name, `before` and `after` among them."""

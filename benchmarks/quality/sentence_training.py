@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from benchmarks.quality.kept_training import workspace
-from data.pairs.records import PairSet
+from data.pairs.records import PairKind, PairSet
 from data.pairs.split import split_pairs
 from data.pairs.store import find, keep
 from data.split import Part, SplitOptions
@@ -22,6 +22,7 @@ from training.options.sentences import SENTENCES, SentenceObjective, SentenceOpt
 from training.runs.runs import Run, all_runs, create_run, new_plan
 from training.train import train
 
+SPLIT = SplitOptions(test=0.0)  # only what was published for a test is kept from training
 _STS, _NLI = "korsts", "kornli-xnli"
 _UNTRAINED, _BY_SCORES = "untrained", "STS (CoSENT)"
 
@@ -51,13 +52,14 @@ def measure() -> list[str]:
 def trained(name: str, data: PairSet, objective: SentenceObjective, base: str) -> Run:
     """Return the run of this lesson, where there is one as far as it has come, and finish it."""
     options = replace(SentenceOptions.suited_to(DEFAULT.reference), **SentenceOptions.settings_for(objective))
-    options = replace(options, base=base, objective=objective, judged_on=_STS)
+    judged_on = "" if data.kind is PairKind.SCORED else _STS
+    options = replace(options, base=base, objective=objective, judged_on=judged_on)
     stored = keep(data)
     known = (one for one in all_runs() if one.plan().options == options)
     run = next((one for one in known if one.plan().fingerprint == data.fingerprint), None)
     if run is None:
         told = (stored.key, data.name, data.fingerprint)
-        run = create_run(new_plan(SENTENCES, name, told, SplitOptions(), options))
+        run = create_run(new_plan(SENTENCES, name, told, SPLIT, options))
     if run.status().state is not State.DONE and (ended := train(run)).state is not State.DONE:
         raise RuntimeError(ended.message)
     return run

@@ -83,6 +83,7 @@ FITTING: dict[StrEnum, tuple[PairKind, ...]] = {
     CrossSentenceObjective.MSE: (PairKind.SCORED,),
     CrossSentenceObjective.CROSS_ENTROPY: (PairKind.LABELLED,),
 }
+ALONE = (SentenceObjective.NLI_SOFTMAX, SentenceObjective.TSDAE)  # the losses with weights of their own
 CONTRASTED = (SentenceObjective.SIMCSE_UNSUPERVISED, SentenceObjective.SIMCSE_SUPERVISED)
 _SUITED: dict[StrEnum, dict[str, Any]] = {  # what is not said by the papers' settings is as for scores
     SentenceObjective.NLI_SOFTMAX: {"epochs": 1.0},

@@ -55,8 +55,9 @@ class Rankers:
         """What BM25 reaches."""
         return {"bm25": material.first_stage_scores}
 
-    def measurement(self, kept: Mapping[str, Any]) -> Reached | None:
+    def measurement(self, kept: Mapping[str, Any], material: Material) -> Reached | None:
         """Read a measurement again; None where it says too little."""
+        del material
         return Reached.of(kept)
 
     def summary(self, measured: Mapping[str, Reached], material: Material, options: QuestionOptions) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from models.sources import find_model
 from training.options.bi_encoder import TAUGHT, BiEncoderObjective, BiEncoderOptions
 from training.options.common import TrainingOptions
 from training.options.cross_encoder import CrossEncoderObjective, CrossEncoderOptions
+from training.options.sentences import SentenceOptions
 from training.options.sparse_encoder import SparseEncoderOptions
 from training.rankers.inference_free import has_routes
 from training.rankers.material import Material
@@ -23,6 +24,8 @@ def negatives_of_processes(options: TrainingOptions) -> str:
     """
     if isinstance(options, SparseEncoderOptions):
         return "gathered"
+    if isinstance(options, SentenceOptions):
+        return "gathered" if options.contrasts else "none"
     if not isinstance(options, BiEncoderOptions) or not options.contrasts:
         return "none"
     return "gathered" if options.objective in _GATHERED else "own"

@@ -61,11 +61,13 @@ print(model.config.id2label)  # what each number is of, where it tells labels ap
         columns, examples = self._examples(material.train)
         settled = adapt(model, self._options)
         shared = processes() > 1 or len(material.validation) < 2
+        held_out = None if shared else HeldOut(*self._examples(material.validation))
+        material.require_judge(held_out)
         return Task(
             *(model, cross_sentence_loss(model, self._options.objective), columns, examples),
             lambda trained: self._measured(live_scorer(trained, self._options, [], self._labels)),
             settled=settled | {"best_by": material.judged_by},
-            held_out=None if shared else HeldOut(*self._examples(material.validation)),
+            held_out=held_out,
             best_by=material.judged_by,
         )
 
@@ -102,7 +104,8 @@ print(model.config.id2label)  # what each number is of, where it tells labels ap
     def _measured(self, scorer: CrossEncoderScorer) -> Likeness:
         judged = self._judgement(scorer, self._material.judge)
         sample = self._material.sample
-        return Likeness(judged, self._judgement(scorer, sample) if sample else None)
+        learned = self._judgement(scorer, sample) if sample else None
+        return Likeness(judged, learned, self._material.judge.fingerprint)
 
     def _judgement(self, scorer: CrossEncoderScorer, pairs: PairSet) -> Judgement:
         said = scorer.score(_pairs(pairs))

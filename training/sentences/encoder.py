@@ -19,7 +19,7 @@ from training.engine.probe import seconds_for
 from training.engine.task import HeldOut, Lesson, Task
 from training.family import Family
 from training.options.common import AttentionDropout, OptionError, TrainingOptions
-from training.options.sentences import SentenceObjective, SentenceOptions
+from training.options.sentences import ALONE, SentenceObjective, SentenceOptions
 from training.problems import TrainingError
 from training.sentences.adaptation import forget, pool_sentences
 from training.sentences.examples import encoder_examples
@@ -57,10 +57,13 @@ print(vectors @ vectors.T)  # cosines, higher is more alike"""
         if is_starter(source):
             raise OptionError("base", "starter_sentences", "base must be a transformer: a starter knows only words")
         material, options = self._material, self._options
+        if options.objective in ALONE and processes() > 1:
+            message = f"objective {options.objective} learns weights of its own, which several processes do not share"
+            raise OptionError("objective", "one_process", message)
         columns, examples = encoder_examples(options, material.train)
         model = load_bi_encoder(source, material.texts)
         pool_sentences(model, options.pooling)
-        loss = sentence_loss(model, options)
+        loss = sentence_loss(model, options, processes=processes())
         settled = adapt(model, options)
         if settled.get("attention_dropout") == AttentionDropout.NONE and hasattr(loss, "decoder"):
             drop_no_attention(loss.decoder)
@@ -68,9 +71,7 @@ print(vectors @ vectors.T)  # cosines, higher is more alike"""
             forget(model, options.dropout)
         prompt, _ = prompts_of(model)
         held_out = self._held_out(model)
-        if material.judged_by == "loss" and held_out is None:
-            message = "nothing is held out whose loss could pick a checkpoint: name a scored set to be judged on"
-            raise TrainingError("nothing_judges", message)
+        material.require_judge(held_out)
         return Task(
             *(model, loss, columns, examples, lambda trained: self._measured(self._live(trained))),
             prompts={name: prompt for name in columns if name != "label"},
@@ -100,10 +101,11 @@ print(vectors @ vectors.T)  # cosines, higher is more alike"""
         material = self._material
         vectors = encoder.encode_sentences(material.judged.sentences)
         judged = judgement(material.judge, material.judged, vectors, material.measure)
-        if not (material.sample and material.sampled):
-            return Likeness(judged, None)
-        vectors = encoder.encode_sentences(material.sampled.sentences)
-        return Likeness(judged, judgement(material.sample, material.sampled, vectors, material.measure))
+        learned = None
+        if material.sample and material.sampled:
+            vectors = encoder.encode_sentences(material.sampled.sentences)
+            learned = judgement(material.sample, material.sampled, vectors, material.measure)
+        return Likeness(judged, learned, material.judge.fingerprint)
 
     def _held_out(self, model: Any) -> HeldOut | None:
         """Examples of the validation part, whose loss is read; None for several processes, that see other negatives."""

@@ -3,10 +3,12 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from data.pairs.catalog import PAIR_CATALOG
 from data.pairs.records import PairSet
 from data.pairs.split import split_pairs
 from data.pairs.store import find
 from data.split import Part, SplitOptions
+from training.engine.task import LOSS
 from training.family import Family
 from training.options.sentences import PairOptions
 from training.sentences.material import ACCURACY, PEARSON, SPEARMAN, PairMaterial, judging_set
@@ -44,7 +46,9 @@ class SentencePairs:
         parts = {f"{part.value}_pairs": len(rows[part]) for part in (Part.TRAIN, Part.VALIDATION, Part.TEST)}
         judging = judging_set(data, options)
         judged = {} if judging is data else {"judged_on": judging.name, "judged_on_fingerprint": judging.fingerprint}
-        return {"pairs": len(data), "kind": data.kind.value, **parts, **judged}
+        licence = next((entry.licence for entry in PAIR_CATALOG.values() if entry.title == data.name), "")
+        told = {"licence": licence} if licence else {}
+        return {"pairs": len(data), "kind": data.kind.value, **told, **parts, **judged}
 
     def material(
         self, data: PairSet, shares: SplitOptions, options: PairOptions, marked: tuple[tuple[str, str], ...] = ()
@@ -59,8 +63,10 @@ class SentencePairs:
         del material
         return {}
 
-    def measurement(self, kept: Mapping[str, Any]) -> Likeness | None:
-        """Read a measurement again."""
+    def measurement(self, kept: Mapping[str, Any], material: PairMaterial) -> Likeness | None:
+        """Read a measurement again; None where other pairs judge by now."""
+        if kept.get("judge") != material.judge.fingerprint:
+            return None
         return Likeness.of(kept)
 
     def summary(self, measured: Mapping[str, Likeness], material: PairMaterial, options: PairOptions) -> dict[str, Any]:
@@ -76,7 +82,7 @@ class SentencePairs:
     def told(self, scores: Mapping[str, Any], made: Mapping[str, Any]) -> Iterator[str]:
         """Paragraphs of a card that say what the figures are of."""
         del made
-        chosen = "their loss chose" if scores.get("judged_by") == "loss" else "they also chose"
+        chosen = "their loss chose" if scores.get("judged_by") == LOSS else "they also chose"
         if scores.get("intervals"):
             yield (
                 f"Times 100, on {scores.get('pairs', 0):,} validation pairs that it was not trained on; {chosen} the "

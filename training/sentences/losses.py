@@ -8,7 +8,7 @@ from training.options.common import OptionError
 from training.options.sentences import CrossSentenceObjective, SentenceObjective, SentenceOptions
 
 
-def sentence_loss(model: Any, options: SentenceOptions) -> Any:
+def sentence_loss(model: Any, options: SentenceOptions, *, processes: int = 1) -> Any:
     """Return the loss module of an objective.
 
     TSDAE's ties the weights of the encoder to those of its decoder, so that it is to be made before any are frozen.
@@ -35,7 +35,9 @@ def sentence_loss(model: Any, options: SentenceOptions) -> Any:
             metric = losses.TripletDistanceMetric.COSINE
             loss = losses.TripletLoss(model, distance_metric=metric, triplet_margin=options.triplet_margin)
         case SentenceObjective.SIMCSE_UNSUPERVISED | SentenceObjective.SIMCSE_SUPERVISED:
-            loss = losses.MultipleNegativesRankingLoss(model, scale=1 / options.temperature)
+            loss = losses.MultipleNegativesRankingLoss(
+                model, scale=1 / options.temperature, gather_across_devices=processes > 1
+            )
         case SentenceObjective.DISTILLATION:
             loss = losses.MSELoss(model)
         case SentenceObjective.TSDAE:

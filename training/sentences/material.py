@@ -11,6 +11,7 @@ from data.pairs.split import split_pairs
 from data.pairs.store import find
 from data.split import Part, SplitOptions
 from embeddings.distinct import Distinct
+from training.engine.task import LOSS
 from training.options.common import OptionError
 from training.options.sentences import JudgedBy, PairOptions, SentenceOptions
 from training.problems import TrainingError
@@ -60,9 +61,15 @@ class PairMaterial:
             judge=judging.at(_some(validation, options.evaluation_limit, shares.seed)),
             sample=data.at(drawn) if measure and judging is data else None,
             measure=measure,
-            judged_by=measure if measure and options.best_by is JudgedBy.AUTO else "loss",
+            judged_by=measure if measure and options.best_by is JudgedBy.AUTO else LOSS,
             judged_on=judging.name,
         )
+
+    def require_judge(self, held_out: object) -> None:
+        """Raise `TrainingError` where a checkpoint is picked by the loss, and nothing is held out to read it of."""
+        if self.judged_by == LOSS and held_out is None:
+            message = "nothing is held out whose loss could pick a checkpoint: name a scored set to be judged on"
+            raise TrainingError("nothing_judges", message)
 
     @cached_property
     def judged(self) -> Distinct:

@@ -59,6 +59,7 @@ class Likeness:
 
     validation: Judgement
     training: Judgement | None
+    judge: str = ""  # the fingerprint of the pairs that judge
 
     def means(self) -> dict[str, dict[str, float]]:
         """Of both, the figures by name."""
@@ -67,14 +68,15 @@ class Likeness:
     def kept(self) -> dict[str, Any]:
         """As JSON."""
         training = {"training": self.training.kept()} if self.training else {}
-        return {"validation": self.validation.kept(), **training}
+        return {"judge": self.judge, "validation": self.validation.kept(), **training}
 
     @classmethod
     def of(cls, kept: Mapping[str, Any]) -> Self | None:
         """Read what was kept; None where nothing was."""
         if "validation" not in kept:
             return None
-        return cls(Judgement.of(kept["validation"]), Judgement.of(kept["training"]) if "training" in kept else None)
+        training = Judgement.of(kept["training"]) if "training" in kept else None
+        return cls(Judgement.of(kept["validation"]), training, kept.get("judge", ""))
 
 
 def judgement(pairs: PairSet, distinct: Distinct, vectors: np.ndarray, measure: str) -> Judgement:

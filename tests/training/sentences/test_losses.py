@@ -15,6 +15,7 @@ from models.sources import find_model
 from tests.training.sentences.worlds import SETS, labelled, scored, sentences, tiny_base, tiny_bi_encoder
 from training.options.common import OptionError
 from training.options.sentences import (
+    CONTRASTED,
     FITTING,
     Concatenation,
     CrossSentenceObjective,
@@ -22,6 +23,7 @@ from training.options.sentences import (
     SentenceOptions,
     SentencePooling,
 )
+from training.rankers.losses import negatives_of_processes
 from training.sentences.adaptation import forget, pool_sentences
 from training.sentences.examples import damaged, encoder_examples
 from training.sentences.losses import cross_sentence_loss, sentence_loss
@@ -129,6 +131,13 @@ def test_tsdae_shares_its_weights_with_the_decoder_and_says_the_whole_sentence()
         said = loss.decoder(input_ids=whole[:, :-1], encoder_hidden_states=vector[:, None], use_cache=False).logits
         told = functional.cross_entropy(said.flatten(0, 1), whole[:, 1:].flatten(), ignore_index=0)
     assert float(found) == pytest.approx(float(told), abs=1e-5)
+
+
+def test_several_processes_share_the_negatives_of_simcse_alone() -> None:
+    shared = {one: negatives_of_processes(options(one)) for one in SentenceObjective}
+    assert {one for one, how in shared.items() if how == "gathered"} == {*CONTRASTED}
+    assert {how for one, how in shared.items() if one not in CONTRASTED} == {"none"}
+    assert sentence_loss(model(), options(CONTRASTED[0]), processes=2).gather_across_devices
 
 
 def test_a_base_that_is_no_decoder_is_refused() -> None:

@@ -132,10 +132,14 @@ def test_a_measurement_is_that_of_other_libraries_and_survives_the_disk() -> Non
     assert means["alignment"] == pytest.approx(np.mean(alike), abs=1e-5)
     apart = [np.exp(-2 * np.sum((a - b) ** 2)) for n, a in enumerate(vectors) for b in vectors[n + 1 :]]
     assert means["uniformity"] == pytest.approx(np.log(np.mean(apart)), abs=1e-5)
-    read = Likeness.of(Likeness(found, found).kept())
+    material = PairMaterial.of(scored(), SHARES, options())
+    kept = Likeness(found, found, material.judge.fingerprint).kept()
+    read = PAIRS.measurement(kept, material)
     assert read is not None
     assert read.means() == {"validation": pytest.approx(means), "training": pytest.approx(means)}
     assert Likeness.of({}) is None
+    others = PairMaterial.of(scored(seed=1), SHARES, options())
+    assert PAIRS.measurement(kept, others) is None  # what was kept is of other pairs
 
 
 def test_a_model_that_says_one_thing_only_has_no_correlation() -> None:

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 from sentence_transformers import SentenceTransformer
+from sentence_transformers.base.modules import Dense
 
 from data.pairs.records import PairKind
 from data.pairs.split import split_pairs
@@ -42,7 +43,7 @@ from tests.training.worlds import planned as planned_ranker
 from training.__main__ import main
 from training.estimate import estimate
 from training.options.bi_encoder import BI_ENCODER
-from training.options.common import EmbeddingTable
+from training.options.common import EmbeddingTable, OptionError
 from training.options.sentences import (
     FITTING,
     SENTENCE_CROSS_ENCODER,
@@ -50,8 +51,10 @@ from training.options.sentences import (
     SentenceObjective,
     SentencePooling,
 )
+from training.problems import TrainingError
 from training.recipe import recipe_of
 from training.runs.runs import Run, all_runs
+from training.sentences.teacher import TeachersVectors
 from training.train import load_material, train
 
 pytestmark = pytest.mark.slow
@@ -261,3 +264,43 @@ def test_the_command_trains_and_refuses(capsys: pytest.CaptureFixture[str], tmp_
         main(["sentences", "--help"])
     assert "--concatenation" in (text := capsys.readouterr().out)
     assert "--title" not in text
+
+
+@pytest.mark.parametrize("objective", [SentenceObjective.NLI_SOFTMAX, SentenceObjective.TSDAE])
+def test_a_loss_with_weights_of_its_own_takes_one_process(objective: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = run_of(KIND, objective).plan()
+    recipe = recipe_of(KIND)(plan.options, load_material(plan))
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with pytest.raises(OptionError, match="learns weights of its own") as told:
+        recipe.task(find_model(tiny_bi_encoder()))
+    assert (told.value.option, told.value.code) == ("objective", "one_process")
+
+
+def test_where_nothing_can_judge_a_set_that_does_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = run_of(KIND, SentenceObjective.TRIPLET).plan()
+    recipe = recipe_of(KIND)(plan.options, load_material(plan))
+    monkeypatch.setenv("WORLD_SIZE", "2")  # each would see other examples
+    with pytest.raises(TrainingError, match="name a scored set to be judged on") as told:
+        recipe.task(find_model(tiny_bi_encoder()))
+    assert told.value.code == "nothing_judges"
+
+
+def test_a_teacher_of_other_dimensions_is_refused(tmp_path: Path) -> None:
+    teacher = load_bi_encoder(find_model(tiny_bi_encoder()), [])
+    teacher.append(Dense(32, 8))
+    teacher.save_pretrained(str(tmp_path), create_model_card=False)
+    run = created(SETS[PairKind.PARALLEL](), objective="distillation", teacher=str(tmp_path))
+    assert train(run).state is State.FAILED
+    assert (run.status().code, "8 dimensions, and the base has 32" in run.status().message) == ("option", True)
+
+
+def test_a_teacher_is_asked_for_the_first_sentences_once() -> None:
+    pairs = SETS[PairKind.PARALLEL]()
+    lesson = TeachersVectors(tiny_bi_encoder(), pairs, 32, Precision.FLOAT32)
+    shares: list[float] = []
+    taught = np.stack(lesson.labels(shares.append))
+    by_hand = load_bi_encoder(find_model(tiny_bi_encoder()), []).encode(list(pairs.texts[0]), normalize_embeddings=True)
+    np.testing.assert_allclose(taught, by_hand, atol=1e-5)
+    assert shares[-1] == pytest.approx(1)
+    assert np.stack(lesson.stand_ins()).shape == taught.shape
+    assert lesson.seconds() > 0
