@@ -13,7 +13,8 @@ from views.words import word
 _HEIGHT = 300
 _RIDGE = 48  # pixels from one ridge's foot to the next
 _OVERLAP = 1.6  # a ridge is as much higher than that
-_DIVERGING = ("#2166ac", "#f7f7f7", "#b2182b")
+_CELLS = ("#eef3f8", "#0072B2")
+_WITH_FIGURES = 20  # sentences of a matrix: of more there is no room to write in the cells
 
 
 def dots(table: pd.DataFrame, names: Sequence[str], *, x: str) -> alt.LayerChart:
@@ -64,7 +65,7 @@ def ridges(table: pd.DataFrame, bands: Sequence[str], name: str, names: Sequence
             x=alt.X("cosine:Q", title=x, scale=alt.Scale(nice=False), axis=alt.Axis(format=".1f", labelAngle=0)),
             y=alt.Y("place:Q", title=word("embeddings.band"), axis=axis, scale=scale),
             y2="top:Q",
-            detail=alt.Detail("place:O", sort="descending"),
+            detail="place:O",
             tooltip=[
                 alt.Tooltip("band:N", title=word("embeddings.band")),
                 alt.Tooltip("cosine:Q", title=x, format=".2f"),
@@ -83,43 +84,60 @@ def plane(table: pd.DataFrame, path: pd.DataFrame, names: Sequence[str]) -> alt.
     drawn = [name for name in names if name in {*table["model"], *path["model"]}]
     across = alt.X("uniformity:Q", title=word("embeddings.uniformity"), scale=alt.Scale(zero=False, padding=16))
     up = alt.Y("alignment:Q", title=word("embeddings.alignment"), scale=alt.Scale(zero=False, padding=16))
+    tint = colour("model", drawn, names, legend(columns=2))
     tooltip = [
-        alt.Tooltip("model", title=word("embeddings.model")),
+        alt.Tooltip("model:N", title=word("embeddings.model")),
         alt.Tooltip("uniformity:Q", title=word("embeddings.uniformity"), format=".3f"),
         alt.Tooltip("alignment:Q", title=word("embeddings.alignment"), format=".4f"),
     ]
     points = (
         alt.Chart(table)
         .mark_point(filled=True, size=130, opacity=1)
-        .encode(
-            across, up, colour("model", drawn, names, legend(columns=2)), shape("model", drawn, names), tooltip=tooltip
-        )
+        .encode(across, up, tint, shape("model", drawn, names, legend(columns=2)), tooltip=tooltip)
     )
-    steps = alt.Chart(path).encode(across, up, colour("model", drawn, names), detail="model:N", order="step:Q")
-    walked = steps.mark_line(strokeWidth=1.5, opacity=0.7) + steps.mark_point(filled=True, size=24, opacity=0.8).encode(
-        tooltip=[*tooltip, alt.Tooltip("step:Q", title=word("embeddings.step"))]
-    )
-    return (walked + points).properties(height=_HEIGHT + 40)
+    layers = [points]
+    if len(path):
+        steps = alt.Chart(path).encode(across, up, tint, detail="model:N", order="step:Q")
+        small = steps.mark_point(filled=True, size=24, opacity=0.8)
+        told = [*tooltip, alt.Tooltip("step:Q", title=word("embeddings.step"))]
+        layers = [steps.mark_line(strokeWidth=1.5, opacity=0.7), small.encode(tooltip=told), points]
+    return alt.layer(*layers).properties(height=_HEIGHT + 60)
 
 
 def spectrum(table: pd.DataFrame, names: Sequence[str]) -> alt.Chart:
     """The singular values of each "model"'s space against their "rank", both on logarithmic scales."""
     drawn = [name for name in names if name in set(table["model"])]
+    scale = alt.Scale(type="log", nice=False)
     return (
         alt.Chart(table)
-        .mark_line()
+        .mark_line(strokeWidth=2.5)
         .encode(
-            x=alt.X("rank:Q", title=word("embeddings.rank"), scale=alt.Scale(type="log", nice=False)),
-            y=alt.Y("value:Q", title=word("embeddings.singular_value"), scale=alt.Scale(type="log", nice=False)),
+            x=alt.X("rank:Q", title=word("embeddings.rank"), scale=scale, axis=alt.Axis(grid=False, format="~s")),
+            y=alt.Y(
+                "value:Q",
+                title=word("embeddings.singular_value"),
+                scale=scale,
+                axis=alt.Axis(tickCount=4, format=".2~g"),
+            ),
             color=colour("model", drawn, names, legend(columns=2, symbolOpacity=1)),
-            tooltip=["model", "rank", alt.Tooltip("value:Q", format=".4f")],
+            tooltip=[
+                alt.Tooltip("model:N", title=word("embeddings.model")),
+                alt.Tooltip("rank:Q", title=word("embeddings.rank")),
+                alt.Tooltip("value:Q", title=word("embeddings.singular_value"), format=".4f"),
+            ],
         )
-        .properties(height=_HEIGHT)
+        .properties(height=_HEIGHT + 60)
     )
 
 
 def matrix(table: pd.DataFrame, order: Sequence[str]) -> alt.LayerChart:
-    """Cosines of sentences with each other, columns "row", "column" (both of `order`), "first", "second", "cosine"."""
+    """Cosines of sentences with each other, columns "row", "column" (both of `order`), "first", "second", "cosine".
+
+    Colour runs from the lowest to the highest cosine of two different sentences: a model whose cosines all lie near 1
+    tells them apart within that range.
+    """
+    others = table.loc[table["row"] != table["column"], "cosine"]
+    low, high = float(others.min()), max(float(others.max()), float(others.min()) + 1e-6)
     base = alt.Chart(table).encode(
         x=alt.X("column:N", sort=list(order), title=None, axis=alt.Axis(labelAngle=0, orient="top")),
         y=alt.Y("row:N", sort=list(order), title=None),
@@ -129,32 +147,38 @@ def matrix(table: pd.DataFrame, order: Sequence[str]) -> alt.LayerChart:
             alt.Tooltip("cosine:Q", title=word("embeddings.cosine"), format=".3f"),
         ],
     )
-    scale = alt.Scale(domain=[-1, 0, 1], range=list(_DIVERGING))
+    scale = alt.Scale(domain=[low, high], range=list(_CELLS), clamp=True)
     cells = base.mark_rect().encode(color=alt.Color("cosine:Q", scale=scale, legend=None))
-    light = alt.condition("abs(datum.cosine) > 0.6", alt.value("white"), alt.value("#1f2430"))
-    figures = base.mark_text(fontSize=11).encode(text=alt.Text("cosine:Q", format=".2f"), color=light)
-    return (cells + figures).properties(height=max(200, 60 + 34 * len(order)))
+    if len(order) > _WITH_FIGURES:
+        return alt.layer(cells).properties(height=60 + 14 * len(order))
+    on_dark = alt.condition(f"datum.cosine > {(low + high) / 2}", alt.value("white"), alt.value("#1f2430"))
+    figures = base.mark_text(fontSize=11).encode(text=alt.Text("cosine:Q", format=".2f"), color=on_dark)
+    return (cells + figures).properties(height=60 + 34 * len(order))
 
 
-def costs(table: pd.DataFrame) -> alt.LayerChart:
-    """Seconds for all pairs of n sentences, a line a "way"; what is only computed ("measured" False) is dashed."""
+def costs(table: pd.DataFrame, theirs: pd.DataFrame) -> alt.LayerChart:
+    """Seconds for all pairs of n sentences, a line a "way"; what is only computed ("measured" False) is dashed.
+
+    What others reported, `theirs`, of the same columns but "measured", is hollow.
+    """
     ways = list(dict.fromkeys(table["way"]))
+    x = alt.X("sentences:Q", title=word("embeddings.sentences"), scale=alt.Scale(type="log", domain=[20, 12_000]))
+    y = alt.Y("seconds:Q", title=word("embeddings.seconds"), scale=alt.Scale(type="log"), axis=alt.Axis(format="~s"))
+    tooltip = [
+        alt.Tooltip("way:N", title=" "),
+        alt.Tooltip("sentences:Q", title=word("embeddings.sentences"), format=","),
+        alt.Tooltip("seconds:Q", title=word("embeddings.seconds"), format=",.2f"),
+    ]
+    scale = alt.Scale(domain=ways, range=list(PALETTE[: len(ways)]))
     base = alt.Chart(table).encode(
-        x=alt.X("sentences:Q", title=word("embeddings.sentences"), scale=alt.Scale(type="log")),
-        y=alt.Y("seconds:Q", title=word("embeddings.seconds"), scale=alt.Scale(type="log")),
-        color=alt.Color("way:N", scale=alt.Scale(domain=ways, range=list(PALETTE[: len(ways)])), legend=legend()),
-        tooltip=[
-            alt.Tooltip("way:N", title=" "),
-            alt.Tooltip("sentences:Q", title=word("embeddings.sentences"), format=","),
-            alt.Tooltip("seconds:Q", title=word("embeddings.seconds"), format=",.2f"),
-        ],
+        x, y, alt.Color("way:N", scale=scale, legend=legend(columns=1, symbolOpacity=1)), tooltip=tooltip
     )
     lines = base.mark_line(strokeDash=[5, 4])
-    solid = base.transform_filter(alt.datum.measured).mark_line(strokeWidth=3)
-    marks = base.mark_point(size=70, strokeWidth=2).encode(
-        fill=alt.condition("datum.measured", alt.Color("way:N", legend=None), alt.value("transparent"))
-    )
-    return (lines + solid + marks).properties(height=_HEIGHT + 40)
+    measured = base.transform_filter("datum.measured")
+    reported = alt.Chart(theirs).mark_point(size=90, strokeWidth=2, color=READABLE).encode(x, y, tooltip=tooltip)
+    return (
+        lines + measured.mark_line(strokeWidth=3) + measured.mark_point(filled=True, size=60, opacity=1) + reported
+    ).properties(height=_HEIGHT + 80)
 
 
 def against(table: pd.DataFrame, names: Sequence[str], *, y: str) -> alt.LayerChart:

@@ -1,15 +1,14 @@
 """The Density view: how cosines are spread among pairs that people found little, half or very much alike."""
 
-from itertools import pairwise
-
 import numpy as np
 import pandas as pd
 import streamlit as st
 
 from data.pairs.records import PairKind
-from embeddings.density import BANDS, Densities, bands, densities
+from embeddings.density import Densities, bands, densities
 from views import tables
 from views.embeddings import charts
+from views.embeddings.bands import band_labels
 from views.embeddings.evaluation_view import EvaluationView
 from views.resources.charts import draw_chart
 from views.words import plain, word
@@ -41,9 +40,7 @@ def draw(view: EvaluationView) -> None:
 def _bands(view: EvaluationView) -> tuple[np.ndarray, list[str]]:
     """Gold scores from 0 to 1 that fall into bands, and what the bands are called; of labels, each has its own."""
     if view.evaluation.kind is PairKind.SCORED:
-        low, high = view.data.scale
-        borders = np.linspace(low, high, BANDS + 1)
-        return view.evaluation.values, [f"{a:g} – {b:g}" for a, b in pairwise(borders)]
+        return view.evaluation.values, band_labels(view.data.scale)
     return np.zeros(0), []
 
 

@@ -22,8 +22,11 @@ from views.words import plain, word
 VIEWS = {
     "measures": "views.embeddings.measures",
     "space": "views.embeddings.space",
+    "sentences": "views.embeddings.sentences",
     "density": "views.embeddings.density",
+    "map": "views.embeddings.map",
     "wrong": "views.embeddings.wrong",
+    "cost": "views.embeddings.cost",
     "retrieval": "views.embeddings.in_retrieval",
 }
 

@@ -12,6 +12,7 @@ from views.embeddings.figures import ends
 from views.resources.charts import draw_chart
 from views.words import word
 
+_NOTHING = 1e-6  # what is left of a direction that no vector uses, in float32
 _SHOWN_RANKS = 120  # of a spectrum: on a logarithmic scale more dots than that are one line
 
 
@@ -69,7 +70,7 @@ def _path(view: EvaluationView) -> pd.DataFrame:
 def _spectra(view: EvaluationView) -> pd.DataFrame:
     parts = []
     for name, one in view.measured.items():
-        values = one.singular_values[one.singular_values > 0]
+        values = one.singular_values[one.singular_values > _NOTHING]
         ranks = np.unique(np.geomspace(1, max(1, len(values)), _SHOWN_RANKS).astype(int))[: len(values)]
         parts.append(pd.DataFrame({"model": name, "rank": ranks, "value": values[ranks - 1]}))
     return pd.concat(parts, ignore_index=True)

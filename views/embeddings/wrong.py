@@ -7,6 +7,7 @@ import streamlit as st
 from embeddings.wrong import wrong_pairs
 from views import tables
 from views.embeddings.evaluation_view import EvaluationView
+from views.embeddings.pick import pick_model
 from views.state import choose
 from views.words import word
 
@@ -22,17 +23,7 @@ def draw(view: EvaluationView) -> None:
     cosines = {view.names[one]: column for one, column in view.evaluation.cosines.items()}
     names = [*view.measured]
     with st.container(horizontal=True, vertical_alignment="bottom"):
-        references = {view.references[name]: name for name in names}
-        of = choose(
-            st.selectbox,
-            "wrong_of",
-            word("embeddings.wrong_of"),
-            [*references],
-            next(iter(references)),
-            follows=True,
-            format_func=lambda one: references.get(one, one),
-            width=320,
-        )
+        of = pick_model(view, "wrong_of", "embeddings.wrong_of")
         side = choose(
             st.segmented_control,
             "wrong_side",
@@ -41,13 +32,13 @@ def draw(view: EvaluationView) -> None:
             "both",
             format_func=lambda one: word(f"embeddings.wrong_{one}"),
         )
-    table = _table(view, cosines, references[of], side)
+    table = _table(view, cosines, view.names[of], side)
     columns = {
-        "first": tables.text("embeddings.first_sentence", "", width="large"),
-        "second": tables.text("embeddings.second_sentence", "", width="large"),
         "gold": tables.number("embeddings.gold", "%.1f"),
         **{name: st.column_config.NumberColumn(name, format="%.3f", help=word("embeddings.cosine")) for name in names},
         "misplaced": tables.number("embeddings.misplaced", "%+.0f"),
+        "first": tables.text("embeddings.first_sentence", "", width="large"),
+        "second": tables.text("embeddings.second_sentence", "", width="large"),
     }
     st.dataframe(table, hide_index=True, column_order=[*columns], column_config=columns, height=560)
     st.caption(word("embeddings.wrong_help"))

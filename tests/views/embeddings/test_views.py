@@ -1,0 +1,175 @@
+"""Every view of the Embeddings page, over results written by hand."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from data.cache import Arrays, save_arrays
+from data.pairs.store import StoredPairs
+from data.split import Part
+from data.workspace import write_json
+from embeddings.cost import SIZES, Cost, Method, Point
+from embeddings.job import EmbeddingJob
+from embeddings.map import Projection
+from embeddings.requests import CostRequest, MapRequest, NeighboursRequest, Request, SimilarityRequest
+from tests.views.driving import opened
+from tests.views.embeddings.test_page import page, words_of
+from tests.views.embeddings.worlds import (
+    GOLD,
+    HUB,
+    LIKE_NOBODY,
+    LIKE_PEOPLE,
+    SENTENCES,
+    alone,
+    kept,
+    result,
+    scored,
+)
+from views.words import catalog
+
+EN = catalog("en")
+MODELS = ("starter", HUB)
+
+
+@pytest.fixture(autouse=True)
+def started(monkeypatch: pytest.MonkeyPatch) -> list[Request]:
+    asked: list[Request] = []
+    monkeypatch.setattr(EmbeddingJob, "start", lambda _, request: asked.append(request))
+    return asked
+
+
+@pytest.fixture
+def data() -> StoredPairs:
+    return kept(scored(), result("starter", LIKE_NOBODY, -2.0), result(HUB, LIKE_PEOPLE))
+
+
+def look(data: StoredPairs, view: str, **address: str) -> AppTest:
+    return opened(page, pairs=data.key, models="|".join(MODELS), look=view, **address)
+
+
+def done(request: Request, data: StoredPairs, arrays: Arrays, content: dict[str, object]) -> None:
+    folder = EmbeddingJob.of(request, data.fingerprint).folder
+    folder.mkdir(parents=True)
+    save_arrays(folder / "arrays.npz", arrays)
+    write_json(folder / "scores.json", content)
+
+
+def table_with(app: AppTest, column: str) -> pd.DataFrame:
+    return next(one.value for one in app.dataframe if column in one.value)
+
+
+def test_space_tells_the_conventions_and_every_number(data: StoredPairs) -> None:
+    app = look(data, "space")
+    assert "gold 4 and above of 5" in words_of(app)
+    assert "t = 2" in words_of(app)
+    table = table_with(app, "half")
+    assert table.set_index("model").loc[EN["train.starter"], "uniformity"] == -2
+    assert table["half"].tolist() == [1, 1]  # 1 of 1 + 1/4 + 1/16 + 1/100
+    assert len(app.get("vega_lite_chart")) == 2
+
+
+def test_density_counts_the_pairs_of_each_band(data: StoredPairs) -> None:
+    table = table_with(look(data, "density"), "band")
+    assert table["count"].tolist() == 2 * [5, 3, 0, 0, 2]  # a score on a border belongs to the higher band
+    lowest = np.sort(LIKE_PEOPLE[GOLD < 1])
+    assert table["median"][0] == pytest.approx(np.median(lowest))
+
+
+def test_wrong_pairs_stand_with_both_cosines_the_worst_first(data: StoredPairs) -> None:
+    table = table_with(look(data, "wrong", wrong_of="starter"), "misplaced")
+    first = table.iloc[0]
+    assert {first["first"], first["second"]} == {SENTENCES[0], SENTENCES[1]}  # people: most alike; the starter: not
+    assert first["gold"] == pytest.approx(4.6)
+    assert first[HUB] == pytest.approx(0.95)
+    assert first["misplaced"] == pytest.approx(-80)
+    alike = table_with(look(data, "wrong", wrong_of="starter", wrong_side="too_alike"), "misplaced")
+    assert (alike["misplaced"] > 0).all()
+
+
+def test_the_matrix_is_asked_for_once_and_then_drawn_with_its_table(data: StoredPairs, started: list[Request]) -> None:
+    typed = "하나\n둘"
+    app = look(data, "sentences", sentences=typed)
+    request = SimilarityRequest(data=data.key, models=(HUB, "starter"), sentences=("하나", "둘"))
+    assert started == [request]
+    matrix = np.array([[1, 0.25], [0.25, 1]], dtype=np.float32)
+    done(request, data, {"matrix_0": matrix, "matrix_1": matrix / 2}, {"models": {HUB: {}, "starter": {}}})
+    app = look(data, "sentences", sentences=typed)
+    assert app.dataframe[0].value.iloc[0, 1] == pytest.approx(0.25)
+    assert "0.250" in app.code[0].value
+
+
+def test_a_model_that_cannot_encode_a_sentence_has_no_matrix(data: StoredPairs) -> None:
+    request = SimilarityRequest(data=data.key, models=(HUB, "starter"), sentences=("하나", "둘"))
+    told = {HUB: {"error": "x", "code": "hub_unreachable", "model": HUB}, "starter": {}}
+    done(request, data, {"matrix_1": np.eye(2, dtype=np.float32)}, {"models": told})
+    app = look(data, "sentences", sentences="하나\n둘", matrix_of=HUB)
+    assert "hub cannot be reached" in app.error[0].value
+
+
+def test_the_nearest_sentences_of_one(data: StoredPairs) -> None:
+    request = NeighboursRequest(data=data.key, model=HUB, part=Part.TEST, sentences=("기차",), k=10)
+    arrays = {"cosines": np.array([[0.9, 0.5]], dtype=np.float32), "rows": np.array([[2, 3]])}
+    done(request, data, arrays, {"model": HUB})
+    table = table_with(look(data, "sentences", near="기차"), "sentence")
+    assert table["sentence"].tolist() == [SENTENCES[2], SENTENCES[3]]
+
+
+def test_the_map_has_every_sentence_as_text_and_finds_some(data: StoredPairs) -> None:
+    points = np.arange(10, dtype=np.float32).reshape(5, 2)
+    request = MapRequest(data=data.key, model=HUB, part=Part.TEST, projection=Projection.PCA)
+    done(request, data, {"points": points, "explained": np.array([0.5, 0.25])}, {"model": HUB})
+    app = look(data, "map")
+    assert "50% and 25%" in words_of(app)
+    table = table_with(app, "x")
+    assert table["sentence"].tolist() == list(SENTENCES)
+    assert table["group"][1] == "4 – 5"  # of its first pair, with the first sentence
+    (chart,) = app.get("deck_gl_json_chart")
+    assert "mapStyle" not in chart.proto.json
+    assert chart.proto.tooltip == '{"text": "{t}"}'
+    found = table_with(look(data, "map", find="고양이"), "x")
+    assert found["sentence"].tolist() == [SENTENCES[0], SENTENCES[1]]
+
+
+def test_sentences_alone_have_a_map_and_no_densities_or_wrong_pairs() -> None:
+    data = kept(alone(), result("starter", LIKE_PEOPLE[:0]), part=Part.ALL)
+    request = MapRequest(data=data.key, model="starter", part=Part.ALL, projection=Projection.PCA)
+    points = np.arange(10, dtype=np.float32).reshape(5, 2)
+    done(request, data, {"points": points, "explained": np.array([0.5, 0.25])}, {"model": "starter"})
+    address = {"pairs": data.key, "pairs_part": "all", "models": "starter"}
+    assert len(opened(page, **address, look="map").get("deck_gl_json_chart")) == 1
+    assert EN["embeddings.no_bands"] in words_of(opened(page, **address, look="density"))
+    assert EN["embeddings.no_gold"] in words_of(opened(page, **address, look="wrong"))
+    assert EN["embeddings.no_positives"] not in words_of(opened(page, **address, look="wrong"))
+
+
+def test_umap_that_is_not_installed_is_told(data: StoredPairs, monkeypatch: pytest.MonkeyPatch) -> None:
+    from views.embeddings import map as map_view
+
+    monkeypatch.setattr(map_view, "find_spec", lambda _: None)
+    assert EN["embeddings.no_umap"] in words_of(look(data, "map", projection="umap"))
+
+
+def test_cost_waits_to_be_asked_and_then_tells_what_is_measured_and_what_computed(
+    data: StoredPairs, started: list[Request]
+) -> None:
+    app = look(data, "cost")
+    assert started == []
+    request = CostRequest(data=data.key, bi_encoder=HUB, cross_encoder="starter", seconds=10)
+    app.button(key=f"go_{EmbeddingJob.of(request, data.fingerprint).id}").click().run()
+    assert started == [request]
+    points = tuple(
+        Point(method, size, size * factor, size < 100)
+        for method, factor in ((Method.CROSS_ENCODER, 1.0), (Method.EXACT, 0.01), (Method.HNSW, 0.01))
+        for size in SIZES
+    )
+    done(request, data, {}, Cost(points, 0.975).as_dict())
+    app = look(data, "cost")
+    assert "100 times" in words_of(app)
+    assert "65 hours" in words_of(app)
+    assert "97.5%" in words_of(app)
+    table = table_with(app, "how")
+    told = table["how"].value_counts()
+    assert told[EN["embeddings.measured"]] == 3
+    assert told[EN["embeddings.not_measured_here"]] == 2
+    assert table["seconds"].max() == 65 * 3600

@@ -1,0 +1,111 @@
+"""The Cost view: reading every pair of n sentences with a cross-encoder, or every sentence once."""
+
+import pandas as pd
+import streamlit as st
+
+from embeddings.cost import Cost, Method
+from embeddings.published import REIMERS
+from embeddings.requests import CostRequest
+from models.sources import default_model
+from views import tables
+from views.embeddings import charts
+from views.embeddings.evaluation_view import EvaluationView
+from views.embeddings.pick import pick_model
+from views.embeddings.running import finished
+from views.model_words import base_name
+from views.resources.charts import draw_chart
+from views.state import choose
+from views.words import duration, plain, word
+
+_SECONDS = ("10", "30", "60", "300")
+# Reimers & Gurevych 2019, section 1: 10,000 sentences, about 50 million pairs, BERT on a V100
+_THEIRS = {Method.CROSS_ENCODER: 65 * 3600.0, Method.EXACT: 5.0}
+_THEIR_SENTENCES = 10_000
+
+
+def draw(view: EvaluationView) -> None:
+    """Draw what is measured with, and then the seconds by the number of sentences."""
+    st.caption(word("embeddings.cost_help"))
+    with st.container(horizontal=True, vertical_alignment="bottom"):
+        bi_encoder = pick_model(view, "cost_of", "embeddings.bi_encoder")
+        cross_encoder = _pick_cross_encoder()
+        seconds = choose(
+            st.selectbox,
+            "cost_seconds",
+            word("embeddings.cost_seconds"),
+            _SECONDS,
+            _SECONDS[0],
+            format_func=lambda one: duration(float(one)),
+            help=word("embeddings.cost_seconds_help"),
+            width=170,
+        )
+    request = CostRequest(
+        data=view.data.key, bi_encoder=bi_encoder, cross_encoder=cross_encoder, seconds=float(seconds)
+    )
+    job = finished(request, view.data, view.names, start=word("embeddings.measure_cost"))
+    if job is None:
+        return
+    try:
+        cost = Cost.from_dict(job.read("scores.json"))
+    except (KeyError, TypeError, ValueError):
+        st.error(word("embeddings.unreadable"), icon=":material/error:")
+        return
+    _draw_cost(cost, view.names[bi_encoder], base_name(cross_encoder))
+
+
+def _pick_cross_encoder() -> str:
+    key, usual = "cost_cross_encoder", default_model()
+    if key not in st.session_state:
+        st.session_state[key] = st.query_params.get("cross_encoder") or usual
+    given = st.text_input(word("embeddings.cross_encoder"), key=key, help=word("embeddings.cross_encoder_help"))
+    if (chosen := given.strip() or usual) != usual:
+        st.query_params["cross_encoder"] = chosen
+    else:
+        st.query_params.pop("cross_encoder", None)
+    return chosen
+
+
+def _draw_cost(cost: Cost, bi_encoder: str, cross_encoder: str) -> None:
+    ways = {
+        Method.CROSS_ENCODER: word("embeddings.way_cross_encoder", model=cross_encoder),
+        Method.EXACT: word("embeddings.way_exact", model=bi_encoder),
+        Method.HNSW: word("embeddings.way_hnsw", model=bi_encoder),
+    }
+    last = {point.method: point for point in cost.points}
+    st.markdown(
+        word(
+            "embeddings.cost_answer",
+            sentences=f"{last[Method.EXACT].sentences:,}",
+            cross_encoder=_told(last[Method.CROSS_ENCODER].seconds, last[Method.CROSS_ENCODER].measured),
+            bi_encoder=_told(last[Method.EXACT].seconds, last[Method.EXACT].measured),
+            times=f"{last[Method.CROSS_ENCODER].seconds / max(last[Method.EXACT].seconds, 1e-9):,.0f}",
+        )
+    )
+    table = pd.DataFrame(
+        [
+            {"way": ways[one.method], "sentences": one.sentences, "seconds": one.seconds, "measured": one.measured}
+            for one in cost.points
+        ]
+    )
+    theirs = pd.DataFrame(
+        [
+            {"way": word(f"embeddings.paper_{method.name.lower()}"), "sentences": _THEIR_SENTENCES, "seconds": seconds}
+            for method, seconds in _THEIRS.items()
+        ]
+    )
+    draw_chart(charts.costs, table, theirs)
+    st.caption(word("embeddings.cost_paper", source=plain(REIMERS)))
+    st.caption(word("embeddings.cost_agreement", share=f"{cost.agreement:.1%}"))
+    shown = table.assign(how=[word(f"embeddings.{'measured' if one else 'computed'}") for one in table["measured"]])
+    columns = {
+        "way": tables.text("embeddings.way", "", width="medium"),
+        "sentences": tables.number("embeddings.sentences", "localized"),
+        "seconds": tables.number("embeddings.seconds", "%.2f"),
+        "how": tables.text("embeddings.how", ""),
+    }
+    every = pd.concat([shown, theirs.assign(how=word("embeddings.not_measured_here"))])
+    st.dataframe(every, hide_index=True, column_order=[*columns], column_config=columns)
+
+
+def _told(seconds: float, measured: bool) -> str:
+    return word(f"embeddings.{'took' if measured else 'would_take'}", time=duration(seconds))

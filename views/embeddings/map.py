@@ -1,0 +1,134 @@
+"""The Map view: the sentences of the measured part on a plane, to wander in."""
+
+from importlib.util import find_spec
+
+import numpy as np
+import pandas as pd
+import streamlit as st
+
+from data.pairs.records import Label, PairKind
+from embeddings.density import bands
+from embeddings.map import Projection
+from embeddings.requests import MapRequest
+from views import tables
+from views.embeddings.bands import band_labels
+from views.embeddings.evaluation_view import EvaluationView
+from views.embeddings.pick import pick_model
+from views.embeddings.points import BAND_COLOURS, draw_legend, draw_points
+from views.embeddings.running import finished
+from views.resources.pairs import distinct_of
+from views.state import choose
+from views.words import word
+
+_LISTED = 1000  # rows of a table: a browser asks for all of them, and the file has every one
+_PAIRS = 50
+
+
+def draw(view: EvaluationView) -> None:
+    """Draw what the map is of and how, then the map, and what is known of a sentence that is chosen there."""
+    with st.container(horizontal=True, vertical_alignment="bottom"):
+        model = pick_model(view, "map_of")
+        projection = Projection(
+            choose(
+                st.segmented_control,
+                "projection",
+                word("embeddings.projection"),
+                [one.value for one in Projection],
+                Projection.PCA.value,
+                format_func=lambda one: word(f"embeddings.projection_{one}"),
+                help=word("embeddings.projection_help"),
+            )
+        )
+        searched = _searched()
+    if projection is Projection.UMAP and find_spec("umap") is None:
+        st.info(word("embeddings.no_umap"), icon=":material/info:")
+        return
+    request = MapRequest(data=view.data.key, model=model, part=view.part, projection=projection)
+    start = word("embeddings.start_umap") if projection is Projection.UMAP else None
+    job = finished(request, view.data, view.names, start=start)
+    if job is None:
+        return
+    arrays = job.arrays()
+    table, groups = _table(view, arrays["points"])
+    matching = table["sentence"].str.contains(searched, case=False, regex=False) if searched else None
+    draw_legend([*zip(groups, BAND_COLOURS, strict=False)])
+    chosen = draw_points(table, len(groups) or 1, matching, key=f"map_{job.id}")
+    st.caption(_about(projection, arrays["explained"]))
+    if chosen is not None:
+        _draw_chosen(view, model, table, chosen)
+    else:
+        _draw_list(table if matching is None else table[matching], len(table))
+    tables.draw_csv("embeddings.map_csv", lambda: table.drop(columns="place"), "map.csv", "map_csv")
+
+
+def _searched() -> str:
+    key = "map_search"
+    if key not in st.session_state:
+        st.session_state[key] = st.query_params.get("find", "")
+    searched = st.text_input(word("embeddings.find"), key=key, width=260).strip()[:200]
+    if searched:
+        st.query_params["find"] = searched
+    else:
+        st.query_params.pop("find", None)
+    return searched
+
+
+def _table(view: EvaluationView, points: np.ndarray) -> tuple[pd.DataFrame, list[str]]:
+    """One row a sentence: where it lies, and the "place" of its group; what the groups are called.
+
+    A sentence of several pairs is coloured by the first.
+    """
+    distinct = distinct_of(view.data.key, view.part)
+    table = pd.DataFrame({"sentence": distinct.sentences, "x": points[:, 0], "y": points[:, 1]})
+    first_row = np.full(len(table), len(distinct.places))
+    for column in distinct.places.T:
+        np.minimum.at(first_row, column, np.arange(len(column)))
+    values = view.evaluation.values
+    if view.evaluation.kind is PairKind.SCORED:
+        groups, of_row = band_labels(view.data.scale), bands(values)
+    elif view.evaluation.kind is PairKind.LABELLED:
+        groups, of_row = [word(f"embeddings.label_{one.name.lower()}") for one in Label], values.astype(np.int64)
+    else:
+        return table.assign(place=0), []
+    place = of_row[first_row]
+    return table.assign(place=place, group=np.array(groups)[place]), groups
+
+
+def _about(projection: Projection, explained: np.ndarray) -> str:
+    if projection is Projection.UMAP:
+        return word("embeddings.about_umap")
+    first, second = (f"{share:.0%}" for share in explained)
+    return word("embeddings.about_pca", first=first, second=second)
+
+
+def _draw_chosen(view: EvaluationView, model: str, table: pd.DataFrame, chosen: int) -> None:
+    """Draw the pairs that a sentence stands in, with people's score and the cosine of the model."""
+    st.markdown(f"**{word('embeddings.chosen')}**")
+    st.text(table["sentence"].iloc[chosen])
+    distinct = distinct_of(view.data.key, view.part)
+    rows = np.flatnonzero((distinct.places == chosen).any(axis=1))[:_PAIRS]
+    others = [
+        " / ".join(distinct.sentences[one] for one in distinct.places[row] if one != chosen) or "–" for row in rows
+    ]
+    found = pd.DataFrame({"sentence": others})
+    columns = {"sentence": tables.text("embeddings.paired_with", "", width="large")}
+    if view.evaluation.kind is PairKind.SCORED:
+        low, high = view.data.scale
+        found["gold"] = low + view.evaluation.values[rows] * (high - low)
+        columns["gold"] = tables.number("embeddings.gold", "%.1f")
+    if model in view.evaluation.cosines:
+        found["cosine"] = view.evaluation.cosines[model][rows].astype(float)
+        columns["cosine"] = tables.number("embeddings.cosine", "%.3f")
+    st.dataframe(found, hide_index=True, column_config=columns)
+
+
+def _draw_list(table: pd.DataFrame, every: int) -> None:
+    with st.expander(word("embeddings.map_table", shown=f"{min(len(table), _LISTED):,}", every=f"{every:,}")):
+        columns = {
+            "sentence": tables.text("embeddings.sentence", "", width="large"),
+            "group": tables.text("embeddings.group", ""),
+            "x": st.column_config.NumberColumn("x", format="%.4f"),
+            "y": st.column_config.NumberColumn("y", format="%.4f"),
+        }
+        shown = [one for one in columns if one in table]
+        st.dataframe(table.head(_LISTED), hide_index=True, column_order=shown, column_config=columns)
