@@ -33,7 +33,7 @@ def pick_set(sets: Sequence[StoredPairs]) -> StoredPairs:
         follows=True,
         format_func=lambda one: names.get(one, one),
         help=word("embeddings.pairs_help"),
-        width=260,
+        width=200,
     )
     return next(one for one in sets if one.key == key)
 
@@ -56,7 +56,7 @@ def pick_part(data: StoredPairs) -> Part | None:
             "embeddings.part_of", part=word(f"part.{value}"), pairs=f"{counts.get(value, 0):,}"
         ),
         help=word("embeddings.part_help"),
-        width=170,
+        width=140,
     )
     return Part(part)
 

@@ -59,7 +59,8 @@ def draw_points(table: pd.DataFrame, groups: int, matching: pd.Series | None, *,
 
 def draw_legend(groups: Sequence[tuple[str, str]]) -> None:
     """Draw what the colours mean, name and colour each."""
-    marks = " &nbsp; ".join(f'<span style="color:{colour}">●</span> {html.escape(name)}' for name, colour in groups)
+    mark = '<span style="white-space:nowrap"><span style="color:{}">●</span> {}</span>'
+    marks = " &nbsp; ".join(mark.format(colour, html.escape(name)) for name, colour in groups)
     if marks:
         st.html(f'<div style="font-size:0.875rem">{html.escape(word("embeddings.coloured_by"))}: {marks}</div>')
 
