@@ -11,6 +11,7 @@ from views.charts import with_interval
 from views.words import word
 
 _HEIGHT = 300
+_TIME = alt.Axis(format=",.2~f", tickCount=6)
 _RIDGE = 48  # pixels from one ridge's foot to the next
 _OVERLAP = 1.6  # a ridge is as much higher than that
 _CELLS = ("#eef3f8", "#0072B2")
@@ -163,7 +164,7 @@ def costs(table: pd.DataFrame, theirs: pd.DataFrame) -> alt.LayerChart:
     """
     ways = list(dict.fromkeys(table["way"]))
     x = alt.X("sentences:Q", title=word("embeddings.sentences"), scale=alt.Scale(type="log", domain=[20, 12_000]))
-    y = alt.Y("seconds:Q", title=word("embeddings.seconds"), scale=alt.Scale(type="log"), axis=alt.Axis(format="~s"))
+    y = alt.Y("seconds:Q", title=word("embeddings.seconds"), scale=alt.Scale(type="log"), axis=_TIME)
     tooltip = [
         alt.Tooltip("way:N", title=" "),
         alt.Tooltip("sentences:Q", title=word("embeddings.sentences"), format=","),
