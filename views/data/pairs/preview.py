@@ -110,7 +110,7 @@ def show(preview: Preview) -> None:
     shown, before = current(), None
     if preview.error is not None and shown is not None:
         before = shown if shown.read else shown.before
-    if before is not None and before.files == preview.files:
+    if before is not None and preview.files and before.files == preview.files:
         before = None  # the same files, read otherwise
     st.session_state[_KEY] = replace(preview, number=number, before=before)
     st.session_state.pop(_KEPT, None)

@@ -21,6 +21,7 @@ from views.words import plain, word
 
 _A_ROW = 3  # fields
 _SHOWN_PROBLEMS = 100
+_QUESTION_SET = ("data", "paragraphs", "qas")  # what stands for the columns of SQuAD's layout
 _VALUES = {PairKind.SCORED: ("score",), PairKind.LABELLED: ("label",)}
 
 
@@ -32,7 +33,9 @@ def draw(shown: Preview) -> None:
             _draw_error(shown.error)
         if shown.read is not None:
             _draw_understood(shown.read)
-        if shown.available:
+        if shown.available == _QUESTION_SET:
+            st.info(word("pairs_page.question_set"), icon=":material/info:")
+        elif shown.available:
             _draw_choices(shown)
         if shown.read is not None:
             _draw_read(shown, shown.read)

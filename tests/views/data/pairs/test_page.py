@@ -15,6 +15,7 @@ from data.pairs.catalog import PAIR_CATALOG
 from data.pairs.records import PARTS, PairKind
 from data.pairs.store import load, stored
 from data.split import Part
+from tests.data.sample_files import ROWS, as_squad
 from tests.views.driving import opened, run
 
 HEADER = "sentence1\tsentence2\tscore\n"
@@ -252,6 +253,12 @@ def test_a_file_of_several_that_is_bad_is_named(app: AppTest) -> None:
     assert "Preview" not in texts(app)
 
 
+def test_a_question_set_is_sent_to_where_it_belongs(app: AppTest) -> None:
+    upload(app, ("korquad.json", as_squad(ROWS)))
+    assert "This looks like a question set" in texts(app)
+    assert [box.key for box in app.selectbox] == ["public_pairs"]
+
+
 def test_sentences_of_the_question_set_in_use_become_a_set(app: AppTest) -> None:
     press(app, "take_sentences")
     assert "Preview: Sentences of Korean sample" in texts(app)
@@ -297,6 +304,10 @@ def test_a_download_that_fails_says_what_to_do(app: AppTest, monkeypatch: pytest
     press(app, "look_public")
     assert "KorSTS train could not be downloaded from http://127.0.0.1:9/x.tsv" in texts(app)
     assert "keep_pairs" not in keys(app)
+    press(app, "close_failed")
+    press(press(app, "take_sentences"), "look_public")
+    assert app.error
+    assert "Preview: Sentences of Korean sample" in texts(app)
 
 
 def test_kept_sets_are_looked_at_and_removed(app: AppTest) -> None:
