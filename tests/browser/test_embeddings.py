@@ -1,0 +1,55 @@
+"""The Embeddings page in a real browser: measured on the first visit, looked into, and taken to Compare."""
+
+import re
+
+import pytest
+from playwright.sync_api import Page, expect
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def opened(page: Page, app: str) -> Page:
+    """The page, the starter and whatever base there is measured on the sample."""
+    page.goto(f"{app}/embeddings?lang=en&models=starter")
+    expect(page.get_by_text(re.compile("follows people with a Spearman of"))).to_be_visible()
+    return page
+
+
+def test_a_first_visit_measures_by_itself_and_every_view_opens(opened: Page) -> None:
+    expect(opened.get_by_role("heading", level=1)).to_have_text("Which model compares sentences as people do?")
+    expect(opened.get_by_test_id("stDataFrame").first).to_be_visible()
+    for name in ("Space", "Density", "Wrong pairs", "Cost", "Retrieval"):
+        opened.get_by_role("tab", name=name).click()
+        expect(opened.get_by_role("tab", name=name)).to_have_attribute("aria-selected", "true")
+        expect(opened).to_have_url(re.compile("look="))
+        expect(opened.get_by_text("Something went wrong")).to_have_count(0)
+
+
+def test_sentences_that_a_person_types_are_held_against_each_other(opened: Page) -> None:
+    opened.get_by_role("tab", name="Sentences").click()
+    expect(opened.get_by_text("As a table, to copy")).to_be_visible()
+    field = opened.get_by_role("textbox", name="Sentences, one a line")
+    field.fill("비가 온다.\n비가 내린다.\n기차가 달린다.")
+    field.press("Control+Enter")
+    opened.get_by_text("As a table, to copy").click()
+    expect(opened.get_by_test_id("stCode")).to_contain_text("3. 기차가 달린다.")
+    opened.reload()
+    expect(opened.get_by_role("textbox", name="Sentences, one a line")).to_have_value("비가 온다.\n비가 내린다.\n기차가 달린다.")
+
+
+def test_the_map_draws_points_and_asks_no_other_host(opened: Page, app: str) -> None:
+    asked: list[str] = []
+    opened.on("request", lambda request: asked.append(request.url))
+    opened.get_by_role("tab", name="Map").click()
+    expect(opened.get_by_test_id("stDeckGlJsonChart").locator("canvas").first).to_be_visible()
+    opened.wait_for_timeout(2000)  # time to ask, for a map's tiles say
+    icon = "https://fonts.gstatic.com/"  # of the page, which Streamlit has from there
+    others = [url for url in asked if not url.startswith((app, app.replace("http", "ws"), "data:", "blob:", icon))]
+    assert others == []
+
+
+def test_the_models_go_to_compare_as_retrievers(opened: Page) -> None:
+    opened.get_by_role("button", name="Search with these").click()
+    expect(opened.get_by_role("heading", level=1)).to_have_text("Which search finds the answers in your documents?")
+    expect(opened).to_have_url(re.compile(r"retrievers=BM25%7C"))
