@@ -30,12 +30,13 @@ def test_sentences_that_a_person_types_are_held_against_each_other(opened: Page)
     opened.get_by_role("tab", name="Sentences").click()
     expect(opened.get_by_text("As a table, to copy")).to_be_visible()
     field = opened.get_by_role("textbox", name="Sentences, one a line")
-    field.fill("비가 온다.\n비가 내린다.\n기차가 달린다.")
+    typed = "비가 온다.\n비가 내린다.\n기차가 달린다."
+    field.fill(typed)
     field.press("Control+Enter")
     opened.get_by_text("As a table, to copy").click()
     expect(opened.get_by_test_id("stCode")).to_contain_text("3. 기차가 달린다.")
     opened.reload()
-    expect(opened.get_by_role("textbox", name="Sentences, one a line")).to_have_value("비가 온다.\n비가 내린다.\n기차가 달린다.")
+    expect(opened.get_by_role("textbox", name="Sentences, one a line")).to_have_value(typed)
 
 
 def test_the_map_draws_points_and_asks_no_other_host(opened: Page, app: str) -> None:
