@@ -4,16 +4,15 @@ import streamlit as st
 
 from data.pairs.store import StoredPairs
 from data.store import StoredSet
+from training.options.sentences import SENTENCES
 from views.data.pairs import audit, get, preview, reading, sets
 from views.data.pairs.preview import Preview
 from views.data_words import pairs_name
-from views.navigation import PAGES, way_to
+from views.navigation import way_to
 from views.problem_words import errors_told
 from views.resources.pairs import pair_audit, pair_set, parts_of
 from views.scrolling import show_top
 from views.words import plain, word
-
-_EMBEDDINGS = "embeddings"
 
 
 def draw(used: StoredSet) -> None:
@@ -36,9 +35,8 @@ def _draw_kept(kept: StoredPairs) -> None:
     show_top(f"kept {kept.key}")
     st.success(word("pairs_page.kept_now", name=plain(pairs_name(kept.name))), icon=":material/check_circle:")
     with st.container(horizontal=True):
-        if _EMBEDDINGS in PAGES:
-            way_to(_EMBEDDINGS, word("pairs_page.to_embeddings"), pairs=kept.key)
-        way_to("train", word("pairs_page.to_train"), pairs=kept.key)
+        way_to("embeddings", word("pairs_page.to_embeddings"), pairs=kept.key)
+        way_to("train", word("pairs_page.to_train"), train=SENTENCES, pairs=kept.key)
 
 
 def _draw_preview(shown: Preview) -> None:

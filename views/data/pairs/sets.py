@@ -6,6 +6,7 @@ from data.pairs.store import StoredPairs, damaged, remove, stored
 from views.damaged import draw_damaged
 from views.data_words import pairs_name
 from views.problem_words import errors_told
+from views.state import remember, remembered
 from views.words import moment, plain, word
 
 _WIDTHS = [4, 3, 2, 3]
@@ -13,16 +14,14 @@ _IN_ADDRESS = "pairs"
 
 
 def chosen() -> StoredPairs | None:
-    """Return the kept set to look at: the one in the address, else the last one chosen, else the newest, if any is."""
-    sets = stored()
-    wanted = st.query_params.get(_IN_ADDRESS) or st.session_state.get(_IN_ADDRESS)
-    return next((kept for kept in sets if kept.key == wanted), sets[0] if sets else None)
+    """Return the kept set to look at, if there is one: the one in use on other pages too, else the newest."""
+    sets = {kept.key: kept for kept in stored()}
+    return sets.get(remembered(_IN_ADDRESS, next(iter(sets), ""), [*sets]))
 
 
 def choose(key: str) -> None:
     """Make a kept set the one to look at."""
-    st.session_state[_IN_ADDRESS] = key
-    st.query_params[_IN_ADDRESS] = key
+    remember(_IN_ADDRESS, key)
 
 
 def draw(shown: str) -> None:

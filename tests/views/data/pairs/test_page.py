@@ -109,8 +109,11 @@ def test_the_scored_sample_is_looked_at_and_kept(app: AppTest) -> None:
     )  # fmt: skip
     assert "“Korean sample: similarity” is kept." in texts(app)
     assert "Kept set: Korean sample: similarity" in texts(app)
-    ways = {link.proto.label: link.proto.query_string for link in app.get("page_link")}
-    assert ways["Train with it"] == f"pairs={kept.key}"
+    ways = [(link.proto.label, link.proto.query_string) for link in app.get("page_link")]
+    assert ways == [
+        ("Measure encoders with this set", f"pairs={kept.key}"),
+        ("Train with it", f"train=sentences&pairs={kept.key}"),
+    ]
 
 
 def test_the_labelled_sample_shows_its_labels(app: AppTest) -> None:
