@@ -8,6 +8,7 @@ import pandas as pd
 from retrieval.report.colours import PALETTE, READABLE, colour_of
 from retrieval.report.scales import colour, legend, shape
 from views.charts import with_interval
+from views.embeddings.figures import LINE
 from views.words import word
 
 _HEIGHT = 300
@@ -22,7 +23,8 @@ def dots(table: pd.DataFrame, names: Sequence[str], *, x: str) -> alt.LayerChart
     """One row a "model": its "value" with "low" to "high"; others' figures, "ours" False, are hollow and have none."""
     drawn = [*table["model"]]
     name = alt.Tooltip("model:N", title=word("embeddings.model"))
-    base = alt.Chart(table).encode(y=alt.Y("model:N", sort=drawn, title=None, axis=alt.Axis(labelLimit=320)))
+    lines = alt.Axis(labelLimit=170, labelExpr=f"split(datum.label, '{LINE}')")
+    base = alt.Chart(table).encode(y=alt.Y("model:N", sort=drawn, title=None, axis=lines))
     scale = alt.Scale(zero=False, padding=12)
     own = [one for one in names if one in set(drawn)]
     ours = base.transform_filter("datum.ours").encode(
@@ -44,7 +46,7 @@ def dots(table: pd.DataFrame, names: Sequence[str], *, x: str) -> alt.LayerChart
             ],
         )
     )
-    return (intervals + marks + published).properties(height=100 + 30 * len(drawn))
+    return (intervals + marks + published).properties(height=100 + 36 * len(drawn))
 
 
 def ridges(table: pd.DataFrame, bands: Sequence[str], name: str, names: Sequence[str], *, x: str) -> alt.Chart:

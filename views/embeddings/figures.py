@@ -10,6 +10,7 @@ from embeddings.results import Evaluation
 from views.embeddings.evaluation_view import SHARES, EvaluationView
 from views.words import word
 
+LINE = " · "  # where a chart may begin a new line of a name
 MEASURES = (*SHARES, "alignment", "uniformity")
 
 
@@ -37,7 +38,7 @@ def figure_table(view: EvaluationView) -> pd.DataFrame:
         if one.error is None:
             row |= {"anisotropy": one.anisotropy, "dimensions": one.dimensions, "seconds": one.seconds}
         rows.append(row)
-    return pd.DataFrame(rows)
+    return pd.DataFrame(rows).fillna({f"{measure}_interval": "" for measure in MEASURES})
 
 
 def published(view: EvaluationView) -> list[Published]:
@@ -62,11 +63,13 @@ def dot_table(view: EvaluationView) -> pd.DataFrame:
 
 
 def published_name(one: Published) -> str:
-    """What a chart calls a model of others: with what it learned from, and that it is not ours."""
-    learned = word("embeddings.learned_from", data=one.learned_from) if one.learned_from else ""
-    name = " · ".join(part for part in (one.model, learned) if part)
-    kind = word("embeddings.is_cross_encoder") if one.encoder == "cross-encoder" else ""
-    return word("embeddings.not_ours", model=" · ".join(part for part in (name, kind) if part))
+    """What a chart calls a model of others: that it is not ours, and what it learned from, each in a line."""
+    parts = [word("embeddings.not_ours", model=one.model)]
+    if one.encoder == "cross-encoder":
+        parts.append(word("embeddings.is_cross_encoder"))
+    if one.learned_from:
+        parts.append(word("embeddings.learned_from", data=one.learned_from))
+    return LINE.join(parts)
 
 
 def long_table(evaluation: Evaluation) -> pd.DataFrame:

@@ -37,16 +37,17 @@ def _draw_figures(view: EvaluationView) -> None:
     table = figure_table(view)
     columns = {"model": tables.text("embeddings.model", "", pinned=True, width="medium")}
     for measure in [one for one in MEASURES if one in table]:
-        form = "%.2f" if measure in SHARES else "%.4f"
-        columns[measure] = tables.number(f"embeddings.{measure}", form)
+        columns[measure] = tables.number(f"embeddings.{measure}")
         columns[f"{measure}_interval"] = tables.text("embeddings.interval", "compare.interval_help")
     columns |= {
-        "anisotropy": tables.number("embeddings.anisotropy", "%.3f"),
-        "dimensions": tables.number("embeddings.dimensions", "%d"),
-        "seconds": tables.number("embeddings.encoding_seconds", "%.1f"),
+        "anisotropy": tables.number("embeddings.anisotropy"),
+        "dimensions": tables.number("embeddings.dimensions"),
+        "seconds": tables.number("embeddings.encoding_seconds"),
     }
     shown = [name for name in columns if name in table]
-    styled = table.style
+    forms = {one: "{:.2f}" if one in SHARES else "{:.4f}" for one in MEASURES}
+    forms |= {"anisotropy": "{:.3f}", "dimensions": "{:.0f}", "seconds": "{:.1f}"}
+    styled = table.style.format({one: form for one, form in forms.items() if one in table}, na_rep="–")
     for measure in [one for one in MEASURES if one in table]:
         best = table[measure].max() if measure in SHARES else table[measure].min()
         styled = styled.apply(lambda one, best=best: _bold(one == best), subset=[measure])

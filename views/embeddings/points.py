@@ -50,7 +50,7 @@ def draw_points(table: pd.DataFrame, groups: int, matching: pd.Series | None, *,
         initial_view_state={"target": [0, 0, 0], "zoom": 0.2, "minZoom": -2, "maxZoom": 10},
         map_provider=None,  # no map lies below, so nothing is asked of other hosts
         map_style=None,
-        tooltip={"text": "{t}"},
+        tooltip={"text": "{t}", "style": {"maxWidth": "260px", "fontSize": "0.8rem", "color": "white"}},
     )
     chosen: Any = st.pydeck_chart(
         deck,

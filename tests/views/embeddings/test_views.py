@@ -1,5 +1,7 @@
 """Every view of the Embeddings page, over results written by hand."""
 
+import json
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -126,7 +128,10 @@ def test_the_map_has_every_sentence_as_text_and_finds_some(data: StoredPairs) ->
     assert table["group"][1] == "4 – 5"  # of its first pair, with the first sentence
     (chart,) = app.get("deck_gl_json_chart")
     assert "mapStyle" not in chart.proto.json
-    assert chart.proto.tooltip == '{"text": "{t}"}'
+    tooltip = json.loads(chart.proto.tooltip)
+    assert tooltip["text"] == "{t}"
+    assert "html" not in tooltip  # a sentence is text, whatever stands in it
+    assert SENTENCES[4] in chart.proto.json
     found = table_with(look(data, "map", find="고양이"), "x")
     assert found["sentence"].tolist() == [SENTENCES[0], SENTENCES[1]]
 
