@@ -24,6 +24,7 @@ def trained(data: StoredPairs, shares: SplitOptions | None = None, kind: str = "
     named = (data.key, data.name, data.fingerprint)
     run = create_run(new_plan(kind, "Mine", named, shares or SplitOptions(), options))
     run.model_folder.mkdir()
+    (run.model_folder / "modules.json").write_text("[]", encoding="utf-8")
     (run.folder / "status.json").write_text(json.dumps(DONE), encoding="utf-8")
     return run
 

@@ -16,6 +16,7 @@ from embeddings.job import EmbeddingJob
 from embeddings.map import Projection
 from embeddings.requests import CostRequest, MapRequest, NeighboursRequest, Request, SimilarityRequest
 from tests.views.driving import opened
+from tests.views.embeddings.test_models import trained
 from tests.views.embeddings.test_page import page, words_of
 from tests.views.embeddings.worlds import (
     GOLD,
@@ -69,6 +70,19 @@ def test_space_tells_the_conventions_and_every_number(data: StoredPairs) -> None
     assert table.set_index("model").loc[EN["train.starter"], "uniformity"] == -2
     assert table["half"].tolist() == [1, 1]  # 1 of 1 + 1/4 + 1/16 + 1/100
     assert len(app.get("vega_lite_chart")) == 2
+
+
+def test_a_training_leaves_its_path(data: StoredPairs) -> None:
+    run = trained(data)
+    for step, alignment in ((0, 0.5), (10, 0.25)):
+        run.add_progress({"step": step, "eval_validation_alignment": alignment, "eval_validation_uniformity": -1.5})
+    learned = kept(scored(), result("starter", LIKE_NOBODY), result(run.id, LIKE_PEOPLE))
+    app = opened(page, pairs=learned.key, models=f"starter|{run.id}", look="space")
+    assert EN["embeddings.path_help"] in words_of(app)
+    path = table_with(app, "step")
+    assert path["step"].tolist() == [0, 10]
+    assert path["alignment"].tolist() == [0.5, 0.25]
+    assert set(path["model"]) == {"Mine"}
 
 
 def test_density_counts_the_pairs_of_each_band(data: StoredPairs) -> None:
