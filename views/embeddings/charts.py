@@ -13,6 +13,7 @@ from views.words import word
 
 _HEIGHT = 300
 _TIME = alt.Axis(format=",.2~f", tickCount=6)
+_ROW, _ROW_OF_LINES = 30, 42
 _RIDGE = 48  # pixels from one ridge's foot to the next
 _OVERLAP = 1.6  # a ridge is as much higher than that
 _CELLS = ("#eef3f8", "#0072B2")
@@ -23,7 +24,7 @@ def dots(table: pd.DataFrame, names: Sequence[str], *, x: str) -> alt.LayerChart
     """One row a "model": its "value" with "low" to "high"; others' figures, "ours" False, are hollow and have none."""
     drawn = [*table["model"]]
     name = alt.Tooltip("model:N", title=word("embeddings.model"))
-    lines = alt.Axis(labelLimit=170, labelExpr=f"split(datum.label, '{LINE}')")
+    lines = alt.Axis(labelLimit=170, labelOverlap=False, labelLineHeight=12, labelExpr=f"split(datum.label, '{LINE}')")
     base = alt.Chart(table).encode(y=alt.Y("model:N", sort=drawn, title=None, axis=lines))
     scale = alt.Scale(zero=False, padding=12)
     own = [one for one in names if one in set(drawn)]
@@ -46,7 +47,9 @@ def dots(table: pd.DataFrame, names: Sequence[str], *, x: str) -> alt.LayerChart
             ],
         )
     )
-    return (intervals + marks + published).properties(height=100 + 36 * len(drawn))
+    return (intervals + marks + published).properties(
+        height=100 + (_ROW if table["ours"].all() else _ROW_OF_LINES) * len(drawn)
+    )
 
 
 def ridges(table: pd.DataFrame, bands: Sequence[str], name: str, names: Sequence[str], *, x: str) -> alt.Chart:
