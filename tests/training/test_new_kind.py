@@ -43,7 +43,7 @@ class ToyObjective(StrEnum):
 @dataclass(frozen=True, kw_only=True)
 class ToyOptions(QuestionOptions):
     objective: ToyObjective = option(ToyObjective.SOFTMAX, "what training makes smaller")
-    scale: float = option(20.0, "what cosines are multiplied by", 1, 100)
+    sharpness: float = option(20.0, "what cosines are multiplied by", 1, 100)
 
 
 class ToyRecipe:
@@ -72,11 +72,11 @@ class ToyRecipe:
             "passage": [material.texts[row] for row in positives],
         }
         examples = Examples(rows, positives[:, None], material.relevance, np.ones(len(rows)), in_batch=True)
-        loss = MultipleNegativesRankingLoss(model, scale=self._options.scale)
+        loss = MultipleNegativesRankingLoss(model, scale=self._options.sharpness)
         return Task(model, loss, columns, examples, self._measured)
 
     def concluded(self, model_folder: Path) -> tuple[dict[str, Reached], dict[str, Any]]:
-        return {"after": self.measured(ModelSource("toy", folder=model_folder))}, {"scale": self._options.scale}
+        return {"after": self.measured(ModelSource("toy", folder=model_folder))}, {"sharpness": self._options.sharpness}
 
     def seconds_to_measure(self, model: Any) -> float:
         del model
@@ -107,15 +107,15 @@ def data() -> StoredSet:
 
 def assert_trained(run: Run, scale: float) -> None:
     assert run.status().state is State.DONE, run.status().message
-    assert run.plan().options == ToyOptions(batch_size=8, epochs=2.0, scale=scale)
-    assert run.scores()["scale"] == scale
+    assert run.plan().options == ToyOptions(batch_size=8, epochs=2.0, sharpness=scale)
+    assert run.scores()["sharpness"] == scale
     assert {"before", "after", "bm25", "gain"} <= run.scores().keys()
     assert ToyRecipe.does in (run.model_folder / "README.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.slow
 def test_an_added_kind_is_trained_by_the_command(data: StoredSet, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["toy", "--data", data.key, "--epochs", "2", "--batch-size", "8", "--scale", "10"]) == 0
+    assert main(["toy", "--data", data.key, "--epochs", "2", "--batch-size", "8", "--sharpness", "10"]) == 0
     (run,) = all_runs()
     assert_trained(run, 10.0)
     capsys.readouterr()
@@ -124,14 +124,14 @@ def test_an_added_kind_is_trained_by_the_command(data: StoredSet, capsys: pytest
     assert (told["kind"], told["state"]) == ("toy", "done")
     with pytest.raises(SystemExit):
         main(["toy", "--help"])
-    assert "--scale" in (text := capsys.readouterr().out)
+    assert "--sharpness" in (text := capsys.readouterr().out)
     assert "--negatives-first" not in text  # what only those take that rank passages
     assert main(["toy", "--data", data.key, "--negatives-file", "nowhere.csv"]) == 2
 
 
 def test_its_options_are_checked_like_all(data: StoredSet, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["toy", "--data", data.key, "--scale", "1000"]) == 2
-    assert "scale must be between 1 and 100, not 1000" in capsys.readouterr().err
+    assert main(["toy", "--data", data.key, "--sharpness", "1000"]) == 2
+    assert "sharpness must be between 1 and 100, not 1000" in capsys.readouterr().err
 
 
 def page() -> None:
@@ -153,11 +153,11 @@ def app(data: StoredSet, monkeypatch: pytest.MonkeyPatch) -> AppTest:
 def test_an_added_kind_is_trained_from_the_page(app: AppTest, data: StoredSet) -> None:
     drawn(app).get("button_group")[0].set_value("toy")
     assert ToyRecipe.does in [text.value for text in drawn(app).markdown]
-    (scale,) = (field for field in app.number_input if field.key == "train_toy_scale")
-    assert (scale.label, scale.value) == ("scale", 20.0)
+    (scale,) = (field for field in app.number_input if field.key == "train_toy_sharpness")
+    assert (scale.label, scale.value) == ("sharpness", 20.0)
     assert scale.help.startswith("what cosines are multiplied by")
     assert not [field for field in app.number_input if "negatives" in field.key]
-    for name, value in {"scale": 5.0, "epochs": 2.0, "batch_size": 8}.items():
+    for name, value in {"sharpness": 5.0, "epochs": 2.0, "batch_size": 8}.items():
         app.number_input(key=f"train_toy_{name}").set_value(value)
     next(button for button in drawn(app).button if str(button.key).startswith("train_start_")).click()
     drawn(app)

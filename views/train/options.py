@@ -9,7 +9,7 @@ from data.pairs.records import PairKind
 from training.options.bi_encoder import BI_ENCODER, TAUGHT, BiEncoderObjective
 from training.options.cross_encoder import CrossEncoderObjective
 from training.options.negatives import NegativesFrom
-from training.options.sentences import CONTRASTED, FITTING, SentenceObjective
+from training.options.sentences import CONTRASTED, FITTING, CrossSentenceObjective, SentenceObjective
 from training.options.sparse_encoder import QuestionSide, SparseEncoderObjective
 from training.recipe import ranking_kinds, recipe_of
 
@@ -69,6 +69,11 @@ _ONLY_FOR: dict[str, Set[StrEnum]] = {
     "mini_batch_size": _ALL_BUT_TRIPLETS,
 }
 
+_KNOWN: set[StrEnum] = {
+    *(*BiEncoderObjective, *CrossEncoderObjective, *SparseEncoderObjective),
+    *(*SentenceObjective, *CrossSentenceObjective),
+}
+
 
 def objectives(kind: str, *, starter: bool, pairs: PairKind | None = None) -> list[str]:
     """Return the objectives that a model of the kind can be trained for, with `pairs` those that learn from such.
@@ -96,6 +101,8 @@ def matters(name: str, values: Mapping[str, Any], *, starter: bool) -> bool:
         return False  # their own terms, no more
     if starter and name in _NO_PART_OF_A_STARTER:
         return False
+    if values["objective"] not in _KNOWN:
+        return True  # an added kind means its own by a name
     return name not in _ONLY_FOR or values["objective"] in _ONLY_FOR[name]
 
 
