@@ -1,8 +1,9 @@
 """Any number of sentence encoders on one part of a set of pairs, everything that is told of them."""
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -11,16 +12,15 @@ import numpy as np
 from data.pairs.records import PairKind, PairSet
 from data.pairs.split import part_to_measure, split_pairs
 from data.split import Part
-from embeddings.bootstrap import Difference, Figure, differences, mean_draws
+from embeddings.bootstrap import Difference, Figure, mean_figures
 from embeddings.distinct import Distinct
 from embeddings.encoder import SentenceVectors, encode
 from embeddings.geometry import (
-    alignment_figure,
-    anisotropy,
+    anisotropy_parts,
     positive_rows,
     singular_values,
     squared_distances,
-    uniformity_figure,
+    uniformity_parts,
 )
 from embeddings.probe import Probe, features, probe, training_rows
 from embeddings.problems import EmbeddingError
@@ -28,8 +28,14 @@ from embeddings.results import Evaluation, ModelResult
 from embeddings.sts import correlate, cosines
 
 logger = logging.getLogger(__name__)
-UNIFORM_SENTENCES = 20_000  # that uniformity is measured of: of more, so many drawn at random, the same each time
+SPREAD_SENTENCES = 20_000  # that uniformity and anisotropy are measured of: of more, so many drawn, the same each time
 _PAIRS = 8192  # of a block
+_ENDS = {  # what no figure can pass
+    "alignment": (0.0, 4.0),
+    "uniformity": (-math.inf, 0.0),
+    "anisotropy": (-1.0, 1.0),
+    "nli_accuracy": (0.0, 1.0),
+}
 Tell = Callable[[float], None]
 
 
@@ -47,6 +53,18 @@ class _Material:
     @cached_property
     def distinct(self) -> Distinct:
         return Distinct.of(self.part)
+
+    @cached_property
+    def positive(self) -> np.ndarray:
+        """Rows of the part whose first two sentences mean the same."""
+        return positive_rows(self.part)
+
+    @cached_property
+    def spread(self) -> np.ndarray:
+        """Places of the sentences that uniformity and anisotropy are measured of, ascending."""
+        n = len(self.distinct.sentences)
+        drawn = np.random.default_rng(0).choice(n, min(n, SPREAD_SENTENCES), replace=False)
+        return np.sort(drawn)
 
     def by_block(self, measure: Callable[[np.ndarray, np.ndarray], np.ndarray], vectors: np.ndarray) -> np.ndarray:
         """`measure` of the vectors of the first two sentences of each row, so many rows at a time."""
@@ -75,16 +93,16 @@ def evaluate(
         raise EmbeddingError("no_pairs", f"the {part.value} part of {pairs.name!r} holds no row")
     measured, names = _Material(pairs, rows[part]), [*dict.fromkeys(models)]
     probed = _probe_material(pairs, rows, part)
-    results: list[ModelResult] = []
+    found: list[_Found] = []
     for name in names:
 
         def tell(share: float, name: str = name) -> None:
             if on_progress:
-                on_progress(name, (len(results) + share) / len(names))
+                on_progress(name, (len(found) + share) / len(names))
 
         tell(0.0)
-        results.append(_result(name, measured, probed, base, tell))
-    told, differing = _compared(measured, probed, results)
+        found.append(_found(name, measured, probed, base, tell))
+    results, differing = _compared(measured, probed, found)
     if on_progress:
         on_progress("", 1.0)
     scored = pairs.kind is PairKind.SCORED
@@ -96,8 +114,8 @@ def evaluate(
         rows=measured.rows,
         values=measured.part.gold if scored else measured.part.values,
         sentences=len(measured.distinct.sentences),
-        positives=len(positive_rows(measured.part)),
-        results=tuple(told),
+        positives=len(measured.positive),
+        results=tuple(results),
         differences=differing,
         probe_part=probed.part if probed else None,
     )
@@ -118,40 +136,43 @@ def _probe_material(pairs: PairSet, rows: dict[Part, np.ndarray], part: Part) ->
     return _ProbeMaterial(_Material(pairs, training_rows(rows[Part.TRAIN])), _Material(pairs, rows[judged]), judged)
 
 
-def _result(
-    name: str, measured: _Material, probed: _ProbeMaterial | None, base: Path | None, tell: Tell
-) -> ModelResult:
+@dataclass(frozen=True)
+class _Found:
+    """What is known of a model before it is compared; `parts` by measure are what its figure is the mean of."""
+
+    result: ModelResult
+    parts: Mapping[str, np.ndarray] = field(default_factory=dict)
+
+
+def _found(name: str, measured: _Material, probed: _ProbeMaterial | None, base: Path | None, tell: Tell) -> _Found:
     try:
         return _measured(name, measured, probed, base, tell)
     except Exception as error:
         logger.exception("model %r cannot be measured", name)
-        return ModelResult(name, error=error)
+        return _Found(ModelResult(name, error=error))
 
 
-def _measured(
-    name: str, measured: _Material, probed: _ProbeMaterial | None, base: Path | None, tell: Tell
-) -> ModelResult:
+def _measured(name: str, measured: _Material, probed: _ProbeMaterial | None, base: Path | None, tell: Tell) -> _Found:
     encoding = _encodings(name, base, tell, [measured, *([probed.train, probed.judged] if probed else [])])
-    encoded, distinct = next(encoding), measured.distinct
-    vectors, figures = encoded.vectors, {}
-    if len(positive := positive_rows(measured.part)):
-        distances = measured.by_block(squared_distances, vectors)[positive]
-        figures["alignment"] = alignment_figure(distances, distinct.groups[positive])
-    figures["uniformity"] = _uniformity(vectors, distinct.sentence_groups)
+    encoded = next(encoding)
+    vectors, parts = encoded.vectors, {}
+    if len(measured.positive):
+        parts["alignment"] = measured.by_block(squared_distances, vectors)[measured.positive]
+    spread = vectors[measured.spread]
+    parts |= {"uniformity": uniformity_parts(spread), "anisotropy": anisotropy_parts(spread)}
     judged = _probed(probed, encoding) if probed else None
     if judged:
-        figures["nli_accuracy"] = judged.accuracy
-    return ModelResult(
+        parts["nli_accuracy"] = judged.correct.astype(np.float64)
+    result = ModelResult(
         name,
-        figures,
-        anisotropy(vectors),
-        measured.by_block(cosines, vectors) if measured.part.kind.width > 1 else np.zeros(0, dtype=np.float32),
-        singular_values(vectors),
-        judged,
-        vectors.shape[1],
-        encoded.seconds,
-        encoded.fingerprint,
+        cosines=measured.by_block(cosines, vectors) if measured.part.kind.width > 1 else np.zeros(0, dtype=np.float32),
+        singular_values=singular_values(vectors),
+        probe=judged,
+        dimensions=vectors.shape[1],
+        seconds=encoded.seconds,
+        fingerprint=encoded.fingerprint,
     )
+    return _Found(result, parts)
 
 
 def _encodings(name: str, base: Path | None, tell: Tell, materials: Sequence[_Material]) -> Iterator[SentenceVectors]:
@@ -168,42 +189,40 @@ def _encodings(name: str, base: Path | None, tell: Tell, materials: Sequence[_Ma
         yield encode(name, one.distinct.sentences, corpus, base=base, on_progress=within)
 
 
-def _uniformity(vectors: np.ndarray, groups: np.ndarray) -> Figure:
-    if len(vectors) > UNIFORM_SENTENCES:
-        drawn = np.sort(np.random.default_rng(0).choice(len(vectors), UNIFORM_SENTENCES, replace=False))
-        vectors, groups = vectors[drawn], groups[drawn]
-    return uniformity_figure(vectors, groups)
-
-
 def _probed(material: _ProbeMaterial, encoding: Iterator[SentenceVectors]) -> Probe | None:
     def of(one: _Material) -> tuple[np.ndarray, np.ndarray]:
         return one.by_block(features, next(encoding).vectors), one.part.values
 
     train, judged = of(material.train), of(material.judged)
-    return probe(train, material.train.distinct.groups, judged, material.judged.distinct.groups)
+    return probe(train, material.train.distinct.groups, judged)
 
 
 def _compared(
-    measured: _Material, probed: _ProbeMaterial | None, results: Sequence[ModelResult]
+    measured: _Material, probed: _ProbeMaterial | None, found: Sequence[_Found]
 ) -> tuple[list[ModelResult], dict[str, list[Difference]]]:
-    """The results with what is measured of all models on the same resamples, and the models told apart by it."""
-    if measured.part.kind is PairKind.SCORED:
-        every = {one.model: one.cosines for one in results if one.error is None}
-        if not every:
-            return [*results], {}
-        found = correlate(every, measured.part.gold, measured.distinct.groups)
-        told = [
-            replace(
-                one, figures={"spearman": found.spearman[one.model], "pearson": found.pearson[one.model], **one.figures}
-            )
-            if one.model in every
-            else one
-            for one in results
-        ]
-        return told, found.differences
-    judged = {one.model: one.probe for one in results if one.probe}
-    if probed is None or not judged:
-        return [*results], {}
-    correct = np.stack([one.correct for one in judged.values()], axis=1).astype(np.float64)
-    draws = mean_draws(correct, probed.judged.distinct.groups)
-    return [*results], {"nli_accuracy": differences([*correct.mean(axis=0)], draws, [*judged])}
+    """The results with their figures, of all models on the same resamples, and the models told apart by each."""
+    figures: dict[str, dict[str, Figure]] = {one.result.model: {} for one in found}
+    differing: dict[str, list[Difference]] = {}
+
+    def tell(measure: str, told: Mapping[str, Figure], apart: list[Difference]) -> None:
+        differing[measure] = apart
+        for name, figure in told.items():
+            figures[name][measure] = figure
+
+    every = {one.result.model: one.result.cosines for one in found if one.result.error is None}
+    if measured.part.kind is PairKind.SCORED and every:
+        correlations = correlate(every, measured.part.gold, measured.distinct.groups)
+        tell("spearman", correlations.spearman, correlations.differences["spearman"])
+        tell("pearson", correlations.pearson, correlations.differences["pearson"])
+    groups = {
+        "alignment": measured.distinct.groups[measured.positive],
+        "uniformity": measured.distinct.sentence_groups[measured.spread],
+        "anisotropy": measured.distinct.sentence_groups[measured.spread],
+        "nli_accuracy": probed.judged.distinct.groups if probed else np.zeros(0, dtype=np.int64),
+    }
+    for measure, of_parts in groups.items():
+        parts = {one.result.model: one.parts[measure] for one in found if measure in one.parts}
+        if parts:
+            numbered = np.unique(of_parts, return_inverse=True)[1]
+            tell(measure, *mean_figures(parts, numbered, _ENDS[measure]))
+    return [replace(one.result, figures=figures[one.result.model]) for one in found], differing

@@ -14,7 +14,6 @@ import math
 import numpy as np
 
 from data.pairs.records import Label, PairKind, PairSet
-from embeddings.bootstrap import UNDEFINED, Figure, figure, mean_draws
 
 POSITIVE = 0.8  # of the scale: gold 4 of 5
 _ROUNDING = 1e-6  # of gold scores in float32
@@ -51,16 +50,6 @@ def alignment(first: np.ndarray, second: np.ndarray) -> float:
     return float(known.mean()) if len(known) else math.nan
 
 
-def alignment_figure(distances: np.ndarray, groups: np.ndarray, seed: int = 0) -> Figure:
-    """`alignment` of pairs with these squared distances `(n,)`, and its interval; `groups` `(n,)` are the pairs'."""
-    known = np.isfinite(distances)
-    if not known.any():
-        return UNDEFINED
-    numbered = np.unique(groups[known], return_inverse=True)[1]
-    draws = mean_draws(distances[known, None], numbered, seed=seed)
-    return figure(float(distances[known].mean()), draws[:, 0], (0.0, 4.0))
-
-
 def squared_distances(first: np.ndarray, second: np.ndarray) -> np.ndarray:
     """||f(x) - f(y)||^2 of the pairs of rows on the sphere, `(n,)` float64; NaN where one is a vector of zeros."""
     between = unit(first) - unit(second)
@@ -79,21 +68,20 @@ def uniformity(vectors: np.ndarray, t: float = 2.0) -> float:
     return _log_mean(_nearness(vectors, t))
 
 
-def uniformity_figure(vectors: np.ndarray, groups: np.ndarray, t: float = 2.0) -> Figure:
-    """`uniformity` with its 95% interval; `groups` `(n,)` are those of the sentences.
+def uniformity_parts(vectors: np.ndarray, t: float = 2.0) -> np.ndarray:
+    """What each sentence adds to `uniformity`, which is the mean of it, `(n,)` float64; NaN of a vector of zeros.
 
-    A mean over pairs is a U-statistic: its variance is 4 times that of the mean over sentences of how near the others
-    lie to each (Hoeffding 1948), summed by group; the logarithm's is that over the square of the mean.
+    uniformity is the logarithm of a mean over pairs, a U-statistic. What it does when sentences are drawn anew is, to
+    the first order (Hoeffding 1948), what the mean of these parts does, with near(x) = E_y exp(-t ||f(x) - f(y)||^2):
+
+        part(x) = uniformity + 2 (near(x) / E near - 1)
     """
     near = _nearness(vectors, t)
-    value, n_groups = _log_mean(near), len(np.unique(groups))
-    if not math.isfinite(value) or n_groups < 2:
-        return Figure(value, -math.inf, 0.0) if math.isfinite(value) else Figure(value, value, value)
-    known = np.isfinite(near)
-    share = near[known] / (known.sum() - 1)
-    sums = np.bincount(groups[known], weights=share - share.mean())
-    half = 1.959964 * 2 * math.sqrt(float(sums @ sums)) / (known.sum() * share.mean())
-    return Figure(value, value - half, min(0.0, value + half))
+    value = _log_mean(near)
+    if not math.isfinite(value):
+        return np.full(len(vectors), np.nan)
+    parts: np.ndarray = value + 2 * (near / np.nanmean(near) - 1)
+    return parts
 
 
 def singular_values(vectors: np.ndarray) -> np.ndarray:
@@ -110,16 +98,22 @@ def singular_values(vectors: np.ndarray) -> np.ndarray:
     return values / (values.max(initial=0.0) or 1.0)
 
 
-def anisotropy(vectors: np.ndarray) -> float:
-    """Mean cosine of two different rows drawn at random, the mean over all pairs; NaN where there are fewer than two.
+def anisotropy_parts(vectors: np.ndarray) -> np.ndarray:
+    """What each row adds to the anisotropy, which is the mean of it, `(n,)` float64; NaN of a vector of zeros.
 
-    Vectors that point everywhere have 0, those in a narrow cone nearly 1 (Ethayarajh 2019). With unit rows u it is
-    (||sum of u||^2 - n) / (n (n - 1)), so no pair need be drawn.
+    Anisotropy is the mean cosine of two different rows drawn at random, over all pairs. Vectors that point everywhere
+    have 0, those in a narrow cone nearly 1 (Ethayarajh 2019). With unit rows u, S their sum and near(x) = (u_x S - 1) /
+    (n - 1), so that no pair need be drawn, the parts are those of a U-statistic as in `uniformity_parts`:
+
+        anisotropy = mean near,   part(x) = anisotropy + 2 (near(x) - anisotropy)
     """
-    points = unit(vectors)
-    n = int(np.any(points, axis=1).sum())
-    total = points.sum(axis=0, dtype=np.float64)
-    return float((total @ total - n) / (n * (n - 1))) if n > 1 else math.nan
+    points, known = unit(vectors), np.any(vectors, axis=1)
+    n = int(known.sum())
+    if n < 2:
+        return np.full(len(vectors), np.nan)
+    near = (points @ points.sum(axis=0, dtype=np.float64) - 1) / (n - 1)
+    parts: np.ndarray = np.where(known, 2 * near - near[known].mean(), np.nan)
+    return parts
 
 
 def _nearness(vectors: np.ndarray, t: float) -> np.ndarray:

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from data.pairs.records import Label
-from embeddings.bootstrap import Figure, figure, mean_draws
 
 MOST = 10_000  # training pairs: more make a linear classifier of some thousand features little better
 _STRENGTHS = (0.001, 0.01, 0.1)  # inverse of regularization; chosen within the training pairs
@@ -24,7 +23,6 @@ class Probe:
     share of the commonest label: what is right without reading.
     """
 
-    accuracy: Figure
     correct: np.ndarray
     confusion: np.ndarray
     trained_on: np.ndarray  # training pairs of each label, (3,)
@@ -45,15 +43,12 @@ def training_rows(rows: np.ndarray, most: int = MOST, seed: int = 0) -> np.ndarr
 
 
 def probe(
-    train: tuple[np.ndarray, np.ndarray],
-    train_groups: np.ndarray,
-    judged: tuple[np.ndarray, np.ndarray],
-    judged_groups: np.ndarray,
+    train: tuple[np.ndarray, np.ndarray], train_groups: np.ndarray, judged: tuple[np.ndarray, np.ndarray]
 ) -> Probe | None:
     """Train on features and labels, `(n, width)` and `(n,)`, and judge on others; None where that cannot be.
 
-    Groups are those of pairs that share a sentence: none is on both sides of the folds that choose the regularization,
-    and the accuracy's interval draws them whole. Needs two labels, in as many groups as there are folds.
+    Groups are those of pairs that share a sentence: none is on both sides of the folds that choose the regularization.
+    Needs two labels, in as many groups as there are folds.
     """
     from sklearn.linear_model import LogisticRegression
     from sklearn.metrics import confusion_matrix
@@ -72,11 +67,8 @@ def probe(
     )
     search.fit(of_train, labels, groups=train_groups)
     said = search.predict(of_judged)
-    correct = said == truth
-    draws = mean_draws(correct[:, None].astype(np.float64), np.unique(judged_groups, return_inverse=True)[1])
     return Probe(
-        figure(float(correct.mean()), draws[:, 0], (0.0, 1.0)),
-        correct,
+        said == truth,
         confusion_matrix(truth, said, labels=[*map(int, Label)]),
         np.bincount(labels, minlength=len(Label)),
         float(np.bincount(truth).max() / len(truth)),

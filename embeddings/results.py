@@ -19,14 +19,13 @@ class ModelResult:
     """One model, or what went wrong with it: a model that failed has no figures, never 0.
 
     `figures` by measure: `spearman` and `pearson` of scored pairs, `alignment` where there are positive pairs,
-    `uniformity`, and `nli_accuracy` of labelled pairs with others to train the probe on. `cosines` `(n_rows,)` float32
-    are those of a row's first two sentences, empty of sentences alone. `singular_values` `(dimensions,)` fall from 1.
-    `seconds` are those of encoding.
+    `uniformity`, `anisotropy`, and `nli_accuracy` of labelled pairs with others to train the probe on. `cosines`
+    `(n_rows,)` float32 are those of a row's first two sentences, empty of sentences alone. `singular_values`
+    `(dimensions,)` fall from 1. `seconds` are those of encoding.
     """
 
     model: str
     figures: dict[str, Figure] = field(default_factory=dict)
-    anisotropy: float = math.nan
     cosines: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=np.float32))
     singular_values: np.ndarray = field(default_factory=lambda: np.zeros(0))
     probe: Probe | None = None
@@ -40,7 +39,6 @@ class ModelResult:
         if self.error is not None:
             return self.error.as_dict() if isinstance(self.error, Failure) else {"error": str(self.error)}
         told: dict[str, Any] = {name: number(one.value) for name, one in self.figures.items()}
-        told["anisotropy"] = number(self.anisotropy)
         told["interval"] = {name: [number(one.low), number(one.high)] for name, one in self.figures.items()}
         if self.probe:
             told["probe"] = probe_dict(self.probe)
@@ -52,8 +50,8 @@ class Evaluation:
     """Models on one part of a set. `rows` `(n_rows,)` int64 are the part's rows in the set.
 
     `values` `(n_rows,)` are the gold scores from 0 to 1, or the labels, empty of other kinds. `positives` counts the
-    pairs of alignment. `differences` are of every two models, by each correlation or by `nli_accuracy`. `probe_part` is
-    the one the probe was judged on, None where there was none.
+    pairs of alignment. `differences` are of every two models, by each measure. `probe_part` is the one the probe was
+    judged on, None where there was none.
     """
 
     data: str
@@ -90,7 +88,7 @@ class Evaluation:
             "positives": self.positives,
             "probe_split": self.probe_part.value if self.probe_part else None,
             "models": {one.model: one.as_dict() for one in self.results},
-            "differences": {name: [asdict(one) for one in told] for name, told in self.differences.items()},
+            "differences": {name: [*map(_difference, told)] for name, told in self.differences.items()},
         }
 
 
@@ -105,8 +103,12 @@ def probe_dict(probe: Probe) -> dict[str, Any]:
     }
 
 
+def _difference(one: Difference) -> dict[str, Any]:
+    return asdict(one) | {"low": number(one.low), "high": number(one.high)}
+
+
 def number(value: float) -> float | None:
-    """A number as JSON has it: what is not finite is null."""
+    """A number as JSON has it: what is not finite, as an open end, is null."""
     return float(value) if math.isfinite(value) else None
 
 

@@ -14,7 +14,7 @@ from data.failure import Failure
 from data.pairs.records import PairKind
 from data.split import Part
 from data.workspace import read_json, write_json
-from embeddings.bootstrap import Difference, Figure
+from embeddings.bootstrap import UNDEFINED, Difference, Figure
 from embeddings.probe import Probe
 from embeddings.results import Evaluation, ModelResult
 
@@ -56,7 +56,7 @@ def _evaluation(scores: dict[str, Any], arrays: Arrays) -> Evaluation:
         sentences=scores["sentences"],
         positives=scores["positives"],
         results=tuple(_result(name, told, arrays, place) for place, (name, told) in enumerate(models)),
-        differences={name: [Difference(**one) for one in told] for name, told in scores["differences"].items()},
+        differences={name: [*map(_difference, told)] for name, told in scores["differences"].items()},
         probe_part=Part(scores["probe_split"]) if scores["probe_split"] else None,
     )
 
@@ -64,26 +64,32 @@ def _evaluation(scores: dict[str, Any], arrays: Arrays) -> Evaluation:
 def _result(name: str, told: dict[str, Any], arrays: Arrays, place: int) -> ModelResult:
     if "error" in told:
         return ModelResult(name, error=Failure.from_dict(told))
-    figures = {
-        measure: Figure(_number(told[measure]), *map(_number, ends)) for measure, ends in told["interval"].items()
-    }
     return ModelResult(
         name,
-        figures,
-        _number(told["anisotropy"]),
+        {measure: _figure(told[measure], ends) for measure, ends in told["interval"].items()},
         arrays[f"cosines_{place}"],
         arrays[f"singular_values_{place}"],
-        _probe(told["probe"], figures["nli_accuracy"], arrays[f"correct_{place}"]) if "probe" in told else None,
+        _probe(told["probe"], arrays[f"correct_{place}"]) if "probe" in told else None,
         told["dimensions"],
         told["seconds"],
         told["fingerprint"],
     )
 
 
-def _probe(told: dict[str, Any], accuracy: Figure, correct: np.ndarray) -> Probe:
+def _probe(told: dict[str, Any], correct: np.ndarray) -> Probe:
     confusion, trained_on = np.array(told["confusion"]), np.array([*told["trained_on"].values()])
-    return Probe(accuracy, correct, confusion, trained_on, told["chance"], told["strength"])
+    return Probe(correct, confusion, trained_on, told["chance"], told["strength"])
 
 
-def _number(value: float | None) -> float:
-    return math.nan if value is None else float(value)
+def _figure(value: float | None, ends: list[float | None]) -> Figure:
+    return Figure(value, *_ends(*ends)) if value is not None else UNDEFINED
+
+
+def _difference(told: dict[str, Any]) -> Difference:
+    low, high = _ends(told["low"], told["high"])
+    return Difference(**told | {"low": low, "high": high})
+
+
+def _ends(low: float | None, high: float | None) -> tuple[float, float]:
+    """The ends of an interval; those that were open are null in JSON."""
+    return -math.inf if low is None else low, math.inf if high is None else high

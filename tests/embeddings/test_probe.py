@@ -1,7 +1,6 @@
 """The linear probe against scikit-learn's classifier fitted by hand, and its sums by counting."""
 
 import numpy as np
-import pytest
 from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import StandardScaler
 
@@ -23,14 +22,13 @@ def test_features_are_both_vectors_and_how_far_apart_they_are() -> None:
 
 def test_a_probe_is_the_classifier_of_scikit_learn_judged_by_counting() -> None:
     train, judged = labelled(300, 0), labelled(100, 1)
-    found = probe(train, np.arange(300), judged, np.arange(100))
+    found = probe(train, np.arange(300), judged)
     assert found is not None
     scaler = StandardScaler().fit(train[0])
     by_hand = LogisticRegression(C=found.strength, max_iter=1000).fit(scaler.transform(train[0]), train[1])
     said = by_hand.predict(scaler.transform(judged[0]))
     assert found.correct.tolist() == (said == judged[1]).tolist()
-    assert found.accuracy.value == pytest.approx((said == judged[1]).mean())
-    assert 0.6 < found.accuracy.low < found.accuracy.value < found.accuracy.high < 1
+    assert 0.6 < found.correct.mean() < 1
     assert found.confusion.sum(axis=1).tolist() == np.bincount(judged[1]).tolist()
     assert found.confusion.trace() == found.correct.sum()
     assert found.trained_on.tolist() == np.bincount(train[1]).tolist()
@@ -40,17 +38,17 @@ def test_a_probe_is_the_classifier_of_scikit_learn_judged_by_counting() -> None:
 def test_labels_that_stand_in_no_vector_are_guessed() -> None:
     rows, _ = labelled(300, 0)
     labels = np.arange(300) % 3
-    found = probe((rows[:200], labels[:200]), np.arange(200), (rows[200:], labels[200:]), np.arange(100))
+    found = probe((rows[:200], labels[:200]), np.arange(200), (rows[200:], labels[200:]))
     assert found is not None
-    assert found.accuracy.value < 0.5
+    assert found.correct.mean() < 0.5
 
 
 def test_there_is_no_probe_without_two_labels_or_anything_to_judge() -> None:
     rows, labels = labelled(30, 0)
     same, nothing = np.zeros(30, dtype=int), (rows[:0], labels[:0])
-    assert probe((rows, same), np.arange(30), (rows, labels), np.arange(30)) is None
-    assert probe((rows, labels), np.arange(30), nothing, np.arange(0)) is None
-    assert probe((rows, labels), np.zeros(30, dtype=int), (rows, labels), np.arange(30)) is None
+    assert probe((rows, same), np.arange(30), (rows, labels)) is None
+    assert probe((rows, labels), np.arange(30), nothing) is None
+    assert probe((rows, labels), np.zeros(30, dtype=int), (rows, labels)) is None
 
 
 def test_of_many_training_rows_some_are_drawn_the_same_each_time() -> None:

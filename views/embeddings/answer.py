@@ -5,6 +5,7 @@ import streamlit as st
 from embeddings.bootstrap import Difference
 from embeddings.results import ModelResult
 from views.embeddings.evaluation_view import ACCURACY, EvaluationView
+from views.embeddings.figures import turned
 from views.embeddings.models import has_seen
 from views.words import plain, word
 
@@ -44,7 +45,7 @@ def _sentence(view: EvaluationView, known: dict[str, ModelResult]) -> str:
     if test is None:
         return word(f"embeddings.answer_{kind}_one", **told, low="–", high="–")
     told |= {"points": _signed(test.difference), "low": _signed(test.low), "high": _signed(test.high)}
-    sure = test.sure and test.low > 0
+    sure = test.sure
     return word(f"embeddings.answer_{kind}_{'sure' if sure else 'unsure'}", **told)
 
 
@@ -56,11 +57,6 @@ def _between(view: EvaluationView, first: str, second: str) -> Difference | None
         if (one.b, one.a) == (first, second):
             return turned(one)
     return None
-
-
-def turned(one: Difference) -> Difference:
-    """The same test with its models exchanged."""
-    return Difference(one.b, one.a, -one.difference, -one.high, -one.low, one.p, one.p_holm)
 
 
 def _signed(share: float) -> str:

@@ -4,14 +4,14 @@ import math
 
 import pandas as pd
 
-from embeddings.bootstrap import Figure
+from embeddings.bootstrap import Difference, Figure
 from embeddings.published import Published, published_for
 from embeddings.results import Evaluation
 from views.embeddings.evaluation_view import SHARES, EvaluationView
 from views.words import word
 
 LINE = " · "  # where a chart may begin a new line of a name
-MEASURES = (*SHARES, "alignment", "uniformity")
+MEASURES = (*SHARES, "alignment", "uniformity", "anisotropy")
 
 
 def scaled(measure: str, figure: Figure) -> Figure:
@@ -36,7 +36,7 @@ def figure_table(view: EvaluationView) -> pd.DataFrame:
                 figure = scaled(measure, one.figures[measure])
                 row |= {measure: figure.value, f"{measure}_interval": ends(measure, figure)}
         if one.error is None:
-            row |= {"anisotropy": one.anisotropy, "dimensions": one.dimensions, "seconds": one.seconds}
+            row |= {"dimensions": one.dimensions, "seconds": one.seconds}
         rows.append(row)
     return pd.DataFrame(rows).fillna({f"{measure}_interval": "" for measure in MEASURES})
 
@@ -78,18 +78,23 @@ def long_table(evaluation: Evaluation) -> pd.DataFrame:
     return pd.DataFrame(
         {"model": name, "measure": measure, **figure._asdict(), **of}
         for name, one in evaluation.measured.items()
-        for measure, figure in {**one.figures, "anisotropy": Figure(one.anisotropy, math.nan, math.nan)}.items()
+        for measure, figure in one.figures.items()
     )
 
 
-def difference_table(view: EvaluationView) -> pd.DataFrame:
-    """One row two models, the better one first, the largest difference first."""
-    rows = []
-    for one in view.differences:
-        a, b, sign = (one.a, one.b, 1) if one.difference >= 0 else (one.b, one.a, -1)
-        low, high = sorted((sign * one.low, sign * one.high))
-        told = {"a": view.names[a], "b": view.names[b], "difference": 100 * abs(one.difference)}
-        sure = word("compare.higher" if one.sure and low > 0 else "compare.unsure")
-        rows.append({**told, "low": 100 * low, "high": 100 * high, "p": one.p, "p_holm": one.p_holm, "verdict": sure})
-    columns = ["a", "b", "verdict", "difference", "low", "high", "p_holm", "p"]
+def difference_table(view: EvaluationView, measure: str) -> pd.DataFrame:
+    """One row two models told apart by the measure, the higher one first, the largest difference first."""
+    scale, rows = 100 if measure in SHARES else 1, []
+    for found in view.evaluation.differences.get(measure, []):
+        one = found if found.difference >= 0 else turned(found)
+        told = {"a": view.names[one.a], "b": view.names[one.b], "difference": scale * one.difference}
+        verdict = word("compare.higher" if one.sure else "compare.unsure")
+        ends = {"low": scale * one.low, "high": scale * one.high}
+        rows.append({**told, **ends, "p": one.p, "p_family": one.p_family, "verdict": verdict})
+    columns = ["a", "b", "verdict", "difference", "low", "high", "p_family", "p"]
     return pd.DataFrame(rows, columns=columns).sort_values("difference", ascending=False, kind="stable")
+
+
+def turned(one: Difference) -> Difference:
+    """The same test with its models exchanged."""
+    return Difference(one.b, one.a, -one.difference, -one.high, -one.low, one.p, one.p_family)

@@ -8,8 +8,9 @@ import streamlit as st
 from data.pairs.records import Label
 from views import tables
 from views.embeddings import charts
+from views.embeddings.differences import draw_differences
 from views.embeddings.evaluation_view import ACCURACY, SHARES, EvaluationView
-from views.embeddings.figures import MEASURES, difference_table, dot_table, figure_table, long_table, published
+from views.embeddings.figures import MEASURES, dot_table, figure_table, long_table, published
 from views.resources.charts import draw_chart
 from views.words import plain, word
 
@@ -22,7 +23,7 @@ def draw(view: EvaluationView) -> None:
         draw_chart(charts.dots, dots, view.every, x=title)
         _draw_sources(view)
     _draw_figures(view)
-    _draw_differences(view)
+    draw_differences(view, view.measure, expanded=True)
     _draw_probes(view)
     _draw_downloads(view)
 
@@ -40,42 +41,33 @@ def _draw_figures(view: EvaluationView) -> None:
         columns[measure] = tables.number(f"embeddings.{measure}")
         columns[f"{measure}_interval"] = tables.text("embeddings.interval", "compare.interval_help")
     columns |= {
-        "anisotropy": tables.number("embeddings.anisotropy"),
         "dimensions": tables.number("embeddings.dimensions"),
         "seconds": tables.number("embeddings.encoding_seconds"),
     }
     shown = [name for name in columns if name in table]
     forms = {one: "{:.2f}" if one in SHARES else "{:.4f}" for one in MEASURES}
-    forms |= {"anisotropy": "{:.3f}", "dimensions": "{:.0f}", "seconds": "{:.1f}"}
+    forms |= {"dimensions": "{:.0f}", "seconds": "{:.1f}"}
     styled = table.style.format({one: form for one, form in forms.items() if one in table}, na_rep="–")
     for measure in [one for one in MEASURES if one in table]:
-        best = table[measure].max() if measure in SHARES else table[measure].min()
-        styled = styled.apply(lambda one, best=best: _bold(one == best), subset=[measure])
+        styled = styled.apply(_bold, subset=[measure], row=_surely_best(view, table, measure))
     st.dataframe(styled, hide_index=True, column_order=shown, column_config=columns)
     evaluation = view.evaluation
     counts = {"pairs": f"{len(evaluation.rows):,}", "sentences": f"{evaluation.sentences:,}"}
     st.caption(word("embeddings.measured_on", **counts, positives=f"{evaluation.positives:,}"))
 
 
-def _bold(best: pd.Series) -> list[str]:
-    return [tables.BOLD if one and not best.all() else "" for one in best]
+def _surely_best(view: EvaluationView, table: pd.DataFrame, measure: str) -> int:
+    """The row of the best model where it is told apart from every other, else -1."""
+    if table[measure].isna().all():
+        return -1
+    best = int(table[measure].argmax() if measure in SHARES else table[measure].argmin())
+    reference = view.references.get(table["model"][best], "")
+    tests = [one for one in view.evaluation.differences.get(measure, []) if reference in (one.a, one.b)]
+    return best if tests and all(one.sure for one in tests) else -1
 
 
-def _draw_differences(view: EvaluationView) -> None:
-    table = difference_table(view)
-    if table.empty:
-        return
-    with st.expander(word("embeddings.differences", measure=word(f"embeddings.{view.measure}")), expanded=True):
-        columns = {
-            "a": tables.text("embeddings.better", "", width="medium"),
-            "b": tables.text("embeddings.other", "", width="medium"),
-            "verdict": tables.text("compare.verdict", ""),
-            "difference": tables.number("embeddings.difference", "%+.2f"),
-            **tables.interval("%+.2f"),
-            "p_holm": st.column_config.NumberColumn("p (Holm)", format="%.4f", help=word("embeddings.p_holm_help")),
-        }
-        st.dataframe(table, hide_index=True, column_order=[*columns], column_config=columns)
-        st.caption(word("embeddings.differences_help"))
+def _bold(column: pd.Series, row: int) -> list[str]:
+    return [tables.BOLD if place == row else "" for place in range(len(column))]
 
 
 def _draw_probes(view: EvaluationView) -> None:

@@ -7,11 +7,13 @@ import streamlit as st
 from embeddings.trajectory import trajectory
 from views import tables
 from views.embeddings import charts
+from views.embeddings.differences import draw_differences
 from views.embeddings.evaluation_view import EvaluationView
 from views.embeddings.figures import ends
 from views.resources.charts import draw_chart
 from views.words import word
 
+_MEASURES = ("alignment", "uniformity", "anisotropy")
 _NOTHING = 1e-6  # what is left of a direction that no vector uses, in float32
 _SHOWN_RANKS = 120  # of a spectrum: on a logarithmic scale more dots than that are one line
 
@@ -35,17 +37,19 @@ def draw(view: EvaluationView) -> None:
         draw_chart(charts.spectrum, spectra, view.every)
         st.caption(word("embeddings.spectrum_help"))
     _draw_tables(points, path, spectra)
+    for measure in _MEASURES:
+        draw_differences(view, measure)
 
 
 def _points(view: EvaluationView) -> pd.DataFrame:
     rows = []
     for name, one in view.measured.items():
         row: dict[str, object] = {"model": name, "alignment": np.nan, "uniformity": np.nan}
-        for measure in ("alignment", "uniformity"):
+        for measure in _MEASURES:
             if measure in one.figures:
                 figure = one.figures[measure]
                 row |= {measure: figure.value, f"{measure}_interval": ends(measure, figure)}
-        rows.append({**row, "anisotropy": one.anisotropy, "half": _directions(one.singular_values)})
+        rows.append({**row, "half": _directions(one.singular_values)})
     return pd.DataFrame(rows)
 
 
@@ -84,6 +88,7 @@ def _draw_tables(points: pd.DataFrame, path: pd.DataFrame, spectra: pd.DataFrame
         "uniformity": tables.number("embeddings.uniformity", "%.3f"),
         "uniformity_interval": tables.text("embeddings.interval", "compare.interval_help"),
         "anisotropy": tables.number("embeddings.anisotropy", "%.3f"),
+        "anisotropy_interval": tables.text("embeddings.interval", "compare.interval_help"),
         "half": tables.number("embeddings.directions", "%d"),
     }
     st.dataframe(points, hide_index=True, column_order=[one for one in columns if one in points], column_config=columns)

@@ -36,8 +36,9 @@ def alone() -> PairSet:
 
 def result(model: str, cosines: np.ndarray, uniformity: float = -1.0) -> ModelResult:
     figures = {"alignment": Figure(0.2, 0.1, 0.3), "uniformity": Figure(uniformity, uniformity - 0.1, uniformity + 0.1)}
+    figures["anisotropy"] = Figure(0.4, 0.3, 0.5)
     values = np.array([1.0, 0.5, 0.25, 0.1])
-    return ModelResult(model, figures, 0.4, cosines, values, dimensions=4, seconds=1.5, fingerprint=model)
+    return ModelResult(model, figures, cosines, values, dimensions=4, seconds=1.5, fingerprint=model)
 
 
 def failed(model: str) -> ModelResult:
