@@ -20,8 +20,9 @@ from training.runs.runs import Run
 
 pytestmark = pytest.mark.slow
 
-GATHERING = ["--objective", "multiple-negatives", "--batch-size", "28", "--logging-steps", "1", "--epochs", "1"]
+ONE_EPOCH = ["--batch-size", "28", "--logging-steps", "1", "--epochs", "1"]
 LEARNING_RATE = 0.0005
+GATHERING = ["--objective", "multiple-negatives", *ONE_EPOCH]
 GATHERING += ["--learning-rate", str(LEARNING_RATE), "--precision", "float32"]
 
 TRAIN_ALL = """
@@ -58,7 +59,10 @@ def weights(run: Run) -> dict[str, np.ndarray]:
 
 @pytest.fixture(scope="module")
 def by_one_and_by_two(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Folders `one` and `two` with the same trainings, a folder a base: in this process, and in two under torchrun."""
+    """Folders `one` and `two` with the same trainings, a folder a base: in this process, and in two under torchrun.
+
+    `two` holds `own` besides, the starter trained by the default objective, which gathers no negatives.
+    """
     folder = tmp_path_factory.mktemp("processes")
     tiny = build_bi_encoder(folder / "model")
     # no dropout: two processes draw other random numbers than one
@@ -73,7 +77,8 @@ def by_one_and_by_two(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for training in one:
         assert main(training) == 0
     (folder / "train_all.py").write_text(TRAIN_ALL)
-    in_two_processes(str(folder / "train_all.py"), json.dumps(two))
+    own = ["bi-encoder", "--data", "sample", "--out", str(folder / "two" / "own"), "--base", "starter", *ONE_EPOCH]
+    in_two_processes(str(folder / "train_all.py"), json.dumps([*two, own]))
     return folder
 
 
@@ -106,10 +111,8 @@ def assert_same(one: Run, two: Run) -> None:
     assert two.scores()["after"]["ndcg@10"] == pytest.approx(one.scores()["after"]["ndcg@10"], abs=0.01)
 
 
-def test_negatives_that_are_not_gathered_are_told(tmp_path: Path) -> None:
-    words = ["--data", "sample", "--base", "starter", "--epochs", "1", "--batch-size", "28", "--logging-steps", "1"]
-    in_two_processes("-m", "training", "bi-encoder", *words, "--out", str(tmp_path / "two"))
-    assert trained(tmp_path / "two").provenance()["processes"] == {"count": 2, "negatives": "own"}
+def test_negatives_that_are_not_gathered_are_told(by_one_and_by_two: Path) -> None:
+    assert trained(by_one_and_by_two / "two" / "own").provenance()["processes"] == {"count": 2, "negatives": "own"}
 
 
 def test_a_folder_is_needed() -> None:

@@ -61,7 +61,7 @@ def texts() -> list[str]:
     pages = [PROJECT / "README.md", *sorted((PROJECT / "docs").glob("*.md"))]
     parts = [part.strip() for page in pages for part in page.read_text(encoding="utf-8").split("\n\n")]
     # a space at the end is a piece to the engine, and to no one else; what is too long, it cuts elsewhere
-    english = [part for part in parts if 20 < len(part) < 1200]
+    english = [part for part in parts if 20 < len(part) < 400]  # the engine is slow
     assert len(english) >= 100
     return korean + english[:100]
 

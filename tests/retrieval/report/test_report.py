@@ -19,7 +19,7 @@ from tests.doubles import small_set
 from tests.retrieval.compared import LATE, NONE, RIGHT, comparison_of, many_questions
 
 pytestmark = pytest.mark.slow
-HOSTILE = '<script>alert("x")</script>&amp;<img src=x onerror=alert(1)>{{ 7 * 7 }}{name}'
+HOSTILE = '<script>alert("x")</script>&amp;<img src=x onerror=alert(1)>{{ 7919 * 7907 }}{name}'
 
 
 class Page(HTMLParser):
@@ -76,7 +76,7 @@ def test_what_people_wrote_is_text(language: str) -> None:
     assert {tag for tag, _ in page.tags} <= allowed
     assert not [name for _, attributes in page.tags for name in attributes if name.startswith("on")]
     assert page.text.count(HOSTILE) > 20
-    assert re.search(r"\b49\b", page.text) is None  # no template of theirs was carried out
+    assert str(7919 * 7907) not in page.text  # no template of theirs was carried out
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
