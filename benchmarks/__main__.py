@@ -15,7 +15,7 @@ from benchmarks.quality import (
     sentence_training,
     starter_training,
 )
-from benchmarks.scale import growth, large_sets
+from benchmarks.scale import growth, large_sets, many_sentences
 from benchmarks.speed import (
     bm25_engines,
     cold_and_warm,
@@ -44,6 +44,7 @@ _ALL = {
     "laptop_training": laptop_training.measure,
     "large_sets": large_sets.measure,
     "long_passages": long_passages.measure,
+    "many_sentences": many_sentences.measure,
     "pretrained_reranking": pretrained_reranking.measure,
     "pretrained_training": pretrained_training.measure,
     "reranking": reranking.measure,

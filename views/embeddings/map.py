@@ -22,6 +22,7 @@ from views.words import word
 
 _LISTED = 1000  # rows of a table: a browser asks for all of them, and the file has every one
 _PAIRS = 50
+_DRAWN_AT_ONCE = 20_000  # points that every browser draws within moments
 
 
 def draw(view: EvaluationView) -> None:
@@ -50,9 +51,9 @@ def draw(view: EvaluationView) -> None:
         return
     arrays = job.arrays()
     table, groups = _table(view, arrays["points"])
-    matching = table["sentence"].str.contains(searched, case=False, regex=False) if searched else None
+    matching = table["sentence"].str.contains(searched, case=False, regex=False).to_numpy() if searched else None
     draw_legend([*zip(groups, BAND_COLOURS, strict=False)])
-    chosen = draw_points(table, len(groups) or 1, matching, key=f"map_{job.id}")
+    chosen = draw_points(table, len(groups) or 1, _shown(len(table), matching), matching, key=f"map_{job.id}")
     st.caption(_about(projection, arrays["explained"]))
     if chosen is not None:
         _draw_chosen(view, model, table, chosen)
@@ -71,6 +72,30 @@ def _searched() -> str:
     else:
         st.query_params.pop("find", None)
     return searched
+
+
+def _shown(every: int, matching: np.ndarray | None) -> np.ndarray:
+    """Say of which rows points are drawn, `(every,)` bool: of many, so many at random and all that were searched for.
+
+    All of them where the person wants that.
+    """
+    if every <= _DRAWN_AT_ONCE:
+        return np.ones(every, dtype=bool)
+    shown = np.zeros(every, dtype=bool)
+    shown[np.random.default_rng(0).choice(every, _DRAWN_AT_ONCE, replace=False)] = True
+    words = {"some": word("embeddings.points_some", shown=f"{_DRAWN_AT_ONCE:,}"), "all": f"{every:,}"}
+    wanted = choose(
+        st.segmented_control,
+        "points",
+        word("embeddings.points_drawn"),
+        [*words],
+        "some",
+        format_func=lambda one: words[one],
+        help=word("embeddings.points_drawn_help", shown=words["some"], every=words["all"]),
+    )
+    if wanted == "all":
+        return np.ones(every, dtype=bool)
+    return shown if matching is None else shown | matching
 
 
 def _table(view: EvaluationView, points: np.ndarray) -> tuple[pd.DataFrame, list[str]]:

@@ -30,17 +30,19 @@ class _Deck(pydeck.Deck):
         return json.dumps(self, default=default_serialize, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
 
 
-def draw_points(table: pd.DataFrame, groups: int, matching: pd.Series | None, *, key: str) -> int | None:
+def draw_points(
+    table: pd.DataFrame, groups: int, shown: np.ndarray, matching: np.ndarray | None, *, key: str
+) -> int | None:
     """Draw rows "x", "y", "sentence" and "place", the group that gives the colour; returns the row that is chosen.
 
-    Those `matching` stand out, where it is given.
+    Only those `shown` `(n_rows,)` bool are drawn. Those `matching` stand out, where it is given.
     """
     scaled = _scaled(table)
-    radius, found = _RADII[len(table) > _FEW], np.ones(len(table), dtype=bool)
+    radius, found = _RADII[int(shown.sum()) > _FEW], shown
     layers = []
     if matching is not None:
-        radius, found = max(_RADII.values()), matching.to_numpy()
-        layers.append(_layer("others", scaled[~found], READABLE, _FAINT, min(_RADII.values())))
+        radius, found = max(_RADII.values()), matching & shown
+        layers.append(_layer("others", scaled[shown & ~matching], READABLE, _FAINT, min(_RADII.values())))
     for place in range(groups):
         inside = found & (scaled["place"] == place)
         layers.append(_layer(f"group{place}", scaled[inside], BAND_COLOURS[place], _FULL, radius))
@@ -58,7 +60,7 @@ def draw_points(table: pd.DataFrame, groups: int, matching: pd.Series | None, *,
         on_select="rerun",
         selection_mode="single-object",
         key=key,
-        alt=word("embeddings.map_alt", sentences=f"{len(table):,}"),
+        alt=word("embeddings.map_alt", sentences=f"{int(shown.sum()):,}"),
     )
     objects = [one for layer in chosen["selection"]["objects"].values() for one in layer]
     row = objects[0].get("i") if objects else None

@@ -150,6 +150,25 @@ def test_the_map_has_every_sentence_as_text_and_finds_some(data: StoredPairs) ->
     assert found["sentence"].tolist() == [SENTENCES[0], SENTENCES[1]]
 
 
+def test_of_many_sentences_some_are_drawn_and_all_that_is_searched_for(
+    data: StoredPairs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("views.embeddings.map._DRAWN_AT_ONCE", 3)
+    points = np.arange(10, dtype=np.float32).reshape(5, 2)
+    request = MapRequest(data=data.key, model=HUB, part=Part.TEST, projection=Projection.PCA)
+    done(request, data, {"points": points, "explained": np.array([0.5, 0.25])}, {"model": HUB})
+
+    def drawn(**address: str) -> set[str]:
+        (chart,) = look(data, "map", **address).get("deck_gl_json_chart")
+        return {sentence for sentence in SENTENCES if f'"{sentence}"' in chart.proto.json}
+
+    some = drawn()
+    assert len(some) == 3
+    assert drawn(points="all") == set(SENTENCES)
+    (hidden, *_) = set(SENTENCES) - some
+    assert drawn(find=hidden) == some | {hidden}
+
+
 def test_sentences_alone_have_a_map_and_no_densities_or_wrong_pairs() -> None:
     data = kept(alone(), result("starter", LIKE_PEOPLE[:0]), part=Part.ALL)
     request = MapRequest(data=data.key, model="starter", part=Part.ALL, projection=Projection.PCA)
