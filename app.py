@@ -19,9 +19,11 @@ from views.words import word
 
 # a page's tables are small, and their styles are written a cell at a time: Arrow would copy a column for each
 pd.set_option("mode.string_storage", "python")
-st.set_page_config(page_title="MRC Retrieval Workbench", page_icon=":material/manage_search:", layout="wide")
+VIEWS = Path(__file__).parent / "views"
+icon = (VIEWS / "icon.svg").read_text(encoding="utf-8")  # one by name would be asked of another host
+st.set_page_config(page_title="MRC Retrieval Workbench", page_icon=icon, layout="wide")
 
-st.html(Path(__file__).parent / "views" / "look.css")
+st.html(VIEWS / "look.css")
 try:
     with errors_told():
         if access.granted():

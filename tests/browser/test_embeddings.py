@@ -39,15 +39,20 @@ def test_sentences_that_a_person_types_are_held_against_each_other(opened: Page)
     expect(opened.get_by_role("textbox", name="Sentences, one a line")).to_have_value(typed)
 
 
-def test_the_map_draws_points_and_asks_no_other_host(opened: Page, app: str) -> None:
-    asked: list[str] = []
-    opened.on("request", lambda request: asked.append(request.url))
+def test_the_map_draws_points(opened: Page) -> None:
     opened.get_by_role("tab", name="Map").click()
     expect(opened.get_by_test_id("stDeckGlJsonChart").locator("canvas").first).to_be_visible()
-    opened.wait_for_timeout(2000)  # time to ask, for a map's tiles say
-    icon = "https://fonts.gstatic.com/"  # of the page, which Streamlit has from there
-    others = [url for url in asked if not url.startswith((app, app.replace("http", "ws"), "data:", "blob:", icon))]
-    assert others == []
+
+
+@pytest.mark.parametrize("path", ["", "data", "search", "train", "embeddings?look=map&models=starter"])
+def test_no_page_asks_another_host(page: Page, app: str, path: str) -> None:
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    page.goto(f"{app}/{path}")
+    expect(page.get_by_role("heading", level=1)).to_be_visible()
+    page.wait_for_timeout(2000)  # time to ask, for a map's tiles say
+    own = (app, app.replace("http", "ws"), "data:", "blob:")
+    assert [url for url in asked if not url.startswith(own)] == []
 
 
 def test_the_models_go_to_compare_as_retrievers(opened: Page) -> None:
