@@ -48,7 +48,9 @@ def main(arguments: list[str] | None = None) -> int:
             reading = read_file_apart(options.file, dict(options.columns))
             (_keep if options.command == "keep" else _inspect)(reading, options)
     except DataError as error:
-        tell(error, error=True)
+        rows = [problem.message for problem in error.others if problem.leaves_out_row][:_SHOWN_PROBLEMS]
+        for line in (str(error), *(f"  {row}" for row in rows)):
+            tell(line, error=True)
         return 1
     except OSError as error:
         if not is_of_the_disk(error):

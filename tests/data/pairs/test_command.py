@@ -43,6 +43,18 @@ def test_inspecting_tells_what_was_understood(files: list[str], capsys: pytest.C
     ]
 
 
+def test_rows_that_were_left_out_are_told_where_too_few_remain(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "few.tsv"
+    file.write_text("sentence1\tsentence2\tlabel\n가\t나\tentailment\n다\t라\tmaybe\n", encoding="utf-8")
+    assert main(["inspect-pairs", str(file)]) == 1
+    first, row = capsys.readouterr().err.splitlines()
+    assert first.startswith("Only 1 rows can be used")
+    assert row.startswith("  Row 3: ")
+    assert "maybe" in row
+
+
 def test_inspecting_as_json(files: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["inspect-pairs", *files, "--json", "--kind", "scored", "--scale", "-5", "5"]) == 0
     told = json.loads(capsys.readouterr().out)
