@@ -12,7 +12,19 @@ from data.workspace import PROJECT
 
 # A room imports only rooms before it. So do the parts of the larger rooms, a line each: what stands in one line may not
 # import another of that line. A part is a folder or a file of the room.
-ROOMS = ("data", "text", "questions", "jobs", "models", "embeddings", "retrieval", "training", "views", "app")
+ROOMS = (
+    "data",
+    "text",
+    "questions",
+    "jobs",
+    "models",
+    "embeddings",
+    "retrieval",
+    "reading",
+    "training",
+    "views",
+    "app",
+)
 PARTS = {
     "data": (
         ("workspace", "failure", "terminal", "texts", "script"),
@@ -45,6 +57,7 @@ PARTS = {
         ("report",),
         ("__main__",),
     ),
+    "reading": (("problems", "rules"), ("predictions", "scores"), ("__main__",)),
     "training": (
         ("problems", "options"),
         ("engine",),
@@ -91,6 +104,7 @@ NEVER = {
     "models": {"streamlit", "faiss", "bm25s", "pymilvus"},
     "embeddings": {"questions", "streamlit", "bm25s", "pymilvus"},
     "retrieval": {"embeddings", "streamlit"},
+    "reading": {"embeddings", "streamlit", "faiss", "bm25s", "pymilvus"},
     "training": {"streamlit"},
     "views": {"torch", "faiss", "bm25s", "sentence_transformers", "transformers", "pymilvus"},
     "app": {"torch", "faiss", "bm25s", "sentence_transformers", "transformers", "pymilvus"},

@@ -1,0 +1,1 @@
+"""Reading: answers of questions, how right they are, and what retrieval is worth for them."""

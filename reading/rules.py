@@ -1,0 +1,104 @@
+"""When two answers are the same, and how much of one lies in the other: by the rules of each field's published script.
+
+All three fold case, take ASCII punctuation away and make runs of white space one space. What they do besides, and what
+they count, is theirs alone:
+- KorQuAD 1.0 (Lim et al. 2019): quotation marks and brackets, Korean ones among them, become spaces first. F1 counts
+  characters, spaces not among them, since a Korean word carries its particle.
+- SQuAD (Rajpurkar et al. 2016, 2018): a, an and the are taken away. F1 counts words.
+- KLUE-MRC (Park et al. 2021): nothing besides. ROUGE-W, as their script has it, is the F1 of the longest run of
+  characters, spaces among them, that both answers have.
+
+A question without answer is answered rightly by no answer, the empty text, and by nothing else. Where the rules leave
+nothing of both texts, each script says something of its own, and so do these functions.
+"""
+
+import re
+import string
+from collections import Counter
+from collections.abc import Callable, Sequence
+from difflib import SequenceMatcher
+from enum import StrEnum
+from functools import lru_cache
+
+_PUNCTUATION = str.maketrans("", "", string.punctuation)
+_MARKS = str.maketrans(dict.fromkeys("'\"《》<>〈〉()‘’", " "))
+_KLUE_MARKS = re.compile(
+    r"['\"《》<>〈〉]\(\)‘’"
+)  # as it stands in their script: one of the marks and all of ()‘’ after it
+_ARTICLES = re.compile(r"\b(a|an|the)\b")
+
+
+class Rules(StrEnum):
+    """Whose rules say what is right."""
+
+    KORQUAD = "korquad"
+    SQUAD = "squad"
+    KLUE = "klue"
+
+    @property
+    def overlap_name(self) -> str:
+        """What this field calls the share that two answers have in common."""
+        return "rouge_w" if self is Rules.KLUE else "f1"
+
+
+def normalized(answer: str, rules: Rules) -> str:
+    """The text by which two answers are compared."""
+    text = answer.lower()
+    if rules is Rules.KORQUAD:
+        text = text.translate(_MARKS)
+    elif rules is Rules.KLUE:
+        text = _KLUE_MARKS.sub(" ", text)
+    text = text.translate(_PUNCTUATION)
+    if rules is Rules.SQUAD:
+        text = _ARTICLES.sub(" ", text)
+    return " ".join(text.split())
+
+
+def judged(said: str, right: Sequence[str], rules: Rules) -> tuple[float, float]:
+    """Exact match and overlap of an answer with the right ones, each of whichever fits best; shares from 0 to 1.
+
+    None of `right` is a question without answer.
+    """
+    answer = normalized(said, rules)
+    wanted = _wanted(tuple(right), rules)
+    if not wanted:
+        return (same := float(not answer)), same
+    return float(answer in wanted), max(_OVERLAPS[rules](answer, one) for one in wanted)
+
+
+@lru_cache(maxsize=1 << 16)
+def _wanted(right: tuple[str, ...], rules: Rules) -> tuple[str, ...]:
+    every = tuple(dict.fromkeys(normalized(one, rules) for one in right))
+    if rules is Rules.SQUAD:  # its script of 2018 leaves out right answers that hold nothing but what is taken away
+        return tuple(filter(None, every))
+    return every
+
+
+def _of_characters(said: str, right: str) -> float:
+    return _f1_of_counts(said.replace(" ", ""), right.replace(" ", ""))
+
+
+def _of_words(said: str, right: str) -> float:
+    return _f1_of_counts(said.split(), right.split())
+
+
+def _f1_of_counts(said: Sequence[str], right: Sequence[str]) -> float:
+    return _f1(sum((Counter(said) & Counter(right)).values()), len(said), len(right))
+
+
+def _of_longest_run(said: str, right: str) -> float:
+    if not said or not right:
+        return float(said == right)
+    return _f1(SequenceMatcher(None, said, right).find_longest_match().size, len(said), len(right))
+
+
+def _f1(common: int, said: int, right: int) -> float:
+    """2 P R / (P + R) with precision P = common / said and recall R = common / right; 0 where nothing is common."""
+    return 2 * common / (said + right) if common else 0.0
+
+
+_OVERLAPS: dict[Rules, Callable[[str, str], float]] = {
+    Rules.KORQUAD: _of_characters,
+    Rules.SQUAD: _of_words,
+    Rules.KLUE: _of_longest_run,
+}

@@ -1,0 +1,80 @@
+"""How right answers are: exact match and overlap, question by question, and how sure the means are."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+
+import numpy as np
+
+from data.records import Question, QuestionSet
+from reading.problems import ReadingError
+from reading.rules import Rules, judged
+from retrieval.evaluation.significance import Pair, PairTest, paired_tests, question_groups, share_intervals
+
+EXACT = "em"
+
+
+@dataclass(frozen=True)
+class AnswerScores:
+    """Values of each question by measure, `(n_questions,)` float64 from 0 to 1: exact match, and the rules' overlap.
+
+    `intervals` are those of the means, at 95%, with questions about the same passages drawn together. `unsaid` counts
+    the questions that nothing was said of, which is wrong. `without_answer` `(n_questions,)` bool are those that nobody
+    can answer.
+    """
+
+    rules: Rules
+    per_question: dict[str, np.ndarray]
+    intervals: dict[str, tuple[float, float]]
+    unsaid: int
+    without_answer: np.ndarray
+
+    def means(self) -> dict[str, float]:
+        """The mean of every measure; of questions with and without answers alone, too, where there are both."""
+        told = {name: float(values.mean()) for name, values in self.per_question.items()}
+        if self.without_answer.any() and not self.without_answer.all():
+            exact = self.per_question[EXACT]
+            told["no_answer_accuracy"] = float(exact[self.without_answer].mean())
+            for name, values in self.per_question.items():
+                told[f"{name}_answerable"] = float(values[~self.without_answer].mean())
+        return told
+
+
+def scored(question_set: QuestionSet, answers: Mapping[str, str], rules: Rules) -> AnswerScores:
+    """Judge answers by question id. A question that has none is wrong, also where "no answer" would be right.
+
+    Raises `ReadingError` where the set has no questions (`no_questions`), or no answer is of any of them
+    (`other_questions`).
+    """
+    questions = question_set.questions
+    if not questions:
+        raise ReadingError("no_questions", f"{question_set.name!r} holds no question")
+    said = [answers.get(question.id) for question in questions]
+    unsaid = sum(one is None for one in said)
+    if unsaid == len(questions):
+        raise ReadingError("other_questions", f"no answer is of a question of {question_set.name!r}")
+    values = np.array([_judged(one, question, rules) for one, question in zip(said, questions, strict=True)])
+    intervals = share_intervals(values, question_groups(question_set))
+    names = (EXACT, rules.overlap_name)
+    return AnswerScores(
+        rules,
+        {name: values[:, place] for place, name in enumerate(names)},
+        {name: (float(low), float(high)) for name, (low, high) in zip(names, intervals, strict=True)},
+        unsaid,
+        np.array([not question.answers for question in questions]),
+    )
+
+
+def _judged(said: str | None, question: Question, rules: Rules) -> tuple[float, float]:
+    return (0.0, 0.0) if said is None else judged(said, question.answers, rules)
+
+
+def compared(question_set: QuestionSet, scores: Mapping[str, AnswerScores]) -> list[PairTest]:
+    """Test every two readers, judged by the same rules, by each measure; see `retrieval.evaluation.significance`."""
+    measures: Sequence[str] = [*next(iter(scores.values())).per_question] if scores else []
+    pairs = [
+        Pair(a, b, measure, scores[a].per_question[measure], scores[b].per_question[measure])
+        for measure in measures
+        for a, b in combinations(scores, 2)
+    ]
+    return paired_tests(pairs, question_groups(question_set))
