@@ -89,7 +89,8 @@ _SUITED: dict[StrEnum, dict[str, Any]] = {  # what is not said by the papers' se
     SentenceObjective.NLI_SOFTMAX: {"epochs": 1.0},
     SentenceObjective.TRIPLET: {"epochs": 1.0},
     SentenceObjective.SIMCSE_UNSUPERVISED: {"epochs": 1.0, "batch_size": 64, "learning_rate": 3e-5},
-    SentenceObjective.SIMCSE_SUPERVISED: {"epochs": 1.0, "batch_size": 128},
+    # 5e-5 for batches of 512, as the paper has it, and so less for smaller ones
+    SentenceObjective.SIMCSE_SUPERVISED: {"epochs": 1.0, "batch_size": 128, "learning_rate": 1e-5},
     SentenceObjective.DISTILLATION: {"epochs": 1.0, "batch_size": 64},
     SentenceObjective.TSDAE: {"epochs": 1.0, "batch_size": 8, "learning_rate": 3e-5},
 }
