@@ -6,6 +6,7 @@ and texts that were encoded are read.
 
 import os
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -13,7 +14,7 @@ from benchmarks.korquad import korquad
 from benchmarks.quality.article_split import compared, figures
 from data.records import QuestionSet
 from data.split import Part, SplitOptions
-from jobs.status import State
+from jobs.status import RESUMABLE, State, Status
 from retrieval.comparison.kinds.spec import Spec
 from training.options.common import TrainingOptions
 from training.runs.runs import Run, all_runs, create_run, new_plan
@@ -39,8 +40,16 @@ def trained(kind: str, name: str, question_set: QuestionSet, options: TrainingOp
     if run is None:
         data = (str(korquad()), question_set.name, question_set.fingerprint)
         run = create_run(new_plan(kind, name, data, shares, options))
-    if run.status().state is not State.DONE and (ended := train(run)).state is not State.DONE:
-        raise RuntimeError(ended.message)
+    return finished(run)
+
+
+def finished(run: Run) -> Run:
+    """Train as far as it goes; one that was interrupted goes on from its checkpoint. Raises `RuntimeError`."""
+    status = run.status()
+    if status.state in RESUMABLE:
+        run.write_status(Status(State.QUEUED, queued=time.time(), seconds=status.spent))
+    if status.state is not State.DONE and (ended := train(run)).state is not State.DONE:
+        raise RuntimeError(f"{run.id} is {ended.state}: {ended.message}")
     return run
 
 

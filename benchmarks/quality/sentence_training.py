@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from benchmarks.quality.kept_training import workspace
+from benchmarks.quality.kept_training import finished, workspace
 from data.pairs.records import PairKind, PairSet
 from data.pairs.split import split_pairs
 from data.pairs.store import find, keep
@@ -14,13 +14,11 @@ from data.split import Part, SplitOptions
 from embeddings.distinct import Distinct
 from embeddings.geometry import alignment, positive_rows, uniformity
 from embeddings.sts import correlate, cosines
-from jobs.status import State
 from models.bi_encoder import BiEncoder
 from models.packaged.bases import DEFAULT
 from models.sources import find_model
 from training.options.sentences import SENTENCES, SentenceObjective, SentenceOptions
 from training.runs.runs import Run, all_runs, create_run, new_plan
-from training.train import train
 
 SPLIT = SplitOptions(test=0.0)  # only what was published for a test is kept from training
 _STS, _NLI = "korsts", "kornli-xnli"
@@ -60,9 +58,7 @@ def trained(name: str, data: PairSet, objective: SentenceObjective, base: str) -
     if run is None:
         told = (stored.key, data.name, data.fingerprint)
         run = create_run(new_plan(SENTENCES, name, told, SPLIT, options))
-    if run.status().state is not State.DONE and (ended := train(run)).state is not State.DONE:
-        raise RuntimeError(ended.message)
-    return run
+    return finished(run)
 
 
 def _lessons(sts: PairSet) -> Iterator[_Lesson]:

@@ -16,7 +16,8 @@ from views.words import word
 
 # light to dark, green to purple: the order is seen without colour, and each end on light and dark
 _COLOURS = ("#a8ddb5", "#7bccc4", "#4eb3d3", "#2b8cbe", "#3f66ae", "#7a4fa8", "#a1126f")
-_ROW, _AROUND = 40, 120  # heights of a retriever, and of axis and legend, in pixels
+_ROW, _AROUND = 40, 140  # heights of a retriever, and of axis and legend, in pixels
+_LEGEND_COLUMNS = 4  # as many as a phone has room for
 _KEY = "why_map"
 
 
@@ -102,7 +103,7 @@ def _chart(table: pd.DataFrame, names: tuple[str, ...], first: int, count: int) 
             color=alt.Color(
                 "band:N",
                 scale=alt.Scale(domain=bands, range=list(_COLOURS)),
-                legend=legend(title=rank, columns=len(bands), symbolStrokeWidth=0),
+                legend=legend(title=rank, columns=_LEGEND_COLUMNS, symbolStrokeWidth=0),
             ),
             strokeWidth=alt.condition("datum.chosen", alt.value(3), alt.value(0)),
             opacity=alt.condition(chosen, alt.value(1), alt.value(0.45)),
