@@ -64,11 +64,12 @@ def ridges(table: pd.DataFrame, bands: Sequence[str], name: str, names: Sequence
     labels = ", ".join(f"'{band}'" for band in bands)
     axis = alt.Axis(values=feet, labelExpr=f"[{labels}][datum.value]", grid=False, domain=False, ticks=False)
     scale = alt.Scale(domain=[0, len(bands) - 1 + _OVERLAP], nice=False)
+    cosines = alt.Axis(format=".2~f", tickCount=5, labelAngle=0)
     return (
         alt.Chart(drawn)
         .mark_area(fillOpacity=0.75, line={"color": "white", "strokeWidth": 0.8}, color=colour_of(name, names))
         .encode(
-            x=alt.X("cosine:Q", title=x, scale=alt.Scale(nice=False), axis=alt.Axis(format=".1f", labelAngle=0)),
+            x=alt.X("cosine:Q", title=x, scale=alt.Scale(nice=False), axis=cosines),
             y=alt.Y("place:Q", title=word("embeddings.band"), axis=axis, scale=scale),
             y2="top:Q",
             detail="place:O",
