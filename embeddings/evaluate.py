@@ -22,6 +22,7 @@ from embeddings.geometry import (
     squared_distances,
     uniformity_parts,
 )
+from embeddings.map import project
 from embeddings.probe import Probe, features, probe, training_rows
 from embeddings.problems import EmbeddingError
 from embeddings.results import Evaluation, ModelResult
@@ -167,6 +168,7 @@ def _measured(name: str, measured: _Material, probed: _ProbeMaterial | None, bas
         name,
         cosines=measured.by_block(cosines, vectors) if measured.part.kind.width > 1 else np.zeros(0, dtype=np.float32),
         singular_values=singular_values(vectors),
+        plane=project(vectors),
         probe=judged,
         dimensions=vectors.shape[1],
         seconds=encoded.seconds,

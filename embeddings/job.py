@@ -17,7 +17,7 @@ from jobs.folder import Job
 from jobs.status import Status
 from models.sources import find_model
 
-_VERSION = 3  # raise when results of the same request change
+_VERSION = 4  # raise when results of the same request change
 _SECONDS_BETWEEN_WORDS = 0.2
 
 

@@ -45,12 +45,12 @@ class NeighboursRequest(_Request):
 
 
 class MapRequest(_Request):
-    """The sentences of a part on a plane."""
+    """The sentences of a part on a plane; by principal components they are in every evaluation, too."""
 
     task: Literal["map"] = "map"
     model: str
     part: Part = Part.ALL
-    projection: Projection = Projection.PCA
+    projection: Projection = Projection.UMAP
 
 
 class CostRequest(_Request):

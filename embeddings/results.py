@@ -11,6 +11,7 @@ from data.failure import Failure
 from data.pairs.records import Label, PairKind
 from data.split import Part
 from embeddings.bootstrap import Difference, Figure
+from embeddings.map import Map
 from embeddings.probe import Probe
 
 
@@ -21,13 +22,15 @@ class ModelResult:
     `figures` by measure: `spearman` and `pearson` of scored pairs, `alignment` where there are positive pairs,
     `uniformity`, `anisotropy`, and `nli_accuracy` of labelled pairs with others to train the probe on. `cosines`
     `(n_rows,)` float32 are those of a row's first two sentences, empty of sentences alone. `singular_values`
-    `(dimensions,)` fall from 1. `seconds` are those of encoding.
+    `(dimensions,)` fall from 1. `plane` has the part's different sentences in their order, by principal components.
+    `seconds` are those of encoding.
     """
 
     model: str
     figures: dict[str, Figure] = field(default_factory=dict)
     cosines: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=np.float32))
     singular_values: np.ndarray = field(default_factory=lambda: np.zeros(0))
+    plane: Map = field(default_factory=lambda: Map(np.zeros((0, 2), dtype=np.float32), np.zeros(2)))
     probe: Probe | None = None
     dimensions: int = 0
     seconds: float = 0.0

@@ -15,6 +15,7 @@ from data.pairs.records import PairKind
 from data.split import Part
 from data.workspace import read_json, write_json
 from embeddings.bootstrap import UNDEFINED, Difference, Figure
+from embeddings.map import Map
 from embeddings.probe import Probe
 from embeddings.results import Evaluation, ModelResult
 
@@ -27,6 +28,7 @@ def keep(evaluation: Evaluation, folder: Path) -> None:
     arrays: Arrays = {"rows": evaluation.rows, "values": evaluation.values}
     for place, one in enumerate(evaluation.results):
         arrays |= {f"cosines_{place}": one.cosines, f"singular_values_{place}": one.singular_values}
+        arrays |= {f"points_{place}": one.plane.points, f"explained_{place}": one.plane.explained}
         if one.probe:
             arrays[f"correct_{place}"] = one.probe.correct
     save_arrays(folder / _ARRAYS, arrays)
@@ -69,6 +71,7 @@ def _result(name: str, told: dict[str, Any], arrays: Arrays, place: int) -> Mode
         {measure: _figure(told[measure], ends) for measure, ends in told["interval"].items()},
         arrays[f"cosines_{place}"],
         arrays[f"singular_values_{place}"],
+        Map(arrays[f"points_{place}"], arrays[f"explained_{place}"]),
         _probe(told["probe"], arrays[f"correct_{place}"]) if "probe" in told else None,
         told["dimensions"],
         told["seconds"],

@@ -42,7 +42,8 @@ PARTS = {
     "embeddings": (
         ("problems", "bootstrap", "distinct", "encoder", "density", "wrong", "published", "trajectory"),
         ("sts", "geometry", "probe"),
-        ("similarity", "neighbours", "map", "results"),
+        ("similarity", "neighbours", "map"),
+        ("results",),
         ("evaluate", "cost", "store"),
         ("requests",),
         ("tasks", "job"),

@@ -15,6 +15,7 @@ from data.split import Part
 from embeddings import store
 from embeddings.encoder import encode
 from embeddings.evaluate import evaluate
+from embeddings.map import project
 from embeddings.problems import EmbeddingError
 from embeddings.results import Evaluation
 from tests.embeddings.worlds import labelled_pairs, scored_pairs
@@ -26,6 +27,7 @@ def same(one: Evaluation, other: Evaluation) -> bool:
     arrays = [(one.rows, other.rows), (one.values, other.values)]
     for mine, its in zip(one.results, other.results, strict=True):
         arrays += [(mine.cosines, its.cosines), (mine.singular_values, its.singular_values)]
+        arrays += [(mine.plane.points, its.plane.points), (mine.plane.explained, its.plane.explained)]
         if mine.probe and its.probe:
             arrays += [(mine.probe.correct, its.probe.correct), (mine.probe.confusion, its.probe.confusion)]
     return one.as_dict() == other.as_dict() and all((a == b).all() for a, b in arrays)
@@ -48,6 +50,7 @@ def test_the_figures_of_scored_pairs_are_those_of_the_vectors_by_hand() -> None:
     assert found.positives == alike.sum() > 0
     assert figures["alignment"].value == pytest.approx(((first - second) ** 2).sum(axis=1)[alike].mean(), abs=1e-5)
     every = np.stack([*vectors.values()]).astype(np.float64)
+    assert found.results[0].plane.points == pytest.approx(project(every.astype(np.float32)).points)
     assert found.sentences == len(every)
     assert figures["uniformity"].value == pytest.approx(math.log(np.exp(-2 * pdist(every) ** 2).mean()), abs=1e-4)
     assert all(one.low < one.value < one.high for one in figures.values())

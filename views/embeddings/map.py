@@ -8,7 +8,7 @@ import streamlit as st
 
 from data.pairs.records import Label, PairKind
 from embeddings.density import bands
-from embeddings.map import Projection
+from embeddings.map import Map, Projection
 from embeddings.requests import MapRequest
 from views import tables
 from views.embeddings.bands import band_labels
@@ -44,22 +44,32 @@ def draw(view: EvaluationView) -> None:
     if projection is Projection.UMAP and find_spec("umap") is None:
         st.info(word("embeddings.no_umap"), icon=":material/info:")
         return
-    request = MapRequest(data=view.data.key, model=model, part=view.part, projection=projection)
-    start = word("embeddings.start_umap") if projection is Projection.UMAP else None
-    job = finished(request, view.data, view.names, start=start)
-    if job is None:
+    placed = _placed(view, model, projection)
+    if placed is None:
         return
-    arrays = job.arrays()
-    table, groups = _table(view, arrays["points"])
+    table, groups = _table(view, placed.points)
     matching = table["sentence"].str.contains(searched, case=False, regex=False).to_numpy() if searched else None
     draw_legend([*zip(groups, BAND_COLOURS, strict=False)])
-    chosen = draw_points(table, len(groups) or 1, _shown(len(table), matching), matching, key=f"map_{job.id}")
-    st.caption(_about(projection, arrays["explained"]))
+    key = f"map_{view.data.key}_{view.part}_{model}_{projection}"
+    chosen = draw_points(table, len(groups) or 1, _shown(len(table), matching), matching, key=key)
+    st.caption(_about(placed))
     if chosen is not None:
         _draw_chosen(view, model, table, chosen)
     else:
         _draw_list(table if matching is None else table[matching], len(table))
     tables.draw_csv("embeddings.map_csv", lambda: table.drop(columns="place"), "map.csv", "map_csv")
+
+
+def _placed(view: EvaluationView, model: str, projection: Projection) -> Map | None:
+    """The sentences on the plane; None where that is still to be made, and then it is drawn how that goes."""
+    if projection is Projection.PCA:
+        return view.evaluation.measured[model].plane
+    request = MapRequest(data=view.data.key, model=model, part=view.part, projection=projection)
+    job = finished(request, view.data, view.names, start=word("embeddings.start_umap"))
+    if job is None:
+        return None
+    arrays = job.arrays()
+    return Map(arrays["points"], arrays["explained"])
 
 
 def _searched() -> str:
@@ -119,10 +129,10 @@ def _table(view: EvaluationView, points: np.ndarray) -> tuple[pd.DataFrame, list
     return table.assign(place=place, group=np.array(groups)[place]), groups
 
 
-def _about(projection: Projection, explained: np.ndarray) -> str:
-    if projection is Projection.UMAP:
+def _about(placed: Map) -> str:
+    if not len(placed.explained):
         return word("embeddings.about_umap")
-    first, second = (f"{share:.0%}" for share in explained)
+    first, second = (f"{share:.0%}" for share in placed.explained)
     return word("embeddings.about_pca", first=first, second=second)
 
 

@@ -132,9 +132,6 @@ def test_the_nearest_sentences_of_one(data: StoredPairs) -> None:
 
 
 def test_the_map_has_every_sentence_as_text_and_finds_some(data: StoredPairs) -> None:
-    points = np.arange(10, dtype=np.float32).reshape(5, 2)
-    request = MapRequest(data=data.key, model=HUB, part=Part.TEST, projection=Projection.PCA)
-    done(request, data, {"points": points, "explained": np.array([0.5, 0.25])}, {"model": HUB})
     app = look(data, "map")
     assert "50% and 25%" in words_of(app)
     table = table_with(app, "x")
@@ -154,9 +151,6 @@ def test_of_many_sentences_some_are_drawn_and_all_that_is_searched_for(
     data: StoredPairs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("views.embeddings.map._DRAWN_AT_ONCE", 3)
-    points = np.arange(10, dtype=np.float32).reshape(5, 2)
-    request = MapRequest(data=data.key, model=HUB, part=Part.TEST, projection=Projection.PCA)
-    done(request, data, {"points": points, "explained": np.array([0.5, 0.25])}, {"model": HUB})
 
     def drawn(**address: str) -> set[str]:
         (chart,) = look(data, "map", **address).get("deck_gl_json_chart")
@@ -171,14 +165,23 @@ def test_of_many_sentences_some_are_drawn_and_all_that_is_searched_for(
 
 def test_sentences_alone_have_a_map_and_no_densities_or_wrong_pairs() -> None:
     data = kept(alone(), result("starter", LIKE_PEOPLE[:0]), part=Part.ALL)
-    request = MapRequest(data=data.key, model="starter", part=Part.ALL, projection=Projection.PCA)
-    points = np.arange(10, dtype=np.float32).reshape(5, 2)
-    done(request, data, {"points": points, "explained": np.array([0.5, 0.25])}, {"model": "starter"})
     address = {"pairs": data.key, "pairs_part": "all", "models": "starter"}
     assert len(opened(page, **address, look="map").get("deck_gl_json_chart")) == 1
     assert EN["embeddings.no_bands"] in words_of(opened(page, **address, look="density"))
     assert EN["embeddings.no_gold"] in words_of(opened(page, **address, look="wrong"))
     assert EN["embeddings.no_positives"] not in words_of(opened(page, **address, look="wrong"))
+
+
+def test_umap_waits_to_be_asked_and_then_is_drawn(data: StoredPairs) -> None:
+    app = look(data, "map", projection="umap")
+    assert EN["embeddings.start_umap"] in [one.label for one in app.button]
+    assert not app.get("deck_gl_json_chart")
+    points = np.arange(10, dtype=np.float32).reshape(5, 2)
+    request = MapRequest(data=data.key, model=HUB, part=Part.TEST, projection=Projection.UMAP)
+    done(request, data, {"points": points, "explained": np.zeros(0)}, {"model": HUB})
+    app = look(data, "map", projection="umap")
+    assert len(app.get("deck_gl_json_chart")) == 1
+    assert EN["embeddings.about_umap"] in words_of(app)
 
 
 def test_umap_that_is_not_installed_is_told(data: StoredPairs, monkeypatch: pytest.MonkeyPatch) -> None:

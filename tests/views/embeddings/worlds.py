@@ -10,6 +10,7 @@ from data.split import Part
 from embeddings import store
 from embeddings.bootstrap import Figure
 from embeddings.job import EmbeddingJob
+from embeddings.map import Map
 from embeddings.requests import EvaluationRequest
 from embeddings.results import Evaluation, ModelResult
 from embeddings.sts import correlate
@@ -38,7 +39,9 @@ def result(model: str, cosines: np.ndarray, uniformity: float = -1.0) -> ModelRe
     figures = {"alignment": Figure(0.2, 0.1, 0.3), "uniformity": Figure(uniformity, uniformity - 0.1, uniformity + 0.1)}
     figures["anisotropy"] = Figure(0.4, 0.3, 0.5)
     values = np.array([1.0, 0.5, 0.25, 0.1])
-    return ModelResult(model, figures, cosines, values, dimensions=4, seconds=1.5, fingerprint=model)
+    points = np.arange(10, dtype=np.float32).reshape(5, 2)
+    plane = Map(points, np.array([0.5, 0.25]))
+    return ModelResult(model, figures, cosines, values, plane, dimensions=4, seconds=1.5, fingerprint=model)
 
 
 def failed(model: str) -> ModelResult:
