@@ -21,7 +21,7 @@ def test_json_has_every_figure_by_model_with_its_interval(capsys: pytest.Capture
     assert main(asked) == 0
     told = json.loads(capsys.readouterr().out)
     figures = evaluate(scored_pairs(), ["starter"], Part.TEST).results[0].figures
-    assert [*figures] == ["spearman", "pearson", "alignment", "uniformity"]
+    assert [*figures] == ["spearman", "pearson", "alignment", "uniformity", "anisotropy"]
     for name, figure in figures.items():
         assert told["models"]["starter"][name] == figure.value
         assert told["models"]["starter"]["interval"][name] == [figure.low, figure.high]
@@ -34,7 +34,7 @@ def test_a_table_names_a_model_that_failed(capsys: pytest.CaptureFixture[str]) -
     assert main(["evaluate", "--data", "counted", "--model", "starter", "--model", "no/such/model"]) == 1
     out, error = capsys.readouterr()
     assert out.splitlines()[0].startswith("28 scored rows")
-    assert out.splitlines()[1].split() == ["spearman", "pearson", "alignment", "uniformity"]
+    assert out.splitlines()[1].split() == ["spearman", "pearson", "alignment", "uniformity", "anisotropy"]
     assert out.splitlines()[3].split() == ["no/such/model", "failed"]
     assert "no/such/model failed: " in error
 
