@@ -22,9 +22,8 @@ from functools import lru_cache
 
 _PUNCTUATION = str.maketrans("", "", string.punctuation)
 _MARKS = str.maketrans(dict.fromkeys("'\"《》<>〈〉()‘’", " "))
-_KLUE_MARKS = re.compile(
-    r"['\"《》<>〈〉]\(\)‘’"
-)  # as it stands in their script: one of the marks and all of ()‘’ after it
+# what their script matches: one of the marks with all of ()‘’ after it, and so next to nothing
+_KLUE_MARKS = re.compile(r"['\"《》<>〈〉]\(\)‘’")
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 
 

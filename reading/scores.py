@@ -23,7 +23,6 @@ class AnswerScores:
     can answer.
     """
 
-    rules: Rules
     per_question: dict[str, np.ndarray]
     intervals: dict[str, tuple[float, float]]
     unsaid: int
@@ -57,7 +56,6 @@ def scored(question_set: QuestionSet, answers: Mapping[str, str], rules: Rules) 
     intervals = share_intervals(values, question_groups(question_set))
     names = (EXACT, rules.overlap_name)
     return AnswerScores(
-        rules,
         {name: values[:, place] for place, name in enumerate(names)},
         {name: (float(low), float(high)) for name, (low, high) in zip(names, intervals, strict=True)},
         unsaid,

@@ -45,8 +45,7 @@ def _sentence(view: EvaluationView, known: dict[str, ModelResult]) -> str:
     if test is None:
         return word(f"embeddings.answer_{kind}_one", **told, low="–", high="–")
     told |= {"points": _signed(test.difference), "low": _signed(test.low), "high": _signed(test.high)}
-    sure = test.sure
-    return word(f"embeddings.answer_{kind}_{'sure' if sure else 'unsure'}", **told)
+    return word(f"embeddings.answer_{kind}_{'sure' if test.sure else 'unsure'}", **told)
 
 
 def _between(view: EvaluationView, first: str, second: str) -> Difference | None:
@@ -60,4 +59,4 @@ def _between(view: EvaluationView, first: str, second: str) -> Difference | None
 
 
 def _signed(share: float) -> str:
-    return f"{share * 100:+.1f}"
+    return f"{share * 100:+.1f}".replace("inf", "∞")  # an open end, where too little is known
