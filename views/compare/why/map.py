@@ -16,8 +16,8 @@ from views.words import word
 
 # light to dark, green to purple: the order is seen without colour, and each end on light and dark
 _COLOURS = ("#a8ddb5", "#7bccc4", "#4eb3d3", "#2b8cbe", "#3f66ae", "#7a4fa8", "#a1126f")
-_ROW, _AROUND = 40, 160  # heights of a retriever, and of axis and legend, in pixels
-_LEGEND_COLUMNS = 3  # as many as a phone has room for
+_ROW, _AROUND = 40, 240  # heights of a retriever, and of axis and legend, in pixels
+_LEGEND_COLUMNS = 1  # a phone has room for no more beside the longest name
 _KEY = "why_map"
 
 
