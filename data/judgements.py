@@ -1,4 +1,4 @@
-"""Which passages a person judged right for questions of their own: how plain documents become a test set.
+"""Which passages and answers a person judged right for questions of their own: how documents become a test set.
 
 Kept in `workspace/judgements/<fingerprint>.json`, a file for each corpus: sets that share their passages share them.
 """
@@ -20,24 +20,46 @@ LONGEST_QUESTION = 2000  # characters
 
 @dataclass(frozen=True)
 class Judged:
-    """A question in a person's words, and the ids of the passages that answer it, in the order they were marked."""
+    """A question in a person's words, the ids of the passages that answer it, in the order they were marked, and the
+    answers that were judged right.
+    """
 
     question: str
     passages: tuple[str, ...]
+    answers: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class JudgedAnswer:
+    """A question in a person's words, a text that somebody or something answered it with, and whether it is right."""
+
+    question: str
+    answer: str
+    right: bool
 
 
 class _File(BaseModel):
     questions: list[Judged] = []
+    answers: list[JudgedAnswer] = []
 
 
 def judgements_of(corpus: str) -> tuple[Judged, ...]:
-    """Return what was judged over the corpus of this fingerprint, oldest first; what cannot be read is passed over."""
-    if not _FINGERPRINT.fullmatch(corpus):
-        return ()
-    try:
-        return tuple(_File.model_validate(read_json(_path(corpus))).questions)
-    except ValidationError:
-        return ()
+    """Return the questions that have right passages by a person, with the right answers to them, oldest first.
+
+    Over the corpus of this fingerprint; what cannot be read is passed over.
+    """
+    file = _read(corpus)
+    return tuple(replace(one, answers=_right(file.answers, one.question)) for one in file.questions)
+
+
+def judged_answers(corpus: str) -> tuple[JudgedAnswer, ...]:
+    """Return the answers that were judged over the corpus of this fingerprint, oldest first."""
+    return tuple(_read(corpus).answers)
+
+
+def judged_answer(judged: Sequence[JudgedAnswer], question: str, answer: str) -> bool | None:
+    """Return whether an answer was judged right for a question, however both are spaced; None where nobody judged."""
+    return next((one.right for one in judged if _same(one, question, answer)), None)
 
 
 def judged_passages(judged: Sequence[Judged], question: str) -> tuple[str, ...]:
@@ -51,45 +73,93 @@ def judge(corpus: str, question: str, passage: str, *, right: bool) -> None:
 
     Raises `ValueError` where this is no fingerprint: a path never reaches the file system.
     """
-    text = " ".join(question.split())[:LONGEST_QUESTION]
+    text = _cut(question)
 
-    def judged(known: tuple[Judged, ...]) -> tuple[Judged, ...]:
+    def judged(file: _File) -> _File:
+        known = tuple(file.questions)
         passages = tuple(id_ for id_ in judged_passages(known, text) if id_ != passage)
         now = Judged(text, (*passages, passage) if right else passages)
         if all(composed(one.question) != composed(text) for one in known):
             known = (*known, now)
         known = tuple(now if composed(one.question) == composed(text) else one for one in known)
-        return tuple(one for one in known if one.passages)
+        return file.model_copy(update={"questions": [one for one in known if one.passages]})
+
+    _change(corpus, judged)
+
+
+def judge_answer(corpus: str, question: str, answer: str, right: bool | None) -> None:
+    """Judge an answer to a question right or wrong, or, by None, take the judgement back.
+
+    Raises `ValueError` where this is no fingerprint: a path never reaches the file system.
+    """
+
+    def judged(file: _File) -> _File:
+        others = [one for one in file.answers if not _same(one, question, answer)]
+        new = [] if right is None else [JudgedAnswer(_cut(question), _cut(answer), right)]
+        return file.model_copy(update={"answers": [*others, *new]})
 
     _change(corpus, judged)
 
 
 def forget(corpus: str, question: str) -> None:
     """Take everything back that was judged of a question."""
-    _change(corpus, lambda known: tuple(one for one in known if composed(one.question) != composed(question)))
+
+    def without(file: _File) -> _File:
+        wanted = composed(question)
+        questions = [one for one in file.questions if composed(one.question) != wanted]
+        return _File(questions=questions, answers=[one for one in file.answers if composed(one.question) != wanted])
+
+    _change(corpus, without)
 
 
 def with_judged(question_set: QuestionSet, judged: Sequence[Judged], name: str, *, alone: bool) -> QuestionSet:
     """Return the same corpus under a name, with the judged questions after the set's own, or `alone`.
 
-    A question that the set asks already gets the passages that were judged right for it besides its own. Raises
-    `ValueError` where nothing was judged.
+    A question that the set asks already gets the passages and answers that were judged right for it besides its own.
+    Raises `ValueError` where nothing was judged.
     """
     if not judged:
         raise ValueError("no question was judged")
     own = () if alone else question_set.questions
     asked = {composed(question.text) for question in own}
-    merged = tuple(_with_passages(question, judged_passages(judged, question.text)) for question in own)
+    merged = tuple(_with(question, judged) for question in own)
     new = [one for one in judged if composed(one.question) not in asked]
     taken = {question.id for question in own}
     numbers = (f"judged-{number}" for number in range(1, len(new) + len(taken) + 1))
     ids = (id_ for id_ in numbers if id_ not in taken)
-    added = tuple(Question(id_, one.question, (), one.passages) for id_, one in zip(ids, new, strict=False))
+    added = tuple(Question(id_, one.question, one.answers, one.passages) for id_, one in zip(ids, new, strict=False))
     return replace(question_set, name=name, questions=merged + added)
 
 
-def _with_passages(question: Question, passages: tuple[str, ...]) -> Question:
-    return replace(question, relevant=tuple(dict.fromkeys(question.relevant + passages))) if passages else question
+def _with(question: Question, judged: Sequence[Judged]) -> Question:
+    found = next((one for one in judged if composed(one.question) == composed(question.text)), None)
+    if found is None:
+        return question
+    new = tuple(answer for answer in found.answers if answer not in question.answers)
+    starts = question.starts + (-1,) * len(new) if question.starts else ()
+    relevant = tuple(dict.fromkeys(question.relevant + found.passages))
+    return replace(question, relevant=relevant, answers=question.answers + new, starts=starts)
+
+
+def _right(answers: Sequence[JudgedAnswer], question: str) -> tuple[str, ...]:
+    return tuple(one.answer for one in answers if one.right and composed(one.question) == composed(question))
+
+
+def _same(one: JudgedAnswer, question: str, answer: str) -> bool:
+    return (composed(one.question), composed(one.answer)) == (composed(_cut(question)), composed(_cut(answer)))
+
+
+def _cut(text: str) -> str:
+    return " ".join(text.split())[:LONGEST_QUESTION]
+
+
+def _read(corpus: str) -> _File:
+    if not _FINGERPRINT.fullmatch(corpus):
+        return _File()
+    try:
+        return _File.model_validate(read_json(_path(corpus)))
+    except ValidationError:
+        return _File()
 
 
 def _path(corpus: str) -> Path:
@@ -98,9 +168,11 @@ def _path(corpus: str) -> Path:
     return workspace() / "judgements" / f"{corpus}.json"
 
 
-def _change(corpus: str, change: Callable[[tuple[Judged, ...]], tuple[Judged, ...]]) -> None:
+def _change(corpus: str, change: Callable[[_File], _File]) -> None:
     """Let nobody else change them between reading and writing: two pages may be open."""
     path = _path(corpus)
     path.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(path.with_suffix(".lock")):
-        write_json(path, {"questions": [asdict(one) for one in change(judgements_of(corpus))]})
+        file = change(_read(corpus))
+        questions = [{"question": one.question, "passages": one.passages} for one in file.questions]
+        write_json(path, {"questions": questions, "answers": [asdict(one) for one in file.answers]})

@@ -19,6 +19,8 @@ _SCHEMA = pa.schema(
         ("kind", pa.string()),
         ("made", pa.string()),
         ("hidden", pa.bool_()),
+        ("starts", pa.list_(pa.int32())),
+        ("rejected", _TEXTS),
     ]
 )
 
@@ -35,4 +37,6 @@ def open_questions(folder: Path) -> tuple[Question, ...]:
 
 
 def _question(row: dict[str, Any]) -> Question:
-    return Question(**row | {"answers": tuple(row["answers"]), "relevant": tuple(row["relevant"])})
+    # sets of earlier versions lack the last two
+    lists = {name: tuple(row.get(name) or ()) for name in ("answers", "relevant", "starts", "rejected")}
+    return Question(**row | lists)

@@ -28,6 +28,11 @@ class Question:
     `relevant` is empty for an unanswerable question. `kind` is the question type where the data names one. `made` says
     how a question was made of its passages (see `data.made`) and is empty where a person asked it. A `hidden` one asks
     with words of its passages, or with their title: training takes them out there.
+
+    `starts` says of each answer at which letter of the first relevant passage it begins, -1 where nobody does; empty
+    where that is so of all. `rejected` are passages of which the file says that they hold no answer, as of SQuAD 2.0's
+    impossible questions. Both are for who reads passages, not for who searches them, and no content; where an answer
+    begins is a claim that may be wrong.
     """
 
     id: str
@@ -37,6 +42,8 @@ class Question:
     kind: str = ""
     made: str = ""
     hidden: bool = False
+    starts: tuple[int, ...] = ()
+    rejected: tuple[str, ...] = ()
 
     @property
     def content(self) -> tuple[object, ...]:

@@ -17,3 +17,10 @@ def tell(text: object, *, error: bool = False) -> None:
     stream = sys.stderr if error else sys.stdout
     stream.write(harmless(str(text)) + "\n")
     stream.flush()
+
+
+def tell_progress(name: str, share: float) -> None:
+    """Write who is at work and how much of all work is done, 0 to 1, over what stood in the line; to people alone."""
+    if name and sys.stderr.isatty():
+        sys.stderr.write(f"\r{share:4.0%}  {harmless(name)}\033[K" + ("\n" if share >= 1 else ""))
+        sys.stderr.flush()

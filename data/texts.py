@@ -68,8 +68,20 @@ class Texts(Sequence[str]):
 
     def at(self, rows: Sequence[int] | np.ndarray) -> list[str]:
         """Return the texts of some rows."""
-        # Arrow's `take` would first copy all texts into one piece
-        return [self[row] for row in np.asarray(rows, dtype=np.int64).tolist()]
+        rows = np.asarray(rows, dtype=np.int64)
+        if len(rows) < BLOCK:  # few are made sooner one by one
+            return [self[row] for row in rows.tolist()]
+        texts, order = np.empty(len(rows), dtype=object), np.argsort(rows, kind="stable")
+        # block by block: Arrow's `take` would first copy all texts into one piece
+        for same in np.split(order, np.flatnonzero(np.diff(rows[order] // BLOCK)) + 1):
+            start = int(rows[same[0]] // BLOCK) * BLOCK
+            columns = (column.slice(start, BLOCK).take(rows[same] - start) for column in self._columns)
+            texts[same] = Texts(*columns).column.to_pylist()
+        return texts.tolist()
+
+    @property
+    def _columns(self) -> tuple[Any, ...]:
+        return (self._texts,) if self._titles is None else (self._texts, self._titles)
 
     def _parts(self, size: int) -> Iterator[Any]:
         return (self[start : start + size].column for start in range(0, len(self), size))
@@ -82,13 +94,12 @@ class Texts(Sequence[str]):
     @overload
     def __getitem__(self, place: slice) -> "Texts": ...
     def __getitem__(self, place: int | slice) -> "str | Texts":
-        columns = (self._texts,) if self._titles is None else (self._texts, self._titles)
         if isinstance(place, slice):
             start, stop, step = place.indices(len(self))
             if step != 1:
                 return Texts(pa.chunked_array([column_of(self.at(range(start, stop, step)))]))
-            return Texts(*(column.slice(start, max(0, stop - start)) for column in columns))
-        text, *title = (column[int(place)].as_py() for column in columns)
+            return Texts(*(column.slice(start, max(0, stop - start)) for column in self._columns))
+        text, *title = (column[int(place)].as_py() for column in self._columns)
         return f"{title[0]}\n{text}" if title and title[0] else str(text)
 
     def __iter__(self) -> Iterator[str]:

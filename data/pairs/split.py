@@ -24,7 +24,7 @@ def split_pairs(pairs: PairSet, options: SplitOptions | None = None) -> dict[Par
     """
     options = options or SplitOptions()
     part_of_row = np.maximum(pairs.published, 0)  # what was published for nothing is for training
-    groups = row_groups(pairs)
+    groups = row_groups(numbers_of(pairs)[0])
     missing = [
         (part, share)
         for part, share in ((Part.TEST, options.test), (Part.VALIDATION, options.validation))
@@ -47,9 +47,11 @@ def part_to_measure(rows: dict[Part, np.ndarray]) -> Part:
     return next((part for part in (Part.TEST, Part.VALIDATION) if len(rows[part])), Part.ALL)
 
 
-def row_groups(pairs: PairSet) -> np.ndarray:
-    """Number the groups of rows that share sentences, directly or through others, `(n_rows,)` int64."""
-    (numbers,) = numbers_of(pairs)
+def row_groups(numbers: np.ndarray) -> np.ndarray:
+    """Number the groups of rows that share sentences, directly or through others, `(n_rows,)` int64.
+
+    `numbers` are those of the rows' sentences by `numbers_of`, `(n_rows, width)`.
+    """
     count = int(numbers.max(initial=-1)) + 1
     first = np.repeat(numbers[:, :1], numbers.shape[1], axis=1)
     links = coo_array((np.ones(numbers.size, dtype=bool), (first.ravel(), numbers.ravel())), shape=(count, count))

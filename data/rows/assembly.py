@@ -1,6 +1,6 @@
 """Raw rows become a question set; what does not fit is left out with its reason."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 
@@ -14,6 +14,8 @@ from data.rows.gathering import GatheredPassages
 from data.rows.reader import RowReader
 from data.rows.rejection import Rejection
 
+_BOTH = (True, False)
+
 
 @dataclass(slots=True)
 class _Question:
@@ -21,8 +23,19 @@ class _Question:
     id: str
     text: str
     kind: str
-    answers: dict[str, None]
+    answers: dict[str, int]  # and where each begins in the first of the passages, -1 where nobody says
     contexts: dict[int, bool]  # place of the passage -> whether it answers
+
+    def made(self, id_: str, ids: Sequence[str]) -> Question:
+        starts = tuple(self.answers.values())
+        answering, others = (
+            [ids[place] for place, does in self.contexts.items() if does is wanted] for wanted in _BOTH
+        )
+        return Question(
+            *(id_, self.text, tuple(self.answers), tuple(answering), self.kind),
+            starts=starts if any(start >= 0 for start in starts) else (),
+            rejected=tuple(others),
+        )
 
 
 @dataclass
@@ -82,20 +95,8 @@ class Assembly:
             raise self._no_question()
         passages = self._passages.passages(_filled_ids("p", self._passages.ids))
         question_ids = _filled_ids("q", [question.id for question in self._questions])
-        return QuestionSet(
-            name,
-            passages,
-            tuple(
-                Question(
-                    id_,
-                    question.text,
-                    tuple(question.answers),
-                    tuple(passages.ids[place] for place, answers in question.contexts.items() if answers),
-                    question.kind,
-                )
-                for id_, question in zip(question_ids, self._questions, strict=True)
-            ),
-        )
+        asked = zip(question_ids, self._questions, strict=True)
+        return QuestionSet(name, passages, tuple(question.made(id_, passages.ids) for id_, question in asked))
 
     def _no_question(self) -> DataError:
         if not self.rejection.rows:
@@ -122,10 +123,13 @@ class Assembly:
             first = _Question(row.number, id_, question, reader.text("kind"), {}, {})
             self._by_key[key] = first
             self._questions.append(first)
-        first.answers |= answers
+        answers_here = not _says_yes(row.cells.get(IMPOSSIBLE))
+        answering = next((known for known, answers in first.contexts.items() if answers), place)
+        for text, start in answers.items():
+            first.answers.setdefault(text, start if place == answering else -1)
         if repeated:
             return Problem.of(ProblemCode.REPEATED_ROW, row.number, first=first.row)
-        first.contexts[self._place(context, reader)] = not _says_yes(row.cells.get(IMPOSSIBLE))
+        first.contexts[self._place(context, reader)] = answers_here
         return None
 
     def _place(self, context: str, reader: RowReader) -> int:

@@ -15,7 +15,7 @@ from data.files.cells import (
 )
 from data.files.tables import RawRow
 from data.problems import Problem, ProblemCode
-from data.rows.answers import MOST_ANSWERS, answer_texts
+from data.rows.answers import MOST_ANSWERS, answers_in
 
 
 @dataclass(slots=True)
@@ -51,8 +51,11 @@ class RowReader:
             self.problem = Problem.of(empty, self.row.number, column=self._column(role))
         return text
 
-    def answers(self) -> dict[str, None]:
-        """Return the different answers, in order; none where there are more than anybody gave."""
+    def answers(self) -> dict[str, int]:
+        """Return the different answers, in order; none where there are more than anybody gave.
+
+        Each with the letter of the row's passage at which it begins, -1 where nobody says.
+        """
         value = self.cell("answers")
         if isinstance(value, CellError):
             self._drop("answers", value)
@@ -60,11 +63,13 @@ class RowReader:
         if isinstance(value, str) and len(value) > MOST_CHARACTERS:
             self._drop("answers", "too long a text")
             return {}
-        found = answer_texts(self._decoded(value) if isinstance(value, bytes) else value)
+        found = answers_in(self._decoded(value) if isinstance(value, bytes) else value)
         if len(found) > MOST_ANSWERS:
             self._drop("answers", "too many answers")
             return {}
-        return dict.fromkeys(map(self.fit, found))
+        context = self.cell("context")
+        cut = len(context) - len(context.lstrip()) if isinstance(context, str) else 0  # of the passage as it is kept
+        return {self.fit(text): max(start - cut, -1) for text, start in found.items()}
 
     def fit(self, text: str) -> str:
         """Return the text mended where it must be, and remember that."""

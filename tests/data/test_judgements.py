@@ -5,7 +5,17 @@ from dataclasses import replace
 
 import pytest
 
-from data.judgements import Judged, forget, judge, judged_passages, judgements_of, with_judged
+from data.judgements import (
+    Judged,
+    forget,
+    judge,
+    judge_answer,
+    judged_answer,
+    judged_answers,
+    judged_passages,
+    judgements_of,
+    with_judged,
+)
 from data.records import QuestionSet
 from data.workspace import workspace
 from tests.doubles import small_set
@@ -94,3 +104,36 @@ def test_ids_that_are_taken_are_passed_over() -> None:
 def test_nothing_judged_makes_no_set() -> None:
     with pytest.raises(ValueError, match="no question was judged"):
         with_judged(SET, (), "mine", alone=True)
+
+
+def test_an_answer_is_judged_right_or_wrong_and_taken_back() -> None:
+    judge_answer(CORPUS, "누가  만들었나?", " 세종 \n대왕", True)
+    assert judged_answer(judged_answers(CORPUS), "누가 만들었나?", "세종 대왕") is True
+    assert judgements_of(CORPUS) == (), "a question without a right passage is none for a set"
+    judge(CORPUS, "누가 만들었나?", "p1", right=True)
+    assert judgements_of(CORPUS) == (Judged("누가 만들었나?", ("p1",), ("세종 대왕",)),)
+    judge_answer(CORPUS, "누가 만들었나?", "세종 대왕", False)
+    assert judged_answer(judged_answers(CORPUS), "누가 만들었나?", "세종 대왕") is False
+    assert judgements_of(CORPUS) == (Judged("누가 만들었나?", ("p1",)),)
+    judge_answer(CORPUS, "누가 만들었나?", "세종 대왕", None)
+    assert judged_answers(CORPUS) == ()
+    assert judged_passages(judgements_of(CORPUS), "누가 만들었나?") == ("p1",)
+
+
+def test_answers_judged_right_are_the_answers_of_a_set() -> None:
+    judge(CORPUS, "누가 만들었나?", "p1", right=True)
+    judge_answer(CORPUS, "누가 만들었나?", "세종", True)
+    judge_answer(CORPUS, "누가 만들었나?", "한글", False)
+    first = SET.questions[0]
+    judge(CORPUS, first.text, "p1", right=True)
+    judge_answer(CORPUS, first.text, "세종대왕", True)
+    made = with_judged(SET, judgements_of(CORPUS), "more", alone=False)
+    assert made.questions[0].answers == (*first.answers, "세종대왕")
+    assert made.questions[-1].answers == ("세종",)
+
+
+def test_what_is_forgotten_has_no_judged_answer() -> None:
+    judge_answer(CORPUS, "질문", "답", True)
+    judge_answer(CORPUS, "다른 질문", "답", False)
+    forget(CORPUS, "질문")
+    assert [one.question for one in judged_answers(CORPUS)] == ["다른 질문"]

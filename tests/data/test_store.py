@@ -154,11 +154,19 @@ def test_made_questions_come_back_as_made(workspace_folder: Path) -> None:
     assert load(kept.key).made == {"sentence": 1}
 
 
+def test_where_answers_begin_and_what_does_not_answer_comes_back(workspace_folder: Path) -> None:
+    first, *others = SET.questions
+    told = replace(first, starts=(3, -1)[: len(first.answers)], rejected=(SET.passages[0].id,))
+    kept = keep(QuestionSet(SET.name, SET.passages, (told, *others)))
+    assert load(kept.key).questions == (told, *others)
+    assert kept.key == keep(SET).key, "claims of a file are no content"
+
+
 def test_a_set_kept_before_questions_could_be_made_still_opens(workspace_folder: Path) -> None:
     kept = keep(SET)
     folder = workspace_folder / "datasets" / kept.key
     questions = folder / "questions.parquet"
-    pq.write_table(pq.read_table(questions).drop_columns(["made", "hidden"]), questions)
+    pq.write_table(pq.read_table(questions).drop_columns(["made", "hidden", "starts", "rejected"]), questions)
     note = json.loads((folder / "set.json").read_text())
     (folder / "set.json").write_text(json.dumps({name: value for name, value in note.items() if name != "made"}))
     assert load(kept.key) == SET

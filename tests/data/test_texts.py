@@ -1,5 +1,6 @@
 import hashlib
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -35,6 +36,14 @@ def test_known_titles_stand_on_the_line_before(rows: list[tuple[str, str]]) -> N
     assert list(found) == expected == [found[row] for row in range(len(rows))]
     assert list(found[1:4]) == expected[1:4]
     assert list(found[::2]) == expected[::2]
+
+
+def test_many_are_taken_as_few_are() -> None:
+    texts, titles = [f"글 {row}" for row in range(BLOCK * 2 + 5)], ["제목" * (row % 2) for row in range(BLOCK * 2 + 5)]
+    rows = np.random.default_rng(0).integers(len(texts), size=BLOCK + 1)  # some twice, in no order
+    for found in (Texts(column(texts, 1000)), Texts(column(texts, 1000), column(titles, 1500))):
+        assert found.at(rows) == [found[row] for row in rows.tolist()]
+    assert found.at(rows[:0]) == []
 
 
 @given(WORDS)

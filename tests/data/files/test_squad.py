@@ -30,6 +30,25 @@ def test_a_question_and_its_passage() -> None:
     assert (reading.format, reading.columns, reading.available_columns) == ("squad", None, ())
 
 
+def test_where_answers_begin_in_the_passage_as_it_is_kept() -> None:
+    again = {"id": "a", "question": "수도는?", "answers": [{"text": "수도", "answer_start": 4}]}
+    elsewhere = _article(again | {"answers": [{"text": "한양", "answer_start": 0}]}, context="한양은 옛 이름이다.")
+    reading = _read(
+        _article(QUESTION | {"answers": [{"text": "서울", "answer_start": 2}]}, again, context="\n 서울은 수도이다.")
+    )
+    (question,) = reading.question_set.questions
+    assert dict(zip(question.answers, question.starts, strict=True)) == {"서울": 0, "수도": 2}
+    (question,) = _read(_article(QUESTION), elsewhere).question_set.questions
+    assert dict(zip(question.answers, question.starts, strict=True)) == {"서울": 0, "한양": -1}
+    assert len(question.relevant) == 2
+
+
+def test_a_passage_that_does_not_answer_is_told() -> None:
+    impossible = {"id": "b", "question": "인구는?", "answers": [], "is_impossible": True}
+    questions = _read(_article(QUESTION, impossible)).question_set.questions
+    assert [(one.relevant, one.rejected) for one in questions] == [(("p1",), ()), ((), ("p1",))]
+
+
 def test_klue_mrc() -> None:
     question = {
         "question": "수도는?",

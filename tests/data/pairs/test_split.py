@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from data.pairs.records import PARTS, PairKind, PairSet
+from data.pairs.sentences import numbers_of
 from data.pairs.split import part_to_measure, row_groups, split_pairs
 from data.split import Part, SplitOptions
 
@@ -28,7 +29,7 @@ def sentences(pairs: PairSet, rows: np.ndarray) -> set[str]:
 
 
 def test_rows_that_share_sentences_are_one_group_through_others_too() -> None:
-    groups = row_groups(pairs_of([("가", "나"), ("다", "라"), ("마", "나"), ("바", "마"), ("라", "다")]))
+    groups = row_groups(numbers_of(pairs_of([("가", "나"), ("다", "라"), ("마", "나"), ("바", "마"), ("라", "다")]))[0])
     assert groups.tolist() == [0, 1, 0, 0, 1]
 
 
@@ -119,7 +120,7 @@ def test_parts_are_disjoint_and_drawn_ones_share_no_sentence(rows: list[tuple[st
 
 def test_a_set_of_sentences_and_an_empty_one() -> None:
     alone = PairSet.of("문장", PairKind.SENTENCES, [["가", "가", "나"]])
-    assert row_groups(alone).tolist() == [0, 0, 1]
+    assert row_groups(numbers_of(alone)[0]).tolist() == [0, 0, 1]
     empty = split_pairs(alone.at(np.array([], dtype=int)))
     assert [len(rows) for rows in empty.values()] == [0, 0, 0, 0]
     assert part_to_measure(empty) is Part.ALL
