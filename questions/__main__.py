@@ -13,11 +13,12 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+from chat.endpoint import MODEL, Endpoint
+from chat.problems import EndpointError
 from data.made import Maker
 from data.problems import DataError
 from data.store import find, keep
 from data.terminal import tell
-from questions.endpoint import MODEL, Endpoint
 from questions.make import MadeQuestions, make_questions
 from questions.options import MakerOptions, QuestionsError
 
@@ -30,7 +31,7 @@ def main(arguments: list[str] | None = None) -> int:
     given = _parser().parse_args(arguments)
     try:
         return _made(given)
-    except (DataError, QuestionsError, OSError) as error:
+    except (DataError, EndpointError, QuestionsError, OSError) as error:
         tell(f"error: {error}", error=True)
         return 1
     except KeyboardInterrupt:

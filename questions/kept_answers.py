@@ -1,9 +1,9 @@
 """What a language model wrote, kept by what it was asked, so that the same call is not made again."""
 
-import json
 import threading
 from pathlib import Path
 
+from chat.lines import append_line, lines_of
 from data.cache import key_of
 from data.workspace import workspace
 
@@ -27,24 +27,14 @@ class KeptAnswers:
     def add(self, title: str, text: str, questions: list[str]) -> None:
         """Keep the questions of a passage. Raises `OSError` where the disk is full."""
         key = key_of(title, text)
-        line = json.dumps({"passage": key, "questions": questions}, ensure_ascii=False)
         with self._writing:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            with self._path.open("a", encoding="utf-8") as file:
-                file.write(f"\n{line}")  # the line break comes first: a line torn by a kill spoils no other
+            append_line(self._path, {"passage": key, "questions": questions})
             self._questions[key] = questions
 
 
 def _read(path: Path) -> dict[str, list[str]]:
-    try:
-        lines = path.read_text(encoding="utf-8", errors="replace").split("\n")
-    except OSError:
-        return {}
-    found: dict[str, list[str]] = {}
-    for line in filter(None, lines):
-        try:
-            entry = json.loads(line)
-            found[str(entry["passage"])] = [str(one) for one in entry["questions"]]
-        except (ValueError, KeyError, TypeError):
-            continue
-    return found
+    return {
+        str(entry["passage"]): [str(one) for one in entry["questions"]]
+        for entry in lines_of(path)
+        if "passage" in entry and isinstance(entry.get("questions"), list)
+    }

@@ -2,10 +2,10 @@
 
 from dataclasses import dataclass
 
+from chat.endpoint import Endpoint
 from data.made import Maker
 from data.records import Passages, Question, QuestionSet
 from questions.draft import Draft, Progress
-from questions.endpoint import Endpoint
 from questions.options import MakerOptions, QuestionsError
 from questions.sentences import sentence_drafts
 from questions.titles import title_drafts

@@ -5,9 +5,10 @@ import re
 from collections.abc import Iterator
 from itertools import islice
 
+from chat.answers import without_thoughts
+
 _LONGEST, _SHORTEST = 300, 4  # characters of a question
 _MOST_LISTS = 50  # looked for in an answer
-_THOUGHTS = re.compile(r"<think>.*?</think>", re.DOTALL)
 _NUMBERED = re.compile(r"^\s*(?:[-*•]|\(?\d{1,2}[.):])\s*")
 _DECODER = json.JSONDecoder()
 
@@ -18,7 +19,7 @@ def questions_in(answer: str, most: int) -> list[str]:
     Takes the first JSON list of texts, wherever it stands (some models say more than they were told to), or lines of
     which every one ends with a question mark once its number is taken away.
     """
-    text = _THOUGHTS.sub("", answer)
+    text = without_thoughts(answer)
     found = next(_lists(text), None) or _asking_lines(text)
     usable = (" ".join(one.split()) for one in found)
     return list(dict.fromkeys(one for one in usable if _SHORTEST <= len(one) <= _LONGEST))[:most]

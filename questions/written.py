@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
+from chat.endpoint import Chat, Endpoint
+from chat.problems import EndpointError
 from data.records import Passage, Passages
 from questions.draft import Draft, Progress, drawn
-from questions.endpoint import Chat, Endpoint, EndpointError
 from questions.kept_answers import KeptAnswers
 from questions.options import MakerOptions, PromptLanguage
 from questions.parsing import questions_in
@@ -23,7 +24,7 @@ _SECONDS_BETWEEN_WORDS = 0.5  # a page can be stopped while all wait for answers
 
 @dataclass(frozen=True)
 class Unanswered:
-    """A passage of which no question came: the reason's code (a key of `made.`) and its details, and what was said."""
+    """A passage of which no question came: why, a code of `made.` or `chat.` with its details, and what was said."""
 
     row: int
     code: str

@@ -1,12 +1,12 @@
 """A stand-in for a chat endpoint: it speaks the part of OpenAI's protocol that is used here, on 127.0.0.1.
 
 `ChatServer.reply` is given the text a model would read and returns its answer, or a `Reply` of another kind. `asked`
-holds what came in.
+holds what came in. An answer is sent piece by piece where a stream is asked for, with its usage where that is.
 """
 
 import json
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -14,12 +14,20 @@ from typing import Any, NamedTuple
 
 MODEL, KEY = "double-1", "sk-thisIsNoRealKey"
 AT_ONCE = {"retry-after-ms": "1"}  # the library waits so long before it asks again
+EVENTS = {"content-type": "text/event-stream; charset=utf-8"}
+_PIECE = 3  # characters
 
 
 class Reply(NamedTuple):
+    """What is sent: a text as it is, an iterator piece by piece as it yields, anything else as JSON.
+
+    Where it is `dropped`, more is promised than comes.
+    """
+
     status: int
     body: object = None
     headers: dict[str, str] = {}
+    dropped: bool = False
 
 
 @dataclass
@@ -28,6 +36,12 @@ class ChatServer:
     address: str = ""
     asked: list[dict[str, Any]] = field(default_factory=list)
     keys: list[str] = field(default_factory=list)
+    left: threading.Event = field(default_factory=threading.Event)  # somebody went away in the middle of a stream
+
+    @property
+    def texts(self) -> list[str]:
+        """What a model would have read, in the order it came in."""
+        return [request["messages"][1]["content"] for request in self.asked]
 
     def answer(self, path: str, key: str, request: dict[str, Any]) -> Reply:
         self.asked.append(request)
@@ -39,12 +53,48 @@ class ChatServer:
         if request["model"] != MODEL:
             return Reply(404, {"error": {"message": f"no model {request['model']}"}})
         said = self.reply(request["messages"][1]["content"])
-        return Reply(200, completion(said)) if isinstance(said, str) else said
+        if isinstance(said, Reply):
+            return said
+        if not request.get("stream"):
+            return Reply(200, completion(said))
+        wanted = request.get("stream_options", {}).get("include_usage")
+        return Reply(200, events(pieces(said), usage_of(request, said) if wanted else None), EVENTS)
 
 
 def completion(text: str) -> dict[str, Any]:
     message = {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": text}}
     return {"id": "1", "object": "chat.completion", "created": 1, "model": MODEL, "choices": [message]}
+
+
+def pieces(text: str) -> list[str]:
+    return [text[start : start + _PIECE] for start in range(0, len(text), _PIECE)]
+
+
+def usage_of(request: dict[str, Any], said: str) -> dict[str, int]:
+    """A token a character of all that was read, and one a piece of what was said."""
+    read = sum(len(message["content"]) for message in request["messages"])
+    return {"prompt_tokens": read, "completion_tokens": len(pieces(said))}
+
+
+def event(content: object) -> str:
+    return f"data: {json.dumps(content)}\n\n"
+
+
+def chunk(piece: str | None = None, *, ends: bool = False) -> str:
+    """One event of a stream: a piece of the answer, and whether it is the last."""
+    delta = {"role": "assistant", **({} if piece is None else {"content": piece})}
+    choice = {"index": 0, "delta": delta, "finish_reason": "stop" if ends else None}
+    return event({"id": "1", "object": "chat.completion.chunk", "created": 1, "model": MODEL, "choices": [choice]})
+
+
+def events(said: Iterable[str], usage: dict[str, int] | None = None) -> Iterator[str]:
+    """Yield a whole stream, as it is served where nothing goes wrong."""
+    yield chunk("")
+    yield from map(chunk, said)
+    yield chunk(ends=True)
+    if usage:
+        yield event({"id": "1", "object": "chat.completion.chunk", "model": MODEL, "choices": [], "usage": usage})
+    yield "data: [DONE]\n\n"
 
 
 @contextmanager
@@ -55,14 +105,24 @@ def chat_server(reply: Callable[[str], str | Reply]) -> Iterator[ChatServer]:
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             request = json.loads(self.rfile.read(int(self.headers["content-length"])))
-            status, body, headers = server.answer(self.path, self.headers.get("authorization", ""), request)
-            content = body.encode() if isinstance(body, str) else json.dumps(body).encode()
+            status, body, headers, dropped = server.answer(self.path, self.headers.get("authorization", ""), request)
             self.send_response(status)
             for name, value in {"content-type": "application/json", **headers}.items():
                 self.send_header(name, value)
-            self.send_header("content-length", str(len(content)))
+            if isinstance(body, Iterator):  # it ends where the connection does
+                self.send(body)
+            else:
+                content = body.encode() if isinstance(body, str) else json.dumps(body).encode()
+                self.send_header("content-length", str(len(content) + dropped))
+                self.send(iter([content.decode()]))
+
+        def send(self, body: Iterator[str]) -> None:
             self.end_headers()
-            self.wfile.write(content)
+            try:
+                for piece in body:
+                    self.wfile.write(piece.encode())
+            except OSError:
+                server.left.set()
 
         def log_message(self, *words: object) -> None:
             """Say nothing."""

@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from chat.endpoint import Endpoint
+from chat.problems import EndpointError
 from data.made import Maker
 from data.records import Passage, QuestionSet
 from data.store import keep, load
 from data.workspace import workspace
-from questions.endpoint import Endpoint, EndpointError
 from questions.make import MadeQuestions, make_questions
 from questions.options import MakerOptions, PromptLanguage, QuestionsError
 from tests.chat_server import AT_ONCE, KEY, MODEL, ChatServer, Reply, chat_server, completion
@@ -178,15 +179,15 @@ def test_a_model_that_is_not_there() -> None:
 
 
 def test_nobody_answers_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("questions.endpoint.RETRIES", 0)
+    monkeypatch.setattr("chat.endpoint.RETRIES", 0)
     with pytest.raises(EndpointError) as caught:
         made(ChatServer(asks, "http://127.0.0.1:9/v1"))
     assert caught.value.code == "unreachable"
 
 
 def test_an_answer_that_does_not_come(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("questions.endpoint.RETRIES", 0)
-    monkeypatch.setattr("questions.endpoint.TIMEOUT_SECONDS", 0.2)
+    monkeypatch.setattr("chat.endpoint.RETRIES", 0)
+    monkeypatch.setattr("chat.endpoint.TIMEOUT_SECONDS", 0.2)
     late = threading.Event()
 
     def slow(text: str) -> str:
@@ -245,25 +246,6 @@ def test_a_line_torn_by_a_kill_spoils_no_other() -> None:
         made(server)
         assert len(server.asked) == len(CITIES) + 1
     assert made(None).left == 0
-
-
-@pytest.mark.parametrize("address", ["", "localhost:8000", "file:///etc/passwd", "http://", "http://[", "ftp://a.b"])
-def test_an_address_of_the_web_is_needed(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
-    with pytest.raises(EndpointError) as caught:
-        Endpoint.of(address)
-    assert caught.value.code == "address_wrong"
-
-
-def test_the_key_of_the_environment_goes_to_no_other_address(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OPENAI_BASE_URL", "http://mine.example/v1")
-    monkeypatch.setenv("OPENAI_API_KEY", KEY)
-    assert Endpoint.of() == Endpoint("http://mine.example/v1", KEY)
-    assert Endpoint.of("http://theirs.example/v1") == Endpoint("http://theirs.example/v1", "")
-    with chat_server(asks) as server:
-        with pytest.raises(EndpointError):
-            make_questions(CORPUS, MakerOptions(by=Maker.MODEL, model=MODEL, most=1), Endpoint.of(server.address))
-        assert set(server.keys) == {"Bearer none"}
 
 
 def test_kept_answers_that_cannot_be_read_are_passed_over(tmp_path: Path) -> None:

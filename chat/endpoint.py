@@ -1,0 +1,121 @@
+"""A chat endpoint that speaks OpenAI's protocol: a server of one's own (vLLM, Ollama, llama.cpp) or a service.
+
+Its address and key come from the environment or from one session. They are never written, and never logged.
+"""
+
+import logging
+import os
+import time
+from collections.abc import Generator
+from dataclasses import dataclass, field
+from typing import Any, Self
+from urllib.parse import urlsplit
+
+from chat.answers import sound
+from chat.problems import EndpointError, Failures, broken_off
+from chat.stream import Answer, answer_pieces
+from data.limits import limits
+from data.workspace import user
+
+ADDRESS, MODEL, KEY = "OPENAI_BASE_URL", "OPENAI_MODEL", "OPENAI_API_KEY"  # variables of the environment
+TIMEOUT_SECONDS = 60.0
+RETRIES = 4  # by the library, for what passes: too many requests, a server's own fault, a lost connection
+_LOUD = ("openai", "httpx", "httpx2", "httpcore", "httpcore2")  # they would log addresses
+_SHORTEST_KEY = 8  # a server of one's own takes any word for a key, and an answer may hold that word
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """Where passages are sent. Raises `EndpointError`: the address is none of the web, or the key cannot be sent."""
+
+    address: str = field(repr=False)
+    key: str = field(default="", repr=False)
+
+    def __post_init__(self) -> None:
+        try:
+            parts = urlsplit(self.address)
+            known = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+            known = known and self.address.isprintable()
+        except ValueError:
+            known = False
+        if not known:
+            text = f"the address must begin with http:// or https://; {ADDRESS} may hold it"
+            raise EndpointError("address_wrong", text)
+        if not (self.key.isascii() and self.key.isprintable()):
+            raise EndpointError("key_wrong", "a key is one line of Latin letters, digits and signs: paste it again")
+
+    @classmethod
+    def of(cls, address: str = "", key: str = "") -> Self:
+        """Return the endpoint given or, where no address is, that of the environment.
+
+        The environment's key goes to the environment's address alone: whoever can type an address must not get it.
+        Raises `EndpointError`: also `address_refused`, where a user gives one and `addresses` does not let them, since
+        the server would reach what they cannot.
+        """
+        if address.strip():
+            if not may_be_given():
+                raise EndpointError("address_refused", "the address of a language model is the server's own here")
+            return cls(address.strip(), key.strip())
+        return cls(os.environ.get(ADDRESS, "").strip(), key.strip() or os.environ.get(KEY, "").strip())
+
+    def without_key(self, answer: str) -> str:
+        """Return an answer without the key, should the server have repeated it: answers are kept."""
+        return answer.replace(self.key, "…") if len(self.key) >= _SHORTEST_KEY else answer
+
+
+def may_be_given() -> bool:
+    """Whether an address may be typed here."""
+    return not user() or limits().addresses
+
+
+class Chat:
+    """Asks a model at an endpoint; silence of `timeout_seconds` (60 where 0) ends a call. Threads may share it."""
+
+    def __init__(self, endpoint: Endpoint, model: str, temperature: float, timeout_seconds: float = 0) -> None:
+        from openai import OpenAI
+
+        for name in _LOUD:
+            logging.getLogger(name).setLevel(logging.WARNING)
+        seconds = timeout_seconds or TIMEOUT_SECONDS
+        self._endpoint, self._model, self._temperature = endpoint, model, temperature
+        self._failures = Failures(model, seconds, (endpoint.key, endpoint.address))
+        self._client = OpenAI(
+            base_url=endpoint.address,
+            api_key=endpoint.key or "none",  # a server of one's own needs none, but the library does
+            timeout=seconds,
+            max_retries=RETRIES,
+        )
+
+    def answer(self, instruction: str, text: str) -> str:
+        """Return what the model answers. Raises `EndpointError`."""
+        told = self._asked(instruction, text)
+        try:
+            return self._endpoint.without_key(sound(str(told.choices[0].message.content or "")))
+        except (AttributeError, IndexError, TypeError) as error:
+            raise self._failures.of_request(error) from error
+
+    def stream(self, instruction: str, text: str) -> Generator[str, None, Answer]:
+        """Yield what the model answers, piece by piece as it comes, and return the whole with what it took.
+
+        Close it to stop: the server then sees the connection end. Raises `EndpointError`. What may pass is asked again
+        while no answer has begun; one that breaks off is `broken_off`, and what came of it is no answer.
+        """
+        began = time.perf_counter()
+        with self._asked(instruction, text, stream=True, stream_options={"include_usage": True}) as stream:
+            whole = yield from answer_pieces(stream, began, self._failures)
+        return whole._replace(text=self._endpoint.without_key(whole.text))
+
+    def _asked(self, instruction: str, text: str, **how: Any) -> Any:
+        """Return what the library makes of the answer. Raises `EndpointError`."""
+        import httpx2
+        import openai
+
+        messages = [{"role": "system", "content": instruction}, {"role": "user", "content": text}]
+        try:
+            return self._client.chat.completions.create(
+                model=self._model, messages=messages, temperature=self._temperature, **how
+            )
+        except httpx2.HTTPError:  # the library lets it pass where the words of a refusal break off
+            raise broken_off() from None
+        except (openai.OpenAIError, ValueError) as error:  # the last where it calls itself JSON, and is not
+            raise self._failures.of_request(error) from None  # what was raised may hold the address or the key
