@@ -5,7 +5,7 @@ else (prompts, tasks, truncation, pooling, activation) is the library's own.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,7 @@ TOKENS_A_PASS = {"cpu": 4096, "cuda": 65536}  # places, padding among them
 _PASS_COSTS = {"cpu": 64, "cuda": 4096}  # places that could be computed while a pass is begun
 _MULTIPLE = 8  # of which a pass's length is: what matrix units work in
 _ROWS = {"input_ids", "attention_mask", "token_type_ids"}
-_HEADS = ("classifier", "score")  # what a transformer for classification calls its last layer
+_HEADS = ("classifier", "score", "qa_outputs")  # what transformers call the last layer of a task
 
 
 def takes_rows(model: Any) -> bool:
@@ -40,9 +40,13 @@ def fast_passes(
     `output` is what is wanted of a pass, a row for each text or pair: `sentence_embedding` or `scores`; `tokens` says
     for each device how many places a pass has. The model is one that `takes_rows`.
     """
-    reduced = _bfloat16(model[0]) if in_bfloat16(precision) else nullcontext()
-    with reduced, passes_of_like_length(model, output, tokens):
+    with in_precision(model[0], precision), passes_of_like_length(model, output, tokens):
         yield
+
+
+def in_precision(module: Any, precision: Precision) -> AbstractContextManager[None]:
+    """Within the block, the module with the transformer computes in this precision, its last layer in float32."""
+    return _bfloat16(module) if in_bfloat16(precision) else nullcontext()
 
 
 @contextmanager

@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Any
 from data.seal import is_sound, sealing
 from models.hub import ModelError, hub_revision, hub_token
 from models.size import require_fitting_download, require_fitting_folder
-from models.sources import ModelSource, require_sparse, starter_folder, starter_module
+from models.sources import ModelSource, is_starter, require_sparse, starter_folder, starter_module
 
 if TYPE_CHECKING:
     from sentence_transformers import CrossEncoder, SentenceTransformer, SparseEncoder
+
+    from models.span_network import SpanNetwork
 
 
 def load_bi_encoder(source: ModelSource, corpus: Sequence[str]) -> "SentenceTransformer":
@@ -51,12 +53,47 @@ def load_cross_encoder(
                 raise
             message = f"{source.reference!r} tells labels apart or has another head: it gives no {labels} scores a pair"
             raise ModelError("labels", message, model=source.reference) from error
-    if model.tokenizer is not None and getattr(model.config, "type_vocab_size", 2) < 2:
-        # RoBERTa knows one segment, but klue/roberta-base comes with BERT's tokenizer, which numbers two
-        names = ["input_ids", "attention_mask"]
-        model.tokenizer.model_input_names = names
-        model.tokenizer.init_kwargs["model_input_names"] = names  # what is saved with it: others load the model too
+    _name_one_segment(model.tokenizer, model.config)
     return model
+
+
+def load_reader(source: ModelSource) -> "SpanNetwork":
+    """Load a reader of spans in float32 from safetensors; a base without its head is given one, always the same.
+
+    Raises `ModelError` `starter_reader`: a starter knows words, not where they stand.
+    """
+    import torch
+    from transformers import AutoModelForQuestionAnswering, AutoTokenizer
+
+    from models.span_network import SpanNetwork
+
+    if is_starter(source):
+        raise ModelError("starter_reader", "a starter reads no passages: take a transformer", model=source.reference)
+    where = _where(source)
+    name = where.pop("model_name_or_path")
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        network = AutoModelForQuestionAnswering.from_pretrained(name, **where, **_WEIGHTS)
+    tokenizer = AutoTokenizer.from_pretrained(name, **where)
+    _name_one_segment(tokenizer, network.config)
+    if torch.cuda.is_available():
+        network.to("cuda")
+    return SpanNetwork(network.eval(), tokenizer, _most_tokens(tokenizer, network.config))
+
+
+def _most_tokens(tokenizer: Any, config: Any) -> int:
+    """How many tokens are read at once: RoBERTa counts its positions from the padding token's number on."""
+    offset = (config.pad_token_id or 0) + 1 if "roberta" in config.model_type else 0
+    positions = int(getattr(config, "max_position_embeddings", 1 << 30)) - offset
+    return min(positions, int(tokenizer.model_max_length))
+
+
+def _name_one_segment(tokenizer: Any, config: Any) -> None:
+    """RoBERTa knows one segment, but klue/roberta-base comes with BERT's tokenizer, which numbers two."""
+    if tokenizer is not None and getattr(config, "type_vocab_size", 2) < 2:
+        names = ["input_ids", "attention_mask"]
+        tokenizer.model_input_names = names
+        tokenizer.init_kwargs["model_input_names"] = names  # what is saved with it: others load the model too
 
 
 def load_sparse_encoder(source: ModelSource) -> "SparseEncoder":

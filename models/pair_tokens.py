@@ -2,32 +2,17 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import torch
 
 from models.inference import replaced
+from models.joint import Joint, joint_of
 
 _REMEMBERED = 64_000_000  # tokens, 4 bytes each
 _PROBE = ("a b", "c d e")
 Pair = tuple[str, str]
-
-
-@dataclass(frozen=True)
-class _Joint:
-    """What the tokenizer puts around a pair and between its texts; the segments are those of all five pieces."""
-
-    first: np.ndarray
-    between: np.ndarray
-    last: np.ndarray
-    segments: tuple[int, int, int, int, int]
-
-    @property
-    def length(self) -> int:
-        return len(self.first) + len(self.between) + len(self.last)
 
 
 class PairTokens:
@@ -38,7 +23,7 @@ class PairTokens:
         self._plain: Callable[..., dict[str, Any]] = model[0].preprocess
         self._rows: dict[str, np.ndarray] = {}
         self._held = 0
-        self._joint = _joint(self._tokenizer)
+        self._joint = joint_of(self._tokenizer)
         told = self._plain([_PROBE])
         self._names = [name for name in self._tokenizer.model_input_names if name in told]
         self.usable = self._joint is not None and self._agrees()
@@ -67,7 +52,7 @@ class PairTokens:
         return {name: torch.from_numpy(value) for name, value in features.items()} | {"modality": "text"}
 
     @property
-    def _known(self) -> _Joint:
+    def _known(self) -> Joint:
         assert self._joint is not None  # noqa: S101 - `usable` says so
         return self._joint
 
@@ -105,19 +90,3 @@ def longest_first(first: int, second: int, room: int) -> tuple[int, int]:
         less, more = room // 2, room - room // 2
         return (more, less) if first > second else (less, more)
     return (first, room - first) if first <= second else (room - second, second)
-
-
-def _joint(tokenizer: Any) -> _Joint | None:
-    """Find out what a tokenizer joins with, by a pair it joined; None where it does not tell which text is whose."""
-    if not getattr(tokenizer, "is_fast", False) or tokenizer.padding_side != "right":
-        return None
-    told = tokenizer(*_PROBE)
-    owners, ids = told.sequence_ids(), np.array(told["input_ids"], dtype=np.int32)
-    segments = told.get("token_type_ids", [0] * len(ids))
-    firsts, seconds = ([place for place, owner in enumerate(owners) if owner == text] for text in (0, 1))
-    if not firsts or not seconds:
-        return None
-    bounds = [0, firsts[0], firsts[-1] + 1, seconds[0], seconds[-1] + 1, len(ids)]
-    spans = [ids[start:end] for start, end in pairwise(bounds)]
-    of = [segments[min(start, len(ids) - 1)] for start in bounds[:-1]]
-    return _Joint(spans[0], spans[2], spans[4], (of[0], of[1], of[2], of[3], of[4]))

@@ -30,6 +30,7 @@ STARTER = "starter"
 DEFAULT_BI_ENCODER = "snunlp/KR-SBERT-V40K-klueNLI-augSTS"
 DEFAULT_CROSS_ENCODER = "klue/roberta-base"
 DEFAULT_MASKED_LANGUAGE_MODEL = "klue/roberta-base"
+DEFAULT_READER = "klue/roberta-base"
 _STARTER_VERSION = 3  # raise when a starter model of the same corpus would come out different
 _STARTER_MODULES = ("models.starter.", "retrieval.starter.")  # the second in models trained before it moved
 _RUN_ID = re.compile("[0-9A-Za-z][0-9A-Za-z-]*")  # no path

@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 
+from chat.endpoint import Endpoint
+from chat.problems import EndpointError
 from data.workspace import acting_as, shared_workspace, user_of, workspace
 from models import hub
 from models.hub import ModelError, forget_tokens, hub_revision
 from models.sources import STARTER, find_model
-from questions.endpoint import Endpoint, EndpointError
 
 ALICE, BOB = user_of("https://id.example.org", "alice"), user_of("https://id.example.org", "bob")
 RUN = "20261122-014317-bi-0b1c"

@@ -1,0 +1,137 @@
+"""A reader's spans, against every span summed by hand from plain transformers' logits."""
+
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from transformers import AutoModelForQuestionAnswering, AutoTokenizer
+
+from models.hub import ModelError
+from models.precision import Precision
+from models.reader import SpanReader, keep_options, options_of
+from models.sources import STARTER, find_model
+from models.span_tokens import SpanOptions
+from tests.hub import SENTENCES, build_bi_encoder, build_cross_encoder_base
+from tests.models.test_cross_encoder import telling
+
+pytestmark = pytest.mark.slow
+WORDS = " ".join(SENTENCES).split()
+rng = np.random.default_rng(0)
+PAIRS = [
+    (" ".join(rng.choice(WORDS, 3)), " ".join(rng.choice(WORDS, count))) for count in [1, 2, 5, 20, 40, 40, 90, 200]
+]
+
+
+@pytest.fixture(scope="module", params=["bert", "roberta"])
+def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    place = tmp_path_factory.mktemp("model") / str(request.param)
+    if request.param == "bert":
+        return telling(build_bi_encoder(place))
+    return telling(build_cross_encoder_base(place, segment_types=1))
+
+
+@pytest.fixture(scope="module")
+def reader(folder: Path) -> SpanReader:
+    return SpanReader(find_model(str(folder)), options=SpanOptions(48, 12, 6), precision=Precision.FLOAT32)
+
+
+def by_hand(reader: SpanReader, question: str, passage: str) -> tuple[float, int, int, float]:
+    """The best span of all windows, each of which plain transformers reads alone, and the score of none."""
+    network, tokenizer = reader.model[0].model, reader.model.tokenizer
+    told = tokenizer(
+        question,
+        passage,
+        truncation="only_second",
+        max_length=48,
+        stride=12,
+        return_overflowing_tokens=True,
+        return_offsets_mapping=True,
+    )
+    found, nothing = [], []
+    for number, ids in enumerate(told["input_ids"]):
+        owners = told.sequence_ids(number)
+        given = {"input_ids": torch.tensor([ids])}
+        if "token_type_ids" in told:
+            given["token_type_ids"] = torch.tensor([told["token_type_ids"][number]])
+        with torch.no_grad():
+            logits = network(**given)
+        allowed = torch.tensor([place == 0 or owner == 1 for place, owner in enumerate(owners)])
+        shares = [
+            torch.log_softmax(one[0].masked_fill(~allowed, -torch.inf), 0).tolist()
+            for one in (logits.start_logits, logits.end_logits)
+        ]
+        nothing.append(shares[0][0] + shares[1][0])
+        inside = [place for place, owner in enumerate(owners) if owner == 1]
+        for first in inside:
+            for last in (place for place in inside if first <= place < first + 6):
+                start, end = told["offset_mapping"][number][first][0], told["offset_mapping"][number][last][1]
+                found.append((shares[0][first] + shares[1][last], start, end))
+    score, start, end = max(found)
+    return score, start, end, min(nothing)
+
+
+def test_the_best_span_is_that_of_all_spans(reader: SpanReader) -> None:
+    read = reader.read(PAIRS)
+    for row, (question, passage) in enumerate(PAIRS):
+        score, start, end, nothing = by_hand(reader, question, passage)
+        assert read.scores[row, 0] == pytest.approx(score, abs=1e-4)
+        assert read.nothing[row] == pytest.approx(nothing, abs=1e-4)
+        said = passage[read.starts[row, 0] : read.ends[row, 0]]
+        assert said == passage[start:end].strip()
+
+
+def test_several_spans_lie_apart_and_get_worse(reader: SpanReader) -> None:
+    read = reader.read(PAIRS, spans=3)
+    assert (read.scores[:, :-1] >= read.scores[:, 1:]).all()
+    assert read.scores[:, 0] == pytest.approx(reader.read(PAIRS).scores[:, 0], abs=1e-5)
+    for starts, ends, scores in zip(read.starts, read.ends, read.scores, strict=True):
+        spans = sorted((int(a), int(b)) for a, b, score in zip(starts, ends, scores, strict=True) if np.isfinite(score))
+        assert all(first[1] <= second[0] for first, second in pairwise(spans))
+    assert np.isneginf(read.scores[0, 1:]).all(), "a passage of one word has one span"
+
+
+def test_an_empty_passage_answers_nothing(reader: SpanReader) -> None:
+    read = reader.read([(WORDS[0], ""), (WORDS[0], WORDS[1])])
+    assert (read.starts[0, 0], read.ends[0, 0]) == (0, 0)
+    assert np.isneginf(read.scores[0, 0])
+    assert np.isfinite(read.scores[1, 0])
+    assert len(reader.read([])) == 0
+
+
+def test_the_company_of_a_pair_does_not_change_it(reader: SpanReader) -> None:
+    together, alone = reader.read(PAIRS), [reader.read([pair]) for pair in PAIRS]
+    assert together.scores[:, 0] == pytest.approx([one.scores[0, 0] for one in alone], abs=1e-4)
+
+
+def test_a_base_is_given_the_same_head_every_time_and_plain_transformers_reads_what_is_saved(
+    folder: Path, tmp_path: Path
+) -> None:
+    first, second = (SpanReader(find_model(str(folder))) for _ in range(2))
+    assert first.read(PAIRS).scores.tolist() == second.read(PAIRS).scores.tolist()
+    first.model.save_pretrained(str(tmp_path / "saved"))
+    assert not list((tmp_path / "saved").glob("*.bin"))
+    network = AutoModelForQuestionAnswering.from_pretrained(tmp_path / "saved")
+    tokenizer = AutoTokenizer.from_pretrained(tmp_path / "saved")
+    given = tokenizer(*PAIRS[3], return_tensors="pt")
+    with torch.no_grad():
+        assert torch.equal(network(**given).start_logits, first.model[0](dict(given))["starts"])
+
+
+def test_how_it_reads_is_kept_beside_it(folder: Path, tmp_path: Path) -> None:
+    model = SpanReader(find_model(str(folder))).model
+    model.save_pretrained(str(tmp_path))
+    source = find_model(str(tmp_path))
+    assert options_of(source) == SpanOptions()
+    keep_options(tmp_path, SpanOptions(64, 16, 5))
+    assert options_of(source) == SpanOptions(64, 16, 5)
+    assert SpanReader(source).fingerprint != SpanReader(source, options=SpanOptions()).fingerprint
+    (tmp_path / "reader.json").write_text('{"length": "x"}', encoding="utf-8")
+    assert options_of(source) == SpanOptions()
+
+
+def test_a_starter_reads_nothing() -> None:
+    with pytest.raises(ModelError) as caught:
+        SpanReader(find_model(STARTER)).read(PAIRS)
+    assert caught.value.code == "starter_reader"
