@@ -11,12 +11,14 @@ from training.family import Family
 from training.options.bi_encoder import BI_ENCODER
 from training.options.common import TrainingOptions
 from training.options.cross_encoder import CROSS_ENCODER
+from training.options.reader import READER
 from training.options.sentences import SENTENCE_CROSS_ENCODER, SENTENCES
 from training.options.sparse_encoder import SPARSE_ENCODER
 from training.rankers.bi_encoder import BiEncoderRecipe
 from training.rankers.cross_encoder import CrossEncoderRecipe
 from training.rankers.family import RANKERS
 from training.rankers.sparse_encoder import SparseEncoderRecipe
+from training.readers.recipe import ReaderRecipe
 from training.sentences.cross_encoder import SentenceCrossEncoderRecipe
 from training.sentences.encoder import SentenceRecipe
 
@@ -63,6 +65,7 @@ RECIPES: dict[str, type[Recipe]] = {
     SPARSE_ENCODER: SparseEncoderRecipe,
     SENTENCES: SentenceRecipe,
     SENTENCE_CROSS_ENCODER: SentenceCrossEncoderRecipe,
+    READER: ReaderRecipe,
 }
 
 
@@ -74,6 +77,8 @@ def ranking_kinds() -> list[str]:
 def kinds_to_start_from(kind: str) -> tuple[str, ...]:
     """Return the kinds whose finished models a training of this kind can go on from."""
     alike = (BI_ENCODER, SENTENCES)
+    if kind == READER:  # its head is new on any transformer
+        return READER, *alike
     return alike if kind in alike else (kind,)
 
 

@@ -18,6 +18,7 @@ from training.command_line import planned
 from training.fitting import SHARE_TO_USE
 from training.options.bi_encoder import BI_ENCODER, BiEncoderOptions
 from training.options.cross_encoder import CROSS_ENCODER, CrossEncoderOptions
+from training.options.reader import READER, ReaderOptions
 from training.options.sparse_encoder import SPARSE_ENCODER, SparseEncoderOptions
 from training.recipe import ranking_kinds
 from training.runs.rehearsal import Estimate
@@ -25,7 +26,10 @@ from training.runs.runs import Plan, Run
 from training.trial import Tried
 
 SAMPLE = str(CATALOG["sample"].path)
-OPTIONS = {BI_ENCODER: BiEncoderOptions, CROSS_ENCODER: CrossEncoderOptions, SPARSE_ENCODER: SparseEncoderOptions}
+OPTIONS = {
+    **{BI_ENCODER: BiEncoderOptions, CROSS_ENCODER: CrossEncoderOptions, SPARSE_ENCODER: SparseEncoderOptions},
+    READER: ReaderOptions,
+}
 EXPERIMENT = """
 data = "sample"
 split = "validation"
@@ -127,7 +131,7 @@ def test_words_that_are_no_options(words: tuple[str, ...], capsys: pytest.Captur
     assert "usage: " in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("kind", ranking_kinds())
+@pytest.mark.parametrize("kind", [*ranking_kinds(), READER])
 def test_help_tells_every_option(kind: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         main([kind, "--help"])

@@ -18,9 +18,10 @@ from jobs.status import Status
 from models.bi_encoder import BiEncoder
 from models.sources import STARTER, ModelSource
 from retrieval.lexical.bm25 import BM25
-from tests.hub import SENTENCES, build_sparse_encoder
+from tests.hub import SENTENCES, build_bi_encoder, build_sparse_encoder
 from training.options.bi_encoder import BiEncoderOptions
 from training.options.cross_encoder import CrossEncoderOptions
+from training.options.reader import READER
 from training.rankers.material import Material
 from training.recipe import RECIPES, ranking_kinds
 from training.runs.runs import Run, create_run, new_plan
@@ -83,6 +84,8 @@ def base_of(kind: str) -> str:
     """The starter, or a tiny model for a kind that cannot begin there."""
     if kind in FROM_STARTERS:
         return STARTER
+    if kind == READER:
+        return str(build_bi_encoder(Path(_MODELS.name) / "transformer"))
     return str(build_sparse_encoder(Path(_MODELS.name) / "sparse"))
 
 

@@ -112,9 +112,12 @@ def _add_adapters(model: Any, reader: Any, rank: int) -> None:
     from peft import LoraConfig, TaskType, get_peft_model
     from sentence_transformers import CrossEncoder
 
-    # a cross-encoder's scoring head is new, so it is trained in full; peft knows it by the task
+    # a scoring or pointing head is new, so it is trained in full; peft knows it by the task
     task = TaskType.SEQ_CLS if isinstance(model, CrossEncoder) else TaskType.FEATURE_EXTRACTION
-    config = LoraConfig(r=rank, lora_alpha=2 * rank, lora_dropout=0.0, target_modules="all-linear", task_type=task)
+    pointing = ["qa_outputs"] if hasattr(reader.auto_model, "qa_outputs") else None
+    task = TaskType.QUESTION_ANS if pointing else task
+    told: dict[str, Any] = {"target_modules": "all-linear", "exclude_modules": pointing, "task_type": task}
+    config = LoraConfig(r=rank, lora_alpha=2 * rank, lora_dropout=0.0, **told)
     reader.model = get_peft_model(reader.auto_model, config)
 
 

@@ -23,7 +23,8 @@ def short_passes(model: Any, *, twice: bool = False) -> Iterator[None]:
     if not takes_rows(model):
         yield
         return
-    output = "scores" if isinstance(model, CrossEncoder) else "sentence_embedding"
+    of_texts = "scores" if isinstance(model, CrossEncoder) else "sentence_embedding"
+    output = getattr(model, "trained_by", of_texts)
     again = replaced(model, "forward", _recomputed(model.forward, output)) if twice else nullcontext()
     with again, passes_of_like_length(model, output):
         yield

@@ -8,6 +8,7 @@ import numpy as np
 from scipy.sparse import csr_array
 
 Columns = dict[str, list[Any]]  # what the loss reads, one entry an example
+FeaturesOf = Callable[[list[int]], dict[str, Any]]  # of rows of the examples, what a model reads at once
 LOSS = "loss"  # of the examples held out, where that picks the best checkpoint
 
 
@@ -77,11 +78,15 @@ class HeldOut:
     columns: Columns
     examples: Examples
     lesson: Lesson | None = None
+    features: FeaturesOf | None = None
 
 
 @dataclass(frozen=True)
 class Task:
-    """What a trainer needs besides its options."""
+    """What a trainer needs besides its options.
+
+    With `features` the model reads these and itself says how wrong it is; the columns are only told of then.
+    """
 
     model: Any
     loss: Any
@@ -94,6 +99,7 @@ class Task:
     told: dict[str, Any] = field(default_factory=dict)  # what else the provenance says
     lesson: Lesson | None = None
     held_out: HeldOut | None = None
+    features: FeaturesOf | None = None
     best_by: str = ""  # what picks the best checkpoint where the options leave it open: a figure's name, or `LOSS`
 
     def labelled(self, ask: Callable[[Lesson], list[Any]]) -> "Task":

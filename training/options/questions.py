@@ -19,5 +19,5 @@ class BestBy(StrEnum):
 class QuestionOptions(TrainingOptions):
     """What the trainings on a question set share."""
 
-    best_by: BestBy = option(BestBy.NDCG_10, "measure on validation questions that picks the checkpoint")
+    best_by: StrEnum = option(BestBy.NDCG_10, "measure on validation questions that picks the checkpoint")
     title: bool = option(True, "put the article title before the passage")

@@ -91,6 +91,7 @@ def draw(
     positive_scores = np.where(relevant, rankings.scores, -np.inf).max(axis=1, initial=-np.inf)
     positive_scores = np.where(np.isfinite(positive_scores), positive_scores, np.nan)
     usable = found & ~relevant & allowed[indices]
+    usable &= (np.diff(question_set.relevance.indptr) > 0)[:, None]  # where none answers, any other one might
     usable[:, : options.negatives_first - 1] = False
     if options.negatives_margin:
         # a question whose passage the ranking does not hold has no score to keep a distance from
@@ -155,7 +156,7 @@ def as_table(mined: HardNegatives, material: Material) -> pd.DataFrame:
         {
             "question_id": [question.id for question in asked],
             "question": [question.text for question in asked],
-            "positive": [passages[row_of[question.relevant[0]]].text for question in asked],
+            "positive": [passages[row_of[one.relevant[0]]].text if one.relevant else "" for one in asked],
             "positive_score": mined.positive_scores[questions],
             "passage_id": [passage.id for passage in drawn],
             "title": [passage.title for passage in drawn],

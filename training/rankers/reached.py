@@ -1,4 +1,4 @@
-"""What a model that ranks passages reaches: its scores, question by question."""
+"""What a model that learns from questions reaches: its scores, question by question."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -4,6 +4,7 @@ from enum import StrEnum
 from typing import Any
 
 from models.sources import STARTER
+from training.options.reader import READER
 from training.runs.curves import Points
 from training.runs.runs import Plan
 
@@ -14,6 +15,7 @@ class Advice(StrEnum):
     """What is seen, and so what may help."""
 
     AT_THE_TOP = "at_the_top"  # nearly nothing was missing before: these questions cannot show a gain
+    READ_AT_THE_TOP = "read_at_the_top"  # the same of a reader, which is told other ways on
     NOTHING_LEARNED = "nothing_learned"  # not even on questions it learned from: larger steps, or more of them
     NOT_CARRIED_OVER = "not_carried_over"  # better where it learned, not elsewhere: more articles, not more epochs
     STARTER_NOT_CARRIED_OVER = "starter_not_carried_over"  # the same of a base that knows only words it has seen
@@ -36,7 +38,7 @@ def advice(plan: Plan, scores: dict[str, Any], measured: Points) -> Advice | Non
         return Advice.FELL
     if low <= 0:
         if scores["before"][gain["measure"]] >= _NEARLY_ALL:
-            return Advice.AT_THE_TOP
+            return Advice.READ_AT_THE_TOP if plan.kind == READER else Advice.AT_THE_TOP
         if sample_low <= 0:
             return Advice.NOTHING_LEARNED
         return Advice.STARTER_NOT_CARRIED_OVER if plan.options.base == STARTER else Advice.NOT_CARRIED_OVER

@@ -9,12 +9,14 @@ from typing import Any
 from data.made import Maker
 from data.workspace import write_text
 from models.sources import ModelSource, is_starter
+from training.options.reader import READER
 from training.recipe import recipe_of
 from training.runs.rounds import rounds_of
 from training.runs.runs import Plan, Run
 
 _HELPERS = {"teacher": "Teacher", "guide": "Guide", "negatives_model": "Hard negatives found by"}
 _NEED_THE_PROJECT = "The starter's modules are part of the MRC Retrieval Workbench: run this from its folder.\n\n"
+_READ_BY_THE_PROJECT = "What reads with it is part of the MRC Retrieval Workbench: run this from its folder.\n\n"
 
 
 def write_card(run: Run) -> None:
@@ -50,7 +52,7 @@ def _head(plan: Plan, scores: dict[str, Any], made: dict[str, Any], *, starter: 
         ModelCardData(
             language=data.get("language") or None,
             # what the hub names there it offers to load, and it could not load a starter
-            library_name=None if starter else "sentence-transformers",
+            library_name=None if starter else "transformers" if plan.kind == READER else "sentence-transformers",
             pipeline_tag=recipe_of(plan.kind).hub_task,
             tags=[plan.kind, family.tag, plan.options.objective.value],
             base_model=on_hub,
@@ -112,7 +114,8 @@ def _loading(plan: Plan, made: dict[str, Any], *, starter: bool) -> str:
     code = f"{imports}\n\nmodel = {model.format(folder='path/of/this/folder')}{remark}\n{recipe.usage}"
     titled = getattr(plan.options, "title", False) and Maker.TITLE not in made.get("data", {}).get("made_questions", {})
     title = "\n\nIt was trained with the article's title on a line before each passage." if titled else ""
-    return f"{_NEED_THE_PROJECT if starter else ''}```python\n{code}\n```{title}"
+    needed = _NEED_THE_PROJECT if starter else _READ_BY_THE_PROJECT if plan.kind == READER else ""
+    return f"{needed}```python\n{code}\n```{title}"
 
 
 def _ingredients(plan: Plan, made: dict[str, Any]) -> Iterator[tuple[str, str]]:

@@ -100,6 +100,7 @@ def test_what_is_drawn(world: tuple[Rankings, QuestionSet, np.ndarray, CrossEnco
             if row >= 0
             and rank >= options.negatives_first
             and allowed[row]
+            and question.relevant
             and may_be(question, question_set.passages[row], options)
             and not (options.negatives_margin and score > np.float32(most))
         }

@@ -32,8 +32,8 @@ pytestmark = pytest.mark.slow
 SHARES = ["--validation-share", "0.2", "--test-share", "0.2", "--split-seed", "1"]
 OFTEN = ["--epochs", "2", "--batch-size", "8", "--learning-rate", "0.005", "--logging-steps", "1", "--warmup", "0"]
 TRAININGS = {
-    "splade": [],
-    "in-parts": ["--mini-batch-size", "3", "--negatives", "1"],
+    "splade": ["--precision", "float32"],
+    "in-parts": ["--mini-batch-size", "3", "--negatives", "1", "--precision", "float32"],
     "inference-free": ["--question-side", "idf", "--lora-rank", "2", "--precision", "bfloat16"],
 }
 

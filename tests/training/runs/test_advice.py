@@ -8,6 +8,7 @@ from models.sources import STARTER
 from tests.doubles import small_set
 from tests.training.worlds import planned
 from training.options.bi_encoder import BI_ENCODER
+from training.options.reader import READER
 from training.runs.advice import Advice, advice
 from training.runs.curves import Points
 
@@ -43,6 +44,15 @@ def scores(gain: tuple[float, float], learned: tuple[float, float], *, before: f
 )
 def test_what_is_advised(found: dict[str, Any], measured: Points, expected: Advice | None) -> None:
     assert advice(planned(BI_ENCODER, small_set()).plan(), found, measured) == expected
+
+
+def test_a_reader_that_was_right_before_is_told_no_ranks_to_look_at() -> None:
+    plan = planned(READER, small_set(), base="klue/roberta-base").plan()
+    found = {"before": {"f1": 0.995}, "gain": {"measure": "f1", "interval": UNSURE}, "kept_step": 10}
+    found |= {"training_sample": {"gain": {"measure": "f1", "interval": UP}}}
+    assert advice(plan, found, RISING) is Advice.READ_AT_THE_TOP
+    assert advice(plan, found | {"before": {"f1": 0.5}}, RISING) is Advice.NOT_CARRIED_OVER
+    assert advice(plan, found | {"gain": {"measure": "f1", "interval": UP}}, RISING) is Advice.STILL_RISING
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,296 @@
+"""Trainings of readers from beginning to end, of a tiny transformer: what is learned, resumed, estimated and saved."""
+
+import signal
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from safetensors.numpy import load_file
+from transformers import AutoModelForQuestionAnswering, AutoTokenizer
+
+from data.records import Passage, Question, QuestionSet
+from data.split import Part, SplitOptions, split
+from data.store import keep
+from jobs.status import State
+from models.loading import load_reader
+from models.precision import Precision
+from models.reader import SpanReader, options_of
+from models.sources import find_model
+from models.span_tokens import SpanOptions
+from reading.extractive import best_threshold, read_own_passages
+from reading.rules import Rules, judged
+from tests.training.readers.worlds import CUE, WORDS, created, cue_set, tiny_base
+from tests.training.test_resume import (
+    OFTEN,
+    Begin,
+    again,
+    begin,
+    carry_out_until_it_saves_step_30,
+    do_at_step,
+    weights,
+)
+from tests.training.worlds import base_of, logged, planned, source_of
+from training.__main__ import main
+from training.engine.checkpoints import newest_checkpoint, step_of
+from training.estimate import estimate
+from training.options.bi_encoder import BI_ENCODER
+from training.options.common import EmbeddingTable
+from training.options.reader import READER, ReaderBestBy, ReaderOptions
+from training.problems import TrainingError
+from training.readers.material import is_unanswerable, reader_material
+from training.readers.recipe import ReaderRecipe
+from training.runs.runs import Run
+from training.train import load_material, train
+
+__all__ = ["begin"]  # a fixture
+pytestmark = pytest.mark.slow
+
+
+def trained(run: Run) -> Run:
+    assert train(run).state is State.DONE, run.status().message
+    return run
+
+
+@pytest.fixture(scope="module")
+def _learned(tmp_path_factory: pytest.TempPathFactory) -> tuple[Run, Path]:
+    folder = tmp_path_factory.mktemp("learned")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("MRC_WORKSPACE", str(folder))
+        return trained(created(cue_set(600, words=4), epochs=8.0, batch_size=8, logging_steps=10)), folder
+
+
+@pytest.fixture
+def learned(_learned: tuple[Run, Path], monkeypatch: pytest.MonkeyPatch) -> Run:
+    """A reader that was taught the rule; the test sees the workspace it was trained in."""
+    monkeypatch.setenv("MRC_WORKSPACE", str(_learned[1]))
+    return _learned[0]
+
+
+def pairs_of(run: Run, part: Part) -> tuple[QuestionSet, list[tuple[str, str]]]:
+    question_set = ReaderRecipe.family.find(run.plan().data)
+    asked = split(question_set, run.plan().split).questions(question_set, part)
+    row_of = question_set.row_of_passage
+    return asked, [(one.text, question_set.passages[row_of[one.relevant[0]]].text) for one in asked.questions]
+
+
+def test_the_rule_is_learned_and_holds_for_passages_never_seen(learned: Run) -> None:
+    scores = learned.scores()
+    assert scores["before"]["em"] < 0.3
+    assert scores["after"]["em"] > 0.9
+    assert scores["gain"]["interval"][0] > 0.5
+    assert (scores["questions"], scores["measured_on"], scores["rules"]) == (120, "validation", "korquad")
+    asked, pairs = pairs_of(learned, Part.TEST)
+    read = SpanReader(source_of(learned)).read(pairs)
+    said = [text[start:end] for (_, text), start, end in zip(pairs, read.starts[:, 0], read.ends[:, 0], strict=True)]
+    right = [judged(one, question.answers, Rules.KORQUAD) for one, question in zip(said, asked.questions, strict=True)]
+    assert np.mean(right, axis=0).min() > 0.9
+    measured = logged(learned, "eval_validation_f1")
+    assert scores["after"]["f1"] == pytest.approx(max(measured), abs=1e-6)
+    assert learned.provenance()["answers"] == dict.fromkeys(("mended", "lost", "without_answer"), 0) | {
+        **{"answers": 360, "windows": 360}
+    }
+
+
+def test_bfloat16_points_at_the_same_spans(learned: Run) -> None:
+    _, pairs = pairs_of(learned, Part.ALL)
+    exact, quick = (
+        SpanReader(source_of(learned), precision=one).read(pairs) for one in (Precision.FLOAT32, Precision.BFLOAT16)
+    )
+    same = (exact.starts[:, 0] == quick.starts[:, 0]) & (exact.ends[:, 0] == quick.ends[:, 0])
+    assert same.mean() >= 0.95
+
+
+def test_plain_transformers_loads_it_and_nothing_in_it_is_pickled(learned: Run) -> None:
+    assert {path.suffix for path in learned.model_folder.rglob("*") if path.is_file()} == {
+        *(".safetensors", ".json", ".md")
+    } | {path.suffix for path in learned.model_folder.glob("vocab.txt")}
+    network = AutoModelForQuestionAnswering.from_pretrained(learned.model_folder)
+    tokenizer = AutoTokenizer.from_pretrained(learned.model_folder)
+    own = load_reader(source_of(learned))
+    given = tokenizer([CUE, CUE], [" ".join(WORDS[:4]), " ".join([*WORDS[:2], CUE])], padding=True, return_tensors="pt")
+    with torch.no_grad():
+        theirs, ours = network(**given), own[0](dict(given))
+    assert torch.equal(theirs.start_logits, ours["starts"])
+    assert torch.equal(theirs.end_logits, ours["ends"])
+    assert options_of(source_of(learned)) == SpanOptions(32, 8, 4)
+
+
+def test_its_card_says_what_it_is(learned: Run) -> None:
+    card = (learned.model_folder / "README.md").read_text(encoding="utf-8")
+    assert "library_name: transformers" in card
+    assert "pipeline_tag: question-answering" in card
+    assert ReaderRecipe.does in card
+    assert "| |Exact match|F1|" in card
+    assert "each with the passage it was asked of, by the rules of korquad" in card
+    assert "Of 360 passages with answers, 0 had theirs at another place" in card
+    assert "part of the MRC Retrieval Workbench" in card
+    lines = card.split("```python\n")[1].split("```")[0].replace("path/of/this/folder", str(learned.model_folder))
+    exec(lines, {})  # noqa: S102 - what the card tells people to run
+
+
+SHORT: dict[str, Any] = {"batch_size": 4, "epochs": 2.0, "evaluation_steps": 3, "save_steps": 3}
+
+
+def assert_alike(run: Run, whole: Run) -> None:
+    assert run.status().state is State.DONE, run.log()[-3000:]
+    assert run.status().step == whole.status().step
+    for name, array in weights(whole).items():
+        np.testing.assert_allclose(weights(run)[name], array, rtol=0, atol=1e-6, err_msg=name)
+    for name in ("loss", "eval_loss", "eval_validation_f1"):
+        np.testing.assert_allclose(logged(run, name), logged(whole, name), rtol=1e-5)
+    assert run.scores()["after"] == pytest.approx(whole.scores()["after"], abs=1e-6)
+
+
+def test_stopped_at_a_step_it_comes_out_as_if_it_had_not_been() -> None:
+    options = SHORT | {"negatives_share": 0.5}
+    whole, run = (created(cue_set(30, 10), **options) for _ in range(2))
+    trained(whole)
+    for step in (2, 4):
+        with pytest.MonkeyPatch.context() as patch:
+            do_at_step(patch, step, run.ask_to_stop)
+            assert train(run).state is State.STOPPED
+        again(run)
+    trained(run)
+    assert_alike(run, whole)
+
+
+def test_killed_while_it_saves_it_comes_out_as_if_it_had_not_been(begin: Begin) -> None:
+    options = OFTEN | {"batch_size": 4, "epochs": 3.0}
+    whole, run = (created(cue_set(80), **options) for _ in range(2))
+    killed = begin(run, carry_out_until_it_saves_step_30)
+    killed.join(300)
+    assert killed.exitcode == -signal.SIGKILL
+    assert run.status().state is State.INTERRUPTED
+    checkpoint = newest_checkpoint(run.folder)
+    assert checkpoint is not None
+    assert step_of(checkpoint) == 20
+    again(run)
+    trained(run)
+    trained(whole)
+    assert whole.status().step == 36
+    assert_alike(run, whole)
+
+
+def test_adapters_are_trained_and_merged() -> None:
+    run = trained(created(cue_set(30), lora_rank=2, learning_rate=1e-2))
+    base = load_reader(find_model(tiny_base()))[0].model.state_dict()
+    saved = load_file(run.model_folder / "model.safetensors")
+    assert saved.keys() == base.keys()
+    changed = {name for name, array in saved.items() if not np.array_equal(array, base[name].numpy())}
+    assert "qa_outputs.weight" in changed, "the head is new, so it is trained in full"
+    assert any("attention.self.query.weight" in name for name in changed)
+    assert not any("embeddings" in name or "LayerNorm" in name for name in changed)
+
+
+@pytest.mark.parametrize("options", [{}, {"lora_rank": 2, "evaluation_steps": 3}, {"recompute": True}])
+def test_what_it_would_take_is_estimated(options: dict[str, Any]) -> None:
+    run = created(cue_set(30, 6), negatives_share=1.0, epochs=2.0, batch_size=8, **options)
+    found = estimate(run.plan())
+    assert found.fits
+    assert (found.seconds_a_step, found.seconds_measuring, found.seconds_loading) > (0, 0, 0)
+    assert found.seconds > found.steps * found.seconds_a_step
+    assert trained(run).status().total_steps == found.steps
+
+
+def test_a_frozen_table_stays() -> None:
+    run = trained(created(cue_set(30), embedding_table=EmbeddingTable.FROZEN))
+    base = load_reader(find_model(tiny_base()))[0].model.state_dict()
+    saved = load_file(run.model_folder / "model.safetensors")
+    name = "bert.embeddings.word_embeddings.weight"
+    assert np.array_equal(saved[name], base[name].numpy())
+
+
+# questions that nobody can answer
+
+
+def test_saying_that_there_is_no_answer_is_judged_at_the_best_threshold() -> None:
+    run = trained(created(cue_set(60, 60), epochs=3.0))
+    material, scores = load_material(run.plan()), run.scores()
+    assert scores["unanswerable"] == sum(map(is_unanswerable, material.validation.questions)) == 12
+    assert run.provenance()["data"]["unanswerable_questions"] == 60
+    assert run.provenance()["answers"]["without_answer"] == 36
+    read = read_own_passages(SpanReader(source_of(run)), material.validation)
+    threshold = best_threshold(read, material.validation, Rules.KORQUAD)
+    assert threshold is not None
+
+    def reached(at: float) -> list[float]:
+        said = zip(read.said(at), material.validation.questions, strict=True)
+        both: list[float] = np.mean([judged(one, of.answers, Rules.KORQUAD) for one, of in said], axis=0).tolist()
+        return both
+
+    assert [scores["after"][name] for name in ("em", "f1")] == pytest.approx(reached(threshold), abs=1e-6)
+    assert reached(threshold)[1] == pytest.approx(max(reached(at) for at in np.linspace(-30, 30, 121))[1], abs=0.05)
+    assert scores["after"]["em"] >= 0.5, "to be silent always is right for half of them"
+
+
+def windows_of(question_set: QuestionSet, **options: Any) -> dict[str, int]:
+    """What a training that starts at the tiny base would be shown."""
+    chosen = ReaderOptions(base=tiny_base(), max_length=64, overlap=8, negatives_share=0.0, **options)
+    recipe = ReaderRecipe(chosen, reader_material(question_set, SplitOptions(0.2, 0.2), chosen))
+    told: dict[str, int] = recipe.task(find_model(tiny_base())).told["answers"]
+    return told
+
+
+def test_a_passage_of_an_article_held_out_is_never_shown_even_where_it_does_not_answer() -> None:
+    question_set = cue_set(20)
+    held_out = split(question_set, SplitOptions(0.2, 0.2)).questions(question_set, Part.TEST).questions[0]
+    asked = tuple(replace(one, rejected=(held_out.relevant[0],)) for one in question_set.questions)
+    assert windows_of(replace(question_set, questions=asked))["without_answer"] == 0
+    learned = split(question_set, SplitOptions(0.2, 0.2)).questions(question_set, Part.TRAIN).questions[0]
+    asked = tuple(replace(one, rejected=(learned.relevant[0],)) for one in question_set.questions)
+    assert windows_of(replace(question_set, questions=asked))["without_answer"] == 12
+
+
+@pytest.mark.parametrize("title", [False, True])
+def test_where_an_answer_begins_is_told_of_its_first_passage_whatever_stands_before_it(title: bool) -> None:
+    """A second passage holds the same words elsewhere; nothing is to be mended there."""
+    passages, questions = [], []
+    for number in range(10):
+        first, second = f"{WORDS[1]} {WORDS[2]} {WORDS[number % 3 + 3]}", f"{WORDS[number % 4 + 6]} {WORDS[2]}"
+        passages += [Passage(f"a{number}", f"{first} {number}", "제목"[number % 2 :] + f"{number}")]
+        passages += [Passage(f"b{number}", f"{second} {number}", f"다른 {number}")]
+        start = len(WORDS[1]) + 1
+        questions.append(
+            Question(f"q{number}", f"{CUE} {number}", (WORDS[2],), (f"a{number}", f"b{number}"), starts=(start,))
+        )
+    told = windows_of(QuestionSet("two", tuple(passages), tuple(questions)), title=title)
+    assert told == {"answers": 12, "mended": 0, "lost": 0, "without_answer": 0, "windows": 12}
+
+
+def test_where_no_answer_stands_in_its_passage_there_is_nothing_to_read() -> None:
+    question_set = cue_set(20)
+    asked = tuple(replace(one, answers=("없다",), starts=()) for one in question_set.questions)
+    with pytest.raises(TrainingError) as caught:
+        windows_of(replace(question_set, questions=asked))
+    assert caught.value.code == "nothing_to_read"
+
+
+# its place among the others
+
+
+def test_it_goes_on_from_a_bi_encoder_and_from_a_reader() -> None:
+    question_set = cue_set(30)
+    encoder = trained(planned(BI_ENCODER, question_set, SplitOptions(0.2, 0.2), base=base_of(READER), epochs=1.0))
+    first = trained(created(question_set, base=encoder.id))
+    second = trained(created(question_set, base=first.id))
+    assert second.scores()["before"] == pytest.approx(first.scores()["after"], abs=1e-6)
+
+
+def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    data = keep(cue_set(30))
+    words = [READER, "--data", data.key, "--base", tiny_base(), "--out", str(tmp_path / "out"), "--epochs", "1"]
+    words += ["--max-length", "32", "--overlap", "8", "--rules", "squad", "--best-by", "em", "--batch-size", "8"]
+    assert main(words) == 0
+    told = capsys.readouterr().out
+    assert str(tmp_path / "out" / "model") in told
+    options = Run(tmp_path / "out").plan().options
+    assert isinstance(options, ReaderOptions)
+    assert (options.rules, options.best_by) == (Rules.SQUAD, ReaderBestBy.EXACT)
+    assert Run(tmp_path / "out").scores()["gain"]["measure"] == "em"
+    assert main([READER, "--data", data.key, "--base", "starter"]) == 2
+    assert "base must be a transformer: a starter knows words" in capsys.readouterr().err
+    assert main([READER, "--data", data.key, "--base", tiny_base(), "--overlap", "300"]) == 2
+    assert "overlap must be half of max_length at most" in capsys.readouterr().err

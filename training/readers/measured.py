@@ -1,0 +1,37 @@
+"""What a reader reaches: its answers to questions whose passage it is given, judged question by question."""
+
+from dataclasses import replace
+
+import numpy as np
+
+from data.records import QuestionSet
+from models.reader import SpanReader
+from reading.extractive import ReadPassages, best_threshold, read_own_passages
+from reading.rules import Rules, judged
+from reading.scores import EXACT
+from retrieval.evaluation.measures import Scores
+from training.rankers.reached import Reached
+
+OVERLAP = "f1"  # whatever the rules call it: one name for what a training is told by
+
+
+def answered(reader: SpanReader, validation: QuestionSet, sample: QuestionSet, rules: Rules) -> Reached:
+    """Let a reader answer both.
+
+    Where some questions have no answer, the threshold of saying so is the best one on the validation questions.
+    """
+    read = [read_own_passages(reader, one) for one in (validation, sample)]
+    threshold = best_threshold(read[0], validation, rules)
+    return Reached(*(_judged(one, of, rules, threshold) for one, of in zip(read, (validation, sample), strict=True)))
+
+
+def by_passage(question_set: QuestionSet) -> QuestionSet:
+    """The questions as they are drawn together: those about one passage stand or fall with those it does not answer."""
+    asked = (one if one.relevant else replace(one, relevant=one.rejected[:1]) for one in question_set.questions)
+    return replace(question_set, questions=tuple(asked))
+
+
+def _judged(read: ReadPassages, question_set: QuestionSet, rules: Rules, threshold: float | None) -> Scores:
+    said = zip(read.said(threshold), question_set.questions, strict=True)
+    values = np.array([judged(answer, question.answers, rules) for answer, question in said])
+    return Scores((), {EXACT: values[:, 0], OVERLAP: values[:, 1]})

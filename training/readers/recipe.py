@@ -1,0 +1,144 @@
+"""The recipe of a reader: questions, the passages that answer them, and some that do not."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from data.records import Question
+from models.loading import load_reader
+from models.reader import SpanReader, keep_options
+from models.sources import DEFAULT_READER, ModelSource
+from models.span_tokens import SpanTokens
+from reading.extractive import own_passages
+from retrieval.comparison.kinds.spec import Spec
+from retrieval.rankings import NOT_FOUND
+from retrieval.report.colours import PALETTE
+from training.engine.adaptation import adapt
+from training.engine.arguments import processes
+from training.engine.probe import seconds_for
+from training.engine.task import HeldOut, Task
+from training.family import Family
+from training.options.common import TrainingOptions
+from training.options.reader import ReaderOptions
+from training.problems import TrainingError
+from training.rankers.material import Material
+from training.rankers.negatives import mine
+from training.rankers.reached import Reached
+from training.readers.examples import WindowsToRead
+from training.readers.family import READERS
+from training.readers.material import rejected_rows
+from training.readers.measured import answered
+
+
+class ReaderRecipe:
+    """How a reader is trained; see `training.recipe.Recipe`."""
+
+    family: Family = READERS
+    options: type[TrainingOptions] = ReaderOptions
+    base = DEFAULT_READER
+    measure = "f1"
+    colour = PALETTE[4]
+    does = "A reader: it is given a question and a passage, and points at the answer or says that there is none."
+    hub_task = "question-answering"
+    loading = (
+        "from models.reader import SpanReader\nfrom models.sources import find_model",
+        'SpanReader(find_model("{folder}"))',
+    )
+    loading_a_starter = loading  # there is none
+    usage = """spans = model.read([("a question", "a passage with its answer")])
+print(spans.starts[0, 0], spans.ends[0, 0], spans.scores[0, 0])  # letters of the passage, and log P: higher is better
+# plain transformers loads it, too: AutoModelForQuestionAnswering.from_pretrained(...)"""
+
+    def __init__(self, options: ReaderOptions, material: Material) -> None:
+        self._options, self._material = options, material
+
+    def measured(self, source: ModelSource) -> Reached:
+        """Measure a reader on the questions that judge it, each with its passage."""
+        return self._answered(self._reader(source))
+
+    def task(self, source: ModelSource) -> Task:
+        """Load the base, change it as told, and gather what its training needs. Raises `TrainingError`."""
+        options, material = self._options, self._material
+        model = load_reader(source)
+        settled = adapt(model, options)
+        tokens = self._live(model).tokens
+        shown = _windows(options, material, tokens, negatives=options.negatives_share > 0)
+        if len(shown.windows) < 2:
+            message = f"{shown.counts['lost']:,} answers do not stand in their passages, and nothing else is to be read"
+            raise TrainingError("nothing_to_read", message)
+        held_out = _windows(options, material.held_out, tokens, negatives=False)
+        return Task(
+            *(model, None, shown.columns(), shown.examples(), lambda trained: self._answered(self._live(trained))),
+            settled=settled,
+            told={"answers": shown.counts | {"windows": len(shown.windows)}},
+            held_out=_held_out(held_out, partial(held_out.features, model)),
+            features=partial(shown.features, model),
+        )
+
+    def concluded(self, model_folder: Path) -> tuple[dict[str, Reached], dict[str, Any]]:
+        """Keep beside the model how it reads, and measure it."""
+        keep_options(model_folder, self._options.span_options)
+        return {"after": self.measured(ModelSource(str(model_folder), folder=model_folder))}, {}
+
+    def seconds_to_measure(self, model: Any) -> float:
+        """Seconds that measuring this model once would take, by the time a few passages take."""
+        reader, passages = self._live(model), self._material.question_set.passages.texts
+        pairs = [
+            (question.text, passages[row])
+            for asked in (self._material.validation, self._material.sample)
+            for question, row in zip(asked.questions, own_passages(asked).tolist(), strict=True)
+        ]
+        return seconds_for(reader.read, sorted(pairs, key=lambda pair: len(pair[1])))
+
+    @staticmethod
+    def retrievers(model: str, first: str, *, title: bool, named: Callable[[str], str]) -> list[Spec]:
+        """None: it reads what a search found."""
+        del model, first, title, named
+        return []
+
+    def _answered(self, reader: SpanReader) -> Reached:
+        return answered(reader, self._material.validation, self._material.sample, self._options.rules)
+
+    def _reader(self, source: ModelSource) -> SpanReader:
+        return SpanReader(source, options=self._options.span_options, precision=self._options.precision)
+
+    def _live(self, model: Any) -> SpanReader:
+        """A reader with a model as it is."""
+        reader = self._reader(ModelSource(self._options.base))
+        reader.model = model
+        return reader
+
+
+def _windows(options: ReaderOptions, material: Material, tokens: SpanTokens, *, negatives: bool) -> WindowsToRead:
+    """Windows of the passages that answer the questions to learn from, and of some that do not."""
+    found, texts = WindowsToRead(tokens), material.texts
+    row_of, rng = material.question_set.row_of_passage, np.random.default_rng(options.seed)
+    mined = mine(options, material).rows if negatives else None
+    for number, question in enumerate(material.train.questions):
+        for place, row in enumerate(row_of.rows(question.relevant).tolist()):
+            found.add_answered(_told_of(question, place, int(material.heads[row])), texts[row])
+        for row in rejected_rows(question, material):
+            found.add_rejected(question, texts[row], rng)
+        if mined is not None and rng.random() < options.negatives_share:
+            for row in mined[number][mined[number] != NOT_FOUND].tolist():
+                found.add_rejected(question, texts[row], rng)
+    return found
+
+
+def _told_of(question: Question, place: int, head: int) -> Question:
+    """The question with what is known of its passage in that place: only of the first one is told where answers begin.
+
+    The letters of a title, `head`, come before those that were counted.
+    """
+    starts = tuple(start + head if start >= 0 else start for start in question.starts) if place == 0 else ()
+    return question if starts == question.starts else replace(question, starts=starts)
+
+
+def _held_out(found: WindowsToRead, features: Any) -> HeldOut | None:
+    if processes() > 1 or len(found.windows) < 2:
+        return None
+    return HeldOut(found.columns(), found.examples(), features=features)
