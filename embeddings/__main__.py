@@ -12,7 +12,7 @@ from filelock import FileLock, Timeout
 from data.failure import Failure
 from data.pairs.store import find
 from data.split import Part
-from data.terminal import harmless, tell
+from data.terminal import tell, tell_progress
 from embeddings import store
 from embeddings.evaluate import evaluate
 from embeddings.job import EmbeddingJob, teller
@@ -59,7 +59,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _evaluate(options: argparse.Namespace) -> int:
-    evaluation = evaluate(find(options.data), options.model, options.split, on_progress=_print_progress)
+    evaluation = evaluate(find(options.data), options.model, options.split, on_progress=tell_progress)
     if options.json:
         tell(json.dumps(evaluation.as_dict(), ensure_ascii=False, indent=2))
     else:
@@ -93,11 +93,6 @@ def _run(options: argparse.Namespace) -> int:
 
 def _problem(error: BaseException) -> tuple[str, str]:
     return error.code if isinstance(error, Failure) else "unexpected", str(error)
-
-
-def _print_progress(name: str, share: float) -> None:
-    if name and sys.stderr.isatty():
-        print(f"\r{share:4.0%}  {harmless(name)}\033[K", end="" if share < 1 else "\n", file=sys.stderr)
 
 
 def table(evaluation: Evaluation) -> str:

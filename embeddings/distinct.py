@@ -12,14 +12,10 @@ from data.pairs.split import row_groups
 
 @dataclass(frozen=True)
 class Distinct:
-    """Sentences, each once, and where they stand: `places` `(n_rows, width)` int64 are rows of `sentences`.
-
-    `groups` `(n_rows,)` int64 numbers the groups of rows that share a sentence, directly or through others.
-    """
+    """Sentences, each once, and where they stand: `places` `(n_rows, width)` int64 are rows of `sentences`."""
 
     sentences: list[str]
     places: np.ndarray = field(repr=False)
-    groups: np.ndarray = field(repr=False)
 
     @classmethod
     def of(cls, pairs: PairSet) -> "Distinct":
@@ -32,7 +28,12 @@ class Distinct:
             for number, column in enumerate(pairs.texts)
             for text in column.at(first[column_of == number] % max(1, len(pairs)))
         ]
-        return cls(sentences, places, row_groups(pairs))
+        return cls(sentences, places)
+
+    @cached_property
+    def groups(self) -> np.ndarray:
+        """The numbers of the groups of rows that share a sentence, directly or through others, `(n_rows,)` int64."""
+        return row_groups(self.places)
 
     @cached_property
     def sentence_groups(self) -> np.ndarray:

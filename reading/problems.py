@@ -1,7 +1,7 @@
-"""Why answers cannot be judged."""
+"""Why answers cannot be generated, read or judged."""
 
 from data.failure import Failure
 
 
 class ReadingError(Failure):
-    """Answers that cannot be read or judged; `code` names the reason in the locale files."""
+    """Answers that cannot be generated, read or judged; `code` is a key of `reading.` in the locale files."""

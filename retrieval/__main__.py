@@ -12,7 +12,7 @@ from filelock import FileLock, Timeout
 
 from data.failure import Failure
 from data.store import find
-from data.terminal import harmless, tell
+from data.terminal import tell, tell_progress
 from jobs.folder import carry_out
 from jobs.status import Status
 from retrieval.analysis.figures import shown_measures
@@ -72,7 +72,7 @@ def _parser() -> argparse.ArgumentParser:
 def _compare(options: argparse.Namespace) -> int:
     if options.tell:  # the page waits for no more than it needs, and makes the rest when it is asked for
         return _compare_for_the_page(options)
-    comparison, origin = _compared(options.experiment, _print_progress)
+    comparison, origin = _compared(options.experiment, tell_progress)
     status = _report(comparison)  # first: a full disk takes no figures away
     save(comparison, options.out, origin, options.language)
     return status
@@ -103,11 +103,6 @@ def _compared(path: Path, on_progress: Callable[[str, float], None]) -> tuple[Co
     question_set = find(experiment.data, path.parent)
     comparison = compare(experiment, question_set, base=path.parent, on_progress=on_progress)
     return comparison, provenance(comparison, question_set, path.parent)
-
-
-def _print_progress(name: str, share: float) -> None:
-    if name and sys.stderr.isatty():
-        print(f"\r{share:4.0%}  {harmless(name)}\033[K", end="" if share < 1 else "\n", file=sys.stderr)
 
 
 def _report(comparison: Comparison) -> int:

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Union
+from typing import Annotated, TypeVar, Union
 
 import tomli_w
 from pydantic import (
@@ -27,6 +27,7 @@ from retrieval.comparison.kinds.multistage import HybridSpec, RerankSpec
 from retrieval.comparison.kinds.spec import Spec
 from retrieval.evaluation.measures import DEFAULT_KS, depth_of
 
+E = TypeVar("E", bound="Experiment")
 KINDS: list[type[Spec]] = [
     *(BM25Spec, WindowedBM25Spec, DenseSpec, SparseSpec),
     *(HybridSpec, RerankSpec, RunSpec, MilvusSpec),
@@ -119,8 +120,13 @@ def needed(specs: Mapping[str, Spec], names: Iterable[str]) -> list[Spec]:
 
 def read_experiment(path: Path) -> Experiment:
     """Read an experiment file (TOML). Raises `ExperimentError`."""
+    return read_as(Experiment, path)
+
+
+def read_as(kind: type[E], path: Path) -> E:
+    """Read an experiment file of a kind (TOML). Raises `ExperimentError`."""
     try:
-        return Experiment.model_validate(tomllib.loads(path.read_text(encoding="utf-8-sig")))
+        return kind.model_validate(tomllib.loads(path.read_text(encoding="utf-8-sig")))
     except ValidationError as error:
         places = (f"{'.'.join(map(str, e['loc'])) or 'file'}: {e['msg']}" for e in error.errors())
         raise ExperimentError(f"{path.name}: " + "; ".join(places)) from error

@@ -1,0 +1,67 @@
+"""The experiment file of reading: that of a comparison, and who reads what its retrievers find."""
+
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field, PositiveInt, StringConstraints, model_validator
+
+from reading.rules import Rules
+from retrieval.comparison.experiment import Experiment, read_as
+
+DEFAULT_DEPTHS = (1, 2, 3, 5, 10, 20)
+Name = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=100)]
+
+
+class ReaderSpec(BaseModel):
+    """A reader: `model` is a run, a hub id, a folder or a packaged base."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    name: Name
+    model: Name
+
+
+class GeneratorSpec(BaseModel):
+    """A language model at the environment's endpoint: `model` as that calls it, `prompt` the language of the words.
+
+    `most_passages` of those found are sent to it, each cut after `most_characters`.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    name: Name
+    model: Name
+    prompt: Name = "ko"
+    temperature: float = 0.0
+    most_passages: PositiveInt = 5
+    most_characters: PositiveInt = 2000
+    questions: int = Field(default=0, ge=0)  # asked at most, 0: all
+    price_prompt: float = Field(default=0.0, ge=0)
+    price_completion: float = Field(default=0.0, ge=0)
+    most_cost: float | None = Field(default=None, ge=0)
+
+
+class ReadingExperiment(Experiment):
+    """Readers and generators over the first K passages of every retriever, K each of `depths`."""
+
+    rules: Rules = Rules.KORQUAD
+    depths_read: tuple[PositiveInt, ...] = Field(default=DEFAULT_DEPTHS, min_length=1)
+    reader: tuple[ReaderSpec, ...] = ()
+    generator: tuple[GeneratorSpec, ...] = ()
+
+    @model_validator(mode="after")
+    def _has_someone_who_answers(self) -> "ReadingExperiment":
+        names = [*(one.name for one in self.reader), *(one.name for one in self.generator)]
+        if not names:
+            raise ValueError("a [[reader]] or a [[generator]] is needed")
+        if len(set(names)) < len(names):
+            raise ValueError(f"two of {names} have the same name")
+        return self
+
+    @property
+    def deepest(self) -> int:
+        """How many passages of a question are read."""
+        return max(self.depths_read)
+
+
+def read_experiment(path: Path) -> ReadingExperiment:
+    """Read an experiment file (TOML). Raises `ExperimentError`."""
+    return read_as(ReadingExperiment, path)

@@ -1,0 +1,115 @@
+"""`python -m reading score`: how right answers in files are, by each field's own rules."""
+
+import argparse
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from data.store import find
+from data.terminal import tell
+from reading.labels import Property
+from reading.predictions import read_predictions
+from reading.rules import Rules
+from reading.scores import AnswerScores, compared, scored
+from reading.slices import FEWEST, slice_figures
+from retrieval.evaluation.significance import PairTest
+
+HELP = "judge files of answers, one or several side by side"
+
+
+def add_arguments(scoring: argparse.ArgumentParser) -> None:
+    """Let a command be told what to judge, and carry it out."""
+    scoring.set_defaults(run=_score)
+    scoring.add_argument(
+        "--data", required=True, help="the questions: a file, or a name of the catalog or the workspace"
+    )
+    scoring.add_argument(
+        "--predictions",
+        required=True,
+        action="append",
+        type=Path,
+        metavar="FILE",
+        help='JSON of question ids and answers, as {"q1": "서울"}; once for each reader',
+    )
+    scoring.add_argument(
+        "--rules",
+        type=Rules,
+        choices=[*Rules],
+        default=Rules.KORQUAD,
+        help="whose rules say what is right: %(default)s",
+    )
+    scoring.add_argument(
+        "--by-slice",
+        action="store_true",
+        help="also judge kinds of questions, answers and passages apart, with differences from the first file",
+    )
+    scoring.add_argument("--json", action="store_true", help="print JSON: shares from 0 to 1")
+
+
+def _score(options: argparse.Namespace) -> int:
+    question_set = find(options.data)
+    scores = {str(path): scored(question_set, read_predictions(path), options.rules) for path in options.predictions}
+    tests = compared(question_set, scores)
+    figures = {by: slice_figures(question_set, scores, by) for by in Property} if options.by_slice else {}
+    if options.json:
+        slices = {"slices": {by: _records(table) for by, table in figures.items()}} if figures else {}
+        tell(json.dumps(_as_json(options.rules, scores, tests) | slices, ensure_ascii=False, indent=2))
+        return 0
+    tell(f"{question_set.name}: {len(question_set.questions):,} questions, by the rules of {options.rules}")
+    for name, one in scores.items():
+        tell("\n".join([name, *_lines(one)]))
+    for test in tests:
+        tell(_difference(test))
+    for by, table in figures.items():
+        tell(f"by {by}: slices of {FEWEST} questions and more, each interval alone, p of a measure's slices together")
+        tell("\n".join(map(_slice_line, _records(table))))
+    return 0
+
+
+def _lines(scores: AnswerScores) -> list[str]:
+    lines = []
+    for name, mean in scores.means().items():
+        low, high = scores.intervals.get(name, (None, None))
+        interval = "" if low is None or high is None else f"  95% {100 * low:.2f} to {100 * high:.2f}"
+        lines.append(f"  {name:<20} {100 * mean:6.2f}{interval}")
+    return [*lines, *([f"  {scores.unsaid:,} questions have no answer in the file: wrong"] if scores.unsaid else [])]
+
+
+def _difference(test: PairTest) -> str:
+    sure = "sure" if test.sure else "not sure"
+    ends = f"{100 * test.low:+.2f} to {100 * test.high:+.2f}"
+    return (
+        f"{test.measure}: {test.a} less {test.b} {100 * test.difference:+.2f} ({ends}, p {test.p_family:.4f}, {sure})"
+    )
+
+
+def _records(figures: pd.DataFrame) -> list[dict[str, Any]]:
+    """Rows of `slice_figures` as JSON has them: what is not known is null."""
+    known = figures.astype(object).where(figures.notna(), None)
+    return [dict(zip(known.columns, row, strict=True)) for row in known.itertuples(index=False)]
+
+
+def _slice_line(row: dict[str, Any]) -> str:
+    mean, low, high = (f"{100 * row[name]:6.2f}" for name in ("mean", "low", "high"))
+    line = (
+        f"  {row['slice']:<14}{row['questions']:>7,}  {row['measure']:<7}{mean}  95% {low} to {high}  {row['reader']}"
+    )
+    if row["p_holm"] is None:
+        return line
+    apart, *ends = (f"{100 * row[name]:+.2f}" for name in ("difference", "difference_low", "difference_high"))
+    return f"{line} {apart} ({' to '.join(ends)}, p {row['p_holm']:.4f})"
+
+
+def _as_json(rules: Rules, scores: dict[str, AnswerScores], tests: list[PairTest]) -> dict[str, Any]:
+    readers = {
+        name: {
+            **one.means(),
+            "interval": {measure: [*ends] for measure, ends in one.intervals.items()},
+            "unsaid": one.unsaid,
+        }
+        for name, one in scores.items()
+    }
+    return {"rules": rules.value, "readers": readers, "differences": [asdict(test) for test in tests]}
