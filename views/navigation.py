@@ -16,7 +16,9 @@ PAGES = {
     "train": ":material/model_training:",
     "search": ":material/search:",
     "embeddings": ":material/scatter_plot:",
+    "answers": ":material/question_answer:",
 }
+_FOLDERS = {"answers": "reading"}  # of pages that are called otherwise than their room
 
 
 def pages() -> list[Any]:
@@ -60,4 +62,4 @@ def _draw(name: str) -> None:
     """Draw a page, read when it is first opened: who opens the app waits for one page, not for all."""
     if st.session_state.get("page") != name:
         st.session_state["page"], st.session_state[VISIT] = name, st.session_state.get(VISIT, 0) + 1
-    import_module(f"views.{name}.page").draw()
+    import_module(f"views.{_FOLDERS.get(name, name)}.page").draw()

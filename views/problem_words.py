@@ -9,6 +9,7 @@ from data.failure import Failure
 from data.limits import LimitError
 from data.problems import DataError, Problem, ProblemCode
 from data.workspace import is_of_the_disk
+from reading.problems import ReadingError
 from views.words import catalog, known, language, plain, word
 
 _NAMED_BY_READERS = ("found", "expected", "unit", "reason")
@@ -40,7 +41,8 @@ def failure_text(error: Exception) -> str:
     if isinstance(error, Failure):
         code = error.code
         rooms = (f"model.{code}", f"imported.{code}", f"milvus.{code}", f"made.{code}", f"limit.{code}")
-        for key in (*rooms, f"embedding.{code}"):
+        others = (*rooms, f"embedding.{code}", f"chat.{code}")
+        for key in (f"reading.{code}",) if isinstance(error, ReadingError) else others:
             if known(key):
                 return word(key, **error.details)
     return str(error)

@@ -5,9 +5,13 @@ from string import Formatter
 import pytest
 from streamlit.testing.v1 import AppTest
 
+from chat.problems import EndpointError
+from data.failure import Failure
 from data.problems import TEMPLATES, DataError, Problem, ProblemCode
+from data.workspace import PROJECT
+from reading.problems import ReadingError
 from tests.views.driving import run
-from views.problem_words import problem_text, reason_text
+from views.problem_words import failure_text, problem_text, reason_text
 from views.words import LANGUAGES, catalog
 
 
@@ -62,6 +66,18 @@ def test_an_error_carries_the_rows_behind_it() -> None:
     row = Problem.of(ProblemCode.EMPTY_CONTEXT, 2, column="c")
     error = DataError(Problem.of(ProblemCode.NO_GOOD_ROW, rows=1, first=row.message), [row])
     assert error.others == (row,)
+
+
+@pytest.mark.parametrize(("room", "kind"), [("chat", EndpointError), ("reading", ReadingError)])
+def test_every_failure_of_a_room_has_words_and_they_are_its_own(room: str, kind: type[Failure]) -> None:
+    source = "".join(path.read_text(encoding="utf-8") for path in (PROJECT / room).glob("*.py"))
+    raised = set(re.findall(rf'{kind.__name__}\(\s*"([a-z_]+)"', source))
+    raised |= set(re.findall(r'^    "[A-Z]\w+Error": "([a-z_]+)"', source, re.MULTILINE))
+    assert len(raised) >= 10
+    for code in raised:
+        text = catalog("en")[f"{room}.{code}"]
+        values = {name: f"the {name}" for name in fields(text)}
+        assert failure_text(kind(code, "in English", **values)) == text.format(**values)
 
 
 def failing(number: int) -> None:

@@ -7,12 +7,12 @@ import pandas as pd
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
+from chat.problems import EndpointError
 from data.limits import LimitError
 from data.made import Maker, as_trained
 from data.records import QuestionSet
 from data.store import StoredSet, keep
 from questions.draft import Progress
-from questions.endpoint import EndpointError
 from questions.make import MadeQuestions, make_questions
 from questions.options import QuestionsError
 from questions.written import Unanswered
@@ -69,7 +69,7 @@ def _draw_panel(data: StoredSet, questions: QuestionSet, articles: int) -> None:
             _draw_preview(_made(questions, chosen, place, most=_PREVIEWED))
         elif make or make_kept:
             _keep(data, _made(questions, chosen, place, calls=not make_kept, name=_name(data, chosen)))
-    except (LimitError, QuestionsError) as error:
+    except (EndpointError, LimitError, QuestionsError) as error:
         place.error(plain(failure_text(error)), icon=":material/error:")
         if isinstance(error, EndpointError):
             st.caption(word("made.kept_words"))
@@ -84,7 +84,7 @@ def _made(
     calls: bool = True,
     name: str = "",
 ) -> MadeQuestions:
-    """Make questions under a bar that can be stopped. Raises `QuestionsError`."""
+    """Make questions under a bar that can be stopped. Raises `QuestionsError`, `EndpointError`."""
     options, endpoint = chosen.options(most), chosen.endpoint if calls else None
     with place.container():
         bar = st.progress(0.0, word("made.working", done="0", total=f"{options.most:,}"))
@@ -140,8 +140,12 @@ def _draw_unanswered(questions: QuestionSet, unanswered: Sequence[Unanswered]) -
         return
     with st.expander(word("made.unanswered", count=f"{len(unanswered):,}"), icon=":material/warning:"):
         rows = [
-            (questions.passages[one.row].text[:_SHOWN_CHARACTERS], word(f"made.{one.code}", **one.details), one.said)
+            (questions.passages[one.row].text[:_SHOWN_CHARACTERS], _reason(one), one.said)
             for one in unanswered[:_SHOWN_ROWS]
         ]
         columns = {name: tables.text(f"made.{name}", "", width="medium") for name in ("passage", "reason", "said")}
         st.dataframe(pd.DataFrame(rows, columns=list(columns)), hide_index=True, column_config=columns)
+
+
+def _reason(one: Unanswered) -> str:
+    return failure_text(QuestionsError(one.code, one.said, **one.details))

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 
 import streamlit as st
 
+from chat.endpoint import MODEL, Endpoint, may_be_given
 from data.made import Maker
-from questions.endpoint import MODEL, Endpoint, may_be_given
 from questions.options import MakerOptions, PromptLanguage
 from questions.written import prompts
 from views.words import language, word

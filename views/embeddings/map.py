@@ -22,7 +22,7 @@ from views.words import word
 
 _LISTED = 1000  # rows of a table: a browser asks for all of them, and the file has every one
 _PAIRS = 50
-_DRAWN_AT_ONCE = 20_000  # points that every browser draws within moments
+_DRAWN_AT_ONCE = 5_000  # points that every browser draws within moments
 
 
 def draw(view: EvaluationView) -> None:

@@ -12,7 +12,7 @@ from views.data_words import set_name
 from views.job import draw_log, follow
 from views.model_words import kind_name
 from views.run_words import run_name
-from views.runs.charts import MEASURE_NAMES, best_by, draw_run_figure, pick_measure
+from views.runs.charts import best_by, draw_run_figure, measure_name, pick_measure
 from views.words import duration, plain, word
 
 _POLL_SECONDS = 1.5
@@ -58,7 +58,7 @@ def _figures(plan: Plan, status: Status, found: Curves, best_by: str) -> None:
         (second[2], "grad_norm", _last(found, "grad_norm", ".3f")),
     ):
         column.metric(word(f"train.{name}"), value, help=word(f"train.{name}_help"))
-    second[3].metric(MEASURE_NAMES[best_by], _last(found, best_by, ".2%"), help=word("train.best_by_help"))
+    second[3].metric(measure_name(best_by), _last(found, best_by, ".2%"), help=word("train.best_by_help"))
 
 
 def _last(found: Curves, name: str, number: str) -> str:

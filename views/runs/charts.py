@@ -9,13 +9,16 @@ import streamlit as st
 
 from retrieval.report.colours import PALETTE
 from retrieval.report.scales import legend, shape
+from training.readers.family import READERS
 from training.recipe import RECIPES, recipe_of
 from training.runs.curves import MEASURES, Curves, Points
 from training.runs.runs import Plan, Run
+from training.sentences.family import PAIRS
 from views.resources.charts import draw_chart
-from views.words import word
+from views.words import word, word_or
 
 _GEOMETRY = {"alignment": "Alignment", "uniformity": "Uniformity"}  # of the space: no share of anything
+_NAMES = _GEOMETRY | {of: name for recipe in RECIPES.values() for of, name in recipe.family.measures.items()}
 _BM25 = PALETTE[0]
 _BESIDE = "#8a8a8a"  # of the questions that do not judge: read on light and on dark
 _HEIGHTS = {"loss": 240, "learning_rate": 170, "grad_norm": 170}
@@ -28,11 +31,12 @@ _SHARE = (".2%", "percent")
 
 def measure_names(kind: str) -> dict[str, str]:
     """Return what a training of this kind is measured by, and what each is called."""
-    family = recipe_of(kind).family
-    return {name: family.measures.get(name) or _GEOMETRY[name] for name in family.curves}
+    return {name: measure_name(name) for name in recipe_of(kind).family.curves}
 
 
-MEASURE_NAMES = {name: called for kind in RECIPES for name, called in measure_names(kind).items()}
+def measure_name(name: str) -> str:
+    """Return what a measure is called."""
+    return word_or(f"measure.{name}", _NAMES[name])
 
 
 def best_by(run: Run, plan: Plan) -> str:
@@ -101,13 +105,14 @@ def draw_figure(
 def _heading(name: str) -> str:
     if name not in MEASURES:
         return word(f"train.{name}")
-    return word("train.measured" if "@" in name else "train.measured_pairs", measure=MEASURE_NAMES[name])
+    return word("train.measured_pairs" if name in PAIRS.curves else "train.measured", measure=measure_name(name))
 
 
 def _help(name: str) -> str:
     if name in MEASURES:
-        measure, cut, _ = name.partition("@")
-        return f"{word(f'help.{measure}')} {word('train.measured_help' if cut else 'train.measured_pairs_help')}"
+        how = {"measured_pairs_help": PAIRS.curves, "measured_passages_help": READERS.curves}
+        told = next((key for key, curves in how.items() if name in curves), "measured_help")
+        return f"{word('help.' + name.partition('@')[0])} {word(f'train.{told}')}"
     return word(f"train.{name}_help")
 
 
@@ -187,4 +192,4 @@ def _numbers(name: str, table: pd.DataFrame, runs: list[str], bm25: float | None
 
 
 def _short(name: str) -> str:
-    return MEASURE_NAMES.get(name) or word(f"train.{name}")
+    return measure_name(name) if name in MEASURES else word(f"train.{name}")

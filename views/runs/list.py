@@ -9,6 +9,7 @@ from data.store import StoredSet, stored
 from jobs.status import DAMAGED, RESUMABLE, State, Status
 from training.engine.checkpoints import newest_checkpoint, step_of
 from training.options.bi_encoder import BiEncoderOptions
+from training.options.reader import READER
 from training.runs.line import LINE
 from training.runs.runs import Plan, Run, damaged_runs
 from training.runs.searches import Search
@@ -16,7 +17,7 @@ from views.choices import BM25_NAME, choices_for
 from views.damaged import draw_damaged
 from views.data_words import set_name
 from views.model_words import base_name, kind_name
-from views.navigation import open_page
+from views.navigation import PAGES, open_page
 from views.problem_words import failure_text, tell_training_failure
 from views.run_words import run_name
 from views.runs.details import draw_details
@@ -28,6 +29,7 @@ from views.state import use_set
 from views.words import duration, language, moment, plain, word
 
 _SHOWN_FIRST = 5
+_ANSWERS = "answers"
 _BADGES = {
     State.DONE: ("green", ":material/check_circle:"),
     State.STOPPED: ("gray", ":material/stop_circle:"),
@@ -121,9 +123,12 @@ def _about(plan: Plan, status: Status) -> str:
 def _buttons(run: Run, plan: Plan, status: Status, another_round: Callable[[Run], None]) -> None:
     if status.state is State.DONE:
         data = next((kept for kept in stored() if kept.fingerprint == plan.fingerprint), None)
-        help_text = None if data else word("train.use_no_data")
-        if _button("use", run, ":material/leaderboard:", disabled=data is None, help_text=help_text) and data:
-            _use(plan, data)
+        if plan.kind == READER:
+            _draw_way_to_answers(run, data)
+        else:
+            help_text = None if data else word("train.use_no_data")
+            if _button("use", run, ":material/leaderboard:", disabled=data is None, help_text=help_text) and data:
+                _use(plan, data)
         if isinstance(plan.options, BiEncoderOptions):
             st.button(
                 word("train.another_round"),
@@ -156,6 +161,12 @@ def _resume_help(run: Run) -> str:
 
 def _button(name: str, run: Run, icon: str, *, disabled: bool = False, help_text: str | None = None) -> bool:
     return st.button(word(f"train.{name}"), key=f"{name}_{run.id}", icon=icon, disabled=disabled, help=help_text)
+
+
+def _draw_way_to_answers(run: Run, data: StoredSet | None) -> None:
+    """Draw the button that lets the reader answer, of passages of the set it was trained on where that is there."""
+    if _ANSWERS in PAGES and _button("use_reader", run, PAGES[_ANSWERS], help_text=word("train.use_reader_help")):
+        open_page(_ANSWERS, **({"data": data.key} if data else {}), reader=run.id, lang=language())
 
 
 def _use(plan: Plan, data: StoredSet) -> None:

@@ -3,6 +3,7 @@
 import streamlit as st
 
 from models.sources import ModelSource, is_starter
+from training.options.reader import READER
 from training.recipe import recipe_of
 from training.runs.archive import zipped_model
 from training.runs.push import PushError, push
@@ -15,7 +16,8 @@ def draw_download(run: Run, plan: Plan) -> None:
     """Draw the button that opens the download, with the lines that load what is downloaded."""
     recipe, starter = recipe_of(plan.kind), _of_a_starter(run)
     with st.popover(word("train.download"), icon=":material/download:"):
-        st.markdown(word("train.load_starter" if starter else "train.load"))
+        reader = plan.kind == READER
+        st.markdown(word("train.load_starter" if starter else "train.load_reader" if reader else "train.load"))
         imports, model = recipe.loading_a_starter if starter else recipe.loading
         lines = f"{imports}\nmodel = {model.format(folder='path/of/the/folder')}"
         st.code(lines, language="python", wrap_lines=True)

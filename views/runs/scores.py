@@ -11,7 +11,7 @@ from training.runs.curves import curves
 from training.runs.runs import Plan, Run
 from views import tables
 from views.runs.charts import best_by, measure_names
-from views.words import signed, word
+from views.words import plain, signed, word, word_or
 
 _ROWS = ("before", "after", "interpolated", "bm25")
 _TIMES_100 = ("spearman", "pearson", "accuracy")  # as the field writes them
@@ -54,7 +54,7 @@ def _draw_table(
     st.dataframe(
         _written(table, intervals, list(names)),
         hide_index=True,
-        column_config={"row": tables.text("train.row", width="medium"), **columns},
+        column_config={"row": tables.text(_rows_are(scores), width="medium"), **columns},
     )
 
 
@@ -98,6 +98,10 @@ def _change(
     return word(f"train.{what}_{outcome}", **about, **({} if questions is None else {"questions": f"{questions:,}"}))
 
 
+def _rows_are(scores: dict[str, Any]) -> str:
+    return "train.row_model" if _of_pairs(scores) or _of_passages(scores) else "train.row"
+
+
 def _row_name(name: str, scores: dict[str, Any]) -> str:
     if name == "interpolated":
         return word("train.row_interpolated", weight=f"{scores.get('weight', 0):g}")
@@ -107,6 +111,11 @@ def _row_name(name: str, scores: dict[str, Any]) -> str:
 def _measured_on(plan: Plan, scores: dict[str, Any], *, with_intervals: bool) -> str:
     if _of_pairs(scores):
         text = word("train.measured_on_pairs", pairs=f"{scores['pairs']:,}")
+    elif _of_passages(scores):
+        rules = word_or(f"choice.rules_{scores['rules']}", str(scores["rules"]))
+        text = word("train.measured_on_passages", questions=f"{scores.get('questions', 0):,}", rules=plain(rules))
+        if unanswerable := scores.get("unanswerable"):
+            text += " " + word("train.measured_on_unanswerable", count=f"{unanswerable:,}")
     else:
         text = word("train.measured_on", questions=f"{scores.get('questions', 0):,}")
     if made := sum(scores.get("made_questions", {}).values()):
@@ -120,6 +129,10 @@ def _measured_on(plan: Plan, scores: dict[str, Any], *, with_intervals: bool) ->
 
 def _of_pairs(scores: dict[str, Any]) -> bool:
     return "pairs" in scores
+
+
+def _of_passages(scores: dict[str, Any]) -> bool:
+    return "rules" in scores
 
 
 def _kept_words(steps: dict[str, str], scores: dict[str, Any], measure: str) -> str:

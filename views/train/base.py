@@ -8,6 +8,7 @@ from streamlit.delta_generator import DeltaGenerator
 from models.hub import HubRevision, ModelError
 from models.packaged.bases import DEFAULT, base_at_hand
 from models.sources import STARTER, find_model
+from training.options.common import OptionError, TrainingOptions
 from training.recipe import kinds_to_start_from, recipe_of, usual_base
 from training.runs.runs import Run
 from views.choices import finished_runs
@@ -51,8 +52,19 @@ def pick_base(kind: str) -> Base:
 def base_choices(kind: str) -> list[str]:
     """Return the bases that are offered by name; any other is entered."""
     recipe = recipe_of(kind)
+    offered = recipe.options.offered()
     runs = [run for one in kinds_to_start_from(kind) for run in _runs(one)]
-    return list(dict.fromkeys([*recipe.options.offered(), recipe.base, *runs, OTHER]))
+    fitting = runs if STARTER in offered else [run for run in runs if not is_a_starter(run)]
+    return list(dict.fromkeys([*offered, recipe.base, *fitting, OTHER]))
+
+
+def suited_to(kind: str, base: Base) -> TrainingOptions:
+    """Return options that suit the base; where none do, those of the usual one, until another is chosen."""
+    suited, reference = recipe_of(kind).options.suited_to, STARTER if base.starter else base.reference
+    try:
+        return suited(reference or usual_base(kind))
+    except OptionError:
+        return suited(usual_base(kind))
 
 
 def _runs(kind: str) -> dict[str, Run]:

@@ -8,11 +8,10 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from data.split import SplitOptions
-from models.sources import STARTER
 from training.options.bi_encoder import BI_ENCODER, TAUGHT
 from training.options.sentences import SENTENCES
-from training.recipe import recipe_of, usual_base
-from views.train.base import Base
+from training.recipe import recipe_of
+from views.train.base import Base, suited_to
 from views.train.entered import is_changed, take_back
 from views.train.models import KINDS
 from views.train.options import (
@@ -128,7 +127,7 @@ class OptionFields:
     def _row(self, names: Sequence[str], columns: Sequence[DeltaGenerator]) -> None:
         for column, name in zip(columns, names, strict=False):
             with column:
-                field = Field(name, self.key(name), self._start[name], **self._about[name])
+                field = Field(self._kind, name, self.key(name), self._start[name], **self._about[name])
                 self._entered[name] = draw_field(field)
                 self._places[name] = st.empty()
 
@@ -144,8 +143,7 @@ def _start(kind: str, base: Base, objective: str) -> dict[str, Any]:
         plan = base.run.plan()
         options, shares = plan.options, plan.split
     else:
-        options = recipe_of(kind).options.suited_to(STARTER if base.starter else base.reference or usual_base(kind))
-        shares = SplitOptions()
+        options, shares = suited_to(kind, base), SplitOptions()
     settings = {} if base.run else recipe_of(kind).options.settings_for(objective)
     start = asdict(options) | settings | {"base": base.reference, "objective": objective}
     if objective in TAUGHT:

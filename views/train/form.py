@@ -12,10 +12,9 @@ from training.options.common import OptionError, TrainingOptions
 from training.recipe import ranking_kinds, recipe_of
 from training.runs.rehearsal import Task
 from training.runs.runs import Plan, all_runs, new_plan
-from training.sentences.family import PAIRS
 from views.model_words import base_name
 from views.resources.pairs import pair_set
-from views.resources.sets import split_of
+from views.resources.sets import question_set, split_of
 from views.train.base import Base
 from views.train.entered import offer
 from views.train.fields import OptionFields
@@ -81,7 +80,7 @@ def _planned(form: OptionFields, data: StoredSet | StoredPairs, kind: str, name:
     """Return the plan of what was entered, or tell beside its field what does not fit."""
     try:
         split, options = SplitOptions(*form.split()), recipe_of(kind).options(**form.options())
-        _check_data(data, split, options)
+        _check_data(kind, data, split, options)
         for field, model in form.models().items():
             _check_model(field, model)
     except OptionError as error:
@@ -93,12 +92,14 @@ def _planned(form: OptionFields, data: StoredSet | StoredPairs, kind: str, name:
     return new_plan(kind, name, (data.key, data.name, data.fingerprint), split, options)
 
 
-def _check_data(data: StoredSet | StoredPairs, split: SplitOptions, options: TrainingOptions) -> None:
+def _check_data(kind: str, data: StoredSet | StoredPairs, split: SplitOptions, options: TrainingOptions) -> None:
+    family = recipe_of(kind).family
     if isinstance(data, StoredSet):
+        family.check(question_set(data.key), options)
         rows = split_of(data.key, split.validation, split.test, split.seed).rows
     else:
         pairs = pair_set(data.key)
-        PAIRS.check(pairs, options)
+        family.check(pairs, options)
         rows = split_pairs(pairs, split)
     judged = bool(len(rows[Part.VALIDATION])) or bool(getattr(options, "judged_on", ""))
     if len(rows[Part.TRAIN]) < 2 or not judged:

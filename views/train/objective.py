@@ -4,9 +4,8 @@ import streamlit as st
 
 from data.pairs.store import StoredPairs
 from data.store import StoredSet
-from training.recipe import recipe_of, usual_base
 from views.state import remember, remembered
-from views.train.base import Base
+from views.train.base import Base, suited_to
 from views.train.entered import offer, relabel
 from views.train.options import objectives, usual_objective
 from views.words import word, word_or
@@ -19,8 +18,7 @@ def pick_objective(kind: str, base: Base, data: StoredSet | StoredPairs) -> str:
     if not choices:
         st.info(word("train.no_objective"), icon=":material/info:")
         st.stop()
-    suited = recipe_of(kind).options.suited_to
-    options = base.run.plan().options if base.run else suited(base.reference or usual_base(kind))
+    options = base.run.plan().options if base.run else suited_to(kind, base)
     usual = usual_objective(options.objective.value, choices)
     if st.session_state.get(key) not in choices:
         st.session_state[key] = remembered("objective", usual, choices)

@@ -9,13 +9,14 @@ from data.pairs.records import PairKind
 from training.options.bi_encoder import BI_ENCODER, TAUGHT, BiEncoderObjective
 from training.options.cross_encoder import CrossEncoderObjective
 from training.options.negatives import NegativesFrom
+from training.options.reader import ReaderObjective
 from training.options.sentences import CONTRASTED, FITTING, CrossSentenceObjective, SentenceObjective
 from training.options.sparse_encoder import QuestionSide, SparseEncoderObjective
 from training.recipe import ranking_kinds, recipe_of
 
 FIRST = ("epochs", "batch_size", "learning_rate")
 NEEDED = ("guide", "teacher")  # without them the objective cannot do its work, so they are not folded away
-NEGATIVES_SOURCE = ("negatives", "negatives_from", "negatives_model", "rounds")
+NEGATIVES_SOURCE = ("negatives_share", "negatives", "negatives_from", "negatives_model", "rounds")
 NEGATIVES_DRAWN = ("negatives_first", "negatives_last", "negatives_margin", "negatives_with_answer")
 MORE = {
     "learning": ("batches_of", "warmup", "weight_decay", "seed", "title"),
@@ -26,7 +27,7 @@ MORE = {
         *("concatenation", "scale", "dropout", "deletion"),
     ),
     "model": (
-        *("question_side", "pooling", "max_length", "windows"),
+        *("question_side", "pooling", "max_length", "overlap", "longest_answer", "windows"),
         *("frozen_layers", "lora_rank", "lora_also", "matryoshka"),
     ),
     "memory": (
@@ -34,7 +35,7 @@ MORE = {
         *("attention_dropout", "embedding_table"),
     ),
     "measuring": (
-        *("best_by", "judged_on", "patience", "depth"),
+        *("best_by", "rules", "judged_on", "patience", "depth"),
         *("evaluation_limit", "evaluation_steps", "logging_steps", "report_to"),
     ),
     "saving": ("save_steps", "save_minutes", "save_limit"),
@@ -46,7 +47,12 @@ _NO_PART_OF_A_STARTER = {
     *("recompute", "mini_batch_size", "precision", "attention_dropout", "embedding_table"),
 }
 # on what is entered there, other options depend
-DECIDING = ("negatives", "negatives_from", "distillation_weight", "question_side")
+DECIDING = ("negatives_share", "negatives", "negatives_from", "distillation_weight", "question_side")
+_KNOWN: set[StrEnum] = {
+    *(*BiEncoderObjective, *CrossEncoderObjective, *SparseEncoderObjective),
+    *(*SentenceObjective, *CrossSentenceObjective, *ReaderObjective),
+}
+_ALL_BUT_READERS = _KNOWN - {*ReaderObjective}
 _ALL_BUT_TRIPLETS: set[StrEnum] = {*BiEncoderObjective, *SparseEncoderObjective} - {BiEncoderObjective.TRIPLET}
 _ONLY_FOR: dict[str, Set[StrEnum]] = {
     "guide": {BiEncoderObjective.GIST},
@@ -67,11 +73,8 @@ _ONLY_FOR: dict[str, Set[StrEnum]] = {
         *(SparseEncoderObjective.SPLADE, *TAUGHT, *CONTRASTED),
     },
     "mini_batch_size": _ALL_BUT_TRIPLETS,
-}
-
-_KNOWN: set[StrEnum] = {
-    *(*BiEncoderObjective, *CrossEncoderObjective, *SparseEncoderObjective),
-    *(*SentenceObjective, *CrossSentenceObjective),
+    "title": _ALL_BUT_READERS,  # passages are read without
+    "evaluation_batch_size": _ALL_BUT_READERS,  # as many as fit into a pass
 }
 
 
@@ -109,6 +112,8 @@ def matters(name: str, values: Mapping[str, Any], *, starter: bool) -> bool:
 def _matters_of_negatives(name: str, values: Mapping[str, Any]) -> bool:
     if values["objective"] == BiEncoderObjective.MEGA_BATCH_MARGIN:
         return False  # it takes the hardest passages of the batch
+    if name != "negatives_share" and values.get("negatives_share") == 0:
+        return False
     if name == "negatives_model" and values["negatives_from"] == NegativesFrom.BM25:
         return False
     return bool(name == "negatives" or values["negatives"])

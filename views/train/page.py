@@ -1,6 +1,6 @@
 """Train: fine-tune a model of any kind, watch it, and keep what came of it.
 
-What ranks passages learns from the question set in use, an encoder of sentences from a set of pairs picked here.
+What ranks or reads passages learns from the question set in use, an encoder of sentences from pairs picked here.
 """
 
 import streamlit as st
@@ -8,10 +8,11 @@ import streamlit as st
 from data.pairs.store import StoredPairs
 from data.store import StoredSet
 from training.options.bi_encoder import BI_ENCODER
-from training.recipe import RECIPES, ranking_kinds, recipe_of
+from training.recipe import RECIPES, recipe_of
 from training.runs.line import LINE
 from training.runs.runs import Run
 from training.runs.searches import Search, all_jobs
+from training.sentences.family import PAIRS
 from views.data_words import pair_set_name, set_name
 from views.model_words import kind_name
 from views.navigation import open_page
@@ -44,7 +45,7 @@ def draw() -> None:
         at_work_view.draw(at_work)
     draw_queue()
     kind = _pick_kind()
-    if kind not in ranking_kinds():
+    if recipe_of(kind).family is PAIRS:
         _draw_training(kind, pick_pairs())
     elif data.questions:
         _draw_training(kind, data)

@@ -21,8 +21,9 @@ _STEPS = {"epochs": 1.0, "save_minutes": 1.0, "temperature": 0.01, "teacher_temp
 
 @dataclass(frozen=True)
 class Field:
-    """An option to be entered: what it is offered with, and its smallest and largest value where it is a number."""
+    """An option of a kind to be entered: what it is offered with, and its smallest and largest value if a number."""
 
+    kind: str
     name: str
     key: str
     start: Any
@@ -90,7 +91,7 @@ def _number(field: Field) -> float | int | None:
 
 
 def _words(field: Field) -> dict[str, Any]:
-    help_text = word_or(f"option_help.{field.name}", field.help)
+    help_text = word_or(f"option_help.{field.name}_{field.kind}", word_or(f"option_help.{field.name}", field.help))
     if field.low is not None:
         key = "train.range" if field.high is not None else "train.range_open"
         help_text += " " + word(key, low=_shown(field.low), high=_shown(field.high or 0))

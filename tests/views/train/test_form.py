@@ -18,6 +18,7 @@ from models.hub import HubRevision
 from models.packaged.bases import DEFAULT, PackagedBase
 from models.precision import Precision
 from models.sources import DEFAULT_BI_ENCODER, STARTER
+from reading.rules import Rules
 from tests.doubles import small_set
 from tests.hub import build_bi_encoder
 from tests.views.driving import run
@@ -25,6 +26,7 @@ from training.options.bi_encoder import BI_ENCODER, BiEncoderObjective, BiEncode
 from training.options.common import LoraAlso, Report
 from training.options.cross_encoder import CROSS_ENCODER, CrossEncoderObjective, CrossEncoderOptions
 from training.options.negatives import NegativesFrom
+from training.options.reader import ReaderBestBy, ReaderObjective, ReaderOptions
 from training.options.sentences import (
     CrossSentenceObjective,
     JudgedBy,
@@ -235,18 +237,21 @@ def test_a_starter_cannot_be_guided(app: AppTest) -> None:
 @pytest.mark.parametrize("language", ["ko", "en"])
 def test_every_option_choice_and_objective_has_words(language: str) -> None:
     words = set(catalog(language))
-    for options in (BiEncoderOptions, CrossEncoderOptions, SentenceOptions, SentenceCrossEncoderOptions):
+    kinds = (BiEncoderOptions, CrossEncoderOptions, SentenceOptions, SentenceCrossEncoderOptions, ReaderOptions)
+    for options in kinds:
         for known in fields(options):
             assert known.name in ("base", "objective") or {f"option.{known.name}", f"option_help.{known.name}"} <= words
-    for objective in (*BiEncoderObjective, *CrossEncoderObjective, *SentenceObjective, *CrossSentenceObjective):
+    of_sentences = (*SentenceObjective, *CrossSentenceObjective)
+    for objective in (*BiEncoderObjective, *CrossEncoderObjective, *of_sentences, *ReaderObjective):
         assert {f"objective.{objective}", f"objective_does.{objective}"} <= words
     enums = {"pooling": SentencePooling, "negatives_from": NegativesFrom, "precision": Precision, "report_to": Report}
     enums |= {"lora_also": LoraAlso, "best_by": JudgedBy}
     assert set(Pooling) <= {choice.value for choice in SentencePooling}
     assert {f"choice.{name}_{choice}" for name, choices in enums.items() for choice in choices} <= words
+    assert {f"choice.best_by_{choice}" for choice in ReaderBestBy} | {f"choice.rules_{one}" for one in Rules} <= words
     codes = "range empty save_steps ranks starter lora triplet mega_batch gist_starter numbers teacher taught"
     codes += " rounds model_not_found"
-    codes += " lora_also lora_table"
+    codes += " lora_also lora_table starter_reader no_answers overlap"
     assert {f"option_problem.{code}" for code in codes.split()} <= words
 
 

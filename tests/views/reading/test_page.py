@@ -1,0 +1,184 @@
+"""The Answers page as a person uses it: asked, judged, answered by a language model, and without any reader."""
+
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from data.judgements import Judged, judged_answer, judged_answers, judgements_of
+from data.records import Passage, QuestionSet
+from data.store import StoredSet, keep
+from data.workspace import workspace
+from models.hub import ModelError
+from tests.chat_server import KEY, MODEL, ChatServer, chat_server
+from tests.reading.doubles import PASSAGES, QUESTIONS, SET, NextWord
+from tests.views.driving import opened, run
+from tests.views.reading.worlds import page, read_by_next_word, trained
+from views.words import catalog
+
+EN = catalog("en")
+HOSTILE = "<img src=x onerror=alert(1)> **굵게** 수도 <script>alert(2)</script>"
+
+
+@pytest.fixture
+def data() -> StoredSet:
+    return keep(SET)
+
+
+@pytest.fixture(autouse=True)
+def made(monkeypatch: pytest.MonkeyPatch) -> list[NextWord]:
+    return read_by_next_word(monkeypatch)
+
+
+def texts(app: AppTest) -> str:
+    kinds = (app.markdown, app.caption, app.error, app.warning, app.info)
+    return "\n".join(element.value.replace("\\", "") for kind in kinds for element in kind)
+
+
+def html(app: AppTest) -> str:
+    return "\n".join(str(one.value) for one in app.get("html"))
+
+
+def asked(question: str, retrievers: str = "BM25", **address: str) -> AppTest:
+    return opened(page, q=question, retrievers=retrievers, **address)
+
+
+def test_without_a_reader_it_says_how_to_get_one_and_finds_passages_all_the_same(data: StoredSet) -> None:
+    app = asked(QUESTIONS[0].text)
+    assert EN["answers.no_reader"] in texts(app)
+    assert app.button(key="train_reader").label == "Train a reader"
+    assert "부산 바다" in html(app)
+    assert EN["answers.taken"] not in html(app)
+
+
+def test_an_empty_page_gives_the_first_questions_to_try(data: StoredSet) -> None:
+    trained(data)
+    app = opened(page, retrievers="BM25")
+    labels = [one.label.replace("\\", "") for one in app.button if (one.key or "").startswith("answers_example")]
+    assert labels == [question.text for question in QUESTIONS[:3]]
+    app.button(key="answers_example_1").click()
+    run(app)
+    assert app.query_params["q"] == QUESTIONS[1].text
+    assert "### 한강" in texts(app)
+
+
+def test_the_answer_its_probability_and_its_passage(data: StoredSet, made: list[NextWord]) -> None:
+    trained(data)
+    app = asked("흐르는 강")
+    assert "### 한강" in texts(app)
+    assert "P 0.14 · from passage 1" in texts(app)  # exp of minus two letters
+    assert "<mark>한강</mark>" in html(app)
+    assert "1443" not in html(app)
+    app.selectbox(key="read_en").set_value("3")
+    run(app)
+    assert len(made) == 1, "it stays loaded"
+
+
+def test_why_a_wrong_passage_was_taken_is_told_in_numbers(data: StoredSet) -> None:
+    wordy = Passage("p0", "나라의 수도 런던 나라의 수도", "")
+    keep(QuestionSet("wordy", (wordy, *PASSAGES), QUESTIONS))
+    trained(data)
+    app = asked("나라의 수도")
+    (why,) = [one.value.replace("\\", "") for one in app.caption if "was taken" in one.value]
+    assert "“런던” of passage 1 has a reading score of −2.00" in why
+    assert "“서울” of the right passage" in why
+
+
+def test_a_passage_that_several_retrievers_find_is_read_once(data: StoredSet, made: list[NextWord]) -> None:
+    trained(data)
+    app = asked("흐르는 강", "BM25 words|BM25")
+    assert html(app).count("found-head") >= 2
+    assert texts(app).count("### 한강") == 2
+    assert len(made[0].read_pairs) == len({passage for _, passage in made[0].read_pairs})
+
+
+def test_a_question_and_passages_are_never_html(data: StoredSet) -> None:
+    keep(QuestionSet("hostile", (Passage("p<1>", f"{HOSTILE} 서울", "<b>t</b>"), *PASSAGES), ()))
+    trained(data)
+    app = asked(f"{HOSTILE} 수도")
+    assert "<script" not in html(app)
+    assert "<img" not in html(app)
+    assert "&lt;b&gt;t&lt;/b&gt;" in html(app)
+
+
+def test_a_reader_that_cannot_be_loaded_is_told(data: StoredSet, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_: object) -> NextWord:
+        raise ModelError("hub_unreachable", "no hub", model="a/reader")
+
+    monkeypatch.setattr("views.reading.warm.SpanReader", refuse)
+    app = asked("흐르는 강", reader="a/reader")
+    assert "a/reader" in app.error[0].value.replace("\\", "")
+    assert "한강" in html(app)
+
+
+def test_a_name_that_is_none_is_no_reader(data: StoredSet) -> None:
+    app = asked("흐르는 강", reader="../<b>")
+    assert EN["answers.no_reader"] in texts(app)
+
+
+def test_an_answer_is_judged_with_its_passage_and_taken_back(data: StoredSet) -> None:
+    trained(data)
+    app = asked("흐르는 강")
+    app.button(key="judge_answer_right_answers-0").click()
+    run(app)
+    corpus = data and SET.corpus_fingerprint
+    assert judgements_of(corpus) == (Judged("흐르는 강", ("p1",), ("한강",)),)
+    app.button(key="judge_answer_wrong_answers-0").click()
+    run(app)
+    assert judged_answer(judged_answers(corpus), "흐르는 강", "한강") is False
+    app.button(key="judge_answer_wrong_answers-0").click()
+    run(app)
+    assert judged_answers(corpus) == ()
+
+
+def with_model(app: AppTest, server: ChatServer) -> AppTest:
+    app.text_input(key="answers_address").set_value(server.address)
+    app.text_input(key="answers_model").set_value(MODEL)
+    app.text_input(key="answers_secret").set_value(KEY)
+    return run(app)
+
+
+def test_a_language_model_answers_with_citations_that_are_checked(data: StoredSet) -> None:
+    with chat_server(lambda _: "한강 <b>[1][2]</b> [9]") as server:
+        app = with_model(asked("흐르는 강", "BM25", read="3"), server)
+    found = html(app)
+    assert '<a href="#answers-0-1" target="_self">[1]</a>' in found
+    assert "&lt;b&gt;" in found
+    assert "[1]</a> ✘" in found, "it holds no <b>"
+    assert "[9] ?" in found
+    assert "tokens in" in texts(app)
+
+
+def test_what_was_answered_is_not_asked_again_and_the_key_is_nowhere(data: StoredSet) -> None:
+    with chat_server(lambda _: "한강 [1]") as server:
+        app = with_model(asked("흐르는 강"), server)
+        assert "[1]</a> ✔ holds the answer" in html(app)
+        run(app)
+        assert len(server.asked) == 1
+    files = [path for path in workspace().rglob("*") if path.is_file()]
+    assert files
+    assert not [
+        path for path in files if KEY.encode() in path.read_bytes() or server.address.encode() in path.read_bytes()
+    ]
+    assert KEY not in str(dict(app.query_params))
+
+
+def test_a_stopped_answer_is_asked_again_by_a_button_alone(data: StoredSet) -> None:
+    with chat_server(lambda _: "한강 [1]") as server:
+        app = asked("흐르는 강")
+        app.session_state["answers_stopped"] = {(MODEL, "흐르는 강", ("p1",))}
+        with_model(app, server)
+        assert EN["answers.was_stopped"] in texts(app)
+        assert server.asked == []
+        app.button(key="again_answers-0").click()
+        run(app)
+        assert len(server.asked) == 1
+
+
+def test_an_endpoint_that_refuses_is_told_without_the_key(data: StoredSet) -> None:
+    with chat_server(lambda _: "x") as server:
+        app = asked("흐르는 강")
+        app.text_input(key="answers_address").set_value(server.address)
+        app.text_input(key="answers_model").set_value(MODEL)
+        app.text_input(key="answers_secret").set_value("sk-wrongwrongwrong")
+        run(app)
+    assert app.error
+    assert "sk-wrong" not in texts(app)

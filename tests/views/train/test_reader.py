@@ -1,0 +1,164 @@
+"""The form of a reader's training: from which bases, on which questions, with which fields, and what is started."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from data.records import Passage, Question, QuestionSet
+from data.store import StoredSet, keep
+from models.sources import DEFAULT_READER, STARTER
+from reading.rules import Rules
+from tests.hub import build_bi_encoder
+from tests.views.driving import run
+from tests.views.train.test_form import at_the_hub, button, done_run, submitted, texts  # fixtures and helpers
+from tests.views.train.test_form import page as form_page
+from tests.views.train.test_page import page as whole_page
+from training.options.bi_encoder import BI_ENCODER
+from training.options.cross_encoder import CROSS_ENCODER
+from training.options.reader import READER, ReaderBestBy, ReaderOptions
+from training.options.sentences import SENTENCES
+from training.recipe import kinds_to_start_from
+from training.runs.runs import Run
+from views.train.base import base_choices
+from views.words import catalog
+
+__all__ = ["at_the_hub", "submitted"]
+EN = catalog("en")
+NEVER = {"base", "title", "evaluation_batch_size", "negatives_model"}
+NEGATIVES = {"negatives", "negatives_from", "negatives_first", "negatives_last"}
+NEGATIVES |= {"negatives_margin", "negatives_with_answer"}
+
+
+def asked(*answers: str) -> QuestionSet:
+    """A question about each of twenty passages, with these answers."""
+    passages = tuple(Passage(f"p{number}", f"topic{number} here") for number in range(20))
+    questions = (Question(f"q{number}", f"Where is topic{number}?", answers, (f"p{number}",)) for number in range(20))
+    return QuestionSet("asked", passages, tuple(questions))
+
+
+@pytest.fixture
+def data() -> StoredSet:
+    return keep(asked("here"))
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build_bi_encoder(tmp_path_factory.mktemp("base") / "model")
+
+
+@pytest.fixture
+def app(data: StoredSet, folder: Path) -> Iterator[AppTest]:
+    test = AppTest.from_function(form_page, default_timeout=30)
+    address = {"lang": "en", "train": READER, "base": "other", "base_model": str(folder), "data": data.key}
+    test.query_params.update(address)
+    return test
+
+
+def widgets(app: AppTest) -> list[Any]:
+    return [*app.number_input, *app.selectbox, *app.checkbox, *app.text_input]
+
+
+def field(app: AppTest, name: str) -> Any:
+    return next(widget for widget in widgets(app) if widget.key == f"train_{READER}_{name}")
+
+
+def drawn(app: AppTest) -> set[str]:
+    known = {known.name for known in fields(ReaderOptions)}
+    return {str(widget.key).removeprefix(f"train_{READER}_") for widget in widgets(app)} & known
+
+
+def test_every_option_that_matters_has_a_field_with_its_words(app: AppTest) -> None:
+    run(app)
+    assert not app.exception
+    assert not app.error
+    assert drawn(app) == {known.name for known in fields(ReaderOptions)} - NEVER
+    assert field(app, "best_by").options == ["Exact match (EM)", "F1"]
+    assert field(app, "rules").options == ["KorQuAD 1.0", "SQuAD", "KLUE-MRC"]
+    assert field(app, "objective").options == [EN["objective.span"]]
+    assert EN["objective_does.span"] in texts(app)
+    assert field(app, "max_length").help.startswith(EN["option_help.max_length_reader"])
+    assert field(app, "negatives").help.startswith(EN["option_help.negatives_reader"])
+    assert EN["settings.find"] not in texts(app)
+
+
+def test_where_no_question_is_shown_negatives_nothing_is_asked_about_them(app: AppTest) -> None:
+    run(app)
+    field(app, "negatives_share").set_value(0.0)
+    assert drawn(run(app)) == {known.name for known in fields(ReaderOptions)} - NEVER - NEGATIVES
+    assert "negatives_share" in drawn(app)
+
+
+def test_what_was_entered_is_what_is_started(app: AppTest, data: StoredSet, submitted: list[Run], folder: Path) -> None:
+    run(app)
+    for name, value in {"rules": "klue", "best_by": "em", "max_length": 64, "overlap": 16, "validation": 0.2}.items():
+        field(app, name).set_value(value)
+    button(run(app), "start").click()
+    run(app)
+    (started,) = submitted
+    plan = started.plan()
+    assert (plan.kind, plan.data, plan.fingerprint) == (READER, data.key, data.fingerprint)
+    chosen = {"rules": Rules.KLUE, "best_by": ReaderBestBy.EXACT, "max_length": 64, "overlap": 16}
+    assert plan.options == replace(ReaderOptions.suited_to(str(folder)), **chosen)
+
+
+def test_windows_that_overlap_too_much_are_told(app: AppTest) -> None:
+    run(app)
+    field(app, "max_length").set_value(64)
+    run(app)
+    assert EN["option_problem.overlap"] in [error.value for error in app.error]
+    assert button(app, "start").disabled
+
+
+def test_a_set_without_answers_teaches_no_reader(app: AppTest) -> None:
+    app.query_params["data"] = keep(asked()).key
+    run(app)
+    assert [error.value for error in app.error] == [f"**{EN['option.data']}**: {EN['option_problem.no_answers']}"]
+    assert button(app, "start").disabled
+
+
+def test_a_starter_that_is_named_is_refused(app: AppTest) -> None:
+    app.query_params["base_model"] = STARTER
+    run(app)
+    assert not app.exception
+    assert f"**{EN['train.base']}**" not in texts(app)
+    assert any(EN["option_problem.starter_reader"] in error.value for error in app.error)
+    assert button(app, "start").disabled
+
+
+def test_it_begins_at_what_is_a_transformer() -> None:
+    started = done_run(BI_ENCODER, "of a starter")
+    modules = [{"idx": 0, "name": "0", "path": "", "type": "models.starter.bi_encoder.AnalyzedEmbedding"}]
+    (started.model_folder / "modules.json").write_text(json.dumps(modules), encoding="utf-8")
+    fitting = [done_run(kind, kind).id for kind in (READER, BI_ENCODER, SENTENCES)]
+    done_run(CROSS_ENCODER, "reranks")
+    assert kinds_to_start_from(READER) == (READER, BI_ENCODER, SENTENCES)
+    assert READER not in kinds_to_start_from(BI_ENCODER)
+    choices = base_choices(READER)
+    assert choices[-4:] == [*fitting, "other"]
+    assert DEFAULT_READER in choices
+    assert STARTER not in choices
+    assert started.id not in base_choices(SENTENCES)
+    assert started.id in base_choices(BI_ENCODER)
+
+
+@pytest.mark.usefixtures("at_the_hub")
+def test_a_bi_encoder_is_a_base_like_any_and_a_reader_goes_on_as_it_was_trained(app: AppTest) -> None:
+    encoder = done_run(BI_ENCODER, "an encoder", epochs=7.0)
+    reader = done_run(READER, "a reader", epochs=2.0, max_length=256)
+    app.query_params["base"] = encoder.id
+    assert (field(run(app), "epochs").value, field(app, "max_length").value) == (3.0, 384)
+    next(box for box in app.selectbox if str(box.key).startswith("base_")).set_value(reader.id)
+    assert (field(run(app), "epochs").value, field(app, "max_length").value) == (2.0, 256)
+
+
+def test_the_page_says_what_comes_of_it(data: StoredSet) -> None:
+    test = AppTest.from_function(whole_page, default_timeout=30)
+    test.query_params.update({"lang": "en", "train": READER, "data": data.key})
+    run(test)
+    assert not test.exception
+    assert EN["train.get_reader"].format(data=data.name) in [text.value for text in test.markdown]

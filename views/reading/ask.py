@@ -1,0 +1,182 @@
+"""The Ask tab: one question, what each retriever finds, and what is answered from it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
+
+from data.judgements import judged_passages, judgements_of
+from data.records import QuestionSet
+from data.split import Part
+from data.store import StoredSet
+from models.hub import ModelError
+from reading.citations import Support, checked
+from reading.depth import spread
+from reading.generator import GeneratedAnswer
+from reading.rules import Rules
+from retrieval.asking import Findings, truth_of
+from views.choices import Choices
+from views.highlight import draw_style
+from views.problem_words import failure_text, search_failure_text
+from views.reading import asked, generated, judging
+from views.reading.column import ReadColumn, ReadPassage, answer_of, read_column
+from views.reading.controls import pick_k, pick_retrievers
+from views.reading.figures import probability
+from views.reading.kept import Weight, kept_weights
+from views.reading.language_model import LanguageModel, pick_language_model
+from views.reading.passages import draw_head, draw_passages, legend, reason
+from views.reading.readers import Readers, draw_none, pick_reader
+from views.reading.warm import Spans, read
+from views.resources.sets import question_set
+from views.search.asking import search
+from views.search.judging import draw as draw_judged
+from views.search.judging import draw_mark
+from views.words import plain, word
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """A question of a set, and the rows of the passages that are known to answer it, by the set and by a person."""
+
+    data: StoredSet
+    question: str
+    by_set: tuple[int, ...]
+    by_person: tuple[int, ...]
+
+    @property
+    def questions(self) -> QuestionSet:
+        return question_set(self.data.key)
+
+    @property
+    def relevant(self) -> frozenset[int]:
+        return frozenset((*self.by_set, *self.by_person))
+
+
+def draw(data: StoredSet, choices: Choices, readers: Readers) -> None:
+    """Draw the question, the controls, and what comes of both."""
+    draw_style()
+    question = asked.draw_box()
+    if data.questions:
+        asked.draw_examples(data)
+    picked = pick_retrievers(data, choices)
+    with st.container(horizontal=True, vertical_alignment="bottom"):
+        reader = pick_reader(readers)
+        k = pick_k()
+        model = pick_language_model()
+    if not reader:
+        draw_none()
+    if model is None:
+        st.caption(word("answers.how_to_add_model"))
+    if st.session_state.pop("search_stopped", False):
+        st.info(word("search.stopped"), icon=":material/info:")
+    elif not question:
+        st.info(word("answers.ask_something"), icon=":material/question_answer:")
+    elif not picked:
+        st.info(word("search.pick_one"), icon=":material/info:")
+    else:
+        _draw_results(_asked(data, question), choices, picked, k, reader=reader, model=model)
+    draw_judged(data)
+
+
+def _asked(data: StoredSet, question: str) -> _Asked:
+    questions = question_set(data.key)
+    truth = truth_of(questions, question)
+    asked.draw_truth(truth)
+    ids = judged_passages(judgements_of(questions.corpus_fingerprint), question)
+    judged = tuple(questions.row_of_passage[id_] for id_ in ids if id_ in questions.row_of_passage)
+    return _Asked(data, question, truth.rows if truth else (), judged)
+
+
+def _draw_results(
+    of: _Asked, choices: Choices, picked: Sequence[str], k: int, *, reader: str, model: LanguageModel | None
+) -> None:
+    # the experiment of Search: retrievers that are loaded there are loaded here
+    experiment = choices.experiment(of.data, choices.searchable, Part.ALL)
+    outcomes = search(of.data, experiment, [spec.name for spec in choices.needed(list(picked))], of.question)
+    found = {name: one for name in picked if isinstance(one := outcomes[name], Findings)}
+    spans = _read(of, found, k, reader)
+    weights = kept_weights(of.data, reader) if reader else {}
+    columns = {name: _column(of, name, one, k, spans=spans, chosen=weights.get(name)) for name, one in found.items()}
+    if reader and any(column.read for column in columns.values()):
+        legend(others=True)
+    waiting: list[tuple[DeltaGenerator, ReadColumn, str]] = []
+    for number, (place, name) in enumerate(zip(st.columns(len(picked)), picked, strict=True)):
+        with place.container(gap="small"):
+            if name not in columns:
+                st.error(plain(search_failure_text(outcomes[name])), icon=":material/error:")  # type: ignore[arg-type]
+                continue
+            column, anchor = columns[name], f"answers-{number}"
+            draw_head(column, list(choices.specs))
+            _draw_answer(of, column, anchor)
+            waiting.append((st.container(gap="small"), column, anchor))
+            draw_passages(
+                column,
+                choices.specs[name],
+                of.questions,
+                anchor=anchor,
+                below=lambda one, anchor=anchor: _draw_mark(of, one, anchor),  # type: ignore[misc]
+            )
+    if model:  # last, when all else is there to be read
+        for place, column, anchor in waiting:
+            _draw_generated(of, place, column, anchor, model)
+
+
+def _read(of: _Asked, found: dict[str, Findings], k: int, reader: str) -> dict[int, Spans]:
+    """What the reader sees in each passage found, by its row; each is read once, whoever found it."""
+    rows = tuple(sorted({row for one in found.values() for row in one.rows[:k]}))
+    if not reader or not rows:
+        return {}
+    try:
+        with st.spinner(word("answers.reading_passages"), show_time=True):
+            return dict(zip(rows, read(reader, of.data.key, of.question, rows), strict=True))
+    except ModelError as error:
+        st.error(plain(failure_text(error)), icon=":material/error:")
+        return {}
+
+
+def _column(
+    of: _Asked, name: str, found: Findings, k: int, *, spans: dict[int, Spans], chosen: Weight | None
+) -> ReadColumn:
+    rows, scores = found.rows[:k], found.scores[:k]
+    weight = chosen or Weight(0.0, spread(np.array([scores])) if scores else 1.0)
+    return read_column(
+        name, rows, scores, [spans.get(row, ()) for row in rows], relevant=of.relevant, weight=weight[0], unit=weight[1]
+    )
+
+
+def _draw_answer(of: _Asked, column: ReadColumn, key: str) -> None:
+    if not column.passages:
+        st.info(word("search.found_nothing"), icon=":material/info:")
+        return
+    if column.won < 0:
+        return
+    won, answer = column.passages[column.won], answer_of(column, of.questions)
+    st.markdown(f"### {plain(answer)}")
+    st.caption(word("answers.from_passage", p=probability(won.best), rank=column.won + 1))
+    judging.draw(of.questions, of.question, answer, of.questions.passages.ids[won.row], key)
+    if of.relevant and (why := reason(column, of.questions)):
+        st.caption(why)
+
+
+def _draw_generated(of: _Asked, place: DeltaGenerator, column: ReadColumn, anchor: str, model: LanguageModel) -> None:
+    passages = [of.questions.passages[one.row] for one in column.passages]
+    if not passages:
+        return
+    found = generated.draw(place, model, of.question, passages, anchor)
+    if found and not found.refused and found.cited.text:
+        with place:
+            judging.draw(of.questions, of.question, found.cited.text, _evidence(found), f"{anchor}-model")
+
+
+def _evidence(found: GeneratedAnswer) -> str:
+    """The id of the first passage that is cited and holds the answer."""
+    citations = checked(found.cited, found.sent, Rules.KORQUAD)
+    return next((found.sent[one.number - 1].id for one in citations if one.support is Support.HOLDS), "")
+
+
+def _draw_mark(of: _Asked, one: ReadPassage, anchor: str) -> None:
+    if one.row not in of.by_set:
+        key = f"{anchor} {one.row}"
+        draw_mark(of.questions, of.question, one.row, key, is_right=one.row in of.by_person)

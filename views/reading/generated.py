@@ -1,0 +1,152 @@
+"""A language model's answer as it comes, with its citations held against the passages."""
+
+import time
+from collections.abc import Generator, Sequence
+from contextvars import copy_context
+from html import escape
+from queue import Empty, Queue
+from threading import Event, Thread
+
+import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
+
+from chat.answers import without_thoughts
+from chat.problems import EndpointError
+from data.limits import LimitError
+from data.records import Passage
+from reading.citations import CITATION, Support, checked, cited
+from reading.generate import answer
+from reading.generator import GeneratedAnswer, Request
+from reading.problems import ReadingError
+from reading.rules import Rules
+from views.problem_words import failure_text
+from views.reading.language_model import LanguageModel
+from views.words import plain, word
+
+_STOPPED = "answers_stopped"
+_SECONDS_BETWEEN_WORDS = 0.15
+_News = str | GeneratedAnswer | Exception
+_SIGNS = {Support.HOLDS: "✔", Support.LACKS: "✘", Support.NEVER_SENT: "?"}
+
+
+def draw(
+    place: DeltaGenerator, model: LanguageModel, question: str, passages: Sequence[Passage], anchor: str
+) -> GeneratedAnswer | None:
+    """Let the model answer from the passages, word by word; returns what it said, None where it did not, or not yet.
+
+    It can be stopped, and is then asked again only by a button. What was answered before comes at once.
+    """
+    stopped = st.session_state.setdefault(_STOPPED, set())
+    this = (model.name, question, tuple(passage.id for passage in passages))
+    with place.container(gap="xsmall"):
+        st.markdown(f"**{plain(model.name)}**")
+        said, button = st.empty(), st.empty()
+        if this in stopped:
+            said.caption(word("answers.was_stopped"))
+            button.button(word("answers.ask_again"), key=f"again_{anchor}", on_click=stopped.discard, args=(this,))
+            return None
+        button.button(
+            word("answers.stop"), icon=":material/stop:", key=f"stop_{anchor}", on_click=stopped.add, args=(this,)
+        )
+        try:
+            request = Request("asked", question, passages)
+            found = _followed(said, answer(model.generator(len(passages)), model.endpoint(), request))
+        except (EndpointError, LimitError, ReadingError) as error:
+            said.error(plain(failure_text(error)), icon=":material/error:")
+            button.button(word("answers.ask_again"), key=f"again_{anchor}", icon=":material/replay:")
+            return None
+        button.empty()
+        said.html(answer_html(found.said, anchor, len(found.sent)))
+        _draw_checks(found, anchor)
+        _draw_usage(found)
+    return found
+
+
+def answer_html(said: str, anchor: str, count: int) -> str:
+    """Return an answer with its citations as links to the passages; what was never sent is no link."""
+    text, parts, end = without_thoughts(said).strip(), list[str](), 0
+    for found in CITATION.finditer(text):
+        parts.append(escape(text[end : found.start()]))
+        parts += [link_html(number, anchor, count) for number in cited(found.group()).numbers]
+        end = found.end()
+    return f'<p class="generated">{"".join(parts)}{escape(text[end:])}</p>'
+
+
+def link_html(number: int, anchor: str, count: int) -> str:
+    """Return a cited number as a link to its passage."""
+    return (
+        f'<a href="#{escape(anchor)}-{number}" target="_self">[{number}]</a>' if 0 < number <= count else f"[{number}]"
+    )
+
+
+def _followed(place: DeltaGenerator, pieces: Generator[str, None, GeneratedAnswer]) -> GeneratedAnswer:
+    """Draw the answer as it comes. Whoever presses a button ends it here, also while nothing comes yet."""
+    news, ended = Queue[_News](), Event()
+    Thread(target=copy_context().run, args=(_pump, pieces, news, ended), daemon=True).start()
+    said = ""
+    place.caption(word("answers.waiting"))
+    try:
+        while True:
+            came = _next_of(news)
+            if isinstance(came, Exception):
+                raise came
+            if isinstance(came, GeneratedAnswer):
+                return came
+            said += came
+            shown = plain(without_thoughts(said)) if said else ""
+            place.markdown(shown or f":gray[{word('answers.thinking' if said else 'answers.waiting')}]")
+    finally:
+        ended.set()
+
+
+def _next_of(news: "Queue[_News]") -> _News:
+    """What has come, the pieces of a moment together; no text where nothing did."""
+    came, until = "", time.monotonic() + _SECONDS_BETWEEN_WORDS
+    while (left := until - time.monotonic()) > 0:
+        try:
+            one = news.get(timeout=left)
+        except Empty:
+            break
+        if not isinstance(one, str):
+            return one
+        came += one
+    return came
+
+
+def _pump(pieces: Generator[str, None, GeneratedAnswer], news: "Queue[_News]", ended: Event) -> None:
+    """Take the pieces as they come, until somebody ends it: the connection is closed then."""
+    try:
+        while not ended.is_set():
+            news.put(next(pieces))
+    except StopIteration as end:
+        news.put(end.value)
+    except Exception as error:
+        news.put(error)
+    finally:
+        pieces.close()
+
+
+def _draw_checks(found: GeneratedAnswer, anchor: str) -> None:
+    if found.refused:
+        st.caption(word("answers.refused"))
+        return
+    citations = checked(found.cited, found.sent, Rules.KORQUAD)
+    if not citations:
+        st.caption(word("answers.cites_nothing"))
+        return
+    told = [
+        f"{link_html(one.number, anchor, len(found.sent))} {_SIGNS[one.support]} "
+        f"{escape(word(f'answers.support_{one.support}'))}"
+        for one in citations
+    ]
+    st.html(f'<p class="generated"><small>{escape(word("answers.checked"))} {" · ".join(told)}</small></p>')
+
+
+def _draw_usage(found: GeneratedAnswer) -> None:
+    usage = found.usage
+    counts = {
+        "prompt": "–" if usage.prompt_tokens is None else f"{usage.prompt_tokens:,}",
+        "completion": "–" if usage.completion_tokens is None else f"{usage.completion_tokens:,}",
+    }
+    seconds = {"first": f"{usage.first_seconds:.1f}", "seconds": f"{usage.seconds:.1f}"}
+    st.caption(word("answers.usage", **counts, **seconds))

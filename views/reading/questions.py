@@ -1,0 +1,115 @@
+"""The questions of an evaluation one by one: filtered by what became of them and by slice, and one looked into."""
+
+import numpy as np
+import pandas as pd
+import streamlit as st
+
+from data.records import Question
+from reading.depth import Fate
+from reading.labels import Property
+from views import tables
+from views.reading import question as one_question
+from views.reading.evaluation_view import ReadingView
+from views.reading.figures import FATES
+from views.reading.slices import label_words
+from views.state import choose
+from views.words import word
+
+_ANY = "any"
+_SHOWN = 10  # rows without scrolling
+MARKS = {Fate.RIGHT: "✔", Fate.OUTRANKED: "⇅", Fate.MISREAD: "✘", Fate.NOT_FOUND: "∅"}
+
+
+def draw(view: ReadingView) -> None:
+    """Draw one question where the address names one, else the filters and all that pass them."""
+    rows = {question.id: row for row, question in enumerate(view.asked.questions)}
+    asked = st.query_params.get("read_question", "")
+    if asked in rows:
+        one_question.draw(view, rows[asked])
+        return
+    with st.container(horizontal=True, vertical_alignment="bottom"):
+        mask = _fates(view) & _labels(view)
+        words = st.text_input(word("why.words"), max_chars=200, key="read_words", width=180)
+    if words.strip():
+        mask &= np.array([words.strip().lower() in _said(question).lower() for question in view.asked.questions])
+    st.markdown(word("answers.listed", count=f"{int(mask.sum()):,}", all=f"{len(mask):,}"))
+    _draw_list(view, np.flatnonzero(mask))
+
+
+def _said(question: Question) -> str:
+    return " ".join([question.text, *question.answers])
+
+
+def _fates(view: ReadingView) -> np.ndarray:
+    names = list(view.answered)
+    of = choose(
+        st.selectbox, "read_of", word("compare.retriever"), names, names[0], follows=True, format_func=str, width=150
+    )
+    fate = choose(
+        st.selectbox,
+        "read_fate",
+        word("where.fate"),
+        [_ANY, *FATES.values()],
+        _ANY,
+        format_func=lambda one: word("answers.any") if one == _ANY else word(f"answers.fate_{one}"),
+        width=170,
+    )
+    found = view.answered[of].depth.fate[:, view.place]
+    wanted = next((one for one, key in FATES.items() if key == fate), None)
+    mask: np.ndarray = np.ones(len(found), dtype=bool) if wanted is None else found == wanted
+    return mask
+
+
+def _labels(view: ReadingView) -> np.ndarray:
+    by = choose(
+        st.selectbox,
+        "read_by",
+        word("why.slice"),
+        [_ANY, *(one.value for one in Property)],
+        _ANY,
+        format_func=lambda one: word("answers.any") if one == _ANY else word(f"answers.by_{one}"),
+        width=170,
+    )
+    if by == _ANY:
+        return np.ones(len(view.asked.questions), dtype=bool)
+    found = view.labels(Property(by))
+    known = [name for code, name in enumerate(found.names) if (found.codes == code).any()]
+    look = {"format_func": label_words, "width": 170}
+    label = choose(st.selectbox, "read_label", word("why.within"), known, known[0], follows=True, **look)
+    mask: np.ndarray = found.codes == found.names.index(label)
+    return mask
+
+
+def _draw_list(view: ReadingView, rows: np.ndarray) -> None:
+    if not len(rows):
+        st.info(word("why.none_listed"), icon=":material/search_off:")
+        return
+    table = _table(view, rows)
+    ids = [view.asked.questions[row].id for row in rows.tolist()]
+    said = {f"said_{place}": name for place, name in enumerate(view.answered)}
+    columns = {
+        "question": tables.text("answers.question", "", pinned=True, width=300),
+        "right": tables.text("answers.right_answer", "", width=130),
+        **{key: st.column_config.TextColumn(name, width=130) for key, name in said.items()},
+    }
+    st.caption(word("answers.marks", **{key: MARKS[fate] for fate, key in FATES.items()}))
+    key = f"read_list_{abs(hash(tuple(ids)))}"
+    picked = tables.draw_choice(table, columns, key, height=420 if len(rows) > _SHOWN else "auto")
+    if picked:
+        one_question.open_question(ids[picked[0]])
+        st.rerun()
+    tables.draw_csv("answers.questions_csv", lambda: table.rename(columns=said), "answers_by_question.csv", "read_csv")
+
+
+def _table(view: ReadingView, rows: np.ndarray) -> pd.DataFrame:
+    questions = [view.asked.questions[row] for row in rows.tolist()]
+    table = pd.DataFrame(
+        {
+            "question": [question.text for question in questions],
+            "right": [", ".join(question.answers) or word("answers.label_no_answer") for question in questions],
+        }
+    )
+    for place, answered in enumerate(view.answered.values()):
+        said, fates = answered.answers(view.place), answered.depth.fate[:, view.place].tolist()
+        table[f"said_{place}"] = [f"{MARKS[Fate(fates[row])]} {said[row]}" for row in rows.tolist()]
+    return table

@@ -1,0 +1,74 @@
+"""The readers that can be picked: those trained here, and those of the hub that a person named."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import streamlit as st
+
+from data.split import Part
+from data.store import StoredSet
+from training.options.reader import READER
+from training.runs.runs import Run
+from views.choices import finished_runs, model_place
+from views.navigation import open_page
+from views.state import choose
+from views.words import plain, word
+
+_TYPED = "typed_readers"  # of the session
+_REFERENCE = re.compile(r"[\w./:-]{1,200}")
+
+
+@dataclass(frozen=True)
+class Readers:
+    """Names by reference, the newest first, and the trainings they come from."""
+
+    names: Mapping[str, str]
+    runs: Mapping[str, Run]
+
+    def has_seen(self, reference: str, data: StoredSet, part: Part) -> bool:
+        """Whether a reader learned from questions of this part of the set."""
+        run = self.runs.get(reference)
+        trained_on_it = run is not None and run.plan().fingerprint == data.fingerprint
+        return trained_on_it and part in (Part.ALL, Part.TRAIN)
+
+
+def readers_at_hand() -> Readers:
+    """Return the finished trainings of readers, what was typed in this session, and what the address names."""
+    runs = {model_place(run): run for run in finished_runs() if run.plan().kind == READER}
+    typed = st.session_state.setdefault(_TYPED, {})
+    given = st.query_params.get("reader", "")
+    if given not in runs and _REFERENCE.fullmatch(given):
+        typed[given] = given
+    names = {place: run.plan().name for place, run in runs.items()}
+    return Readers(names | {one: one for one in typed if one not in names}, runs)
+
+
+def pick_reader(readers: Readers) -> str:
+    """Draw the choice of the reader, where one of the hub can be typed, too; returns it, empty without one."""
+    references = [*readers.names] or [""]
+    return choose(
+        st.selectbox,
+        "reader",
+        word("answers.reader"),
+        references,
+        references[0],
+        follows=True,
+        format_func=lambda one: readers.names.get(one, one) or word("answers.type_reader"),
+        help=word("answers.reader_help"),
+        accept_new_options=True,
+        width=200,
+    )
+
+
+def draw_none() -> None:
+    """Say how to get a reader."""
+    with st.container(horizontal=True, vertical_alignment="center"):
+        st.markdown(f":material/info: {word('answers.no_reader')}", width="content")
+        if st.button(word("answers.train_one"), icon=":material/model_training:", key="train_reader"):
+            open_page("train", train=READER)
+
+
+def reader_name(readers: Readers, reference: str) -> str:
+    """Return what a reader is called, as Markdown."""
+    return plain(readers.names.get(reference, reference))
