@@ -1,0 +1,123 @@
+"""Reading KorQuAD's passages for its questions: ours against transformers' question-answering pipeline, in turns.
+
+The pipeline is that of transformers 4, the last to have it, in a folder of its own; it is used as its documentation
+does, a question and a passage at a time. READER is the model that reads: a folder or a finished run; without it, the
+packaged base with a head drawn by chance.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+from benchmarks import peers
+from benchmarks.korquad import korquad
+from data.read import read_file
+from models.packaged.bases import DEFAULT
+from models.reader import SpanReader, Spans
+from models.sources import find_model
+from models.span_tokens import SpanOptions
+
+_PIPELINE = ("transformers==4.57.6", "huggingface_hub==0.36.0", "tokenizers==0.22.1")
+_SCRIPT = Path(__file__).with_name("pipeline_script.py")
+_PAIRS, _ROUNDS, _WANTED = 200, 3, 2.5
+Pairs = list[tuple[str, str]]
+
+
+def measure() -> list[str]:
+    """Return pairs a second of both, and how many spans are the same."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        os.environ["MRC_WORKSPACE"] = str(folder)
+        pairs, model = _pairs(), _model(folder)
+        with _Pipeline(folder, model, pairs) as pipeline:
+            rounds = []
+            for _ in range(_ROUNDS):
+                reader = SpanReader(find_model(str(model)), options=SpanOptions())  # an old one remembers tokens
+                reader.read(pairs[:1])
+                began = perf_counter()
+                spans = reader.read(pairs)
+                ours = perf_counter() - began
+                rounds.append((ours, pipeline.seconds()))
+                same = _same(pairs, spans, pipeline.spans())
+    one = peers.of_rounds(
+        "Reading for answers", f"{_PIPELINE[0].replace('==', ' ')} question-answering pipeline", f"{_PAIRS:,} pairs",
+        rounds, wanted=_WANTED, note=f"{same:.1%} of the spans the same",
+    )  # fmt: skip
+    peers.keep([one])
+    return [
+        "| | pairs a second |",
+        "|---|---:|",
+        f"| the pipeline | {_PAIRS / (one.theirs or 0):.2f} |",
+        f"| ours | {_PAIRS / one.ours:.2f} |",
+        "",
+        f"{one.ratio:.2f} times as many; {same:.1%} of the spans are the same.",
+    ]
+
+
+def _pairs() -> Pairs:
+    question_set = read_file(korquad()).question_set
+    row_of = question_set.row_of_passage
+    rows = np.random.default_rng(0).permutation(len(question_set.questions))[:_PAIRS]
+    asked = [question_set.questions[row] for row in rows.tolist()]
+    return [(one.text, question_set.passages.texts[row_of[one.relevant[0]]]) for one in asked]
+
+
+def _model(folder: Path) -> Path:
+    """The folder of the model that both load: a base is given its head once, and saved."""
+    reader = SpanReader(find_model(os.environ.get("READER", DEFAULT.reference)))
+    reader.model.save_pretrained(str(folder / "model"))
+    return folder / "model"
+
+
+def _same(pairs: Pairs, spans: Spans, theirs: list[list[int]]) -> float:
+    ours = zip(spans.starts[:, 0].tolist(), spans.ends[:, 0].tolist(), strict=True)
+    told = zip(pairs, ours, theirs, strict=True)
+    return float(np.mean([passage[a:b] == passage[c:d].strip() for (_, passage), (a, b), (c, d) in told]))
+
+
+class _Pipeline:
+    """The other side, in a process of its own that waits while ours reads."""
+
+    def __init__(self, folder: Path, model: Path, pairs: Pairs) -> None:
+        self._folder, self._model = folder, model
+        (folder / "pairs.json").write_text(json.dumps(pairs), encoding="utf-8")
+
+    def __enter__(self) -> "_Pipeline":
+        libraries = self._folder / "libraries"
+        pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", str(libraries), *_PIPELINE]
+        subprocess.run(pip, check=True)
+        arguments = [str(self._model), str(self._folder / "pairs.json"), str(self._folder / "answers.json")]
+        environment = {**os.environ, "PYTHONPATH": str(libraries)}
+        self._process: Any = subprocess.Popen(
+            [sys.executable, str(_SCRIPT), *arguments],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment, cwd=self._folder,
+        )  # fmt: skip
+        self._line()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._process.kill()
+        self._process.wait()
+
+    def seconds(self) -> float:
+        """Let it read all pairs; returns its seconds."""
+        self._process.stdin.write("\n")
+        self._process.stdin.flush()
+        return float(self._line())
+
+    def spans(self) -> list[list[int]]:
+        """The letters of its answers."""
+        told: list[list[int]] = json.loads((self._folder / "answers.json").read_text(encoding="utf-8"))
+        return told
+
+    def _line(self) -> str:
+        if not (line := str(self._process.stdout.readline())):
+            raise RuntimeError("the pipeline ended")
+        return line
