@@ -26,7 +26,7 @@ from training.rankers.losses import negatives_of_processes
 from training.recipe import Recipe, recipe_of
 from training.runs.card import write_card
 from training.runs.line import LINE
-from training.runs.provenance import provenance
+from training.runs.provenance import in_precision_begun, provenance
 from training.runs.runs import Phase, Plan, Run, find_run
 
 logger = logging.getLogger(__name__)
@@ -203,7 +203,7 @@ def _fit(run: Run, task: Task, checkpoint: Path | None, status: Status, callback
     from training.engine.trainers import make_trainer
     from training.runs.progress import RunFolderCallback
 
-    options = run.plan().options
+    options = in_precision_begun(run.plan().options, run.provenance())
     if options.report_to is Report.TENSORBOARD:
         os.environ["TENSORBOARD_LOGGING_DIR"] = str(run.folder / "tensorboard")
     callback = RunFolderCallback(run, status, save_limit=options.save_limit, save_minutes=options.save_minutes)

@@ -1,11 +1,12 @@
 """What a training was made of, noted as it begins: enough to do it again, or to tell why it came out otherwise."""
 
-from collections.abc import Sequence
-from dataclasses import asdict
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, TypeVar
 
 from jobs.machine import hardware, versions
+from models.precision import Precision
 from models.sources import ModelSource, find_model, identity
 from text.analyzers import Analyzer, choose
 from training.options.common import TrainingOptions, uses_bfloat16
@@ -26,6 +27,8 @@ LIBRARIES = (
     "kiwipiepy",
     "numpy",
 )
+
+Options = TypeVar("Options", bound=TrainingOptions)
 
 
 def provenance(plan: Plan, source: ModelSource) -> dict[str, Any]:
@@ -61,8 +64,22 @@ def _helper(reference: str, texts: Sequence[str]) -> dict[str, str]:
     return {"reference": reference, **identity(find_model(reference), texts)}
 
 
+def in_precision_begun(options: Options, made: Mapping[str, Any]) -> Options:
+    """Return the options with the precision that a run began in: which one is quicker is tried once, not each time.
+
+    Another GPU, or a CPU instead of one, is tried anew.
+    """
+    began, here = made.get("hardware", {}), hardware() | {"device": _device()}
+    if options.precision is not Precision.AUTO or any(began.get(of) != here[of] for of in ("device", "gpus")):
+        return options
+    return replace(options, precision=Precision.BFLOAT16 if began["bfloat16"] else Precision.FLOAT32)
+
+
 def _hardware(options: TrainingOptions) -> dict[str, Any]:
+    return {**hardware(), "device": _device(), "bfloat16": uses_bfloat16(options)}
+
+
+def _device() -> str:
     import torch
 
-    device = "cuda" if torch.cuda.is_available() else "cpu"
-    return {**hardware(), "device": device, "bfloat16": uses_bfloat16(options)}
+    return "cuda" if torch.cuda.is_available() else "cpu"

@@ -19,7 +19,7 @@ from models.sources import STARTER, ModelSource, content_fingerprint, find_model
 from tests.doubles import small_set
 from tests.hub import COMMIT, hub_server
 from training.options.bi_encoder import BI_ENCODER, BiEncoderOptions
-from training.runs.provenance import LIBRARIES, provenance
+from training.runs.provenance import LIBRARIES, in_precision_begun, provenance
 from training.runs.runs import Plan, new_plan
 
 pytestmark = pytest.mark.slow  # torch is asked for the hardware
@@ -75,6 +75,21 @@ def test_hardware_is_this_machine_s() -> None:
     assert hardware["processor"]
     assert hardware["device"] == ("cuda" if hardware["gpus"] else "cpu")
     assert hardware["bfloat16"] is False  # a starter
+
+
+def test_a_run_goes_on_in_the_precision_it_began_in(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text("{}")
+    source = ModelSource(str(tmp_path), folder=tmp_path)
+    found = planned(small_set(), base=str(tmp_path), precision=Precision.AUTO)
+    made = provenance(found, source)
+    for began, expected in ((False, Precision.FLOAT32), (True, Precision.BFLOAT16)):
+        here = {"hardware": made["hardware"] | {"bfloat16": began}}
+        assert in_precision_begun(found.options, here) == replace(found.options, precision=expected)
+        elsewhere = {"hardware": here["hardware"] | {"gpus": ["another"]}}
+        told = replace(found.options, precision=Precision.FLOAT32)
+        assert in_precision_begun(found.options, elsewhere) is found.options
+        assert in_precision_begun(told, here) is told
+    assert in_precision_begun(found.options, {}) is found.options
 
 
 def test_the_precision_is_the_one_asked_for(tmp_path: Path) -> None:
