@@ -7,8 +7,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from filelock import FileLock, Timeout
-
 from data.failure import Failure
 from data.pairs.store import find
 from data.split import Part
@@ -18,10 +16,8 @@ from embeddings.evaluate import evaluate
 from embeddings.job import EmbeddingJob, teller
 from embeddings.results import Evaluation
 from embeddings.tasks import carry
-from jobs.folder import carry_out
-from jobs.status import State, Status
-
-_SECONDS_TO_END = 5.0  # for one that was just killed
+from jobs.command import carried_out_alone
+from jobs.status import Status
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -82,17 +78,7 @@ def _run(options: argparse.Namespace) -> int:
         request = job.request()
         carry(request, find(request.data), job.folder, say)
 
-    try:
-        with FileLock(job.folder / ".at_work.lock", timeout=_SECONDS_TO_END):
-            ended = carry_out(job, work, _problem)
-    except Timeout:
-        tell("error: another process is at work on this", error=True)
-        return 2
-    return 0 if ended.state is State.DONE else 2
-
-
-def _problem(error: BaseException) -> tuple[str, str]:
-    return error.code if isinstance(error, Failure) else "unexpected", str(error)
+    return carried_out_alone(job, work)
 
 
 def table(evaluation: Evaluation) -> str:

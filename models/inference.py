@@ -66,13 +66,20 @@ def _split(forward: Callable[..., Features], output: str, tokens: Mapping[str, i
         order = torch.argsort(lengths, descending=True, stable=True)
         widths = (-(-lengths[order] // _MULTIPLE) * _MULTIPLE).tolist()
         found: list[Tensor] = []
-        device = lengths.device.type if lengths.device.type in _PASS_COSTS else "cpu"
-        for start, end in passes(widths, tokens[device], _PASS_COSTS[device]):
+        for start, end in passes_on(lengths.device, widths, tokens):
             rows = {name: _cut(value, order[start:end], widths[start]) for name, value in features.items()}
             found.append(forward(rows, **kwargs)[output])
         return {output: torch.cat(found)[torch.argsort(order)]}
 
     return split
+
+
+def passes_on(
+    device: torch.device, widths: Sequence[int], tokens: Mapping[str, int] = TOKENS_A_PASS
+) -> list[tuple[int, int]]:
+    """Cut rows of falling widths into passes for a device, `[start, end)` each; see `passes`."""
+    kind = device.type if device.type in _PASS_COSTS else "cpu"
+    return passes(widths, tokens[kind], _PASS_COSTS[kind])
 
 
 def passes(widths: Sequence[int], most: int, cost: int) -> list[tuple[int, int]]:

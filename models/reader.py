@@ -95,15 +95,14 @@ class SpanReader(SourcedModel):
         """Yield the places of windows read together, and of each its best spans; long windows first."""
         import torch
 
-        from models.inference import TOKENS_A_PASS, in_precision, passes
+        from models.inference import in_precision, passes_on
 
         model = self.model
         device, segments = model.device, model.has_segments
         order = sorted(range(len(windows)), key=lambda place: -windows[place].width)
         widths = [windows[place].width for place in order]
-        kind = device.type if device.type in TOKENS_A_PASS else "cpu"
         with torch.inference_mode(), in_precision(model[0], self._precision):
-            for start, end in passes(widths, TOKENS_A_PASS[kind], 64):
+            for start, end in passes_on(device, widths):
                 part = order[start:end]
                 arrays = batch([windows[place] for place in part], model.tokenizer.pad_token_id or 0, segments=segments)
                 features = {name: torch.from_numpy(value).to(device) for name, value in arrays.items()}

@@ -28,12 +28,9 @@ def _evaluate(options: argparse.Namespace) -> int:
     base = options.experiment.parent
     result = evaluate(experiment, find(experiment.data, base), base=base, on_progress=tell_progress)
     tell(json.dumps(as_dict(result), ensure_ascii=False, indent=2) if options.json else table(result))
-    failed = [(one.name, one.error) for one in result.comparison.results]
-    failed += [(one.name, one.error) for one in result.readers]
-    failed += [(one.name, one.error) for one in result.generators]
-    failed = [(name, error) for name, error in failed if error]
-    for name, error in failed:
-        tell(f"{name} failed: {error}", error=True)
+    failed = [one for one in (*result.comparison.results, *result.readers, *result.generators) if one.error]
+    for one in failed:
+        tell(f"{one.name} failed: {one.error}", error=True)
     if options.out:
         save(result, options.out)
     return int(bool(failed))

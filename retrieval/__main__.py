@@ -8,12 +8,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from filelock import FileLock, Timeout
-
 from data.failure import Failure
 from data.store import find
 from data.terminal import tell, tell_progress
-from jobs.folder import carry_out
+from jobs.command import carried_out_alone
 from jobs.status import Status
 from retrieval.analysis.figures import shown_measures
 from retrieval.comparison.compare import Comparison, compare
@@ -24,8 +22,6 @@ from retrieval.comparison.store import damaged_comparisons, delete, keep, kept_c
 from retrieval.dense import encode as encode_corpus
 from retrieval.report.files import save
 from retrieval.report.words import LANGUAGES
-
-_SECONDS_TO_END = 5.0  # for one that was just killed
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -79,22 +75,16 @@ def _compare(options: argparse.Namespace) -> int:
 
 
 def _compare_for_the_page(options: argparse.Namespace) -> int:
-    job, status = ComparisonJob(options.out), 2
+    reported = 0
 
     def work(began: Status) -> None:
-        nonlocal status
+        nonlocal reported
         comparison, origin = _compared(options.experiment, teller(job, began))
         reported = _report(comparison)
         keep(comparison, options.out, origin)
-        status = reported
 
-    job.folder.mkdir(parents=True, exist_ok=True)
-    try:
-        with FileLock(job.folder / ".at_work.lock", timeout=_SECONDS_TO_END):
-            carry_out(job, work, lambda error: ("unexpected", str(error)))
-    except Timeout:
-        tell("error: another process is at work on this comparison", error=True)
-    return status
+    job = ComparisonJob(options.out)
+    return carried_out_alone(job, work) or reported
 
 
 def _compared(path: Path, on_progress: Callable[[str, float], None]) -> tuple[Comparison, dict[str, Any]]:

@@ -4,6 +4,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import streamlit as st
+
 from data.store import StoredSet
 from data.workspace import read_json, workspace
 
@@ -35,7 +37,7 @@ def _of(data: StoredSet) -> Iterator[tuple[Path, dict[str, Any]]]:
     """The `scores.json` of evaluations on a set, the newest first."""
     paths = sorted((workspace() / "reading").glob("*/scores.json"), key=lambda path: -path.stat().st_mtime)
     for path in paths:
-        told = read_json(path)
+        told = _read(path, path.stat().st_mtime_ns)
         experiment = told.get("experiment")
         if isinstance(experiment, dict) and experiment.get("data") == data.key:
             yield path, told
@@ -49,3 +51,10 @@ def _weights(told: dict[str, Any], reader: str) -> dict[str, Weight]:
         for retriever, chosen in told["weights"][name].items()
         if chosen["chosen_on"]
     }
+
+
+@st.cache_data(show_spinner=False, max_entries=64)
+def _read(path: Path, written: int) -> dict[str, Any]:
+    """Read one file; `written` is when that was."""
+    del written
+    return read_json(path)
