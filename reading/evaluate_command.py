@@ -3,6 +3,7 @@
 import argparse
 import json
 from pathlib import Path
+from typing import Any
 
 from data.store import find
 from data.terminal import tell, tell_progress
@@ -28,7 +29,8 @@ def _evaluate(options: argparse.Namespace) -> int:
     base = options.experiment.parent
     result = evaluate(experiment, find(experiment.data, base), base=base, on_progress=tell_progress)
     tell(json.dumps(as_dict(result), ensure_ascii=False, indent=2) if options.json else table(result))
-    failed = [one for one in (*result.comparison.results, *result.readers, *result.generators) if one.error]
+    tried: tuple[Any, ...] = (*result.comparison.results, *result.readers, *result.generators)
+    failed = [one for one in tried if one.error]
     for one in failed:
         tell(f"{one.name} failed: {one.error}", error=True)
     if options.out:
