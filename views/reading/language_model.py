@@ -36,9 +36,11 @@ def pick_language_model() -> LanguageModel | None:
     with st.popover(label, icon=":material/smart_toy:"):
         st.caption(word("answers.language_model_about"))
         typed = may_be_given()
-        address = _text("address", placeholder="http://localhost:11434/v1") if typed else ""
-        model = _text("model", value=usual)
-        key = _text("secret", type="password", autocomplete="off") if typed else ""
+        with st.form("answers_language_model", border=False):  # so that nobody is asked before all is typed
+            address = _text("address", placeholder="http://localhost:11434/v1") if typed else ""
+            model = _text("model", value=usual)
+            key = _text("secret", type="password", autocomplete="off") if typed else ""
+            st.form_submit_button(word("answers.use_model"), key="use_model", type="primary", width="stretch")
     known = bool(address or os.environ.get(ADDRESS, "").strip())
     return LanguageModel(model, address, key) if model and known else None
 

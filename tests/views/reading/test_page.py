@@ -133,6 +133,7 @@ def with_model(app: AppTest, server: ChatServer) -> AppTest:
     app.text_input(key="answers_address").set_value(server.address)
     app.text_input(key="answers_model").set_value(MODEL)
     app.text_input(key="answers_secret").set_value(KEY)
+    app.button(key="use_model").click()
     return run(app)
 
 
@@ -179,6 +180,7 @@ def test_an_endpoint_that_refuses_is_told_without_the_key(data: StoredSet) -> No
         app.text_input(key="answers_address").set_value(server.address)
         app.text_input(key="answers_model").set_value(MODEL)
         app.text_input(key="answers_secret").set_value("sk-wrongwrongwrong")
+        app.button(key="use_model").click()
         run(app)
     assert app.error
     assert "sk-wrong" not in texts(app)

@@ -1,0 +1,115 @@
+"""From a trained reader to its answers in a real browser: trained, asked, judged, held against a model, evaluated."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from data.catalog import CATALOG, read_entry
+from tests.browser.test_trainings import wait_for
+from tests.chat_server import KEY, MODEL, chat_server
+from tests.hub import build_bi_encoder
+from views.words import catalog
+
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
+MINUTES = 60_000
+KO = catalog("ko")
+QUESTION = read_entry(CATALOG["sample"]).question_set.questions[0]
+
+
+def settled(page: Page) -> None:
+    page.wait_for_selector("[data-testid=stApp][data-test-script-state=notRunning]")
+
+
+def no_failure(page: Page) -> None:
+    for kind in ("stException", "stAlertContentError"):
+        expect(page.get_by_test_id(kind)).to_have_count(0)
+
+
+def cells(page: Page) -> list[str]:
+    """What the first table shows: a canvas draws it, and holds a grid for screen readers once it is looked at."""
+    table = page.get_by_test_id("stDataFrame").first
+    table.scroll_into_view_if_needed()
+    found = table.locator("canvas").first.locator("[role=gridcell]")
+    expect(found.first).to_be_attached()
+    return found.all_text_contents()
+
+
+def test_a_reader_is_trained_in_the_browser(app: str, korean_page: Page, workspace: Path) -> None:
+    base = build_bi_encoder(workspace.parent / "tiny")
+    korean_page.goto(f"{app}/train?train=reader&base=other&base_model={base}")
+    name = korean_page.get_by_role("textbox", name="학습 이름")
+    expect(name).to_be_visible()
+    settled(korean_page)
+    name.fill("독해")
+    name.press("Tab")
+    settled(korean_page)
+    korean_page.get_by_role("button", name="학습 시작").click()
+    expect(korean_page.get_by_role("button", name="멈추기", exact=True)).to_be_visible(timeout=2 * MINUTES)
+    wait_for(workspace, "독해", "done", seconds=300)
+    expect(korean_page.get_by_role("main").get_by_text("완료").first).to_be_visible()
+    no_failure(korean_page)
+
+
+def test_a_question_is_read_side_by_side_and_its_answer_judged(app: str, korean_page: Page, workspace: Path) -> None:
+    korean_page.goto(f"{app}/answers?retrievers=BM25+words%7CBM25")
+    expect(korean_page.get_by_role("heading", level=1)).to_have_text(KO["answers.purpose"])
+    box = korean_page.get_by_role("textbox", name=KO["search.question"])
+    box.fill(QUESTION.text)
+    korean_page.get_by_role("button", name=KO["answers.ask"], exact=True).click()
+    expect(korean_page.locator(".found-head")).to_have_count(2)
+    expect(korean_page.get_by_text(re.compile("독해 모델 · 확률"))).to_have_count(2)
+    expect(korean_page.locator(".found mark").first).to_be_visible()
+    expect(korean_page).to_have_url(re.compile("q="))
+    korean_page.get_by_role("button", name=KO["answers.judge_wrong"]).first.click()
+    pressed = korean_page.locator("[class*=st-key-judge_answer_wrong] [data-testid=stBaseButton-primary]")
+    expect(pressed.first).to_be_visible()
+    (kept,) = (workspace / "judgements").glob("*.json")
+    assert QUESTION.text in json.dumps(json.loads(kept.read_text(encoding="utf-8")), ensure_ascii=False)
+    no_failure(korean_page)
+
+
+def test_a_language_model_answers_with_citations_that_lead_to_passages(app: str, page: Page, workspace: Path) -> None:
+    with chat_server(lambda _: f"{QUESTION.answers[0]} [1]. <b>또</b> [7]") as server:
+        page.goto(f"{app}/answers?retrievers=BM25&q={QUESTION.text}")
+        page.get_by_role("button", name="Language model: none").click()
+        for name, value in (("address", server.address), ("model", MODEL), ("secret", KEY)):
+            page.locator(f".st-key-answers_{name} input").fill(value)
+        page.get_by_role("button", name="Use this model").click()
+        expect(page.get_by_text("Citations checked:")).to_be_visible()
+        cited = page.get_by_role("link", name="[1]").first
+        target = str(cited.get_attribute("href"))
+        expect(page.locator(f"[id='{target.removeprefix('#')}']")).to_have_count(1)
+        expect(page.get_by_text("was never sent")).to_be_visible()
+        expect(page.get_by_text("<b>또</b>")).to_be_visible()
+        assert len(server.asked) == 1
+        assert KEY not in page.url
+    files = [path for path in workspace.rglob("*") if path.is_file()]
+    assert files
+    assert not [path for path in files if KEY.encode() in path.read_bytes()]
+
+
+def test_retrievers_are_compared_by_the_answers_they_lead_to(app: str, page: Page) -> None:
+    page.goto(f"{app}/answers?answers=evaluate&retrievers=BM25+words%7CBM25")
+    page.get_by_role("button", name="Evaluate", exact=True).click()
+    expect(page.get_by_text(re.compile(r"answer .* of 100 questions exactly"))).to_be_visible(timeout=3 * MINUTES)
+    expect(page.get_by_text("Exact match by how many passages are read")).to_be_visible()
+    expect(page.get_by_test_id("stVegaLiteChart").first).to_be_visible()
+    with page.expect_download() as started:
+        page.get_by_role("button", name="scores.json").click()
+    scores = json.loads(Path(started.value.path()).read_text(encoding="utf-8"))
+    (by_retriever,) = scores["readers"].values()
+    shown = cells(page)
+    for name in ("BM25 words", "BM25"):
+        row = shown[shown.index(name) + 1 :]
+        figures = {f"{100 * by_k['em']:.1f}" for by_k in by_retriever[name].values()}
+        assert figures & {f"{float(cell):.1f}" for cell in row[:4] if re.fullmatch(r"[\d.]+", cell)}, name
+    page.get_by_role("tab", name="Where", exact=True).click()
+    expect(page.get_by_text("Question word").first).to_be_visible()
+    page.get_by_role("tab", name="Questions", exact=True).click()
+    expect(page.get_by_text(re.compile(r"of 96 questions"))).to_be_visible()
+    no_failure(page)
+    page.reload()  # the address alone opens the same
+    expect(page.get_by_text(re.compile(r"of 96 questions"))).to_be_visible()
