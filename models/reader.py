@@ -1,6 +1,5 @@
 """The reader: a question and a passage into the spans of letters that answer it best, as fast as the machine can."""
 
-import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from data.cache import key_of
-from data.workspace import write_json
+from data.workspace import read_json, write_json
 from models.loading import load_reader
 from models.precision import Precision
 from models.sources import ModelSource, SourcedModel
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
 
 Pair = tuple[str, str]
 _OPTIONS = "reader.json"  # beside the weights: how passages were cut when it was trained
+_SILENT_ABOVE = "no_answer_above"
 _PAIRS_AT_ONCE = 2048  # cut and sorted together
 _TRIED = 8  # spans looked at for each that is wanted: neighbours overlap
 
@@ -61,6 +61,11 @@ class SpanReader(SourcedModel):
     def model(self) -> "SpanNetwork":
         """The loaded model; loading imports torch."""
         return load_reader(self._source)
+
+    @cached_property
+    def threshold(self) -> float | None:
+        """From which margin on it says that there is no answer; see `threshold_of`."""
+        return threshold_of(self._source)
 
     @cached_property
     def fingerprint(self) -> str:
@@ -180,15 +185,26 @@ def _apart(found: list[tuple[float, int, int]]) -> Any:
 
 def options_of(source: ModelSource) -> SpanOptions:
     """Return how passages were cut when a model was trained here; the usual way for any other."""
-    path = source.folder / _OPTIONS if source.folder else None
-    if path is None or not path.is_file():
-        return SpanOptions()
+    told = {name: value for name, value in _kept(source).items() if name != _SILENT_ABOVE}
     try:
-        return SpanOptions(**json.loads(path.read_text(encoding="utf-8")))
-    except (OSError, TypeError, ValueError):
+        return SpanOptions(**told)
+    except (TypeError, ValueError):
         return SpanOptions()
 
 
-def keep_options(folder: Path, options: SpanOptions) -> None:
-    """Write beside a model how passages are to be cut for it."""
-    write_json(folder / _OPTIONS, asdict(options))
+def threshold_of(source: ModelSource) -> float | None:
+    """Return by how much "no answer" must be likelier than the best span, in log P, for a reader to say so.
+
+    None of a model that never learned to: one that met no question without an answer when it was trained here.
+    """
+    threshold = _kept(source).get(_SILENT_ABOVE)
+    return float(threshold) if isinstance(threshold, int | float) else None
+
+
+def keep_options(folder: Path, options: SpanOptions, threshold: float | None = None) -> None:
+    """Write beside a model how passages are to be cut for it, and its threshold; see `threshold_of`."""
+    write_json(folder / _OPTIONS, asdict(options) | ({} if threshold is None else {_SILENT_ABOVE: threshold}))
+
+
+def _kept(source: ModelSource) -> dict[str, Any]:
+    return read_json(source.folder / _OPTIONS) if source.folder else {}

@@ -10,7 +10,7 @@ from transformers import AutoModelForQuestionAnswering, AutoTokenizer
 
 from models.hub import ModelError
 from models.precision import Precision
-from models.reader import SpanReader, keep_options, options_of
+from models.reader import SpanReader, keep_options, options_of, threshold_of
 from models.sources import STARTER, find_model
 from models.span_tokens import SpanOptions
 from tests.hub import SENTENCES, build_bi_encoder, build_cross_encoder_base
@@ -125,7 +125,9 @@ def test_how_it_reads_is_kept_beside_it(folder: Path, tmp_path: Path) -> None:
     source = find_model(str(tmp_path))
     assert options_of(source) == SpanOptions()
     keep_options(tmp_path, SpanOptions(64, 16, 5))
-    assert options_of(source) == SpanOptions(64, 16, 5)
+    assert (options_of(source), threshold_of(source)) == (SpanOptions(64, 16, 5), None)
+    keep_options(tmp_path, SpanOptions(64, 16, 5), -1.25)
+    assert (options_of(source), SpanReader(source).threshold) == (SpanOptions(64, 16, 5), -1.25)
     assert SpanReader(source).fingerprint != SpanReader(source, options=SpanOptions()).fingerprint
     (tmp_path / "reader.json").write_text('{"length": "x"}', encoding="utf-8")
     assert options_of(source) == SpanOptions()

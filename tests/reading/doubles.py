@@ -28,7 +28,8 @@ class NextWord:
 
     fingerprint = "next word"
 
-    def __init__(self) -> None:
+    def __init__(self, threshold: float | None = None) -> None:
+        self.threshold = threshold
         self.read_pairs: list[tuple[str, str]] = []
 
     def read(self, pairs: Sequence[tuple[str, str]], *, spans: int = 1) -> Spans:

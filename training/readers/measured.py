@@ -15,14 +15,17 @@ from training.rankers.reached import Reached
 OVERLAP = "f1"  # whatever the rules call it: one name for what a training is told by
 
 
-def answered(reader: SpanReader, validation: QuestionSet, sample: QuestionSet, rules: Rules) -> Reached:
-    """Let a reader answer both.
+def answered(
+    reader: SpanReader, validation: QuestionSet, sample: QuestionSet, rules: Rules
+) -> tuple[Reached, float | None]:
+    """Let a reader answer both; returns how right that is, and the threshold of saying that there is no answer.
 
-    Where some questions have no answer, the threshold of saying so is the best one on the validation questions.
+    The threshold is the best one on the validation questions; None where all of them have an answer.
     """
     read = [read_own_passages(reader, one) for one in (validation, sample)]
     threshold = best_threshold(read[0], validation, rules)
-    return Reached(*(_judged(one, of, rules, threshold) for one, of in zip(read, (validation, sample), strict=True)))
+    of_both = (_judged(one, of, rules, threshold) for one, of in zip(read, (validation, sample), strict=True))
+    return Reached(*of_both), threshold
 
 
 def by_passage(question_set: QuestionSet) -> QuestionSet:

@@ -58,7 +58,7 @@ print(spans.starts[0, 0], spans.ends[0, 0], spans.scores[0, 0])  # letters of th
 
     def measured(self, source: ModelSource) -> Reached:
         """Measure a reader on the questions that judge it, each with its passage."""
-        return self._answered(self._reader(source))
+        return self._answered(self._reader(source))[0]
 
     def task(self, source: ModelSource) -> Task:
         """Load the base, change it as told, and gather what its training needs. Raises `TrainingError`."""
@@ -72,7 +72,7 @@ print(spans.starts[0, 0], spans.ends[0, 0], spans.scores[0, 0])  # letters of th
             raise TrainingError("nothing_to_read", message)
         held_out = _windows(options, material.held_out, tokens, negatives=False)
         return Task(
-            *(model, None, shown.columns(), shown.examples(), lambda trained: self._answered(self._live(trained))),
+            *(model, None, shown.columns(), shown.examples(), lambda trained: self._answered(self._live(trained))[0]),
             settled=settled,
             told={"answers": shown.counts | {"windows": len(shown.windows)}},
             held_out=_held_out(held_out, partial(held_out.features, model)),
@@ -80,9 +80,10 @@ print(spans.starts[0, 0], spans.ends[0, 0], spans.scores[0, 0])  # letters of th
         )
 
     def concluded(self, model_folder: Path) -> tuple[dict[str, Reached], dict[str, Any]]:
-        """Keep beside the model how it reads, and measure it."""
-        keep_options(model_folder, self._options.span_options)
-        return {"after": self.measured(ModelSource(str(model_folder), folder=model_folder))}, {}
+        """Measure the model, and keep beside it how it reads and when it says that there is no answer."""
+        reached, threshold = self._answered(self._reader(ModelSource(str(model_folder), folder=model_folder)))
+        keep_options(model_folder, self._options.span_options, threshold)
+        return {"after": reached}, {}
 
     def seconds_to_measure(self, model: Any) -> float:
         """Seconds that measuring this model once would take, by the time a few passages take."""
@@ -100,7 +101,7 @@ print(spans.starts[0, 0], spans.ends[0, 0], spans.scores[0, 0])  # letters of th
         del model, first, title, named
         return []
 
-    def _answered(self, reader: SpanReader) -> Reached:
+    def _answered(self, reader: SpanReader) -> tuple[Reached, float | None]:
         return answered(reader, self._material.validation, self._material.sample, self._options.rules)
 
     def _reader(self, source: ModelSource) -> SpanReader:

@@ -12,9 +12,9 @@ from data.records import QuestionSet
 from data.split import Part
 from data.store import StoredSet
 from models.hub import ModelError
-from reading.citations import Support, checked
 from reading.depth import spread
-from reading.generator import GeneratedAnswer
+from reading.generation.citations import Support, checked
+from reading.generation.generator import GeneratedAnswer
 from reading.rules import Rules
 from retrieval.asking import Findings, truth_of
 from views.choices import Choices
@@ -28,7 +28,7 @@ from views.reading.kept import Weight, kept_weights
 from views.reading.language_model import LanguageModel, pick_language_model
 from views.reading.passages import draw_head, draw_passages, legend, reason
 from views.reading.readers import Readers, draw_none, pick_reader
-from views.reading.warm import Spans, read
+from views.reading.warm import Reading, read
 from views.resources.sets import question_set
 from views.search.asking import search
 from views.search.judging import draw as draw_judged
@@ -96,9 +96,11 @@ def _draw_results(
     experiment = choices.experiment(of.data, choices.searchable, Part.ALL)
     outcomes = search(of.data, experiment, [spec.name for spec in choices.needed(list(picked))], of.question)
     found = {name: one for name in picked if isinstance(one := outcomes[name], Findings)}
-    spans = _read(of, found, k, reader)
+    readings = _read(of, found, k, reader)
     weights = kept_weights(of.data, reader) if reader else {}
-    columns = {name: _column(of, name, one, k, spans=spans, chosen=weights.get(name)) for name, one in found.items()}
+    columns = {
+        name: _column(of, name, one, k, readings=readings, chosen=weights.get(name)) for name, one in found.items()
+    }
     if reader and any(column.read for column in columns.values()):
         legend(others=True)
     waiting: list[tuple[DeltaGenerator, ReadColumn, str]] = []
@@ -123,7 +125,7 @@ def _draw_results(
             _draw_generated(of, place, column, anchor, model)
 
 
-def _read(of: _Asked, found: dict[str, Findings], k: int, reader: str) -> dict[int, Spans]:
+def _read(of: _Asked, found: dict[str, Findings], k: int, reader: str) -> dict[int, Reading]:
     """What the reader sees in each passage found, by its row; each is read once, whoever found it."""
     rows = tuple(sorted({row for one in found.values() for row in one.rows[:k]}))
     if not reader or not rows:
@@ -137,12 +139,20 @@ def _read(of: _Asked, found: dict[str, Findings], k: int, reader: str) -> dict[i
 
 
 def _column(
-    of: _Asked, name: str, found: Findings, k: int, *, spans: dict[int, Spans], chosen: Weight | None
+    of: _Asked, name: str, found: Findings, k: int, *, readings: dict[int, Reading], chosen: Weight | None
 ) -> ReadColumn:
     rows, scores = found.rows[:k], found.scores[:k]
     weight = chosen or Weight(0.0, spread(np.array([scores])) if scores else 1.0)
+    seen = [readings.get(row, Reading()) for row in rows]
     return read_column(
-        name, rows, scores, [spans.get(row, ()) for row in rows], relevant=of.relevant, weight=weight[0], unit=weight[1]
+        name,
+        rows,
+        scores,
+        [one.spans for one in seen],
+        relevant=of.relevant,
+        weight=weight.weight,
+        unit=weight.unit,
+        silent=all(one.silent for one in seen),
     )
 
 
@@ -153,6 +163,8 @@ def _draw_answer(of: _Asked, column: ReadColumn, key: str) -> None:
     if column.won < 0:
         return
     won, answer = column.passages[column.won], answer_of(column, of.questions)
+    if column.silent:
+        st.caption(f":material/do_not_disturb_on: {word('answers.says_nothing')}")
     st.markdown(f"### {plain(answer)}")
     st.caption(word("answers.from_passage", p=probability(won.best), rank=column.won + 1))
     judging.draw(of.questions, of.question, answer, of.questions.passages.ids[won.row], key)

@@ -36,7 +36,8 @@ class ReadPassage:
 class ReadColumn:
     """The passages that a retriever found, the first K; `won` is the place of the one whose span is taken, -1: none.
 
-    The retriever's score counts `weight` times, told in `unit`s. `read` is False where nobody read them.
+    The retriever's score counts `weight` times, told in `unit`s. `read` is False where nobody read them, and `silent`
+    is True where the reader finds in all of them that there is no answer.
     """
 
     name: str
@@ -45,6 +46,7 @@ class ReadColumn:
     weight: float
     unit: float
     read: bool = True
+    silent: bool = False
 
     @property
     def right(self) -> int:
@@ -65,6 +67,7 @@ def read_column(
     relevant: Collection[int],
     weight: float,
     unit: float,
+    silent: bool = False,
 ) -> ReadColumn:
     """Put a column together; `spans` of each passage are begin, end and log P, better ones first, none where unread."""
     best = np.array([[one[0][2] if one else -np.inf for one in spans]])
@@ -81,7 +84,7 @@ def read_column(
         for row, score, of, total in zip(rows, found, spans, totals.tolist(), strict=True)
     )
     won = int(np.argmax(totals)) if len(totals) and np.isfinite(totals).any() else -1
-    return ReadColumn(name, passages, won, weight, unit, read=any(spans))
+    return ReadColumn(name, passages, won, weight, unit, read=any(spans), silent=silent)
 
 
 def answer_of(column: ReadColumn, question_set: QuestionSet, place: int | None = None) -> str:

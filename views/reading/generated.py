@@ -14,9 +14,9 @@ from chat.answers import without_thoughts
 from chat.problems import EndpointError
 from data.limits import LimitError
 from data.records import Passage
-from reading.citations import CITATION, Support, checked, cited
-from reading.generate import answer
-from reading.generator import GeneratedAnswer, Request
+from reading.generation.citations import CITATION, Support, checked, cited
+from reading.generation.generate import answer
+from reading.generation.generator import GeneratedAnswer, Request
 from reading.problems import ReadingError
 from reading.rules import Rules
 from views.problem_words import failure_text

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 import streamlit as st
 
 from chat.endpoint import ADDRESS, MODEL, Endpoint, may_be_given
-from reading.generator import Generator
-from reading.prompts import prompts
+from reading.generation.generator import Generator
+from reading.generation.prompts import prompts
 from views.words import language, plain, word
 
 

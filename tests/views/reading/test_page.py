@@ -72,6 +72,17 @@ def test_the_answer_its_probability_and_its_passage(data: StoredSet, made: list[
     assert len(made) == 1, "it stays loaded"
 
 
+@pytest.mark.parametrize(("threshold", "silent"), [(None, False), (-6.9, False), (-7.1, True)])
+def test_a_reader_that_learned_to_says_that_no_passage_answers(
+    data: StoredSet, monkeypatch: pytest.MonkeyPatch, threshold: float | None, *, silent: bool
+) -> None:
+    monkeypatch.setattr("views.reading.warm.SpanReader", lambda _: NextWord(threshold))
+    trained(data)
+    app = asked("흐르는 강", read="1")  # "no answer" is exp(-9), the span exp(-2): a margin of -7
+    assert (EN["answers.says_nothing"] in texts(app)) is silent
+    assert "### 한강" in texts(app)
+
+
 def test_why_a_wrong_passage_was_taken_is_told_in_numbers(data: StoredSet) -> None:
     wordy = Passage("p0", "나라의 수도 런던 나라의 수도", "")
     keep(QuestionSet("wordy", (wordy, *PASSAGES), QUESTIONS))

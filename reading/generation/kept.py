@@ -8,7 +8,7 @@ from chat.lines import append_line, lines_of
 from chat.stream import Answer, Usage
 from data.cache import key_of
 from data.workspace import number_in, workspace, write_json
-from reading.generator import Generator, Messages
+from reading.generation.generator import Generator, Messages
 
 
 class KeptAnswers:

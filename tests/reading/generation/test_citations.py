@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from data.records import Passage
-from reading.citations import Citation, Support, checked, cited
-from reading.containment import contains, contains_words
+from reading.generation.citations import Citation, Support, checked, cited
+from reading.generation.containment import contains, contains_words
 from reading.rules import Rules
 
 SENT = (

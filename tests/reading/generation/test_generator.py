@@ -3,9 +3,9 @@ import pytest
 
 from chat.stream import Answer, Usage
 from data.records import Passage, Question, QuestionSet
-from reading.generator import Generator, Request
+from reading.generation.generator import Generator, Request
+from reading.generation.prompts import prompts
 from reading.problems import ReadingError
-from reading.prompts import prompts
 from retrieval.rankings import Rankings
 
 USAGE = Usage(10, 2, 0.1, 0.2)

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from chat.endpoint import Endpoint
 from data.failure import Failure
 from data.limits import require_room
-from reading.asking import Asking, Progress, nothing_said, says_something
-from reading.generator import GeneratedAnswer, Generator, Request, require_range
-from reading.kept_answers import KeptAnswers
-from reading.prices import Budget, Prices
+from reading.generation.asking import Asking, Progress, nothing_said, says_something
+from reading.generation.generator import GeneratedAnswer, Generator, Request, require_range
+from reading.generation.kept import KeptAnswers
+from reading.generation.prices import Budget, Prices
 
 _MOST_AT_ONCE = 64
 

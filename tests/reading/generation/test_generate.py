@@ -11,11 +11,11 @@ from chat.problems import EndpointError
 from chat.stream import returned
 from data.records import Passage
 from data.workspace import read_json, workspace
-from reading.generate import Batch, answer, generate
-from reading.generator import Generator, Request
-from reading.prices import Prices
+from reading.generation.generate import Batch, answer, generate
+from reading.generation.generator import Generator, Request
+from reading.generation.prices import Prices
+from reading.generation.prompts import prompts
 from reading.problems import ReadingError
-from reading.prompts import prompts
 from tests.chat_server import (
     AT_ONCE,
     EVENTS,
@@ -28,7 +28,7 @@ from tests.chat_server import (
     events,
     pieces,
 )
-from tests.reading.generation import CITIES, GENERATOR, REQUESTS, asked_of, right
+from tests.reading.generation.cities import CITIES, GENERATOR, REQUESTS, asked_of, right
 
 EVERY = {request.id for request in REQUESTS}
 

@@ -10,12 +10,12 @@ import pytest
 
 from chat.endpoint import Endpoint
 from data.workspace import workspace
-from reading.generate import Batch, generate
-from reading.generated_scores import generated_scores
+from reading.generation.generate import Batch, generate
+from reading.generation.scores import generated_scores
 from reading.predictions import write_predictions
 from reading.rules import Rules
 from tests.chat_server import AT_ONCE, EVENTS, KEY, Reply, chat_server, event
-from tests.reading.generation import GENERATOR, REQUESTS, SET, asked_of, right
+from tests.reading.generation.cities import GENERATOR, REQUESTS, SET, asked_of, right
 
 TELLS = {
     "서울": Reply(400, {"error": {"message": f"{KEY} is too long"}}),

@@ -8,12 +8,12 @@ import numpy as np
 from chat.endpoint import Endpoint
 from data.records import QuestionSet
 from reading.experiment import GeneratorSpec
-from reading.generate import Batch, generate
-from reading.generated_scores import GeneratedScores, generated_scores
-from reading.generator import Generator
-from reading.prices import Prices
+from reading.generation.generate import Batch, generate
+from reading.generation.generator import Generator
+from reading.generation.prices import Prices
+from reading.generation.prompts import prompts
+from reading.generation.scores import GeneratedScores, generated_scores
 from reading.problems import ReadingError
-from reading.prompts import prompts
 from reading.rules import Rules
 from retrieval.comparison.compare import Comparison
 

@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 
 from data.records import Passage
-from reading.citations import CITATION
+from reading.generation.citations import CITATION
 from reading.problems import ReadingError
 
 _PLACEHOLDER = re.compile(r"\{(passages|question|refusal)\}")

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from data.records import Question, QuestionSet
-from reading.citations import Support, checked
-from reading.containment import contains
-from reading.generator import GeneratedAnswer
+from reading.generation.citations import Support, checked
+from reading.generation.containment import contains
+from reading.generation.generator import GeneratedAnswer
 from reading.problems import ReadingError
 from reading.rules import Rules, judged
 from reading.scores import EXACT
@@ -27,11 +27,11 @@ class GeneratedScores:
     """Values of each question by measure, `(n_questions,)` float64 from 0 to 1, NaN where a measure is not about it.
 
     Of every question with an answer: exact match and the rules' overlap, of the answer without citations, a refusal
-    being no answer; `contains`: a right answer is in it, as `reading.containment` says. Of those that did not refuse:
-    `cites` any passage, `cites_never_sent`: a number that was never sent. Of those that cite: `citations_hold`, the
-    share of its citations that hold its words. Of those to whom a relevant passage was sent, `refused_with_passage`; of
-    the others `refused_without_passage`, which is right. Higher is better but for `cites_never_sent` and
-    `refused_with_passage`.
+    being no answer; `contains`: a right answer is in it, see `reading.generation.containment`. Of those that did not
+    refuse: `cites` any passage, `cites_never_sent`: a number that was never sent. Of those that cite:
+    `citations_hold`, the share of its citations that hold its words. Of those to whom a relevant passage was sent,
+    `refused_with_passage`; of the others `refused_without_passage`, which is right. Higher is better but for
+    `cites_never_sent` and `refused_with_passage`.
 
     `intervals` are those of the means, at 95%, with questions about the same passages drawn together. `unanswered`
     counts the questions without an answer, which no measure is about: nobody knows what would have been said.

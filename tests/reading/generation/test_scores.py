@@ -8,15 +8,15 @@ import pytest
 from chat.endpoint import Endpoint
 from chat.stream import Answer, Usage
 from data.records import Passage, Question, QuestionSet
-from reading.generate import Batch, generate
-from reading.generated_scores import GeneratedScores, generated_scores
-from reading.generator import GeneratedAnswer, Generator, Request
+from reading.generation.generate import Batch, generate
+from reading.generation.generator import GeneratedAnswer, Generator, Request
+from reading.generation.prompts import prompts
+from reading.generation.scores import GeneratedScores, generated_scores
 from reading.problems import ReadingError
-from reading.prompts import prompts
 from reading.rules import Rules
 from retrieval.evaluation.significance import question_groups, share_intervals
 from tests.chat_server import KEY, chat_server
-from tests.reading.generation import GENERATOR, PASSAGES, REQUESTS, SET, asked_of, right
+from tests.reading.generation.cities import GENERATOR, PASSAGES, REQUESTS, SET, asked_of, right
 
 REFUSAL = prompts()["ko"].refusal
 KING = Passage("p1", "세종대왕은 1443년에 훈민정음을 만들었다.", "세종대왕")

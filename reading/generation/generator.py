@@ -8,9 +8,9 @@ from chat.endpoint import TIMEOUT_SECONDS, Chat, Endpoint
 from chat.stream import Answer, Usage
 from data.cache import key_of
 from data.records import Passage, QuestionSet
-from reading.citations import CitedAnswer, cited
+from reading.generation.citations import CitedAnswer, cited
+from reading.generation.prompts import Prompt, as_sent, prompts
 from reading.problems import ReadingError
-from reading.prompts import Prompt, as_sent, prompts
 from reading.rules import Rules, normalized
 from retrieval.rankings import NOT_FOUND, Rankings
 

@@ -5,7 +5,7 @@ import math
 import pytest
 
 from chat.stream import Usage
-from reading.prices import Budget, Prices
+from reading.generation.prices import Budget, Prices
 from reading.problems import ReadingError
 
 

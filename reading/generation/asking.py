@@ -9,9 +9,9 @@ from chat.endpoint import Chat
 from chat.problems import EndpointError
 from chat.stream import Answer, returned
 from data.failure import Failure
-from reading.generator import Messages
-from reading.kept_answers import KeptAnswers
-from reading.prices import Budget
+from reading.generation.generator import Messages
+from reading.generation.kept import KeptAnswers
+from reading.generation.prices import Budget
 from reading.problems import ReadingError
 
 Progress = Callable[[int, int, float], None]  # different requests done, those in all, and what was spent

@@ -9,7 +9,7 @@ import regex
 
 from chat.answers import without_thoughts
 from data.records import Passage
-from reading.containment import contains, contains_words
+from reading.generation.containment import contains, contains_words
 from reading.rules import Rules
 
 _NUMBER = r"\d{1,3}"  # of any script, full-width ones too; four digits in brackets are a year
@@ -59,8 +59,8 @@ def checked(answer: CitedAnswer, sent: Sequence[Passage], rules: Rules) -> tuple
     """Hold each number against the passage that was sent under it.
 
     A passage holds an answer when its title or text contains it, both as the rules compare them, or else every word of
-    the answer that tells something: see `reading.containment`. That the passage means what the answer says, nobody
-    checks.
+    the answer that tells something: see `reading.generation.containment`. That the passage means what the answer says,
+    nobody checks.
     """
     return tuple(Citation(number, _support(answer.text, number, sent, rules)) for number in answer.numbers)
 
