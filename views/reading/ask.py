@@ -27,7 +27,7 @@ from views.reading.figures import probability
 from views.reading.kept import Weight, kept_weights
 from views.reading.language_model import LanguageModel, pick_language_model
 from views.reading.passages import draw_head, draw_passages, legend, reason
-from views.reading.readers import Readers, draw_none, pick_reader
+from views.reading.readers import Readers, draw_none, is_wanted, pick_reader
 from views.reading.warm import Reading, read
 from views.resources.sets import question_set
 from views.search.asking import search
@@ -67,6 +67,8 @@ def draw(data: StoredSet, choices: Choices, readers: Readers) -> None:
         model = pick_language_model()
     if not reader:
         draw_none()
+    elif not is_wanted(readers, reader):
+        reader = ""
     if model is None:
         st.caption(word("answers.how_to_add_model"))
     if st.session_state.pop("search_stopped", False):

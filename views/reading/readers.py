@@ -15,7 +15,7 @@ from views.navigation import open_page
 from views.state import choose
 from views.words import plain, word
 
-_TYPED = "typed_readers"  # of the session
+_TYPED, _WANTED = "typed_readers", "wanted_readers"  # of the session
 _REFERENCE = re.compile(r"[\w./:-]{1,200}")
 
 
@@ -59,6 +59,22 @@ def pick_reader(readers: Readers) -> str:
         accept_new_options=True,
         width=200,
     )
+
+
+def is_wanted(readers: Readers, reference: str) -> bool:
+    """Whether a reader may be loaded: one trained here may; for any other a button is drawn, until it is pressed.
+
+    Whoever follows an address has not asked for a model of the hub that it names.
+    """
+    wanted: set[str] = st.session_state.setdefault(_WANTED, set())
+    if reference in readers.runs or reference in wanted:
+        return True
+    with st.container(horizontal=True, vertical_alignment="center"):
+        st.markdown(f":material/info: {word('answers.not_loaded', reader=plain(reference))}", width="content")
+        st.button(
+            word("answers.load"), icon=":material/download:", key="load_reader", on_click=wanted.add, args=(reference,)
+        )
+    return False
 
 
 def draw_none() -> None:

@@ -116,6 +116,9 @@ def test_a_reader_that_cannot_be_loaded_is_told(data: StoredSet, monkeypatch: py
 
     monkeypatch.setattr("views.reading.warm.SpanReader", refuse)
     app = asked("흐르는 강", reader="a/reader")
+    assert not app.error, "an address alone loads nothing"
+    app.button(key="load_reader").click()
+    run(app)
     assert "a/reader" in app.error[0].value.replace("\\", "")
     assert "한강" in html(app)
 
