@@ -41,5 +41,6 @@ def _apart(view: ReadingView, best: str) -> list[str]:
 
 def _told(view: ReadingView, best: str, row: pd.Series) -> str:
     ends = {name: f"{row[name]:+.1f}".replace("-", "−") for name in ("low", "high")}
-    key = f"answers.apart_{'sure' if row['sure'] else 'unsure'}"
+    alike = not (row["low"] or row["high"])  # question by question
+    key = f"answers.apart_{'not' if alike else 'sure' if row['sure'] else 'unsure'}"
     return word(key, name=plain(best), other=plain(row["b"]), points=f"{row['difference']:.1f}", k=view.tested, **ends)

@@ -89,6 +89,17 @@ def test_the_answer_stands_first_in_one_plain_sentence(data: StoredSet, started:
     assert "with the right passage it would be 75." in said
 
 
+def test_two_that_answer_alike_are_not_called_unsure(data: StoredSet, started: list[ReadingExperiment]) -> None:
+    told = texts(begun(data, started))
+    folder = ReadingJob.of(started[0], data.fingerprint).folder
+    kept = open_reading(data.key, folder)
+    assert kept
+    first, second = (one.depth.exact for one in kept.result.readers[0].by_retriever.values())
+    assert (first == second).all()
+    assert "comes out just the same" in told
+    assert "not sure" not in told
+
+
 def test_figures_and_fates_have_their_tables(data: StoredSet, started: list[ReadingExperiment]) -> None:
     app = begun(data, started)
     figures = table_with(app, "20")
