@@ -13,7 +13,7 @@ from reading.rules import Rules, judged
 from retrieval.rankings import NOT_FOUND, Rankings
 from text.marking import answer_spans
 
-WEIGHTS = (0.0, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0)  # of the retrieval score, that are tried
+WEIGHTS = (0.0, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0)  # of the retrieval score, that are tried
 
 
 class Fate(IntEnum):

@@ -13,10 +13,11 @@ from typing import Any
 
 def main(model: str, pairs_file: str, answers_file: str) -> None:
     """Load, then read all pairs whenever a line comes in."""
-    from transformers import pipeline  # type: ignore[import-untyped, unused-ignore]
+    from transformers import PreTrainedTokenizerFast, pipeline  # type: ignore[import-untyped, unused-ignore]
 
     pairs = json.loads(Path(pairs_file).read_text(encoding="utf-8"))
-    read: Any = pipeline("question-answering", model=model, device="cpu")
+    tokenizer = PreTrainedTokenizerFast.from_pretrained(model)  # version 5 saves a class that 4 does not know
+    read: Any = pipeline("question-answering", model=model, tokenizer=tokenizer, device="cpu")
     settings: dict[str, Any] = {"align_to_words": False, "max_answer_len": 30}
     read(question=pairs[0][0], context=pairs[0][1], **settings)
     print("ready", flush=True)
