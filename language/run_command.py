@@ -1,0 +1,117 @@
+"""`python -m language run FOLDER`: carries out what a page asked for."""
+
+import argparse
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from itertools import takewhile
+from pathlib import Path
+
+import numpy as np
+
+from data.store import find
+from data.texts import in_blocks
+from data.workspace import replacing
+from jobs.command import carried_out_alone
+from jobs.folder import Job
+from jobs.status import Status
+from language import store
+from language.comparison import Measured, compare
+from language.corpus import Corpus, PassageCorpus
+from language.job import TokenizerJob
+from language.morphemes import composed_letters, morpheme_cuts
+from language.prepared import PreparedTokenizer, find_tokenizer, load_tokenizer
+
+HELP = "carry out what a page asked for"
+COUNTED = 1_000_000  # characters in which pieces are counted: of a larger corpus, its first documents
+_COMPARING = 0.85  # share of the work before pieces are counted
+_BLOCK = 64  # documents cut at a time
+_SECONDS_BETWEEN_WORDS = 0.2
+
+
+def add_arguments(command: argparse.ArgumentParser) -> None:
+    """Let a command be told the job's folder, and carry it out."""
+    command.set_defaults(run=_run)
+    command.add_argument("folder", type=Path)
+
+
+def _run(options: argparse.Namespace) -> int:
+    job = TokenizerJob(options.folder)
+    return carried_out_alone(job, lambda began: _work(job, _teller(job, began)))
+
+
+def _work(job: TokenizerJob, say: Callable[[str, float], None]) -> None:
+    say("", 0.0)
+    asked, tokenizers = job.request(), job.folder / store.TOKENIZERS
+    corpus = PassageCorpus(find(asked.data))
+    found = compare(
+        corpus, asked.compared, out=tokenizers, on_progress=lambda name, share: say(name, _COMPARING * share)
+    )
+    prepared = [
+        _prepared(one, tokenizers / store.folder_of(one, place)) for place, one in enumerate(found) if one.figures
+    ]
+    counted, occurrences = occurrences_of(
+        prepared, corpus, lambda share: say("", _COMPARING + (1 - _COMPARING) * share)
+    )
+    store.keep(job.folder, corpus.name, found, occurrences, counted)
+
+
+def _prepared(measured: Measured, folder: Path) -> PreparedTokenizer:
+    """Return a tokenizer that was compared, as it stands in its folder; that of a model is put there first."""
+    if measured.trained:
+        return load_tokenizer(folder, measured.name)
+    found = find_tokenizer(measured.name)
+    with replacing(folder) as new:  # a model may change or go: what was compared stays
+        new.mkdir()
+        found.tokenizer.save(str(new / "tokenizer.json"))
+    return found
+
+
+def occurrences_of(
+    tokenizers: Sequence[PreparedTokenizer], corpus: Corpus, on_progress: Callable[[float], None] | None = None
+) -> tuple[int, list[np.ndarray]]:
+    """Count how often each piece of each tokenizer `(n_pieces,)` occurs in the first documents of a corpus.
+
+    Returns how many documents these are, and the counts. `on_progress` is told the share of them gone through.
+    """
+    counts = [np.zeros(_pieces(one), dtype=np.int64) for one in tokenizers]
+    documents = _first(corpus)
+    marks = any(one.marks_morphemes for one in tokenizers)
+    for number, block in enumerate(in_blocks(documents, _BLOCK)):
+        if on_progress:
+            on_progress(number * _BLOCK / len(documents))
+        texts = [composed_letters(text) for text in block]
+        morphemes: Sequence[np.ndarray] = morpheme_cuts(texts) if marks else ()
+        for place, one in enumerate(tokenizers):
+            numbers = np.concatenate([cut.numbers for cut in one.cut(texts, morphemes)])
+            counts[place] += np.bincount(numbers, minlength=len(counts[place]))
+    return len(documents), counts
+
+
+def _pieces(tokenizer: PreparedTokenizer) -> int:
+    """How many numbers there are: some vocabularies leave numbers out."""
+    return 1 + max(tokenizer.tokenizer.get_vocab().values())
+
+
+def _first(corpus: Corpus) -> list[str]:
+    seen = 0
+
+    def has_room(document: str) -> bool:
+        nonlocal seen
+        seen += len(document)
+        return seen - len(document) < COUNTED
+
+    return list(takewhile(has_room, corpus.documents()))
+
+
+def _teller(job: Job, began: Status) -> Callable[[str, float], None]:
+    """Return what notes the last one measured and the share of all work done, a few times a second at most."""
+    told = 0.0
+
+    def tell(name: str, share: float) -> None:
+        nonlocal told
+        if not name or time.monotonic() - told > _SECONDS_BETWEEN_WORDS:
+            told = time.monotonic()
+            job.write_status(replace(began, phase=name, share=share))
+
+    return tell
