@@ -10,13 +10,14 @@ from benchmarks.quality import (
     analyzers,
     best_without_download,
     long_passages,
+    masked_pretraining,
     pretrained_reranking,
     pretrained_training,
     reader_training,
     sentence_training,
     starter_training,
 )
-from benchmarks.scale import growth, large_sets, many_sentences
+from benchmarks.scale import growth, large_sets, many_sentences, tokenizer_training
 from benchmarks.speed import (
     bm25_engines,
     cold_and_warm,
@@ -47,6 +48,7 @@ _ALL = {
     "large_sets": large_sets.measure,
     "long_passages": long_passages.measure,
     "many_sentences": many_sentences.measure,
+    "masked_pretraining": masked_pretraining.measure,
     "pretrained_reranking": pretrained_reranking.measure,
     "pretrained_training": pretrained_training.measure,
     "reader_training": reader_training.measure,
@@ -55,6 +57,7 @@ _ALL = {
     "sentence_training": sentence_training.measure,
     "starter_training": starter_training.measure,
     "ten_sessions": ten_sessions.measure,
+    "tokenizer_training": tokenizer_training.measure,
     "training_estimate": training_estimate.measure,
     "whole_job": whole_job.measure,
 }

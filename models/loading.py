@@ -25,7 +25,7 @@ def load_bi_encoder(source: ModelSource, corpus: Sequence[str]) -> "SentenceTran
     folder = source.folder or _starter(source, "bi-encoder", corpus, build_bi_encoder)
     if folder and (module := _own_module(folder, AnalyzedEmbedding)):
         return SentenceTransformer(modules=[module], similarity_fn_name="cosine")
-    return SentenceTransformer(**_where(source), model_kwargs=_WEIGHTS)
+    return SentenceTransformer(**where_of(source), model_kwargs=WEIGHTS)
 
 
 def load_cross_encoder(
@@ -46,14 +46,14 @@ def load_cross_encoder(
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)  # a base model has no scoring head: one is drawn while loading, the same every time
         try:
-            weights = _WEIGHTS | {"ignore_mismatched_sizes": new_head}
-            model: CrossEncoder = CrossEncoder(**_where(source), num_labels=labels, model_kwargs=weights)
+            weights = WEIGHTS | {"ignore_mismatched_sizes": new_head}
+            model: CrossEncoder = CrossEncoder(**where_of(source), num_labels=labels, model_kwargs=weights)
         except RuntimeError as error:
             if "ignore_mismatched_sizes" not in str(error):
                 raise
             message = f"{source.reference!r} tells labels apart or has another head: it gives no {labels} scores a pair"
             raise ModelError("labels", message, model=source.reference) from error
-    _name_one_segment(model.tokenizer, model.config)
+    name_one_segment(model.tokenizer, model.config)
     return model
 
 
@@ -69,26 +69,26 @@ def load_reader(source: ModelSource) -> "SpanNetwork":
 
     if is_starter(source):
         raise ModelError("starter_reader", "a starter reads no passages: take a transformer", model=source.reference)
-    where = _where(source)
+    where = where_of(source)
     name = where.pop("model_name_or_path")
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        network = AutoModelForQuestionAnswering.from_pretrained(name, **where, **_WEIGHTS)
+        network = AutoModelForQuestionAnswering.from_pretrained(name, **where, **WEIGHTS)
     tokenizer = AutoTokenizer.from_pretrained(name, **where)
-    _name_one_segment(tokenizer, network.config)
+    name_one_segment(tokenizer, network.config)
     if torch.cuda.is_available():
         network.to("cuda")
-    return SpanNetwork(network.eval(), tokenizer, _most_tokens(tokenizer, network.config))
+    return SpanNetwork(network.eval(), tokenizer, most_tokens(tokenizer, network.config))
 
 
-def _most_tokens(tokenizer: Any, config: Any) -> int:
+def most_tokens(tokenizer: Any, config: Any) -> int:
     """How many tokens are read at once: RoBERTa counts its positions from the padding token's number on."""
     offset = (config.pad_token_id or 0) + 1 if "roberta" in config.model_type else 0
     positions = int(getattr(config, "max_position_embeddings", 1 << 30)) - offset
     return min(positions, int(tokenizer.model_max_length))
 
 
-def _name_one_segment(tokenizer: Any, config: Any) -> None:
+def name_one_segment(tokenizer: Any, config: Any) -> None:
     """RoBERTa knows one segment, but klue/roberta-base comes with BERT's tokenizer, which numbers two."""
     if tokenizer is not None and getattr(config, "type_vocab_size", 2) < 2:
         names = ["input_ids", "attention_mask"]
@@ -104,16 +104,20 @@ def load_sparse_encoder(source: ModelSource) -> "SparseEncoder":
     from sentence_transformers import SparseEncoder
 
     require_sparse(source)
-    where = _where(source)
+    where = where_of(source)
     if source.hub_id:
         require_sparse(source, partial(_hub_file, where))
-    return SparseEncoder(**where, model_kwargs=_WEIGHTS)
+    return SparseEncoder(**where, model_kwargs=WEIGHTS)
 
 
-_WEIGHTS: dict[str, Any] = {"use_safetensors": True, "dtype": "float32"}
+WEIGHTS: dict[str, Any] = {"use_safetensors": True, "dtype": "float32"}
 
 
-def _where(source: ModelSource) -> dict[str, Any]:
+def where_of(source: ModelSource) -> dict[str, Any]:
+    """Where the library finds a model, as its loaders are told it; a packaged base is written first.
+
+    Raises `ModelError` where it cannot be had, or is not such that it may be loaded.
+    """
     if source.packaged:
         source.packaged.write()
     if source.folder:

@@ -88,7 +88,7 @@ def followed(run: Run) -> int:
         tell("stopped; no model was saved, and `resume` goes on from the last checkpoint")
         return 0
     for name, figures in run.scores().items():
-        if name in ("before", "after", "interpolated", "bm25"):
+        if name in ("before", "after", "interpolated", "bm25", "unigram"):
             tell(f"{name:>12}  " + "  ".join(f"{measure} {value:.4f}" for measure, value in figures.items()))
     tell(f"model: {run.model_folder}")
     return 0

@@ -8,9 +8,11 @@ from models.sources import ModelSource
 from retrieval.comparison.kinds.spec import Spec
 from training.engine.task import Measurement, Task
 from training.family import Family
+from training.language.recipe import LanguageRecipe
 from training.options.bi_encoder import BI_ENCODER
 from training.options.common import TrainingOptions
 from training.options.cross_encoder import CROSS_ENCODER
+from training.options.language_model import LANGUAGE_MODEL
 from training.options.reader import READER
 from training.options.sentences import SENTENCE_CROSS_ENCODER, SENTENCES
 from training.options.sparse_encoder import SPARSE_ENCODER
@@ -66,6 +68,7 @@ RECIPES: dict[str, type[Recipe]] = {
     SENTENCES: SentenceRecipe,
     SENTENCE_CROSS_ENCODER: SentenceCrossEncoderRecipe,
     READER: ReaderRecipe,
+    LANGUAGE_MODEL: LanguageRecipe,
 }
 
 

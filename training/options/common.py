@@ -111,6 +111,11 @@ class TrainingOptions:
         """Raise `ModelError` where no such training can start from this base, as far as it is known by now."""
 
     @property
+    def has_layers(self) -> bool:
+        """Whether what is trained multiplies matrices, as all do but a starter."""
+        return self.base != STARTER
+
+    @property
     def in_parts(self) -> bool:
         """Whether a batch can be computed in parts of `mini_batch_size`."""
         return False
@@ -168,6 +173,6 @@ class TrainingOptions:
 
 def uses_bfloat16(options: TrainingOptions) -> bool:
     """Whether matrix products are computed in bfloat16: as told, or where this machine is made for it."""
-    if options.base == STARTER and options.precision is Precision.AUTO:
+    if options.precision is Precision.AUTO and not options.has_layers:
         return False  # a starter looks vectors up, it multiplies hardly any
     return in_bfloat16(options.precision)

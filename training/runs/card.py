@@ -9,6 +9,7 @@ from typing import Any
 from data.made import Maker
 from data.workspace import write_text
 from models.sources import ModelSource, is_starter
+from training.options.language_model import LANGUAGE_MODEL
 from training.options.reader import READER
 from training.recipe import recipe_of
 from training.runs.rounds import rounds_of
@@ -16,6 +17,7 @@ from training.runs.runs import Plan, Run
 
 _HELPERS = {"teacher": "Teacher", "guide": "Guide", "negatives_model": "Hard negatives found by"}
 _NEED_THE_PROJECT = "The starter's modules are part of the MRC Retrieval Workbench: run this from its folder.\n\n"
+_OF_TRANSFORMERS = (READER, LANGUAGE_MODEL)
 _READ_BY_THE_PROJECT = "What reads with it is part of the MRC Retrieval Workbench: run this from its folder.\n\n"
 
 
@@ -42,6 +44,10 @@ def write_card(run: Run) -> None:
     write_text(run.model_folder / "README.md", "\n\n".join(sections) + "\n")
 
 
+def _library(kind: str) -> str:
+    return "transformers" if kind in _OF_TRANSFORMERS else "sentence-transformers"
+
+
 def _head(plan: Plan, scores: dict[str, Any], made: dict[str, Any], *, starter: bool) -> str:
     """Return the YAML that the hub reads. It takes hub ids only for a base, and no data set that is not on it."""
     from huggingface_hub import EvalResult, ModelCardData
@@ -52,7 +58,7 @@ def _head(plan: Plan, scores: dict[str, Any], made: dict[str, Any], *, starter: 
         ModelCardData(
             language=data.get("language") or None,
             # what the hub names there it offers to load, and it could not load a starter
-            library_name=None if starter else "transformers" if plan.kind == READER else "sentence-transformers",
+            library_name=None if starter else _library(plan.kind),
             pipeline_tag=recipe_of(plan.kind).hub_task,
             tags=[plan.kind, family.tag, plan.options.objective.value],
             base_model=on_hub,

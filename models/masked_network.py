@@ -1,0 +1,192 @@
+"""A transformer that guesses hidden tokens and, of pairs, whether the second text is the one that followed."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.functional import cross_entropy
+
+from models.hub import ModelError
+from models.loading import WEIGHTS, most_tokens, name_one_segment, where_of
+from models.sources import ModelSource, is_starter
+
+Features = dict[str, Any]
+IGNORED = -100  # the label where nothing is to be guessed
+GUESSES, FOLLOWS = "guesses", "follows"  # the heads
+# heads that can be given a few vectors alone; others are asked about all tokens, which takes longer
+_HEADS = {"bert": "cls.predictions", **dict.fromkeys(("roberta", "xlm-roberta", "camembert"), "lm_head")}
+_FOLLOWS_HEAD = ("bert.pooler", "cls.seq_relationship")
+
+
+class MaskedModule(torch.nn.Module):
+    """The transformer of a masked language model with its tokenizer."""
+
+    def __init__(self, network: Any, tokenizer: Any) -> None:
+        super().__init__()
+        self.model, self.tokenizer = network, tokenizer
+
+    @property
+    def auto_model(self) -> Any:
+        """The transformer, as sentence-transformers calls it."""
+        return self.model
+
+    def preprocess(self, texts: list[str], **_: Any) -> Features:
+        """Tokens of texts that stand alone."""
+        return dict(self.tokenizer(texts, padding=True, truncation=True, return_tensors="pt"))
+
+    def forward(self, features: Features, **_: Any) -> Features:
+        """Vectors `hidden` `(n, width, dimensions)` and `pooled` `(n, dimensions)`, or `logits` `(n, width, pieces)`.
+
+        The latter where the head is one that is not known.
+        """
+        network = without_adapters(self.model)
+        segments = ("token_type_ids",) if getattr(network.config, "type_vocab_size", 0) > 1 else ()
+        told = {name: features[name] for name in ("input_ids", "attention_mask", *segments) if name in features}
+        if network.config.model_type not in _HEADS:
+            return {"logits": network(**told).logits}
+        found = network.base_model(**told)
+        pooled = getattr(found, "pooler_output", None)
+        return {"hidden": found.last_hidden_state} | ({} if pooled is None else {"pooled": pooled})
+
+
+class MaskedNetwork(torch.nn.Sequential):
+    """A masked language model as it is trained: it gives a loss for every row.
+
+    Like a model of sentence-transformers it has its transformer in the first module, so that what is done to those is
+    done to it: precision, frozen layers, adapters, passes of like length.
+    """
+
+    trained_by = "losses"  # what a training step wants of a pass
+
+    def __init__(self, network: Any, tokenizer: Any, most: int, new_heads: tuple[str, ...] = ()) -> None:
+        super().__init__(MaskedModule(network, tokenizer))
+        self.max_seq_length, self.new_heads = most, new_heads
+
+    @property
+    def tokenizer(self) -> Any:
+        """The tokenizer."""
+        return self[0].tokenizer
+
+    @property
+    def device(self) -> torch.device:
+        """Where the weights are."""
+        return next(self.parameters()).device
+
+    def preprocess(self, texts: list[str], **_: Any) -> Features:
+        """Tokens of texts that stand alone."""
+        return dict(self[0].preprocess(texts))
+
+    def forward(self, features: Features, **_: Any) -> Features:
+        """The loss of every row, `losses` `(n,)`: their mean is the loss of transformers' own models.
+
+        That is the mean of -ln P over the hidden tokens and, where there are pairs, that over the rows added to it.
+        `shares` `(n, 1)` are rows over hidden tokens of the whole batch.
+        """
+        judged = self.judged(features)
+        losses = judged["token_losses"] * features["shares"][:, 0]
+        return {"losses": losses + judged["follow_losses"] if "follow_losses" in judged else losses}
+
+    def judged(self, features: Features) -> dict[str, Tensor]:
+        """What it says of each row, `(n,)` each: `labels` `(n, width)` are the ids to guess, `IGNORED` elsewhere.
+
+        `token_losses`, the sum of -ln P of its hidden tokens; `hidden`, how many these are; `right`, how many of them
+        it holds for the likeliest. With `follows` `(n, 1)`, `follow_losses` and `follow_right` in the same way.
+        """
+        told, labels = self[0](features), features["labels"]
+        asked = labels != IGNORED
+        rows = asked.nonzero()[:, 0]
+        logits = self._logits(told, asked).float()
+        losses = cross_entropy(logits, labels[asked], reduction="none")
+        right = (logits.argmax(dim=1) == labels[asked]).to(losses.dtype)
+        nothing = losses.new_zeros(len(labels))
+        found = {"token_losses": nothing.index_add(0, rows, losses), "right": nothing.index_add(0, rows, right)}
+        found["hidden"] = asked.sum(dim=1)
+        if "follows" in features:
+            follows = features["follows"][:, 0]
+            both = without_adapters(self[0].model).cls.seq_relationship(told["pooled"]).float()
+            found["follow_losses"] = cross_entropy(both, follows, reduction="none")
+            found["follow_right"] = both.argmax(dim=1) == follows
+        return found
+
+    def save_pretrained(self, folder: str, **_: Any) -> None:
+        """Save as plain transformers read it: weights as safetensors, and the tokenizer."""
+        Path(folder).mkdir(parents=True, exist_ok=True)
+        self[0].model.save_pretrained(folder)
+        self.tokenizer.save_pretrained(folder)
+
+    def _logits(self, told: Features, asked: Tensor) -> Tensor:
+        """Of the tokens asked about alone, `(n_asked, pieces)`: they are few, and there are many pieces."""
+        if "logits" in told:
+            return told["logits"][asked]
+        network = without_adapters(self[0].model)
+        return network.get_submodule(_HEADS[network.config.model_type])(told["hidden"][asked])
+
+
+def without_adapters(network: Any) -> Any:
+    """The transformer itself, which low-rank adapters were put into."""
+    return network.get_base_model() if hasattr(network, "get_base_model") else network
+
+
+def new_masked(configuration: Mapping[str, Any], tokenizer: Any, *, pairs: bool, seed: int) -> MaskedNetwork:
+    """Return an untrained BERT of this configuration, always the same for a seed; with a head for `pairs` if wanted."""
+    from transformers import BertConfig, BertForMaskedLM, BertForPreTraining
+
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        network = (BertForPreTraining if pairs else BertForMaskedLM)(BertConfig(**configuration))
+    heads = (GUESSES, FOLLOWS) if pairs else (GUESSES,)
+    return _placed(network, tokenizer, heads)
+
+
+def load_masked(source: ModelSource, *, pairs: bool = False) -> MaskedNetwork:
+    """Load a masked language model in float32 from safetensors; heads that it has not are drawn, always the same.
+
+    `new_heads` of the network says which. Raises `ModelError` `no_pairs`, its architecture has no head for pairs, and
+    as `masked_tokenizer`.
+    """
+    from transformers import AutoConfig, AutoModelForMaskedLM, BertForPreTraining
+
+    tokenizer, where = masked_tokenizer(source), where_of(source)
+    name = where.pop("model_name_or_path")
+    if pairs and AutoConfig.from_pretrained(name, **where).model_type != "bert":
+        message = f"{source.reference!r} is no BERT, and has no head for pairs: learn without them"
+        raise ModelError("no_pairs", message, model=source.reference)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        kind = BertForPreTraining if pairs else AutoModelForMaskedLM
+        network, told = kind.from_pretrained(name, **where, **WEIGHTS, output_loading_info=True)
+    name_one_segment(tokenizer, network.config)
+    return _placed(network, tokenizer, _drawn(network, told["missing_keys"]))
+
+
+def masked_tokenizer(source: ModelSource) -> Any:
+    """Load the tokenizer of a masked language model.
+
+    Raises `ModelError`: `starter_language`, a starter has no layers; `no_mask`, it has no token to hide others behind.
+    """
+    from transformers import AutoTokenizer
+
+    if is_starter(source):
+        raise ModelError("starter_language", "a starter guesses no tokens: take a transformer", model=source.reference)
+    where = where_of(source)
+    tokenizer = AutoTokenizer.from_pretrained(where.pop("model_name_or_path"), **where)
+    if tokenizer.mask_token_id is None:
+        message = f"the tokenizer of {source.reference!r} has no mask token: take a masked language model"
+        raise ModelError("no_mask", message, model=source.reference)
+    return tokenizer
+
+
+def _drawn(network: Any, missing: Any) -> tuple[str, ...]:
+    """The heads some of whose weights were not in the files."""
+    backbone = f"{network.base_model_prefix}."
+    follows = any(name.startswith(_FOLLOWS_HEAD) for name in missing)
+    guesses = any(not name.startswith((backbone, *_FOLLOWS_HEAD)) for name in missing)
+    return tuple(head for head, drawn in ((GUESSES, guesses), (FOLLOWS, follows)) if drawn)
+
+
+def _placed(network: Any, tokenizer: Any, new_heads: tuple[str, ...]) -> MaskedNetwork:
+    if torch.cuda.is_available():
+        network.to("cuda")
+    return MaskedNetwork(network.eval(), tokenizer, most_tokens(tokenizer, network.config), new_heads)

@@ -1,0 +1,1 @@
+"""Training masked language models: from scratch on one's own text, or on from a base."""

@@ -1,0 +1,133 @@
+"""What a language model learns from and is measured on: files of tokens, kept in the workspace."""
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+
+from data.cache import key_of
+from data.seal import is_sound, sealing
+from data.split import Part, SplitOptions
+from data.workspace import read_json, workspace, write_json
+from language.blocks import Blocks, PackedBlocks, SegmentPairs
+from language.corpus import Corpus, held_out
+from language.masking import Masker, WholeWords
+from language.token_file import Specials, TokenFile, write_tokens
+from training.language.examples import HiddenTokens, MeasuredRows
+from training.language.tokenizer import tokenizer_of
+from training.options.language_model import LanguageOptions
+from training.problems import TrainingError
+
+_VERSION = 1  # raise when files of tokens of the same documents would come out different
+_SAMPLE = 100  # rows that are learned from, measured beside those held out
+_PARTS = (Part.TRAIN, Part.VALIDATION, Part.TEST)
+
+
+@dataclass(frozen=True)
+class LanguageMaterial:
+    """Rows to learn from, and rows of documents held out; `tokenizer` is what they were cut with."""
+
+    options: LanguageOptions
+    tokenizer: Any
+    files: dict[Part, TokenFile]
+    documents: dict[str, int]  # by part
+    key: str  # of the tokens
+
+    @classmethod
+    def of(cls, corpus: Corpus, shares: SplitOptions, options: LanguageOptions) -> Self:
+        """Cut the documents as planned, or find them cut.
+
+        Raises `TrainingError` `too_few_documents` where there is nothing to learn from or to measure on, and
+        `LanguageError` and `ModelError` where there is no tokenizer.
+        """
+        tokenizer = tokenizer_of(corpus, shares, options)
+        words = options.whole_words if options.whole_words is WholeWords.MORPHEMES else WholeWords.SPACES
+        told = (shares.validation, shares.test, shares.seed, words, tokenizer.backend_tokenizer.to_str())
+        key = key_of(_VERSION, corpus.fingerprint, *told)
+        folder = workspace() / "cache" / "tokens" / key
+        if not is_sound(folder):
+            with sealing(folder) as new:
+                _write(new, corpus, shares, tokenizer, words)
+        documents = read_json(folder / "documents.json")
+        if min(documents[part] for part in (Part.TRAIN, Part.VALIDATION)) < 1:
+            known = ", ".join(f"{documents[part]} {part} documents" for part in _PARTS)
+            message = f"{corpus.name} is too small to learn from and to measure on: {known}"
+            raise TrainingError("too_few_documents", message)
+        files = {part: TokenFile.open(folder / part) for part in (Part.TRAIN, Part.VALIDATION)}
+        return cls(options, tokenizer, files, documents, key)
+
+    @cached_property
+    def learned(self) -> HiddenTokens:
+        """What is learned from."""
+        return self._hidden(Part.TRAIN)
+
+    @cached_property
+    def held_out(self) -> HiddenTokens:
+        """What is not."""
+        return self._hidden(Part.VALIDATION)
+
+    @property
+    def judging(self) -> MeasuredRows:
+        """The rows that a model is measured on."""
+        return MeasuredRows(self.held_out, self.options.evaluation_limit, self.options.evaluation_batch_size)
+
+    @property
+    def sample(self) -> MeasuredRows:
+        """Rows that it learns from, measured beside these."""
+        return MeasuredRows(self.learned, min(_SAMPLE, len(self.held_out)), self.options.evaluation_batch_size)
+
+    @property
+    def judge(self) -> str:
+        """The key of what is measured, and of which tokens are hidden."""
+        options, masking = self.options, self.options.masking
+        shown = (masking.share, masking.masked, masking.random, options.whole_words, options.max_length)
+        limits = (options.evaluation_limit, options.evaluation_batch_size, options.seed)
+        return key_of(self.key, options.objective, *shown, *limits)
+
+    @property
+    def tokens(self) -> int:
+        """How many are learned from, those between documents left out."""
+        return int(self.files[Part.TRAIN].counts.sum())
+
+    def _hidden(self, part: Part) -> HiddenTokens:
+        tokenizer, options = self.tokenizer, self.options
+        special = np.zeros(len(tokenizer), dtype=bool)
+        special[tokenizer.all_special_ids] = True
+        masker = Masker(options.masking, tokenizer.mask_token_id, special)
+        kind = SegmentPairs if options.pairs else PackedBlocks
+        blocks: Blocks = kind(self.files[part], options.max_length, specials_of(tokenizer))
+        return HiddenTokens(blocks, masker, options.whole_words is not WholeWords.OFF, options.seed)
+
+
+def specials_of(tokenizer: Any) -> Specials:
+    """What a tokenizer puts around texts, of BERT's kind or of RoBERTa's."""
+    return Specials(tokenizer.pad_token_id, tokenizer.cls_token_id, tokenizer.sep_token_id)
+
+
+def _write(folder: Path, corpus: Corpus, shares: SplitOptions, tokenizer: Any, words: WholeWords) -> None:
+    counted = Counter({part.value: 0 for part in _PARTS})
+    for part in (Part.TRAIN, Part.VALIDATION):
+        counted[Part.TEST.value] = 0  # met again
+        documents = _documents(corpus, shares, part, counted)
+        write_tokens(folder / part, documents, tokenizer, specials_of(tokenizer), words)
+    write_json(folder / "documents.json", dict(counted))
+
+
+def _documents(corpus: Corpus, shares: SplitOptions, wanted: Part, counted: Counter[str]) -> Iterator[str]:
+    for document in corpus.documents():
+        part = part_of(document, shares)
+        if part in (wanted, Part.TEST):
+            counted[part.value] += 1
+        if part is wanted:
+            yield document
+
+
+def part_of(document: str, shares: SplitOptions) -> Part:
+    """The part a document belongs to: its text decides, so that copies of it stand together."""
+    if not held_out(document, shares.test + shares.validation, shares.seed):
+        return Part.TRAIN
+    return Part.TEST if held_out(document, shares.test, shares.seed) else Part.VALIDATION
