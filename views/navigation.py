@@ -17,6 +17,7 @@ PAGES = {
     "search": ":material/search:",
     "embeddings": ":material/scatter_plot:",
     "answers": ":material/question_answer:",
+    "language": ":material/translate:",
 }
 _FOLDERS = {"answers": "reading"}  # of pages that are called otherwise than their room
 

@@ -9,6 +9,7 @@ from data.failure import Failure
 from data.limits import LimitError
 from data.problems import DataError, Problem, ProblemCode
 from data.workspace import is_of_the_disk
+from language.problems import LanguageError
 from reading.problems import ReadingError
 from views.words import catalog, known, language, plain, word
 
@@ -39,13 +40,21 @@ def failure_text(error: Exception) -> str:
         first = next((problem for problem in error.others if problem.leaves_out_row), None)
         return _text(error.problem, texts, {"first": problem_text(first, texts)} if first else {})
     if isinstance(error, Failure):
-        code = error.code
-        rooms = (f"model.{code}", f"imported.{code}", f"milvus.{code}", f"made.{code}", f"limit.{code}")
-        others = (*rooms, f"embedding.{code}", f"chat.{code}")
-        for key in (f"reading.{code}",) if isinstance(error, ReadingError) else others:
+        for key in _keys_of(error):
             if known(key):
                 return word(key, **error.details)
     return str(error)
+
+
+def _keys_of(error: Failure) -> tuple[str, ...]:
+    """The locale keys that may hold the words of a failure; rooms with many codes have a section of their own."""
+    code = error.code
+    if isinstance(error, LanguageError):
+        return (f"language.{code}",)
+    if isinstance(error, ReadingError):
+        return (f"reading.{code}",)
+    rooms = (f"model.{code}", f"imported.{code}", f"milvus.{code}", f"made.{code}", f"limit.{code}")
+    return (*rooms, f"embedding.{code}", f"chat.{code}")
 
 
 def search_failure_text(error: Exception) -> str:

@@ -9,6 +9,7 @@ from chat.problems import EndpointError
 from data.failure import Failure
 from data.problems import TEMPLATES, DataError, Problem, ProblemCode
 from data.workspace import PROJECT
+from language.problems import LanguageError
 from reading.problems import ReadingError
 from tests.views.driving import run
 from views.problem_words import failure_text, problem_text, reason_text
@@ -68,9 +69,11 @@ def test_an_error_carries_the_rows_behind_it() -> None:
     assert error.others == (row,)
 
 
-@pytest.mark.parametrize(("room", "kind"), [("chat", EndpointError), ("reading", ReadingError)])
+@pytest.mark.parametrize(
+    ("room", "kind"), [("chat", EndpointError), ("language", LanguageError), ("reading", ReadingError)]
+)
 def test_every_failure_of_a_room_has_words_and_they_are_its_own(room: str, kind: type[Failure]) -> None:
-    source = "".join(path.read_text(encoding="utf-8") for path in (PROJECT / room).glob("*.py"))
+    source = "".join(path.read_text(encoding="utf-8") for path in (PROJECT / room).rglob("*.py"))
     raised = set(re.findall(rf'{kind.__name__}\(\s*"([a-z_]+)"', source))
     raised |= set(re.findall(r'^    "[A-Z]\w+Error": "([a-z_]+)"', source, re.MULTILINE))
     assert len(raised) >= 10

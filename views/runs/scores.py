@@ -13,7 +13,7 @@ from views import tables
 from views.runs.charts import best_by, measure_names
 from views.words import plain, signed, word, word_or
 
-_ROWS = ("before", "after", "interpolated", "bm25")
+_ROWS = ("unigram", "before", "after", "interpolated", "bm25")
 _TIMES_100 = ("spearman", "pearson", "accuracy")  # as the field writes them
 _WIDTH = 140  # pixels of a figure with its interval: the table fits beside the sidebar of a small screen
 
@@ -24,16 +24,18 @@ def draw_scores(run: Run, plan: Plan, scores: dict[str, Any]) -> None:
     if not {"before", "after"} <= set(rows):
         st.caption(word("train.no_scores"))
         return
-    names = measure_names(plan.kind)
+    names = {of: name for of, name in measure_names(plan.kind).items() if any(of in row for row in rows.values())}
     if _of_pairs(scores):  # the figures of their space are no shares
-        names = {of: name for of, name in names.items() if any(of in row for row in rows.values()) and of in _TIMES_100}
+        names = {of: name for of, name in names.items() if of in _TIMES_100}
     gain = scores.get("gain") or {}
     measure = gain.get("measure", recipe_of(plan.kind).measure)  # older scores name no gain
     if measure in names and measure in rows["before"].keys() & rows["after"].keys():
         _sentences(names[measure], measure, rows, scores)
-        if not _of_pairs(scores) and (found := advice(plan, scores, curves(run, [measure]).points[measure])):
+        if _asks_questions(scores) and (found := advice(plan, scores, curves(run, [measure]).points[measure])):
             st.info(word(f"advice.{found}"), icon=":material/lightbulb:")
     intervals = scores.get("intervals") or {}
+    if "perplexity" in rows["after"]:
+        st.markdown(_perplexities(rows))
     if names:
         _draw_table(rows, scores, names, intervals)
     st.caption(_measured_on(plan, scores, with_intervals=bool(intervals)))
@@ -77,7 +79,7 @@ def _sentences(name: str, measure: str, rows: dict[str, dict[str, float]], score
         low, high = gain["interval"]
         sure = low > 0 or high < 0
         text += " " + word(f"train.gain_{'sure' if sure else 'unsure'}", low=signed(low), high=signed(high))
-    if (sample := scores.get("training_sample")) and not _of_pairs(scores):
+    if (sample := scores.get("training_sample")) and _asks_questions(scores):
         learned = _change("learned", name, measure, sample["before"], sample["after"], questions=sample["questions"])
         text += " " + learned
     st.markdown(text)
@@ -98,8 +100,15 @@ def _change(
     return word(f"train.{what}_{outcome}", **about, **({} if questions is None else {"questions": f"{questions:,}"}))
 
 
+def _perplexities(rows: dict[str, dict[str, float]]) -> str:
+    told = {
+        name: f"{rows[name]['perplexity']:,.0f}" if name in rows else "–" for name in ("unigram", "before", "after")
+    }
+    return word("train.perplexities", **told)
+
+
 def _rows_are(scores: dict[str, Any]) -> str:
-    return "train.row_model" if _of_pairs(scores) or _of_passages(scores) else "train.row"
+    return "train.row" if _asks_questions(scores) and not _of_passages(scores) else "train.row_model"
 
 
 def _row_name(name: str, scores: dict[str, Any]) -> str:
@@ -111,6 +120,8 @@ def _row_name(name: str, scores: dict[str, Any]) -> str:
 def _measured_on(plan: Plan, scores: dict[str, Any], *, with_intervals: bool) -> str:
     if _of_pairs(scores):
         text = word("train.measured_on_pairs", pairs=f"{scores['pairs']:,}")
+    elif _of_text(scores):
+        text = word("train.measured_on_text", hidden=f"{scores['hidden']:,}", rows=f"{scores['rows']:,}")
     elif _of_passages(scores):
         rules = word_or(f"choice.rules_{scores['rules']}", str(scores["rules"]))
         text = word("train.measured_on_passages", questions=f"{scores.get('questions', 0):,}", rules=plain(rules))
@@ -129,6 +140,14 @@ def _measured_on(plan: Plan, scores: dict[str, Any], *, with_intervals: bool) ->
 
 def _of_pairs(scores: dict[str, Any]) -> bool:
     return "pairs" in scores
+
+
+def _of_text(scores: dict[str, Any]) -> bool:
+    return "hidden" in scores
+
+
+def _asks_questions(scores: dict[str, Any]) -> bool:
+    return not (_of_pairs(scores) or _of_text(scores))
 
 
 def _of_passages(scores: dict[str, Any]) -> bool:

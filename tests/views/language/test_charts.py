@@ -1,0 +1,42 @@
+"""What the charts of the Inside tab hold."""
+
+import numpy as np
+import pandas as pd
+
+from views.language import charts
+
+
+def cells(values: np.ndarray) -> tuple[pd.DataFrame, list[str]]:
+    names = [str(place) for place in range(len(values))]
+    rows, columns = np.indices(values.shape).reshape(2, -1)
+    named = {"row": rows, "column": columns, "first": rows, "second": columns}
+    table = pd.DataFrame({key: [names[at] for at in places] for key, places in named.items()})
+    return table.assign(value=values.ravel()), names
+
+
+def colours(values: np.ndarray, *, share: bool) -> tuple[list[float], int]:
+    table, names = cells(values)
+    made = charts.grid(table, names, names, title="t", share=share).to_dict()
+    return made["layer"][0]["encoding"]["color"]["scale"]["domain"], len(made["layer"])
+
+
+def test_colours_of_shares_begin_at_0_and_those_of_cosines_at_the_lowest() -> None:
+    values = np.array([[0.4, 0.6], [0.9, 0.1]])
+    assert colours(values, share=True) == ([0, 0.9], 2)
+    assert colours(values, share=False) == ([0.1, 1.0], 2)
+
+
+def test_a_grid_that_is_all_the_same_has_a_scale_all_the_same() -> None:
+    (low, high), _ = colours(np.ones((2, 2)), share=False)
+    assert low < high == 1
+    assert colours(np.zeros((2, 2)), share=True)[0] == [0, 1]
+
+
+def test_a_large_grid_has_no_figures() -> None:
+    assert colours(np.eye(14), share=True)[1] == 1
+
+
+def test_all_layers_are_drawn_on_one_scale() -> None:
+    table = pd.DataFrame({"number": ["1"], "label": ["1"], "x": [0.1], "y": [0.2], "sentence": ["배"]})
+    encoding = charts.plane(table, 0.5).to_dict()["layer"][0]["encoding"]
+    assert encoding["x"]["scale"]["domain"] == encoding["y"]["scale"]["domain"] == [-0.55, 0.55]

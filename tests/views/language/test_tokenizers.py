@@ -1,0 +1,306 @@
+"""The Tokenizers tab as a person uses it, over a comparison of two small tokenizers and a model's."""
+
+import argparse
+import re
+import shlex
+import zipfile
+from dataclasses import replace
+from functools import cache
+from io import BytesIO
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from data.passages import Passage
+from data.records import QuestionSet
+from data.store import StoredSet
+from data.store import keep as keep_set
+from data.workspace import workspace
+from jobs.status import State, Status
+from language import store, tokenizers_command
+from language.comparison import Measured, Request
+from language.fertility import HeldOut, fertility
+from language.job import TokenizerJob, TokenizerRequest
+from language.kinds import Split, TokenizerKind
+from language.morphemes import BOUNDARY
+from language.prepared import PreparedTokenizer
+from language.tokenizers import TrainedTokenizer
+from tests.language.test_tokenizers import SENTENCES, trained
+from tests.views.driving import opened, run
+from views.language.pieces_html import cut_html, names_html
+from views.language.tokenizer_controls import usual_sizes
+from views.language.tokenizer_figures import best_rows, command_of, zipped
+from views.language.tokenizers_view import TokenizersView
+from views.resources.tokenizers import CutPiece
+from views.words import catalog
+
+EN = catalog("en")
+TEXTS = [*dict.fromkeys(SENTENCES)][:60]
+SET = QuestionSet("sentences", [Passage(str(row), text) for row, text in enumerate(TEXTS)], ())
+KINDS = (TokenizerKind.WORDPIECE, TokenizerKind.BPE)
+ADDRESS = {"kinds": "wordpiece|bpe", "vocabularies": "1000", "splits": "words"}
+HOSTILE = "<img src=x onerror=alert(1)> **학교** 뷁"
+
+
+def page() -> None:
+    from views.language import tokenizers
+
+    tokenizers.draw()
+
+
+@pytest.fixture(autouse=True)
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[TokenizerRequest]:
+    """What the page would train is not the subject here, and would outlive the test."""
+    found: list[TokenizerRequest] = []
+    monkeypatch.setattr(TokenizerJob, "start", lambda _, request: found.append(request))
+    return found
+
+
+@pytest.fixture
+def data() -> StoredSet:
+    return keep_set(SET)
+
+
+@cache
+def small(kind: TokenizerKind) -> tuple[TrainedTokenizer, Measured]:
+    made = trained(kind)
+    prepared = PreparedTokenizer.of(made)
+    return made, Measured(f"{kind}", prepared.trained, fertility(prepared, HeldOut.of(TEXTS[:10])))
+
+
+def kept(data: StoredSet, *, unknown_words: float = 0.0, failed: str = "") -> TokenizerJob:
+    """Keep what the page asks for at `ADDRESS`; of so many words the WordPiece knows a piece not."""
+    made, found = zip(*map(small, KINDS), strict=True)
+    figures = [replace(one.figures, unknown_words=0.0) for one in found if one.figures]
+    figures[0] = replace(figures[0], unknown_words=unknown_words, tokens_per_word=1.5)
+    figures[1] = replace(figures[1], tokens_per_word=2.25)
+    told = [replace(one, figures=own) for one, own in zip(found, figures, strict=True)]
+    against = (failed,) if failed else ()
+    told += [Measured(name, {}, None, "it cannot be read") for name in against]
+    request = TokenizerRequest(data.key, Request(KINDS, (Split.WORDS,), (1_000,), against))
+    job = TokenizerJob.of(request, data.fingerprint)
+    for one in made:
+        one.save(job.folder / store.TOKENIZERS / one.options.name)
+    store.keep(job.folder, data.name, told, [np.arange(2_000)] * len(KINDS), len(TEXTS))
+    return job
+
+
+def texts(app: AppTest) -> str:
+    kinds = (app.markdown, app.caption, app.error, app.warning, app.info)
+    return "\n".join(one.value.replace("\\", "") for kind in kinds for one in kind)
+
+
+def html_of(app: AppTest) -> str:
+    return "\n".join(one.proto.body for one in app.get("html"))
+
+
+def test_it_begins_with_one_button_and_what_is_usual(data: StoredSet, asked: list[TokenizerRequest]) -> None:
+    app = opened(page, data=data.key)
+    assert "8 tokenizers are trained on the 60 passages" not in texts(app)
+    assert "4 tokenizers are trained on the 60 passages" in texts(app)
+    (button,) = app.button
+    button.click()
+    run(app)
+    assert asked == [TokenizerRequest(data.key, Request(tuple(TokenizerKind), (Split.WORDS,), (1_000,), ()))]
+
+
+def test_the_page_opens_with_it(data: StoredSet) -> None:
+    def language() -> None:
+        from views.language import page
+
+        page.draw()
+
+    app = opened(language, data=data.key)
+    assert "tokenizers are trained on the 60 passages" in texts(app)
+    assert app.tabs[0].label == EN["language_page.tab_tokenizers"]
+
+
+def test_much_text_allows_large_vocabularies() -> None:
+    assert [usual_sizes(n) for n in (0, 39_999, 40_000)] == [[1_000], [1_000], [1_000, 2_000]]
+    assert [usual_sizes(n) for n in (160_000, 640_000)] == [[2_000, 8_000], [2_000, 8_000, 32_000]]
+
+
+def test_the_answer_names_the_fewest_pieces_and_on_what_they_were_counted(data: StoredSet) -> None:
+    kept(data)
+    app = opened(page, data=data.key, **ADDRESS)
+    told = texts(app)
+    assert "**WordPiece · 1,000** cuts a word into the fewest pieces (1.50 on average)" in told
+    assert "**BPE · 1,000** into the most (2.25), of 2 compared" in told
+    words = sum(len(text.split()) for text in TEXTS[:10])
+    assert f"Measured on 10 passages of “sentences” ({words} words)" in told
+    assert EN["tokenizers.few_documents"] in told
+    assert not app.button
+
+
+def test_who_does_not_know_the_words_is_not_said_to_cut_them_into_the_fewest_pieces(data: StoredSet) -> None:
+    kept(data, unknown_words=0.06)
+    told = texts(opened(page, data=data.key, **ADDRESS))
+    assert "**BPE · 1,000** cuts a word into 2.25 pieces" in told
+    assert "Not ranked, since more than 5% of the words hold an unknown piece: WordPiece · 1,000." in told
+
+
+def test_figures_stand_in_a_table(data: StoredSet) -> None:
+    kept(data)
+    table = opened(page, data=data.key, **ADDRESS).dataframe[0].value
+    assert table["kind"].tolist() == ["WordPiece", "BPE"]
+    assert table["tokens_per_word"].tolist() == [1.5, 2.25]
+    first = small(KINDS[0])[1].figures
+    assert first is not None
+    assert (table["pieces"][0], table["f1"][0]) == (first.pieces, pytest.approx(first.f1))
+
+
+def test_the_best_of_a_column_is_the_lowest_or_the_highest_of_those_that_may_be() -> None:
+    columns = {"tokens_per_word": [1.0, 2.0, 3.0], "f1": [0.9, 0.5, 0.5], "whole_words": [0.9, 0.1, 0.2]}
+    table = pd.DataFrame({**columns, "seconds": [1.0] * 3, "able": [False, True, True]})
+    found = {name: best_rows(table, name).tolist() for name in (*columns, "seconds")}
+    assert found["tokens_per_word"] == [False, True, False]
+    assert found["f1"] == [False, True, True]
+    assert found["whole_words"] == [True, False, False]
+    assert found["seconds"] == [False] * 3
+
+
+def test_a_sentence_is_cut_by_all_of_them_and_is_no_html(data: StoredSet) -> None:
+    kept(data)
+    app = opened(page, data=data.key, tokenizer_view="pieces", cut=HOSTILE, **ADDRESS)
+    assert app.text_input(key="typed_cut").value == HOSTILE
+    shown = html_of(app)
+    assert "<img" not in shown
+    assert shown.count('class="pieces"') == 2
+    assert re.search(r'<li class="unknown" title="[^"]*\[UNK\][^"]*"><small>\[UNK\] </small>뷁</li>', shown)
+    table = app.dataframe[0].value
+    for kind, name in zip(KINDS, ("WordPiece · 1,000", "BPE · 1,000"), strict=True):
+        own, made = table[table["tokenizer"] == name], PreparedTokenizer.of(small(kind)[0])
+        assert own["letters"].tolist() == [piece.letters for piece in made.pieces(HOSTILE)]
+        assert own["number"].tolist() == made.tokenizer.encode(HOSTILE, add_special_tokens=False).ids
+        assert own["occurrences"].tolist() == own["number"].tolist()  # as they were kept
+    assert "Those with an unknown piece" not in texts(app)  # neither knows all of it
+
+
+def test_who_does_not_know_a_sentence_is_not_said_to_cut_it_into_the_fewest_pieces(data: StoredSet) -> None:
+    kept(data)
+    app = opened(page, data=data.key, tokenizer_view="pieces", cut="학교에서 학교갔다를 먹었", **ADDRESS)
+    table = app.dataframe[0].value
+    pieces = {str(name): [*own["piece"]] for name, own in table.groupby("tokenizer")}
+    assert pieces["WordPiece · 1,000"] == ["학교에서", "[UNK]", "먹", "##었"]
+    assert pieces["BPE · 1,000"] == ["▁학교에서", "▁학교", "갔다", "를", "▁", "먹", "었"]
+    assert "**BPE · 1,000** cuts this sentence into 7 pieces. Those with an unknown piece (1) are not ranked." in texts(
+        app
+    )
+
+
+def test_pieces_show_what_they_begin_with() -> None:
+    def piece(name: str) -> CutPiece:
+        return CutPiece(name, "가", 7, True, 1_234)
+
+    shown = cut_html("<b>", "3", [piece(name) for name in ("##가", "▁", f"{BOUNDARY}에서", "<가>")])
+    assert "<b>&lt;b&gt;</b>" in shown
+    leads = re.findall(r"<li title=\"[^\"]*number 7 · occurs 1,234 times\">(.*?)</li>", shown)
+    assert leads == ["<small>##</small>가", "<small>▁</small>", "<small>+</small>에서", "&lt;가&gt;"]
+    assert '<li class="new">나</li>' in names_html("", "", ["가", "나"], "나")
+
+
+def test_a_word_is_built_by_merges(data: StoredSet) -> None:
+    kept(data)
+    app = opened(page, data=data.key, tokenizer_view="merging", built="강아지에서", **ADDRESS)
+    table = app.dataframe[0].value
+    slider = app.select_slider(key="merges_en")
+    assert [*slider.options] == ["0", *(f"{number:,}" for number in table["number"])]
+    assert slider.value == str(len(table))
+    made = PreparedTokenizer.of(small(TokenizerKind.BPE)[0])
+    final = made.tokenizer.encode("강아지에서", add_special_tokens=False).tokens
+    assert table["pieces"].iloc[-1] == " · ".join(final)
+    assert f"{len(final)} after {len(table)} merges" in texts(app)
+    app.query_params["merges"] = "0"
+    run(app)
+    assert html_of(app).count("<li") == len("▁강아지에서")
+
+
+def test_without_a_bpe_it_is_said_what_to_choose(data: StoredSet) -> None:
+    only = TokenizerJob.of(TokenizerRequest(data.key, Request(KINDS[:1], (Split.WORDS,), (1_000,))), data.fingerprint)
+    kept(data).folder.rename(only.folder)
+    first = store.load(only.folder).tokenizers[0]
+    store.keep(only.folder, data.name, [first.measured], [first.occurrences], len(TEXTS))
+    app = opened(page, data=data.key, tokenizer_view="merging", **{**ADDRESS, "kinds": "wordpiece"})
+    assert EN["tokenizers.no_bpe"] in texts(app)
+
+
+def test_a_model_that_failed_and_one_that_is_not_there_are_told(data: StoredSet) -> None:
+    folder = workspace() / "runs" / "mine" / "model"
+    folder.mkdir(parents=True)
+    (folder / "config.json").write_text("{}", encoding="utf-8")
+    kept(data, failed="mine")
+    app = opened(page, data=data.key, beside="mine", **ADDRESS)
+    assert "The tokenizer **mine** cannot be used. it cannot be read" in texts(app)
+    app = opened(page, data=data.key, beside="no/such/model", **ADDRESS)
+    assert "**no/such/model** cannot be used" in texts(app)
+
+
+@pytest.mark.parametrize(
+    ("status", "told"),
+    [
+        (Status(State.FAILED, code="nothing_held_out", message="told"), "“sentences” has so few passages"),
+        (Status(State.FAILED, code="unexpected", message="told *so*"), "told *so*"),
+        (Status(State.STOPPED), EN["tokenizers.stopped"]),
+        (Status(State.INTERRUPTED), EN["tokenizers.interrupted"]),
+    ],
+)
+def test_how_it_ended_is_told(data: StoredSet, status: Status, told: str) -> None:
+    job = kept(data)
+    job.result.unlink()
+    job.write_status(status)
+    app = opened(page, data=data.key, **ADDRESS)
+    assert told in texts(app)
+    assert len(app.button) == 1
+
+
+def test_a_result_that_cannot_be_read_is_made_anew(data: StoredSet) -> None:
+    kept(data).result.write_text('{"tokenizers": 3}', encoding="utf-8")
+    assert len(opened(page, data=data.key, **ADDRESS).button) == 1
+
+
+def test_with_nothing_chosen_it_is_said_what_to_choose(data: StoredSet) -> None:
+    app = opened(page, data=data.key)
+    app.button_group(key="picked_kinds").set_value([])
+    run(app)
+    assert EN["tokenizers.pick_one"] in texts(app)
+
+
+def test_a_tokenizer_is_taken_away_whole(tmp_path: Path) -> None:
+    made = small(TokenizerKind.BPE)[0]
+    made.save(tmp_path / "bpe")
+    with zipfile.ZipFile(BytesIO(zipped(tmp_path / "bpe"))) as archive:
+        assert archive.namelist() == ["bpe/tokenizer.json", "bpe/tokenizer_config.json"]
+        assert archive.read("bpe/tokenizer.json").decode() == (tmp_path / "bpe" / "tokenizer.json").read_text("utf-8")
+
+
+def test_the_command_asks_for_the_same(data: StoredSet) -> None:
+    parser = argparse.ArgumentParser()
+    tokenizers_command.add_arguments(parser)
+    asked = Request(KINDS, tuple(Split), (1_000, 2_000), ("a/b", "c d"))
+    view: Any = SimpleNamespace(data=data, request=TokenizerRequest(data.key, asked))
+    line = command_of(view)
+    assert "'c d'" in line
+    told = parser.parse_args(shlex.split(line)[4:])
+    found = Request(tuple(told.kind), tuple(told.split), tuple(told.vocabulary), tuple(told.against))
+    assert (told.data, found) == (data.key, asked)
+
+
+def test_names_say_what_differs(data: StoredSet) -> None:
+    job = kept(data)
+    both = TokenizerRequest(data.key, Request(KINDS, tuple(Split), (1_000,)))
+    view = TokenizersView(data, both, store.load(job.folder), {})
+
+    def named() -> None:
+        import streamlit as st
+
+        st.text(st.session_state["view"].name(st.session_state["view"].kept.tokenizers[0]))
+
+    app = AppTest.from_function(named)
+    app.query_params["lang"] = "en"
+    app.session_state["view"] = view
+    assert run(app).text[0].value == "WordPiece · Words · 1,000"

@@ -1,0 +1,109 @@
+"""The charts of the Language page. Each draws a table that the page also shows."""
+
+from collections.abc import Sequence
+
+import altair as alt
+import pandas as pd
+
+from retrieval.report.colours import PALETTE
+from retrieval.report.scales import colour, legend, shape
+from views.words import word
+
+_HEIGHT = 260
+_CELLS = ("#eef3f8", "#0072B2")
+_SHORT = 3  # letters of a name
+_WITH_FIGURES = 13  # columns of a grid: of more there is no room to write in the cells
+
+
+def plane(table: pd.DataFrame, reach: float) -> alt.LayerChart:
+    """Points "x", "y" with their "label", "number" and "sentence", on scales that reach as far for every layer."""
+    scale = alt.Scale(domain=[-1.1 * reach, 1.1 * reach], nice=False)
+    axis = alt.Axis(tickCount=5, format=".2~f")
+    base = alt.Chart(table).encode(
+        x=alt.X("x:Q", title=word("inside.first_direction"), scale=scale, axis=axis),
+        y=alt.Y("y:Q", title=word("inside.second_direction"), scale=scale, axis=axis),
+        tooltip=[
+            alt.Tooltip("number:N", title=word("inside.number")),
+            alt.Tooltip("sentence:N", title=word("inside.sentence")),
+        ],
+    )
+    points = base.mark_point(filled=True, size=130, opacity=1, color=PALETTE[0])
+    labels = base.mark_text(align="left", dx=9, dy=-7, fontWeight="bold", fontSize=13, color=PALETTE[4])
+    return (points + labels.encode(text="label:N")).properties(height=320)
+
+
+def grid(
+    table: pd.DataFrame, rows: Sequence[str], columns: Sequence[str], *, title: str, share: bool = False
+) -> alt.LayerChart:
+    """Cells "row", "column" with their "value", told by "first" and "second"; a `share` is written in percent."""
+    low, high = (0.0, float(table["value"].max()) or 1.0) if share else (float(table["value"].min()), 1.0)
+    form = ".0%" if share else ".2f"
+    angle = -50 if max(map(len, columns)) > _SHORT else 0  # names that stand on a narrow screen, too
+    across = {"labelAngle": angle, "labelOverlap": False, "grid": False}
+    base = alt.Chart(table).encode(
+        x=alt.X("column:N", sort=list(columns), title=None, axis=alt.Axis(orient="top", labelLimit=70, **across)),
+        y=alt.Y("row:N", sort=list(rows), title=None, axis=alt.Axis(labelLimit=120, grid=False)),
+        tooltip=[
+            alt.Tooltip("first:N", title=word("inside.from")),
+            alt.Tooltip("second:N", title=word("inside.to")),
+            alt.Tooltip("value:Q", title=title, format=form),
+        ],
+    )
+    scale = alt.Scale(domain=[min(low, high - 1e-6), high], range=list(_CELLS), clamp=True)
+    cells = base.mark_rect().encode(color=alt.Color("value:Q", scale=scale, legend=None))
+    height = 40 + (34 if len(columns) <= _WITH_FIGURES else 22) * len(rows)
+    if len(columns) > _WITH_FIGURES:
+        return alt.layer(cells).properties(height=height)
+    on_dark = alt.condition(f"datum.value > {(low + high) / 2}", alt.value("white"), alt.value("#1f2430"))
+    figures = base.mark_text(fontSize=11).encode(text=alt.Text("value:Q", format=form), color=on_dark)
+    return (cells + figures).properties(height=height)
+
+
+def by_layer(table: pd.DataFrame, *, y: str) -> alt.LayerChart:
+    """One line of "value" over "layer", in the order of the rows."""
+    base = alt.Chart(table).encode(
+        x=_layers(table),
+        y=alt.Y("value:Q", title=y, scale=alt.Scale(zero=False, padding=8), axis=alt.Axis(format=".2f", tickCount=5)),
+        tooltip=[
+            alt.Tooltip("layer:N", title=word("inside.layer")),
+            alt.Tooltip("value:Q", title=y, format=".3f"),
+        ],
+    )
+    marks = base.mark_point(filled=True, size=60, opacity=1, color=PALETTE[0])
+    return (base.mark_line(color=PALETTE[0], strokeWidth=2.5) + marks).properties(height=_HEIGHT)
+
+
+def poolings(table: pd.DataFrame, order: Sequence[str], *, y: str) -> alt.LayerChart:
+    """One line a "pooling" of "value" over "layer"."""
+    below = legend(symbolOpacity=1)
+    base = alt.Chart(table).encode(
+        x=_layers(table),
+        y=alt.Y("value:Q", title=y, scale=alt.Scale(zero=False, padding=8), axis=alt.Axis(format=".0f", tickCount=5)),
+        color=colour("pooling", order, order, below),
+        tooltip=[
+            alt.Tooltip("pooling:N", title=word("inside.pooling")),
+            alt.Tooltip("layer:N", title=word("inside.layer")),
+            alt.Tooltip("value:Q", title=y, format=".1f"),
+        ],
+    )
+    lines, marks = base.mark_line(strokeWidth=2.5), base.mark_point(filled=True, size=70, opacity=1)
+    return (lines + marks.encode(shape=shape("pooling", order, order, below))).properties(height=_HEIGHT + 60)
+
+
+def guesses(table: pd.DataFrame, order: Sequence[str], reach: float) -> alt.Chart:
+    """One bar a "piece", in this order, as long as its "probability" (0 to 1), on a scale that reaches so far."""
+    scale, axis = alt.Scale(domain=[0, reach], nice=False), alt.Axis(format=".2~%", tickCount=4)
+    base = alt.Chart(table).encode(
+        y=alt.Y("piece:N", sort=list(order), title=None, axis=alt.Axis(labelLimit=120)),
+        x=alt.X("probability:Q", title=word("inside.probability"), scale=scale, axis=axis),
+        tooltip=[
+            alt.Tooltip("piece:N", title=word("inside.piece")),
+            alt.Tooltip("probability:Q", title=word("inside.probability"), format=".2%"),
+        ],
+    )
+    return base.mark_bar(color=PALETTE[0]).properties(height=60 + 24 * len(order))
+
+
+def _layers(table: pd.DataFrame) -> alt.X:
+    order = list(dict.fromkeys(table["layer"]))
+    return alt.X("layer:N", sort=order, title=word("inside.layer"), axis=alt.Axis(labelAngle=0))

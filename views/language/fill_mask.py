@@ -1,0 +1,97 @@
+"""The view of a masked place: what one model expects there, or several side by side."""
+
+from collections.abc import Mapping, Sequence
+
+import pandas as pd
+import streamlit as st
+
+from data.failure import Failure
+from language.fill_mask import MASK, MOST_MASKS, Guess
+from views import tables
+from views.language import charts
+from views.language.inside import is_open
+from views.language.typed import typed
+from views.problem_words import failure_text
+from views.resources.charts import draw_chart
+from views.resources.language import guesses, may_fill
+from views.state import choose_several
+from views.words import plain, word
+
+TEXT = f"대한민국의 수도는 {MASK}이다."
+_LETTERS = 500
+_K = 10
+_MOST_MODELS = 4
+Told = Mapping[str, Sequence[Sequence[Guess]]]
+
+
+def draw(model: str, names: Mapping[str, str]) -> None:
+    """Draw what is likeliest at every masked place, a column a model."""
+    answer = st.container()
+    text = typed(
+        st.text_input,
+        "masked",
+        word("inside.masked"),
+        TEXT,
+        max_chars=_LETTERS,
+        help=word("inside.masked_help", mask=MASK, most=MOST_MASKS),
+    )
+    found: dict[str, list[list[Guess]]] = {}
+    for one in [model, *_others(model, names)]:
+        try:
+            with st.spinner(word("inside.at_work"), show_time=True):
+                found[one] = guesses(one, text, _K)
+        except Failure as error:
+            st.warning(plain(failure_text(error)), icon=":material/info:")
+            if error.code in ("no_mask", "many_masks"):
+                return
+    if not found:
+        return
+    answer.markdown(_answer(found, names))
+    for place in range(len(next(iter(found.values())))):
+        _draw_place(found, names, place)
+
+
+def _others(model: str, names: Mapping[str, str]) -> list[str]:
+    """Draw the choice of models to compare with, of those that are here; returns them."""
+    others = [one for one in names if one != model and is_open(one) and may_fill(one)]
+    if not others:
+        return []
+    picked = choose_several(
+        st.pills,
+        "beside",
+        word("inside.beside"),
+        others,
+        [],
+        key=f"beside_{model}_{len(others)}",
+        format_func=lambda one: plain(names[one]),
+        help=word("inside.beside_help"),
+    )
+    return picked[: _MOST_MODELS - 1]
+
+
+def _answer(found: Told, names: Mapping[str, str]) -> str:
+    first, places = next(iter(found.items()))
+    words = ", ".join(f"**{plain(guessed[0].piece)}** ({guessed[0].probability:.0%})" for guessed in places)
+    return word("inside.masked_answer", model=plain(names[first]), words=words)
+
+
+def _draw_place(found: Told, names: Mapping[str, str], place: int) -> None:
+    if len(next(iter(found.values()))) > 1:
+        st.markdown(f"**{word('inside.masked_place', place=place + 1)}**")
+    reach = max(places[place][0].probability for places in found.values())  # one scale, so that models compare
+    for column, (model, places) in zip(st.columns(len(found)), found.items(), strict=True):
+        table = pd.DataFrame(
+            {
+                "piece": [f"{rank + 1}. {one.piece}" for rank, one in enumerate(places[place])],
+                "probability": [one.probability for one in places[place]],
+            }
+        )
+        with column:
+            st.caption(plain(names[model]))
+            draw_chart(charts.guesses, table, [*table["piece"]], reach)
+            with st.expander(word("inside.as_table")):
+                columns = {
+                    "piece": tables.text("inside.piece", ""),
+                    "probability": tables.number("inside.probability", "%.4f", ""),
+                }
+                st.dataframe(table, hide_index=True, column_config=columns)

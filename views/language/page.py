@@ -1,0 +1,18 @@
+"""Language: how text is cut and learned, and what a language model makes of it, layer by layer."""
+
+from importlib import import_module
+
+import streamlit as st
+
+from views.state import choose_tab
+from views.words import word
+
+TABS = {"tokenizers": "views.language.tokenizers", "inside": "views.language.inside"}
+
+
+def draw() -> None:
+    """Draw the page."""
+    st.title(word("language_page.purpose"), anchor=False)
+    name, place = choose_tab("language_tab", {name: word(f"language_page.tab_{name}") for name in TABS})
+    with place:
+        import_module(TABS[name]).draw()

@@ -1,0 +1,71 @@
+"""The chart of the Tokenizers tab. It draws a table that the page also shows."""
+
+from collections.abc import Sequence
+
+import altair as alt
+import pandas as pd
+
+from retrieval.report.colours import READABLE
+from retrieval.report.scales import colour, legend, shape
+from views.words import word
+
+_HEIGHT = 340
+_DASHES = ([1, 0], [6, 4])  # of the first split and of the second
+
+
+def by_size(
+    table: pd.DataFrame, models: pd.DataFrame, kinds: Sequence[str], splits: Sequence[str], *, y: str, share: bool
+) -> alt.LayerChart:
+    """One line a "kind" and "split" of "value" over "pieces", and a dashed rule for each of the `models`.
+
+    Both tables have the columns "name", "kind", "split", "pieces", "value" and "able"; what is not able has a hollow
+    mark. A `share` is written in percent.
+    """
+    up = alt.Y("value:Q", title=y, scale=alt.Scale(zero=False, padding=14), axis=_axis(share))
+    tooltip = [
+        alt.Tooltip("name:N", title=word("tokenizers.tokenizer")),
+        alt.Tooltip("pieces:Q", title=word("tokenizers.pieces"), format=","),
+        alt.Tooltip("value:Q", title=y, format=".1%" if share else ".2f"),
+    ]
+    layers = [*_rules(models, up, tooltip)] if len(models) else []
+    if len(table):
+        base = alt.Chart(table).encode(x=_sizes(table), y=up, tooltip=tooltip)
+        tint = colour("kind", kinds, kinds, legend(columns=2, symbolOpacity=1))
+        mark = shape("kind", kinds, kinds, legend(columns=2))
+        filled = base.transform_filter("datum.able").mark_point(filled=True, size=80, opacity=1)
+        hollow = base.transform_filter("!datum.able").mark_point(size=80, strokeWidth=2)
+        layers += [
+            base.mark_line(strokeWidth=2.5).encode(color=tint, detail="split:N", strokeDash=_dashes(splits)),
+            filled.encode(color=tint, shape=mark),
+            hollow.encode(color=tint, shape=mark),
+        ]
+    return alt.layer(*layers).properties(height=_HEIGHT)
+
+
+def _axis(share: bool) -> alt.Axis:
+    return alt.Axis(format="%" if share else ".2~f", tickCount=5)
+
+
+def _sizes(table: pd.DataFrame) -> alt.X:
+    """Vocabularies on a logarithmic scale, a tick at each that was found, but for those that would overlap."""
+    ticks: list[int] = []
+    for size in sorted(set(table["pieces"])):
+        if not ticks or size > 1.3 * ticks[-1]:
+            ticks.append(size)
+    axis = alt.Axis(values=ticks, format=",", labelAngle=0, grid=False)
+    return alt.X(
+        "pieces:Q", title=word("tokenizers.pieces"), scale=alt.Scale(type="log", nice=False, padding=24), axis=axis
+    )
+
+
+def _dashes(splits: Sequence[str]) -> alt.StrokeDash:
+    scale = alt.Scale(domain=list(splits), range=list(_DASHES[: len(splits)]))
+    return alt.StrokeDash(
+        "split:N", scale=scale, legend=legend(symbolType="stroke", symbolSize=600) if len(splits) > 1 else None
+    )
+
+
+def _rules(models: pd.DataFrame, up: alt.Y, tooltip: list[alt.Tooltip]) -> tuple[alt.Chart, alt.Chart]:
+    base = alt.Chart(models).encode(y=up, tooltip=tooltip)
+    names = base.mark_text(align="left", baseline="bottom", dx=4, dy=-2, color=READABLE, fontSize=12)
+    return base.mark_rule(strokeDash=[2, 3], strokeWidth=2, color=READABLE), names.encode(x=alt.value(0), text="name:N")
