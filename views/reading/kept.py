@@ -4,10 +4,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import streamlit as st
-
 from data.store import StoredSet
 from data.workspace import read_json, workspace
+from views.resources.cached import cached
 
 
 class Weight(NamedTuple):
@@ -53,7 +52,7 @@ def _weights(told: dict[str, Any], reader: str) -> dict[str, Weight]:
     }
 
 
-@st.cache_data(show_spinner=False, max_entries=64)
+@cached(max_entries=64)
 def _read(path: Path, written: int) -> dict[str, Any]:
     """Read one file; `written` is when that was."""
     del written
