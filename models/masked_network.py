@@ -1,7 +1,6 @@
 """A transformer that guesses hidden tokens and, of pairs, whether the second text is the one that followed."""
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -11,8 +10,8 @@ from torch.nn.functional import cross_entropy
 from models.hub import ModelError
 from models.loading import WEIGHTS, most_tokens, name_one_segment, where_of
 from models.sources import ModelSource, is_starter
+from models.trained_network import Features, TrainedNetwork, TransformerModule
 
-Features = dict[str, Any]
 IGNORED = -100  # the label where nothing is to be guessed
 GUESSES, FOLLOWS = "guesses", "follows"  # the heads
 # heads that can be given a few vectors alone; others are asked about all tokens, which takes longer
@@ -20,21 +19,8 @@ _HEADS = {"bert": "cls.predictions", **dict.fromkeys(("roberta", "xlm-roberta", 
 _FOLLOWS_HEAD = ("bert.pooler", "cls.seq_relationship")
 
 
-class MaskedModule(torch.nn.Module):
+class MaskedModule(TransformerModule):
     """The transformer of a masked language model with its tokenizer."""
-
-    def __init__(self, network: Any, tokenizer: Any) -> None:
-        super().__init__()
-        self.model, self.tokenizer = network, tokenizer
-
-    @property
-    def auto_model(self) -> Any:
-        """The transformer, as sentence-transformers calls it."""
-        return self.model
-
-    def preprocess(self, texts: list[str], **_: Any) -> Features:
-        """Tokens of texts that stand alone."""
-        return dict(self.tokenizer(texts, padding=True, truncation=True, return_tensors="pt"))
 
     def forward(self, features: Features, **_: Any) -> Features:
         """Vectors `hidden` `(n, width, dimensions)` and `pooled` `(n, dimensions)`, or `logits` `(n, width, pieces)`.
@@ -51,32 +37,12 @@ class MaskedModule(torch.nn.Module):
         return {"hidden": found.last_hidden_state} | ({} if pooled is None else {"pooled": pooled})
 
 
-class MaskedNetwork(torch.nn.Sequential):
-    """A masked language model as it is trained: it gives a loss for every row.
-
-    Like a model of sentence-transformers it has its transformer in the first module, so that what is done to those is
-    done to it: precision, frozen layers, adapters, passes of like length.
-    """
-
-    trained_by = "losses"  # what a training step wants of a pass
+class MaskedNetwork(TrainedNetwork):
+    """A masked language model as it is trained: it gives a loss for every row."""
 
     def __init__(self, network: Any, tokenizer: Any, most: int, new_heads: tuple[str, ...] = ()) -> None:
-        super().__init__(MaskedModule(network, tokenizer))
-        self.max_seq_length, self.new_heads = most, new_heads
-
-    @property
-    def tokenizer(self) -> Any:
-        """The tokenizer."""
-        return self[0].tokenizer
-
-    @property
-    def device(self) -> torch.device:
-        """Where the weights are."""
-        return next(self.parameters()).device
-
-    def preprocess(self, texts: list[str], **_: Any) -> Features:
-        """Tokens of texts that stand alone."""
-        return dict(self[0].preprocess(texts))
+        super().__init__(MaskedModule(network, tokenizer), most)
+        self.new_heads = new_heads
 
     def forward(self, features: Features, **_: Any) -> Features:
         """The loss of every row, `losses` `(n,)`: their mean is the loss of transformers' own models.
@@ -109,12 +75,6 @@ class MaskedNetwork(torch.nn.Sequential):
             found["follow_losses"] = cross_entropy(both, follows, reduction="none")
             found["follow_right"] = both.argmax(dim=1) == follows
         return found
-
-    def save_pretrained(self, folder: str, **_: Any) -> None:
-        """Save as plain transformers read it: weights as safetensors, and the tokenizer."""
-        Path(folder).mkdir(parents=True, exist_ok=True)
-        self[0].model.save_pretrained(folder)
-        self.tokenizer.save_pretrained(folder)
 
     def _logits(self, told: Features, asked: Tensor) -> Tensor:
         """Of the tokens asked about alone, `(n_asked, pieces)`: they are few, and there are many pieces."""

@@ -3,30 +3,16 @@
 Place 0, the token that stands for the whole, means that there is none (Devlin et al. 2019, 4.3).
 """
 
-from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
-Features = dict[str, Any]
+from models.trained_network import Features, TrainedNetwork, TransformerModule
 
 
-class SpanModule(torch.nn.Module):
+class SpanModule(TransformerModule):
     """The transformer of `AutoModelForQuestionAnswering` with its tokenizer."""
-
-    def __init__(self, network: Any, tokenizer: Any) -> None:
-        super().__init__()
-        self.model, self.tokenizer = network, tokenizer
-
-    @property
-    def auto_model(self) -> Any:
-        """The transformer, as sentence-transformers calls it."""
-        return self.model
-
-    def preprocess(self, texts: list[str], **_: Any) -> Features:
-        """Tokens of texts that stand alone."""
-        return dict(self.tokenizer(texts, padding=True, truncation=True, return_tensors="pt"))
 
     def forward(self, features: Features, **_: Any) -> Features:
         """Logits of `starts` and `ends`, `(n_windows, width)` each."""
@@ -35,37 +21,16 @@ class SpanModule(torch.nn.Module):
         return {"starts": told.start_logits, "ends": told.end_logits}
 
 
-class SpanNetwork(torch.nn.Sequential):
-    """A reader as it is trained: it gives a loss for every window, whose smallest value is 0.
-
-    Like a model of sentence-transformers it has its transformer in the first module, so that what is done to those is
-    done to it: precision, frozen layers, adapters, passes of like length.
-    """
-
-    trained_by = "losses"  # what a training step wants of a pass
+class SpanNetwork(TrainedNetwork):
+    """A reader as it is trained: it gives a loss for every window, whose smallest value is 0."""
 
     def __init__(self, network: Any, tokenizer: Any, most: int) -> None:
-        super().__init__(SpanModule(network, tokenizer))
-        self.max_seq_length = most
-
-    @property
-    def tokenizer(self) -> Any:
-        """The tokenizer."""
-        return self[0].tokenizer
-
-    @property
-    def device(self) -> torch.device:
-        """Where the weights are."""
-        return next(self.parameters()).device
+        super().__init__(SpanModule(network, tokenizer), most)
 
     @property
     def has_segments(self) -> bool:
         """Whether it is told which tokens are the question's."""
         return "token_type_ids" in self.tokenizer.model_input_names
-
-    def preprocess(self, texts: list[str], **_: Any) -> Features:
-        """Tokens of texts that stand alone."""
-        return dict(self[0].preprocess(texts))
 
     def forward(self, features: Features, **_: Any) -> Features:
         """The loss of every window, `losses` `(n_windows,)`.
@@ -78,12 +43,6 @@ class SpanNetwork(torch.nn.Sequential):
         sides = (("starts", "begins"), ("ends", "finishes"))
         losses = [_missed(logits[of], features["allowed"], features[right]) for of, right in sides]
         return {"losses": (losses[0] + losses[1]) / 2}
-
-    def save_pretrained(self, folder: str, **_: Any) -> None:
-        """Save as plain transformers read it: weights as safetensors, and the tokenizer."""
-        Path(folder).mkdir(parents=True, exist_ok=True)
-        self[0].model.save_pretrained(folder)
-        self.tokenizer.save_pretrained(folder)
 
 
 def log_shares(logits: Tensor, allowed: Tensor) -> Tensor:

@@ -149,6 +149,7 @@ LOADED_LATE = {
     "models/span_network.py",
     "models/starter/bi_encoder.py",
     "models/starter/cross_encoder.py",
+    "models/trained_network.py",
     "training/engine/batches.py",
     "training/engine/feature_trainer.py",
     "training/engine/mixins.py",

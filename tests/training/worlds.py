@@ -14,7 +14,7 @@ import pytest
 from data.records import Passage, Question, QuestionSet
 from data.split import SplitOptions
 from data.store import keep
-from jobs.status import Status
+from jobs.status import State, Status
 from models.bi_encoder import BiEncoder
 from models.sources import STARTER, ModelSource
 from retrieval.lexical.bm25 import BM25
@@ -104,6 +104,12 @@ def trained_in(folder: Path, plan: Callable[[], Run]) -> Trained:
         patch.setenv("MRC_WORKSPACE", str(folder))
         run = plan()
         return Trained(run, train(run), find(run.plan().data))
+
+
+def trained(run: Run) -> Run:
+    """The run, carried out to its end in this process."""
+    assert train(run).state is State.DONE, run.status().message
+    return run
 
 
 def source_of(run: Run) -> ModelSource:

@@ -23,7 +23,7 @@ from tests.training.test_resume import (
     do_at_step,
     weights,
 )
-from tests.training.worlds import logged, source_of
+from tests.training.worlds import logged, source_of, trained
 from training.__main__ import main
 from training.engine.checkpoints import newest_checkpoint, step_of
 from training.estimate import estimate
@@ -35,11 +35,6 @@ from training.train import load_material, train
 
 __all__ = ["begin"]  # a fixture
 pytestmark = pytest.mark.slow
-
-
-def trained(run: Run) -> Run:
-    assert train(run).state is State.DONE, run.status().message
-    return run
 
 
 @pytest.fixture(scope="module")

@@ -32,7 +32,7 @@ from tests.training.test_resume import (
     do_at_step,
     weights,
 )
-from tests.training.worlds import base_of, logged, planned, source_of
+from tests.training.worlds import base_of, logged, planned, source_of, trained
 from training.__main__ import main
 from training.engine.checkpoints import newest_checkpoint, step_of
 from training.estimate import estimate
@@ -47,11 +47,6 @@ from training.train import load_material, train
 
 __all__ = ["begin"]  # a fixture
 pytestmark = pytest.mark.slow
-
-
-def trained(run: Run) -> Run:
-    assert train(run).state is State.DONE, run.status().message
-    return run
 
 
 @pytest.fixture(scope="module")
