@@ -3,6 +3,7 @@
 from models.hub import ModelError
 from models.packaged.bases import PackagedBase, packaged_base
 from models.sources import STARTER, find_model, is_starter
+from training.options.language_model import LANGUAGE_MODEL
 from training.runs.runs import find_model_run
 from views.data_words import set_name
 from views.words import moment, word, word_or
@@ -23,21 +24,25 @@ def is_a_starter(reference: str) -> bool:
         return False
 
 
-def model_label(choice: str) -> str:
-    """Return the words for a model to choose from: a run with its data and time, since names may be given twice."""
+def model_label(choice: str, kind: str = "") -> str:
+    """Return the words for a model to choose from: a run with its data and time, since names may be given twice.
+
+    `kind` is that of the training which is to start from it, as far as that matters.
+    """
     if run := find_model_run(choice):
         plan = run.plan()
         return word("train.base_run", name=plan.name, data=set_name(plan.data_name), created=moment(plan.created))
     if packaged := _packaged(choice):
         return word("train.base_packaged", model=packaged.name)
-    words = {STARTER: "train.base_starter", OTHER: "train.base_other"}
+    starter = "train.base_new" if kind == LANGUAGE_MODEL else "train.base_starter"
+    words = {STARTER: starter, OTHER: "train.base_other"}
     return word(words[choice]) if choice in words else word("train.base_hub", model=choice)
 
 
-def base_name(reference: str) -> str:
-    """Return the words for a base model: a finished run by its name, everything else as it is called."""
+def base_name(reference: str, kind: str = "") -> str:
+    """Return the words for the base model of a kind of training: a finished run by its name, or as it is called."""
     if reference == STARTER:
-        return word("train.starter")
+        return word("train.new_model" if kind == LANGUAGE_MODEL else "train.starter")
     if packaged := _packaged(reference):
         return packaged.name
     run = find_model_run(reference)

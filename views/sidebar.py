@@ -18,7 +18,7 @@ from views.state import chosen_set, use_set
 from views.words import LANGUAGES, catalog, language, plain, word
 
 _POLL_SECONDS = 2.0
-_AT_ONCE = ("comparisons", "embeddings", "reading", "cache/rehearsals")  # where the jobs are that stand in no line
+_AT_ONCE = ("comparisons", "embeddings", "language", "reading", "cache/rehearsals")  # jobs in no line
 
 
 def draw() -> None:

@@ -19,7 +19,7 @@ def by_size(
     """One line a "kind" and "split" of "value" over "pieces", and a dashed rule for each of the `models`.
 
     Both tables have the columns "name", "kind", "split", "pieces", "value" and "able"; what is not able has a hollow
-    mark. A `share` is written in percent.
+    mark. `kinds` are all there are, in their fixed order. A `share` is written in percent.
     """
     up = alt.Y("value:Q", title=y, scale=alt.Scale(zero=False, padding=14), axis=_axis(share))
     tooltip = [
@@ -30,8 +30,9 @@ def by_size(
     layers = [*_rules(models, up, tooltip)] if len(models) else []
     if len(table):
         base = alt.Chart(table).encode(x=_sizes(table), y=up, tooltip=tooltip)
-        tint = colour("kind", kinds, kinds, legend(columns=2, symbolOpacity=1))
-        mark = shape("kind", kinds, kinds, legend(columns=2))
+        drawn = [kind for kind in kinds if kind in set(table["kind"])]
+        tint = colour("kind", drawn, kinds, legend(columns=2, symbolOpacity=1))
+        mark = shape("kind", drawn, kinds, legend(columns=2))
         filled = base.transform_filter("datum.able").mark_point(filled=True, size=80, opacity=1)
         hollow = base.transform_filter("!datum.able").mark_point(size=80, strokeWidth=2)
         layers += [
@@ -60,9 +61,8 @@ def _sizes(table: pd.DataFrame) -> alt.X:
 
 def _dashes(splits: Sequence[str]) -> alt.StrokeDash:
     scale = alt.Scale(domain=list(splits), range=list(_DASHES[: len(splits)]))
-    return alt.StrokeDash(
-        "split:N", scale=scale, legend=legend(symbolType="stroke", symbolSize=600) if len(splits) > 1 else None
-    )
+    told = legend(columns=1, symbolType="stroke", symbolSize=600) if len(splits) > 1 else None
+    return alt.StrokeDash("split:N", scale=scale, legend=told)
 
 
 def _rules(models: pd.DataFrame, up: alt.Y, tooltip: list[alt.Tooltip]) -> tuple[alt.Chart, alt.Chart]:

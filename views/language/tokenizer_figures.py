@@ -8,6 +8,7 @@ from pathlib import Path
 import pandas as pd
 import streamlit as st
 
+from language.kinds import TokenizerKind
 from views import tables
 from views.language import tokenizer_charts
 from views.language.tokenizer_answer import MOST_UNKNOWN, known_enough
@@ -69,7 +70,7 @@ def _draw_picture(view: TokenizersView, table: pd.DataFrame, measure: str) -> No
     drawn = table.dropna(subset=[measure]).assign(value=lambda rows: rows[measure])
     if measure not in _OF_WHO_KNOWS:
         drawn["able"] = True
-    kinds = [word(f"tokenizers.kind_{kind}") for kind in view.request.compared.kinds]
+    kinds = [word(f"tokenizers.kind_{kind}") for kind in TokenizerKind]
     splits = [word(f"tokenizers.split_{split}") for split in view.request.compared.splits]
     columns = ["name", "kind", "split", "pieces", "value", "able"]
     draw_chart(

@@ -4,7 +4,6 @@ from importlib import import_module
 from itertools import product
 
 import streamlit as st
-from streamlit.delta_generator import DeltaGenerator
 
 from data.store import StoredSet
 from jobs.status import State, Status
@@ -39,20 +38,28 @@ def draw() -> None:
         with answer:
             _draw_job(job, request, data)
         return
-    _draw_comparison(TokenizersView(data, request, kept, models), answer)
-
-
-def _draw_comparison(view: TokenizersView, answer: DeltaGenerator) -> None:
+    view = TokenizersView(data, request, kept, models)
     with answer:
-        tokenizer_answer.draw(view)
-        for model, reason in view.kept.failed.items():
-            told = {"model": plain(view.models.get(model, model)), "reason": plain(reason)}
-            st.error(word("tokenizers.model_failed", **told), icon=":material/error:")
-    if not view.kept.tokenizers:
-        return
-    name, place = choose_tab("tokenizer_view", {name: word(f"tokenizers.view_{name}") for name in VIEWS})
-    with place:
-        import_module(VIEWS[name]).draw(view)
+        _draw_answer(view, job)
+    if kept.tokenizers:
+        name, place = choose_tab("tokenizer_view", {name: word(f"tokenizers.view_{name}") for name in VIEWS})
+        with place:
+            import_module(VIEWS[name]).draw(view)
+
+
+def _draw_answer(view: TokenizersView, job: TokenizerJob) -> None:
+    tokenizer_answer.draw(view)
+    for model, reason in view.kept.failed.items():
+        told = {"model": plain(view.models.get(model, model)), "reason": plain(reason)}
+        st.error(word("tokenizers.model_failed", **told), icon=":material/error:")
+    if view.kept.failed and st.button(word("tokenizers.again"), icon=":material/replay:", key=f"again_{job.id}"):
+        _start(job, view.request)
+
+
+def _start(job: TokenizerJob, request: TokenizerRequest) -> None:
+    with errors_told():
+        job.start(request)
+        st.rerun()
 
 
 def _draw_job(job: TokenizerJob, request: TokenizerRequest, data: StoredSet) -> None:
@@ -64,9 +71,7 @@ def _draw_job(job: TokenizerJob, request: TokenizerRequest, data: StoredSet) -> 
     asked = request.compared
     st.markdown(word("tokenizers.about", passages=f"{data.passages:,}", count=asked.count - len(asked.against)))
     if st.button(word("tokenizers.start"), type="primary", icon=":material/play_arrow:", key=f"compare_{job.id}"):
-        with errors_told():
-            job.start(request)
-            st.rerun()
+        _start(job, request)
 
 
 def _at_work(status: Status, request: TokenizerRequest) -> str:

@@ -18,7 +18,7 @@ def draw_settings(run: Run, plan: Plan) -> None:
     options = {name: value for name, value in asdict(plan.options).items() if name != "base"}
     _table(
         [
-            (word("train.base"), base_name(plan.options.base)),
+            (word("train.base"), base_name(plan.options.base, plan.kind)),
             (word("train.row_data"), set_name(plan.data_name)),
             *((_option(name), value) for name, value in options.items()),
             *((_option(name), value) for name, value in _split(asdict(plan.split)).items()),

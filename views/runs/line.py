@@ -50,7 +50,7 @@ def _row(place: int, run: Run) -> None:
     since = datetime.fromtimestamp(status.queued, UTC).isoformat()
     about = [
         kind_name(plan.kind),
-        word("train.about_base", base=plain(base_name(plan.options.base))),
+        word("train.about_base", base=plain(base_name(plan.options.base, plan.kind))),
         word("train.about_data", data=plain(set_name(plan.data_name))),
         word("train.queued_since", moment=plain(moment(since))),
     ]

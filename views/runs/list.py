@@ -106,7 +106,7 @@ def _tell_failure(plan: Plan, status: Status, **details: str) -> None:
 def _about(plan: Plan, status: Status) -> str:
     parts = [
         kind_name(plan.kind),
-        word("train.about_base", base=plain(base_name(plan.options.base))),
+        word("train.about_base", base=plain(base_name(plan.options.base, plan.kind))),
         word("train.about_data", data=plain(set_name(plan.data_name))),
         plain(moment(plan.created)),
     ]

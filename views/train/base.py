@@ -1,6 +1,7 @@
 """The base model of a training: which one, whether it can be had, and what it costs to get."""
 
 from dataclasses import dataclass
+from functools import partial
 
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
@@ -9,6 +10,7 @@ from models.hub import HubRevision, ModelError
 from models.packaged.bases import DEFAULT, base_at_hand
 from models.sources import STARTER, find_model
 from training.options.common import OptionError, TrainingOptions
+from training.options.language_model import LANGUAGE_MODEL
 from training.recipe import kinds_to_start_from, recipe_of, usual_base
 from training.runs.runs import Run
 from views.choices import finished_runs
@@ -78,7 +80,7 @@ def _select(kind: str) -> str:
         word("train.base"),
         base_choices(kind),
         usual_base(kind),
-        format_func=model_label,
+        format_func=partial(model_label, kind=kind),
         help=word("train.base_help"),
     )
 
@@ -100,8 +102,9 @@ def _about(kind: str, reference: str, place: DeltaGenerator) -> bool:
         st.error(plain(failure_text(error)), icon=":material/error:")
         return False
     if reference == STARTER:
-        place.caption(word("train.about_starter"))
-        if not base_at_hand():
+        new = kind == LANGUAGE_MODEL
+        place.caption(word("train.about_new_model" if new else "train.about_starter"))
+        if not (new or base_at_hand()):
             st.caption(word("train.no_packaged", model=DEFAULT.name, package=DEFAULT.requirement))
     elif source.packaged:
         packaged = source.packaged

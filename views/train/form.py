@@ -6,9 +6,11 @@ from data.pairs.split import split_pairs
 from data.pairs.store import StoredPairs
 from data.split import Part, SplitOptions
 from data.store import StoredSet
+from language.corpus import PassageCorpus
 from models.hub import ModelError
 from models.sources import find_model
 from training.options.common import OptionError, TrainingOptions
+from training.options.language_model import LANGUAGE_MODEL
 from training.recipe import ranking_kinds, recipe_of
 from training.runs.rehearsal import Task
 from training.runs.runs import Plan, all_runs, new_plan
@@ -44,7 +46,7 @@ def draw_form(kind: str, base: Base, objective: str, data: StoredSet | StoredPai
         buttons = st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="right")
         told = st.container()  # below the buttons: they must not move while they are pressed
         with told:
-            entered = _planned(form, data, kind, name.strip() or base_name(base.reference))
+            entered = _planned(form, data, kind, name.strip() or base_name(base.reference, kind))
         plan = entered if base.usable else None
         estimate = asked_of(plan, Task.ESTIMATE)
         with buttons:
@@ -89,11 +91,21 @@ def _planned(form: OptionFields, data: StoredSet | StoredPairs, kind: str, name:
     except ValueError:  # all that is left are the shares of the split
         _tell(form, "validation", word("option_problem.validation"))
         return None
-    return new_plan(kind, name, (data.key, data.name, data.fingerprint), split, options)
+    return new_plan(kind, name, (data.key, data.name, _fingerprint(kind, data)), split, options)
+
+
+def _fingerprint(kind: str, data: StoredSet | StoredPairs) -> str:
+    """Of what a training learns from: a language model knows nothing of the questions."""
+    if kind == LANGUAGE_MODEL:
+        return PassageCorpus(question_set(data.key)).fingerprint
+    return data.fingerprint
 
 
 def _check_data(kind: str, data: StoredSet | StoredPairs, split: SplitOptions, options: TrainingOptions) -> None:
     family = recipe_of(kind).family
+    if kind == LANGUAGE_MODEL:  # its documents are split by their hashes
+        family.check(PassageCorpus(question_set(data.key)), options)
+        return
     if isinstance(data, StoredSet):
         family.check(question_set(data.key), options)
         rows = split_of(data.key, split.validation, split.test, split.seed).rows
@@ -124,7 +136,7 @@ def _tell(form: OptionFields, name: str, text: str) -> None:
 def _name_field(kind: str, base: Base) -> str:
     # a new name is offered after every start; until then what was typed stays
     key = f"train_{kind}_name_{trainings_started()}"
-    offer(key, _free_name(base_name(base.reference)) if base.reference else "")
+    offer(key, _free_name(base_name(base.reference, kind)) if base.reference else "")
     return st.text_input(
         word("train.name"), key=key, max_chars=_LONGEST_NAME, help=word("train.name_help"), persist_state="session"
     )

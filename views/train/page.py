@@ -8,6 +8,7 @@ import streamlit as st
 from data.pairs.store import StoredPairs
 from data.store import StoredSet
 from training.options.bi_encoder import BI_ENCODER
+from training.options.language_model import LANGUAGE_MODEL
 from training.recipe import RECIPES, recipe_of
 from training.runs.line import LINE
 from training.runs.runs import Run
@@ -47,7 +48,7 @@ def draw() -> None:
     kind = _pick_kind()
     if recipe_of(kind).family is PAIRS:
         _draw_training(kind, pick_pairs())
-    elif data.questions:
+    elif data.questions or kind == LANGUAGE_MODEL:
         _draw_training(kind, data)
     else:
         st.info(word("train.no_questions"), icon=":material/info:")
@@ -78,7 +79,7 @@ def _is_folded(job: Run, searches: set[str]) -> bool:
 def _pick_kind() -> str:
     kinds = list(RECIPES)
     return choose(
-        st.segmented_control,
+        st.pills,  # they wrap
         "train",
         word("train.kind"),
         kinds,

@@ -75,7 +75,7 @@ def is_answered(asked: Asked) -> bool:
     if asked.rehearsal.running:
         follow(asked.rehearsal, partial(_at_work, asked.task))
     elif asked.rehearsal.failed:
-        base = base_name(asked.plan.options.base)
+        base = base_name(asked.plan.options.base, asked.plan.kind)
         tell_training_failure(*asked.rehearsal.problem(), base, unforeseen="train.not_answered")
     return False
 

@@ -30,9 +30,11 @@ from language.kinds import Split, TokenizerKind
 from language.morphemes import BOUNDARY
 from language.prepared import PreparedTokenizer
 from language.tokenizers import TrainedTokenizer
+from retrieval.report.colours import colour_of
 from tests.language.test_tokenizers import SENTENCES, trained
 from tests.views.driving import opened, run
 from views.language.pieces_html import cut_html, names_html
+from views.language.tokenizer_charts import by_size
 from views.language.tokenizer_controls import usual_sizes
 from views.language.tokenizer_figures import best_rows, command_of, zipped
 from views.language.tokenizers_view import TokenizersView
@@ -229,13 +231,17 @@ def test_without_a_bpe_it_is_said_what_to_choose(data: StoredSet) -> None:
     assert EN["tokenizers.no_bpe"] in texts(app)
 
 
-def test_a_model_that_failed_and_one_that_is_not_there_are_told(data: StoredSet) -> None:
+def test_a_model_that_failed_and_one_that_is_not_there_are_told(data: StoredSet, asked: list[TokenizerRequest]) -> None:
     folder = workspace() / "runs" / "mine" / "model"
     folder.mkdir(parents=True)
     (folder / "config.json").write_text("{}", encoding="utf-8")
     kept(data, failed="mine")
     app = opened(page, data=data.key, beside="mine", **ADDRESS)
     assert "The tokenizer **mine** cannot be used. it cannot be read" in texts(app)
+    (again,) = app.button
+    again.click()
+    run(app)
+    assert [one.compared.against for one in asked] == [("mine",)]
     app = opened(page, data=data.key, beside="no/such/model", **ADDRESS)
     assert "**no/such/model** cannot be used" in texts(app)
 
@@ -304,3 +310,18 @@ def test_names_say_what_differs(data: StoredSet) -> None:
     app.query_params["lang"] = "en"
     app.session_state["view"] = view
     assert run(app).text[0].value == "WordPiece · Words · 1,000"
+
+
+def test_a_kind_keeps_its_colour_and_who_does_not_know_words_is_hollow() -> None:
+    row = {"name": "x", "kind": "BPE", "split": "Words", "pieces": 2_000, "value": 2.5, "able": True}
+    table = pd.DataFrame([row, row | {"pieces": 8_000, "able": False}])
+    models = pd.DataFrame([row | {"name": "e5", "kind": "e5", "split": ""}])
+    kinds = ["WordPiece", "BPE", "Unigram"]
+    spec = by_size(table, models, kinds, ["Words"], y="y", share=False).to_dict()
+    rule, name, line, filled, hollow = spec["layer"]
+    assert line["encoding"]["color"]["scale"] == {"domain": ["BPE"], "range": [colour_of("BPE", kinds)]}
+    assert (rule["mark"]["type"], name["encoding"]["text"]["field"]) == ("rule", "name")
+    assert (filled["transform"], filled["mark"]["filled"]) == ([{"filter": "datum.able"}], True)
+    assert hollow["transform"] == [{"filter": "!datum.able"}]
+    assert "filled" not in hollow["mark"]
+    assert line["encoding"]["x"]["axis"]["values"] == [2_000, 8_000]

@@ -1,0 +1,66 @@
+"""The form of a language model's training: its fields and their words, and that what it starts can be learned from."""
+
+from collections.abc import Iterator
+from dataclasses import fields
+from typing import Any
+
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from data.store import StoredSet, keep
+from language.architectures import Size
+from models.sources import STARTER
+from tests.doubles import small_set
+from tests.views.driving import run
+from tests.views.train.test_form import button, submitted, texts  # a fixture and helpers
+from tests.views.train.test_form import page as form_page
+from training.options.language_model import LANGUAGE_MODEL, LanguageOptions
+from training.recipe import recipe_of
+from training.runs.runs import Run
+from views.words import catalog
+
+__all__ = ["submitted"]
+EN = catalog("en")
+
+
+@pytest.fixture
+def data() -> StoredSet:
+    return keep(small_set())
+
+
+@pytest.fixture
+def app(data: StoredSet) -> Iterator[AppTest]:
+    test = AppTest.from_function(form_page, default_timeout=30)
+    test.query_params.update({"lang": "en", "train": LANGUAGE_MODEL, "base": STARTER, "data": data.key})
+    return test
+
+
+def widgets(app: AppTest) -> dict[str, Any]:
+    drawn = [*app.number_input, *app.selectbox, *app.checkbox, *app.text_input]
+    return {str(one.key).removeprefix(f"train_{LANGUAGE_MODEL}_"): one for one in drawn}
+
+
+def test_a_new_model_is_offered_in_words_of_its_own(app: AppTest) -> None:
+    run(app)
+    assert not app.exception
+    assert not app.error
+    assert EN["train.base_new"] in next(box for box in app.selectbox if box.key == "base_en").options
+    assert EN["train.about_new_model"] in texts(app)
+    found = widgets(app)
+    own = {"size", "tokenizer_kind", "vocabulary", "mask_share", "shown_as_mask", "shown_as_random", "whole_words"}
+    assert own <= found.keys() & {one.name for one in fields(LanguageOptions)}
+    for name in own:
+        assert found[name].label == EN[f"option.{name}"]
+        assert found[name].help.startswith(EN[f"option_help.{name}"])
+    assert found["whole_words"].options == [EN[f"choice.whole_words_{one}"] for one in ("off", "spaces", "morphemes")]
+
+
+def test_what_is_started_finds_its_text(app: AppTest, data: StoredSet, submitted: list[Run]) -> None:
+    run(app)
+    widgets(app)["size"].set_value("tiny")
+    button(run(app), "start").click()
+    run(app)
+    (plan,) = (one.plan() for one in submitted)
+    assert (plan.kind, plan.data, plan.name) == (LANGUAGE_MODEL, data.key, "New model 1")
+    assert plan.options.size is Size.TINY
+    assert recipe_of(plan.kind).family.find(plan.data).fingerprint == plan.fingerprint
