@@ -9,11 +9,12 @@ from data.store import StoredSet, stored
 from jobs.status import DAMAGED, RESUMABLE, State, Status
 from training.engine.checkpoints import newest_checkpoint, step_of
 from training.options.bi_encoder import BiEncoderOptions
+from training.options.language_model import LANGUAGE_MODEL
 from training.options.reader import READER
 from training.runs.line import LINE
 from training.runs.runs import Plan, Run, damaged_runs
 from training.runs.searches import Search
-from views.choices import BM25_NAME, choices_for
+from views.choices import BM25_NAME, choices_for, model_place
 from views.damaged import draw_damaged
 from views.data_words import set_name
 from views.model_words import base_name, kind_name
@@ -125,6 +126,9 @@ def _buttons(run: Run, plan: Plan, status: Status, another_round: Callable[[Run]
         data = next((kept for kept in stored() if kept.fingerprint == plan.fingerprint), None)
         if plan.kind == READER:
             _draw_way_to_answers(run, data)
+        elif plan.kind == LANGUAGE_MODEL:
+            if _button("use_language", run, PAGES["language"], help_text=word("train.use_language_help")):
+                open_page("language", language_tab="inside", network=model_place(run), lang=language())
         else:
             help_text = None if data else word("train.use_no_data")
             if _button("use", run, ":material/leaderboard:", disabled=data is None, help_text=help_text) and data:

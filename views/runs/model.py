@@ -3,6 +3,7 @@
 import streamlit as st
 
 from models.sources import ModelSource, is_starter
+from training.options.language_model import LANGUAGE_MODEL
 from training.options.reader import READER
 from training.recipe import recipe_of
 from training.runs.archive import zipped_model
@@ -11,13 +12,14 @@ from training.runs.runs import Plan, Run
 from views.runs.dialogs import open_dialog
 from views.words import known, plain, word
 
+_LOADED_OTHERWISE = {READER: "train.load_reader", LANGUAGE_MODEL: "train.load_language"}
+
 
 def draw_download(run: Run, plan: Plan) -> None:
     """Draw the button that opens the download, with the lines that load what is downloaded."""
     recipe, starter = recipe_of(plan.kind), _of_a_starter(run)
     with st.popover(word("train.download"), icon=":material/download:"):
-        reader = plan.kind == READER
-        st.markdown(word("train.load_starter" if starter else "train.load_reader" if reader else "train.load"))
+        st.markdown(word("train.load_starter" if starter else _LOADED_OTHERWISE.get(plan.kind, "train.load")))
         imports, model = recipe.loading_a_starter if starter else recipe.loading
         lines = f"{imports}\nmodel = {model.format(folder='path/of/the/folder')}"
         st.code(lines, language="python", wrap_lines=True)

@@ -41,7 +41,8 @@ def draw_scores(run: Run, plan: Plan, scores: dict[str, Any]) -> None:
     st.caption(_measured_on(plan, scores, with_intervals=bool(intervals)))
     if kept := scores.get("kept_step"):
         steps = {"step": f"{kept:,}", "total": f"{run.status().total_steps:,}"}
-        st.caption(_kept_words(steps, scores, measure_names(plan.kind)[best_by(run, plan)]))
+        chosen_by = plan.options.best_by.value if _of_text(scores) else best_by(run, plan)
+        st.caption(_kept_words(steps, scores, chosen_by, plan.kind))
     if active := scores.get("active_terms"):
         st.caption(word("train.active_terms", **{side: f"{count:,.1f}" for side, count in active.items()}))
 
@@ -132,7 +133,7 @@ def _measured_on(plan: Plan, scores: dict[str, Any], *, with_intervals: bool) ->
     if made := sum(scores.get("made_questions", {}).values()):
         text += " " + word("train.measured_on_made", made=f"{made:,}")
     if with_intervals:
-        text += " " + word("train.intervals")
+        text += " " + word("train.intervals_of_text" if _of_text(scores) else "train.intervals")
     if plan.options.reranked:
         text += " " + word("train.measured_reranked", depth=plan.options.reranked)
     return text
@@ -154,7 +155,10 @@ def _of_passages(scores: dict[str, Any]) -> bool:
     return "rules" in scores
 
 
-def _kept_words(steps: dict[str, str], scores: dict[str, Any], measure: str) -> str:
+def _kept_words(steps: dict[str, str], scores: dict[str, Any], measure: str, kind: str) -> str:
     if scores.get("judged_by") == "loss":
         return word("train.kept_step_loss", **steps)
-    return word("train.kept_step_pairs" if _of_pairs(scores) else "train.kept_step", **steps, measure=measure)
+    if _of_text(scores) and measure not in measure_names(kind):
+        return word("train.kept_step_perplexity", **steps)
+    of = "_text" if _of_text(scores) else "_pairs" if _of_pairs(scores) else ""
+    return word(f"train.kept_step{of}", **steps, measure=measure_names(kind)[measure])
