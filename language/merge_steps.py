@@ -1,11 +1,10 @@
 """The merges by which a BPE builds one word, of all that it learned those few that apply to it."""
 
-import json
 from dataclasses import dataclass
 from itertools import pairwise
 
 from language.kinds import UNKNOWN
-from language.merges import merges_of, readable
+from language.merges import is_of_bytes, merges_of, readable
 from language.prepared import PreparedTokenizer
 
 
@@ -42,11 +41,6 @@ def steps(word: str, tokenizer: PreparedTokenizer) -> list[Step]:
         place = learned[pair]
         found.append(step(max(found[-1].merges, 1 + place), told[place], "".join(pair)))
     return found
-
-
-def is_of_bytes(tokenizer: PreparedTokenizer) -> bool:
-    """Whether its pieces are of bytes, which `merges.readable` has to know."""
-    return "ByteLevel" in json.dumps(tokenizer.content["pre_tokenizer"])
 
 
 def _letters(word: str, tokenizer: PreparedTokenizer) -> list[list[str]]:

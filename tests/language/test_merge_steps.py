@@ -4,8 +4,8 @@ import pytest
 from tokenizers import Tokenizer, models
 
 from language.kinds import Split, TokenizerKind
-from language.merge_steps import is_of_bytes, steps
-from language.merges import built, merges_of
+from language.merge_steps import steps
+from language.merges import is_of_bytes, built, merges_of
 from language.prepared import PreparedTokenizer
 from language.problems import LanguageError
 from tests.language.test_merges import trained
