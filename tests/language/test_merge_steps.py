@@ -5,7 +5,7 @@ from tokenizers import Tokenizer, models
 
 from language.kinds import Split, TokenizerKind
 from language.merge_steps import steps
-from language.merges import is_of_bytes, built, merges_of
+from language.merges import built, is_of_bytes, merges_of
 from language.prepared import PreparedTokenizer
 from language.problems import LanguageError
 from tests.language.test_merges import trained
