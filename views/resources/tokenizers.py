@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from data.store import passages_of
-from language.merge_steps import Step, is_of_bytes, steps
-from language.merges import readable
+from language.merge_steps import Step, steps
+from language.merges import is_of_bytes, readable
 from language.prepared import PreparedTokenizer, load_tokenizer
 from language.store import KeptComparison, KeptTokenizer, load
 from views.resources.cached import cached

@@ -129,10 +129,17 @@ def test_its_card_says_what_it_is(learned: Run) -> None:
 SHORT: dict[str, Any] = {"batch_size": 4, "epochs": 2.0, "evaluation_steps": 3, "save_steps": 3}
 
 
+# What adds the same to every place changes no softmax over places: its gradient is 0, but for rounding. Adam makes whole
+# steps even of that, and rounding is another one where memory happens to lie otherwise.
+WITHOUT_GRADIENT = ("layer.1.output.LayerNorm.bias", "qa_outputs.bias")
+
+
 def assert_alike(run: Run, whole: Run) -> None:
     assert run.status().state is State.DONE, run.log()[-3000:]
     assert run.status().step == whole.status().step
     for name, array in weights(whole).items():
+        if name.endswith(WITHOUT_GRADIENT):
+            continue
         np.testing.assert_allclose(weights(run)[name], array, rtol=0, atol=1e-6, err_msg=name)
     for name in ("loss", "eval_loss", "eval_validation_f1"):
         np.testing.assert_allclose(logged(run, name), logged(whole, name), rtol=1e-5)
