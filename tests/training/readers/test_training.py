@@ -129,8 +129,7 @@ def test_its_card_says_what_it_is(learned: Run) -> None:
 SHORT: dict[str, Any] = {"batch_size": 4, "epochs": 2.0, "evaluation_steps": 3, "save_steps": 3}
 
 
-# What adds the same to every place changes no softmax over places: its gradient is 0, but for rounding. Adam makes
-# whole steps even of that, and rounding is another one where memory happens to lie otherwise.
+# they add the same to the logits of every place, see `weights`
 WITHOUT_GRADIENT = ("layer.1.output.LayerNorm.bias", "qa_outputs.bias")
 
 
