@@ -106,7 +106,7 @@ def load_sparse_encoder(source: ModelSource) -> "SparseEncoder":
     require_sparse(source)
     where = where_of(source)
     if source.hub_id:
-        require_sparse(source, partial(_hub_file, where))
+        require_sparse(source, partial(hub_file, where))
     return SparseEncoder(**where, model_kwargs=WEIGHTS)
 
 
@@ -134,7 +134,7 @@ def where_of(source: ModelSource) -> dict[str, Any]:
     }
 
 
-def _hub_file(where: dict[str, Any], name: str) -> Path | None:
+def hub_file(where: dict[str, Any], name: str) -> Path | None:
     """A file of a hub model, None where it has none; without the hub, where none was downloaded."""
     from huggingface_hub import hf_hub_download
     from huggingface_hub.errors import EntryNotFoundError, LocalEntryNotFoundError

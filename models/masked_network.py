@@ -1,6 +1,9 @@
 """A transformer that guesses hidden tokens and, of pairs, whether the second text is the one that followed."""
 
 from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -8,7 +11,8 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from models.hub import ModelError
-from models.loading import WEIGHTS, most_tokens, name_one_segment, where_of
+from models.loading import WEIGHTS, hub_file, most_tokens, name_one_segment, where_of
+from models.sentence_modules import sentence_modules, write_sentence_modules
 from models.sources import ModelSource, is_starter
 from models.trained_network import Features, TrainedNetwork, TransformerModule
 
@@ -38,11 +42,21 @@ class MaskedModule(TransformerModule):
 
 
 class MaskedNetwork(TrainedNetwork):
-    """A masked language model as it is trained: it gives a loss for every row."""
+    """A masked language model as it is trained: it gives a loss for every row.
 
-    def __init__(self, network: Any, tokenizer: Any, most: int, new_heads: tuple[str, ...] = ()) -> None:
+    `new_heads` are those drawn by chance; `beside` are the files of a base that is a sentence encoder, saved with it.
+    """
+
+    new_heads: tuple[str, ...] = ()
+    beside: Mapping[str, str] = MappingProxyType({})
+
+    def __init__(self, network: Any, tokenizer: Any, most: int) -> None:
         super().__init__(MaskedModule(network, tokenizer), most)
-        self.new_heads = new_heads
+
+    def save_pretrained(self, folder: str, **_: Any) -> None:
+        """Save as plain transformers read it and, of a sentence encoder, as sentence-transformers do."""
+        super().save_pretrained(folder)
+        write_sentence_modules(Path(folder), self.beside)
 
     def forward(self, features: Features, **_: Any) -> Features:
         """The loss of every row, `losses` `(n,)`: their mean is the loss of transformers' own models.
@@ -96,8 +110,9 @@ def new_masked(configuration: Mapping[str, Any], tokenizer: Any, *, pairs: bool,
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         network = (BertForPreTraining if pairs else BertForMaskedLM)(BertConfig(**configuration))
-    heads = (GUESSES, FOLLOWS) if pairs else (GUESSES,)
-    return _placed(network, tokenizer, heads)
+    made = _placed(network, tokenizer)
+    made.new_heads = (GUESSES, FOLLOWS) if pairs else (GUESSES,)
+    return made
 
 
 def load_masked(source: ModelSource, *, pairs: bool = False) -> MaskedNetwork:
@@ -118,7 +133,10 @@ def load_masked(source: ModelSource, *, pairs: bool = False) -> MaskedNetwork:
         kind = BertForPreTraining if pairs else AutoModelForMaskedLM
         network, told = kind.from_pretrained(name, **where, **WEIGHTS, output_loading_info=True)
     name_one_segment(tokenizer, network.config)
-    return _placed(network, tokenizer, _drawn(network, told["missing_keys"]))
+    made = _placed(network, tokenizer)
+    made.new_heads = _drawn(network, told["missing_keys"])
+    made.beside = sentence_modules(partial(_file, source, where_of(source)))
+    return made
 
 
 def masked_tokenizer(source: ModelSource) -> Any:
@@ -146,7 +164,14 @@ def _drawn(network: Any, missing: Any) -> tuple[str, ...]:
     return tuple(head for head, drawn in ((GUESSES, guesses), (FOLLOWS, follows)) if drawn)
 
 
-def _placed(network: Any, tokenizer: Any, new_heads: tuple[str, ...]) -> MaskedNetwork:
+def _file(source: ModelSource, where: dict[str, Any], name: str) -> Path | None:
+    if not source.folder:
+        return hub_file(where, name)
+    path = source.folder / name
+    return path if path.is_file() else None
+
+
+def _placed(network: Any, tokenizer: Any) -> MaskedNetwork:
     if torch.cuda.is_available():
         network.to("cuda")
-    return MaskedNetwork(network.eval(), tokenizer, most_tokens(tokenizer, network.config), new_heads)
+    return MaskedNetwork(network.eval(), tokenizer, most_tokens(tokenizer, network.config))

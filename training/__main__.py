@@ -14,15 +14,18 @@ from data.failure import Failure
 from data.terminal import tell
 from data.workspace import workspace
 from jobs.status import State
+from training.ablate import add_ablate
 from training.command_line import add_plan, followed, followed_rounds, known_job, planned, stopping_on_signals
 from training.find_settings import add_find_settings
 from training.options.common import TrainingOptions
 from training.recipe import RECIPES
+from training.runs.ablations import Ablation
+from training.runs.jobs import all_jobs, job_at
 from training.runs.line import LINE
 from training.runs.rehearsal import Estimate, Rehearsal, Task
 from training.runs.rounds import create_rounds, rounds_of
 from training.runs.runs import Plan, Run, damaged_runs
-from training.runs.searches import Search, all_jobs, job_at
+from training.runs.searches import Search
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -59,6 +62,7 @@ def _train(given: argparse.Namespace) -> int:
 
 
 def _run(given: argparse.Namespace) -> int:
+    from training.ablations.carry import ablate
     from training.settings.find import find_settings
     from training.train import train
 
@@ -67,6 +71,8 @@ def _run(given: argparse.Namespace) -> int:
     with stopping_on_signals(run):
         if isinstance(run, Search):
             return int(find_settings(run, sent_by_worker=True).state is State.FAILED)
+        if isinstance(run, Ablation):
+            return int(ablate(run, sent_by_worker=True).state is State.FAILED)
         return int(train(run, sent_by_worker=True).state is State.FAILED)
 
 
@@ -98,7 +104,10 @@ def _list(given: argparse.Namespace) -> int:
 def _told(run: Run) -> dict[str, Any]:
     plan, status = run.plan(), run.status()
     kept = {name: value for name, value in asdict(status).items() if name not in ("pid_started", "seconds")}
-    part = {"minutes": plan.minutes} if plan.minutes else {"trial": asdict(plan.trial)} if plan.trial else {}
+    part: dict[str, Any] = (
+        {"minutes": plan.minutes} if plan.minutes else {"trial": asdict(plan.trial)} if plan.trial else {}
+    )
+    part |= {"ablation": plan.ablation} if plan.ablation else {}
     about = {"name": plan.name, "kind": plan.kind, "base": plan.options.base, "data": plan.data_name}
     times = {"created": plan.created, "seconds": status.spent}
     return {"id": run.id, **part, **about, **kept, **times, "folder": str(run.folder)}
@@ -204,6 +213,7 @@ def _parser() -> argparse.ArgumentParser:
     for kind, recipe in RECIPES.items():
         _add_kind(commands, kind, recipe.options)
     add_find_settings(commands)
+    add_ablate(commands)
     listed = commands.add_parser("list", help="runs of the workspace, newest first")
     listed.add_argument("--json", action="store_true", help="as JSON")
     listed.set_defaults(do=_list)

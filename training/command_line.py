@@ -15,8 +15,8 @@ from data.terminal import tell
 from jobs.status import State
 from training.options.common import TrainingOptions
 from training.recipe import recipe_of, usual_base
+from training.runs.jobs import find_job, job_at
 from training.runs.runs import Plan, Run, new_plan, run_in
-from training.runs.searches import find_job, job_at
 
 
 def add_plan(command: argparse.ArgumentParser, options: type[TrainingOptions]) -> None:
@@ -38,17 +38,17 @@ def planned(given: argparse.Namespace) -> Plan:
     found, made = recipe.family.find(given.data), recipe.options
     chosen = {field.name: getattr(given, field.name) for field in fields(made) if hasattr(given, field.name)}
     if judges := chosen.get("judged_on"):
-        chosen["judged_on"] = _placed(judges)
+        chosen["judged_on"] = placed(judges)
     suited = made.suited_to(chosen.get("base", usual_base(given.kind)))
     objective = chosen.get("objective", suited.objective)
     options = replace(suited, **(made.settings_for(objective) | chosen))
     recipe.family.check(found, options)
-    data = (_placed(given.data), found.name, found.fingerprint)
+    data = (placed(given.data), found.name, found.fingerprint)
     shares = SplitOptions(given.validation_share, given.test_share, given.split_seed)
     return new_plan(given.kind, given.name or given.kind, data, shares, options)
 
 
-def _placed(reference: str) -> str:
+def placed(reference: str) -> str:
     """A file by its path from the root: who carries the plan out may stand elsewhere."""
     return str(Path(reference).resolve()) if Path(reference).is_file() else reference
 

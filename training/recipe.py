@@ -77,12 +77,17 @@ def ranking_kinds() -> list[str]:
     return [kind for kind, recipe in RECIPES.items() if recipe.family is RANKERS]
 
 
+def kinds_alike(kind: str) -> tuple[str, ...]:
+    """Return the kinds whose finished models do the same work."""
+    alike = (BI_ENCODER, SENTENCES)
+    return alike if kind in alike else (kind,)
+
+
 def kinds_to_start_from(kind: str) -> tuple[str, ...]:
     """Return the kinds whose finished models a training of this kind can go on from."""
-    alike = (BI_ENCODER, SENTENCES)
-    if kind == READER:  # its head is new on any transformer
-        return READER, *alike
-    return alike if kind in alike else (kind,)
+    # a reader's head is new on any transformer, and a language model is what all transformers began as
+    others = (*kinds_alike(BI_ENCODER), LANGUAGE_MODEL) if kind == READER else (LANGUAGE_MODEL,)
+    return tuple(dict.fromkeys((*kinds_alike(kind), *others)))
 
 
 def usual_base(kind: str) -> str:

@@ -27,7 +27,7 @@ from retrieval.comparison.kinds.multistage import HybridSpec, RerankSpec
 from retrieval.comparison.kinds.spec import Spec
 from retrieval.evaluation.measures import DEFAULT_KS, depth_of
 
-E = TypeVar("E", bound="Experiment")
+E = TypeVar("E", bound=BaseModel)
 KINDS: list[type[Spec]] = [
     *(BM25Spec, WindowedBM25Spec, DenseSpec, SparseSpec),
     *(HybridSpec, RerankSpec, RunSpec, MilvusSpec),

@@ -1,7 +1,8 @@
 """Runs: the jobs that train, each in a folder `workspace/runs/<id>/`.
 
 Besides what every job's folder holds: `run.json` (what was asked), `provenance.json` (base, revision, versions,
-hardware), `checkpoints/`, `model/` and `scores.json` (before and after). Searches for settings stand beside them.
+hardware), `checkpoints/`, `model/` and `scores.json` (before and after). Searches for settings and ablations stand
+beside them.
 """
 
 import json
@@ -42,11 +43,16 @@ class Phase(StrEnum):
 
 @dataclass(frozen=True)
 class Trial:
-    """That a training tries settings out: number 1 of `count`, the defaults, or another one of a search's."""
+    """That a training is part of a search for settings, or of an ablation: number 1 of `count`, or another one.
 
-    search: str  # its id
+    Number 1 has the settings that the others are held against. One that is `whole` is trained to its end, as an
+    ablation's are, so its model serves like any other; a search's are cut short.
+    """
+
+    search: str  # the id of what it is part of
     number: int
     count: int
+    whole: bool = False
 
 
 @dataclass(frozen=True)
@@ -65,6 +71,12 @@ class Plan:
     round: int = 1  # which of the rounds that the options ask for, from 1
     minutes: float = 0.0  # that a search for settings around these options may take; 0: a training
     trial: Trial | None = None
+    ablation: dict[str, Any] | None = None  # what varies, of an ablation around these options: its experiment file
+
+    @property
+    def is_training(self) -> bool:
+        """Whether it trains by itself: a search for settings and an ablation have others do so."""
+        return not (self.minutes or self.ablation)
 
     def as_json(self) -> str:
         """The content of `run.json`."""
@@ -167,11 +179,11 @@ def create_run(plan: Plan, folder: Path | None = None, *, attended: bool = False
 
 def all_runs() -> list[Run]:
     """Trainings of the workspace, newest first, trials among them; folders that are none are left out."""
-    return [run for run, plan in planned_runs() if not plan.minutes]
+    return [run for run, plan in planned_runs() if plan.is_training]
 
 
 def planned_runs() -> list[tuple[Run, Plan]]:
-    """Everything that was planned in the workspace, newest first: trainings and searches for settings."""
+    """Everything that was planned in the workspace, newest first: trainings, searches for settings, and ablations."""
     folders = sorted((workspace() / "runs").glob("*/run.json"), reverse=True)
     runs = [Run(path.parent) for path in folders]
     return [(run, plan) for run in runs if (plan := _plan_of(run))]
@@ -249,6 +261,7 @@ def _plan(raw: dict[str, Any]) -> Plan:
         round=int(raw.get("round", 1)),
         minutes=float(raw.get("minutes", 0.0)),
         trial=Trial(**raw["trial"]) if raw.get("trial") else None,
+        ablation=dict(raw["ablation"]) if raw.get("ablation") else None,
         **rest,
     )
 

@@ -13,7 +13,8 @@ from pydantic import TypeAdapter, ValidationError
 
 from data.workspace import number_in
 from training.options.common import TrainingOptions
-from training.runs.runs import Plan, Run, Trial, create_run, find_run, planned_runs
+from training.runs.parts import Whole
+from training.runs.runs import Plan, Run, Trial, create_run, planned_runs
 
 DEFAULTS = 1  # the number of the trial with the settings to begin from
 
@@ -75,7 +76,7 @@ _FINDINGS = TypeAdapter(Findings)
 
 
 @dataclass(frozen=True, order=True)
-class Search(Run):
+class Search(Whole):
     """The job of one search."""
 
     @property
@@ -98,29 +99,13 @@ class Search(Run):
 
     def trial(self, number: int) -> Run:
         """Return the run of a trial; it may not have been begun, or be deleted."""
-        return Run(self.folder.parent / f"{self.id}-{number}")
-
-    def trials(self) -> list[Run]:
-        """Return the runs of the trials that have begun, in their order."""
-        begun = [
-            run for path in self.folder.parent.glob(f"{self.id}-*/run.json") if (run := find_run(path.parent.name))
-        ]
-        return sorted(begun, key=lambda run: int(run.id.removeprefix(f"{self.id}-")))
+        return self.part(str(number))
 
     def create_trial(self, number: int, options: TrainingOptions, count: int) -> Run:
         """Make the run folder of a trial, for this process to carry out."""
         trial = Trial(self.id, number, count)
         plan = replace(self.plan(), name=f"settings {number} of {count}", options=options, minutes=0.0, trial=trial)
         return create_run(plan, self.trial(number).folder, attended=True)
-
-    def delete(self) -> None:
-        """Remove the folder and its trials'. Raises `ValueError` while it, or one of them, runs."""
-        trials = self.trials()
-        if any(trial.status().at_work for trial in trials):
-            raise ValueError("a running trial must be stopped before its search is deleted")
-        super().delete()
-        for trial in trials:
-            trial.delete()
 
 
 def create_search(plan: Plan, minutes: float, *, attended: bool = False) -> Search:
@@ -131,21 +116,3 @@ def create_search(plan: Plan, minutes: float, *, attended: bool = False) -> Sear
 def all_searches() -> list[Search]:
     """Searches of the workspace, newest first."""
     return [Search(run.folder) for run, plan in planned_runs() if plan.minutes]
-
-
-def all_jobs() -> list[Run]:
-    """Searches, then trainings, newest first: while a trial is at work, it is its search that is asked about."""
-    planned = planned_runs()
-    searches = [Search(run.folder) for run, plan in planned if plan.minutes]
-    return [*searches, *(run for run, plan in planned if not plan.minutes)]
-
-
-def job_at(folder: Path) -> Run:
-    """Return the search or the training whose folder this is. Raises `OSError` or `ValueError` where it is neither."""
-    return Search(folder) if Run(folder).plan().minutes else Run(folder)
-
-
-def find_job(job_id: str) -> Run | None:
-    """Return the workspace's training or search with this id, None where there is none."""
-    run = find_run(job_id)
-    return job_at(run.folder) if run else None

@@ -64,7 +64,7 @@ class _Searching:
         found = self._found(groups)
         if not found or len(found.tried) < 2:
             raise Failure("settings_time", _TOO_LITTLE_TIME)
-        for run in self._search.trials():
+        for run in self._search.parts():
             _forget_checkpoints(run)
         self._search.write("settings.json", asdict(found))
 

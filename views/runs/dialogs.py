@@ -5,7 +5,7 @@ from collections.abc import Callable
 import streamlit as st
 
 from training.runs.runs import Run
-from training.runs.searches import find_job
+from training.runs.jobs import find_job
 from views.run_words import run_name
 from views.words import plain, word
 

@@ -142,7 +142,7 @@ def _notes(plan: Plan, found: Findings) -> None:
 
 def _trials(search: Search) -> None:
     """Draw the trials, each of which is a training that can be looked at, and the log."""
-    trials = search.trials()
+    trials = search.parts()
     if not trials and not search.log():
         return
     with st.expander(word("settings.trials", count=len(trials)), icon=":material/science:"):

@@ -8,7 +8,7 @@ from models.packaged.bases import base_at_hand
 from models.sources import STARTER
 from training.options.bi_encoder import BI_ENCODER
 from training.options.cross_encoder import CROSS_ENCODER
-from training.recipe import kinds_to_start_from, recipe_of
+from training.recipe import kinds_alike, recipe_of
 from views.choices import finished_runs
 from views.model_words import OTHER, is_a_starter, model_label
 from views.train.entered import offer, relabel
@@ -55,7 +55,7 @@ def other_field(key: str) -> str:
 
 
 def _choices(name: str, kind: str) -> list[str]:
-    kinds = kinds_to_start_from(kind)
+    kinds = kinds_alike(kind)
     runs = [run.id for run in finished_runs() if run.plan().kind in kinds]
     if name == "guide":  # it must read texts as the base does, and starters have no tokenizer
         return [ITSELF, *_packaged(), recipe_of(kind).base, *(run for run in runs if not is_a_starter(run)), OTHER]

@@ -1,6 +1,7 @@
 """Train: fine-tune a model of any kind, watch it, and keep what came of it.
 
-What ranks or reads passages learns from the question set in use, an encoder of sentences from pairs picked here.
+What ranks or reads passages learns from the question set in use, an encoder of sentences from pairs picked here, and
+a language model from its passages or from a text.
 """
 
 import streamlit as st
@@ -12,9 +13,10 @@ from training.options.language_model import LANGUAGE_MODEL
 from training.recipe import RECIPES, recipe_of
 from training.runs.line import LINE
 from training.runs.runs import Run
-from training.runs.searches import Search, all_jobs
+from training.runs.jobs import all_jobs
+from training.runs.searches import Search
 from training.sentences.family import PAIRS
-from views.data_words import pair_set_name, set_name
+from views.data_words import pair_set_name
 from views.model_words import kind_name
 from views.navigation import open_page
 from views.runs import at_work as at_work_view
@@ -23,6 +25,7 @@ from views.runs.list import draw_runs
 from views.runs.search import draw_at_work
 from views.scrolling import show_top
 from views.state import choose, chosen_set
+from views.texts import Learned, learned_name, pick_text
 from views.train.base import pick_base
 from views.train.form import draw_form
 from views.train.objective import pick_objective
@@ -48,7 +51,9 @@ def draw() -> None:
     kind = _pick_kind()
     if recipe_of(kind).family is PAIRS:
         _draw_training(kind, pick_pairs())
-    elif data.questions or kind == LANGUAGE_MODEL:
+    elif kind == LANGUAGE_MODEL:
+        _draw_training(kind, pick_text(data))
+    elif data.questions:
         _draw_training(kind, data)
     else:
         st.info(word("train.no_questions"), icon=":material/info:")
@@ -61,10 +66,10 @@ def draw() -> None:
     draw_runs(ended, fill_in_another_round, use_settings, at_work=bool(at_work))
 
 
-def _draw_training(kind: str, data: StoredSet | StoredPairs) -> None:
-    name = set_name(data.name) if isinstance(data, StoredSet) else pair_set_name(data)
+def _draw_training(kind: str, data: Learned | StoredPairs) -> None:
+    name = pair_set_name(data) if isinstance(data, StoredPairs) else learned_name(data)
     st.markdown(word_or(f"train.get_{kind}", recipe_of(kind).does, data=plain(name)))
-    if isinstance(data, StoredSet) and data.made:
+    if isinstance(data, StoredSet) and data.made and kind != LANGUAGE_MODEL:
         st.caption(f":material/auto_awesome: {word('train.made', made=f'{data.made:,}')}")
     base = pick_base(kind)
     draw_form(kind, base, pick_objective(kind, base, data), data)

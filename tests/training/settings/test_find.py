@@ -22,10 +22,11 @@ from jobs.status import RESUMABLE, State, Status
 from retrieval.evaluation.significance import pair_tests, question_groups
 from tests.training.worlds import logged, misleading_set, wait_until
 from training.options.bi_encoder import BI_ENCODER, BiEncoderOptions
+from training.runs.jobs import all_jobs, find_job, job_at
 from training.runs.line import LINE
 from training.runs.rehearsal import Estimate, Rehearsal, Task
 from training.runs.runs import Plan, all_runs, find_run, new_plan
-from training.runs.searches import Search, all_jobs, all_searches, create_search, find_job, job_at
+from training.runs.searches import Search, all_searches, create_search
 from training.settings import find as finding
 from training.settings.find import find_settings
 from training.settings.measured import measured
@@ -128,7 +129,7 @@ def test_trials_are_runs_that_halve(there: Search) -> None:
     assert (plan.name, plan.options.learning_rate, plan.options.batch_size) == ("settings 2 of 3", 0.05, 4)
     assert plan.trial is not None
     assert (plan.trial.search, plan.trial.number, plan.trial.count, plan.minutes) == (there.id, 2, 3, 0.0)
-    assert not any((run.folder / "checkpoints").exists() for run in there.trials())
+    assert not any((run.folder / "checkpoints").exists() for run in there.parts())
 
 
 def test_the_figures_are_those_of_the_same_questions_tested_alone(there: Search) -> None:
@@ -152,7 +153,7 @@ def test_the_figures_are_those_of_the_same_questions_tested_alone(there: Search)
 def test_test_questions_are_never_looked_at(there: Search) -> None:
     plan = there.plan()
     known = len(load_material(plan).validation.questions)
-    for run in there.trials():
+    for run in there.parts():
         assert all(len(one) == known for shares in values(there).values() for _, one in shares.values())
         assert run.provenance()["data"]["validation_questions"] == known
     assert len(find(plan.data).questions) > known
@@ -162,7 +163,7 @@ def test_searches_are_no_trainings(there: Search) -> None:
     assert find_job(there.id) == there == job_at(there.folder)
     assert all_searches() == [there]
     assert all_jobs() == [there, *all_runs()]
-    assert sorted(all_runs()) == there.trials()
+    assert sorted(all_runs()) == there.parts()
     assert LINE.queued() == []
 
 
@@ -216,7 +217,7 @@ def test_killed_in_a_trial_it_goes_on(search: Search, whole: Search) -> None:
     process.send_signal(signal.SIGKILL)
     process.wait()
     assert search.status().state is State.INTERRUPTED, search.log()[-3000:]
-    assert not any(run.status().at_work for run in search.trials())
+    assert not any(run.status().at_work for run in search.parts())
     again(search)
     assert find_settings(search).state is State.DONE
     assert values(search) == values(whole)
@@ -259,7 +260,7 @@ def test_too_little_time_is_told_before_anything_is_tried(three: None) -> None:
     status = find_settings(search)
     assert (status.state, status.code) == (State.FAILED, "settings_minutes")
     assert search.read("search.json")["minutes"] > 60
-    assert search.trials() == []
+    assert search.parts() == []
 
 
 def failing(number: int) -> Callable[..., Any]:

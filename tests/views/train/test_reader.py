@@ -20,6 +20,7 @@ from tests.views.train.test_form import page as form_page
 from tests.views.train.test_page import page as whole_page
 from training.options.bi_encoder import BI_ENCODER
 from training.options.cross_encoder import CROSS_ENCODER
+from training.options.language_model import LANGUAGE_MODEL
 from training.options.reader import READER, ReaderBestBy, ReaderOptions
 from training.options.sentences import SENTENCES
 from training.recipe import kinds_to_start_from
@@ -134,9 +135,9 @@ def test_it_begins_at_what_is_a_transformer() -> None:
     started = done_run(BI_ENCODER, "of a starter")
     modules = [{"idx": 0, "name": "0", "path": "", "type": "models.starter.bi_encoder.AnalyzedEmbedding"}]
     (started.model_folder / "modules.json").write_text(json.dumps(modules), encoding="utf-8")
-    fitting = [done_run(kind, kind).id for kind in (READER, BI_ENCODER, SENTENCES)]
+    fitting = [done_run(kind, kind).id for kind in (READER, BI_ENCODER, SENTENCES, LANGUAGE_MODEL)]
     done_run(CROSS_ENCODER, "reranks")
-    assert kinds_to_start_from(READER) == (READER, BI_ENCODER, SENTENCES)
+    assert kinds_to_start_from(READER) == (READER, BI_ENCODER, SENTENCES, LANGUAGE_MODEL)
     assert READER not in kinds_to_start_from(BI_ENCODER)
     choices = base_choices(READER)
     assert choices[-4:] == [*fitting, "other"]

@@ -1,0 +1,89 @@
+"""The file of an ablation: what it may say, how its variants are made of it, and what is told where it cannot be."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from retrieval.comparison.experiment import ExperimentError, read_as
+from training.ablations.experiment import MOST_VARIANTS, AblationExperiment
+from training.options.bi_encoder import BiEncoderObjective
+from training.options.language_model import LanguageObjective, LanguageOptions
+
+FILE = """
+text = "mine.txt"
+questions = "mine.json"
+untrained = true
+seed = 3
+
+[language_model]
+size = "tiny"
+epochs = 4
+
+[fine_tuning]
+epochs = 2.0
+
+[vary]
+objective = ["mlm-nsp"]
+mask_share = [0.3, 0.5]
+"""
+
+
+def experiment(**told: Any) -> AblationExperiment:
+    return AblationExperiment.model_validate({"text": "mine.txt", "vary": {"mask_share": [0.3]}, **told})
+
+
+def test_a_file_names_what_varies_one_thing_at_a_time(tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text(FILE, encoding="utf-8")
+    read = read_as(AblationExperiment, path)
+    read.check()
+    assert read.changes == {
+        0: {},
+        1: {},
+        2: {"objective": "mlm-nsp"},
+        3: {"mask_share": 0.3},
+        4: {"mask_share": 0.5},
+    }
+    reference = LanguageOptions(size="tiny", epochs=4.0)  # type: ignore[arg-type]  # read as a word
+    assert read.learning(1) == reference
+    assert read.learning(2).objective is LanguageObjective.MLM_NSP
+    assert (read.learning(4).mask_share, read.learning(4).epochs) == (0.5, 4.0)
+    assert (read.shares.validation, read.shares.test, read.shares.seed) == (0.1, 0.2, 3)
+
+
+def test_all_are_fine_tuned_alike_as_suits_the_base_that_they_began_from() -> None:
+    new = experiment(fine_tuning={"epochs": 2})
+    assert {new.tuning(base).epochs for base in ("one", "other")} == {2.0}
+    assert new.tuning("one").learning_rate == 2e-5, "a table of words moves by larger steps"
+    packaged = experiment(language_model={"base": "packaged:multilingual-e5-small"})
+    assert packaged.tuning("a-run").objective is BiEncoderObjective.MULTIPLE_NEGATIVES
+    assert packaged.tuning("a-run").base == "a-run"
+    assert packaged.learning(1).learning_rate == LanguageOptions.suited_to("packaged:x").learning_rate
+
+
+@pytest.mark.parametrize(
+    ("told", "words"),
+    [
+        ({"vary": {}}, "2 to"),
+        ({"vary": {"epochs": [float(n) for n in range(1, MOST_VARIANTS + 1)]}}, "2 to"),
+        ({"vary": {"mask": [0.3]}}, "there is no option 'mask'"),
+        ({"vary": {"mask_share": [2.0]}}, "vary: mask_share must be between"),
+        ({"vary": {"mask_share": ["much"]}}, "'much' is no float"),
+        ({"vary": {"mask_share": [True]}}, "True is no float"),
+        ({"vary": {"mask_share": [0.15]}}, "two variants are the same"),
+        ({"vary": {"size": ["huge"]}}, "size must be one of"),
+        ({"language_model": {"frozen_layers": 2}}, "language_model: frozen_layers must be 0"),
+        ({"fine_tuning": {"epoch": 1}}, "fine_tuning: there is no option 'epoch'"),
+        ({"validation_share": 0.9, "test_share": 0.2}, "shares"),
+    ],
+)
+def test_what_cannot_be_is_told_with_its_place(told: dict[str, Any], words: str) -> None:
+    with pytest.raises(ExperimentError, match=words):
+        experiment(**told).check()
+
+
+def test_a_finished_training_alone_can_be_held_against_its_base() -> None:
+    helps = experiment(vary={}, untrained=True)
+    helps.check()
+    assert helps.changes == {0: {}, 1: {}}

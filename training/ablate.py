@@ -1,0 +1,110 @@
+"""`python -m training ablate FILE`: variants of a language model's training, and the table of what they came to."""
+
+import argparse
+import json
+import sys
+from contextlib import redirect_stdout
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from data.pairs.store import find as find_pairs
+from data.store import find as find_questions
+from data.terminal import tell
+from jobs.status import State
+from retrieval.comparison.experiment import read_as
+from training.ablations.experiment import AblationExperiment
+from training.command_line import placed, stopping_on_signals
+from training.options.language_model import LANGUAGE_MODEL
+from training.recipe import recipe_of
+from training.runs.ablations import UNTRAINED, Ablation, Table, Variant, create_ablation
+from training.runs.line import LINE
+from training.runs.runs import Plan, new_plan
+
+
+def add_ablate(commands: Any) -> None:
+    """Add the command."""
+    command = commands.add_parser("ablate", help="vary one thing of a language model's training at a time, and compare")
+    command.add_argument("experiment", type=Path, help="file (TOML) that says what is learned from, varied and asked")
+    command.add_argument("--name", default="", help="name of the ablation")
+    command.add_argument("--json", action="store_true", help="print what came out as JSON")
+    command.add_argument("--queue", action="store_true", help="only put it in line, and print its id")
+    command.set_defaults(do=_ablate)
+
+
+def _ablate(given: argparse.Namespace) -> int:
+    from training.ablations.carry import ablate
+
+    experiment = read_as(AblationExperiment, given.experiment)
+    ablation = planned_ablation(experiment, given.name or given.experiment.stem, attended=not given.queue)
+    if given.queue:
+        LINE.start_worker()
+        tell(ablation.id)
+        return 0
+    tell(f"ablation: {ablation.id}", error=True)
+    # what trainers print is no part of the answer
+    with stopping_on_signals(ablation), redirect_stdout(sys.stderr):
+        ended = ablate(ablation)
+    if ended.state is State.STOPPED:
+        tell(f"stopped; `resume {ablation.id}` goes on", error=True)
+        return 0
+    if ended.state is not State.DONE or (table := ablation.table) is None:
+        tell(f"error: {ended.message}", error=True)
+        return 1
+    told = {"ablation": ablation.id, **asdict(table)}
+    tell(json.dumps(told, ensure_ascii=False, indent=2) if given.json else _as_text(table))
+    return 0
+
+
+def planned_ablation(experiment: AblationExperiment, name: str, *, attended: bool = False) -> Ablation:
+    """Check an experiment and make the folder of its ablation, which stands in line at once.
+
+    Raises `ExperimentError`, `OptionError`, `DataError` and `LanguageError` where anything in it cannot be.
+    """
+    experiment.check()
+    plan = _plan(experiment, name)
+    if experiment.questions:
+        find_questions(experiment.questions)
+    if experiment.sentences:
+        find_pairs(experiment.sentences)
+    where = {name: placed(getattr(experiment, name)) for name in ("text", "questions", "sentences")}
+    told = experiment.model_copy(update=where).model_dump(mode="json")
+    return create_ablation(plan, told, attended=attended)
+
+
+def _plan(experiment: AblationExperiment, name: str) -> Plan:
+    family = recipe_of(LANGUAGE_MODEL).family
+    text = family.find(experiment.text)
+    for number in experiment.changes:
+        family.check(text, experiment.learning(number))
+    data = (placed(experiment.text), text.name, text.fingerprint)
+    return new_plan(LANGUAGE_MODEL, name, data, experiment.shares, experiment.learning(1))
+
+
+def _as_text(table: Table) -> str:
+    measures = table.measures
+    rows = [("variant", *measures)]
+    rows += [(_called(one), *(_cell(one, measure) for measure in measures)) for one in table.variants]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    lines += [f"{_called(one)}: {one.message}" for one in table.variants if one.code]
+    if any(not one.alike for one in table.variants):
+        lines.append(
+            "(o) other tokens are hidden there: perplexity and guesses cannot be compared with the first row's"
+        )
+    return "\n".join([*lines, f"{table.questions:,} test questions, {table.pairs:,} pairs; in brackets: 95%"])
+
+
+def _called(variant: Variant) -> str:
+    if variant.number == UNTRAINED:
+        return "without pre-training"
+    return ", ".join(f"{name} {value}" for name, value in variant.changed.items()) or "as written"
+
+
+def _cell(variant: Variant, measure: str) -> str:
+    figure = (variant.figures or {}).get(measure)
+    if figure is None:
+        return "-"
+    digits = 1 if measure == "perplexity" else 4
+    other = "" if variant.alike or measure not in ("perplexity", "masked_accuracy") else " (o)"
+    return f"{figure.value:.{digits}f} [{figure.low:.{digits}f}, {figure.high:.{digits}f}]{other}"

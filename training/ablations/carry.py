@@ -1,0 +1,215 @@
+"""An ablation from its folder: its language models one after the other, each fine-tuned alike, then all measured.
+
+Everything is read from the folders of its trainings, so one that was stopped or killed goes on where it was. A training
+of this workspace that was just so, and is done, is not done again.
+"""
+
+import shutil
+import time
+from dataclasses import asdict, replace
+from functools import cached_property
+from typing import Any
+
+from data.pairs.store import find as find_pairs
+from data.records import QuestionSet
+from data.store import find as find_questions
+from data.workspace import replacing
+from jobs.folder import AskedToStop, carry_out
+from jobs.status import State, Status
+from models.sources import STARTER, find_model
+from training.ablations.experiment import AblationExperiment
+from training.ablations.measured import (
+    NDCG,
+    SPEARMAN,
+    SPEARMAN_BEFORE,
+    Judged,
+    of_hidden_tokens,
+    of_pairs,
+    of_questions,
+)
+from training.options.bi_encoder import BI_ENCODER
+from training.problems import TrainingError
+from training.recipe import recipe_of
+from training.runs.ablations import REFERENCE, UNTRAINED, Ablation, Stage, Table, Variant
+from training.runs.runs import Plan, Run, Trial, all_runs, create_run, find_run
+from training.train import carried_out, in_turn, load_material, problem_of
+
+_SECONDS_BETWEEN_WRITES = 0.5
+
+
+def ablate(ablation: Ablation, *, sent_by_worker: bool = False) -> Status:
+    """Wait for the machine, carry an ablation out in this process and return how it ended; see `training.train`."""
+
+    def work(ablation: Ablation) -> Status:
+        return carry_out(ablation, lambda status: _Ablating(ablation, status).work(), problem_of)
+
+    return in_turn(ablation, work, sent_by_worker=sent_by_worker)
+
+
+class _Ablating:
+    """What one process does of an ablation."""
+
+    def __init__(self, ablation: Ablation, status: Status) -> None:
+        self._ablation, self._status, self._plan = ablation, status, ablation.plan()
+        self._experiment = AblationExperiment.model_validate(self._plan.ablation)
+        self._changes = self._experiment.changes
+        self._stages = len(self._changes) * (2 if self._experiment.questions else 1) + 1
+        self._ended = self._ended_before = 0
+        self._began = self._written = time.monotonic()
+
+    def work(self) -> None:
+        """Go on until the end. Raises `AskedToStop`, and `Failure` where the reference cannot be made."""
+        self._enter(Stage.LOADING)
+        known = self._ablation.table or Table(())
+        variants = {one.number: one for one in known.variants}
+        for number in sorted(self._changes, key=lambda number: (number != REFERENCE, number)):
+            variants[number] = self._trained(number)
+            self._keep("so_far.json", Table(tuple(variants[one] for one in self._changes if one in variants)))
+        table = self._measured(Table(tuple(variants[one] for one in self._changes)))
+        self._keep("table.json", table)
+
+    def _trained(self, number: int) -> Variant:
+        """Train a variant; one that fails, fails alone, unless the others are held against it."""
+        variant = Variant(number, dict(self._changes[number]))
+        try:
+            self._enter(Stage.LEARNING, number)
+            model = self._model(number)
+            run = find_run(model)
+            figures = of_hidden_tokens(run) if run and number != UNTRAINED else {}
+            variant = replace(variant, model=model, figures=figures, alike=self._is_alike(run, number))
+            self._ended += 1
+            if self._experiment.questions:
+                self._enter(Stage.TUNING, number)
+                tuned = self._run(f"{number}-tuned", number, self._tuning(number, model))
+                variant = replace(variant, tuned=tuned.id)
+                self._ended += 1
+        except TrainingError as error:
+            if number == REFERENCE:
+                raise
+            return replace(variant, code=error.code, message=str(error))
+        return variant
+
+    def _model(self, number: int) -> str:
+        """Return the reference of a variant's language model, trained now where it is not yet."""
+        if number != UNTRAINED:
+            return self._run(str(number), number, self._learning(number)).id
+        base = self._experiment.learning(REFERENCE).base
+        return base if base != STARTER else self._untrained()
+
+    def _untrained(self) -> str:
+        """Write the reference's new network as it is before its first step; returns what stands for it."""
+        run = self._ablation.part(str(UNTRAINED))
+        if not run.model_folder.is_dir():
+            plan = self._learning(REFERENCE)
+            task = recipe_of(plan.kind)(plan.options, load_material(plan)).task(find_model(plan.options.base))
+            with replacing(run.model_folder) as new:
+                task.model.save_pretrained(str(new), create_model_card=False)
+        return run.id
+
+    def _run(self, name: str, number: int, plan: Plan) -> Run:
+        """Return the finished run of a plan: one there is, or this ablation's own, gone on with to its end.
+
+        Raises `AskedToStop`, and `TrainingError` where it failed.
+        """
+        from training.ablations.watch import Watch
+
+        if known := next((run for run in all_runs() if _is_the_same(run, plan)), None):
+            self._ended_before += 1
+            return known
+        run = self._ready(name, replace(plan, trial=Trial(self._ablation.id, number, len(self._changes), whole=True)))
+        ended = carried_out(run, Watch(self._tell))
+        if self._ablation.asked_to_stop or ended.state is State.STOPPED:
+            raise AskedToStop
+        if ended.state is not State.DONE:
+            raise TrainingError(ended.code or "unexpected", ended.message)
+        return run
+
+    def _ready(self, name: str, plan: Plan) -> Run:
+        """Make the run's folder, or take it up where it was left."""
+        run = self._ablation.part(name)
+        if find_run(run.id):
+            (run.folder / "stop").unlink(missing_ok=True)
+            return run
+        shutil.rmtree(run.folder, ignore_errors=True)  # half made, by a process that was killed
+        return create_run(plan, run.folder, attended=True)
+
+    def _learning(self, number: int) -> Plan:
+        name = ", ".join(f"{option} {value}" for option, value in self._changes[number].items())
+        return self._part(name, options=self._experiment.learning(number))
+
+    def _tuning(self, number: int, model: str) -> Plan:
+        name = ", ".join(f"{option} {value}" for option, value in self._changes[number].items())
+        asked = self._questions
+        data = {"data": self._experiment.questions, "data_name": asked.name, "fingerprint": asked.fingerprint}
+        options = self._experiment.tuning(model)
+        return self._part(name or (model if number == UNTRAINED else ""), kind=BI_ENCODER, options=options, **data)
+
+    def _part(self, name: str, **told: Any) -> Plan:
+        named = f"{self._plan.name} · {name}" if name else self._plan.name
+        return replace(self._plan, name=named, ablation=None, **told)
+
+    @cached_property
+    def _questions(self) -> QuestionSet:
+        return find_questions(self._experiment.questions)
+
+    def _is_alike(self, run: Run | None, number: int) -> bool:
+        """Whether the same tokens of the same rows are hidden as for the reference."""
+        first = find_run(self._model(REFERENCE)) if number not in (REFERENCE, UNTRAINED) else run
+        return bool(run and first and run.read("before.json").get("judge") == first.read("before.json").get("judge"))
+
+    def _measured(self, table: Table) -> Table:
+        """Add what is measured of all of them together."""
+        self._enter(Stage.MEASURING)
+        trained = [one for one in table.variants if not one.code]
+        models = {one.number: one.model for one in trained}
+        tuned = {one.number: one.tuned for one in trained if one.tuned}
+        found: dict[str, Judged] = {}
+        if self._experiment.sentences:
+            pairs = find_pairs(self._experiment.sentences)
+            found[SPEARMAN_BEFORE] = of_pairs(pairs, models)
+            table = replace(table, pairs=found[SPEARMAN_BEFORE].judges)
+            if tuned:
+                found[SPEARMAN] = of_pairs(pairs, tuned)
+        if tuned:
+            found[NDCG] = of_questions(self._questions, self._experiment.questions, self._experiment.shares, tuned)
+            table = replace(table, questions=found[NDCG].judges)
+        return replace(table, variants=tuple(_with(one, found) for one in table.variants))
+
+    def _keep(self, name: str, table: Table) -> None:
+        self._ablation.write(name, asdict(table))
+
+    def _enter(self, stage: Stage, number: int | None = None) -> None:
+        if self._ablation.asked_to_stop:
+            raise AskedToStop
+        phase = stage.value if number is None else f"{stage}_{number}"
+        self._status = replace(self._status, phase=phase, step=self._ended, total_steps=self._stages)
+        self._write(0.0)
+
+    def _tell(self, share: float) -> None:
+        """Say how far the training at work is."""
+        if time.monotonic() - self._written >= _SECONDS_BETWEEN_WRITES:
+            self._write(share)
+
+    def _write(self, within: float) -> None:
+        """Stages are taken to last alike: of those done here, by what they took."""
+        self._written = time.monotonic()
+        done = self._ended + within
+        here = done - self._ended_before
+        left = (self._written - self._began) / here * (self._stages - done) if here > 0 else None
+        self._status = replace(self._status, share=min(1.0, done / self._stages), seconds_left=left)
+        self._ablation.write_status(self._status)
+
+
+def _is_the_same(run: Run, plan: Plan) -> bool:
+    """Whether a run is finished, and was asked for all that decides the result of a plan."""
+    asked = run.plan()
+    decides = ("kind", "fingerprint", "split", "options", "marked_negatives", "round")
+    same = all(getattr(asked, name) == getattr(plan, name) for name in decides)
+    return same and not (asked.trial and not asked.trial.whole) and run.status().state is State.DONE
+
+
+def _with(variant: Variant, found: dict[str, Judged]) -> Variant:
+    number = variant.number
+    figures = {name: one.figures[number] for name, one in found.items() if number in one.figures}
+    apart = {name: one.differences[number] for name, one in found.items() if number in one.differences}
+    return replace(variant, figures={**(variant.figures or {}), **figures}, differences=apart)

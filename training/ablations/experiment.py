@@ -1,0 +1,101 @@
+"""The file of an ablation: a text, a training of a language model, what varies in it, and what judges the variants."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, fields
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictFloat, StrictInt, StrictStr
+
+from data.split import SplitOptions
+from models.sources import STARTER
+from retrieval.comparison.experiment import ExperimentError
+from training.options.bi_encoder import BiEncoderOptions
+from training.options.common import OptionError, TrainingOptions
+from training.options.language_model import LanguageOptions
+from training.runs.ablations import REFERENCE, UNTRAINED
+
+Kind = TypeVar("Kind", bound=TrainingOptions)
+Scalar = StrictBool | StrictInt | StrictFloat | StrictStr
+MOST_VARIANTS = 40
+
+
+class AblationExperiment(BaseModel):
+    """What is learned from and what is varied, one thing at a time; `untrained` adds the base as it is.
+
+    With `questions`, a set of them, every variant is fine-tuned on its training part alike, and asked its test part;
+    with `sentences`, pairs that people scored, its vectors are held against their scores.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    text: str = Field(min_length=1)
+    questions: str = ""
+    sentences: str = ""
+    validation_share: float = 0.1
+    test_share: float = 0.2
+    seed: int = 0
+    untrained: bool = False
+    language_model: dict[str, Scalar] = {}
+    fine_tuning: dict[str, Scalar] = {}
+    vary: dict[str, tuple[Scalar, ...]] = {}
+
+    @property
+    def shares(self) -> SplitOptions:
+        """How documents and questions are split. Raises `ValueError`."""
+        return SplitOptions(self.validation_share, self.test_share, self.seed)
+
+    @property
+    def changes(self) -> dict[int, dict[str, Scalar]]:
+        """What each variant changes, by its number: the reference nothing, the untrained base is `UNTRAINED`."""
+        varied = [{name: value} for name, values in self.vary.items() for value in values]
+        found: dict[int, dict[str, Scalar]] = {UNTRAINED: {}} if self.untrained else {}
+        return found | dict(enumerate([{}, *varied], start=REFERENCE))
+
+    def learning(self, number: int) -> LanguageOptions:
+        """Return the options of a variant's language model. Raises `ExperimentError`, which names what is wrong."""
+        return _options(LanguageOptions, STARTER, self.language_model, self.changes[number], place="language_model")
+
+    def tuning(self, base: str) -> BiEncoderOptions:
+        """Return the options of the fine-tuning of a model; all but `base` suit the base that all started from.
+
+        Raises `ExperimentError`.
+        """
+        began = self.learning(REFERENCE).base
+        # a new transformer learns as others do: what suits a starter is for a table of words
+        usual = BiEncoderOptions(base=base) if began == STARTER else BiEncoderOptions.suited_to(began)
+        return _made(BiEncoderOptions, asdict(usual), {**self.fine_tuning, "base": base}, "fine_tuning")
+
+    def check(self) -> None:
+        """Raise `ExperimentError` where an option of any variant cannot be, or where nothing is varied."""
+        try:
+            _ = self.shares
+        except ValueError as error:
+            raise ExperimentError(str(error)) from error
+        if not 2 <= len(self.changes) <= MOST_VARIANTS:
+            wanted = f"2 to {MOST_VARIANTS} variants, not {len(self.changes)}"
+            raise ExperimentError(f"vary: give {wanted}: values of options in [vary], or untrained = true")
+        made = [self.learning(number) for number in self.changes]
+        if len({str(asdict(one)) for one in made}) < len(made) - self.untrained:
+            raise ExperimentError("vary: two variants are the same: leave out values that language_model has already")
+        self.tuning("a-base")
+
+
+def _options(
+    kind: type[LanguageOptions], base: str, told: Mapping[str, Any], changed: Mapping[str, Any], *, place: str
+) -> LanguageOptions:
+    suited = kind.suited_to(str(changed.get("base", told.get("base", base))))
+    return _made(kind, asdict(suited), {**told, **changed}, "vary" if changed else place)
+
+
+def _made(kind: type[Kind], usual: Mapping[str, Any], told: Mapping[str, Any], place: str) -> Kind:
+    known = {field.name: field for field in fields(kind)}
+    if unknown := [name for name in told if name not in known]:
+        raise ExperimentError(f"{place}: there is no option {unknown[0]!r}; there are {', '.join(sorted(known))}")
+    typed = {name: float(v) if isinstance(usual[name], float) and type(v) is int else v for name, v in told.items()}
+    for name, value in typed.items():
+        wanted = str if isinstance(usual[name], str) else type(usual[name])
+        if not isinstance(value, wanted) or (isinstance(value, bool) and wanted is not bool):
+            raise ExperimentError(f"{place}.{name}: {value!r} is no {wanted.__name__}")
+    try:
+        return kind(**{**usual, **typed})
+    except (OptionError, ValueError) as error:
+        raise ExperimentError(f"{place}: {error}") from error
