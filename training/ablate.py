@@ -84,10 +84,10 @@ def _plan(experiment: AblationExperiment, name: str) -> Plan:
 def _as_text(table: Table) -> str:
     measures = table.measures
     rows = [("variant", *measures)]
-    rows += [(_called(one), *(_cell(one, measure) for measure in measures)) for one in table.variants]
+    rows += [(called(one), *(_cell(one, measure) for measure in measures)) for one in table.variants]
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
-    lines += [f"{_called(one)}: {one.message}" for one in table.variants if one.code]
+    lines += [f"{called(one)}: {one.message}" for one in table.variants if one.code]
     if any(not one.alike for one in table.variants):
         lines.append(
             "(o) other tokens are hidden there: perplexity and guesses cannot be compared with the first row's"
@@ -95,7 +95,8 @@ def _as_text(table: Table) -> str:
     return "\n".join([*lines, f"{table.questions:,} test questions, {table.pairs:,} pairs; in brackets: 95%"])
 
 
-def _called(variant: Variant) -> str:
+def called(variant: Variant) -> str:
+    """Return what a variant is called: the options that it changes."""
     if variant.number == UNTRAINED:
         return "without pre-training"
     return ", ".join(f"{name} {value}" for name, value in variant.changed.items()) or "as written"
