@@ -48,6 +48,7 @@ class MaskedNetwork(TrainedNetwork):
     """
 
     new_heads: tuple[str, ...] = ()
+    pairs_weight: float = 1.0  # of their loss; BERT's is the sum
     beside: Mapping[str, str] = MappingProxyType({})
 
     def __init__(self, network: Any, tokenizer: Any, most: int) -> None:
@@ -61,12 +62,15 @@ class MaskedNetwork(TrainedNetwork):
     def forward(self, features: Features, **_: Any) -> Features:
         """The loss of every row, `losses` `(n,)`: their mean is the loss of transformers' own models.
 
-        That is the mean of -ln P over the hidden tokens and, where there are pairs, that over the rows added to it.
+        That is the mean of -ln P over the hidden tokens and, where there are pairs, that over the rows added to it,
+        times `pairs_weight`.
         `shares` `(n, 1)` are rows over hidden tokens of the whole batch.
         """
         judged = self.judged(features)
         losses = judged["token_losses"] * features["shares"][:, 0]
-        return {"losses": losses + judged["follow_losses"] if "follow_losses" in judged else losses}
+        if "follow_losses" in judged:
+            losses = losses + self.pairs_weight * judged["follow_losses"]
+        return {"losses": losses}
 
     def judged(self, features: Features) -> dict[str, Tensor]:
         """What it says of each row, `(n,)` each: `labels` `(n, width)` are the ids to guess, `IGNORED` elsewhere.

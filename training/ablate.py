@@ -2,17 +2,20 @@
 
 import argparse
 import json
+import os
 import sys
 from contextlib import redirect_stdout
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from data.limits import limits
 from data.pairs.store import find as find_pairs
 from data.store import find as find_questions
 from data.terminal import tell
+from data.workspace import user
 from jobs.status import State
-from retrieval.comparison.experiment import read_as
+from retrieval.comparison.experiment import ExperimentError, read_as
 from training.ablations.experiment import AblationExperiment
 from training.command_line import placed, stopping_on_signals
 from training.options.language_model import LANGUAGE_MODEL
@@ -62,6 +65,8 @@ def planned_ablation(experiment: AblationExperiment, name: str, *, attended: boo
     Raises `ExperimentError`, `OptionError`, `DataError` and `LanguageError` where anything in it cannot be.
     """
     experiment.check()
+    for place in ("text", "questions", "sentences"):
+        _require_open(place, getattr(experiment, place))
     plan = _plan(experiment, name)
     if experiment.questions:
         find_questions(experiment.questions)
@@ -70,6 +75,13 @@ def planned_ablation(experiment: AblationExperiment, name: str, *, attended: boo
     where = {name: placed(getattr(experiment, name)) for name in ("text", "questions", "sentences")}
     told = experiment.model_copy(update=where).model_dump(mode="json")
     return create_ablation(plan, told, attended=attended)
+
+
+def _require_open(place: str, reference: str) -> None:
+    """Raise `ExperimentError` where a user, who may name sets alone, names a file of the server."""
+    is_a_path = os.sep in reference or os.path.isfile(reference)  # noqa: PTH113 - a name may be too long
+    if is_a_path and user() and not limits().paths:
+        raise ExperimentError(f"{place}: files of the server are not open to users: name a set")
 
 
 def _plan(experiment: AblationExperiment, name: str) -> Plan:

@@ -94,6 +94,15 @@ def test_passes_of_like_length_change_nothing() -> None:
     torch.testing.assert_close(parts, whole)
 
 
+def test_the_loss_of_pairs_counts_as_much_as_told() -> None:
+    _, ours = made("pairs")
+    given = features(pairs=True)
+    of_pairs = ours.judged(given)["follow_losses"]
+    once = ours(given)["losses"]
+    ours.pairs_weight = 10.0
+    torch.testing.assert_close(ours(given)["losses"] - once, 9 * of_pairs)
+
+
 def test_what_it_says_of_each_row() -> None:
     network, ours = made("pairs")
     given = features(pairs=True)

@@ -59,6 +59,7 @@ print(fill(f"a text with a {tokenizer.mask_token} in it"))  # the likeliest toke
             raise OptionError("lora_rank", "new_model", message)
         if options.base == STARTER and options.embedding_table is EmbeddingTable.AUTO:
             options = replace(options, embedding_table=EmbeddingTable.TRAINED)
+        model.pairs_weight = options.pairs_weight
         settled = adapt(model, options)
         best_by = LOG_LIKELIHOOD if options.best_by is LanguageBestBy.PERPLEXITY else options.best_by.value
         rows, columns = material.learned, material.learned.columns(material.tokenizer)
@@ -68,6 +69,7 @@ print(fill(f"a text with a {tokenizer.mask_token} in it"))  # the likeliest toke
             told={"new_heads": list(model.new_heads)} if options.base != STARTER and model.new_heads else {},
             held_out=_held_out(material.judging),
             features=rows.features,
+            kept_models=options.kept_models,
             best_by=best_by,
         )
 

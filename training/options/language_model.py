@@ -35,6 +35,9 @@ class LanguageOptions(TrainingOptions):
 
     base: str = option(STARTER, "starting point: starter, a new model, a hub id, a folder, or a finished run")
     objective: LanguageObjective = option(LanguageObjective.MLM, "what training makes smaller")
+    pairs_weight: float = option(
+        1.0, "how much the loss of pairs counts beside that of hidden tokens (mlm-nsp)", 0.01, 1000
+    )
     best_by: LanguageBestBy = option(
         LanguageBestBy.PERPLEXITY, "measure on held-out documents that picks the checkpoint"
     )
@@ -52,6 +55,9 @@ class LanguageOptions(TrainingOptions):
     shown_as_mask: float = option(0.8, "share of the hidden tokens shown as [MASK]", 0, 1)
     shown_as_random: float = option(0.1, "share of the hidden tokens shown as another token; the rest is shown", 0, 1)
     whole_words: WholeWords = option(WholeWords.OFF, "whether words are hidden as a whole, and what a word is")
+    kept_models: int = option(
+        8, "measured models kept on the way, evenly over the steps, 1 GiB together; 0: none", 0, 100
+    )
 
     @classmethod
     def suited_to(cls, base: str = STARTER) -> Self:

@@ -8,6 +8,7 @@ from typing import Any
 from data.pairs.records import PairKind
 from training.options.bi_encoder import BI_ENCODER, TAUGHT, BiEncoderObjective
 from training.options.cross_encoder import CrossEncoderObjective
+from training.options.language_model import LanguageObjective
 from training.options.negatives import NegativesFrom
 from training.options.reader import ReaderObjective
 from training.options.sentences import CONTRASTED, FITTING, CrossSentenceObjective, SentenceObjective
@@ -24,7 +25,7 @@ MORE = {
         *("positive_margin", "negative_margin", "triplet_margin"),
         *("temperature", "teacher_temperature", "teacher_bm25", "distillation_weight"),
         *("question_regularizer", "passage_regularizer"),
-        *("concatenation", "scale", "dropout", "deletion"),
+        *("concatenation", "scale", "dropout", "deletion", "pairs_weight"),
     ),
     "model": (
         *("question_side", "pooling", "max_length", "overlap", "longest_answer", "windows"),
@@ -38,7 +39,7 @@ MORE = {
         *("best_by", "rules", "judged_on", "patience", "depth"),
         *("evaluation_limit", "evaluation_steps", "logging_steps", "report_to"),
     ),
-    "saving": ("save_steps", "save_minutes", "save_limit"),
+    "saving": ("save_steps", "save_minutes", "save_limit", "kept_models"),
 }
 # the others, such as those of an added kind, are drawn with those of the loss
 LISTED = {"base", "objective", *FIRST, *NEEDED, *NEGATIVES_SOURCE, *NEGATIVES_DRAWN, *chain(*MORE.values())}
@@ -50,7 +51,7 @@ _NO_PART_OF_A_STARTER = {
 DECIDING = ("negatives_share", "negatives", "negatives_from", "distillation_weight", "question_side")
 _KNOWN: set[StrEnum] = {
     *(*BiEncoderObjective, *CrossEncoderObjective, *SparseEncoderObjective),
-    *(*SentenceObjective, *CrossSentenceObjective, *ReaderObjective),
+    *(*SentenceObjective, *CrossSentenceObjective, *ReaderObjective, *LanguageObjective),
 }
 _ALL_BUT_READERS = _KNOWN - {*ReaderObjective}
 _ALL_BUT_TRIPLETS: set[StrEnum] = {*BiEncoderObjective, *SparseEncoderObjective} - {BiEncoderObjective.TRIPLET}
@@ -67,6 +68,7 @@ _ONLY_FOR: dict[str, Set[StrEnum]] = {
     "scale": {SentenceObjective.COSENT},
     "dropout": {SentenceObjective.SIMCSE_UNSUPERVISED},
     "deletion": {SentenceObjective.TSDAE},
+    "pairs_weight": {LanguageObjective.MLM_NSP},
     "batches_of": _ALL_BUT_TRIPLETS,
     "temperature": {
         *(BiEncoderObjective.MULTIPLE_NEGATIVES, BiEncoderObjective.GIST),
