@@ -1,11 +1,11 @@
-"""`python -m language`: tokenizers of one's own text, and how well they cut it."""
+"""`python -m language`: texts to learn from, and tokenizers of them."""
 
 import argparse
 import sys
 
 from data.failure import Failure
 from data.terminal import tell
-from language import run_command, tokenizers_command
+from language import run_command, texts_command, tokenizers_command
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -22,8 +22,13 @@ def main(arguments: list[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m language", description="Tokenizers and language models.")
     commands = parser.add_subparsers(required=True)
-    for name, command in (("tokenizers", tokenizers_command), ("run", run_command)):
-        command.add_arguments(commands.add_parser(name, help=command.HELP, description=command.HELP))
+    for name, help_text, add_arguments in (
+        ("tokenizers", tokenizers_command.HELP, tokenizers_command.add_arguments),
+        ("keep-text", texts_command.KEEP_HELP, texts_command.add_keep_arguments),
+        ("texts", texts_command.LIST_HELP, texts_command.add_list_arguments),
+        ("run", run_command.HELP, run_command.add_arguments),
+    ):
+        add_arguments(commands.add_parser(name, help=help_text, description=help_text))
     return parser
 
 

@@ -15,13 +15,13 @@ from language.comparison import Request
 from models.sources import find_model
 from text.analyzers import VERSION as ANALYZER_VERSION
 
-_VERSION = 1  # raise when results of the same request change
+_VERSION = 2  # raise when results of the same request change
 _REQUEST = "request.json"
 
 
 @dataclass(frozen=True)
 class TokenizerRequest:
-    """Tokenizers to compare over the passages of a question set: its key, name or catalog id, or a file."""
+    """Tokenizers to compare over a text, named as for `language.corpus.find_corpus`."""
 
     data: str
     compared: Request = field(default_factory=Request)
@@ -35,7 +35,7 @@ class TokenizerJob(Job):
 
     @classmethod
     def of(cls, request: TokenizerRequest, fingerprint: str) -> "TokenizerJob":
-        """Return the job of a request on the question set with this fingerprint; it may not exist yet.
+        """Return the job of a request on the text, or the question set, with this fingerprint; it may not exist yet.
 
         Raises `ModelError` where there is no such model to compare with.
         """

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import numpy as np
 
-from data.store import find
 from data.texts import in_blocks
 from data.workspace import replacing
 from jobs.command import carried_out_alone
@@ -17,7 +16,7 @@ from jobs.folder import Job
 from jobs.status import Status
 from language import store
 from language.comparison import Measured, compare
-from language.corpus import Corpus, PassageCorpus
+from language.corpus import Corpus, find_corpus
 from language.job import TokenizerJob
 from language.morphemes import composed_letters, morpheme_cuts
 from language.prepared import PreparedTokenizer, find_tokenizer, load_tokenizer
@@ -43,7 +42,7 @@ def _run(options: argparse.Namespace) -> int:
 def _work(job: TokenizerJob, say: Callable[[str, float], None]) -> None:
     say("", 0.0)
     asked, tokenizers = job.request(), job.folder / store.TOKENIZERS
-    corpus = PassageCorpus(find(asked.data))
+    corpus = find_corpus(asked.data)
     found = compare(
         corpus, asked.compared, out=tokenizers, on_progress=lambda name, share: say(name, _COMPARING * share)
     )

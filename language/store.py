@@ -13,6 +13,7 @@ import numpy as np
 from pydantic import TypeAdapter, ValidationError
 
 from data.cache import load_arrays, save_arrays
+from data.failure import Failure
 from data.workspace import read_json, write_json
 from language.comparison import Measured
 from language.fertility import Fertility
@@ -46,13 +47,13 @@ class KeptTokenizer:
 class KeptComparison:
     """What was measured on `corpus`; pieces were counted in the first `counted` of its documents.
 
-    `failed` has the errors of those that have no figures, by name.
+    `failed` has the reasons of those that have no figures, by name.
     """
 
     corpus: str
     counted: int
     tokenizers: tuple[KeptTokenizer, ...]
-    failed: dict[str, str]
+    failed: dict[str, Failure]
 
 
 def folder_of(measured: Measured, place: int) -> str:
@@ -83,7 +84,7 @@ def load(folder: Path) -> KeptComparison:
     try:
         found = _MEASURED.validate_python(told["tokenizers"])
         kept = [_kept(folder, one, place, arrays) for place, one in enumerate(found) if one.figures]
-        failed = {one.name: one.error for one in found if not one.figures}
+        failed = {one.name: one.refusal.failure for one in found if one.refusal}
         return KeptComparison(str(told["corpus"]), int(told["counted"]), tuple(kept), failed)
     except (KeyError, TypeError, ValidationError) as error:
         raise ValueError(f"{folder} holds no comparison of tokenizers of this version: {error!r}") from error

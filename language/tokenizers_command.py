@@ -20,7 +20,10 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
     """Let a command be told what to train, and carry it out."""
     command.set_defaults(run=_compare)
     command.add_argument(
-        "--data", required=True, help="a text (.txt), or a question set: a file, or a name of the catalog or workspace"
+        "--data",
+        required=True,
+        help="a text: a file (.txt), or text: and the key of a kept one; or a question set: a file, or a name of the "
+        "catalog or workspace",
     )
     command.add_argument(
         "--vocabulary",
@@ -76,9 +79,9 @@ def _compare(options: argparse.Namespace) -> int:
         "tokenizers": {one.name: one.as_dict() for one in found},
     }
     tell(json.dumps(told, ensure_ascii=False, indent=2) if options.json else table(found))
-    failed = [one for one in found if one.error]
-    for one in failed:
-        tell(f"{one.name} failed: {one.error}", error=True)
+    failed = {one.name: one.refusal.failure for one in found if one.refusal}
+    for name, error in failed.items():
+        tell(f"{name} failed: {error}", error=True)
     return int(bool(failed))
 
 

@@ -19,10 +19,10 @@ _NAMED_BY_USERS = (ProblemCode.MISSING_COLUMN, ProblemCode.UNKNOWN_COLUMN)  # `f
 
 @contextmanager
 def errors_told() -> Iterator[None]:
-    """Show the words of a `DataError` or a `LimitError` raised inside, or of a full disk, in place of its traceback."""
+    """Show the words of what is wrong with data, a text or a limit, raised inside, or of a full disk: no traceback."""
     try:
         yield
-    except (DataError, LimitError) as error:
+    except (DataError, LanguageError, LimitError) as error:
         st.error(plain(failure_text(error)), icon=":material/error:")
     except OSError as error:
         if not is_of_the_disk(error):

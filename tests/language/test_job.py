@@ -2,6 +2,7 @@
 
 import json
 from collections import Counter
+from io import BytesIO
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from data.store import StoredSet
 from data.store import keep as keep_set
 from data.workspace import workspace
 from jobs.status import State
-from language import run_command, store
+from language import run_command, store, texts
 from language.__main__ import main
 from language.comparison import Request
 from language.corpus import PassageCorpus, held_out
@@ -113,7 +114,30 @@ def test_a_model_whose_tokenizer_cannot_be_read_is_kept_with_its_reason(
     job = started(monkeypatch, data, Request(ASKED.kinds, (Split.WORDS,), ASKED.vocabularies, against=(name,)))
     kept = store.load(job.folder)
     assert [one.measured.name for one in kept.tokenizers] == ["bpe"]
-    assert "no tokenizer that can be read" in kept.failed["torn"]
+    reason = kept.failed["torn"]
+    assert (type(reason), reason.code, reason.details) == (LanguageError, "no_tokenizer", {"name": "torn"})
+    assert "no tokenizer that can be read" in str(reason)
+
+
+def test_a_kept_text_is_learned_from(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = texts.keep(BytesIO("\n".join(TEXTS).encode()), "문장들")
+    monkeypatch.setattr(TokenizerJob, "launch", lambda _, __, *words: main([*map(str, words)]))
+    request = TokenizerRequest(text.reference, Request(ASKED.kinds, (Split.WORDS,), ASKED.vocabularies))
+    job = TokenizerJob.of(request, text.fingerprint)
+    job.start(request)
+    kept = store.load(job.folder)
+    assert (kept.corpus, kept.counted) == ("문장들", len(TEXTS))
+    assert [one.measured.trained["fingerprint"] for one in kept.tokenizers] == [text.fingerprint]
+
+
+def test_a_text_that_is_gone_is_told_by_its_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = texts.keep(BytesIO(b"one\ntwo\n"), "gone")
+    texts.remove(text.key)
+    monkeypatch.setattr(TokenizerJob, "launch", lambda _, __, *words: main([*map(str, words)]))
+    request = TokenizerRequest(text.reference, ASKED)
+    job = TokenizerJob.of(request, text.fingerprint)
+    job.start(request)
+    assert (job.status().code, job.failed) == ("unknown_text", True)
 
 
 def test_what_cannot_be_learned_from_is_told_by_its_code(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,19 +9,22 @@ import pytest
 
 from data.workspace import write_json
 from language import store
-from language.comparison import Measured
+from language.comparison import Measured, Refusal
 from language.fertility import Fertility, HeldOut, fertility
 from language.kinds import TokenizerKind
 from language.prepared import PreparedTokenizer
+from models.hub import ModelError
 from tests.language.test_merges import trained
 from tests.language.test_tokenizers import SENTENCES
+
+GONE = ModelError("model_not_found", "there is none", model="../gone")
 
 
 def measured(tokenizer: PreparedTokenizer, figures: Fertility) -> list[Measured]:
     without_morphemes = Fertility(**{**figures.as_dict(), "precision": None, "recall": None, "f1": None})
     return [
         Measured("bpe", tokenizer.trained, figures),
-        Measured("../gone", {}, None, "there is none"),
+        Measured("../gone", {}, None, Refusal.of(GONE)),
         Measured("some/model", {}, without_morphemes),
     ]
 
@@ -45,7 +48,10 @@ def folder(tokenizer: PreparedTokenizer, tmp_path: Path) -> Path:
 def test_it_opens_as_it_was(folder: Path, tokenizer: PreparedTokenizer) -> None:
     expected = measured(tokenizer, fertility(tokenizer, HeldOut.of(SENTENCES[:20])))
     kept = store.load(folder)
-    assert (kept.corpus, kept.counted, kept.failed) == ("documents", 7, {"../gone": "there is none"})
+    assert (kept.corpus, kept.counted, [*kept.failed]) == ("documents", 7, ["../gone"])
+    reason = kept.failed["../gone"]
+    assert (type(reason), reason.code, str(reason)) == (ModelError, "model_not_found", "there is none")
+    assert reason.details == {"model": "../gone"}
     first, last = kept.tokenizers
     assert (first.is_trained, last.is_trained) == (True, False)
     assert asdict(first.measured) == asdict(expected[0]) | {"figures": asdict(first.figures)}

@@ -7,12 +7,13 @@ from pathlib import Path
 import pytest
 from tokenizers import Tokenizer
 
-from language.corpus import LONGEST, held_out
+from language.corpus import held_out
 from language.kinds import SPECIAL, Split, TokenizerKind
 from language.material import Sample, gathered
 from language.morphemes import BOUNDARY, marked, morpheme_cuts
 from language.prepared import PreparedTokenizer, load_tokenizer
 from language.problems import LanguageError
+from language.text_file import LONGEST
 from language.tokenizers import TokenizerOptions, TrainedTokenizer, train, train_on
 
 NOUNS = ("학교", "도서관", "시장", "바다", "강아지", "사과", "나무", "편지", "노래", "기차")

@@ -69,6 +69,7 @@ def test_tokenizers_of_models_are_measured_beside_them(
     assert found[str(model)]["unknown_rate"] == found[str(model)]["unknown_words"] == 1.0
     assert found[str(model)]["seconds_to_train"] is None
     assert "no tokenizer" in str(found["starter"]["error"])
+    assert [found[name]["code"] for name in ("no/such/model", "starter")] == ["model_not_found", "no_tokenizer"]
 
 
 PLAIN = json.dumps(

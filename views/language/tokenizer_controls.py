@@ -6,7 +6,6 @@ from typing import Any
 
 import streamlit as st
 
-from data.store import StoredSet
 from language.comparison import Request
 from language.job import TokenizerRequest
 from language.kinds import Split, TokenizerKind
@@ -15,8 +14,8 @@ from models.sources import STARTER, default_model, find_model
 from views.choices import finished_runs, model_place
 from views.model_words import base_name, is_a_starter
 from views.problem_words import failure_text
-from views.resources.tokenizers import characters_of
 from views.state import choose_several
+from views.texts import Learned, characters_in, reference_of
 from views.words import plain, word
 
 SIZES = (1_000, 2_000, 4_000, 8_000, 16_000, 32_000, 64_000)
@@ -31,19 +30,19 @@ def usual_sizes(characters: int) -> list[int]:
     return allowed if len(allowed) > 1 else [SIZES[0], *allowed]
 
 
-def pick(data: StoredSet) -> tuple[TokenizerRequest | None, Mapping[str, str]]:
-    """Draw the controls; returns what they ask for, None where that is nothing, and what the models are called."""
+def pick(learned: Learned) -> tuple[TokenizerRequest | None, Mapping[str, str]]:
+    """Draw the controls; returns what they ask of a text, None if nothing, and what the models are called."""
     with st.container(horizontal=True, vertical_alignment="bottom"):
         kinds = _pick("kinds", [*TokenizerKind], [*TokenizerKind], "kind")
         splits = _pick("splits", [*Split], [Split.WORDS], "split")
-        usual = [str(size) for size in usual_sizes(characters_of(data.key, data.fingerprint))]
+        usual = [str(size) for size in usual_sizes(characters_in(learned))]
         sizes = choose_several(
             st.pills,
             "vocabularies",
             word("tokenizers.vocabularies"),
             [*map(str, SIZES)],
             usual,
-            key=f"vocabularies_{data.key}",
+            key=f"vocabularies_{learned.key}",
             wrap=True,
             format_func=lambda size: f"{int(size):,}",
             help=word("tokenizers.vocabularies_help"),
@@ -57,7 +56,7 @@ def pick(data: StoredSet) -> tuple[TokenizerRequest | None, Mapping[str, str]]:
         vocabularies=tuple(map(int, sizes)),
         against=tuple(against),
     )
-    return TokenizerRequest(data.key, compared), names
+    return TokenizerRequest(reference_of(learned), compared), names
 
 
 def _pick(name: str, options: Sequence[str], usual: Sequence[str], called: str) -> list[str]:

@@ -150,7 +150,7 @@ def zipped(folder: Path) -> bytes:
 def command_of(view: TokenizersView) -> str:
     """Return the command that trains and compares the same."""
     asked = view.request.compared
-    words = ["python", "-m", "language", "tokenizers", "--data", view.data.key]
+    words = ["python", "-m", "language", "tokenizers", "--data", view.request.data]
     words += ["--kind", *asked.kinds, "--split", *asked.splits, "--vocabulary", *map(str, asked.vocabularies)]
     for reference in asked.against:
         words += ["--against", reference]

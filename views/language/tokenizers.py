@@ -1,19 +1,19 @@
-"""The Tokenizers tab: tokenizers trained on the passages of the set in use, side by side with those of models."""
+"""The Tokenizers tab: tokenizers trained on a text of one's own, side by side with those of models."""
 
 from importlib import import_module
 from itertools import product
 
 import streamlit as st
 
-from data.store import StoredSet
 from jobs.status import State, Status
 from language.job import TokenizerJob, TokenizerRequest
 from views import job as job_view
 from views.language import tokenizer_answer, tokenizer_controls
 from views.language.tokenizers_view import TokenizersView, called
-from views.problem_words import errors_told
+from views.problem_words import errors_told, failure_text
 from views.resources.tokenizers import open_comparison
 from views.state import choose_tab, chosen_set
+from views.texts import Learned, documents_in, learned_name, pick_text
 from views.words import known, plain, word
 
 VIEWS = {
@@ -26,19 +26,19 @@ _POLL_SECONDS = 0.5
 
 def draw() -> None:
     """Draw what to compare, and the comparison where it was made."""
-    data = chosen_set()
     answer = st.container()
-    request, models = tokenizer_controls.pick(data)
+    learned = pick_text(chosen_set())
+    request, models = tokenizer_controls.pick(learned)
     if request is None:
         answer.info(word("tokenizers.pick_one"), icon=":material/info:")
         return
-    job = TokenizerJob.of(request, data.fingerprint)
+    job = TokenizerJob.of(request, learned.fingerprint)
     kept = open_comparison(job.folder) if job.done else None
     if kept is None:
         with answer:
-            _draw_job(job, request, data)
+            _draw_job(job, request, learned)
         return
-    view = TokenizersView(data, request, kept, models)
+    view = TokenizersView(request, kept, models)
     with answer:
         _draw_answer(view, job)
     if kept.tokenizers:
@@ -50,7 +50,7 @@ def draw() -> None:
 def _draw_answer(view: TokenizersView, job: TokenizerJob) -> None:
     tokenizer_answer.draw(view)
     for model, reason in view.kept.failed.items():
-        told = {"model": plain(view.models.get(model, model)), "reason": plain(reason)}
+        told = {"model": plain(view.models.get(model, model)), "reason": plain(failure_text(reason))}
         st.error(word("tokenizers.model_failed", **told), icon=":material/error:")
     if view.kept.failed and st.button(word("tokenizers.again"), icon=":material/replay:", key=f"again_{job.id}"):
         _start(job, view.request)
@@ -62,14 +62,15 @@ def _start(job: TokenizerJob, request: TokenizerRequest) -> None:
         st.rerun()
 
 
-def _draw_job(job: TokenizerJob, request: TokenizerRequest, data: StoredSet) -> None:
+def _draw_job(job: TokenizerJob, request: TokenizerRequest, learned: Learned) -> None:
     """Draw how far a job is, or the button that starts it."""
     if job.running:
         job_view.follow(job, lambda status: _at_work(status, request), every=_POLL_SECONDS)
         return
-    _tell_end(job, data)
+    _tell_end(job, learned)
     asked = request.compared
-    st.markdown(word("tokenizers.about", passages=f"{data.passages:,}", count=asked.count - len(asked.against)))
+    count = asked.count - len(asked.against)
+    st.markdown(word("tokenizers.about", documents=f"{documents_in(learned):,}", count=count))
     if st.button(word("tokenizers.start"), type="primary", icon=":material/play_arrow:", key=f"compare_{job.id}"):
         _start(job, request)
 
@@ -83,11 +84,11 @@ def _at_work(status: Status, request: TokenizerRequest) -> str:
     return word("tokenizers.at_work", name=plain(name)) if name else word("tokenizers.counting")
 
 
-def _tell_end(job: TokenizerJob, data: StoredSet) -> None:
+def _tell_end(job: TokenizerJob, learned: Learned) -> None:
     status = job.status()
     if job.failed:
         if status.state is State.FAILED:
-            st.error(word("tokenizers.failed", reason=plain(_reason(status, data))), icon=":material/error:")
+            st.error(word("tokenizers.failed", reason=plain(_reason(status, learned))), icon=":material/error:")
         else:
             st.error(word("tokenizers.interrupted"), icon=":material/error:")
         if log := job.log(lines=40):
@@ -97,10 +98,10 @@ def _tell_end(job: TokenizerJob, data: StoredSet) -> None:
         st.info(word("tokenizers.stopped"), icon=":material/info:")
 
 
-def _reason(status: Status, data: StoredSet) -> str:
-    """In the person's language where the set's name is all that the words ask for, else as the process told it."""
-    key = f"language.{status.code}"
+def _reason(status: Status, learned: Learned) -> str:
+    """In the person's language where the text's name is all that the words ask for, else as the process told it."""
+    key, name = f"language.{status.code}", learned_name(learned)
     try:
-        return word(key, corpus=data.name) if known(key) else status.message
+        return word(key, corpus=name, name=name) if known(key) else status.message
     except KeyError:
         return status.message

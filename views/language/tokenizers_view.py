@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from data.store import StoredSet
 from language.comparison import Request
 from language.job import TokenizerRequest
 from language.store import KeptComparison, KeptTokenizer
@@ -12,9 +11,8 @@ from views.words import word
 
 @dataclass(frozen=True)
 class TokenizersView:
-    """A comparison as it is shown: of which set, what was asked for, and what models are called."""
+    """A comparison as it is shown: what was asked for, what came out, and what models are called."""
 
-    data: StoredSet
     request: TokenizerRequest
     kept: KeptComparison
     models: Mapping[str, str]

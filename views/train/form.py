@@ -6,7 +6,8 @@ from data.pairs.split import split_pairs
 from data.pairs.store import StoredPairs
 from data.split import Part, SplitOptions
 from data.store import StoredSet
-from language.corpus import PassageCorpus
+from language.corpus import Corpus, PassageCorpus
+from language.texts import StoredText, opened
 from models.hub import ModelError
 from models.sources import find_model
 from training.options.common import OptionError, TrainingOptions
@@ -17,6 +18,8 @@ from training.runs.runs import Plan, all_runs, new_plan
 from views.model_words import base_name
 from views.resources.pairs import pair_set
 from views.resources.sets import question_set, split_of
+from views.texts import Learned, reference_of
+from views.train.ablation import draw_ablation
 from views.train.base import Base
 from views.train.entered import offer
 from views.train.fields import OptionFields
@@ -31,7 +34,7 @@ _LONGEST_NAME = 80
 
 
 @st.fragment
-def draw_form(kind: str, base: Base, objective: str, data: StoredSet | StoredPairs) -> None:
+def draw_form(kind: str, base: Base, objective: str, data: Learned | StoredPairs) -> None:
     """Draw the form. What is entered counts at once, so that neither another base nor another page loses it."""
     form = OptionFields(kind, base, objective)
     with st.container(border=True):
@@ -63,6 +66,8 @@ def draw_form(kind: str, base: Base, objective: str, data: StoredSet | StoredPai
     if found is not None:
         with found:
             draw_negatives(asked_of(plan, Task.NEGATIVES))
+    if kind == LANGUAGE_MODEL:
+        draw_ablation(plan)
 
 
 def _draw_way_back(form: OptionFields) -> None:
@@ -78,7 +83,7 @@ def _draw_way_back(form: OptionFields) -> None:
         )
 
 
-def _planned(form: OptionFields, data: StoredSet | StoredPairs, kind: str, name: str) -> Plan | None:
+def _planned(form: OptionFields, data: Learned | StoredPairs, kind: str, name: str) -> Plan | None:
     """Return the plan of what was entered, or tell beside its field what does not fit."""
     try:
         split, options = SplitOptions(*form.split()), recipe_of(kind).options(**form.options())
@@ -91,20 +96,24 @@ def _planned(form: OptionFields, data: StoredSet | StoredPairs, kind: str, name:
     except ValueError:  # all that is left are the shares of the split
         _tell(form, "validation", word("option_problem.validation"))
         return None
-    return new_plan(kind, name, (data.key, data.name, _fingerprint(kind, data)), split, options)
+    return new_plan(kind, name, _asked_of(kind, data), split, options)
 
 
-def _fingerprint(kind: str, data: StoredSet | StoredPairs) -> str:
-    """Of what a training learns from: a language model knows nothing of the questions."""
-    if kind == LANGUAGE_MODEL:
-        return PassageCorpus(question_set(data.key)).fingerprint
-    return data.fingerprint
+def _asked_of(kind: str, data: Learned | StoredPairs) -> tuple[str, str, str]:
+    """Reference, name and fingerprint of what a training learns from: a language model knows of no questions."""
+    if kind == LANGUAGE_MODEL and not isinstance(data, StoredPairs):
+        return reference_of(data), data.name, _corpus(data).fingerprint
+    return data.key, data.name, data.fingerprint
 
 
-def _check_data(kind: str, data: StoredSet | StoredPairs, split: SplitOptions, options: TrainingOptions) -> None:
+def _corpus(data: Learned) -> Corpus:
+    return opened(data) if isinstance(data, StoredText) else PassageCorpus(question_set(data.key))
+
+
+def _check_data(kind: str, data: Learned | StoredPairs, split: SplitOptions, options: TrainingOptions) -> None:
     family = recipe_of(kind).family
-    if kind == LANGUAGE_MODEL:  # its documents are split by their hashes
-        family.check(PassageCorpus(question_set(data.key)), options)
+    if kind == LANGUAGE_MODEL and not isinstance(data, StoredPairs):  # its documents are split by their hashes
+        family.check(_corpus(data), options)
         return
     if isinstance(data, StoredSet):
         family.check(question_set(data.key), options)

@@ -3,15 +3,15 @@
 import streamlit as st
 
 from data.pairs.store import StoredPairs
-from data.store import StoredSet
 from views.state import remember, remembered
+from views.texts import Learned
 from views.train.base import Base, suited_to
 from views.train.entered import offer, relabel
 from views.train.options import objectives, usual_objective
 from views.words import word, word_or
 
 
-def pick_objective(kind: str, base: Base, data: StoredSet | StoredPairs) -> str:
+def pick_objective(kind: str, base: Base, data: Learned | StoredPairs) -> str:
     """Draw the choice of what training makes smaller, with what that does and needs."""
     pairs = data.kind if isinstance(data, StoredPairs) else None
     choices, key = objectives(kind, starter=base.starter, pairs=pairs), f"train_{kind}_objective"

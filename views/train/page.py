@@ -11,15 +11,18 @@ from data.store import StoredSet
 from training.options.bi_encoder import BI_ENCODER
 from training.options.language_model import LANGUAGE_MODEL
 from training.recipe import RECIPES, recipe_of
-from training.runs.line import LINE
-from training.runs.runs import Run
+from training.runs.ablations import Ablation
 from training.runs.jobs import all_jobs
+from training.runs.line import LINE
+from training.runs.parts import Whole
+from training.runs.runs import Run
 from training.runs.searches import Search
 from training.sentences.family import PAIRS
 from views.data_words import pair_set_name
 from views.model_words import kind_name
 from views.navigation import open_page
 from views.runs import at_work as at_work_view
+from views.runs.ablation import draw_ablation_at_work
 from views.runs.line import draw_queue
 from views.runs.list import draw_runs
 from views.runs.search import draw_at_work
@@ -27,6 +30,7 @@ from views.scrolling import show_top
 from views.state import choose, chosen_set
 from views.texts import Learned, learned_name, pick_text
 from views.train.base import pick_base
+from views.train.does_it_help import draw_does_it_help
 from views.train.form import draw_form
 from views.train.objective import pick_objective
 from views.train.pairs import pick_pairs
@@ -45,6 +49,8 @@ def draw() -> None:
         show_top(at_work.id)
     if isinstance(at_work, Search):
         draw_at_work(at_work)
+    elif isinstance(at_work, Ablation):
+        draw_ablation_at_work(at_work)
     elif at_work:
         at_work_view.draw(at_work)
     draw_queue()
@@ -61,9 +67,9 @@ def draw() -> None:
             open_page("data")
     under_way = {at_work, *LINE.queued()}
     jobs = sorted(all_jobs(), key=lambda job: job.id, reverse=True)
-    searches = {job.id for job in jobs if isinstance(job, Search)}
-    ended = [job for job in jobs if job not in under_way and not _is_folded(job, searches)]
-    draw_runs(ended, fill_in_another_round, use_settings, at_work=bool(at_work))
+    wholes = {job.id for job in jobs if isinstance(job, Whole)}
+    ended = [job for job in jobs if job not in under_way and not _is_folded(job, wholes)]
+    draw_runs(ended, fill_in_another_round, use_settings, draw_does_it_help, at_work=bool(at_work))
 
 
 def _draw_training(kind: str, data: Learned | StoredPairs) -> None:
@@ -75,10 +81,10 @@ def _draw_training(kind: str, data: Learned | StoredPairs) -> None:
     draw_form(kind, base, pick_objective(kind, base, data), data)
 
 
-def _is_folded(job: Run, searches: set[str]) -> bool:
-    """Whether it is a trial, which stands with its search."""
+def _is_folded(job: Run, wholes: set[str]) -> bool:
+    """Whether it is a part of a search or an ablation, and stands with that."""
     trial = job.plan().trial
-    return trial is not None and trial.search in searches
+    return trial is not None and trial.search in wholes
 
 
 def _pick_kind() -> str:

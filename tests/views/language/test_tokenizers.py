@@ -23,12 +23,14 @@ from data.store import keep as keep_set
 from data.workspace import workspace
 from jobs.status import State, Status
 from language import store, tokenizers_command
-from language.comparison import Measured, Request
+from language.comparison import Measured, Refusal, Request
 from language.fertility import HeldOut, fertility
 from language.job import TokenizerJob, TokenizerRequest
 from language.kinds import Split, TokenizerKind
 from language.morphemes import BOUNDARY
 from language.prepared import PreparedTokenizer
+from language.problems import LanguageError
+from language.texts import keep as keep_text
 from language.tokenizers import TrainedTokenizer
 from retrieval.report.colours import colour_of
 from tests.language.test_tokenizers import SENTENCES, trained
@@ -77,18 +79,23 @@ def small(kind: TokenizerKind) -> tuple[TrainedTokenizer, Measured]:
 
 def kept(data: StoredSet, *, unknown_words: float = 0.0, failed: str = "") -> TokenizerJob:
     """Keep what the page asks for at `ADDRESS`; of so many words the WordPiece knows a piece not."""
+    against = (failed,) if failed else ()
+    request = TokenizerRequest(data.key, Request(KINDS, (Split.WORDS,), (1_000,), against))
+    return fill(TokenizerJob.of(request, data.fingerprint), data.name, unknown_words, *against)
+
+
+def fill(job: TokenizerJob, corpus: str, unknown_words: float = 0.0, *failed: str) -> TokenizerJob:
+    """Keep a comparison of `KINDS` as the job's result."""
     made, found = zip(*map(small, KINDS), strict=True)
     figures = [replace(one.figures, unknown_words=0.0) for one in found if one.figures]
     figures[0] = replace(figures[0], unknown_words=unknown_words, tokens_per_word=1.5)
     figures[1] = replace(figures[1], tokens_per_word=2.25)
     told = [replace(one, figures=own) for one, own in zip(found, figures, strict=True)]
-    against = (failed,) if failed else ()
-    told += [Measured(name, {}, None, "it cannot be read") for name in against]
-    request = TokenizerRequest(data.key, Request(KINDS, (Split.WORDS,), (1_000,), against))
-    job = TokenizerJob.of(request, data.fingerprint)
+    for name in failed:
+        told.append(Measured(name, {}, None, Refusal.of(LanguageError("no_tokenizer", "it has none", name=name))))
     for one in made:
         one.save(job.folder / store.TOKENIZERS / one.options.name)
-    store.keep(job.folder, data.name, told, [np.arange(2_000)] * len(KINDS), len(TEXTS))
+    store.keep(job.folder, corpus, told, [np.arange(2_000)] * len(KINDS), len(TEXTS))
     return job
 
 
@@ -103,10 +110,9 @@ def html_of(app: AppTest) -> str:
 
 def test_it_begins_with_one_button_and_what_is_usual(data: StoredSet, asked: list[TokenizerRequest]) -> None:
     app = opened(page, data=data.key)
-    assert "8 tokenizers are trained on the 60 passages" not in texts(app)
-    assert "4 tokenizers are trained on the 60 passages" in texts(app)
-    (button,) = app.button
-    button.click()
+    assert "4 tokenizers are trained on 60 documents" in texts(app)
+    (start,) = app.button
+    start.click()
     run(app)
     assert asked == [TokenizerRequest(data.key, Request(tuple(TokenizerKind), (Split.WORDS,), (1_000,), ()))]
 
@@ -118,7 +124,7 @@ def test_the_page_opens_with_it(data: StoredSet) -> None:
         page.draw()
 
     app = opened(language, data=data.key)
-    assert "tokenizers are trained on the 60 passages" in texts(app)
+    assert "tokenizers are trained on 60 documents" in texts(app)
     assert app.tabs[0].label == EN["language_page.tab_tokenizers"]
 
 
@@ -134,7 +140,7 @@ def test_the_answer_names_the_fewest_pieces_and_on_what_they_were_counted(data: 
     assert "**WordPiece · 1,000** cuts a word into the fewest pieces (1.50 on average)" in told
     assert "**BPE · 1,000** into the most (2.25), of 2 compared" in told
     words = sum(len(text.split()) for text in TEXTS[:10])
-    assert f"Measured on 10 passages of “sentences” ({words} words)" in told
+    assert f"Measured on 10 documents of “sentences” ({words} words)" in told
     assert EN["tokenizers.few_documents"] in told
     assert not app.button
 
@@ -237,7 +243,9 @@ def test_a_model_that_failed_and_one_that_is_not_there_are_told(data: StoredSet,
     (folder / "config.json").write_text("{}", encoding="utf-8")
     kept(data, failed="mine")
     app = opened(page, data=data.key, beside="mine", **ADDRESS)
-    assert "The tokenizer **mine** cannot be used. it cannot be read" in texts(app)
+    assert f"The tokenizer **mine** cannot be used. {EN['language.no_tokenizer'].format(name='mine')}" in texts(app)
+    korean = texts(opened(page, data=data.key, beside="mine", **ADDRESS, lang="ko"))
+    assert catalog("ko")["language.no_tokenizer"].format(name="mine") in korean
     (again,) = app.button
     again.click()
     run(app)
@@ -249,7 +257,7 @@ def test_a_model_that_failed_and_one_that_is_not_there_are_told(data: StoredSet,
 @pytest.mark.parametrize(
     ("status", "told"),
     [
-        (Status(State.FAILED, code="nothing_held_out", message="told"), "“sentences” has so few passages"),
+        (Status(State.FAILED, code="nothing_held_out", message="told"), "“sentences” has so few documents"),
         (Status(State.FAILED, code="unexpected", message="told *so*"), "told *so*"),
         (Status(State.STOPPED), EN["tokenizers.stopped"]),
         (Status(State.INTERRUPTED), EN["tokenizers.interrupted"]),
@@ -262,6 +270,33 @@ def test_how_it_ended_is_told(data: StoredSet, status: Status, told: str) -> Non
     app = opened(page, data=data.key, **ADDRESS)
     assert told in texts(app)
     assert len(app.button) == 1
+
+
+def test_a_kept_text_is_compared_and_told_without_a_question_set(asked: list[TokenizerRequest]) -> None:
+    text = keep_text(BytesIO("\n".join(TEXTS).encode()), "문장들")
+    app = opened(page, corpus=text.reference, **ADDRESS)
+    assert "2 tokenizers are trained on 60 documents" in texts(app)
+    next(one for one in app.button if str(one.key).startswith("compare_")).click()
+    run(app)
+    request = TokenizerRequest(text.reference, Request(KINDS, (Split.WORDS,), (1_000,)))
+    assert asked == [request]
+    fill(TokenizerJob.of(request, text.fingerprint), text.name)
+    app = opened(page, corpus=text.reference, **ADDRESS)
+    told = texts(app)
+    assert "Measured on 10 documents of “문장들”" in told
+    assert f"--data {text.reference}" in app.code[0].value
+    for view in ("pieces", "merging"):
+        assert not opened(page, corpus=text.reference, tokenizer_view=view, **ADDRESS).error
+
+
+def test_a_text_that_is_gone_or_changed_is_told_by_its_name() -> None:
+    text = keep_text(BytesIO("\n".join(TEXTS).encode()), "문장들")
+    request = TokenizerRequest(text.reference, Request(KINDS, (Split.WORDS,), (1_000,)))
+    job = TokenizerJob.of(request, text.fingerprint)
+    job.folder.mkdir(parents=True)
+    job.write_status(Status(State.FAILED, code="broken_text", message="told"))
+    told = texts(opened(page, corpus=text.reference, **ADDRESS))
+    assert EN["language.broken_text"].format(name="문장들") in told
 
 
 def test_a_result_that_cannot_be_read_is_made_anew(data: StoredSet) -> None:
@@ -288,7 +323,7 @@ def test_the_command_asks_for_the_same(data: StoredSet) -> None:
     parser = argparse.ArgumentParser()
     tokenizers_command.add_arguments(parser)
     asked = Request(KINDS, tuple(Split), (1_000, 2_000), ("a/b", "c d"))
-    view: Any = SimpleNamespace(data=data, request=TokenizerRequest(data.key, asked))
+    view: Any = SimpleNamespace(request=TokenizerRequest(data.key, asked))
     line = command_of(view)
     assert "'c d'" in line
     told = parser.parse_args(shlex.split(line)[4:])
@@ -299,7 +334,7 @@ def test_the_command_asks_for_the_same(data: StoredSet) -> None:
 def test_names_say_what_differs(data: StoredSet) -> None:
     job = kept(data)
     both = TokenizerRequest(data.key, Request(KINDS, tuple(Split), (1_000,)))
-    view = TokenizersView(data, both, store.load(job.folder), {})
+    view = TokenizersView(both, store.load(job.folder), {})
 
     def named() -> None:
         import streamlit as st

@@ -33,7 +33,7 @@ def test_what_waits_is_shown_in_its_order(app: AppTest, waiting: list[Run]) -> N
     next_one = f" :blue-badge[{EN['train.queue_next']}]"
     assert rows == [f"**1\\. first**{next_one}", "**2\\. \\*2\\***", "**3\\. third**"]
     about = next(str(text.value) for text in app.caption if "waiting since" in str(text.value))
-    assert "Cross-encoder · base Starter · question set small" in about
+    assert "Cross-encoder · base Starter · data small" in about
     assert "1970\\-01\\-01 00\\:01" in about
     assert start_button(app).label == EN["train.enqueue"]
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import fields
+from io import BytesIO
 from typing import Any
 
 import pytest
@@ -9,9 +10,10 @@ from streamlit.testing.v1 import AppTest
 
 from data.store import StoredSet, keep
 from language.architectures import Size
+from language.texts import keep as keep_text
 from models.sources import STARTER
 from tests.doubles import small_set
-from tests.views.driving import run
+from tests.views.driving import opened, run
 from tests.views.train.test_form import button, submitted, texts  # a fixture and helpers
 from tests.views.train.test_form import page as form_page
 from training.options.language_model import LANGUAGE_MODEL, LanguageOptions
@@ -64,3 +66,32 @@ def test_what_is_started_finds_its_text(app: AppTest, data: StoredSet, submitted
     assert (plan.kind, plan.data, plan.name) == (LANGUAGE_MODEL, data.key, "New model 1")
     assert plan.options.size is Size.TINY
     assert recipe_of(plan.kind).family.find(plan.data).fingerprint == plan.fingerprint
+
+
+def test_a_kept_text_is_learned_from(submitted: list[Run], monkeypatch: pytest.MonkeyPatch) -> None:
+    text = keep_text(BytesIO("배가 고프다\n배를 탔다\n".encode()), "*낱말*")
+
+    def page() -> None:
+        from views.train import page
+
+        page.draw()
+
+    app = opened(page, train=LANGUAGE_MODEL, base=STARTER, corpus=text.reference)
+    assert "learned from the text of **\\*낱말\\***" in texts(app)
+    button(app, "start").click()
+    app.run()
+    (plan,) = (one.plan() for one in submitted)
+    assert (plan.data, plan.data_name, plan.fingerprint) == (text.reference, "*낱말*", text.fingerprint)
+    assert recipe_of(plan.kind).family.find(plan.data).fingerprint == plan.fingerprint
+
+
+def test_other_trainings_know_nothing_of_a_text(data: StoredSet) -> None:
+    text = keep_text(BytesIO(b"one\n"), "one")
+
+    def page() -> None:
+        from views.train import page
+
+        page.draw()
+
+    app = opened(page, train="bi-encoder", base=STARTER, corpus=text.reference, data=data.key)
+    assert not [box for box in app.selectbox if str(box.key).startswith("corpus_")]

@@ -1,0 +1,114 @@
+"""A text of any size is a stream of documents, and is UTF-8 or told where it is not."""
+
+import hashlib
+import re
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+from language import text_file
+from language.problems import LanguageError
+from language.text_file import text_corpus
+
+
+def written(folder: Path, content: str | bytes) -> Path:
+    path = folder / "words.txt"
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("content", "documents"),
+    [
+        ("배가 고프다\n배를 탔다\n", ["배가 고프다", "배를 탔다"]),
+        ("배가 고프다\n배를 탔다\n\n\n  끝  \r\n", ["배가 고프다\n배를 탔다", "끝"]),
+        ("\n\n배가 고프다\n배를 탔다\n\n", ["배가 고프다", "배를 탔다"]),  # nothing is parted by what stands outside
+        ("\ufeff하나\r\n \t\r\n둘", ["하나", "둘"]),
+        ("하나", ["하나"]),
+    ],
+)
+def test_empty_lines_part_paragraphs_and_without_any_a_line_is_a_document(
+    content: str, documents: list[str], tmp_path: Path
+) -> None:
+    found = text_corpus(written(tmp_path, content))
+    assert [*found.documents()] == documents == [*found.documents()]  # again from the beginning
+    assert found.name == "words"
+    plain = content.removeprefix("\ufeff")
+    assert found.fingerprint == hashlib.sha256(plain.encode()).hexdigest()
+    assert found.characters == len(plain)
+
+
+@pytest.mark.parametrize(
+    ("content", "code", "line"),
+    [
+        (b"", "no_text", None),
+        (b" \n\t\r\n", "no_text", None),
+        ("하나\n둘\n".encode() + "셋".encode("cp949"), "bad_text", 3),
+        ("하나\n".encode() + "둘".encode()[:2] + b"\n", "bad_text", 2),
+        ("하나\n둘".encode()[:-1], "bad_text", 2),
+        (b"\xef\xbb", "bad_text", 1),
+        ("one\ntwo".encode("utf-16"), "bad_text", 1),
+        ("one\ntwo".encode("utf-16-le"), "bad_text", 1),
+    ],
+)
+def test_what_is_no_text_is_told_with_its_line(content: bytes, code: str, line: int | None, tmp_path: Path) -> None:
+    with pytest.raises(LanguageError) as raised:
+        text_corpus(written(tmp_path, content))
+    assert (raised.value.code, raised.value.details.get("line")) == (code, line)
+    assert "words.txt" in str(raised.value)
+
+
+def test_a_file_that_is_not_there_is_told(tmp_path: Path) -> None:
+    for path in (tmp_path / "none.txt", tmp_path):
+        with pytest.raises(LanguageError) as raised:
+            text_corpus(path)
+        assert raised.value.code == "unreadable_text"
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(content=st.binary(max_size=60) | st.text("가나 \n\r배\t\u2028a", max_size=60).map(str.encode))
+@example(content="가나다라마바사".encode() * 3)
+@example(content=b"\xef\xbb\xbf\xef\xbb\xbf\n")
+def test_any_bytes_are_documents_or_told_with_the_first_line_that_is_none(
+    content: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(text_file, "_BLOCK", 5)  # so that letters stand across two parts
+    path = written(tmp_path, content)
+    lines = content.removeprefix(b"\xef\xbb\xbf").split(b"\n")
+    bad = next((number for number, line in enumerate(lines, start=1) if not is_text(line)), None)
+    if bad or not b"\n".join(lines).decode().strip():
+        with pytest.raises(LanguageError) as raised:
+            text_corpus(path)
+        assert (raised.value.code, raised.value.details.get("line")) == ("bad_text" if bad else "no_text", bad)
+        return
+    found = [*text_corpus(path).documents()]
+    assert all(document.strip() for document in found)
+    assert re.sub(r"\s", "", "".join(found)) == re.sub(r"\s", "", b"\n".join(lines).decode())
+
+
+def is_text(line: bytes) -> bool:
+    try:
+        return "\x00" not in line.decode()
+    except UnicodeDecodeError:
+        return False
+
+
+def test_a_long_line_or_paragraph_is_cut_between_words_and_nothing_of_it_is_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(text_file, "LONGEST", 20)
+    words = [f"말{number}" for number in range(50)]
+    for content in (" ".join(words), "\n".join(words) + "\n\n끝"):
+        found = [*text_corpus(written(tmp_path, content)).documents()]
+        assert max(map(len, found)) <= 20
+        assert [word for document in found for word in document.split()] == content.split()
+
+
+def test_a_line_without_a_space_is_cut_all_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(text_file, "LONGEST", 20)
+    monkeypatch.setattr(text_file, "_BLOCK", 64)
+    found = [*text_corpus(written(tmp_path, "가" * 1000)).documents()]
+    assert max(map(len, found)) <= 20
+    assert "".join(found) == "가" * 1000

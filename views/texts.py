@@ -1,0 +1,121 @@
+"""The text that a tokenizer or a language model learns from: the passages in use, or a text file that was kept."""
+
+import streamlit as st
+from streamlit.runtime.uploaded_file_manager import UploadedFile
+
+from data.failure import Failure
+from data.files.opening import set_name as named_by_file
+from data.store import StoredSet
+from language.texts import StoredText, damaged, keep, remove, stored
+from views.damaged import draw_damaged
+from views.data_words import set_name
+from views.problem_words import errors_told
+from views.resources.tokenizers import characters_of
+from views.state import choose, remember
+from views.words import plain, word
+
+Learned = StoredSet | StoredText
+_IN_ADDRESS = "corpus"
+_ROUND, _REFUSED = "text_upload_round", "text_refused"  # of the session
+
+
+def pick_text(data: StoredSet) -> Learned:
+    """Draw the choice among the passages of the set in use and the kept texts, and the ways to add and remove one.
+
+    It lies in the address, and all pages that learn from text have the same.
+    """
+    kept = {one.reference: one for one in stored()}
+    with st.container(horizontal=True, vertical_alignment="bottom"):
+        names = {data.key: word("texts.passages_of", name=set_name(data.name))}
+        names |= {reference: learned_name(one) for reference, one in kept.items()}
+        chosen = choose(
+            st.selectbox,
+            _IN_ADDRESS,
+            word("texts.learned"),
+            [*names],
+            data.key,
+            follows=True,
+            format_func=lambda one: names.get(one, one),
+            help=word("texts.learned_help"),
+            width=320,
+        )
+        _draw_upload()
+        text = kept.get(chosen)
+        if text and not text.shared:
+            _draw_remove(text)
+        st.caption(_about(text or data), width="content")
+    draw_damaged(damaged(), remove)
+    return text or data
+
+
+def learned_name(learned: Learned) -> str:
+    """Return what a text to learn from is called: not Markdown, a person may have named it."""
+    if isinstance(learned, StoredSet):
+        return set_name(learned.name)
+    return word("sidebar.shared", name=learned.name) if learned.shared else learned.name
+
+
+def reference_of(learned: Learned) -> str:
+    """Return what `language.corpus.find_corpus` finds it by."""
+    return learned.key if isinstance(learned, StoredSet) else learned.reference
+
+
+def characters_in(learned: Learned) -> int:
+    """Return how many characters it has."""
+    return characters_of(learned.key, learned.fingerprint) if isinstance(learned, StoredSet) else learned.characters
+
+
+def documents_in(learned: Learned) -> int:
+    """Return how many documents it has: passages, or parts of a text."""
+    return learned.passages if isinstance(learned, StoredSet) else learned.documents
+
+
+def _about(learned: Learned) -> str:
+    counts = {"documents": f"{documents_in(learned):,}", "characters": f"{characters_in(learned):,}"}
+    return word("texts.about_passages" if isinstance(learned, StoredSet) else "texts.about_text", **counts)
+
+
+def _draw_upload() -> None:
+    number = st.session_state.setdefault(_ROUND, 0)  # with another one field and popover begin anew, empty and closed
+    with st.popover(word("texts.add"), icon=":material/upload_file:", key=f"add_text_{number}"):
+        file = st.file_uploader(word("texts.file"), type="txt", key=f"upload_text_{number}")
+        st.caption(word("texts.upload_about"))
+        if isinstance(file, UploadedFile):
+            with errors_told():
+                _take(file)
+
+
+def _take(file: UploadedFile) -> None:
+    """Keep what was uploaded, and choose it. What was refused is told as long as its file stays in the field."""
+    read, refusal = st.session_state.get(_REFUSED, ("", None))
+    if read == file.file_id:
+        raise refusal
+    name = named_by_file(file.name, "text")
+    bar = st.progress(0.0, text=word("texts.checking"))
+    st.button(word("job.stop"), icon=":material/stop:", on_click=_empty_field, key="stop_text")
+    try:
+        kept = keep(
+            file, name, source=file.name, on_progress=lambda share: bar.progress(share, text=word("texts.checking"))
+        )
+    except (Failure, OSError) as error:
+        st.session_state[_REFUSED] = file.file_id, error
+        st.rerun()
+    _empty_field()
+    remember(_IN_ADDRESS, kept.reference)
+    st.toast(word("texts.kept", name=plain(name)), icon=":material/check:")
+    st.rerun()
+
+
+def _empty_field() -> None:
+    st.session_state[_ROUND] += 1
+
+
+def _draw_remove(text: StoredText) -> None:
+    with st.popover(word("data_page.remove"), icon=":material/delete:", key=f"remove_{text.key}"):
+        name = plain(text.name)
+        st.markdown(word("texts.remove_sure", name=name))
+        if st.button(word("data_page.remove_yes"), icon=":material/delete:", key=f"remove_yes_{text.key}"):
+            with errors_told():
+                remove(text.key)
+                st.toast(word("texts.removed", name=name), icon=":material/delete:")
+                st.rerun()
