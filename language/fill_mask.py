@@ -1,9 +1,8 @@
 """What a masked language model expects at a masked place: the likeliest pieces, and how likely a given word is."""
 
-import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -47,57 +46,79 @@ def probabilities(network: Network, text: str) -> np.ndarray:
 def fill(network: Network, text: str, k: int = 10) -> list[list[Guess]]:
     """Return the `k` likeliest pieces at every masked place, the likeliest first. Raises as `probabilities` does."""
     return [
-        [Guess(_readable(network, int(piece)), float(row[piece])) for piece in np.argsort(-row, kind="stable")[:k]]
+        [
+            Guess(_readable(network.tokenizer, int(piece)), float(row[piece]))
+            for piece in np.argsort(-row, kind="stable")[:k]
+        ]
         for row in probabilities(network, text)
     ]
 
 
-def word_probability(network: Network, text: str, word: str) -> float:
-    """Return how likely a word is at the first masked place: the sum over the pieces that read so.
+@dataclass(frozen=True)
+class Course:
+    """What models with one tokenizer, as those of a training's steps, expect at the first masked place of a text.
 
-    A word may be a piece of its own both after a space and inside another word. Raises `LanguageError`
-    `not_one_piece` where the model's tokenizer has no piece for the whole word, and as `probabilities` does.
+    `probabilities` `(n_models, n_pieces)` float64, in the order of the models.
     """
-    word = composed(word)
-    numbers = _pieces_of(network, word)
-    if not numbers:
-        pieces = " · ".join(network.tokenizer.tokenize(word))
-        message = f"{word!r} is no single piece for {network.reference!r}, but {pieces}"
-        raise LanguageError("not_one_piece", message, word=word, pieces=pieces, model=network.reference)
-    return float(probabilities(network, text)[0, numbers].sum())
+
+    reference: str
+    tokenizer: Any
+    probabilities: np.ndarray
+
+    def of(self, word: str) -> np.ndarray:
+        """Return how likely a word is by each model, `(n_models,)`: the sum over the pieces that read so.
+
+        A word may be a piece of its own both after a space and inside another word. Raises `LanguageError`
+        `not_one_piece` where the tokenizer has no piece for the whole word.
+        """
+        word = composed(word)
+        numbers = _pieces_of(self.tokenizer, word)
+        if not numbers:
+            pieces = " · ".join(self.tokenizer.tokenize(word))
+            message = f"{word!r} is no single piece for {self.reference!r}, but {pieces}"
+            raise LanguageError("not_one_piece", message, word=word, pieces=pieces, model=self.reference)
+        found: np.ndarray = self.probabilities[:, numbers].sum(axis=1)
+        return found
+
+    def likeliest(self, k: int) -> list[str]:
+        """Return the `k` likeliest pieces of the last model that are words of letters, the likeliest first."""
+        found: dict[str, None] = {}
+        for piece in np.argsort(-self.probabilities[-1], kind="stable"):
+            read = _readable(self.tokenizer, int(piece))
+            if read.isalnum() and _pieces_of(self.tokenizer, read):
+                found[read] = None
+            if len(found) == k:
+                break
+        return [*found]
 
 
-def word_curve(folders: Sequence[Path], text: str, word: str) -> list[float]:
-    """Return how likely a word is at the first masked place by the model in each folder, as a training's checkpoints.
+def course(sources: Sequence[ModelSource], text: str, on_progress: Callable[[float], None] | None = None) -> Course:
+    """Ask one model after the other, each loaded alone, so that they take the memory of one.
 
-    Loaded one after the other, so that they take the memory of one. Raises as `word_probability` and `load_masked` do;
-    NaN of a model whose tokenizer has no piece for the word.
+    There must be one at least. Raises as `probabilities` and `load_masked` do, and `ValueError` where vocabularies are
+    not of one size.
     """
-    found = []
-    for folder in folders:
-        network = load_masked(ModelSource(folder.name, folder=folder))
-        try:
-            found.append(word_probability(network, text, word))
-        except LanguageError as error:
-            if error.code != "not_one_piece":
-                raise
-            found.append(math.nan)
-    return found
+    rows = []
+    for place, source in enumerate(sources):
+        network = load_masked(source)
+        rows.append(probabilities(network, text)[0])
+        if on_progress:
+            on_progress((place + 1) / len(sources))
+    return Course(network.reference, network.tokenizer, np.stack(rows))
 
 
 def _with_own_mask(network: Network, text: str) -> str:
     return composed(text).replace(MASK, network.tokenizer.mask_token)
 
 
-def _pieces_of(network: Network, word: str) -> list[int]:
-    tokenizer = network.tokenizer
-    vocabulary = tokenizer.get_vocab()
+def _pieces_of(tokenizer: Any, word: str) -> list[int]:
     alone = {tuple(tokenizer.tokenize(f"{space}{word}")) for space in ("", " ")}
     texts = {f"{beginning}{word}" for beginning in _BEGINNINGS} | {one[0] for one in alone if len(one) == 1}
-    return sorted({vocabulary[one] for one in texts if one in vocabulary} - {tokenizer.unk_token_id})
+    numbers = {tokenizer.convert_tokens_to_ids(one) for one in texts}
+    return sorted(numbers - {tokenizer.unk_token_id, None})
 
 
-def _readable(network: Network, piece: int) -> str:
+def _readable(tokenizer: Any, piece: int) -> str:
     """As letters, where it is written in bytes or with a mark for a space; as it is written where it has no letter."""
-    told: str = network.tokenizer.decode([piece]).strip()
-    return told or str(network.tokenizer.convert_ids_to_tokens(piece))
+    told: str = tokenizer.decode([piece]).strip()
+    return told or str(tokenizer.convert_ids_to_tokens(piece))

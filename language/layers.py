@@ -2,26 +2,17 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from enum import StrEnum
-from typing import Any
 
 import numpy as np
 from scipy.stats import spearmanr
 
 from data.pairs.records import PairKind, PairSet
 from language.network import Network
+from language.pooled import Pooling, points
 from language.problems import LanguageError
 
 _PAIRS_AT_ONCE = 16
 _LEAST = 3  # pairs: of two, every order is perfect
-
-
-class Pooling(StrEnum):
-    """How a sentence's pieces become one vector; those that the tokenizer adds count, as in sentence-transformers."""
-
-    MEAN = "mean"
-    CLS = "cls"  # the first piece
-    MAX = "max"  # the largest value of each dimension
 
 
 @dataclass(frozen=True)
@@ -73,24 +64,6 @@ def _spearman(cosines: np.ndarray, gold: np.ndarray) -> float:
 
 def _cosines(network: Network, first: list[str], second: list[str]) -> np.ndarray:
     """Cosines of sentences side by side, `(n_layers + 1, 3, n_pairs)` float64."""
-    vectors = _pooled(network, first + second)
-    points = vectors / np.maximum(np.linalg.norm(vectors, axis=-1, keepdims=True), 1e-12)
-    found: np.ndarray = np.einsum("lpnd,lpnd->lpn", points[:, :, : len(first)], points[:, :, len(first) :])
+    every = points(network, first + second)
+    found: np.ndarray = np.einsum("lpnd,lpnd->lpn", every[:, :, : len(first)], every[:, :, len(first) :])
     return found
-
-
-def _pooled(network: Network, sentences: list[str]) -> np.ndarray:
-    """Vectors by layer and pooling, `(n_layers + 1, 3, n_sentences, dimensions)` float64."""
-    import torch
-
-    features = network.features(sentences)
-    mask = features["attention_mask"][..., None].bool()
-    with torch.inference_mode():
-        states = network.model(**features, output_hidden_states=True).hidden_states
-        return np.stack([[one.double().cpu().numpy() for one in _pool(state, mask)] for state in states])
-
-
-def _pool(state: Any, mask: Any) -> tuple[Any, Any, Any]:
-    """In the order of `Pooling`; `state` `(n, width, dimensions)`, `mask` `(n, width, 1)`."""
-    mean = state.masked_fill(~mask, 0).sum(dim=1) / mask.sum(dim=1)
-    return mean, state[:, 0], state.masked_fill(~mask, float("-inf")).amax(dim=1)

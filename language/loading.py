@@ -52,6 +52,20 @@ def load_masked(source: ModelSource) -> Network:
     return network
 
 
+def prompts_of(source: ModelSource) -> tuple[str, str]:
+    """Return what a model's folder says stands before a question and before a passage; of a hub model, nothing."""
+    told = read_json(source.folder / "config_sentence_transformers.json") if source.folder else {}
+    prompts = told.get("prompts")
+    if not isinstance(prompts, dict):
+        return "", ""
+
+    def prompt(*names: str) -> str:
+        name = next((name for name in names if name in prompts), told.get("default_prompt_name"))
+        return str(prompts.get(name) or "")
+
+    return prompt("query"), prompt("document", "passage", "corpus")
+
+
 def may_have_head(source: ModelSource) -> bool:
     """Whether a model may have a head that tells masked pieces, by what it says of itself, before it is loaded."""
     if is_starter(source):

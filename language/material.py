@@ -6,7 +6,7 @@ distinct words in memory: a corpus that is larger than `most_characters` is samp
 
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,8 +17,10 @@ from language.kinds import Split
 from language.morphemes import BOUNDARY, composed_letters, marked
 from language.problems import LanguageError
 
-MOST_CHARACTERS = 100_000_000
+MOST_CHARACTERS = 50_000_000
+OnProgress = Callable[[float], None]  # told which share is done, 0 to 1; what it raises ends the work
 _BLOCK = 256  # documents that Kiwi is given at a time
+_CHARACTERS_BETWEEN = 1 << 18  # gone through before it is told again
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,17 +58,17 @@ class Material:
     characters: int
     share: float
 
-    def lines(self, letters: int | None = None) -> Iterator[str]:
+    def lines(self, letters: int | None = None, on_progress: OnProgress | None = None) -> Iterator[str]:
         """Yield the documents; with `letters`, all but so many of the most frequent leave a gap in their word."""
         kept = len(self.letters) if letters is None else letters
         rare = {ord(letter): " " for letter in self.letters[kept:] if letter != BOUNDARY}
         with self.path.open(encoding="utf-8", newline="\n") as file:
-            for line in file:
+            for line in gone_through(file, self.characters, on_progress):
                 yield line.translate(rare) if rare else line
 
 
 @contextmanager
-def gathered(corpus: Corpus, sample: Sample, on_progress: Callable[[float], None] | None = None) -> Iterator[Material]:
+def gathered(corpus: Corpus, sample: Sample, on_progress: OnProgress | None = None) -> Iterator[Material]:
     """Write what is learned from to a temporary file. `on_progress` is told the share of the corpus gone through.
 
     Raises `LanguageError` `nothing_to_learn` where all documents are held out.
@@ -75,7 +77,8 @@ def gathered(corpus: Corpus, sample: Sample, on_progress: Callable[[float], None
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "documents.txt")
         with path.open("w", encoding="utf-8", errors="replace", newline="\n") as file:
-            for block in in_blocks(_learned(corpus, sample, share, on_progress), _BLOCK):
+            every = gone_through(corpus.documents(), corpus.characters, on_progress)
+            for block in in_blocks(_learned(every, sample, share), _BLOCK):
                 for line in _ready(block, sample):
                     letters.update(line)
                     file.write(line + "\n")
@@ -87,14 +90,26 @@ def gathered(corpus: Corpus, sample: Sample, on_progress: Callable[[float], None
         yield Material(corpus, sample, path, tuple(frequent), documents, characters, share)
 
 
-def _learned(
-    corpus: Corpus, sample: Sample, share: float, on_progress: Callable[[float], None] | None
-) -> Iterator[str]:
-    seen, total = 0, max(1, corpus.characters)
-    for number, document in enumerate(corpus.documents()):
+def gone_through(documents: Iterable[str], characters: int, on_progress: OnProgress | None) -> Iterator[str]:
+    """Yield documents, and tell from time to time which share of so many characters is gone through; at last, all."""
+    seen = told = 0
+    for document in documents:
+        yield document
         seen += len(document)
-        if on_progress and number % _BLOCK == 0:
-            on_progress(min(1.0, seen / total))
+        if on_progress and seen - told > _CHARACTERS_BETWEEN:
+            told = seen
+            on_progress(min(1.0, seen / characters))
+    if on_progress:
+        on_progress(1.0)
+
+
+def within(on_progress: OnProgress | None, low: float, high: float) -> OnProgress | None:
+    """Return what is told of a part of the work that begins at the share `low` of all of it, and ends at `high`."""
+    return on_progress and (lambda share: on_progress(low + share * (high - low)))
+
+
+def _learned(documents: Iterable[str], sample: Sample, share: float) -> Iterator[str]:
+    for document in documents:
         if not held_out(document, sample.held_out, sample.seed) and held_out(document, share, sample.seed + 1):
             yield document
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from data.workspace import replacing, write_json
 from language.corpus import Corpus
 from language.kinds import CLS, MASK, PAD, SEP, SPECIAL, UNKNOWN, Split, TokenizerKind
-from language.material import Material, Sample, gathered
+from language.material import Material, OnProgress, Sample, gathered, within
 from language.problems import LanguageError
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ LEAST, MOST = 1_000, 64_000  # pieces of a vocabulary
 TRAINED = "trained"  # how a tokenizer was trained, in its tokenizer_config.json
 _FEWEST = 2  # times that a pair occurs before it is a piece
 _CONTINUED = "##"
+_READING = 0.6  # share of a training that is reading: the library does not tell how far it is with the rest
 
 
 @dataclass(frozen=True)
@@ -95,27 +96,32 @@ def train(corpus: Corpus, options: TokenizerOptions) -> TrainedTokenizer:
         return train_on(material, options.kind, options.vocabulary)
 
 
-def train_on(material: Material, kind: TokenizerKind, vocabulary: int) -> TrainedTokenizer:
+def train_on(
+    material: Material, kind: TokenizerKind, vocabulary: int, on_progress: OnProgress | None = None
+) -> TrainedTokenizer:
     """Train a tokenizer on documents made ready.
 
     Letters take at most half of the vocabulary; those that are too rare for it are unknown. Bytes are 256. All kinds
     but `UNIGRAM` come out the same each time: the library sums Unigram's expectations in an order that it draws. Memory
-    is that of the distinct words. Raises `LanguageError` `vocabulary`.
+    is that of the distinct words. `on_progress` is told while documents are read. Raises `LanguageError` `vocabulary`.
     """
     from language.pipeline import untrained
 
     began, options = perf_counter(), TokenizerOptions(kind, vocabulary, material.sample)
     tokenizer = untrained(kind, material.sample.split, lowercase=material.sample.lowercase)
     if kind is TokenizerKind.WORDPIECE:
-        _train_wordpiece(tokenizer, material, vocabulary)
+        _train_wordpiece(tokenizer, material, vocabulary, on_progress)
     else:
         letters = None if kind is TokenizerKind.BYTE_BPE else vocabulary // 2
-        tokenizer.train_from_iterator(material.lines(letters), _trainer(kind, vocabulary, SPECIAL))
+        lines = material.lines(letters, within(on_progress, 0, _READING))
+        tokenizer.train_from_iterator(lines, _trainer(kind, vocabulary, SPECIAL))
     of = material.corpus
     return TrainedTokenizer(tokenizer, options, of.name, of.fingerprint, material.share, perf_counter() - began)
 
 
-def _train_wordpiece(tokenizer: "Tokenizer", material: Material, vocabulary: int) -> None:
+def _train_wordpiece(
+    tokenizer: "Tokenizer", material: Material, vocabulary: int, on_progress: OnProgress | None
+) -> None:
     """Train by BPE's merges in an order that is always the same.
 
     The library numbers letters inside words as it meets them, in an order that it draws, and merges as frequent as each
@@ -125,15 +131,17 @@ def _train_wordpiece(tokenizer: "Tokenizer", material: Material, vocabulary: int
 
     from language.pipeline import add_special, untrained
 
-    def trained(first: Sequence[str], size: int) -> dict[str, int]:
+    def trained(first: Sequence[str], size: int, told: OnProgress | None) -> dict[str, int]:
         learner = untrained(TokenizerKind.WORDPIECE, material.sample.split)
         # a letter is a piece at the beginning of words and another inside
-        learner.train_from_iterator(material.lines(vocabulary // 4), _trainer(TokenizerKind.WORDPIECE, size, first))
+        lines = material.lines(vocabulary // 4, told)
+        learner.train_from_iterator(lines, _trainer(TokenizerKind.WORDPIECE, size, first))
         pieces: dict[str, int] = learner.get_vocab()
         return pieces
 
-    inside = sorted(piece for piece in trained(SPECIAL, len(SPECIAL)) if piece.startswith(_CONTINUED))
-    tokenizer.model = models.WordPiece(trained([*SPECIAL, *inside], vocabulary), unk_token=UNKNOWN)
+    halves = within(on_progress, 0, _READING / 2), within(on_progress, _READING / 2, _READING)
+    inside = sorted(piece for piece in trained(SPECIAL, len(SPECIAL), halves[0]) if piece.startswith(_CONTINUED))
+    tokenizer.model = models.WordPiece(trained([*SPECIAL, *inside], vocabulary, halves[1]), unk_token=UNKNOWN)
     add_special(tokenizer)
 
 

@@ -31,6 +31,7 @@ from training.runs.runs import Phase, Plan, Run, find_run
 
 logger = logging.getLogger(__name__)
 
+_SECONDS_BETWEEN_WRITES = 0.5  # of how far a phase is
 _DISK_WORDS = ("no space left on device", "i/o error", "disk quota exceeded")  # what those that raise their own say
 R = TypeVar("R", bound=Run)
 Watch = Callable[[Task], tuple[Task, list[Any]]]  # may listen to the task's measure, and adds callbacks of the trainer
@@ -89,13 +90,13 @@ def carried_out(run: Run, watch: Watch | None = None) -> Status:
     return carry_out(run, work, problem_of)
 
 
-def load_material(plan: Plan) -> Any:
+def load_material(plan: Plan, on_progress: Callable[[float], None] | None = None) -> Any:
     """Return what a plan works on. Raises `DataError` and `TrainingError`: the data is gone, or another by now."""
     family = recipe_of(plan.kind).family
     data = family.find(plan.data)
     if data.fingerprint != plan.fingerprint:
         raise TrainingError("data_changed", f"{plan.data_name} is not what it was when this training was planned")
-    return family.material(data, plan.split, plan.options, plan.marked_negatives)
+    return family.material(data, plan.split, plan.options, plan.marked_negatives, on_progress)
 
 
 def problem_of(error: BaseException) -> tuple[str, str]:
@@ -121,15 +122,16 @@ def _trained(run: Run, status: Status, watch: Watch | None) -> dict[str, Any]:
         if run.asked_to_stop:
             raise AskedToStop
         before = run.status()
-        now = replace(status, phase=phase, share=before.share, step=before.step, total_steps=before.total_steps)
+        share = before.share if before.total_steps else 0.0  # of the steps: that of a phase ends with it
+        now = replace(status, phase=phase, share=share, step=before.step, total_steps=before.total_steps)
         run.write_status(now)
         return now
 
-    enter(Phase.LOADING)
+    tell = _telling(run, enter(Phase.LOADING))
     plan, checkpoint = run.plan(), newest_checkpoint(run.folder)
     _require_reporter(plan.options.report_to)
     _require_round_before(plan)
-    material = load_material(plan)
+    material = load_material(plan, tell)
     recipe, source = recipe_of(plan.kind)(plan.options, material), find_model(plan.options.base)
     run.forget_progress_after(step_of(checkpoint) if checkpoint else -1)
     measured = dict(recipe.family.baselines(material))
@@ -164,10 +166,15 @@ def _trained(run: Run, status: Status, watch: Watch | None) -> dict[str, Any]:
 def _telling(run: Run, status: Status) -> Callable[[float], None]:
     """Return what tells the run how much of a phase is done, and hears that it should stop."""
 
+    told = -_SECONDS_BETWEEN_WRITES
+
     def tell(share: float) -> None:
+        nonlocal told
         if run.asked_to_stop:
             raise AskedToStop
-        run.write_status(replace(status, share=share))
+        if share == 1 or time.monotonic() - told >= _SECONDS_BETWEEN_WRITES:
+            told = time.monotonic()
+            run.write_status(replace(status, share=share))
 
     return tell
 
@@ -206,7 +213,8 @@ def _fit(run: Run, task: Task, checkpoint: Path | None, status: Status, callback
     options = in_precision_begun(run.plan().options, run.provenance())
     if options.report_to is Report.TENSORBOARD:
         os.environ["TENSORBOARD_LOGGING_DIR"] = str(run.folder / "tensorboard")
-    callback = RunFolderCallback(run, status, save_limit=options.save_limit, save_minutes=options.save_minutes)
+    limits = {"save_limit": options.save_limit, "kept_models": task.kept_models}
+    callback = RunFolderCallback(run, status, save_minutes=options.save_minutes, **limits)
     trainer = make_trainer(task, options, run.folder / "checkpoints", [*callbacks, callback])
     with tokenized_once(task.model), short_passes(task.model, twice=options.recompute):
         trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)

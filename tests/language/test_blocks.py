@@ -1,5 +1,8 @@
 """Rows of tokens: nothing is lost or added, pairs are of one document or of two, and half of each."""
 
+import gc
+import tracemalloc
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +12,7 @@ from scipy.stats import binomtest
 from language.blocks import NEXT, RANDOM, PackedBlocks, SegmentPairs
 from language.masking import WholeWords
 from language.problems import LanguageError
-from language.token_file import TokenFile, write_tokens
+from language.token_file import Specials, TokenFile, write_tokens
 from tests.language.doubles import BEGIN, END, PAD, SPECIALS, LetterTokenizer, documents, flattened, ids_of
 
 RNG = np.random.default_rng(0)
@@ -40,6 +43,31 @@ def test_the_file_holds_every_token_once(
     assert int(file.starts.sum()) == words + len(texts), "of every word, and of every [SEP]"
     monkeypatch.setattr("language.token_file._CHARACTERS_AT_ONCE", 1000)
     assert np.array_equal(written(tmp_path, texts).tokens, file.tokens), "however many are cut together"
+
+
+def test_cutting_holds_no_more_of_a_longer_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """But for some numbers of each document, fewer than its tokens."""
+    monkeypatch.setattr("language.token_file._CHARACTERS_AT_ONCE", 1000)
+
+    def most(count: int) -> int:
+        gc.collect()
+        tracemalloc.start()
+        try:
+            texts = (f"{number:04d} " * 250 for number in range(count))
+            write_tokens(tmp_path / str(count), texts, LetterTokenizer(), SPECIALS, WholeWords.SPACES)
+            return tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+
+    most(10)  # what is made once
+    assert most(110) - most(10) < 100 * 500, "the tokens of a document alone are two thousand bytes"
+
+
+def test_tokens_stay_in_the_file_and_pairs_are_four_numbers_each(file: TokenFile) -> None:
+    for array in (file.tokens, file.starts):
+        assert isinstance(array.base, np.memmap)
+    pairs = SegmentPairs(file, 64, SPECIALS)
+    assert pairs.pairs.nbytes + pairs.document.nbytes == 32 * len(pairs)
 
 
 def test_packed_rows_are_the_documents_one_after_the_other(file: TokenFile, texts: list[str]) -> None:
@@ -98,6 +126,34 @@ def test_half_of_the_pairs_are_real_and_no_other_is_of_its_own_document(file: To
             assert first + second in own or len(first + second) == 61, "cut off at the end where too long"
         elif len(second) > 3:  # fewer letters may stand anywhere
             assert second not in own
+
+
+def test_a_pair_that_is_called_random_is_of_two_places(file: TokenFile) -> None:
+    """With a token for every place, what stands in a pair says where it is from."""
+    places = replace(file, tokens=len(SPECIALS) + np.arange(len(file.tokens)))
+    pairs, rng = SegmentPairs(places, 64, Specials(-1, -2, -3)), np.random.default_rng(4)
+    labels = np.zeros(2, dtype=np.int64)
+    for _ in range(10_000):
+        row = int(rng.integers(len(pairs)))
+        read = pairs.read([row], rng)
+        assert read.follows is not None
+        text = read.tokens[0] >= 0
+        first, second = (read.tokens[0][text & (read.segments[0] == of)] - len(SPECIALS) for of in (0, 1))
+        documents_of = [
+            np.unique(np.searchsorted(file.bounds, part, side="right") - 1).tolist() for part in (first, second)
+        ]
+        assert documents_of[0] == [pairs.document[row]], "a segment is of one document"
+        start, middle, end = pairs.pairs[row].tolist()
+        assert first.tolist() == list(range(start, start + len(first)))
+        if read.follows[0] == NEXT:
+            assert second.tolist() == list(range(middle, middle + len(second)))
+            assert start + len(first) <= middle
+            assert middle + len(second) <= end
+        else:
+            assert len(documents_of[1]) == 1
+            assert documents_of[1] != documents_of[0]
+        labels[read.follows[0]] += 1
+    assert binomtest(int(labels[NEXT]), 10_000, 0.5).pvalue > 0.01
 
 
 def letters(tokens: np.ndarray) -> str:

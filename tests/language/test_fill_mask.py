@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from language.fill_mask import MOST_MASKS, fill, probabilities, word_curve, word_probability
+from language.fill_mask import MOST_MASKS, course, fill, probabilities
 from language.loading import load_masked
 from language.problems import LanguageError
 from models.sources import STARTER, find_model
@@ -58,29 +58,32 @@ def test_every_masked_place_is_told_with_the_others_masked(tmp_path: Path) -> No
 
 def test_a_word_has_the_probability_of_all_pieces_that_read_so(tmp_path: Path) -> None:
     """배 begins a word, ##배 goes on with one."""
-    network = load_masked(written(tmp_path))
+    found = course([written(tmp_path)], TEXT)
     wanted = theirs(tmp_path, TOKENS)[PLACE]
     both = [(SPECIALS + PIECES).index(piece) for piece in ("배", "##배")]
-    assert word_probability(network, TEXT, " 배 ") == pytest.approx(wanted[both].sum(), abs=1e-6)
+    assert found.of(" 배 ") == pytest.approx([wanted[both].sum()], abs=1e-6)
 
 
 def test_a_word_of_several_pieces_is_told_with_its_pieces(tmp_path: Path) -> None:
-    network = load_masked(written(tmp_path))
+    found = course([written(tmp_path)], TEXT)
     with pytest.raises(LanguageError, match="배 · ##를") as told:
-        word_probability(network, TEXT, "배를")
+        found.of("배를")
     assert told.value.code == "not_one_piece"
     with pytest.raises(LanguageError, match="no single piece"):
-        word_probability(network, TEXT, "쀍")  # an unknown piece is no word
+        found.of("쀍")  # an unknown piece is no word
 
 
-def test_a_curve_has_the_probability_by_each_checkpoint(tmp_path: Path) -> None:
-    folders = [tmp_path / f"checkpoint-{step}" for step in (1, 2)]
-    for seed, folder in enumerate(folders):
-        written(folder, seed=seed)
-    wanted = [theirs(folder, TOKENS)[PLACE][len(SPECIALS) + PIECES.index("서울")] for folder in folders]
-    assert word_curve(folders, TEXT, "서울") == pytest.approx(wanted, abs=1e-6)
+def test_a_course_has_the_probability_by_one_model_after_the_other(tmp_path: Path) -> None:
+    folders = [tmp_path / f"step-{step}" for step in (1, 2)]
+    shares: list[float] = []
+    found = course([written(folder, seed=seed) for seed, folder in enumerate(folders)], TEXT, shares.append)
+    every = [theirs(folder, TOKENS)[PLACE] for folder in folders]
+    wanted = [one[len(SPECIALS) + PIECES.index("서울")] for one in every]
+    assert found.of("서울") == pytest.approx(wanted, abs=1e-6)
     assert wanted[0] != pytest.approx(wanted[1], abs=1e-4)
-    assert np.isnan(word_curve(folders, TEXT, "배를")).all()
+    assert shares == [0.5, 1.0]
+    words = [(SPECIALS + PIECES)[place] for place in np.argsort(-every[1])]
+    assert found.likeliest(3) == [one for one in words if one.isalnum()][:3]
 
 
 def test_a_text_needs_a_masked_place_and_not_many(tmp_path: Path) -> None:

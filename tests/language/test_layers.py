@@ -8,9 +8,10 @@ from scipy.stats import spearmanr
 
 from data.pairs.records import PairKind, PairSet
 from language import layers
-from language.layers import LayerScores, Pooling, layer_scores
+from language.layers import LayerScores, layer_scores
 from language.loading import load_encoder
 from language.network import Network
+from language.pooled import Pooling
 from language.problems import LanguageError
 from tests.language.tiny_bert import BELLY, LAYERS, PEAR, SHIP, written
 

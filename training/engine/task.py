@@ -100,6 +100,7 @@ class Task:
     lesson: Lesson | None = None
     held_out: HeldOut | None = None
     features: FeaturesOf | None = None
+    kept_models: int = 0  # how many of those measured are kept on the way, see `training.runs.kept_models`
     best_by: str = ""  # what picks the best checkpoint where the options leave it open: a figure's name, or `LOSS`
 
     def labelled(self, ask: Callable[[Lesson], list[Any]]) -> "Task":

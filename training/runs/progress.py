@@ -9,6 +9,7 @@ from transformers import TrainerCallback, TrainerControl, TrainerState, Training
 
 from jobs.status import Status
 from training.engine.checkpoints import discard_old, seal
+from training.runs.kept_models import keep_model
 from training.runs.runs import Phase, Run
 
 _SECONDS_BETWEEN_WRITES = 0.5
@@ -17,19 +18,22 @@ _SECONDS_BETWEEN_WRITES = 0.5
 class RunFolderCallback(TrainerCallback):
     """Writes figures as they come, seals checkpoints, saves in time, and ends the training when asked to."""
 
-    def __init__(self, run: Run, status: Status, *, save_limit: int, save_minutes: float) -> None:
+    def __init__(self, run: Run, status: Status, *, save_limit: int, save_minutes: float, kept_models: int = 0) -> None:
         self._run, self._status = run, status
         self._save_limit, self._save_seconds = save_limit, save_minutes * 60
+        self._kept_models = kept_models
         self._first_step = 0
         self._began = self._written = self._saved = self._step_began = time.monotonic()
         self._at_work = 0.0  # seconds spent on steps since the last entry, and how many steps those were
         self._steps = 0
 
-    def on_train_begin(self, _args: Any, state: TrainerState, _control: Any, **_: Any) -> None:
+    def on_train_begin(self, _args: Any, state: TrainerState, _control: Any, model: Any, **_: Any) -> None:
         """Note the number of steps, and those done before."""
         self._began = self._saved = time.monotonic()
         self._first_step = state.global_step
         self._write(state, phase=Phase.TRAINING)
+        if not state.global_step:
+            self._keep(state, model)
 
     def on_step_begin(self, _args: Any, _state: Any, _control: Any, **_: Any) -> None:
         """Look at the clock."""
@@ -60,6 +64,10 @@ class RunFolderCallback(TrainerCallback):
         """Say where it ended: training may stop early, after the step was told of."""
         self._write(state)
 
+    def on_evaluate(self, _args: Any, state: TrainerState, _control: Any, model: Any, **_: Any) -> None:
+        """Keep the model that was measured, where the training keeps some."""
+        self._keep(state, model)
+
     def on_save(self, args: TrainingArguments, state: TrainerState, _control: Any, **_: Any) -> None:
         """Seal the checkpoint, and only then let older ones go."""
         self._saved = time.monotonic()
@@ -83,6 +91,10 @@ class RunFolderCallback(TrainerCallback):
             figures["examples_per_second"] = examples / self._at_work
             self._at_work, self._steps = 0.0, 0
         self._run.add_progress({"step": state.global_step, **figures})
+
+    def _keep(self, state: TrainerState, model: Any) -> None:
+        if self._kept_models and state.is_world_process_zero:
+            keep_model(self._run.folder, model, state.global_step, state.max_steps, self._kept_models)
 
     def _write(self, state: TrainerState, **changes: Any) -> None:
         step, total = state.global_step, state.max_steps

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import altair as alt
 import pandas as pd
 
-from retrieval.report.colours import PALETTE
+from retrieval.report.colours import PALETTE, READABLE
 from retrieval.report.scales import colour, legend, shape
 from views.words import word
 
@@ -88,6 +88,27 @@ def poolings(table: pd.DataFrame, order: Sequence[str], *, y: str) -> alt.LayerC
     )
     lines, marks = base.mark_line(strokeWidth=2.5), base.mark_point(filled=True, size=70, opacity=1)
     return (lines + marks.encode(shape=shape("pooling", order, order, below))).properties(height=_HEIGHT + 60)
+
+
+def over_steps(table: pd.DataFrame, order: Sequence[str], kept: int) -> alt.LayerChart:
+    """One line a "word" of "probability" (0 to 1) over "step"; the step `kept`, if any, is marked by a dashed line."""
+    below = legend(symbolOpacity=1)
+    base = alt.Chart(table).encode(
+        x=alt.X("step:Q", title=word("inside.step"), axis=alt.Axis(format=",d", tickCount=6, grid=False)),
+        y=alt.Y("probability:Q", title=word("inside.probability"), axis=alt.Axis(format=".2~%", tickCount=5)),
+        color=colour("word", order, order, below),
+        tooltip=[
+            alt.Tooltip("word:N", title=word("inside.word")),
+            alt.Tooltip("step:Q", title=word("inside.step"), format=","),
+            alt.Tooltip("probability:Q", title=word("inside.probability"), format=".3%"),
+        ],
+    )
+    lines, marks = base.mark_line(strokeWidth=2.5), base.mark_point(filled=True, size=70, opacity=1)
+    layers = [lines, marks.encode(shape=shape("word", order, order, below))]
+    if kept:
+        rule = alt.Chart(pd.DataFrame({"step": [kept]})).mark_rule(strokeDash=[4, 4], color=READABLE)
+        layers = [rule.encode(x="step:Q"), *layers]
+    return alt.layer(*layers).properties(height=_HEIGHT + 60)
 
 
 def guesses(table: pd.DataFrame, order: Sequence[str], reach: float) -> alt.Chart:

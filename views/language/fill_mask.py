@@ -1,4 +1,4 @@
-"""The view of a masked place: what one model expects there, or several side by side."""
+"""The view of a masked place: what one model expects there, or several side by side, as before and after a training."""
 
 from collections.abc import Mapping, Sequence
 
@@ -7,10 +7,14 @@ import streamlit as st
 
 from data.failure import Failure
 from language.fill_mask import MASK, MOST_MASKS, Guess
+from models.hub import ModelError
+from models.sources import find_model
 from views import tables
 from views.language import charts
-from views.language.inside import is_open
+from views.language.inside import is_open, let_in
+from views.language.trained import base_of
 from views.language.typed import typed
+from views.model_words import base_name
 from views.problem_words import failure_text
 from views.resources.charts import draw_chart
 from views.resources.language import guesses, may_fill
@@ -27,16 +31,13 @@ Told = Mapping[str, Sequence[Sequence[Guess]]]
 def draw(model: str, names: Mapping[str, str]) -> None:
     """Draw what is likeliest at every masked place, a column a model."""
     answer = st.container()
-    text = typed(
-        st.text_input,
-        "masked",
-        word("inside.masked"),
-        TEXT,
-        max_chars=_LETTERS,
-        help=word("inside.masked_help", mask=MASK, most=MOST_MASKS),
-    )
+    text = draw_text()
+    if base := base_of(model):
+        called = names.get(base) or base_name(base)
+        _tell_of_base(base, called)
+        names = {**names, base: word("inside.before", model=called)}
     found: dict[str, list[list[Guess]]] = {}
-    for one in [model, *_others(model, names)]:
+    for one in [model, *_others(model, base, names)]:
         try:
             with st.spinner(word("inside.at_work"), show_time=True):
                 found[one] = guesses(one, text, _K)
@@ -46,14 +47,21 @@ def draw(model: str, names: Mapping[str, str]) -> None:
                 return
     if not found:
         return
-    answer.markdown(_answer(found, names))
+    answer.markdown(_answer(found, base, names))
     for place in range(len(next(iter(found.values())))):
         _draw_place(found, names, place)
 
 
-def _others(model: str, names: Mapping[str, str]) -> list[str]:
-    """Draw the choice of models to compare with, of those that are here; returns them."""
+def draw_text() -> str:
+    """Draw the field of the text with masked places; returns it."""
+    look = {"max_chars": _LETTERS, "help": word("inside.masked_help", mask=MASK, most=MOST_MASKS)}
+    return typed(st.text_input, "masked", word("inside.masked"), TEXT, **look)
+
+
+def _others(model: str, base: str | None, names: Mapping[str, str]) -> list[str]:
+    """Draw the choice of models to compare with, of those that are here, the base first and picked; returns them."""
     others = [one for one in names if one != model and is_open(one) and may_fill(one)]
+    others.sort(key=lambda one: one != base)
     if not others:
         return []
     picked = choose_several(
@@ -61,7 +69,7 @@ def _others(model: str, names: Mapping[str, str]) -> list[str]:
         "beside",
         word("inside.beside"),
         others,
-        [],
+        [one for one in others if one == base],
         key=f"beside_{model}_{len(others)}",
         format_func=lambda one: plain(names[one]),
         help=word("inside.beside_help"),
@@ -69,10 +77,29 @@ def _others(model: str, names: Mapping[str, str]) -> list[str]:
     return picked[: _MOST_MODELS - 1]
 
 
-def _answer(found: Told, names: Mapping[str, str]) -> str:
+def _tell_of_base(base: str, name: str) -> None:
+    """Draw why a base cannot be put beside, or the button that has it fetched."""
+    try:
+        find_model(base)
+    except ModelError:
+        st.caption(word("inside.base_gone", model=plain(name)))
+        return
+    if not may_fill(base):
+        st.caption(word("inside.base_without_head", model=plain(name)))
+    elif not is_open(base) and st.button(word("inside.fetch_base", model=plain(name)), icon=":material/download:"):
+        let_in(base)
+
+
+def _answer(found: Told, base: str | None, names: Mapping[str, str]) -> str:
     first, places = next(iter(found.items()))
-    words = ", ".join(f"**{plain(guessed[0].piece)}** ({guessed[0].probability:.0%})" for guessed in places)
-    return word("inside.masked_answer", model=plain(names[first]), words=words)
+    told = word("inside.masked_answer", model=plain(names[first]), words=_likeliest(places))
+    if base and base in found and base != first:
+        told += " " + word("inside.masked_answer_before", words=_likeliest(found[base]))
+    return told
+
+
+def _likeliest(places: Sequence[Sequence[Guess]]) -> str:
+    return ", ".join(f"**{plain(guessed[0].piece)}** ({guessed[0].probability:.0%})" for guessed in places)
 
 
 def _draw_place(found: Told, names: Mapping[str, str], place: int) -> None:

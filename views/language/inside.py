@@ -20,6 +20,7 @@ VIEWS = {
     "contexts": "views.language.contexts",
     "attention": "views.language.attention",
     "fill_mask": "views.language.fill_mask",
+    "over_steps": "views.language.over_steps",
     "layers": "views.language.layers",
 }
 _TYPED = "typed_networks"  # of the session
@@ -89,6 +90,11 @@ def _let_in(model: str) -> bool:
         return True
     st.info(word("inside.fetch_about", model=plain(model)), icon=":material/info:")
     if st.button(word("inside.fetch"), type="primary", icon=":material/download:", key="fetch_network"):
-        st.session_state.setdefault(_LET_IN, set()).add(model)
-        st.rerun()
+        let_in(model)
     return False
+
+
+def let_in(model: str) -> None:
+    """Note that a click said that a model may be fetched, and draw the page anew."""
+    st.session_state.setdefault(_LET_IN, set()).add(model)
+    st.rerun()

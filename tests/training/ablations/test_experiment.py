@@ -45,7 +45,7 @@ def test_a_file_names_what_varies_one_thing_at_a_time(tmp_path: Path) -> None:
         3: {"mask_share": 0.3},
         4: {"mask_share": 0.5},
     }
-    reference = LanguageOptions(size="tiny", epochs=4.0)  # type: ignore[arg-type]  # read as a word
+    reference = LanguageOptions(size="tiny", epochs=4.0, kept_models=0)  # type: ignore[arg-type]  # read as a word
     assert read.learning(1) == reference
     assert read.learning(2).objective is LanguageObjective.MLM_NSP
     assert (read.learning(4).mask_share, read.learning(4).epochs) == (0.5, 4.0)

@@ -32,6 +32,14 @@ def test_a_grid_that_is_all_the_same_has_a_scale_all_the_same() -> None:
     assert colours(np.zeros((2, 2)), share=True)[0] == [0, 1]
 
 
+def test_the_step_that_a_training_chose_is_marked_where_there_is_one() -> None:
+    table = pd.DataFrame({"step": [0, 10], "word": ["배", "배"], "probability": [0.1, 0.3]})
+    marks = [
+        [one["mark"]["type"] for one in charts.over_steps(table, ["배"], kept).to_dict()["layer"]] for kept in (0, 10)
+    ]
+    assert marks == [["line", "point"], ["rule", "line", "point"]]
+
+
 def test_a_large_grid_has_no_figures() -> None:
     assert colours(np.eye(14), share=True)[1] == 1
 

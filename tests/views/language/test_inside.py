@@ -1,15 +1,31 @@
 """The Inside tab as a person uses it, over a tiny BERT drawn at random."""
 
+import shutil
+from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 from streamlit.testing.v1 import AppTest
 
 from data.pairs.records import PairKind, PairSet
 from data.pairs.store import keep
-from models.sources import ModelSource
+from data.records import Passage, Question, QuestionSet
+from data.split import SplitOptions
+from data.store import keep as keep_questions
+from jobs.status import State
+from language.fill_mask import course
+from language.layer_search import LayerSearch
+from language.pooled import Pooling
+from models.sources import STARTER, ModelSource
 from tests.language.tiny_bert import PEAR, SHIP, written
 from tests.views.driving import opened, run
+from training.options.language_model import LANGUAGE_MODEL, LanguageOptions
+from training.runs.runs import Run, create_run, new_plan
+from views.language.layers_by_questions import table_of
+from views.language.over_steps import share, words_of
+from views.resources.layer_search import LayerFindings
 from views.words import catalog
 
 pytestmark = pytest.mark.slow
@@ -27,6 +43,31 @@ def page() -> None:
 def model(tmp_path: Path) -> str:
     written(tmp_path / "tiny")
     return str(tmp_path / "tiny")
+
+
+@pytest.fixture
+def other(tmp_path: Path) -> str:
+    return written(tmp_path / "other", seed=1).reference
+
+
+def trained(name: str, base: str = STARTER, steps: Iterable[int] = ()) -> Run:
+    """A finished run of a language model, with models kept after these steps: each another one."""
+    plan = new_plan(LANGUAGE_MODEL, name, ("text.txt", "text", "f" * 64), SplitOptions(), LanguageOptions(base=base))
+    made = create_run(plan)
+    written(made.model_folder)
+    for step in steps:
+        written(made.folder / "on_the_way" / f"step-{step}", seed=step)
+    made.write("scores.json", {"kept_step": max(steps, default=0)})
+    made.write_status(replace(made.status(), state=State.DONE))
+    return made
+
+
+def answered() -> QuestionSet:
+    passages = [Passage(f"p{place}", text) for place, text in enumerate((SHIP, PEAR, "배가 고프다", "서울", "한강"))]
+    questions = [("나는 배", "p0"), ("사과를 먹다", "p1"), ("서울에서", "p3"), ("한강이", "p4")]
+    return QuestionSet(
+        "few", passages, tuple(Question(f"q{place}", text, (), (own,)) for place, (text, own) in enumerate(questions))
+    )
 
 
 def texts(app: AppTest) -> str:
@@ -91,19 +132,114 @@ def test_the_head_that_looks_most_at_the_target_is_chosen(model: str) -> None:
     assert weights.sum(axis=1).tolist() == pytest.approx([1] * 8, abs=1e-5)
 
 
-def test_two_models_fill_the_same_gap_side_by_side(model: str, tmp_path: Path) -> None:
-    written(tmp_path / "other", seed=1)
-    app = opened(page, network=str(tmp_path / "other"))
+def test_two_models_fill_the_same_gap_side_by_side(model: str, other: str) -> None:
+    app = opened(page, network=other)
     app.query_params.update({"network": model, "inside": "fill_mask", "masked": "항구에서 [MASK]를 탔다"})
     run(app)
     (pills,) = app.get("button_group")
-    pills.set_value([str(tmp_path / "other")])
+    pills.set_value([other])
     run(app)
     tables = [one.value for one in app.dataframe]
     assert [len(one) for one in tables] == [10, 10]
     assert tables[0]["piece"].tolist() != tables[1]["piece"].tolist()
     assert tables[0]["probability"].is_monotonic_decreasing
     assert "fills the gap with" in texts(app)
+
+
+def test_what_a_training_went_on_from_stands_beside_it_before_anybody_chooses(other: str) -> None:
+    made = trained("went on", base=other)
+    app = opened(page, network=made.id, inside="fill_mask")
+    (pills,) = app.get("button_group")
+    assert pills.value == [other]
+    assert pills.options[0].replace("\\", "") == f"before: {other}"
+    before, after = (app.dataframe[place].value["piece"][0].removeprefix("1. ") for place in (1, 0))
+    assert f"fills the gap with **{after}**" in texts(app)
+    assert f"Before its training it was **{before}**" in texts(app)
+    pills.set_value([])
+    run(app)
+    assert len(app.dataframe) == 1
+    assert "Before its training" not in texts(app)
+
+
+def test_what_began_from_nothing_has_nothing_before_it(model: str) -> None:
+    made = trained("new")
+    app = opened(page, network=made.id, inside="fill_mask")
+    assert len(app.dataframe) == 1
+    assert "before" not in texts(app).lower()
+
+
+def test_a_base_that_cannot_stand_beside_is_told(tmp_path: Path) -> None:
+    bare = written(tmp_path / "bare", head=False).reference
+    app = opened(page, network=trained("from bare", base=bare).id, inside="fill_mask")
+    assert f"“{bare}” has no head that tells masked pieces, so it cannot stand beside" in texts(app)
+    shutil.rmtree(bare)
+    app = opened(page, network=trained("from nothing", base=bare).id, inside="fill_mask")
+    assert "is no longer there" in texts(app)
+    assert len(app.dataframe) == 1
+
+
+def test_a_base_on_the_hub_is_fetched_by_a_click_alone() -> None:
+    app = opened(page, network=trained("from the hub", base="some/model").id, inside="fill_mask")
+    assert len(app.dataframe) == 1
+    (button,) = [one for one in app.button if "some/model" in one.label]
+    button.click()
+    run(app)
+    assert "hub cannot be reached" in texts(app)
+
+
+def test_a_words_probability_is_drawn_over_the_steps_of_a_training() -> None:
+    made = trained("long", steps=(0, 5, 10))
+    app = opened(page, network=made.id, inside="over_steps", masked="항구에서 [MASK]를 탔다")
+    assert "The 3 models kept" in texts(app)
+    assert not app.dataframe
+    app.button(key="draw_course").click()
+    run(app)
+    folders = [made.folder / "on_the_way" / f"step-{step}" for step in (0, 5, 10)]
+    wanted = course([ModelSource("long", folder=folder) for folder in folders], "항구에서 [MASK]를 탔다")
+    (table,) = [one.value for one in app.dataframe]
+    assert table.index.tolist() == [0, 5, 10]
+    assert [*table.columns] == wanted.likeliest(3)
+    app.text_input(key="typed_step_words").set_value("배, 서울 ,배를,배")
+    run(app)
+    (table,) = [one.value for one in app.dataframe]
+    assert [*table.columns] == ["배", "서울"]
+    assert table["배"].tolist() == pytest.approx(wanted.of("배").tolist())
+    assert "“배를” is no single piece but 배 · ##를" in texts(app)
+    most = max(("배", "서울"), key=lambda one: abs(np.ptp(wanted.of(one)[[0, -1]])))
+    first, last = (share(wanted.of(most)[place]) for place in (0, -1))
+    assert f"**{most}** in the gap went from **{first}** before training to **{last}** after 10 steps" in texts(app)
+    assert app.query_params["step_words"] == "배, 서울 ,배를,배"
+
+
+def test_a_text_without_a_gap_is_told_over_steps_too() -> None:
+    app = opened(page, network=trained("long", steps=(0, 5)).id, inside="over_steps", masked="항구")
+    app.button(key="draw_course").click()
+    run(app)
+    assert "Mark the place to be guessed" in texts(app)
+
+
+def test_a_model_without_steps_leads_to_a_training_that_has_some(model: str) -> None:
+    made, _ = trained("long", steps=(0, 5)), trained("short")
+    app = opened(page, network=model)
+    app.query_params.update({"network": model, "inside": "over_steps"})
+    run(app)
+    assert "kept no models on the way" in texts(app)
+    (button,) = [one for one in app.button if str(one.key).startswith("steps_of_")]
+    assert button.label == "Look at “long”"
+    button.click()
+    run(app)
+    assert app.selectbox(key="network_en").value == made.id
+    assert "The 2 models kept" in texts(app)
+
+
+def test_words_are_told_apart_by_commas() -> None:
+    assert words_of(" 배,서울,, 배 ,강 산") == ["배", "서울", "강 산"]
+    assert words_of("") == []
+    assert len(words_of(",".join(map(str, range(20))))) == 8
+
+
+def test_shares_have_the_digits_that_tell_them_from_none() -> None:
+    assert [share(value) for value in (0.25, 0.0123, 0.000123, 0.0)] == ["25.0%", "1.2%", "0.012%", "0%"]
 
 
 def test_a_model_without_the_head_says_so_in_the_persons_language(tmp_path: Path) -> None:
@@ -125,6 +261,66 @@ def test_layers_are_measured_by_a_click_alone(model: str) -> None:
     (table,) = [one.value for one in app.dataframe]
     assert table.shape == (3, 4)
     assert "3 pairs" in texts(app)
+
+
+def test_layers_are_judged_by_the_questions_of_the_set_in_use(model: str) -> None:
+    data = keep_questions(answered())
+    app = opened(page, network=model, inside="layers", layers_by="questions", data=data.key)
+    assert "Up to 200 questions and 300 passages are drawn from “few”" in texts(app)
+    app.button(key="search_layers").click()
+    run(app)
+    (table,) = [one.value for one in app.dataframe]
+    assert table.shape == (3, 4)
+    assert "4 questions of “few” (all) among 5 passages" in texts(app).replace("All", "all")
+    assert f"**{np.nanmax(table.iloc[:, 1:].to_numpy()):.1f}** (95%" in texts(app)
+    app.query_params["layers_by"] = "people"
+    run(app)
+    assert app.button(key="measure_layers")
+
+
+def test_a_set_without_questions_cannot_judge(model: str) -> None:
+    data = keep_questions(QuestionSet("alone", answered().passages, ()))
+    app = opened(page, network=model, inside="layers", layers_by="questions", data=data.key)
+    assert "“alone” has no questions" in texts(app)
+
+
+def test_the_best_way_is_tested_against_the_mean_of_the_last_layer() -> None:
+    """By hand: what is 1 for all questions against what is 0 for all, and a copy of the usual."""
+    values = np.zeros((2, 3, 30))
+    values[0, 0] = 1.0
+    values[0, 1] = np.nan
+    questions = tuple(Question(f"q{place}", "?", (), (f"p{place}",)) for place in range(30))
+    searched = QuestionSet("many", [Passage(f"p{place}", f"text {place}") for place in range(30)], questions)
+    findings = LayerFindings.of(LayerSearch(values, searched))
+    assert (1, Pooling.MEAN) not in findings.tests
+    assert (0, Pooling.CLS) not in findings.intervals
+    best = findings.tests[0, Pooling.MEAN]
+    assert best.sure
+    assert (best.difference, best.wins) == (1.0, 30)
+    assert not findings.tests[1, Pooling.MAX].sure
+    table = table_of(findings).set_index(["layer", "pooling"])
+    assert table["ndcg@10"].to_dict() == {(0, "mean"): 1, (0, "max"): 0, (1, "mean"): 0, (1, "cls"): 0, (1, "max"): 0}
+    assert np.isnan(table["difference"][1, "mean"])
+
+
+def test_work_is_stopped_by_a_click() -> None:
+    def working() -> None:
+        import streamlit as st
+
+        from views.language.asked import asked, watched
+
+        if asked("work", "this", "Work"):
+            with watched("work", "this") as tell:
+                tell(0.5)
+                st.stop()  # in the middle
+
+    app = opened(working)
+    assert [one.label for one in app.button] == ["Work"]
+    app.button(key="work").click()
+    run(app)
+    app.button(key="stop_work").click()
+    run(app)
+    assert [one.label for one in app.button] == ["Work"]
 
 
 def test_a_model_that_is_nowhere_is_told() -> None:
