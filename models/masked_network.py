@@ -16,6 +16,7 @@ from models.sentence_modules import sentence_modules, write_sentence_modules
 from models.sources import ModelSource, is_starter
 from models.trained_network import Features, TrainedNetwork, TransformerModule
 
+_LOGITS_AT_ONCE = 1 << 25  # tokens times pieces: 128 MiB in float32
 IGNORED = -100  # the label where nothing is to be guessed
 GUESSES, FOLLOWS = "guesses", "follows"  # the heads
 # heads that can be given a few vectors alone; others are asked about all tokens, which takes longer
@@ -81,9 +82,7 @@ class MaskedNetwork(TrainedNetwork):
         told, labels = self[0](features), features["labels"]
         asked = labels != IGNORED
         rows = asked.nonzero()[:, 0]
-        logits = self._logits(told, asked).float()
-        losses = cross_entropy(logits, labels[asked], reduction="none")
-        right = (logits.argmax(dim=1) == labels[asked]).to(losses.dtype)
+        losses, right = self._guessed(told, asked, labels[asked])
         nothing = losses.new_zeros(len(labels))
         found = {"token_losses": nothing.index_add(0, rows, losses), "right": nothing.index_add(0, rows, right)}
         found["hidden"] = asked.sum(dim=1)
@@ -94,12 +93,21 @@ class MaskedNetwork(TrainedNetwork):
             found["follow_right"] = both.argmax(dim=1) == follows
         return found
 
-    def _logits(self, told: Features, asked: Tensor) -> Tensor:
-        """Of the tokens asked about alone, `(n_asked, pieces)`: they are few, and there are many pieces."""
-        if "logits" in told:
-            return told["logits"][asked]
+    def _guessed(self, told: Features, asked: Tensor, wanted: Tensor) -> tuple[Tensor, Tensor]:
+        """-ln P of the tokens asked about, and whether each is held for the likeliest (1 or 0), `(n_asked,)` each.
+
+        These alone get logits: they are few, and there are many pieces. So many at a time: blocks of another size with
+        every batch would leave gaps in memory that grow to several times of what is in use.
+        """
         network = without_adapters(self[0].model)
-        return network.get_submodule(_HEADS[network.config.model_type])(told["hidden"][asked])
+        head = None if "logits" in told else network.get_submodule(_HEADS[network.config.model_type])
+        given, parts = told["hidden" if head else "logits"][asked], []
+        size = max(1, _LOGITS_AT_ONCE // network.config.vocab_size)
+        for some, pieces in zip(given.split(size), wanted.split(size), strict=True):
+            logits = (head(some) if head else some).float()
+            parts.append((cross_entropy(logits, pieces, reduction="none"), logits.argmax(dim=1) == pieces))
+        losses, right = (torch.cat(one) for one in zip(*parts, strict=True))
+        return losses, right.to(losses.dtype)
 
 
 def without_adapters(network: Any) -> Any:

@@ -17,6 +17,7 @@ from transformers import (
     RobertaForMaskedLM,
 )
 
+from models import masked_network
 from models.hub import ModelError
 from models.inference import passes_of_like_length
 from models.masked_network import FOLLOWS, GUESSES, MaskedNetwork, load_masked, new_masked
@@ -83,6 +84,15 @@ def test_the_loss_is_that_of_transformers(kind: str) -> None:
     assert gradients[0].keys() == gradients[1].keys()
     for name, gradient in gradients[0].items():
         torch.testing.assert_close(gradients[1][name], gradient, rtol=1e-4, atol=1e-6)
+
+
+def test_many_pieces_are_judged_a_few_tokens_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    network, ours = made("pairs")
+    given = features(pairs=True)
+    at_once = ours.judged(given)
+    monkeypatch.setattr(masked_network, "_LOGITS_AT_ONCE", 2 * network.config.vocab_size)
+    for name, found in ours.judged(given).items():
+        torch.testing.assert_close(found, at_once[name])
 
 
 def test_passes_of_like_length_change_nothing() -> None:
