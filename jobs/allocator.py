@@ -8,7 +8,9 @@ import ctypes
 import os
 from contextlib import suppress
 
-_TRIM_THRESHOLD, _TOP_PAD, _MMAP_MAX = -1, -2, -4  # of mallopt(3)
+_TRIM_THRESHOLD, _TOP_PAD, _MMAP_THRESHOLD, _MMAP_MAX = -1, -2, -3, -4  # of mallopt(3)
+_LARGE = 2**25  # bytes, the most that glibc lets the threshold be
+_MOST_BLOCKS = 2**16
 _ALWAYS = 2**31 - 1
 _AT_ONCE = 2**26
 
@@ -21,3 +23,15 @@ def hold_freed_memory() -> None:
         mallopt(_MMAP_MAX, 0)  # no block of its own for a large tensor
         mallopt(_TRIM_THRESHOLD, _ALWAYS)
         mallopt(_TOP_PAD, _AT_ONCE)
+
+
+def give_back_large_blocks() -> None:
+    """Of what is freed from now on, give back each block of 32 MiB and more, whatever `hold_freed_memory` said.
+
+    For blocks that have another size every time, as the logits of a large vocabulary: the gaps that they leave fit
+    nothing, and what is held would grow to several times of what is in use.
+    """
+    with suppress(OSError, AttributeError):
+        mallopt = ctypes.CDLL(None).mallopt
+        mallopt(_MMAP_THRESHOLD, _LARGE)
+        mallopt(_MMAP_MAX, _MOST_BLOCKS)

@@ -10,12 +10,14 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
+from jobs.allocator import give_back_large_blocks
 from models.hub import ModelError
 from models.loading import WEIGHTS, hub_file, most_tokens, name_one_segment, where_of
 from models.sentence_modules import sentence_modules, write_sentence_modules
 from models.sources import ModelSource, is_starter
 from models.trained_network import Features, TrainedNetwork, TransformerModule
 
+_LARGE_VOCABULARY = 60_000  # pieces: logits of a few hundred tokens are blocks of a size that no other has
 _LOGITS_AT_ONCE = 1 << 25  # tokens times pieces: 128 MiB in float32
 IGNORED = -100  # the label where nothing is to be guessed
 GUESSES, FOLLOWS = "guesses", "follows"  # the heads
@@ -96,13 +98,13 @@ class MaskedNetwork(TrainedNetwork):
     def _guessed(self, told: Features, asked: Tensor, wanted: Tensor) -> tuple[Tensor, Tensor]:
         """-ln P of the tokens asked about, and whether each is held for the likeliest (1 or 0), `(n_asked,)` each.
 
-        These alone get logits: they are few, and there are many pieces. So many at a time: blocks of another size with
-        every batch would leave gaps in memory that grow to several times of what is in use.
+        These alone get logits: they are few, and there are many pieces. Where nothing is learned, so many at a time;
+        where something is, all are held until the step's end anyway.
         """
         network = without_adapters(self[0].model)
         head = None if "logits" in told else network.get_submodule(_HEADS[network.config.model_type])
         given, parts = told["hidden" if head else "logits"][asked], []
-        size = max(1, _LOGITS_AT_ONCE // network.config.vocab_size)
+        size = max(1, len(wanted) if torch.is_grad_enabled() else _LOGITS_AT_ONCE // network.config.vocab_size)
         for some, pieces in zip(given.split(size), wanted.split(size), strict=True):
             logits = (head(some) if head else some).float()
             parts.append((cross_entropy(logits, pieces, reduction="none"), logits.argmax(dim=1) == pieces))
@@ -184,6 +186,8 @@ def _file(source: ModelSource, where: dict[str, Any], name: str) -> Path | None:
 
 
 def _placed(network: Any, tokenizer: Any) -> MaskedNetwork:
+    if network.config.vocab_size > _LARGE_VOCABULARY:
+        give_back_large_blocks()
     if torch.cuda.is_available():
         network.to("cuda")
     return MaskedNetwork(network.eval(), tokenizer, most_tokens(tokenizer, network.config))

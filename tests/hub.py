@@ -1,4 +1,4 @@
-"""A stand-in for the Hugging Face hub: two tiny random models, and the protocol that downloads and uploads use.
+"""A stand-in for the Hugging Face hub: tiny random models, and the protocol that downloads and uploads use.
 
 Build the models under `root / <hub id>`, enter `hub_server(root)`, and start a fresh process with
 `hub_environment(url, home)`: the libraries read HF_ENDPOINT once, at import.
@@ -82,6 +82,22 @@ def build_cross_encoder_base(folder: Path, segment_types: int = 2) -> Path:
         eos_token_id=2,
         **TINY,
     )
+    RobertaForMaskedLM(config).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+def build_masked_base(folder: Path) -> Path:
+    """Write a random RoBERTa as it is elsewhere: pieces of bytes, `<mask>`, no segments, 512 tokens of 514 places."""
+    import torch
+    from tokenizers.pre_tokenizers import ByteLevel
+    from transformers import RobertaConfig, RobertaForMaskedLM, RobertaTokenizer
+
+    pieces = ("<s>", "<pad>", "</s>", "<unk>", *sorted(ByteLevel.alphabet()), "<mask>")
+    vocabulary = {piece: row for row, piece in enumerate(pieces)}
+    tokenizer = RobertaTokenizer(vocab=vocabulary, merges=[], model_max_length=512)
+    torch.manual_seed(0)
+    config = RobertaConfig(vocab_size=len(tokenizer), max_position_embeddings=514, type_vocab_size=1, **TINY)
     RobertaForMaskedLM(config).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return folder

@@ -21,11 +21,12 @@ _QUICK_SECONDS, _BEARABLE_SECONDS = 15.0, 45.0
 _PARTS = (8, 4)  # what part of a batch is tried before
 
 
-def estimate(plan: Plan) -> Estimate:
+def estimate(plan: Plan, on_progress: Callable[[float], None] | None = None) -> Estimate:
     """Take a few steps and measure a few texts as the plan would. Raises what the training would raise.
 
     Small parts of the largest batch and of usual ones come first; time and memory of whole batches follow from them as
     straight lines over the characters read, unless these are bearable and fit: then they are tried themselves.
+    Where the data takes long to read, `on_progress` is told how far that is.
     """
     from transformers import set_seed
 
@@ -33,7 +34,7 @@ def estimate(plan: Plan) -> Estimate:
 
     options = plan.options
     available, began = memory_available(), time.perf_counter()
-    material = load_material(plan)
+    material = load_material(plan, on_progress)
     recipe, source = recipe_of(plan.kind)(options, material), find_model(options.base)
     set_seed(options.seed)
     task = recipe.task(source)

@@ -1,6 +1,6 @@
 """What is the same for all kinds of training that learn from the same kind of data."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 from data.split import SplitOptions
@@ -47,8 +47,18 @@ class Family(Protocol):
     def about(self, data: Any, shares: SplitOptions, options: Any) -> dict[str, Any]:
         """Return what the provenance says of it, as JSON: how much there is in all and in each part."""
 
-    def material(self, data: Any, shares: SplitOptions, options: Any, marked: tuple[tuple[str, str], ...] = ()) -> Any:
-        """Return what a recipe works on. Raises `TrainingError` where it cannot be learned from or measured on."""
+    def material(
+        self,
+        data: Any,
+        shares: SplitOptions,
+        options: Any,
+        marked: tuple[tuple[str, str], ...] = (),
+        on_progress: Callable[[float], None] | None = None,
+    ) -> Any:
+        """Return what a recipe works on; where that takes long, `on_progress` is told the share done, 0 to 1.
+
+        Raises `TrainingError` where it cannot be learned from or measured on.
+        """
 
     def baselines(self, material: Any) -> Mapping[str, Measurement]:
         """What is measured once beside the base, by name."""

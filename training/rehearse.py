@@ -1,6 +1,6 @@
 """The process of a rehearsal: works out one answer and leaves it in its folder."""
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pandas as pd
@@ -13,16 +13,21 @@ from training.runs.rehearsal import Rehearsal, Task
 from training.runs.runs import Plan, Run
 from training.train import load_material, problem_of
 
+_READING = 0.9  # share of an estimate that reading takes, where it takes long
+
 
 def rehearse(task: Task, folder: Path) -> int:
     """Answer for the plan in the folder's `run.json`; returns 0, or 1 where its status tells why not."""
     job = Rehearsal(folder, task)
 
-    def work(_: Status) -> None:
+    def work(began: Status) -> None:
+        def tell(share: float) -> None:
+            job.write_status(replace(began, share=_READING * share))
+
         if task is Task.ESTIMATE:
             from training.estimate import estimate
 
-            job.write("estimate.json", asdict(estimate(Run(folder).plan())))
+            job.write("estimate.json", asdict(estimate(Run(folder).plan(), tell)))
         else:
             table = mined(Run(folder).plan())[0]
             with replacing(folder / "negatives.parquet") as new:

@@ -47,8 +47,8 @@ def measure() -> list[str]:
         *lines,
         "",
         f"On {os.cpu_count()} CPU cores, with loading and measuring; a new model has {made['vocabulary']:,} pieces of "
-        "its own. Perplexities of other tokenizers and of pairs are of other hidden tokens: each is to be held against its "
-        "own first row. Whether a segment is the next one is right by chance in half of the cases.",
+        "its own. Perplexities of other tokenizers and of pairs are of other hidden tokens: each is to be held against "
+        "its own first row. Whether a segment is the next one is right by chance in half of the cases.",
     ]
 
 

@@ -13,10 +13,12 @@ pytestmark = pytest.mark.slow
 FAULTS = """
 import resource, sys
 import numpy as np
-from jobs.allocator import hold_freed_memory
+from jobs.allocator import give_back_large_blocks, hold_freed_memory
 
-if sys.argv[1] == "held":
+if sys.argv[1] != "plain":
     hold_freed_memory()
+if sys.argv[1] == "large ones given back":
+    give_back_large_blocks()
 
 def step():
     return sum(float(np.ones(2**23)[-1]) for _ in range(5))  # 64 MiB each, freed at once
@@ -30,8 +32,11 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 
 @pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "gnu_get_libc_version"), reason="another C library than glibc")
 def test_freed_memory_is_used_again() -> None:
-    def faults(how: str) -> int:
-        command = [sys.executable, "-c", FAULTS, how]
-        return int(subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, check=True).stdout)
+    held = told(FAULTS, "held")
+    assert held * 10 < told(FAULTS, "plain")
+    assert held * 10 < told(FAULTS, "large ones given back")
 
-    assert faults("held") * 10 < faults("plain")
+
+def told(script: str, how: str) -> int:
+    command = [sys.executable, "-c", script, how]
+    return int(subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, check=True).stdout)

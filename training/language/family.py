@@ -1,6 +1,6 @@
 """What the trainings of language models share: text of any size, and hidden tokens guessed on documents held out."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -56,12 +56,17 @@ class Languages:
         return told | {"rows": len(material.learned), "vocabulary": len(material.tokenizer)}
 
     def material(
-        self, data: Corpus, shares: SplitOptions, options: LanguageOptions, marked: tuple[tuple[str, str], ...] = ()
+        self,
+        data: Corpus,
+        shares: SplitOptions,
+        options: LanguageOptions,
+        marked: tuple[tuple[str, str], ...] = (),
+        on_progress: Callable[[float], None] | None = None,
     ) -> LanguageMaterial:
         """Cut the text into tokens as planned. Raises `LanguageError`, `ModelError`, `OptionError`, `TrainingError`."""
         del marked
         self.check(data, options)
-        return LanguageMaterial.of(data, shares, options)
+        return LanguageMaterial.of(data, shares, options, on_progress)
 
     def baselines(self, material: LanguageMaterial) -> dict[str, Guessed]:
         """What the frequencies of tokens alone guess: a model that learned anything of their neighbours is better."""

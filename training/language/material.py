@@ -1,7 +1,7 @@
 """What a language model learns from and is measured on: files of tokens, kept in the workspace."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -10,15 +10,16 @@ from typing import Any, Self
 import numpy as np
 
 from data.cache import key_of
-from data.seal import is_sound, sealing
 from data.split import Part, SplitOptions
 from data.workspace import read_json, workspace, write_json
 from language.blocks import Blocks, PackedBlocks, SegmentPairs
 from language.corpus import Corpus, held_out
 from language.masking import Masker, WholeWords
+from language.material import MOST_CHARACTERS, OnProgress, gone_through, within
 from language.token_file import Specials, TokenFile, write_tokens
 from training.language.examples import HiddenTokens, MeasuredRows
-from training.language.tokenizer import tokenizer_of
+from training.language.once import made_once
+from training.language.tokenizer import tokenizer_of, trains_one
 from training.options.language_model import LanguageOptions
 from training.problems import TrainingError
 
@@ -38,20 +39,26 @@ class LanguageMaterial:
     key: str  # of the tokens
 
     @classmethod
-    def of(cls, corpus: Corpus, shares: SplitOptions, options: LanguageOptions) -> Self:
-        """Cut the documents as planned, or find them cut.
+    def of(
+        cls, corpus: Corpus, shares: SplitOptions, options: LanguageOptions, on_progress: OnProgress | None = None
+    ) -> Self:
+        """Cut the documents as planned, or find them cut. `on_progress` is told which share of that is done.
 
         Raises `TrainingError` `too_few_documents` where there is nothing to learn from or to measure on, and
         `LanguageError` and `ModelError` where there is no tokenizer.
         """
-        tokenizer = tokenizer_of(corpus, shares, options)
+        first = _share_of_tokenizer(corpus) if trains_one(options) else 0.0
+        tokenizer = tokenizer_of(corpus, shares, options, within(on_progress, 0, first))
         words = options.whole_words if options.whole_words is WholeWords.MORPHEMES else WholeWords.SPACES
         told = (shares.validation, shares.test, shares.seed, words, tokenizer.backend_tokenizer.to_str())
         key = key_of(_VERSION, corpus.fingerprint, *told)
         folder = workspace() / "cache" / "tokens" / key
-        if not is_sound(folder):
-            with sealing(folder) as new:
-                _write(new, corpus, shares, tokenizer, words)
+        rest = within(on_progress, first, 1)
+
+        def cut(new: Path) -> None:
+            _write(new, corpus, shares, tokenizer, words=words, on_progress=rest)
+
+        made_once(folder, cut, rest)
         documents = read_json(folder / "documents.json")
         if min(documents[part] for part in (Part.TRAIN, Part.VALIDATION)) < 1:
             known = ", ".join(f"{documents[part]} {part} documents" for part in _PARTS)
@@ -108,17 +115,34 @@ def specials_of(tokenizer: Any) -> Specials:
     return Specials(tokenizer.pad_token_id, tokenizer.cls_token_id, tokenizer.sep_token_id)
 
 
-def _write(folder: Path, corpus: Corpus, shares: SplitOptions, tokenizer: Any, words: WholeWords) -> None:
+def _share_of_tokenizer(corpus: Corpus) -> float:
+    """Which share of the loading its training takes: about twice as long as cutting what it learns from."""
+    learned = 2 * min(corpus.characters, MOST_CHARACTERS)
+    return learned / (learned + corpus.characters)
+
+
+def _write(
+    folder: Path,
+    corpus: Corpus,
+    shares: SplitOptions,
+    tokenizer: Any,
+    *,
+    words: WholeWords,
+    on_progress: OnProgress | None,
+) -> None:
+    """Go through the text once for each part, which takes as long as there is of it."""
     counted = Counter({part.value: 0 for part in _PARTS})
-    for part in (Part.TRAIN, Part.VALIDATION):
+    learned = 1 - shares.validation / (1 - shares.test)
+    for part, low, high in ((Part.TRAIN, 0.0, learned), (Part.VALIDATION, learned, 1.0)):
         counted[Part.TEST.value] = 0  # met again
-        documents = _documents(corpus, shares, part, counted)
+        every = gone_through(corpus.documents(), corpus.characters, within(on_progress, low, high))
+        documents = _documents(every, shares, part, counted)
         write_tokens(folder / part, documents, tokenizer, specials_of(tokenizer), words)
     write_json(folder / "documents.json", dict(counted))
 
 
-def _documents(corpus: Corpus, shares: SplitOptions, wanted: Part, counted: Counter[str]) -> Iterator[str]:
-    for document in corpus.documents():
+def _documents(every: Iterable[str], shares: SplitOptions, wanted: Part, counted: Counter[str]) -> Iterator[str]:
+    for document in every:
         part = part_of(document, shares)
         if part in (wanted, Part.TEST):
             counted[part.value] += 1

@@ -1,24 +1,35 @@
 """The tokenizer of a language model's training: the base's, one that was trained before, or one trained first thing."""
 
+from concurrent.futures import Future, wait
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 from data.cache import key_of
-from data.seal import is_sound, sealing
 from data.split import SplitOptions
 from data.workspace import workspace
 from language.corpus import Corpus
-from language.material import Sample
+from language.material import Material, OnProgress, Sample, gathered, within
 from language.problems import LanguageError
-from language.tokenizers import TokenizerOptions, train
+from language.tokenizers import TokenizerOptions, TrainedTokenizer, train_on
 from models.sources import STARTER, find_model
+from training.language.once import made_once
 from training.options.language_model import LanguageOptions
 
 _VERSION = 1  # raise when a tokenizer of the same documents would come out different
 _LEAST_READ = 512  # tokens that a new model reads
+_GATHERING = 0.1  # share of the work of training a tokenizer
+_SECONDS_BETWEEN_WORDS = 0.5
 
 
-def tokenizer_of(corpus: Corpus, shares: SplitOptions, options: LanguageOptions) -> Any:
+def trains_one(options: LanguageOptions) -> bool:
+    """Whether a tokenizer is trained first."""
+    return options.base == STARTER and not options.tokenizer.strip()
+
+
+def tokenizer_of(
+    corpus: Corpus, shares: SplitOptions, options: LanguageOptions, on_progress: OnProgress | None = None
+) -> Any:
     """Return a fast tokenizer of transformers that has a mask token.
 
     Raises `LanguageError`: `no_offsets`, it does not tell letters; and as `train` where one is trained. Raises
@@ -27,8 +38,8 @@ def tokenizer_of(corpus: Corpus, shares: SplitOptions, options: LanguageOptions)
     from transformers import AutoTokenizer
 
     if options.base == STARTER:
-        folder = Path(options.tokenizer) if options.tokenizer.strip() else _trained(corpus, shares, options)
-        found = AutoTokenizer.from_pretrained(folder, model_max_length=max(_LEAST_READ, options.max_length))
+        trained = _trained(corpus, shares, options, on_progress) if trains_one(options) else Path(options.tokenizer)
+        found = AutoTokenizer.from_pretrained(trained, model_max_length=max(_LEAST_READ, options.max_length))
     else:
         from models.masked_network import masked_tokenizer
 
@@ -39,13 +50,36 @@ def tokenizer_of(corpus: Corpus, shares: SplitOptions, options: LanguageOptions)
     return found
 
 
-def _trained(corpus: Corpus, shares: SplitOptions, options: LanguageOptions) -> Path:
+def _trained(corpus: Corpus, shares: SplitOptions, options: LanguageOptions, on_progress: OnProgress | None) -> Path:
     """Train one on the documents that are learned from, once in this workspace."""
     sample = Sample(held_out=shares.test + shares.validation, seed=shares.seed)
     wanted = TokenizerOptions(options.tokenizer_kind, options.vocabulary, sample)
     told = (wanted.kind, wanted.vocabulary, sample.held_out, sample.seed)
     folder = workspace() / "cache" / "tokenizers" / key_of(_VERSION, corpus.fingerprint, *told)
-    if not is_sound(folder):
-        with sealing(folder) as new:
-            train(corpus, wanted).save(new)
+
+    def make(new: Path) -> None:
+        with gathered(corpus, sample, within(on_progress, 0, _GATHERING)) as material:
+            _heeding(material, wanted, within(on_progress, _GATHERING, 1)).save(new)
+
+    made_once(folder, make, on_progress)
     return folder
+
+
+def _heeding(material: Material, wanted: TokenizerOptions, on_progress: OnProgress | None) -> TrainedTokenizer:
+    """Train a tokenizer in a thread, so that a wish to stop is heard while the library merges, which may take minutes.
+
+    The thread is not waited for then: it ends with the process.
+    """
+    future, shares = Future[TrainedTokenizer](), [0.0]
+
+    def carried_out() -> None:
+        try:
+            future.set_result(train_on(material, wanted.kind, wanted.vocabulary, shares.append))
+        except BaseException as error:  # a panic of the library, too
+            future.set_exception(error)
+
+    Thread(target=carried_out, daemon=True).start()
+    while not wait([future], timeout=_SECONDS_BETWEEN_WORDS).done:
+        if on_progress:
+            on_progress(shares[-1])
+    return future.result()

@@ -1,6 +1,6 @@
 """What the trainings of models that rank passages share: question sets, and what a search finds in them."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from data.records import QuestionSet
@@ -46,9 +46,15 @@ class Rankers:
         return {"questions": len(data.questions), "passages": len(data.passages), **parts, **made}
 
     def material(
-        self, data: QuestionSet, shares: SplitOptions, options: QuestionOptions, marked: Marks = ()
+        self,
+        data: QuestionSet,
+        shares: SplitOptions,
+        options: QuestionOptions,
+        marked: Marks = (),
+        on_progress: Callable[[float], None] | None = None,
     ) -> Material:
         """Split the set as planned. Raises `TrainingError` where there is nothing to learn from or to measure on."""
+        del on_progress
         return Material.of(data, shares, options, marked)
 
     def baselines(self, material: Material) -> dict[str, Reached]:

@@ -1,6 +1,6 @@
 """What the trainings of readers share: question sets, and answers judged by each field's own rules."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from data.records import QuestionSet
@@ -51,8 +51,16 @@ class Readers:
         told = {"questions": len(data.questions), "passages": len(data.passages), **parts, **more}
         return told | {"rules": options.rules.value}
 
-    def material(self, data: QuestionSet, shares: SplitOptions, options: ReaderOptions, marked: Marks = ()) -> Material:
+    def material(
+        self,
+        data: QuestionSet,
+        shares: SplitOptions,
+        options: ReaderOptions,
+        marked: Marks = (),
+        on_progress: Callable[[float], None] | None = None,
+    ) -> Material:
         """Split the set as planned. Raises `OptionError`, and `TrainingError` where it is too small."""
+        del on_progress
         self.check(data, options)
         return reader_material(data, shares, options, marked)
 

@@ -1,6 +1,6 @@
 """What the trainings on sentence pairs share: how their data is found, what a measurement is, and how it is told."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from data.pairs.catalog import PAIR_CATALOG
@@ -51,10 +51,15 @@ class SentencePairs:
         return {"pairs": len(data), "kind": data.kind.value, **told, **parts, **judged}
 
     def material(
-        self, data: PairSet, shares: SplitOptions, options: PairOptions, marked: tuple[tuple[str, str], ...] = ()
+        self,
+        data: PairSet,
+        shares: SplitOptions,
+        options: PairOptions,
+        marked: tuple[tuple[str, str], ...] = (),
+        on_progress: Callable[[float], None] | None = None,
     ) -> PairMaterial:
         """Split the set as planned. Raises `OptionError` and `TrainingError`."""
-        del marked
+        del marked, on_progress
         self.check(data, options)
         return PairMaterial.of(data, shares, options)
 

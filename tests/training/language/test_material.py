@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -87,12 +88,12 @@ def test_the_text_is_cut_once(material: LanguageMaterial, monkeypatch: pytest.Mo
     corpus = find_corpus(text_file(60))
     first = LanguageMaterial.of(corpus, SHARES, options_of())
     monkeypatch.setattr("training.language.material.write_tokens", None)
-    monkeypatch.setattr("training.language.tokenizer.train", None)
+    monkeypatch.setattr("training.language.tokenizer.gathered", None)
     again = LanguageMaterial.of(corpus, SHARES, options_of(mask_share=0.4, size="base"))
     assert np.array_equal(first.files[Part.TRAIN].tokens, again.files[Part.TRAIN].tokens)
     with pytest.raises(TypeError):
         LanguageMaterial.of(corpus, SplitOptions(0.1, 0.1), options_of())
-    assert len([*(workspace() / "cache" / "tokens").iterdir()]) == 1
+    assert len([path for path in (workspace() / "cache" / "tokens").iterdir() if path.is_dir()]) == 1
 
 
 def test_words_are_hidden_whole(material: LanguageMaterial) -> None:
@@ -104,6 +105,29 @@ def test_words_are_hidden_whole(material: LanguageMaterial) -> None:
         for word in np.unique(words[row][text]):
             own = told["labels"][row, (words[row] == word) & text] != IGNORED
             assert own.all() or not own.any()
+
+
+@pytest.mark.parametrize("changed", [{}, {"whole_words": WholeWords.SPACES}, {"objective": LanguageObjective.MLM_NSP}])
+def test_the_shares_of_ten_thousand_batches(material: LanguageMaterial, changed: dict[str, Any]) -> None:
+    """As they are trained on, each hidden by its own rows."""
+    hidden = replace(material, options=options_of(**changed)).learned
+    order, special = np.random.default_rng(0), hidden.masker.special
+    seen = np.zeros(5, dtype=np.int64)  # text, hidden, as the mask, as another, as it is
+    follows = list[int]()
+    for _ in range(10_000):
+        told = hidden.batch(order.choice(len(hidden), 8, replace=False).tolist())
+        asked, shown = told["labels"] != IGNORED, told["input_ids"]
+        true = np.where(asked, told["labels"], shown)
+        assert not special[true[asked]].any()
+        masked, itself = asked & (shown == hidden.masker.mask), asked & (shown == true)
+        other = asked & ~masked & ~itself
+        seen += [(~special[true]).sum(), asked.sum(), masked.sum(), other.sum(), itself.sum()]
+        follows.extend(told["follows"].ravel() if "follows" in told else ())
+    by_chance = 0.1 / (~special).sum()  # of those shown as another, so many are what they were
+    assert seen[1] / seen[0] == pytest.approx(0.15, abs=0.001)
+    assert seen[2:] / seen[1] == pytest.approx([0.8, 0.1 - by_chance, 0.1 + by_chance], abs=0.001)
+    assert not follows or np.mean(follows) == pytest.approx(0.5, abs=0.005)
+    assert len(follows) == (80_000 if "objective" in changed else 0)
 
 
 def test_the_tokenizer_of_a_base_is_used(tmp_path: Path) -> None:
