@@ -104,13 +104,12 @@ def _cut_finer_than_words(key: str, fingerprint: str) -> bool:
 def finished_runs(data: StoredSet | None = None) -> list[Run]:
     """Return the runs that ended well, newest first, then the shelf's; only those on `data` where it is given.
 
-    The trials of a search for settings are none of them: their trainings are cut short.
+    The trials of a search for settings are none of them: their trainings are cut short. Those of an ablation are whole.
     """
     own = [run for run in all_runs() if run.status().state is State.DONE]
     plans = {run: run.plan() for run in (*own, *shared_runs())}
-    return [
-        run for run, plan in plans.items() if not plan.trial and (data is None or plan.fingerprint == data.fingerprint)
-    ]
+    whole = {run: plan for run, plan in plans.items() if not plan.trial or plan.trial.whole}
+    return [run for run, plan in whole.items() if data is None or plan.fingerprint == data.fingerprint]
 
 
 def free_name(name: str, taken: dict[str, Spec]) -> str:

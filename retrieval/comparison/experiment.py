@@ -134,8 +134,8 @@ def read_as(kind: type[E], path: Path) -> E:
         raise ExperimentError(f"{path.name} cannot be read as an experiment file (TOML): {error}") from error
 
 
-def write_experiment(experiment: Experiment, remarks: Sequence[str] = ()) -> str:
-    """Return the experiment as TOML that `read_experiment` takes, after remarks for who reads it."""
+def write_experiment(experiment: BaseModel, remarks: Sequence[str] = ()) -> str:
+    """Return an experiment of any kind as TOML that `read_as` takes, after remarks for who reads it."""
     lines = (" ".join("".join(c if c.isprintable() else " " for c in remark).split()) for remark in remarks)
     head = "".join(f"# {line}\n" for line in lines)
     return head + tomli_w.dumps(experiment.model_dump(mode="json", exclude_none=True))

@@ -142,7 +142,9 @@ class _Ablating:
         asked = self._questions
         data = {"data": self._experiment.questions, "data_name": asked.name, "fingerprint": asked.fingerprint}
         options = self._experiment.tuning(model)
-        return self._part(name or (model if number == UNTRAINED else ""), kind=BI_ENCODER, options=options, **data)
+        if number == UNTRAINED:
+            name = "untrained" if model == self._ablation.part(str(UNTRAINED)).id else model
+        return self._part(name, kind=BI_ENCODER, options=options, **data)
 
     def _part(self, name: str, **told: Any) -> Plan:
         named = f"{self._plan.name} · {name}" if name else self._plan.name

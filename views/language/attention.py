@@ -163,9 +163,9 @@ def _shares(heads: Heads, layer: int, head: int) -> str:
 
 def _draw_heads(heads: Heads, target: Target) -> None:
     shares = heads.shares[:, :, [*Target].index(target)]
-    st.markdown(f"**{word('inside.heads_map', target=target_name(target))}**")
     if np.isnan(shares).any():
         return
+    st.markdown(f"**{word('inside.heads_map', target=target_name(target))}**")
     rows, columns = np.indices(shares.shape).reshape(2, -1)
     cells = pd.DataFrame(
         {
@@ -199,6 +199,7 @@ def _draw_table(heads: Heads, target: Target) -> None:
         st.dataframe(
             table.sort_values(target.value, ascending=False, ignore_index=True),
             hide_index=True,
+            placeholder="–",
             column_config={
                 "layer": tables.number("inside.layer", "%d", ""),
                 "head": tables.number("inside.head", "%d", ""),

@@ -152,7 +152,7 @@ def _draw_occurrences(found: WordVectors) -> None:
     )
     columns = {
         "number": tables.text("inside.number", "", width="small"),
-        "sentence": tables.text("inside.sentence", "", width="large"),
+        "sentence": tables.text("inside.sentence", "", width="medium"),
         "pieces": tables.text("inside.pieces"),
     }
     st.dataframe(table, hide_index=True, column_config=columns)

@@ -11,11 +11,10 @@ from models.hub import ModelError
 from models.sources import find_model
 from views import tables
 from views.language import charts
-from views.language.inside import is_open, let_in
-from views.language.trained import base_of
+from views.language.inside import draw_way_to_training, is_open, let_in, reason
+from views.language.trained import base_of, language_runs
 from views.language.typed import typed
 from views.model_words import base_name
-from views.problem_words import failure_text
 from views.resources.charts import draw_chart
 from views.resources.language import guesses, may_fill
 from views.state import choose_several
@@ -42,10 +41,12 @@ def draw(model: str, names: Mapping[str, str]) -> None:
             with st.spinner(word("inside.at_work"), show_time=True):
                 found[one] = guesses(one, text, _K)
         except Failure as error:
-            st.warning(plain(failure_text(error)), icon=":material/info:")
+            st.warning(plain(reason(error)), icon=":material/info:")
             if error.code in ("no_mask", "many_masks"):
                 return
     if not found:
+        if not language_runs():
+            draw_way_to_training()
         return
     answer.markdown(_answer(found, base, names))
     for place in range(len(next(iter(found.values())))):

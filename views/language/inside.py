@@ -10,8 +10,10 @@ import streamlit as st
 from data.failure import Failure
 from models.hub import ModelError
 from models.sources import DEFAULT_MASKED_LANGUAGE_MODEL, STARTER, default_model, find_model
+from training.options.language_model import LANGUAGE_MODEL
 from views.choices import finished_runs, model_place
 from views.model_words import base_name, is_a_starter
+from views.navigation import open_page
 from views.problem_words import failure_text
 from views.state import choose, choose_tab
 from views.words import plain, word
@@ -45,7 +47,14 @@ def told() -> Iterator[None]:
         with st.spinner(word("inside.at_work"), show_time=True):
             yield
     except Failure as error:
-        st.error(plain(failure_text(error)), icon=":material/error:")
+        st.error(plain(reason(error)), icon=":material/error:")
+
+
+def reason(error: Failure) -> str:
+    """Return why a model cannot be looked into, the model called as it is picked: not Markdown."""
+    if name := _names().get(str(error.details.get("model"))):
+        error = type(error)(error.code, str(error), **{**error.details, "model": name})
+    return failure_text(error)
 
 
 def _names() -> Mapping[str, str]:
@@ -74,6 +83,12 @@ def _pick(names: Mapping[str, str]) -> str:
         accept_new_options=True,
         width=360,
     )
+
+
+def draw_way_to_training() -> None:
+    """Draw the button that leads to the training of a language model."""
+    if st.button(word("inside.to_train"), icon=":material/model_training:", key="to_train"):
+        open_page("train", train=LANGUAGE_MODEL)
 
 
 def is_open(model: str) -> bool:

@@ -36,4 +36,4 @@ def draw_table(figures: np.ndarray) -> None:
         table.insert(0, "layer", range(len(table)))
         columns = {name: st.column_config.NumberColumn(name, format="%.2f") for name in names}
         columns["layer"] = tables.number("inside.layer", "%d", "")
-        st.dataframe(table, hide_index=True, column_config=columns)
+        st.dataframe(table, hide_index=True, placeholder="–", column_config=columns)

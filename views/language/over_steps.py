@@ -14,7 +14,7 @@ from views import tables
 from views.language import charts
 from views.language.asked import asked, watched
 from views.language.fill_mask import draw_text
-from views.language.inside import told
+from views.language.inside import draw_way_to_training, told
 from views.language.trained import language_runs, models_on_the_way
 from views.language.typed import typed
 from views.problem_words import failure_text
@@ -66,6 +66,8 @@ def words_of(text: str) -> list[str]:
 
 def _draw_none(model: str, names: Mapping[str, str], runs: Mapping[str, Run]) -> None:
     st.info(word("inside.steps_none", model=plain(names.get(model, model))), icon=":material/info:")
+    if not runs:
+        draw_way_to_training()
     others = [one for one, run in runs.items() if one in names and models_on_the_way(run)][:_OFFERED]
     with st.container(horizontal=True):
         for one in others:

@@ -61,9 +61,12 @@ def _count(pieces: Sequence[CutPiece]) -> str:
 def _answer(found: Cuts) -> str:
     """Who cuts it into how many pieces, of those that know all of it: one piece may be a whole word that is unknown."""
     able = [one for one in found if all(piece.known for piece in one[1])]
-    (least, few), (most, many) = (pick(able or found, key=lambda one: len(one[1])) for pick in (min, max))
+    ranked = able or found
+    (least, few), (most, many) = (pick(ranked, key=lambda one: len(one[1])) for pick in (min, max))
     told = {"least": plain(least), "fewest": len(few), "most": plain(most), "count": len(many)}
-    key = "sentence_answer" if len(able or found) > 1 else "sentence_answer_one"
+    told["tokenizers"] = len(ranked)
+    alike = "_alike" if len(few) == len(many) else ""
+    key = f"sentence_answer{alike}" if len(ranked) > 1 else "sentence_answer_one"
     left_out = [word("tokenizers.sentence_unknown", count=len(found) - len(able))] if 0 < len(able) < len(found) else []
     return " ".join([word(f"tokenizers.{key}", **told), *left_out])
 

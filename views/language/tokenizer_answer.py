@@ -39,12 +39,14 @@ def _fewest(view: TokenizersView, of: Sequence[KeptTokenizer]) -> str:
     if len(ranked) == 1:
         return word("tokenizers.answer_one", **told)
     others = {"worst": plain(view.name(worst)), "most": f"{worst.figures.tokens_per_word:.2f}"}
+    if told["tokens"] == others["most"]:
+        return word("tokenizers.answer_alike", tokens=told["tokens"], count=len(ranked))
     return word("tokenizers.answer", **told, **others, count=len(ranked))
 
 
 def _nearest(view: TokenizersView, of: Sequence[KeptTokenizer]) -> str:
     judged = [(one.figures.f1, one) for one in of if one.figures.f1 is not None]
-    if len(judged) < 2:
+    if len({f"{f1:.2f}" for f1, _ in judged}) < 2:  # nobody keeps closer than another
         return ""
     f1, best = max(judged, key=lambda one: one[0])
     return word("tokenizers.answer_morphemes", best=plain(view.name(best)), f1=f"{f1:.2f}")

@@ -1,6 +1,7 @@
 """The chart of the Tokenizers tab. It draws a table that the page also shows."""
 
 from collections.abc import Sequence
+from math import sqrt
 
 import altair as alt
 import pandas as pd
@@ -48,15 +49,20 @@ def _axis(share: bool) -> alt.Axis:
 
 
 def _sizes(table: pd.DataFrame) -> alt.X:
-    """Vocabularies on a logarithmic scale, a tick at each that was found, but for those that would overlap."""
+    """Vocabularies on a logarithmic scale, a tick at each that was found, but for those that would overlap.
+
+    It reaches over a factor of four at least: sizes that hardly differ stand close together.
+    """
     ticks: list[int] = []
-    for size in sorted(set(table["pieces"])):
+    sizes = sorted(set(table["pieces"]))
+    for size in sizes:
         if not ticks or size > 1.3 * ticks[-1]:
             ticks.append(size)
     axis = alt.Axis(values=ticks, format=",", labelAngle=0, grid=False)
-    return alt.X(
-        "pieces:Q", title=word("tokenizers.pieces"), scale=alt.Scale(type="log", nice=False, padding=24), axis=axis
-    )
+    middle = sqrt(sizes[0] * sizes[-1])
+    domain = [min(sizes[0], middle / 2), max(sizes[-1], middle * 2)]
+    scale = alt.Scale(type="log", domain=domain, nice=False, padding=24)
+    return alt.X("pieces:Q", title=word("tokenizers.pieces"), scale=scale, axis=axis)
 
 
 def _dashes(splits: Sequence[str]) -> alt.StrokeDash:

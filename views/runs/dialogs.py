@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 import streamlit as st
 
-from training.runs.runs import Run
 from training.runs.jobs import find_job
+from training.runs.runs import Run
 from views.run_words import run_name
 from views.words import plain, word
 

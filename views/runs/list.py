@@ -6,55 +6,59 @@ import streamlit as st
 
 from data.limits import LimitError
 from data.store import StoredSet, stored
-from jobs.status import DAMAGED, RESUMABLE, State, Status
+from jobs.status import State, Status
 from training.engine.checkpoints import newest_checkpoint, step_of
 from training.options.bi_encoder import BiEncoderOptions
 from training.options.language_model import LANGUAGE_MODEL
 from training.options.reader import READER
+from training.runs.ablations import Ablation
 from training.runs.line import LINE
+from training.runs.parts import Whole
 from training.runs.runs import Plan, Run, damaged_runs
 from training.runs.searches import Search
 from views.choices import BM25_NAME, choices_for, model_place
 from views.damaged import draw_damaged
-from views.data_words import set_name
-from views.model_words import base_name, kind_name
 from views.navigation import PAGES, open_page
-from views.problem_words import failure_text, tell_training_failure
+from views.problem_words import failure_text
 from views.run_words import run_name
+from views.runs.ablation import draw_ablation, draw_ablation_buttons
 from views.runs.details import draw_details
 from views.runs.dialogs import close_dialog, draw_dialog, open_dialog
+from views.runs.head import draw_head, has_ended, tell_failure
 from views.runs.model import draw_download, draw_push, draw_push_button
 from views.runs.scores import draw_scores
 from views.runs.search import Use, draw_search
 from views.state import use_set
-from views.words import duration, language, moment, plain, word
+from views.words import language, plain, word
 
 _SHOWN_FIRST = 5
 _ANSWERS = "answers"
-_BADGES = {
-    State.DONE: ("green", ":material/check_circle:"),
-    State.STOPPED: ("gray", ":material/stop_circle:"),
-    State.FAILED: ("red", ":material/error:"),
-    State.INTERRUPTED: ("orange", ":material/power_off:"),
-}
 
 
 def draw_runs(
-    runs: list[Run], another_round: Callable[[Run], None], use_settings: Use, *, at_work: bool = False
+    runs: list[Run],
+    another_round: Callable[[Run], None],
+    use_settings: Use,
+    does_it_help: Callable[[Run], None],
+    *,
+    at_work: bool = False,
 ) -> None:
     """Draw those of the runs that have ended, newest first, older ones on request; and the dialog that is open.
 
     `another_round` is called for a finished bi-encoder that is to find the hard negatives of its next training,
-    `use_settings` for what a search has found. The trials of a search stand folded under it.
+    `use_settings` for what a search has found; `does_it_help` draws what asks that of a finished language model. The
+    trainings of a search or an ablation stand folded under it.
     """
     st.subheader(word("train.list"))
-    ended = [(run, status) for run in runs if (status := run.status()).state in _BADGES]
+    ended = [(run, status) for run in runs if has_ended(status := run.status())]
     if not ended:
         st.info(word("train.list_going" if at_work else "train.list_empty"), icon=":material/info:")
     shown = st.session_state.setdefault("trainings_shown", _SHOWN_FIRST)
     for run, status in ended[:shown]:
         if isinstance(run, Search):
             _draw_search(run, status, use_settings)
+        elif isinstance(run, Ablation):
+            _draw_ablation(run, status)
         else:
             _draw(run, status, another_round)
     older = len(ended) - shown
@@ -63,16 +67,16 @@ def draw_runs(
         st.rerun()
     damaged = {run.id: run for run in damaged_runs()}
     draw_damaged([*damaged], lambda name: damaged[name].delete())
-    draw_dialog({"details": draw_details, "delete": ask_to_delete, "push": draw_push})
+    draw_dialog({"details": draw_details, "delete": ask_to_delete, "push": draw_push, "helps": does_it_help})
 
 
 def _draw(run: Run, status: Status, another_round: Callable[[Run], None]) -> None:
     plan, scores = run.plan(), run.scores()
     with st.container(border=True):
-        _head(plan, status)
+        draw_head(plan, status)
         if status.state is State.DONE:
             draw_scores(run, plan, scores)
-        _tell_failure(plan, status)
+        tell_failure(plan, status)
         with st.container(horizontal=True):
             _buttons(run, plan, status, another_round)
 
@@ -80,45 +84,29 @@ def _draw(run: Run, status: Status, another_round: Callable[[Run], None]) -> Non
 def _draw_search(search: Search, status: Status, use: Use) -> None:
     plan = search.plan()
     with st.container(border=True):
-        _head(plan, status)
+        draw_head(plan, status)
         draw_search(search, use)
-        _tell_failure(plan, status, minutes=f"{search.minutes_needed:,}")
+        tell_failure(plan, status, minutes=f"{search.minutes_needed:,}")
         with st.container(horizontal=True):
-            if status.state is not State.DONE:
-                _draw_resume(search, word("settings.resume"), word("settings.resume_help"))
-            if _button("delete", search, ":material/delete:"):
-                open_dialog("delete", search)
+            _whole_buttons(search, status, word("settings.resume"), word("settings.resume_help"))
 
 
-def _head(plan: Plan, status: Status) -> None:
-    with st.container(horizontal=True, vertical_alignment="center"):
-        st.markdown(f"**{plain(run_name(plan))}**", width="content")
-        colour, icon = _BADGES[status.state]
-        st.badge(word(f"state.{status.state.value}"), icon=icon, color=colour)  # type: ignore[arg-type]
-    st.caption(_about(plan, status))
+def _draw_ablation(ablation: Ablation, status: Status) -> None:
+    plan = ablation.plan()
+    with st.container(border=True):
+        draw_head(plan, status)
+        draw_ablation(ablation)
+        tell_failure(plan, status)
+        with st.container(horizontal=True):
+            draw_ablation_buttons(ablation)
+            _whole_buttons(ablation, status, word("ablation.resume"), word("ablation.resume_help"))
 
 
-def _tell_failure(plan: Plan, status: Status, **details: str) -> None:
-    if status.state in (State.FAILED, State.INTERRUPTED):
-        code = status.code if status.state is State.FAILED or status.code == DAMAGED else "interrupted"
-        tell_training_failure(code, status.message, plan.options.base, **details)
-
-
-def _about(plan: Plan, status: Status) -> str:
-    parts = [
-        kind_name(plan.kind),
-        word("train.about_base", base=plain(base_name(plan.options.base, plan.kind))),
-        word("train.about_data", data=plain(set_name(plan.data_name))),
-        plain(moment(plan.created)),
-    ]
-    if status.spent:
-        parts.append(word("train.about_seconds", duration=duration(status.spent)))
-    if plan.minutes:
-        return " · ".join(parts)
-    if status.state in RESUMABLE:
-        steps = {"step": f"{status.step:,}", "total": f"{status.total_steps:,}"}
-        parts.append(word("train.came_to", **steps) if status.total_steps else word("train.came_nowhere"))
-    return " · ".join(parts)
+def _whole_buttons(whole: Whole, status: Status, resume: str, resume_help: str) -> None:
+    if status.state is not State.DONE:
+        _draw_resume(whole, resume, resume_help)
+    if _button("delete", whole, ":material/delete:"):
+        open_dialog("delete", whole)
 
 
 def _buttons(run: Run, plan: Plan, status: Status, another_round: Callable[[Run], None]) -> None:
@@ -129,6 +117,8 @@ def _buttons(run: Run, plan: Plan, status: Status, another_round: Callable[[Run]
         elif plan.kind == LANGUAGE_MODEL:
             if _button("use_language", run, PAGES["language"], help_text=word("train.use_language_help")):
                 open_page("language", language_tab="inside", network=model_place(run), lang=language())
+            if _button("helps", run, ":material/experiment:", help_text=word("train.helps_help")):
+                open_dialog("helps", run)
         else:
             help_text = None if data else word("train.use_no_data")
             if _button("use", run, ":material/leaderboard:", disabled=data is None, help_text=help_text) and data:
@@ -184,8 +174,11 @@ def _use(plan: Plan, data: StoredSet) -> None:
 def ask_to_delete(run: Run) -> None:
     """Ask once more, then remove the run and its model."""
     plan = run.plan()
-    question = "settings.delete_question" if plan.minutes else "train.delete_question"
-    st.markdown(word(question, name=plain(run_name(plan))))
+    name = plain(run_name(plan))
+    if plan.ablation:
+        st.markdown(word("ablation.delete_question", name=name))
+    else:
+        st.markdown(word("settings.delete_question" if plan.minutes else "train.delete_question", name=name))
     with st.container(horizontal=True):
         sure = st.button(word("train.delete_yes"), icon=":material/delete:", key="delete_yes")
         if st.button(word("train.delete_no"), key="delete_no"):

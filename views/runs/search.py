@@ -13,15 +13,14 @@ from training.runs.runs import Plan
 from training.runs.searches import DEFAULTS, Findings, Search, Tried
 from views import tables
 from views.data_words import set_name
-from views.job import draw_log, follow
+from views.job import follow
 from views.model_words import kind_name
 from views.run_words import run_name, stage_words
-from views.runs.dialogs import open_dialog
+from views.runs.parts import draw_parts
 from views.words import plain, signed, word, word_or
 
 Use = Callable[[Plan, Findings], None]  # fills what was found into the form; called as a callback
 _POLL_SECONDS = 1.5
-_LOG_LINES = 50
 
 
 def draw_at_work(search: Search) -> None:
@@ -54,6 +53,14 @@ def draw_search(search: Search, use: Use) -> None:
 def setting_words(changes: Mapping[str, Any]) -> str:
     """Return what a trial changes, in words."""
     return ", ".join(_change_words(name, value) for name, value in changes.items()) or word("settings.defaults")
+
+
+def value_words(name: str, value: Any) -> str:
+    """Return the value of an option in words."""
+    if name == "objective":
+        return word_or(f"objective.{value}", str(value))
+    number = f"{value:.10f}".rstrip("0").rstrip(".") if isinstance(value, float) else str(value)
+    return word_or(f"choice.{name}_{value}", number)
 
 
 def _so_far(search: Search, status: Status) -> None:
@@ -141,25 +148,11 @@ def _notes(plan: Plan, found: Findings) -> None:
 
 
 def _trials(search: Search) -> None:
-    """Draw the trials, each of which is a training that can be looked at, and the log."""
     trials = search.parts()
-    if not trials and not search.log():
-        return
-    with st.expander(word("settings.trials", count=len(trials)), icon=":material/science:"):
-        for run in trials:
-            plan, status = run.plan(), run.status()
-            with st.container(horizontal=True, vertical_alignment="center"):
-                steps = word("train.came_to", step=f"{status.step:,}", total=f"{status.total_steps:,}")
-                st.markdown(f"**{plain(run_name(plan))}** · {steps}", width="stretch")
-                if st.button(word("train.details"), key=f"details_{run.id}", icon=":material/info:"):
-                    open_dialog("details", run)
-                    st.rerun()
-        if search.log():
-            draw_log(search, _LOG_LINES)
+    draw_parts(search, trials, word("settings.trials", count=len(trials)), lambda run: run_name(run.plan()))
 
 
 def _change_words(name: str, value: Any) -> str:
     if name == "objective":  # says by itself what it is
-        return word_or(f"objective.{value}", str(value))
-    number = f"{value:.10f}".rstrip("0") if isinstance(value, float) else str(value)
-    return f"{word_or(f'option.{name}', name)}: {word_or(f'choice.{name}_{value}', number)}"
+        return value_words(name, value)
+    return f"{word_or(f'option.{name}', name)}: {value_words(name, value)}"

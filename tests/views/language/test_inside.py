@@ -232,6 +232,17 @@ def test_a_model_without_steps_leads_to_a_training_that_has_some(model: str) -> 
     assert "The 2 models kept" in texts(app)
 
 
+def test_where_no_language_model_was_trained_there_is_a_way_to_train_one(tmp_path: Path) -> None:
+    bare = written(tmp_path / "bare", head=False).reference
+    for view in ("fill_mask", "over_steps"):
+        app = opened(page, network=bare, inside=view)
+        assert app.button(key="to_train").label == EN["inside.to_train"]
+    trained("one")
+    for view in ("fill_mask", "over_steps"):
+        app = opened(page, network=bare, inside=view)
+        assert not [one for one in app.button if one.key == "to_train"]
+
+
 def test_words_are_told_apart_by_commas() -> None:
     assert words_of(" 배,서울,, 배 ,강 산") == ["배", "서울", "강 산"]
     assert words_of("") == []
@@ -249,6 +260,15 @@ def test_a_model_without_the_head_says_so_in_the_persons_language(tmp_path: Path
     app.query_params["lang"] = "ko"
     run(app)
     assert "출력층이 없습니다" in texts(app)
+
+
+def test_a_model_is_called_by_its_name_where_it_cannot_be_looked_into() -> None:
+    made = trained("*mine*")
+    shutil.rmtree(made.model_folder)
+    written(made.model_folder, head=False)
+    told = texts(opened(page, network=made.id, inside="fill_mask"))
+    assert "“*mine*” has no head that tells masked pieces" in told
+    assert made.id not in told
 
 
 def test_layers_are_measured_by_a_click_alone(model: str) -> None:

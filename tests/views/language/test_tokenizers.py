@@ -152,6 +152,18 @@ def test_who_does_not_know_the_words_is_not_said_to_cut_them_into_the_fewest_pie
     assert "Not ranked, since more than 5% of the words hold an unknown piece: WordPiece · 1,000." in told
 
 
+def test_those_that_do_not_differ_are_not_told_apart(data: StoredSet) -> None:
+    job = kept(data)
+    found = store.load(job.folder).tokenizers
+    same = [replace(one.measured, figures=replace(one.figures, tokens_per_word=1.5, f1=0.5)) for one in found]
+    store.keep(job.folder, data.name, same, [one.occurrences for one in found], len(TEXTS))
+    told = texts(opened(page, data=data.key, **ADDRESS))
+    assert "All 2 cut a word into 1.50 pieces on average" in told
+    assert "morphemes" not in told
+    told = texts(opened(page, data=data.key, tokenizer_view="pieces", cut="학교에서", **ADDRESS))
+    assert "All 2 cut this sentence into the same number of pieces: 1." in told
+
+
 def test_figures_stand_in_a_table(data: StoredSet) -> None:
     kept(data)
     table = opened(page, data=data.key, **ADDRESS).dataframe[0].value
@@ -360,3 +372,15 @@ def test_a_kind_keeps_its_colour_and_who_does_not_know_words_is_hollow() -> None
     assert hollow["transform"] == [{"filter": "!datum.able"}]
     assert "filled" not in hollow["mark"]
     assert line["encoding"]["x"]["axis"]["values"] == [2_000, 8_000]
+
+
+def test_vocabularies_that_hardly_differ_are_drawn_close_together() -> None:
+    row = {"name": "x", "kind": "BPE", "split": "Words", "value": 2.5, "able": True}
+    table = pd.DataFrame([row | {"pieces": size} for size in (174, 176)])
+    spec = by_size(table, table[:0], ["BPE"], ["Words"], y="y", share=False).to_dict()
+    low, high = spec["layer"][0]["encoding"]["x"]["scale"]["domain"]
+    assert low < 174
+    assert high == pytest.approx(4 * low)
+    wide = pd.DataFrame([row | {"pieces": size} for size in (1_000, 64_000)])
+    spec = by_size(wide, wide[:0], ["BPE"], ["Words"], y="y", share=False).to_dict()
+    assert spec["layer"][0]["encoding"]["x"]["scale"]["domain"] == [1_000, 64_000]

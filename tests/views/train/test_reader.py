@@ -140,7 +140,7 @@ def test_it_begins_at_what_is_a_transformer() -> None:
     assert kinds_to_start_from(READER) == (READER, BI_ENCODER, SENTENCES, LANGUAGE_MODEL)
     assert READER not in kinds_to_start_from(BI_ENCODER)
     choices = base_choices(READER)
-    assert choices[-4:] == [*fitting, "other"]
+    assert choices[-5:] == [*fitting, "other"]
     assert DEFAULT_READER in choices
     assert STARTER not in choices
     assert started.id not in base_choices(SENTENCES)

@@ -94,8 +94,8 @@ def test_what_cannot_be_told_apart_leaves_the_defaults_and_trials_are_folded(app
     assert table["chosen"].tolist() == ["✓", "", ""]
     assert table["setting"].tolist()[0] == EN["settings.defaults"]
     assert table["steps"].tolist() == [8, 8, 2]
-    assert [one.key for one in app.button if str(one.key).startswith("details_")] == [
-        f"details_{search.id}-{number}" for number in (1, 2, 3)
+    assert [one.key for one in app.button if str(one.key).startswith("part_")] == [
+        f"part_{search.id}_{search.id}-{number}" for number in (1, 2, 3)
     ]
     assert not [one for one in app.button if str(one.key).startswith(("use_2", "resume_2"))]
     assert finished_runs() == []  # no page offers a trial as a model
@@ -137,7 +137,7 @@ def test_another_kind_is_gone_to(app: AppTest) -> None:
 def test_a_trial_opens_with_its_curve(app: AppTest) -> None:
     search = made(ALIKE)
     run(app)
-    app.button(key=f"details_{search.id}-2").click()
+    app.button(key=f"part_{search.id}_{search.id}-2").click()
     run(app)
     assert app.session_state["run_dialog"] == ("details", f"{search.id}-2")
     assert EN["train.loss"] in texts(app)
