@@ -62,3 +62,9 @@ def test_plain_makes_no_icon_of_a_text() -> None:
     """Streamlit looks for the names of icons and emoji after it has read what is escaped."""
     shown = re.sub(r"\\(.)", r"\1", plain("별 :material/star: :smile: 시간 12:30 a::b"))
     assert shown == "별 :\u2060material/star: :\u2060smile: 시간 12:30 a::b"
+
+
+@pytest.mark.parametrize("language", ["ko", "en"])
+def test_no_two_tildes_strike_out_what_is_between(language: str) -> None:
+    struck = {key: text for key, text in catalog(language).items() if re.search(r"~\S.*\S~", text)}
+    assert not struck
