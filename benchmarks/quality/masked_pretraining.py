@@ -20,9 +20,10 @@ _NEW = replace(LanguageOptions.suited_to(), batch_size=16, epochs=16.0, evaluati
 _GONE_ON = replace(
     LanguageOptions.suited_to(DEFAULT.reference),
     batch_size=16,
+    epochs=1.0,
     learning_rate=5e-5,
     pairs_weight=100.0,
-    evaluation_steps=120,
+    evaluation_steps=60,
 )
 _PAIRS = LanguageObjective.MLM_NSP
 

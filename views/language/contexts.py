@@ -44,7 +44,8 @@ def _sentences_help() -> str:
 
 def _draw_found(found: WordVectors, answer: DeltaGenerator, layer_place: DeltaGenerator) -> None:
     likeness = {layer: found.likeness(layer) for layer in found.numbers}
-    apart = min(found.numbers, key=lambda one: likeness[one]) if len(found.occurrences) > 1 else len(found.layers) - 1
+    read = [layer for layer in found.numbers if layer != STATIC]
+    apart = min(read, key=lambda one: likeness[one]) if len(found.occurrences) > 1 else read[-1]
     answer.markdown(_answer(found, likeness, apart))
     options = [str(layer) for layer in found.numbers]
     with layer_place:
@@ -80,12 +81,13 @@ def _answer(found: WordVectors, likeness: Mapping[int, float], apart: int) -> st
     if count < 2:
         return word("inside.contexts_one", word=plain(found.word))
     cosines = found.cosines(apart)[np.triu_indices(count, 1)]
+    one_vector = len({one.pieces for one in found.occurrences}) == 1
     return word(
-        "inside.contexts_answer",
+        "inside.contexts_answer" if one_vector else "inside.contexts_answer_pieces",
         word=plain(found.word),
         count=count,
         static=f"{likeness[STATIC]:.2f}",
-        layer=layer_name(str(apart)),
+        layer=apart,
         layers=len(found.layers) - 1,
         low=f"{cosines.min():.2f}",
         high=f"{cosines.max():.2f}",

@@ -88,7 +88,7 @@ def _draw_picture(view: TokenizersView, table: pd.DataFrame, measure: str) -> No
 
 
 def _draw_table(view: TokenizersView, table: pd.DataFrame) -> None:
-    columns = {"kind": tables.text("tokenizers.tokenizer", pinned=True, width=130)}
+    columns = {"kind": tables.text("tokenizers.tokenizer", pinned=True, width=145)}
     if len(view.request.compared.splits) > 1:
         columns["split"] = tables.text("tokenizers.split")
     columns["pieces"] = tables.number("tokenizers.pieces")

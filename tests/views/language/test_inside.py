@@ -106,6 +106,8 @@ def test_sentences_are_typed_and_lie_in_the_address(model: str) -> None:
     assert app.query_params["contexts"] == f"{SHIP}\n나는 담배를 탔다"
     assert app.dataframe[1].value["pieces"].tolist() == ["배", "담배"]
     assert "part of a longer piece (‘담배’)" in texts(app)
+    assert "its vectors differ already in the table of pieces" in texts(app)
+    assert app.select_slider(key="layer_en").value in ("0", "1", "2")
     app.text_area(key="typed_contexts").set_value(f"{SHIP}\n사과를 먹었다")
     run(app)
     assert "“배” is not in this sentence: “사과를 먹었다”" in texts(app)
