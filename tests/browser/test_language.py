@@ -1,0 +1,229 @@
+"""From a text to what a model learned of it, in a real browser: cut by tokenizers, learned by a model, looked into.
+
+The model is trained once, on the Korean page; who opens the page in English looks into the same.
+"""
+
+import json
+import re
+from collections.abc import Iterator
+from itertools import product
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Locator, Page, expect
+
+from tests.browser.conftest import new_page
+from tests.browser.test_answers import MINUTES, no_failure, settled
+from tests.browser.test_trainings import wait_for
+from views.words import catalog
+
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
+LOCALES = {"ko": "ko-KR", "en": "en-US"}
+KINDS = {"ko": ("wordpiece", "bpe"), "en": ("bpe", "unigram")}  # so that both have something to train
+WHEN = ("어제", "오늘", "지난주에", "봄에", "저녁에")
+WHO = ("어머니는", "동생은", "할아버지는", "선생님은", "친구는", "아이들은", "손님은", "의사는")
+DID = (
+    *("항구에서 배를 탔다", "시장에서 배를 샀다", "아침을 굶어 배가 고프다", "바다에서 배를 보았다"),
+    *("집에서 배를 깎아 먹었다", "도서관에서 책을 읽었다", "학교에서 노래를 불렀다", "운동장에서 공을 찼다"),
+)
+HOW = ("혼자", "함께", "즐겁게", "조용히")
+TEXT = "\n".join(" ".join(words) + "." for words in product(WHEN, WHO, HOW, DID))
+SENTENCE, WORD = "어제 아이들은 도서관에서 배를 탔다.", "도서관에서"
+GAP, CONTEXTS = "동생은 항구에서 [MASK] 탔다.", "항구에서 배를 탔다\n아침을 굶어 배가 고프다"
+NAME = "우리 글"
+LETTERS = """list => [...list.querySelectorAll("li")].map(
+    piece => [...piece.childNodes].filter(node => node.nodeType === Node.TEXT_NODE).map(node => node.data).join("")
+)"""  # of each piece, without the marks before it
+
+
+@pytest.fixture(params=[*LOCALES])
+def spoken(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def reader(browser: Browser, spoken: str) -> Iterator[Page]:
+    """A page of a browser in this language."""
+    yield from new_page(browser, LOCALES[spoken])
+
+
+def told(words: dict[str, str], *keys: str) -> re.Pattern[str]:
+    """The sentence of one of these keys, whatever it says of things and figures."""
+    texts = [re.split(r"\{\w+\}", words[key].replace("**", "")) for key in keys]
+    return re.compile("|".join(".*?".join(map(re.escape, text)) for text in texts))
+
+
+def press(page: Page, label: str) -> None:
+    settled(page)  # a click on what is just being drawn anew is lost
+    page.get_by_role("button", name=label, exact=True).click()
+
+
+def open_tab(page: Page, label: str) -> None:
+    settled(page)
+    tab = page.get_by_role("tab", name=label, exact=True)
+    tab.click()
+    expect(tab).to_have_attribute("aria-selected", "true")
+
+
+def fill(page: Page, label: str, text: str) -> None:
+    field = page.get_by_role("textbox", name=label, exact=True)
+    expect(field).to_be_visible()
+    settled(page)
+    field.fill(text)
+    field.press("Control+Enter")
+    expect(field).to_have_value(text)
+
+
+def cells(table: Locator) -> list[str]:
+    """What a table shows: a canvas draws it, and holds a grid for screen readers once it is looked at."""
+    table.scroll_into_view_if_needed()
+    found = table.locator("canvas").first.locator("[role=gridcell]")
+    expect(found.first).to_be_attached()
+    return found.all_text_contents()
+
+
+def opened_table(page: Page, words: dict[str, str]) -> list[str]:
+    """Unfold the first table under a picture; returns its cells."""
+    place = page.get_by_test_id("stExpander").filter(has_text=words["inside.as_table"]).first
+    place.locator("summary").click()
+    return cells(place.get_by_test_id("stDataFrame"))
+
+
+def pieces(page: Page) -> list[list[str]]:
+    """The letters of the pieces, of each tokenizer that is shown."""
+    return [[*one.evaluate(LETTERS)] for one in page.locator(".pieces").all()]
+
+
+def opened_elsewhere(browser: Browser, page: Page, locale: str, answer: Locator) -> None:
+    """Open the address in another session: it shows the same answer."""
+    said = answer.inner_text()
+    for other in new_page(browser, locale):
+        other.goto(page.url)
+        expect(other.get_by_text(said, exact=True)).to_be_visible()
+        no_failure(other)
+
+
+def test_a_text_is_uploaded_and_cut_by_tokenizers(
+    app: str, browser: Browser, reader: Page, spoken: str, tmp_path: Path
+) -> None:
+    words, page = catalog(spoken), reader
+    kinds = [words[f"tokenizers.kind_{kind}"] for kind in KINDS[spoken]]
+    good, bad = tmp_path / f"{NAME}.txt", tmp_path / "cp949.txt"
+    good.write_text(TEXT, encoding="utf-8")
+    bad.write_bytes(TEXT.encode("cp949"))
+    page.goto(f"{app}/language?kinds={'|'.join(KINDS[spoken])}&vocabularies=1000")
+    expect(page.get_by_role("heading", level=1)).to_have_text(words["language_page.purpose"])
+
+    press(page, words["texts.add"])
+    page.locator("input[type=file]").set_input_files(bad)
+    expect(page.get_by_text(told(words, "language.bad_text"))).to_be_visible()
+    assert "corpus=" not in page.url
+    page.locator("input[type=file]").set_input_files(good)
+    documents = words["texts.about_text"].format(documents=f"{len(TEXT.splitlines()):,}", characters=f"{len(TEXT):,}")
+    expect(page.get_by_text(documents)).to_be_visible()
+    expect(page).to_have_url(re.compile("corpus=text"))
+
+    press(page, words["tokenizers.start"])
+    fewest = page.get_by_text(told(words, "tokenizers.answer", "tokenizers.answer_alike"))
+    expect(fewest).to_be_visible(timeout=3 * MINUTES)
+    shown = cells(page.get_by_test_id("stDataFrame").first)
+    assert {*kinds} <= {*shown}
+    best = min(float(shown[shown.index(kind) + 2]) for kind in kinds)  # after the name and the number of pieces
+    assert f"{best:.2f}" in fewest.inner_text()
+
+    open_tab(page, words["tokenizers.view_pieces"])
+    fill(page, words["tokenizers.sentence"], SENTENCE)
+    expect(page.locator(".pieces").first).to_contain_text("탔다")
+    settled(page)
+    found = pieces(page)
+    assert len(found) >= len(kinds)
+    assert {"".join(letters) for letters in found} == {SENTENCE.replace(" ", "")}
+    colours = page.locator(".pieces li").evaluate_all("all => all.map(one => getComputedStyle(one).backgroundColor)")
+    assert len({*colours}) == 2
+
+    open_tab(page, words["tokenizers.view_merging"])
+    fill(page, words["tokenizers.word"], WORD)
+    built = page.get_by_text(told(words, "tokenizers.built")).filter(has_text=f"{WORD}’" if spoken == "ko" else WORD)
+    expect(built).to_be_visible()
+    counts = []
+    for key in ("Home", "ArrowRight", "End"):
+        settled(page)
+        before = page.url
+        page.get_by_role("slider").press(key)
+        expect(page).not_to_have_url(before)
+        settled(page)
+        (letters,) = pieces(page)
+        assert "".join(letters) == WORD
+        counts.append(len(letters))
+    assert counts[0] - 1 == counts[1] > counts[2]
+    opened_elsewhere(browser, page, LOCALES[spoken], built)
+    no_failure(page)
+
+
+def test_a_new_model_learns_from_the_text(app: str, korean_page: Page, workspace: Path) -> None:
+    page, words = korean_page, catalog("ko")
+    (text,) = (workspace / "texts").iterdir()
+    page.goto(f"{app}/train?train=language-model&base=starter&corpus=text:{text.name}")
+    fill(page, words["train.name"], NAME)
+    press_more = page.get_by_text(words["train.more"], exact=True)
+    press_more.click()
+    size = page.locator(".st-key-train_language-model_size").get_by_role("combobox")
+    size.click()
+    page.get_by_role("option", name=words["choice.size_tiny"]).click()
+    for option, value in (("vocabulary", "1000"), ("batch_size", "8"), ("epochs", "4")):
+        settled(page)
+        number = page.locator(f".st-key-train_language-model_{option}").get_by_role("spinbutton")
+        number.fill(value)
+        number.press("Tab")
+    press(page, words["train.start"])
+    wait_for(workspace, NAME, "done", seconds=300)
+    (run,) = (workspace / "runs").glob("*/scores.json")
+    scores = json.loads(run.read_text(encoding="utf-8"))
+    assert scores["after"]["perplexity"] < scores["before"]["perplexity"]
+    figures = {name: f"{scores[name]['perplexity']:,.0f}" for name in ("unigram", "before", "after")}
+    card = words["train.perplexities"].replace("**", "").format(**figures)
+    expect(page.get_by_role("main").get_by_text(card)).to_be_visible()
+    no_failure(page)
+
+
+def test_what_the_model_learned_is_looked_into(app: str, browser: Browser, reader: Page, spoken: str) -> None:
+    words, page = catalog(spoken), reader
+    page.goto(f"{app}/train?train=language-model")
+    press(page, words["train.use_language"])
+    expect(page.get_by_role("heading", level=1)).to_have_text(words["language_page.purpose"])
+
+    open_tab(page, words["inside.view_fill_mask"])
+    fill(page, words["inside.masked"], GAP)
+    guessed = page.get_by_text(told(words, "inside.masked_answer"))
+    expect(guessed).to_be_visible()
+    expect(page).to_have_url(re.compile("masked="))
+    settled(page)
+    likely = [float(cell) for cell in opened_table(page, words) if re.fullmatch(r"0\.\d+", cell)]
+    assert len(likely) == 10
+    assert likely == sorted(likely, reverse=True)
+    assert 0 < sum(likely) <= 1.001
+    opened_elsewhere(browser, page, LOCALES[spoken], guessed)
+
+    open_tab(page, words["inside.view_over_steps"])
+    press(page, words["inside.draw_course"])
+    expect(page.get_by_text(told(words, "inside.steps_answer"))).to_be_visible()
+    expect(page.get_by_test_id("stVegaLiteChart")).to_be_visible()
+    settled(page)
+    assert "0" in opened_table(page, words)  # before the first step
+
+    open_tab(page, words["inside.view_contexts"])
+    fill(page, words["inside.sentences"], CONTEXTS)
+    expect(page).to_have_url(re.compile("contexts="))
+    apart = page.get_by_text(told(words, "inside.contexts_answer", "inside.contexts_answer_pieces"))
+    expect(apart).to_be_visible()
+    expect(page.get_by_test_id("stVegaLiteChart")).to_have_count(3)
+    settled(page)
+    cosines = [cell for cell in opened_table(page, words) if re.fullmatch(r"-?\d\.\d{3}", cell)]
+    assert len(cosines) == 4
+    assert cosines[0] == cosines[3] == "1.000"
+    assert cosines[1] == cosines[2] < "1.000"
+
+    open_tab(page, words["inside.view_attention"])
+    expect(page.get_by_text(told(words, "inside.attention_answer"))).to_be_visible()
+    expect(page.get_by_test_id("stVegaLiteChart")).to_have_count(2)
+    no_failure(page)
