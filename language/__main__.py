@@ -5,7 +5,8 @@ import sys
 
 from data.failure import Failure
 from data.terminal import tell
-from language import run_command, texts_command, tokenizers_command
+from language import run_command, texts_command
+from language.tokenizers import command as tokenizers_command
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -14,12 +14,12 @@ from data.workspace import replacing
 from jobs.command import carried_out_alone
 from jobs.folder import Job
 from jobs.status import Status
-from language import store
-from language.comparison import Measured, compare
 from language.corpus import Corpus, find_corpus
-from language.job import TokenizerJob
-from language.morphemes import composed_letters, morpheme_cuts
-from language.prepared import PreparedTokenizer, find_tokenizer, load_tokenizer
+from language.tokenizers import store
+from language.tokenizers.comparison import Measured, compare
+from language.tokenizers.job import TokenizerJob
+from language.tokenizers.morphemes import composed_letters, morpheme_cuts
+from language.tokenizers.prepared import PreparedTokenizer, find_tokenizer, load_tokenizer
 
 HELP = "carry out what a page asked for"
 COUNTED = 1_000_000  # characters in which pieces are counted: of a larger corpus, its first documents

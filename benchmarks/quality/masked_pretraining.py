@@ -7,7 +7,7 @@ from benchmarks.korquad import korquad
 from benchmarks.quality.kept_training import finished, workspace
 from data.split import SplitOptions
 from language.corpus import find_corpus
-from language.perplexity import FOLLOWED, GUESSED, PERPLEXITY
+from language.masking.perplexity import FOLLOWED, GUESSED, PERPLEXITY
 from models.packaged.bases import DEFAULT
 from training.language.family import LANGUAGES, UNIGRAM
 from training.options.language_model import LANGUAGE_MODEL, LanguageObjective, LanguageOptions

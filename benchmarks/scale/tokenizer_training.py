@@ -19,8 +19,8 @@ import numpy as np
 from benchmarks.korquad import korquad
 from data.read import read_file
 from data.workspace import PROJECT
-from language.kinds import Split, TokenizerKind
-from language.material import MOST_CHARACTERS
+from language.tokenizers.kinds import Split, TokenizerKind
+from language.tokenizers.material import MOST_CHARACTERS
 
 _GIB = 2**30
 _AT_A_TIME = 200_000  # words

@@ -7,7 +7,7 @@ from data.pairs.records import PairSet
 from data.records import QuestionSet
 from data.split import Part, SplitOptions
 from embeddings.evaluate import evaluate
-from language.perplexity import FOLLOWED, GUESSED, PERPLEXITY
+from language.masking.perplexity import FOLLOWED, GUESSED, PERPLEXITY
 from retrieval.comparison.compare import compare
 from retrieval.comparison.experiment import Experiment
 from retrieval.comparison.kinds.first_stage import DenseSpec

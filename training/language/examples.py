@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_array
 
-from language.blocks import Blocks
-from language.masking import Masker
+from language.masking.blocks import Blocks
+from language.masking.masker import Masker
 from training.engine.task import Columns, Examples
 
 _TOLD = 256  # rows that are told as texts

@@ -9,7 +9,7 @@ from data.limits import limits
 from data.split import Part, SplitOptions
 from data.workspace import user
 from language.corpus import Corpus, find_corpus
-from language.perplexity import FOLLOWED, GUESSED, PERPLEXITY, unigram_guesses
+from language.masking.perplexity import FOLLOWED, GUESSED, PERPLEXITY, unigram_guesses
 from training.family import Family
 from training.language.material import LanguageMaterial
 from training.language.measured import Guessed, summary

@@ -12,11 +12,11 @@ import numpy as np
 from data.cache import key_of
 from data.split import Part, SplitOptions
 from data.workspace import read_json, workspace, write_json
-from language.blocks import Blocks, PackedBlocks, SegmentPairs
 from language.corpus import Corpus, held_out
-from language.masking import Masker, WholeWords
-from language.material import MOST_CHARACTERS, OnProgress, gone_through, within
-from language.token_file import Specials, TokenFile, write_tokens
+from language.masking.blocks import Blocks, PackedBlocks, SegmentPairs
+from language.masking.masker import Masker, WholeWords
+from language.masking.token_file import Specials, TokenFile, write_tokens
+from language.tokenizers.material import MOST_CHARACTERS, OnProgress, gone_through, within
 from training.language.examples import HiddenTokens, MeasuredRows
 from training.language.once import made_once
 from training.language.tokenizer import tokenizer_of, trains_one

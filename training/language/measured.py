@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
-from language.perplexity import GUESSED, Guesses
+from language.masking.perplexity import GUESSED, Guesses
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from data.seal import is_sound, sealing
-from language.material import OnProgress
+from language.tokenizers.material import OnProgress
 
 _SECONDS_OF_WAITING = 0.5  # before a wish to stop is heard
 

@@ -6,8 +6,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from language.architectures import configuration
-from language.perplexity import GUESSED, LOG_LIKELIHOOD, Guesses, guesses
+from language.masking.architectures import configuration
+from language.masking.perplexity import GUESSED, LOG_LIKELIHOOD, Guesses, guesses
 from models.sources import STARTER, ModelSource
 from retrieval.comparison.kinds.spec import Spec
 from retrieval.report.colours import PALETTE

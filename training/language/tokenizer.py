@@ -9,9 +9,9 @@ from data.cache import key_of
 from data.split import SplitOptions
 from data.workspace import workspace
 from language.corpus import Corpus
-from language.material import Material, OnProgress, Sample, gathered, within
 from language.problems import LanguageError
-from language.tokenizers import TokenizerOptions, TrainedTokenizer, train_on
+from language.tokenizers.material import Material, OnProgress, Sample, gathered, within
+from language.tokenizers.train import TokenizerOptions, TrainedTokenizer, train_on
 from models.sources import STARTER, find_model
 from training.language.once import made_once
 from training.options.language_model import LanguageOptions

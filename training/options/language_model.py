@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Self
 
-from language.architectures import Size
-from language.kinds import TokenizerKind
-from language.masking import MaskingOptions, WholeWords
+from language.masking.architectures import Size
+from language.masking.masker import MaskingOptions, WholeWords
+from language.tokenizers.kinds import TokenizerKind
 from models.sources import STARTER
 from training.options.common import EmbeddingTable, Problem, TrainingOptions, option
 

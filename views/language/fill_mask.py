@@ -6,7 +6,7 @@ import pandas as pd
 import streamlit as st
 
 from data.failure import Failure
-from language.fill_mask import MASK, MOST_MASKS, Guess
+from language.inside.fill_mask import MASK, MOST_MASKS, Guess
 from models.hub import ModelError
 from models.sources import find_model
 from views import tables

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import streamlit as st
 
-from language.pooled import Pooling
+from language.inside.pooled import Pooling
 from views import tables
 from views.language import charts
 from views.resources.charts import draw_chart

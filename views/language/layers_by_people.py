@@ -9,8 +9,8 @@ from streamlit.delta_generator import DeltaGenerator
 from data.pairs.records import PairKind
 from data.pairs.split import part_to_measure
 from data.pairs.store import StoredPairs
-from language.layers import LayerScores
-from language.pooled import Pooling
+from language.inside.layers import LayerScores
+from language.inside.pooled import Pooling
 from views.data_words import pair_set_name
 from views.language.asked import asked, watched
 from views.language.inside import told

@@ -6,8 +6,8 @@ from streamlit.delta_generator import DeltaGenerator
 
 from data.split import Part
 from data.store import StoredSet
-from language.layer_search import MOST_PASSAGES, MOST_QUESTIONS
-from language.pooled import Pooling
+from language.inside.layer_search import MOST_PASSAGES, MOST_QUESTIONS
+from language.inside.pooled import Pooling
 from views import tables
 from views.data_words import set_name
 from views.language.asked import asked, watched

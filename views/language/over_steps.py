@@ -7,7 +7,7 @@ import pandas as pd
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from language.fill_mask import MASK, Course
+from language.inside.fill_mask import MASK, Course
 from language.problems import LanguageError
 from training.runs.runs import Run
 from views import tables

@@ -6,7 +6,7 @@ import pandas as pd
 import streamlit as st
 
 from language.problems import LanguageError
-from language.store import KeptTokenizer
+from language.tokenizers.store import KeptTokenizer
 from views import tables
 from views.language import pieces_html
 from views.language.tokenizers_view import TokenizersView

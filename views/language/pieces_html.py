@@ -6,8 +6,8 @@ from pathlib import Path
 
 import streamlit as st
 
-from language.kinds import UNKNOWN
-from language.morphemes import BOUNDARY
+from language.tokenizers.kinds import UNKNOWN
+from language.tokenizers.morphemes import BOUNDARY
 from views.resources.tokenizers import CutPiece
 from views.words import word
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import streamlit as st
 
-from language.store import KeptTokenizer
+from language.tokenizers.store import KeptTokenizer
 from views.data_words import set_name
 from views.language.tokenizers_view import TokenizersView
 from views.words import plain, word

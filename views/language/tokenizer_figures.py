@@ -8,7 +8,7 @@ from pathlib import Path
 import pandas as pd
 import streamlit as st
 
-from language.kinds import TokenizerKind
+from language.tokenizers.kinds import TokenizerKind
 from views import tables
 from views.language import tokenizer_charts
 from views.language.tokenizer_answer import MOST_UNKNOWN, known_enough

@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from language.comparison import Request
-from language.job import TokenizerRequest
-from language.store import KeptComparison, KeptTokenizer
+from language.tokenizers.comparison import Request
+from language.tokenizers.job import TokenizerRequest
+from language.tokenizers.store import KeptComparison, KeptTokenizer
 from views.words import word
 
 

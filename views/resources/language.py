@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from data.split import Part
-from language.attention import SentenceAttention, attention_of
-from language.fill_mask import Course, Guess, course, fill
-from language.layers import LayerScores, layer_scores
-from language.loading import load_encoder, load_masked, may_have_head
-from language.network import Network
-from language.words_in_context import WordVectors, words_in_context
+from language.inside.attention import SentenceAttention, attention_of
+from language.inside.fill_mask import Course, Guess, course, fill
+from language.inside.layers import LayerScores, layer_scores
+from language.inside.loading import load_encoder, load_masked, may_have_head
+from language.inside.network import Network
+from language.inside.words_in_context import WordVectors, words_in_context
 from models.hub import ModelError
 from models.sources import ModelSource, find_model
 from views.resources.cached import cached

@@ -7,9 +7,9 @@ import numpy as np
 
 from data.split import Part, SplitOptions
 from data.store import StoredSet
-from language.layer_search import LayerSearch, drawn, layer_search
-from language.loading import prompts_of
-from language.pooled import Pooling
+from language.inside.layer_search import LayerSearch, drawn, layer_search
+from language.inside.loading import prompts_of
+from language.inside.pooled import Pooling
 from models.sources import find_model
 from retrieval.evaluation.significance import Pair, PairTest, paired_tests, question_groups, share_intervals
 from views.resources.language import Tell, content_of, encoder, made_once, place_of

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from data.store import passages_of
-from language.merge_steps import Step, steps
-from language.merges import is_of_bytes, readable
-from language.prepared import PreparedTokenizer, load_tokenizer
-from language.store import KeptComparison, KeptTokenizer, load
+from language.tokenizers.merge_steps import Step, steps
+from language.tokenizers.merges import is_of_bytes, readable
+from language.tokenizers.prepared import PreparedTokenizer, load_tokenizer
+from language.tokenizers.store import KeptComparison, KeptTokenizer, load
 from views.resources.cached import cached
 
 

@@ -11,9 +11,9 @@ from streamlit.delta_generator import DeltaGenerator
 from streamlit.runtime.uploaded_file_manager import UploadedFile
 
 from data.files.opening import set_name as named_by_file
-from language.architectures import Size
-from language.kinds import TokenizerKind
-from language.masking import WholeWords
+from language.masking.architectures import Size
+from language.masking.masker import WholeWords
+from language.tokenizers.kinds import TokenizerKind
 from models.sources import STARTER
 from retrieval.comparison.experiment import ExperimentError, read_as, write_experiment
 from training.ablations.experiment import AblationExperiment

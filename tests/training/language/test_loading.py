@@ -12,9 +12,9 @@ from data.workspace import workspace
 from jobs.folder import AskedToStop
 from jobs.status import State, Status
 from language.corpus import Corpus, find_corpus
-from language.material import Sample, gathered
-from language.token_file import write_tokens
-from language.tokenizers import train_on
+from language.masking.token_file import write_tokens
+from language.tokenizers.material import Sample, gathered
+from language.tokenizers.train import train_on
 from tests.training.language.worlds import SHARES, created, options_of, text_file
 from tests.training.test_resume import again
 from tests.training.worlds import trained
@@ -29,7 +29,7 @@ OPTIONS: dict[str, Any] = {"evaluation_limit": 8}
 
 @pytest.fixture(autouse=True)
 def _told_often(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("language.material._CHARACTERS_BETWEEN", 100)
+    monkeypatch.setattr("language.tokenizers.material._CHARACTERS_BETWEEN", 100)
     monkeypatch.setattr("training.train._SECONDS_BETWEEN_WRITES", 0.0)
 
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from language.masking import MaskingOptions
+from language.masking.masker import MaskingOptions
 from models.sources import STARTER
 from training.options.common import OptionError
 from training.options.language_model import LanguageObjective, LanguageOptions

@@ -22,16 +22,17 @@ from data.store import StoredSet
 from data.store import keep as keep_set
 from data.workspace import workspace
 from jobs.status import State, Status
-from language import store, tokenizers_command
-from language.comparison import Measured, Refusal, Request
-from language.fertility import HeldOut, fertility
-from language.job import TokenizerJob, TokenizerRequest
-from language.kinds import Split, TokenizerKind
-from language.morphemes import BOUNDARY
-from language.prepared import PreparedTokenizer
 from language.problems import LanguageError
 from language.texts import keep as keep_text
-from language.tokenizers import TrainedTokenizer
+from language.tokenizers import command as tokenizers_command
+from language.tokenizers import store
+from language.tokenizers.comparison import Measured, Refusal, Request
+from language.tokenizers.fertility import HeldOut, fertility
+from language.tokenizers.job import TokenizerJob, TokenizerRequest
+from language.tokenizers.kinds import Split, TokenizerKind
+from language.tokenizers.morphemes import BOUNDARY
+from language.tokenizers.prepared import PreparedTokenizer
+from language.tokenizers.train import TrainedTokenizer
 from retrieval.report.colours import colour_of
 from tests.language.test_tokenizers import SENTENCES, trained
 from tests.views.driving import opened, run

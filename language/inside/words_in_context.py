@@ -1,0 +1,146 @@
+"""The same word in several sentences: one point before the first layer, a meaning each after the last.
+
+A word's vector is the mean of those of its pieces (as in Ethayarajh 2019, and in most probing work since).
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from language.inside.network import Network, Piece, composed
+from language.problems import LanguageError
+
+MOST_SENTENCES = 50
+STATIC = -1  # the number of the layer before all others: the table of pieces
+
+
+@dataclass(frozen=True)
+class Occurrence:
+    """A word where it stands in a sentence: from the letter `start` on, read as `pieces`.
+
+    `letters` are those that the pieces stand for: more than the word's own where a piece is longer than the word.
+    """
+
+    sentence: str
+    start: int
+    pieces: tuple[str, ...]
+    letters: str
+
+    def is_glued(self, word: str) -> bool:
+        """Whether its pieces hold more letters than the word's, so that its vector is of more than the word."""
+        return self.letters != word
+
+
+@dataclass(frozen=True)
+class WordVectors:
+    """A word's vectors by layer, one for each occurrence.
+
+    `static` `(n, dimensions)` float32 are rows of the table of pieces: the same in every sentence where the pieces are.
+    `layers` `(n_layers + 1, n, dimensions)` float32: 0 is what goes into the first layer, pieces with their positions.
+    """
+
+    word: str
+    occurrences: tuple[Occurrence, ...]
+    static: np.ndarray
+    layers: np.ndarray
+
+    @property
+    def numbers(self) -> range:
+        """The numbers of the layers, `STATIC` first."""
+        return range(STATIC, len(self.layers))
+
+    def at(self, layer: int) -> np.ndarray:
+        """Return the vectors of a layer, `(n, dimensions)` float32."""
+        found: np.ndarray = self.static if layer == STATIC else self.layers[layer]
+        return found
+
+    def cosines(self, layer: int) -> np.ndarray:
+        """Cosine of every two occurrences in a layer, `(n, n)` float64 in -1 to 1."""
+        points = _unit(self.at(layer))
+        found: np.ndarray = np.clip(points @ points.T, -1, 1)
+        return found
+
+    def likeness(self, layer: int) -> float:
+        """Mean cosine of two different occurrences in a layer; NaN of a single one."""
+        n = len(self.occurrences)
+        return float((self.cosines(layer).sum() - n) / (n * (n - 1))) if n > 1 else float("nan")
+
+
+@dataclass(frozen=True)
+class Plane:
+    """Points `(n, 2)` float64 on the two main directions, and the shares of the variance these hold, `(2,)`."""
+
+    points: np.ndarray
+    explained: np.ndarray
+
+
+def words_in_context(network: Network, word: str, sentences: Sequence[str]) -> WordVectors:
+    """Find a word by its letters in sentences, each time it occurs, and return its vectors there.
+
+    Raises `LanguageError`: `no_word`, `no_sentence`, `many_sentences`, `word_not_found` in a sentence, and `word_cut`
+    where it stands behind the last token that the model reads.
+    """
+    word, sentences = composed(word), [text for text in map(composed, sentences) if text]
+    _check(word, sentences)
+    occurrences, static, layers = [], [], []
+    for sentence in sentences:
+        pieces = network.pieces(sentence)
+        table, states = network.static_vectors(sentence), network.hidden_states(sentence)
+        for start in _starts(word, sentence):
+            places = _places(pieces, start, start + len(word))
+            if not places:
+                message = f"{word!r} stands behind the first {network.longest} tokens of {sentence[:80]!r}"
+                raise LanguageError("word_cut", message, word=word, sentence=sentence[:200], most=network.longest)
+            letters = sentence[pieces[places[0]].start : pieces[places[-1]].end]
+            occurrences.append(Occurrence(sentence, start, tuple(pieces[at].text for at in places), letters))
+            static.append(table[places].mean(axis=0))
+            layers.append(states[:, places].mean(axis=1))
+    return WordVectors(word, tuple(occurrences), np.stack(static), np.stack(layers, axis=1))
+
+
+def plane(vectors: np.ndarray) -> Plane:
+    """Bring vectors `(n, dimensions)`, made of length 1, onto their two main directions: PCA by SVD.
+
+    The largest coordinate of either direction is positive. Vectors that are all alike are one point, explained by none.
+    """
+    points = _unit(vectors)
+    points = points - points.mean(axis=0)
+    sides, strengths, _ = np.linalg.svd(points, full_matrices=False)
+    strengths = np.where(strengths > 1e-6, strengths, 0)  # rounding is no direction
+    found = np.zeros((len(vectors), 2))
+    wide = min(2, len(strengths))
+    found[:, :wide] = (sides * strengths)[:, :wide]
+    largest = found[np.abs(found).argmax(axis=0), [0, 1]]
+    variances = np.zeros(2)
+    variances[:wide] = strengths[:wide] ** 2
+    return Plane(found * np.where(largest < 0, -1, 1), variances / ((strengths**2).sum() or 1.0))
+
+
+def _check(word: str, sentences: Sequence[str]) -> None:
+    if not word:
+        raise LanguageError("no_word", "type the word whose meaning is compared")
+    if not sentences:
+        raise LanguageError("no_sentence", f"type sentences that hold {word!r}")
+    if len(sentences) > MOST_SENTENCES:
+        message = f"{len(sentences)} sentences were given, {MOST_SENTENCES} are read at most"
+        raise LanguageError("many_sentences", message, most=MOST_SENTENCES)
+    for sentence in sentences:
+        if word not in sentence:
+            message = f"{word!r} is not in the sentence {sentence[:80]!r}"
+            raise LanguageError("word_not_found", message, word=word, sentence=sentence[:200])
+
+
+def _starts(word: str, sentence: str) -> list[int]:
+    return [found.start() for found in re.finditer(re.escape(word), sentence)]
+
+
+def _places(pieces: Sequence[Piece], start: int, end: int) -> list[int]:
+    return [at for at, one in enumerate(pieces) if not one.special and one.start < end and one.end > start]
+
+
+def _unit(vectors: np.ndarray) -> np.ndarray:
+    lengths = np.linalg.norm(vectors.astype(np.float64), axis=1, keepdims=True)
+    found: np.ndarray = vectors / np.where(lengths > 0, lengths, 1)
+    return found

@@ -1,0 +1,196 @@
+"""Rows of tokens: nothing is lost or added, pairs are of one document or of two, and half of each."""
+
+import gc
+import tracemalloc
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy.stats import binomtest
+
+from language.masking.blocks import NEXT, RANDOM, PackedBlocks, SegmentPairs
+from language.masking.masker import WholeWords
+from language.masking.token_file import Specials, TokenFile, write_tokens
+from language.problems import LanguageError
+from tests.language.doubles import BEGIN, END, PAD, SPECIALS, LetterTokenizer, documents, flattened, ids_of
+
+RNG = np.random.default_rng(0)
+
+
+def written(folder: Path, texts: list[str]) -> TokenFile:
+    write_tokens(folder, iter(texts), LetterTokenizer(), SPECIALS, WholeWords.SPACES)
+    return TokenFile.open(folder)
+
+
+@pytest.fixture(scope="module")
+def texts() -> list[str]:
+    return documents(300)
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory: pytest.TempPathFactory, texts: list[str]) -> TokenFile:
+    return written(tmp_path_factory.mktemp("tokens"), texts)
+
+
+def test_the_file_holds_every_token_once(
+    file: TokenFile, texts: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    assert file.tokens.tolist() == flattened(texts)
+    assert np.diff(file.bounds).tolist() == [len(ids_of(text)) + 1 for text in texts]
+    assert np.array_equal(file.counts, np.bincount([one for one in flattened(texts) if one != END], minlength=56)[:])
+    words = sum(len(text.split()) for text in texts)
+    assert int(file.starts.sum()) == words + len(texts), "of every word, and of every [SEP]"
+    monkeypatch.setattr("language.masking.token_file._CHARACTERS_AT_ONCE", 1000)
+    assert np.array_equal(written(tmp_path, texts).tokens, file.tokens), "however many are cut together"
+
+
+def test_cutting_holds_no_more_of_a_longer_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """But for some numbers of each document, fewer than its tokens."""
+    monkeypatch.setattr("language.masking.token_file._CHARACTERS_AT_ONCE", 1000)
+
+    def most(count: int) -> int:
+        gc.collect()
+        tracemalloc.start()
+        try:
+            texts = (f"{number:04d} " * 250 for number in range(count))
+            write_tokens(tmp_path / str(count), texts, LetterTokenizer(), SPECIALS, WholeWords.SPACES)
+            return tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+
+    most(10)  # what is made once
+    assert most(110) - most(10) < 100 * 500, "the tokens of a document alone are two thousand bytes"
+
+
+def test_tokens_stay_in_the_file_and_pairs_are_four_numbers_each(file: TokenFile) -> None:
+    for array in (file.tokens, file.starts):
+        assert isinstance(array.base, np.memmap)
+    pairs = SegmentPairs(file, 64, SPECIALS)
+    assert pairs.pairs.nbytes + pairs.document.nbytes == 32 * len(pairs)
+
+
+def test_packed_rows_are_the_documents_one_after_the_other(file: TokenFile, texts: list[str]) -> None:
+    blocks = PackedBlocks(file, 32, SPECIALS)
+    every = flattened(texts)
+    assert len(blocks) == len(every) // 30
+    rows = blocks.read(range(len(blocks)), RNG)
+    assert rows.tokens[:, 1:-1].ravel().tolist() == every[: len(blocks) * 30]
+    assert (rows.tokens[:, 0] == BEGIN).all()
+    assert (rows.tokens[:, -1] == END).all()
+    assert not rows.segments.any()
+    assert not (rows.tokens == PAD).any()
+    assert set(rows.lengths.tolist()) == set(blocks.lengths().tolist()) == {32}
+    assert rows.follows is None
+
+
+def test_words_of_rows_are_numbered(tmp_path: Path) -> None:
+    blocks = PackedBlocks(written(tmp_path, ["ab cde f", "gh"]), 20, SPECIALS)
+    assert len(blocks) == 1
+    rows = blocks.read([0], RNG)
+    assert rows.tokens[0].tolist() == [BEGIN, *ids_of("abcdef"), END, *ids_of("gh"), END, END]
+    assert rows.words[0].tolist() == [0, 1, 1, 2, 2, 2, 3, 4, 5, 5, 6, 7]
+    assert blocks.lengths().tolist() == [12]
+
+
+def test_pairs_are_whole_documents_cut_where_words_begin(file: TokenFile, texts: list[str]) -> None:
+    pairs = SegmentPairs(file, 64, SPECIALS)
+    for number, text in enumerate(texts):
+        own = pairs.pairs[pairs.document == number]
+        ends = [0, *np.cumsum([len(word) for word in text.split()]).tolist()]
+        first = int(file.bounds[number])
+        assert own[0, 0] == first
+        assert own[-1, 2] == first + len(ids_of(text))
+        assert np.array_equal(own[1:, 0], own[:-1, 2])
+        if len(ends) > 5 * len(own):
+            assert set((own - first).ravel().tolist()) <= set(ends)
+        assert (np.diff(own, axis=1) > 0).all()
+        assert len(own) == -(-len(ids_of(text)) // 61)
+
+
+def test_half_of_the_pairs_are_real_and_no_other_is_of_its_own_document(file: TokenFile) -> None:
+    pairs, rng = SegmentPairs(file, 64, SPECIALS), np.random.default_rng(3)
+    rows = np.tile(np.arange(len(pairs)), 5)
+    read = pairs.read(rows.tolist(), rng)
+    assert read.follows is not None
+    assert binomtest(int((read.follows == NEXT).sum()), len(rows), 0.5).pvalue > 0.01
+    bounds = zip(file.bounds[:-1].tolist(), file.bounds[1:].tolist(), strict=True)
+    text_of = [letters(file.tokens[start : end - 1]) for start, end in bounds]
+    for place, row in enumerate(rows.tolist()):
+        tokens, segments = read.tokens[place], read.segments[place]
+        first, second = (letters(tokens[(segments == of) & (tokens >= 5)]) for of in (0, 1))
+        own = text_of[int(pairs.document[row])]
+        assert first in own
+        if read.follows[place] == NEXT:
+            assert second in own
+            assert first + second in own or len(first + second) == 61, "cut off at the end where too long"
+        elif len(second) > 3:  # fewer letters may stand anywhere
+            assert second not in own
+
+
+def test_a_pair_that_is_called_random_is_of_two_places(file: TokenFile) -> None:
+    """With a token for every place, what stands in a pair says where it is from."""
+    places = replace(file, tokens=len(SPECIALS) + np.arange(len(file.tokens)))
+    pairs, rng = SegmentPairs(places, 64, Specials(-1, -2, -3)), np.random.default_rng(4)
+    labels = np.zeros(2, dtype=np.int64)
+    for _ in range(10_000):
+        row = int(rng.integers(len(pairs)))
+        read = pairs.read([row], rng)
+        assert read.follows is not None
+        text = read.tokens[0] >= 0
+        first, second = (read.tokens[0][text & (read.segments[0] == of)] - len(SPECIALS) for of in (0, 1))
+        documents_of = [
+            np.unique(np.searchsorted(file.bounds, part, side="right") - 1).tolist() for part in (first, second)
+        ]
+        assert documents_of[0] == [pairs.document[row]], "a segment is of one document"
+        start, middle, end = pairs.pairs[row].tolist()
+        assert first.tolist() == list(range(start, start + len(first)))
+        if read.follows[0] == NEXT:
+            assert second.tolist() == list(range(middle, middle + len(second)))
+            assert start + len(first) <= middle
+            assert middle + len(second) <= end
+        else:
+            assert len(documents_of[1]) == 1
+            assert documents_of[1] != documents_of[0]
+        labels[read.follows[0]] += 1
+    assert binomtest(int(labels[NEXT]), 10_000, 0.5).pvalue > 0.01
+
+
+def letters(tokens: np.ndarray) -> str:
+    """One for each token."""
+    return "".join(map(chr, tokens.tolist()))
+
+
+def test_a_pair_is_put_together_as_bert_does(tmp_path: Path) -> None:
+    pairs = SegmentPairs(written(tmp_path, ["ab cd", "ef"]), 16, SPECIALS)
+    real = next(
+        found for _ in range(50) if (found := pairs.read([0], RNG)).follows is not None and not found.follows[0]
+    )
+    assert real.tokens[0].tolist() == [BEGIN, *ids_of("ab"), END, *ids_of("cd"), END]
+    assert real.segments[0].tolist() == [0, 0, 0, 0, 1, 1, 1]
+    assert real.words[0].tolist() == [0, 1, 1, 2, 3, 3, 4]
+
+
+def test_a_copy_of_a_document_is_no_other_document(tmp_path: Path) -> None:
+    pairs, rng = SegmentPairs(written(tmp_path, ["abcd"] * 50 + ["efgh"]), 16, SPECIALS), np.random.default_rng(0)
+    read = pairs.read([0] * 40, rng)
+    assert read.follows is not None
+    seconds = np.where(read.segments == 1, read.tokens, 0)[read.follows == RANDOM]
+    assert len(seconds)
+    assert set(seconds[seconds >= 5].tolist()) == set(ids_of("efgh"))
+    with pytest.raises(LanguageError) as caught:
+        SegmentPairs(written(tmp_path / "one", ["abcd"] * 3), 16, SPECIALS)
+    assert caught.value.code == "one_document"
+
+
+def test_where_there_is_no_text_there_are_no_blocks(tmp_path: Path) -> None:
+    with pytest.raises(LanguageError) as caught:
+        PackedBlocks(written(tmp_path, []), 16, SPECIALS)
+    assert caught.value.code == "no_tokens"
+
+
+def test_the_same_seed_reads_the_same_rows(file: TokenFile) -> None:
+    pairs = SegmentPairs(file, 64, SPECIALS)
+    first, again = (pairs.read([5, 1, 9], np.random.default_rng([0, 5, 1, 9])) for _ in range(2))
+    assert np.array_equal(first.tokens, again.tokens)
+    assert np.array_equal(np.asarray(first.follows), np.asarray(again.follows))
