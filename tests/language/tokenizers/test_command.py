@@ -14,7 +14,7 @@ from language.tokenizers.kinds import Split, TokenizerKind
 from language.tokenizers.material import Sample
 from language.tokenizers.prepared import PreparedTokenizer, find_tokenizer, load_tokenizer
 from language.tokenizers.train import TokenizerOptions, train
-from tests.language.test_tokenizers import CORPUS, SENTENCES
+from tests.language.tokenizers.test_train import CORPUS, SENTENCES
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from language.tokenizers.material import Sample
 from language.tokenizers.prepared import load_tokenizer
 from language.tokenizers.train import train_on
 from models.hub import ModelError
-from tests.language.test_tokenizers import SENTENCES
+from tests.language.tokenizers.test_train import SENTENCES
 
 TEXTS = [*dict.fromkeys(SENTENCES)][:200]
 ONE = Request((TokenizerKind.BPE,), (Split.WORDS,), (1_000,))

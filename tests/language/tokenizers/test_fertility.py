@@ -16,7 +16,7 @@ from language.tokenizers.material import Sample
 from language.tokenizers.morphemes import cuts
 from language.tokenizers.prepared import PreparedTokenizer
 from language.tokenizers.train import TokenizerOptions, train
-from tests.language.test_tokenizers import CORPUS, SENTENCES, Documents
+from tests.language.tokenizers.test_train import CORPUS, SENTENCES, Documents
 
 PIECES = ("[UNK]", "배", "##가", "##를", "고프다", "탔", "##다", "사과", ".", "먹었다")
 FIVE = ["배가 고프다", "배를 탔다.", "사과를 먹었다", "항구 배", "배가\n고프다 탔다"]

@@ -25,8 +25,8 @@ from language.tokenizers.comparison import Request
 from language.tokenizers.job import TokenizerJob, TokenizerRequest
 from language.tokenizers.kinds import Split, TokenizerKind
 from models.hub import ModelError
-from tests.language.test_merges import trained
-from tests.language.test_tokenizers import SENTENCES
+from tests.language.tokenizers.test_merges import trained
+from tests.language.tokenizers.test_train import SENTENCES
 
 TEXTS = [*dict.fromkeys(SENTENCES)][:300]
 SET = QuestionSet("sentences", [Passage(str(row), text) for row, text in enumerate(TEXTS)], ())

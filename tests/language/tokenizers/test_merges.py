@@ -11,7 +11,7 @@ from language.tokenizers.material import Sample
 from language.tokenizers.merges import built, merges_of, readable
 from language.tokenizers.prepared import PreparedTokenizer
 from language.tokenizers.train import TokenizerOptions, train
-from tests.language.test_tokenizers import CORPUS, NOUNS, VERBS
+from tests.language.tokenizers.test_train import CORPUS, NOUNS, VERBS
 
 
 def trained(kind: TokenizerKind, split: Split = Split.WORDS) -> PreparedTokenizer:

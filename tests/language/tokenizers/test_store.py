@@ -14,8 +14,8 @@ from language.tokenizers.fertility import Fertility, HeldOut, fertility
 from language.tokenizers.kinds import TokenizerKind
 from language.tokenizers.prepared import PreparedTokenizer
 from models.hub import ModelError
-from tests.language.test_merges import trained
-from tests.language.test_tokenizers import SENTENCES
+from tests.language.tokenizers.test_merges import trained
+from tests.language.tokenizers.test_train import SENTENCES
 
 GONE = ModelError("model_not_found", "there is none", model="../gone")
 
