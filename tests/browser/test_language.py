@@ -218,8 +218,9 @@ def test_what_the_model_learned_is_looked_into(app: str, browser: Browser, reade
     expect(apart).to_be_visible()
     expect(page.get_by_test_id("stVegaLiteChart")).to_have_count(3)
     settled(page)
-    cosines = [cell for cell in opened_table(page, words) if re.fullmatch(r"-?\d\.\d{3}", cell)]
-    assert len(cosines) == 4
+    shown = opened_table(page, words)
+    cosines = [cell for cell in shown if re.fullmatch(r"-?\d\.\d{3}", cell)]
+    assert len(cosines) == 4, shown
     assert cosines[0] == cosines[3] == "1.000"
     assert cosines[1] == cosines[2] < "1.000"
 
