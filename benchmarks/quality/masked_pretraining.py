@@ -40,8 +40,8 @@ def measure() -> list[str]:
     return [
         *lines,
         "",
-        f"On {os.cpu_count()} CPU cores, with loading and measuring; {made['vocabulary']:,} pieces. Rows of pairs hide other "
-        "tokens. Whether a segment is the next one is right by chance in half of the cases.",
+        f"On {os.cpu_count()} CPU cores, with loading and measuring; {made['vocabulary']:,} pieces. Rows of pairs hide "
+        "other tokens. Whether a segment is the next one is right by chance in half of the cases.",
     ]
 
 
