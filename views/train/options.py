@@ -47,6 +47,8 @@ _NO_PART_OF_A_STARTER = {
     *("pooling", "max_length", "windows", "frozen_layers", "lora_rank", "lora_also"),
     *("recompute", "mini_batch_size", "precision", "attention_dropout", "embedding_table"),
 }
+_OF_LANGUAGE: set[StrEnum] = {*LanguageObjective}
+_NO_PART_OF_A_NEW_MODEL = {"frozen_layers", "lora_rank", "lora_also", "embedding_table"}
 # on what is entered there, other options depend
 DECIDING = ("negatives_share", "negatives", "negatives_from", "distillation_weight", "question_side")
 _KNOWN: set[StrEnum] = {
@@ -104,7 +106,8 @@ def matters(name: str, values: Mapping[str, Any], *, starter: bool) -> bool:
         return False  # a teacher says nothing of the batch's other passages
     if name == "question_regularizer" and values["question_side"] == QuestionSide.IDF:
         return False  # their own terms, no more
-    if starter and name in _NO_PART_OF_A_STARTER:
+    new_model = values["objective"] in _OF_LANGUAGE  # a starter of those is a transformer
+    if starter and name in (_NO_PART_OF_A_NEW_MODEL if new_model else _NO_PART_OF_A_STARTER):
         return False
     if values["objective"] not in _KNOWN:
         return True  # an added kind means its own by a name

@@ -50,10 +50,13 @@ def test_a_new_model_is_offered_in_words_of_its_own(app: AppTest) -> None:
     assert EN["train.about_new_model"] in texts(app)
     found = widgets(app)
     own = {"size", "tokenizer_kind", "vocabulary", "mask_share", "shown_as_mask", "shown_as_random", "whole_words"}
+    own |= {"max_length", "precision", "recompute", "attention_dropout"}  # it is a transformer
+    assert not {"frozen_layers", "lora_rank", "embedding_table"} & found.keys()
     assert own <= found.keys() & {one.name for one in fields(LanguageOptions)}
     for name in own:
         assert found[name].label == EN[f"option.{name}"]
-        assert found[name].help.startswith(EN[f"option_help.{name}"])
+        of_kind = f"option_help.{name}_{LANGUAGE_MODEL}"
+        assert found[name].help.startswith(EN[of_kind if of_kind in EN else f"option_help.{name}"])
     assert found["whole_words"].options == [EN[f"choice.whole_words_{one}"] for one in ("off", "spaces", "morphemes")]
 
 
