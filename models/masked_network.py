@@ -66,8 +66,7 @@ class MaskedNetwork(TrainedNetwork):
         """The loss of every row, `losses` `(n,)`: their mean is the loss of transformers' own models.
 
         That is the mean of -ln P over the hidden tokens and, where there are pairs, that over the rows added to it,
-        times `pairs_weight`.
-        `shares` `(n, 1)` are rows over hidden tokens of the whole batch.
+        times `pairs_weight`. `shares` `(n, 1)` are rows over hidden tokens of the whole batch.
         """
         judged = self.judged(features)
         losses = judged["token_losses"] * features["shares"][:, 0]
@@ -149,7 +148,7 @@ def load_masked(source: ModelSource, *, pairs: bool = False) -> MaskedNetwork:
     name_one_segment(tokenizer, network.config)
     made = _placed(network, tokenizer)
     made.new_heads = _drawn(network, told["missing_keys"])
-    made.beside = sentence_modules(partial(_file, source, where_of(source)))
+    made.beside = sentence_modules(partial(_file, source, where | {"model_name_or_path": name}))
     return made
 
 

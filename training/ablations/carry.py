@@ -54,6 +54,7 @@ class _Ablating:
         self._experiment = AblationExperiment.model_validate(self._plan.ablation)
         self._changes = self._experiment.changes
         self._stages = len(self._changes) * (2 if self._experiment.questions else 1) + 1
+        self._reference: Run | None = None  # once it is trained, which it is before the others
         self._ended = self._ended_before = 0
         self._began = self._written = time.monotonic()
 
@@ -77,6 +78,8 @@ class _Ablating:
             run = find_run(model)
             figures = of_hidden_tokens(run) if run and number != UNTRAINED else {}
             variant = replace(variant, model=model, figures=figures, alike=self._is_alike(run, number))
+            if number == REFERENCE:
+                self._reference = run
             self._ended += 1
             if self._experiment.questions:
                 self._enter(Stage.TUNING, number)
@@ -156,7 +159,9 @@ class _Ablating:
 
     def _is_alike(self, run: Run | None, number: int) -> bool:
         """Whether the same tokens of the same rows are hidden as for the reference."""
-        first = find_run(self._model(REFERENCE)) if number not in (REFERENCE, UNTRAINED) else run
+        if number == REFERENCE:
+            return True
+        first = self._reference
         return bool(run and first and run.read("before.json").get("judge") == first.read("before.json").get("judge"))
 
     def _measured(self, table: Table) -> Table:

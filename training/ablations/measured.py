@@ -34,7 +34,7 @@ def of_hidden_tokens(run: Run) -> dict[str, Interval]:
     return {
         name: Interval(after[name], *ends[name])
         for name in (PERPLEXITY, GUESSED, FOLLOWED)
-        if {name} <= {*after, *ends}
+        if name in after and name in ends
     }
 
 

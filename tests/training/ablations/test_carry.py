@@ -15,9 +15,9 @@ from data.records import Passage, Question, QuestionSet
 from data.split import Part
 from data.store import keep
 from embeddings.evaluate import evaluate
-from jobs.status import RESUMABLE, State
+from jobs.status import RESUMABLE, State, Status
 from models.masked_network import new_masked
-from retrieval.comparison.compare import compare
+from retrieval.comparison.compare import compare, is_kept
 from retrieval.comparison.experiment import Experiment
 from retrieval.comparison.kinds.first_stage import DenseSpec
 from retrieval.evaluation.significance import intervals_of, pair_tests, question_groups
@@ -26,6 +26,7 @@ from tests.hub import build_bi_encoder
 from tests.training.language.worlds import of_topics
 from training.__main__ import main
 from training.ablate import planned_ablation
+from training.ablations import carry
 from training.ablations.carry import ablate
 from training.ablations.experiment import AblationExperiment
 from training.options.language_model import LANGUAGE_MODEL
@@ -140,6 +141,7 @@ def test_the_figures_are_those_of_each_measured_alone(there: Ablation) -> None:
             test_share=0.4,
             retriever=(DenseSpec(name="alone", model=one.tuned, windows=True),),
         )
+        assert is_kept(alone, question_set()), "under another name, Compare has nothing to search again"
         asked = compare(alone, question_set())
         value, low, high = figures["ndcg@10"]
         assert value == asked.scores["alone"].means()["ndcg@10"]
@@ -174,6 +176,15 @@ def test_differences_are_to_the_reference_and_allow_for_all(there: Ablation) -> 
 
 def test_only_what_hides_the_same_tokens_is_alike(there: Ablation) -> None:
     assert {number: one.alike for number, one in variants(there).items()} == {0: False, 1: True, 2: False, 3: False}
+
+
+def test_what_was_done_before_is_no_work_of_now(there: Ablation) -> None:
+    again = carry._Ablating(there, Status(State.RUNNING))
+    before = there.status()
+    again.work()
+    there.write_status(before)
+    # all but the untrained network, of which there is no run; the time left is told by what was done now
+    assert (again._ended, again._ended_before, again._stages) == (8, 7, 9)
 
 
 def test_it_is_no_training_and_its_parts_serve_like_any(there: Ablation) -> None:
