@@ -3,9 +3,8 @@
 import argparse
 import json
 import os
-import sys
-from contextlib import redirect_stdout
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +13,12 @@ from data.pairs.store import find as find_pairs
 from data.store import find as find_questions
 from data.terminal import tell
 from data.workspace import user
-from jobs.status import State
 from retrieval.comparison.experiment import ExperimentError, read_as
 from training.ablations.experiment import AblationExperiment
-from training.command_line import placed, stopping_on_signals
+from training.command_line import carried_out_whole, placed
 from training.options.language_model import LANGUAGE_MODEL
 from training.recipe import recipe_of
 from training.runs.ablations import UNTRAINED, Ablation, Table, Variant, create_ablation
-from training.runs.line import LINE
 from training.runs.runs import Plan, new_plan
 
 
@@ -40,20 +37,11 @@ def _ablate(given: argparse.Namespace) -> int:
 
     experiment = read_as(AblationExperiment, given.experiment)
     ablation = planned_ablation(experiment, given.name or given.experiment.stem, attended=not given.queue)
-    if given.queue:
-        LINE.start_worker()
-        tell(ablation.id)
-        return 0
-    tell(f"ablation: {ablation.id}", error=True)
-    # what trainers print is no part of the answer
-    with stopping_on_signals(ablation), redirect_stdout(sys.stderr):
-        ended = ablate(ablation)
-    if ended.state is State.STOPPED:
-        tell(f"stopped; `resume {ablation.id}` goes on", error=True)
-        return 0
-    if ended.state is not State.DONE or (table := ablation.table) is None:
-        tell(f"error: {ended.message}", error=True)
-        return 1
+    status = carried_out_whole(ablation, "ablation", partial(ablate, ablation), queue=given.queue)
+    if status is not None:
+        return status
+    if (table := ablation.table) is None:
+        raise ValueError(f"{ablation.result} cannot be read")
     told = {"ablation": ablation.id, **asdict(table)}
     tell(json.dumps(told, ensure_ascii=False, indent=2) if given.json else _as_text(table))
     return 0

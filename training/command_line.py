@@ -2,8 +2,9 @@
 
 import argparse
 import signal
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, redirect_stdout
 from dataclasses import Field, fields, replace
 from enum import StrEnum
 from pathlib import Path
@@ -12,10 +13,12 @@ from typing import Any
 
 from data.split import SplitOptions
 from data.terminal import tell
-from jobs.status import State
+from jobs.status import State, Status
 from training.options.common import TrainingOptions
 from training.recipe import recipe_of, usual_base
 from training.runs.jobs import find_job, job_at
+from training.runs.line import LINE
+from training.runs.parts import Whole
 from training.runs.runs import Plan, Run, new_plan, run_in
 
 
@@ -92,6 +95,25 @@ def followed(run: Run) -> int:
             tell(f"{name:>12}  " + "  ".join(f"{measure} {value:.4f}" for measure, value in figures.items()))
     tell(f"model: {run.model_folder}")
     return 0
+
+
+def carried_out_whole(whole: Whole, name: str, work: Callable[[], Status], *, queue: bool) -> int | None:
+    """Put what is made of trainings in line, or do its work here; returns the exit status, None where it is done."""
+    if queue:
+        LINE.start_worker()
+        tell(whole.id)
+        return 0
+    tell(f"{name}: {whole.id}", error=True)
+    # what trainers print is no part of the answer
+    with stopping_on_signals(whole), redirect_stdout(sys.stderr):
+        ended = work()
+    if ended.state is State.STOPPED:
+        tell(f"stopped; `resume {whole.id}` goes on", error=True)
+        return 0
+    if ended.state is not State.DONE:
+        tell(f"error: {ended.message}", error=True)
+        return 1
+    return None
 
 
 @contextmanager

@@ -2,17 +2,14 @@
 
 import argparse
 import json
-import sys
-from contextlib import redirect_stdout
 from dataclasses import asdict, replace
+from functools import partial
 from typing import Any
 
 from data.terminal import tell
-from jobs.status import State
 from retrieval.evaluation.measures import Measure
-from training.command_line import add_plan, followed_rounds, planned, stopping_on_signals
+from training.command_line import add_plan, carried_out_whole, followed_rounds, planned
 from training.recipe import RECIPES, ranking_kinds
-from training.runs.line import LINE
 from training.runs.rounds import create_rounds
 from training.runs.runs import Plan
 from training.runs.searches import DEFAULTS, Findings, Search, Tried, create_search
@@ -43,21 +40,11 @@ def _find(given: argparse.Namespace) -> int:
         raise ValueError(f"minutes must be above 0 and 1440 at most, not {given.minutes:g}")
     plan = planned(given)
     search = create_search(plan, given.minutes, attended=not given.queue)
-    if given.queue:
-        LINE.start_worker()
-        tell(search.id)
-        return 0
-    tell(f"search: {search.id}", error=True)
-    # what trainers print is no part of the answer
-    with stopping_on_signals(search), redirect_stdout(sys.stderr):
-        ended = find_settings(search)
-    if ended.state is State.STOPPED:
-        tell(f"stopped; `resume {search.id}` goes on", error=True)
-        return 0
-    found = search.found
-    if ended.state is not State.DONE or found is None:
-        tell(f"error: {ended.message}", error=True)
-        return 1
+    status = carried_out_whole(search, "search", partial(find_settings, search), queue=given.queue)
+    if status is not None:
+        return status
+    if (found := search.found) is None:
+        raise ValueError(f"{search.result} cannot be read")
     tell(_as_json(search, found) if given.json else _as_table(found))
     return _trained(plan, found) if given.train else 0
 
