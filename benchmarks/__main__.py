@@ -9,6 +9,7 @@ from benchmarks.app import attackers, deeper_comparison, first_page, first_visit
 from benchmarks.quality import (
     analyzers,
     best_without_download,
+    lexical_options,
     long_passages,
     masked_pretraining,
     pretrained_reranking,
@@ -20,7 +21,6 @@ from benchmarks.quality import (
 )
 from benchmarks.scale import growth, large_sets, many_sentences, tokenizer_training
 from benchmarks.speed import (
-    bm25_engines,
     cold_and_warm,
     dense_search,
     encoding,
@@ -30,13 +30,14 @@ from benchmarks.speed import (
     training_estimate,
     whole_job,
 )
+from benchmarks.speed.bm25 import measure as bm25
 from jobs.machine import hardware
 
 _ALL = {
     "analyzers": analyzers.measure,
     "attackers": attackers.measure,
     "best_without_download": best_without_download.measure,
-    "bm25_engines": bm25_engines.measure,
+    "bm25": bm25.measure,
     "cold_and_warm": cold_and_warm.measure,
     "deeper_comparison": deeper_comparison.measure,
     "dense_search": dense_search.measure,
@@ -47,6 +48,7 @@ _ALL = {
     "interactions": interactions.measure,
     "laptop_training": laptop_training.measure,
     "large_sets": large_sets.measure,
+    "lexical_options": lexical_options.measure,
     "long_passages": long_passages.measure,
     "many_sentences": many_sentences.measure,
     "masked_pretraining": masked_pretraining.measure,

@@ -3,7 +3,7 @@
 import gc
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median
@@ -11,6 +11,7 @@ from time import perf_counter
 from typing import Any
 
 RESULTS = Path(__file__).parent / "results.json"
+_ELSEWHERE = "BM25 "  # so begin the names of what has a table of its own
 
 
 @dataclass(frozen=True)
@@ -45,8 +46,13 @@ def in_turns(
     note: str = "",
 ) -> Measured:
     """Time both in turns, after one round that is not counted."""
-    seconds = [(_seconds(ours), _seconds(theirs)) for _ in range(rounds + 1)][1:]
-    return of_rounds(name, peer, size, seconds, wanted=wanted, note=note)
+    seconds = all_in_turns([ours, theirs], rounds)
+    return of_rounds(name, peer, size, [(one, other) for one, other in seconds], wanted=wanted, note=note)
+
+
+def all_in_turns(works: Sequence[Callable[[], object]], rounds: int = 3) -> list[list[float]]:
+    """Time each work once a round; returns the seconds of each round, after one that is not counted."""
+    return [[_seconds(work) for work in works] for _ in range(rounds + 1)][1:]
 
 
 def of_rounds(
@@ -68,24 +74,28 @@ def of_rounds(
 
 def keep(measured: list[Measured], path: Path = RESULTS) -> None:
     """Write the lines into `results.json` in place of those of the same name, peer and size."""
-    kept = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else []
-    lines = {(one["name"], one["peer"], one["size"]): one for one in [*kept, *map(asdict, measured)]}
+    lines = {(one.name, one.peer, one.size): asdict(one) for one in [*kept(path), *measured]}
     path.write_text(json.dumps(list(lines.values()), ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
 
 
+def kept(path: Path = RESULTS) -> list[Measured]:
+    """Return all that `results.json` holds."""
+    return [Measured(**one) for one in json.loads(path.read_text(encoding="utf-8"))] if path.is_file() else []
+
+
 def table(path: Path = RESULTS, *, bounded: bool = False) -> list[str]:
-    """Return a table of all that `results.json` holds, or of the comparisons that should reach some ratio."""
+    """Return a table of what `results.json` holds and no table of its own tells, or of what should reach some ratio."""
     lines = ["| | against | of | ours | theirs | times better | |", "|---|---|---|---:|---:|---:|---|"]
     for one in _in_order(json.loads(path.read_text(encoding="utf-8"))):
-        if bounded and not one["wanted"]:
+        if not one["wanted"] and (bounded or one["name"].startswith(_ELSEWHERE)):
             continue
-        theirs = _shown(one["theirs"], one["unit"]) if one["theirs"] is not None else "–"
+        theirs = shown(one["theirs"], one["unit"]) if one["theirs"] is not None else "–"
         ratio = "–"
         if one["ratio"] is not None:
             low, high = (_short(end) for end in one["spread"])
             ratio = f"**{_short(one['ratio'])}** ({low} to {high})"
         said = "; ".join(part for part in (_bound(one), one["note"]) if part)
-        cells = (one["name"], one["peer"] or "–", one["size"], _shown(one["ours"], one["unit"]), theirs, ratio, said)
+        cells = (one["name"], one["peer"] or "–", one["size"], shown(one["ours"], one["unit"]), theirs, ratio, said)
         lines.append("| " + " | ".join(cells) + " |")
     return lines
 
@@ -106,7 +116,8 @@ def _bound(one: dict[str, Any]) -> str:
     return f"wanted {one['wanted']:g}" + ("" if one["ratio"] >= one["wanted"] else ", **missed**")
 
 
-def _shown(value: float, unit: str) -> str:
+def shown(value: float, unit: str) -> str:
+    """Return a number as the tables have it, with its unit."""
     if unit == "seconds":
         return f"{_short(value)} s" if value >= 0.1 else f"{value * 1000:.3g} ms"
     return f"{value:,.0f} {unit}" if value >= 1000 else f"{_short(value)} {unit}"

@@ -30,6 +30,13 @@ class Rankings:
         return Rankings(self.indices[:, :k], self.scores[:, :k])
 
 
+def joined(parts: Sequence[Rankings]) -> Rankings:
+    """Return the rankings of several parts of the questions, at least one, as those of all."""
+    if len(parts) == 1:
+        return parts[0]
+    return Rankings(np.concatenate([part.indices for part in parts]), np.concatenate([part.scores for part in parts]))
+
+
 class Retriever(Protocol):
     """Anything that finds passages for questions. BM25 and dense are leaves; hybrid and reranked wrap others."""
 

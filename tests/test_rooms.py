@@ -132,9 +132,9 @@ NEVER = {
     "models": {"streamlit", "faiss", "bm25s", "pymilvus"},
     "embeddings": {"questions", "streamlit", "bm25s", "pymilvus"},
     "language": {"embeddings", "questions", "streamlit", "faiss", "bm25s", "pymilvus"},
-    "retrieval": {"embeddings", "language", "streamlit"},
+    "retrieval": {"embeddings", "language", "streamlit", "bm25s"},
     "reading": {"embeddings", "language", "streamlit", "faiss", "bm25s", "pymilvus"},
-    "training": {"streamlit"},
+    "training": {"streamlit", "bm25s"},
     "views": {"torch", "faiss", "bm25s", "sentence_transformers", "transformers", "pymilvus"},
     "app": {"torch", "faiss", "bm25s", "sentence_transformers", "transformers", "pymilvus"},
 }

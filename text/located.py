@@ -3,21 +3,21 @@
 import unicodedata
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from enum import StrEnum
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-import regex
 
 from data.passages import Passages
 from data.records import Passage
-from text.analyzers import _CONTENT_TAGS, Analyzer, analyze, kiwi_tokens
+from text.analysis import Analysis, names_of, written_tokens
+from text.analyzers import Analyzer
 from text.matching import Span
+from text.morphemes import LocatedToken, morphemes
 
 Piece = tuple[str, float]  # a stretch of text, and the sum of the weights of the tokens that stand there
-
-_SOME_SPACE = regex.compile(r"\S+")
 
 
 class TokenKind(StrEnum):
@@ -26,13 +26,6 @@ class TokenKind(StrEnum):
     WORD = "word"
     MORPHEME = "morpheme"
     LETTERS = "letters"
-
-
-class LocatedToken(NamedTuple):
-    """A token as the analyzer names it, and its letters in the composed text."""
-
-    token: str
-    span: Span
 
 
 class IndexedText(NamedTuple):
@@ -57,18 +50,19 @@ def indexed_text(passage: Passage, *, title: bool) -> IndexedText:
     return IndexedText(text, len(text) - len(unicodedata.normalize("NFC", passage.text)))
 
 
-def reading(analyzer: Analyzer, token: str) -> tuple[str, TokenKind]:
+def reading(analysis: Analyzer | Analysis, token: str) -> tuple[str, TokenKind]:
     """Return a token as a person reads it, without the mark of a morpheme, and what it is."""
+    analyzer = Analysis.of(analysis).analyzer
     if analyzer is Analyzer.KIWI_BIGRAM:
         return (token[:-1], TokenKind.MORPHEME) if token.endswith("/") else (token, TokenKind.LETTERS)
     kinds = {Analyzer.BIGRAM: TokenKind.LETTERS, Analyzer.KIWI: TokenKind.MORPHEME}
     return token, kinds.get(analyzer, TokenKind.WORD)
 
 
-def spans_by_token(analyzer: Analyzer, texts: Sequence[str]) -> list[dict[str, tuple[Span, ...]]]:
+def spans_by_token(analysis: Analyzer | Analysis, texts: Sequence[str]) -> list[dict[str, tuple[Span, ...]]]:
     """Return for each text (composed, NFC) its distinct tokens in their order, and where each of them stands."""
     found = []
-    for tokens in located(analyzer, texts):
+    for tokens in located(analysis, texts):
         spans: defaultdict[str, list[Span]] = defaultdict(list)
         for token, span in tokens:
             spans[token].append(span)
@@ -76,20 +70,22 @@ def spans_by_token(analyzer: Analyzer, texts: Sequence[str]) -> list[dict[str, t
     return found
 
 
-def located(analyzer: Analyzer, texts: Sequence[str]) -> list[list[LocatedToken]]:
-    """Return the tokens that `analyze` finds in each text (composed, NFC), in its order, with their places."""
-    if analyzer is Analyzer.KIWI:
-        return [list(_morphemes(text, tokens)) for text, tokens in zip(texts, kiwi_tokens(texts), strict=True)]
-    if analyzer is Analyzer.KIWI_BIGRAM:
-        morphemes = [
-            [LocatedToken(f"{form}/", span) for form, span in found] for found in located(Analyzer.KIWI, texts)
-        ]
-        return [first + second for first, second in zip(morphemes, located(Analyzer.BIGRAM, texts), strict=True)]
-    documents = zip(texts, analyze(analyzer, texts), strict=True)
-    if analyzer is Analyzer.WHITESPACE:
-        return [list(_in_order(text, tokens)) for text, tokens in documents]
-    pairs = analyzer is Analyzer.BIGRAM
-    return [list(_lowered_in_order(text, tokens, pairs=pairs)) for text, tokens in documents]
+def located(analysis: Analyzer | Analysis, texts: Sequence[str]) -> list[list[LocatedToken]]:
+    """Return the tokens that `analyze` finds in each text (composed, NFC), in its order, with their places.
+
+    A synonym stands where its letters do, under the name that it is read as.
+    """
+    analysis = Analysis.of(analysis)
+    match analysis.analyzer:
+        case Analyzer.KIWI:
+            return list(morphemes(texts, analysis.compounds, analysis.dictionary))
+        case Analyzer.KIWI_BIGRAM:
+            found, pairs = located(replace(analysis, analyzer=Analyzer.KIWI), texts), located(Analyzer.BIGRAM, texts)
+            marked = [[LocatedToken(f"{form}/", span) for form, span in tokens] for tokens in found]
+            return [first + second for first, second in zip(marked, pairs, strict=True)]
+    names = names_of(analysis)
+    written = (_written(analysis.analyzer, text) for text in texts)
+    return [[LocatedToken(names.get(token.lower(), token), span) for token, span in tokens] for tokens in written]
 
 
 def weighted_pieces(text: str, weights: Iterable[tuple[Span, float]], start: int, end: int) -> list[Piece]:
@@ -99,6 +95,13 @@ def weighted_pieces(text: str, weights: Iterable[tuple[Span, float]], start: int
         letters[first:last] += weight
     cuts = [start, *(start + 1 + np.flatnonzero(np.diff(letters[start:end]))).tolist(), end]
     return [(text[a:b], float(letters[a])) for a, b in pairwise(cuts) if a < b]
+
+
+def _written(analyzer: Analyzer, text: str) -> Iterator[LocatedToken]:
+    (tokens,) = written_tokens(analyzer, [text])
+    if analyzer is Analyzer.WHITESPACE:
+        return _in_order(text, tokens)
+    return _lowered_in_order(text, tokens, pairs=analyzer is Analyzer.BIGRAM)
 
 
 def _in_order(text: str, tokens: Sequence[str], *, pairs: bool = False) -> Iterator[LocatedToken]:
@@ -114,15 +117,3 @@ def _lowered_in_order(text: str, tokens: Sequence[str], *, pairs: bool) -> Itera
     origins = [place for place, letter in enumerate(text) for _ in letter.lower()]  # some letters are two in lower case
     for token, (start, end) in _in_order(text.lower(), tokens, pairs=pairs):
         yield LocatedToken(token, (origins[start], origins[end - 1] + 1))
-
-
-def _morphemes(text: str, tokens: Sequence[Any]) -> Iterator[LocatedToken]:
-    for token in tokens:
-        if not token.tag.startswith(_CONTENT_TAGS):
-            continue
-        start, end = token.start, token.start + token.len
-        forms = token.form.lower().split()
-        places = [(start + match.start(), start + match.end()) for match in _SOME_SPACE.finditer(text[start:end])]
-        if len(places) != len(forms):  # a name of several words, written as one
-            places = [(start, end)] * len(forms)
-        yield from map(LocatedToken, forms, places)

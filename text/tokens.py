@@ -9,7 +9,8 @@ import numpy as np
 
 from data.cache import cached_arrays, key_of
 from data.texts import fingerprint_of, in_blocks
-from text.analyzers import VERSION, Analyzer, analyze
+from text.analysis import Analysis, analyze
+from text.analyzers import VERSION, Analyzer
 
 PART = 1 << 16  # texts kept together: with Kiwi, a minute or two of work
 _BLOCK = 1024  # analyzed at a time: tokens take far more memory as strings than as numbers
@@ -44,17 +45,19 @@ class Tokens:
         return np.split(ids, offsets[1:-1]) if len(self) else []
 
 
-def tokens_of(analyzer: Analyzer, texts: Sequence[str], on_progress: Callable[[float], None] | None = None) -> Tokens:
+def tokens_of(
+    analysis: Analyzer | Analysis, texts: Sequence[str], on_progress: Callable[[float], None] | None = None
+) -> Tokens:
     """Return the tokens of `texts`, from the disk cache where these texts were analyzed before.
 
     `on_progress` is told the share of the texts that are analyzed.
     """
-    parts = token_parts(analyzer, texts, on_progress)
+    parts = token_parts(analysis, texts, on_progress)
     return next(parts) if len(texts) <= PART else _joined(parts)
 
 
 def token_parts(
-    analyzer: Analyzer, texts: Sequence[str], on_progress: Callable[[float], None] | None = None
+    analysis: Analyzer | Analysis, texts: Sequence[str], on_progress: Callable[[float], None] | None = None
 ) -> Iterator[Tokens]:
     """Yield the tokens of `PART` texts at a time, each part with a vocabulary of its own; at least one part."""
     for start in range(0, max(1, len(texts)), PART):
@@ -63,15 +66,15 @@ def token_parts(
             if on_progress:
                 on_progress((start + done) / len(texts))
 
-        yield _part(analyzer, texts[start : start + PART], tell)
+        yield _part(Analysis.of(analysis), texts[start : start + PART], tell)
 
 
-def _part(analyzer: Analyzer, texts: Sequence[str], tell: Callable[[int], None]) -> Tokens:
+def _part(analysis: Analysis, texts: Sequence[str], tell: Callable[[int], None]) -> Tokens:
     def compute() -> dict[str, np.ndarray]:
         number: dict[str, int] = {}
         ids, lengths = [np.zeros(0, dtype=np.int32)], [0]
         for block in in_blocks(texts, _BLOCK):
-            documents = analyze(analyzer, block)
+            documents = analyze(analysis, block)
             lengths += map(len, documents)
             found = (number.setdefault(token, len(number)) for document in documents for token in document)
             ids.append(np.fromiter(found, dtype=np.int32))
@@ -82,7 +85,7 @@ def _part(analyzer: Analyzer, texts: Sequence[str], tell: Callable[[int], None])
             "offsets": np.cumsum(lengths, dtype=np.int64),
         }
 
-    key = key_of(VERSION, analyzer, fingerprint_of(texts))
+    key = key_of(VERSION, *analysis.key, fingerprint_of(texts))
     arrays = cached_arrays("tokens", key, compute, keep=len(texts) > 1)
     vocabulary = arrays["vocabulary"].tobytes().decode().split("\n") if len(arrays["vocabulary"]) else []
     return Tokens(vocabulary, arrays["ids"], arrays["offsets"])

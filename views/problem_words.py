@@ -11,6 +11,7 @@ from data.problems import DataError, Problem, ProblemCode
 from data.workspace import is_of_the_disk
 from language.problems import LanguageError
 from reading.problems import ReadingError
+from text.problems import DictionaryError
 from views.words import catalog, known, language, plain, word
 
 _NAMED_BY_READERS = ("found", "expected", "unit", "reason")
@@ -22,7 +23,7 @@ def errors_told() -> Iterator[None]:
     """Show the words of what is wrong with data, a text or a limit, raised inside, or of a full disk: no traceback."""
     try:
         yield
-    except (DataError, LanguageError, LimitError) as error:
+    except (DataError, DictionaryError, LanguageError, LimitError) as error:
         st.error(plain(failure_text(error)), icon=":material/error:")
     except OSError as error:
         if not is_of_the_disk(error):
@@ -53,6 +54,8 @@ def _keys_of(error: Failure) -> tuple[str, ...]:
         return (f"language.{code}",)
     if isinstance(error, ReadingError):
         return (f"reading.{code}",)
+    if isinstance(error, DictionaryError):
+        return (f"dictionary.{code}",)
     rooms = (f"model.{code}", f"imported.{code}", f"milvus.{code}", f"made.{code}", f"limit.{code}")
     return (*rooms, f"embedding.{code}", f"chat.{code}")
 

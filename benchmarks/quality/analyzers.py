@@ -16,7 +16,8 @@ from benchmarks import peers, synthetic
 from benchmarks.korquad import korquad
 from data.read import read_file
 from data.texts import fingerprint_of
-from text.analyzers import Analyzer, analyze
+from text.analysis import analyze
+from text.analyzers import Analyzer
 from text.tokens import Tokens, tokens_of
 
 _ROUNDS = 5  # of reading; Kiwi is slow, and two will do

@@ -155,8 +155,9 @@ def _reading(file: Path) -> Iterator[tuple[str, float]]:
 
 def _words(*, kiwi: bool) -> Iterator[tuple[str, float]]:
     from data.store import load, stored
-    from retrieval.lexical.engines import ENGINES, Engine
-    from text.analyzers import Analyzer, analyze
+    from retrieval.lexical.bm25 import BM25, BM25Options
+    from text.analysis import analyze
+    from text.analyzers import Analyzer
     from text.tokens import tokens_of
 
     asked = load(stored()[0].key)
@@ -166,10 +167,11 @@ def _words(*, kiwi: bool) -> Iterator[tuple[str, float]]:
         analyze(Analyzer.KIWI, [""])  # loads its dictionary
         yield "analyze, Kiwi", _seconds_once(lambda: tokens_of(Analyzer.KIWI, texts))
     yield "kept tokens", _seconds(lambda: tokens_of(Analyzer.WORD, texts))
-    tokens = tokens_of(Analyzer.WORD, texts)
-    yield "BM25 build", _seconds(lambda: ENGINES[Engine.POSTINGS](tokens, 0.9, 0.4))
-    index = ENGINES[Engine.POSTINGS](tokens, 0.9, 0.4)
-    questions = tokens_of(Analyzer.WORD, [question.text for question in asked.questions[:_QUESTIONS]])
+    options = BM25Options(Analyzer.WORD)
+    yield "BM25 build", _seconds_once(lambda: BM25("", asked.passages, options))
+    index = BM25("", asked.passages, options)
+    questions = [question.text for question in asked.questions[:_QUESTIONS]]
+    tokens_of(Analyzer.WORD, questions)  # keeps them
     yield f"BM25 search, {_QUESTIONS} questions", _seconds(lambda: index.search(questions, _K))
 
 

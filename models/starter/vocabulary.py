@@ -7,7 +7,8 @@ from scipy.sparse import csr_array
 from sklearn.decomposition import TruncatedSVD
 from sklearn.preprocessing import normalize
 
-from text.analyzers import Analyzer, analyze
+from text.analysis import analyze
+from text.analyzers import Analyzer
 from text.tokens import Tokens, tokens_of
 
 MAX_TEXTS = 20_000  # passages whose words are related to each other; more cost minutes and change little

@@ -8,7 +8,7 @@ import pandas as pd
 from retrieval.comparison.compare import Comparison, Result
 from retrieval.comparison.experiment import Lab
 from retrieval.comparison.kinds.spec import Spec
-from retrieval.comparison.labs import tried
+from retrieval.comparison.labs import OPTIONS, tried
 from retrieval.dense.index import IndexKind
 from retrieval.evaluation.measures import Measure, evaluate
 from retrieval.evaluation.significance import difference_intervals, share_intervals
@@ -21,7 +21,8 @@ def lab_figures(lab: Comparison, measure: str, groups: np.ndarray) -> pd.DataFra
     Columns of values are those of the spec ("k1"); of a hybrid "fusion" and "weight", the share of its first part. What
     needs no mixture stands there too, not "tried": a hybrid's two parts at weight 1 and 0, what is reranked at 0. A
     reranking has a "ceiling" and its own "reranking_seconds"; an index the "overlap" with the exact one, and the
-    "difference" to its mean with the interval "difference_low" to "difference_high".
+    "difference" to its mean with the interval "difference_low" to "difference_high". So has a change of BM25's options
+    to the present values, and "changed" names the options that it changes.
     """
     values = {name: of.per_question[measure] for name, of in lab.scores.items() if measure in of.per_question}
     specs, results = lab.experiment.specs, [one for one in lab.results if one.name in values]
@@ -65,7 +66,7 @@ def overlap(exact: Rankings, other: Rankings, k: int) -> float:
 
 
 def _row(spec: Spec, lab: Lab | None, result: Result) -> dict[str, object]:
-    values = {name: getattr(spec, name) for name in _VALUES[lab]}
+    values = {name: getattr(spec, name, None) for name in _VALUES[lab]}
     seconds, of_model = result.query_seconds, result.model_seconds
     costs = {"build_seconds": result.build_seconds, "query_seconds": seconds, "search_seconds": seconds - of_model}
     return {"name": spec.name, "tried": True, **values, **costs, "memory_bytes": result.memory_bytes}
@@ -98,20 +99,34 @@ def _with_losses(figures: pd.DataFrame, lab: Comparison, measure: str, groups: n
     if IndexKind.EXACT not in lab.scores:
         return figures
     k, exact = Measure.parse(measure).cut, lab.rankings[IndexKind.EXACT]
+    overlaps = [overlap(exact, lab.rankings[name], k) for name in figures["name"]]
+    return _against(figures, lab, IndexKind.EXACT, measure, groups).assign(overlap=overlaps)
+
+
+def _with_changes(figures: pd.DataFrame, lab: Comparison, measure: str, groups: np.ndarray) -> pd.DataFrame:
+    """Add which options are changed, and what that brings against the present values, with its interval."""
+    (present,) = (spec for spec in lab.experiment.retriever if not spec.chosen_on)
+    specs = lab.experiment.specs
+    changed = [
+        tuple(of for of in OPTIONS if getattr(specs[name], of, None) != getattr(present, of, None))
+        for name in figures["name"]
+    ]
+    figures = figures.assign(changed=pd.Series(changed))
+    return _against(figures, lab, present.name, measure, groups) if present.name in lab.scores else figures
+
+
+def _against(figures: pd.DataFrame, lab: Comparison, base: str, measure: str, groups: np.ndarray) -> pd.DataFrame:
+    """Add the difference of each mean to that of `base`, with its interval."""
     values = np.stack([lab.scores[name].per_question[measure] for name in figures["name"]], axis=1)
-    differences = values - lab.scores[IndexKind.EXACT].per_question[measure][:, None]
+    differences = values - lab.scores[base].per_question[measure][:, None]
     ends = difference_intervals(differences, groups)
-    return figures.assign(
-        difference=differences.mean(axis=0),
-        difference_low=ends[:, 0],
-        difference_high=ends[:, 1],
-        overlap=[overlap(exact, lab.rankings[name], k) for name in figures["name"]],
-    )
+    return figures.assign(difference=differences.mean(axis=0), difference_low=ends[:, 0], difference_high=ends[:, 1])
 
 
 _VALUES: dict[Lab | None, tuple[str, ...]] = {
     None: (),
     Lab.BM25: ("sentences", "analyzer", "k1", "b"),
+    Lab.LEXICAL: OPTIONS,
     Lab.HYBRID: ("fusion", "weight"),
     Lab.RERANK: ("depth", "weight"),
     Lab.INDEX: ("index",),
@@ -121,4 +136,4 @@ _ALONE: dict[Lab | None, tuple[str, tuple[float, ...]]] = {
     Lab.HYBRID: ("fusion", (1.0, 0.0)),
     Lab.RERANK: ("depth", (0.0,)),
 }
-_MORE = {Lab.RERANK: _with_ceilings, Lab.INDEX: _with_losses}
+_MORE = {Lab.LEXICAL: _with_changes, Lab.RERANK: _with_ceilings, Lab.INDEX: _with_losses}

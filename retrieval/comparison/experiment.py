@@ -42,6 +42,7 @@ class Lab(StrEnum):
     """Which laboratory of the page made an experiment, whose retrievers differ in the values it tries."""
 
     BM25 = "bm25"
+    LEXICAL = "lexical"
     HYBRID = "hybrid"
     RERANK = "rerank"
     INDEX = "index"

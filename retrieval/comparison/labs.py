@@ -6,7 +6,9 @@ set against, is not. So it runs, stops and is kept like any other comparison, an
 
 import re
 from collections.abc import Iterable, Sequence
+from functools import reduce
 from itertools import product
+from operator import or_
 from typing import Any
 
 from data.split import Part
@@ -16,6 +18,7 @@ from retrieval.comparison.kinds.multistage import HybridSpec, RerankSpec
 from retrieval.comparison.kinds.spec import Spec
 from retrieval.dense.index import IndexKind
 from retrieval.multistage.fusion import Fusion
+from text.analysis import WITH_KIWI
 from text.analyzers import Analyzer, choose
 
 K1S = (0.3, 0.6, 0.9, 1.2, 1.6, 2.0)
@@ -23,9 +26,19 @@ BS = (0.0, 0.2, 0.4, 0.6, 0.75, 0.9)
 FIRST_WEIGHTS = tuple(round(0.05 * step, 2) for step in range(1, 20))
 DEPTHS = (5, 10, 20, 50, 100)
 RERANKER_WEIGHTS = tuple(round(0.1 * step, 1) for step in range(1, 11))
+TITLE_WEIGHTS = (1.0, 2.0, 3.0, 5.0)
+FEEDBACK_PASSAGES, FEEDBACK_SHARES = (3, 10), (0.1, 0.3, 0.5)
 MOST_VALUES = 12  # of k1, and of b
+MOST_CHANGES = 60  # of BM25's options, alone and together
+OPTIONS = ("title_weight", "compounds", "dictionary", "feedback_passages", "feedback_terms", "feedback_share")
+UNCHANGED = "unchanged"
 
-_CHOSEN = re.compile(rf" · (first \d+ · weight [\d.]+|{'|'.join(IndexKind)})$")  # what `chosen` adds to a name
+Change = dict[str, Any]  # values by option, in place of the present ones
+
+_OF_KIWI = ("compounds", "dictionary")
+_CHANGED = rf"( · ({'|'.join(option.replace('_', ' ') for option in OPTIONS)}) [^·]+)+"
+# what `chosen` adds to a name
+_CHOSEN = re.compile(rf"( · (first \d+ · weight [\d.]+|{'|'.join(IndexKind)})|{_CHANGED})$")
 _SEPARATORS = re.compile(r"[\s,;]+")
 
 
@@ -61,7 +74,8 @@ def bm25_lab(
 ) -> Experiment:
     """Return the experiment that tries every analyzer with every k1 and b in place of those of BM25 `present`.
 
-    `sentences` are lengths of windows in which passages are searched, 0 for passages as a whole.
+    `sentences` are lengths of windows in which passages are searched, 0 for passages as a whole. Its other options stay
+    as they are, where what is tried can use them: windows have no feedback, and a dictionary is Kiwi's.
     """
     known = compared.specs[present]
     if not isinstance(known, TermSpec):
@@ -71,8 +85,38 @@ def bm25_lab(
         window = f"windows of {length} · " if length else ""
         name = f"{window}{analyzer} · k1 {k1:g} · b {b:g}"
         values: dict[str, Any] = {"name": name, "analyzer": analyzer, "k1": k1, "b": b, "title": known.title}
+        kind = WindowedBM25Spec if length else BM25Spec
+        of_kiwi = () if analyzer in WITH_KIWI else _OF_KIWI  # the others use little of it, or nothing
+        values |= {of: kept for of, kept in _options(known).items() if of in kind.model_fields and of not in of_kiwi}
         tried.append(WindowedBM25Spec(sentences=length, **values) if length else BM25Spec(**values))
     return _lab(compared, Lab.BM25, (present,), tried)
+
+
+def changes(**values: Sequence[Any]) -> list[Change]:
+    """Return every combination of values of one kind of change: `changes(title_weight=(1, 2))`."""
+    return [dict(zip(values, combination, strict=True)) for combination in product(*values.values())]
+
+
+def lexical_lab(compared: Experiment, present: str, kinds: Sequence[Sequence[Change]]) -> Experiment:
+    """Return the experiment that tries other options of BM25 `present`: one change at a time, then all together.
+
+    `kinds` are the changes of each kind. Tried are the present values (`UNCHANGED`), every change alone on top of them,
+    and one change of every kind together, in every way. A change alone says what it brings by itself; of a grid of all
+    options, thousands on a few questions, the best would be luck; all together say whether what they bring adds up. k1
+    and b have a lab of their own. Raises `ValueError` where more than `MOST_CHANGES` would be tried, or where a change
+    is of no option that `present` has, or goes against another.
+    """
+    known = compared.specs[present]
+    if not isinstance(known, TermSpec):
+        raise ValueError(f"{present!r} is no BM25")
+    alone = [change for kind in kinds for change in kind]
+    together = [reduce(or_, parts) for parts in product(*kinds)] if len(kinds) > 1 else []
+    every = [*alone, *together]
+    if len(every) > MOST_CHANGES:
+        raise ValueError(f"{len(every)} changes are too many: {MOST_CHANGES} are tried at most")
+    values = known.model_dump()
+    tried = [type(known).model_validate(values | change | {"name": _told(change)}) for change in ({}, *every)]
+    return _lab(compared, Lab.LEXICAL, (present,), tried)
 
 
 def hybrid_lab(
@@ -130,6 +174,9 @@ def tried(experiment: Experiment) -> list[Spec]:
 def chosen(experiment: Experiment, name: str) -> Spec:
     """Return what a lab tried under this name as a retriever to use, under a name that tells what it is."""
     spec, present = experiment.specs[name], _present(experiment)
+    if experiment.lab is Lab.LEXICAL:
+        options = {name: value for name, value in _options(spec).items() if value != _usual(spec, name)}
+        return spec.model_copy(update={"name": f"{present} · {_told(options)}" if options else present})
     if isinstance(spec, HybridSpec) and spec.weights:
         shares = (f"{part} {weight * 100:g}" for part, weight in zip(spec.of, spec.weights, strict=True))
         return spec.model_copy(update={"name": f"Hybrid · {' + '.join(shares)} · {spec.fusion}"})
@@ -138,6 +185,25 @@ def chosen(experiment: Experiment, name: str) -> Spec:
     if isinstance(spec, DenseSpec):
         return spec.model_copy(update={"name": f"{present} · {spec.index}"})
     return spec.model_copy(update={"name": f"BM25 · {name}"})
+
+
+def _options(spec: Spec) -> dict[str, Any]:
+    """Return what a BM25 of any kind has of the further options."""
+    return {name: getattr(spec, name) for name in OPTIONS if name in type(spec).model_fields}
+
+
+def _usual(spec: Spec, option: str) -> Any:
+    return type(spec).model_fields[option].default
+
+
+def _told(change: Change) -> str:
+    """Return what a change is called: "title weight 2"."""
+    told = (f"{name.replace('_', ' ')} {_short(value)}" for name, value in change.items())
+    return " · ".join(told) or UNCHANGED
+
+
+def _short(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, float | int) else str(value or "none")
 
 
 def _present(experiment: Experiment) -> str:

@@ -18,7 +18,6 @@ LIBRARIES = (
     "numpy",
     "scipy",
     "scikit-learn",
-    "bm25s",
     "numba",
     "rank-bm25",
     "kiwipiepy",

@@ -1,19 +1,23 @@
 """Why BM25 gives a passage its score: what each term of the question adds to it."""
 
 import unicodedata
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
 from data.passages import Passages
 from data.records import Passage
 from retrieval.explain.terms import TermExplanation
-from retrieval.lexical.bm25 import BM25Options
+from retrieval.lexical.bm25 import BM25, BM25Options
 from retrieval.lexical.engines import Engine
-from retrieval.lexical.statistics import term_statistics
-from text.analyzers import choose
-from text.located import TokenKind, indexed_text, reading, spans_by_token
+from retrieval.lexical.feedback import Feedback
+from retrieval.lexical.fields import field_statistics
+from retrieval.lexical.statistics import idf_of, term_statistics
+from retrieval.rankings import NOT_FOUND
+from text.analysis import analyze
+from text.located import IndexedText, TokenKind, indexed_text, reading, spans_by_token
 from text.matching import Span
 
 
@@ -22,7 +26,8 @@ class TermContribution:
     """A term of the question as a person reads it, its counts, and `value`, what it adds to the score.
 
     `passages` is its document frequency; a term that no passage holds has an idf and a value of 0. Spans are letters of
-    the composed question and of the passage as it is indexed.
+    the composed question and of the passage as it is indexed. `weight` is how much it counts in the question: as often
+    as it stands there, but for feedback. What feedback added stands in `sources`, rows of the passages found first.
     """
 
     text: str
@@ -34,17 +39,33 @@ class TermContribution:
     value: float
     question_spans: tuple[Span, ...]
     passage_spans: tuple[Span, ...]
+    in_title: int
+    weight: float
+    sources: tuple[int, ...] = ()
+
+    @property
+    def in_text(self) -> int:
+        """How often it stands in the passage, its title left out."""
+        return self.in_passage - self.in_title
+
+    @property
+    def added(self) -> bool:
+        """Whether feedback added it, so that it stands in no question."""
+        return not self.in_question
 
 
 @dataclass(frozen=True)
 class BM25Explanation(TermExplanation[TermContribution]):
     """The terms of a question over one passage.
 
-    `length` and `mean_length` count tokens, of this passage and of all on average.
+    `length` and `mean_length` count tokens, of this passage and of all on average: with its title where that is a part
+    of its text, without where it is a field of its own, which has `title_length` and `mean_title_length`.
     """
 
     length: int
     mean_length: float
+    title_length: int = 0
+    mean_title_length: float = 0.0
 
 
 class BM25Explainer:
@@ -52,52 +73,128 @@ class BM25Explainer:
 
     It counts the same tokens and follows the written formula, so it needs no index: what it holds is how many passages
     hold each term (kept on disk), and a passage is analyzed again when it is asked about. Build it once and ask often.
+    With feedback it searches for what a question finds first, and does need one.
     """
 
     def __init__(self, passages: Sequence[Passage], options: BM25Options | None = None) -> None:
         self.options = options or BM25Options()
-        self._passages = passages
-        texts = Passages.of(passages).indexed_texts(title=self.options.title)
-        self.analyzer = choose(self.options.analyzer, texts)
-        spans_by_token(self.analyzer, [""])  # loads what it needs now, not with the first question
-        self._corpus = term_statistics(self.analyzer, texts)
+        self._passages = Passages.of(passages)
+        texts = self._passages.indexed_texts(title=self.options.title)
+        self.analysis = self.options.analysis(texts)
+        spans_by_token(self.analysis, [""])  # loads what it needs now, not with the first question
+        self._corpus = term_statistics(self.analysis, texts)
+        self._asked_again = None
+        if options_again := self.options.feedback:
+            feedback = Feedback(options_again, self.analysis, texts, self._corpus)
+            self._asked_again = _AskedAgain(self._passages, self.options, feedback)
+        self._mean_lengths = [self._corpus.mean_length]
+        if self.options.title_weight:
+            of_fields = field_statistics(self.analysis, self._passages)
+            self._corpus, self._mean_lengths = of_fields.terms, [of_fields.mean_text, of_fields.mean_title]
         okapi = self.options.engine is Engine.RANK_BM25
-        self._idf = (_floored_idf if okapi else _lucene_idf)(self._corpus.holders, len(passages))
+        self._idf = (_floored_idf if okapi else idf_of)(self._corpus.holders, len(passages))
         self._factor = self.options.k1 + 1 if okapi else 1.0
 
     def explain(self, question: str, row: int) -> BM25Explanation:
         """Explain the score of the passage in a row of the corpus for a question."""
         question = unicodedata.normalize("NFC", question)
         passage = indexed_text(self._passages[row], title=self.options.title)
-        asked, held = spans_by_token(self.analyzer, [question, passage.text])
-        length = sum(map(len, held.values()))
+        (spans,) = spans_by_token(self.analysis, [question])
+        asked = self._asked_again.of(question, spans) if self._asked_again else _as_it_is(spans)
+        fields = self._fields(passage)
         places = self._corpus.places_of(list(asked)).tolist()
         terms = [
-            self._term(token, place, spans, held.get(token, ()), length)
-            for (token, spans), place in zip(asked.items(), places, strict=True)
+            self._term(token, place, of, fields, passage.start)
+            for (token, of), place in zip(asked.items(), places, strict=True)
         ]
         terms.sort(key=lambda term: -term.value)
-        return BM25Explanation(question, passage, tuple(terms), length, self._corpus.mean_length)
+        text, *title = fields
+        of_title = (title[0].length, title[0].mean_length) if title else (0, 0.0)
+        return BM25Explanation(question, passage, tuple(terms), text.length, text.mean_length, *of_title)
+
+    def _fields(self, passage: IndexedText) -> list["_Field"]:
+        """Return the whole text as one field, or the passage's own text and its title."""
+        if not self.options.title_weight:
+            (spans,) = spans_by_token(self.analysis, [passage.text])
+            return [_Field(1.0, spans, self._mean_lengths[0])]
+        start = passage.start
+        text, title = spans_by_token(self.analysis, [passage.text[start:], passage.text[: max(0, start - 1)]])
+        moved = {token: tuple((first + start, last + start) for first, last in spans) for token, spans in text.items()}
+        weights = (1.0, self.options.title_weight)
+        return [_Field(*of) for of in zip(weights, (moved, title), self._mean_lengths, strict=True)]
 
     def _term(
-        self, token: str, place: int, asked: tuple[Span, ...], held: tuple[Span, ...], length: int
+        self, token: str, place: int, asked: "_Asked", fields: Sequence["_Field"], start: int
     ) -> TermContribution:
-        text, kind = reading(self.analyzer, token)
-        if place < 0:
-            return TermContribution(text, kind, len(asked), 0, 0, 0.0, 0.0, asked, ())
-        count, idf, holders = len(held), float(self._idf[place]), int(self._corpus.holders[place])
-        value = len(asked) * idf * self._saturated(count, length)
-        return TermContribution(text, kind, len(asked), count, holders, idf, value, asked, held)
+        found = [field.spans.get(token, ()) for field in fields] if place >= 0 else []
+        spans = tuple(sorted(span for of_field in found for span in of_field))
+        idf, holders = (float(self._idf[place]), int(self._corpus.holders[place])) if place >= 0 else (0.0, 0)
+        count = sum(field.counted(len(spans), self.options.b) for field, spans in zip(fields, found, strict=False))
+        saturated = self._factor * count / (count + self.options.k1) if count else 0.0
+        return TermContribution(
+            *reading(self.analysis, token),
+            in_question=len(asked.spans),
+            in_passage=len(spans),
+            passages=holders,
+            idf=idf,
+            value=asked.weight * idf * saturated,
+            question_spans=asked.spans,
+            passage_spans=spans,
+            in_title=sum(end < start for _, end in spans),
+            weight=asked.weight,
+            sources=asked.sources,
+        )
 
-    def _saturated(self, count: int, length: int) -> float:
-        if not count:
-            return 0.0
-        k1, b = self.options.k1, self.options.b
-        return self._factor * count / (count + k1 * (1 - b + b * length / self._corpus.mean_length))
+
+class _Asked(NamedTuple):
+    """How much a term counts in a question, where it stands there, and the passages that feedback took it from."""
+
+    weight: float
+    spans: tuple[Span, ...]
+    sources: tuple[int, ...] = ()
 
 
-def _lucene_idf(holders: np.ndarray, n_passages: int) -> np.ndarray:
-    return np.log1p((n_passages - holders + 0.5) / (holders + 0.5))
+class _Field(NamedTuple):
+    """A text that has a length of its own: what it weighs, where its tokens stand, and the mean length of all such."""
+
+    weight: float
+    spans: Mapping[str, tuple[Span, ...]]
+    mean_length: float
+
+    @property
+    def length(self) -> int:
+        return sum(map(len, self.spans.values()))
+
+    def counted(self, times: int, b: float) -> float:
+        """Return a count, held back by the length."""
+        return self.weight * times / (1 - b + b * self.length / self.mean_length) if times else 0.0
+
+
+class _AskedAgain:
+    """What a question weighs after feedback."""
+
+    def __init__(self, passages: Passages, options: BM25Options, feedback: Feedback) -> None:
+        self._first = BM25("first", passages, replace(options, feedback_passages=0))
+        self._feedback = feedback
+
+    def of(self, question: str, spans: Mapping[str, tuple[Span, ...]]) -> dict[str, _Asked]:
+        """Return the question's terms and the added ones."""
+        first = self._first.search([question], self._feedback.options.passages)
+        again = self._feedback.asked_again(analyze(self._first.analysis, [question]), first)
+        weights = dict(zip(again.tokens.texts()[0], again.factors.tolist(), strict=True))
+        rows = [row for row in first.indices[0].tolist() if row != NOT_FOUND]
+        held = [set(tokens) for tokens in self._feedback.tokens(rows)]
+        own = {token: _Asked(weights.get(token, 0.0), where) for token, where in spans.items()}
+        added = {
+            token: _Asked(weight, (), tuple(row for row, tokens in zip(rows, held, strict=True) if token in tokens))
+            for token, weight in weights.items()
+            if token not in spans
+        }
+        return own | added
+
+
+def _as_it_is(spans: Mapping[str, tuple[Span, ...]]) -> dict[str, _Asked]:
+    return {token: _Asked(float(len(where)), where) for token, where in spans.items()}
 
 
 def _floored_idf(holders: np.ndarray, n_passages: int) -> np.ndarray:

@@ -6,26 +6,32 @@ with N passages, n of them holding the term, f its count in the passage. Higher 
 term is not found. See Kamphuis et al. 2020, "Which BM25 do you mean?", for the variants.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 
 from data.passages import Passage, Passages
-from retrieval.lexical.engines import ENGINES, Engine, Index, NothingFound
+from retrieval.lexical.engines import Engine, Index, NothingFound, RankBM25
+from retrieval.lexical.feedback import QUESTIONS, Feedback, FeedbackOptions
 from retrieval.lexical.statistics import term_statistics
-from retrieval.rankings import Rankings
-from text.analyzers import Analyzer, analyze, choose
-from text.tokens import tokens_of
-
-_ANALYSIS = 0.9  # the share of analysis in all the work
+from retrieval.rankings import Rankings, joined
+from text.analysis import Analysis, analyze
+from text.analyzers import Analyzer
+from text.dictionary import Dictionary
+from text.morphemes import Compounds
+from text.tokens import Tokens, tokens_of
 
 
 @dataclass(frozen=True)
 class BM25Options:
     """`k1` (0 or more) bounds what repetition adds, `b` (0 to 1) how much long passages are held back.
 
-    The defaults are those of Anserini; `title` indexes the article title with the passage.
+    The defaults are those of Anserini; `title` indexes the article title with the passage, as a part of its text, or
+    with `title_weight` (above 0) as a field of its own that counts so much (BM25F). With `feedback_passages` questions
+    are asked a second time; see `FeedbackOptions`. Both are for the engine `POSTINGS`. `compounds` and
+    `dictionary` are those of `Analysis`.
     """
 
     analyzer: Analyzer = Analyzer.AUTO
@@ -33,10 +39,31 @@ class BM25Options:
     b: float = 0.4
     title: bool = True
     engine: Engine = Engine.POSTINGS
+    title_weight: float | None = None
+    feedback_passages: int = 0
+    feedback_terms: int = FeedbackOptions.terms
+    feedback_share: float = FeedbackOptions.share
+    compounds: Compounds = Compounds.AS_READ
+    dictionary: Dictionary | None = None
 
     def __post_init__(self) -> None:
         if self.k1 < 0 or not 0 <= self.b <= 1:
             raise ValueError(f"k1 must be 0 or more and b between 0 and 1, not k1={self.k1}, b={self.b}")
+        if self.title_weight is not None and not (self.title and 0 < self.title_weight < np.inf):
+            raise ValueError(f"title_weight is a number above 0, for title = true, not {self.title_weight}")
+        if (self.feedback or self.title_weight) and self.engine is not Engine.POSTINGS:
+            raise ValueError(f"title_weight and feedback are for the engine {Engine.POSTINGS}, not {self.engine}")
+
+    @property
+    def feedback(self) -> FeedbackOptions | None:
+        """How a question is asked again; None where it is not."""
+        if not self.feedback_passages:
+            return None
+        return FeedbackOptions(self.feedback_passages, self.feedback_terms, self.feedback_share)
+
+    def analysis(self, texts: Iterable[str]) -> Analysis:
+        """Return how these texts are analyzed. Raises `DictionaryError` where their analyzer cannot use the options."""
+        return Analysis(self.analyzer, self.compounds, self.dictionary).chosen(texts)
 
 
 class BM25:
@@ -54,22 +81,44 @@ class BM25:
     ) -> None:
         self.name = name
         self.options = options or BM25Options()
-        texts = Passages.of(passages).indexed_texts(title=self.options.title)
-        self.analyzer = choose(self.options.analyzer, texts)
-        self._n_passages = len(passages)
-        analyze(self.analyzer, [""])  # loads what it needs now: with tokens from disk it would wait for a question
-        tokens = tokens_of(self.analyzer, texts, on_progress and (lambda share: on_progress(_ANALYSIS * share)))
-        # kept for explanations now: to read a million passages' tokens again takes the first of them a minute
-        term_statistics(self.analyzer, texts, tokens)
-        # no engine can index passages without a single token
-        engine = ENGINES[self.options.engine] if len(tokens.ids) else NothingFound
-        self._index: Index = engine(tokens, self.options.k1, self.options.b)
+        corpus = Passages.of(passages)
+        texts = corpus.indexed_texts(title=self.options.title)
+        self.analysis = self.options.analysis(texts)
+        analyze(self.analysis, [""])  # loads what it needs now: with tokens from disk it would wait for a question
+        self._index = self._indexed(corpus, on_progress)
         self.memory_bytes = self._index.memory_bytes
+        feedback = self.options.feedback
+        self._feedback = (
+            Feedback(feedback, self.analysis, texts, term_statistics(self.analysis, texts)) if feedback else None
+        )
+
+    def _indexed(self, passages: Passages, on_progress: Callable[[float], None] | None) -> Index:
+        options = self.options
+        if options.engine is Engine.RANK_BM25:
+            tokens = tokens_of(self.analysis, passages.indexed_texts(title=options.title), on_progress)
+            return RankBM25(tokens, options.k1, options.b) if len(tokens.ids) else NothingFound(len(tokens))
+        from retrieval.lexical.corpus_index import field_index, text_index  # imports a compiler
+
+        corpus, weights = (passages, self.analysis), (options.k1, options.b)
+        if options.title_weight:
+            return field_index(*corpus, *weights, title_weight=options.title_weight, on_progress=on_progress)
+        return text_index(*corpus, *weights, title=options.title, on_progress=on_progress)
 
     def search(self, questions: Sequence[str], k: int) -> Rankings:
         """Return the best k passages of each question; scores are BM25, higher is better."""
-        return self._index.search(tokens_of(self.analyzer, questions), k)
+        return joined([self._index.search(tokens, k, factors) for tokens, factors in self._asked(questions)])
 
     def score_blocks(self, questions: Sequence[str]) -> Iterator[np.ndarray]:
         """Score every passage for some questions at a time: `(rows, n_passages)`, -inf where no term is shared."""
-        return self._index.score_blocks(tokens_of(self.analyzer, questions))
+        return chain.from_iterable(self._index.score_blocks(*asked) for asked in self._asked(questions))
+
+    def _asked(self, questions: Sequence[str]) -> Iterator[tuple[Tokens, np.ndarray | None]]:
+        """Yield the questions as they are searched: as they are, or with feedback some at a time."""
+        tokens = tokens_of(self.analysis, questions)
+        if not self._feedback:
+            yield tokens, None
+            return
+        first, analyzed = self._index.search(tokens, self._feedback.options.passages), tokens.texts()
+        for start in range(0, max(1, len(questions)), QUESTIONS):
+            some = slice(start, start + QUESTIONS)
+            yield self._feedback.asked_again(analyzed[some], Rankings(first.indices[some], first.scores[some]))

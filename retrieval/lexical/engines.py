@@ -1,26 +1,27 @@
 """The engines of BM25: each makes an index of analyzed passages."""
 
-import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from enum import StrEnum
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from retrieval.rankings import Rankings, top_k
+from retrieval.lexical.statistics import hashes_of
+from retrieval.rankings import Rankings, joined, top_k
 from text.tokens import Tokens
+
+if TYPE_CHECKING:
+    from retrieval.lexical.postings.index import Postings  # imports a compiler
 
 _BLOCK, _CELLS = 512, 50_000_000  # questions, and scores, at a time: 200 MB
 
 
 class Engine(StrEnum):
-    """`POSTINGS` is the engine, and `BM25S` a library that scores the same; `RANK_BM25` is a slow reference in its own
-    variant (Okapi with an idf floor): there a term of half of the passages weighs nothing, and a passage that scores 0
-    or less is not found.
+    """`POSTINGS` is the engine; `RANK_BM25` is a slow reference in its own variant (Okapi with an idf floor): there a
+    term of half of the passages weighs nothing, and a passage that scores 0 or less is not found.
     """
 
     POSTINGS = "postings"
-    BM25S = "bm25s"
     RANK_BM25 = "rank-bm25"
 
 
@@ -29,11 +30,14 @@ class Index(Protocol):
 
     memory_bytes: int
 
-    def search(self, questions: Tokens, k: int) -> Rankings:
-        """Return the best k passages of each analyzed question."""
+    def search(self, questions: Tokens, k: int, factors: np.ndarray | None = None) -> Rankings:
+        """Return the best k passages of each analyzed question, whose tokens weigh `factors` where they are given.
+
+        Only the engine `POSTINGS` takes factors.
+        """
         ...
 
-    def score_blocks(self, questions: Tokens) -> Iterator[np.ndarray]:
+    def score_blocks(self, questions: Tokens, factors: np.ndarray | None = None) -> Iterator[np.ndarray]:
         """Score every passage for some questions at a time: `(rows, n_passages)`, -inf where no term is shared."""
         ...
 
@@ -44,30 +48,32 @@ def best_of_blocks(blocks: Iterable[np.ndarray], shape: tuple[int, int], k: int)
     Rows that do not come, because there is no passage to score, hold nothing.
     """
     parts = [top_k(scores, k) for scores in blocks]
-    if not parts:
-        return top_k(np.full(shape, -np.inf, dtype=np.float32), k)
-    return Rankings(np.concatenate([part.indices for part in parts]), np.concatenate([part.scores for part in parts]))
+    return joined(parts or [top_k(np.full(shape, -np.inf, dtype=np.float32), k)])
 
 
 def _block(n_passages: int) -> int:
     return max(1, min(_BLOCK, _CELLS // max(1, n_passages)))
 
 
-class _Postings:
+class InPostings:
     """The engine: see `retrieval.lexical.postings`."""
 
-    def __init__(self, tokens: Tokens, k1: float, b: float) -> None:
-        from retrieval.lexical.postings import bm25_postings  # imports a compiler
+    def __init__(self, postings: "Postings") -> None:
+        self._postings = postings
+        self.memory_bytes = postings.memory_bytes
 
-        self._postings = bm25_postings(tokens, k1, b)
-        self._vocabulary = {token: number for number, token in enumerate(tokens.vocabulary)}
-        self.memory_bytes = self._postings.memory_bytes
+    def search(self, questions: Tokens, k: int, factors: np.ndarray | None = None) -> Rankings:
+        """Return the best k passages of each analyzed question."""
+        return self._postings.search(_terms(questions), questions.offsets, k, factors)
 
-    def search(self, questions: Tokens, k: int) -> Rankings:
-        return self._postings.search(*questions.flat_ids_in(self._vocabulary), k)
+    def score_blocks(self, questions: Tokens, factors: np.ndarray | None = None) -> Iterator[np.ndarray]:
+        """Score every passage for some questions at a time."""
+        block = _block(self._postings.n_passages)
+        return self._postings.scores(_terms(questions), questions.offsets, block, factors)
 
-    def score_blocks(self, questions: Tokens) -> Iterator[np.ndarray]:
-        return self._postings.scores(*questions.flat_ids_in(self._vocabulary), _block(self._postings.n_passages))
+
+def _terms(questions: Tokens) -> np.ndarray:
+    return np.asarray(hashes_of(questions.vocabulary)[questions.ids])
 
 
 class _Scored:
@@ -75,14 +81,15 @@ class _Scored:
 
     memory_bytes = 0
 
-    def __init__(self, tokens: Tokens, k1: float, b: float) -> None:
-        self._n_passages = len(tokens)
-        del k1, b
+    def __init__(self, n_passages: int) -> None:
+        self._n_passages = n_passages
 
-    def search(self, questions: Tokens, k: int) -> Rankings:
+    def search(self, questions: Tokens, k: int, factors: np.ndarray | None = None) -> Rankings:
+        del factors
         return best_of_blocks(self.score_blocks(questions), (len(questions), self._n_passages), k)
 
-    def score_blocks(self, questions: Tokens) -> Iterator[np.ndarray]:
+    def score_blocks(self, questions: Tokens, factors: np.ndarray | None = None) -> Iterator[np.ndarray]:
+        del factors
         block = _block(self._n_passages)
         for start in range(0, len(questions), block):
             yield np.full((min(block, len(questions) - start), self._n_passages), -np.inf, dtype=np.float32)
@@ -92,42 +99,18 @@ class NothingFound(_Scored):
     """Of passages without a token."""
 
 
-class _BM25S(_Scored):
-    def __init__(self, tokens: Tokens, k1: float, b: float) -> None:
-        super().__init__(tokens, k1, b)
-        import bm25s
-
-        logging.getLogger("bm25s").setLevel(logging.WARNING)  # it asks for every detail by itself
-        self._index = bm25s.BM25(method="lucene", k1=k1, b=b)
-        documents = [part.tolist() for part in np.split(tokens.ids, tokens.offsets[1:-1])]
-        self._vocabulary = {token: number for number, token in enumerate(tokens.vocabulary)}
-        self._index.index((documents, self._vocabulary), show_progress=False)
-        self.memory_bytes = sum(part.nbytes for part in self._index.scores.values() if isinstance(part, np.ndarray))
-
-    def score_blocks(self, questions: Tokens) -> Iterator[np.ndarray]:
-        ids, block = questions.ids_in(self._vocabulary), _block(self._n_passages)
-        for start in range(0, len(ids), block):
-            scores = np.stack([self._index.get_scores_from_ids(part.tolist()) for part in ids[start : start + block]])
-            yield np.where(scores > 0, scores, -np.inf)
-
-
-class _RankBM25(_Scored):
+class RankBM25(_Scored):
     """A reference: nobody asks what its dictionaries weigh."""
 
     def __init__(self, tokens: Tokens, k1: float, b: float) -> None:
-        super().__init__(tokens, k1, b)
+        super().__init__(len(tokens))
         from rank_bm25 import BM25Okapi
 
         self._index = BM25Okapi(tokens.texts(), k1=k1, b=b)
 
-    def score_blocks(self, questions: Tokens) -> Iterator[np.ndarray]:
+    def score_blocks(self, questions: Tokens, factors: np.ndarray | None = None) -> Iterator[np.ndarray]:
+        """Score every passage for one question at a time."""
+        del factors
         for words in questions.texts():
             scores = self._index.get_scores(words)[None, :]
             yield np.where(scores > 0, scores, -np.inf)
-
-
-ENGINES: dict[Engine, Callable[[Tokens, float, float], Index]] = {
-    Engine.POSTINGS: _Postings,
-    Engine.BM25S: _BM25S,
-    Engine.RANK_BM25: _RankBM25,
-}

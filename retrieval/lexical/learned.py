@@ -11,7 +11,6 @@ import numpy as np
 from data.passages import Passages
 from data.records import Passage
 from models.protocols import TermEncoder
-from retrieval.lexical.postings import Postings
 from retrieval.rankings import Rankings
 
 
@@ -22,17 +21,20 @@ class LearnedSparse:
     """
 
     def __init__(self, name: str, passages: Sequence[Passage], encoder: TermEncoder, *, title: bool = True) -> None:
+        from retrieval.lexical.postings.build import segments_of  # imports a compiler
+        from retrieval.lexical.postings.index import Postings
+
         self.name = name
         self._encoder = encoder
-        by_term = encoder.encode_passages(Passages.of(passages).indexed_texts(title=title)).tocsc()
-        starts, rows = by_term.indptr.astype(np.int64), by_term.indices.astype(np.int32, copy=False)
-        self._postings = Postings(starts, rows, by_term.data.astype(np.float32, copy=False), len(passages))
+        weights = encoder.encode_passages(Passages.of(passages).indexed_texts(title=title))
+        self._n_terms = weights.shape[1]
+        self._postings = Postings.of(segments_of(weights), len(passages))
         self.memory_bytes = self._postings.memory_bytes
 
     def search(self, questions: Sequence[str], k: int) -> Rankings:
         """Return the best k passages of each question. Raises `ValueError` where their vocabulary is a larger one."""
         asked = self._encoder.encode_questions(questions)
-        if asked.shape[1] > len(self._postings.starts) - 1:
+        if asked.shape[1] > self._n_terms:
             raise ValueError("the model's questions have terms that its passages cannot have")
-        terms, weights = asked.indices.astype(np.int64), asked.data.astype(np.float32, copy=False)
+        terms, weights = asked.indices.astype(np.uint64), asked.data.astype(np.float32, copy=False)
         return self._postings.search(terms, asked.indptr.astype(np.int64), k, weights)

@@ -4,7 +4,7 @@ Terms are told apart by 64-bit hashes: as strings, those of a million passages t
 million terms share a hash happens in one of 400,000 corpora.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,6 +12,7 @@ import pandas as pd
 
 from data.cache import cached_arrays, key_of
 from data.texts import fingerprint_of
+from text.analysis import Analysis
 from text.analyzers import VERSION, Analyzer
 from text.tokens import Tokens, token_parts
 
@@ -27,36 +28,50 @@ class TermStatistics:
 
     def places_of(self, terms: Sequence[str]) -> np.ndarray:
         """Return each term's place in `holders`, `(len(terms),)` int64; -1 where no passage holds it."""
-        asked = _hashes(terms)
+        asked = hashes_of(terms)
         places = np.searchsorted(self.hashes, asked)
         known = places < len(self.hashes)
         known[known] = self.hashes[places[known]] == asked[known]
         return np.where(known, places, -1)
 
 
-def term_statistics(analyzer: Analyzer, texts: Sequence[str], tokens: Tokens | None = None) -> TermStatistics:
+def term_statistics(
+    analysis: Analyzer | Analysis, texts: Sequence[str], parts: Iterable[Tokens] | None = None
+) -> TermStatistics:
     """Count the passages that hold each term, or read the counts that were kept.
 
-    `tokens` are those of the texts where they are at hand; else they are read from the disk cache, a part at a time.
+    `parts` are the tokens of the texts, of some at a time, where they are at hand; else they are read from the disk
+    cache.
     """
 
     def count() -> dict[str, np.ndarray]:
-        from retrieval.lexical.postings import holders  # imports a compiler
+        return counts_of(token_parts(analysis, texts) if parts is None else parts)
 
-        hashes, counts, n_tokens = [], [], 0
-        for part in token_parts(analyzer, texts) if tokens is None else [tokens]:
-            hashes.append(_hashes(part.vocabulary))
-            counts.append(holders(part.ids, part.offsets, len(part.vocabulary)))
-            n_tokens += len(part.ids)
-        distinct, places = np.unique(np.concatenate(hashes), return_inverse=True)
-        held = np.bincount(places, np.concatenate(counts), minlength=len(distinct)).astype(np.int64)
-        return {"hashes": distinct, "holders": held, "n_tokens": np.array(n_tokens)}
-
-    kept = cached_arrays("terms", key_of(VERSION, analyzer, fingerprint_of(texts)), count)
+    kept = cached_arrays("terms", key_of(VERSION, *Analysis.of(analysis).key, fingerprint_of(texts)), count)
     mean_length = float(kept["n_tokens"]) / max(1, len(texts))
     return TermStatistics(kept["hashes"], kept["holders"], len(texts), mean_length)
 
 
-def _hashes(terms: Sequence[str]) -> np.ndarray:
+def counts_of(parts: Iterable[Tokens]) -> dict[str, np.ndarray]:
+    """Count the passages that hold each term, of analyzed passages a part at a time."""
+    from retrieval.lexical.postings.build import holders  # imports a compiler
+
+    hashes, counts, n_tokens = [], [], 0
+    for part in parts:
+        hashes.append(hashes_of(part.vocabulary))
+        counts.append(holders(part.ids, part.offsets, len(part.vocabulary)))
+        n_tokens += len(part.ids)
+    distinct, places = np.unique(np.concatenate(hashes), return_inverse=True)
+    held = np.bincount(places, np.concatenate(counts), minlength=len(distinct)).astype(np.int64)
+    return {"hashes": distinct, "holders": held, "n_tokens": np.array(n_tokens)}
+
+
+def hashes_of(terms: Sequence[str]) -> np.ndarray:
+    """Return what terms are told apart by, `(len(terms),)` uint64."""
     hashes: np.ndarray = pd.util.hash_array(np.array(terms, dtype=object), categorize=False)
     return hashes
+
+
+def idf_of(holders: np.ndarray, n_passages: int) -> np.ndarray:
+    """Return `ln(1 + (N - n + .5) / (n + .5))` of terms that so many passages hold."""
+    return np.log1p((n_passages - holders + 0.5) / (holders + 0.5))

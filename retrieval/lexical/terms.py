@@ -7,7 +7,8 @@ from scipy.sparse import csr_array
 
 from data.records import QuestionSet
 from retrieval.lexical.statistics import term_statistics
-from text.analyzers import Analyzer, analyze
+from text.analysis import Analysis, analyze
+from text.analyzers import Analyzer
 from text.tokens import Tokens, tokens_of
 
 NAMED = tuple(analyzer for analyzer in Analyzer if analyzer is not Analyzer.AUTO)
@@ -29,21 +30,23 @@ def readings(text: str) -> dict[Analyzer, list[str]]:
     return {analyzer: analyze(analyzer, [text])[0] for analyzer in NAMED}
 
 
-def unmatched(question_set: QuestionSet, analyzer: Analyzer, *, title: bool = True) -> UnmatchedQuestions:
+def unmatched(question_set: QuestionSet, analysis: Analyzer | Analysis, *, title: bool = True) -> UnmatchedQuestions:
     """Find the questions that share no term with any passage, or with their own."""
     corpus, questions = (
-        term_statistics(analyzer, question_set.passages.indexed_texts(title=title)),
-        _questions(question_set, analyzer),
+        term_statistics(analysis, question_set.passages.indexed_texts(title=title)),
+        _questions(question_set, analysis),
     )
     known = corpus.places_of(questions.vocabulary) >= 0
     offsets = np.concatenate([[0], np.cumsum(known[questions.ids])])[questions.offsets]  # among the known
-    rows, counts = shared_terms(question_set, analyzer, title=title)
+    rows, counts = shared_terms(question_set, analysis, title=title)
     own = np.zeros(len(question_set.questions), dtype=bool)
     own[rows[counts > 0]] = True
     return UnmatchedQuestions(anywhere=np.flatnonzero(np.diff(offsets) == 0), own=np.flatnonzero(~own))
 
 
-def shared_terms(question_set: QuestionSet, analyzer: Analyzer, *, title: bool = True) -> tuple[np.ndarray, np.ndarray]:
+def shared_terms(
+    question_set: QuestionSet, analysis: Analyzer | Analysis, *, title: bool = True
+) -> tuple[np.ndarray, np.ndarray]:
     """Count the distinct terms each question shares with each of its relevant passages.
 
     Returns question rows and counts, one each for every such pair.
@@ -51,16 +54,16 @@ def shared_terms(question_set: QuestionSet, analyzer: Analyzer, *, title: bool =
     rows, columns = question_set.relevance.tocoo().coords
     relevant, place = np.unique(columns, return_inverse=True)
     texts = question_set.passages.indexed_texts(title=title)
-    passages = tokens_of(analyzer, [texts[row] for row in relevant.tolist()])  # of a large corpus few are relevant
+    passages = tokens_of(analysis, [texts[row] for row in relevant.tolist()])  # of a large corpus few are relevant
     number = {token: place for place, token in enumerate(passages.vocabulary)}
-    asks = _holds(*_questions(question_set, analyzer).flat_ids_in(number), len(number))
+    asks = _holds(*_questions(question_set, analysis).flat_ids_in(number), len(number))
     holds = _holds(passages.ids, passages.offsets, len(number))
     counts: np.ndarray = asks[rows].multiply(holds[place]).sum(axis=1)
     return rows, counts
 
 
-def _questions(question_set: QuestionSet, analyzer: Analyzer) -> Tokens:
-    return tokens_of(analyzer, [question.text for question in question_set.questions])
+def _questions(question_set: QuestionSet, analysis: Analyzer | Analysis) -> Tokens:
+    return tokens_of(analysis, [question.text for question in question_set.questions])
 
 
 def _holds(ids: np.ndarray, offsets: np.ndarray, n_terms: int) -> csr_array:

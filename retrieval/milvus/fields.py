@@ -15,7 +15,7 @@ from models.protocols import Encoder
 from retrieval.dense.index import HNSW_CANDIDATES, HNSW_CANDIDATES_TO_BUILD, HNSW_NEIGHBOURS, IndexKind, cells
 from retrieval.lexical.bm25 import BM25Options
 from retrieval.milvus.weights import TermWeights, counts
-from text.analyzers import analyze, choose
+from text.analysis import analyze
 from text.tokens import tokens_of
 
 MOST = 16_384  # hits that Milvus gives for a question
@@ -55,9 +55,9 @@ class TermField:
 
     def __init__(self, passages: Sequence[Passage], options: BM25Options) -> None:
         texts = Passages.of(passages).indexed_texts(title=options.title)
-        self._analyzer = choose(options.analyzer, texts)
-        analyze(self._analyzer, [""])  # loads what it needs now: with tokens from disk it would wait for a question
-        tokens = tokens_of(self._analyzer, texts)
+        self._analysis = options.analysis(texts)
+        analyze(self._analysis, [""])  # loads what it needs now: with tokens from disk it would wait for a question
+        tokens = tokens_of(self._analysis, texts)
         self._weights = TermWeights(tokens, options.k1, options.b)
         self._number = {term: number for number, term in enumerate(tokens.vocabulary)}
         self.key, self.most = self._weights.key, MOST
@@ -79,7 +79,7 @@ class TermField:
 
     def of_questions(self, questions: Sequence[str]) -> tuple[np.ndarray, Vectors]:
         """Return the questions that share a term with any passage, and their counts by term."""
-        ids, offsets = tokens_of(self._analyzer, questions).flat_ids_in(self._number)
+        ids, offsets = tokens_of(self._analysis, questions).flat_ids_in(self._number)
         known = np.flatnonzero(np.diff(offsets))
         return known, _by_term(counts(ids, np.append(offsets[known], len(ids)), len(self._number)))
 

@@ -4,14 +4,15 @@ import hashlib
 from functools import cached_property
 
 import numpy as np
-from scipy.sparse import csc_array, csr_array
+from scipy.sparse import csr_array
 
 from data.cache import key_of
+from retrieval.lexical.statistics import idf_of
 from text.tokens import Tokens
 
 
 class TermWeights:
-    """What `retrieval.lexical.postings` lists by term, by passage. `key` tells the weights without computing them."""
+    """What `retrieval.lexical.weights` lists by term, by passage. `key` tells the weights without computing them."""
 
     def __init__(self, tokens: Tokens, k1: float, b: float) -> None:
         self._tokens, self._k1, self._b = tokens, k1, b
@@ -23,19 +24,20 @@ class TermWeights:
 
     @cached_property
     def _by_passage(self) -> csr_array:
-        """Lists by term are the columns of a matrix of passages by terms; it takes their memory once more."""
-        shape = len(self._tokens), len(self._tokens.vocabulary)
-        if not len(self._tokens.ids):
-            return csr_array(shape, dtype=np.float32)
-        from retrieval.lexical.postings import bm25_postings  # imports a compiler
-
-        postings = bm25_postings(self._tokens, self._k1, self._b)
-        return csc_array((postings.weights, postings.rows, postings.starts), shape=shape).tocsr()
+        weights = counts(self._tokens.ids, self._tokens.offsets, len(self._tokens.vocabulary))
+        holders = np.bincount(weights.indices, minlength=weights.shape[1])
+        lengths = np.diff(self._tokens.offsets)
+        mean_length = len(self._tokens.ids) / max(1, len(lengths))
+        held_back = self._k1 * (1 - self._b + self._b * lengths / (mean_length or 1))
+        idf = idf_of(holders, len(lengths))[weights.indices]
+        weights.data = idf * weights.data / (weights.data + np.repeat(held_back, np.diff(weights.indptr)))
+        return weights.astype(np.float32)
 
 
 def counts(ids: np.ndarray, offsets: np.ndarray, n_terms: int) -> csr_array:
     """Return how often each text holds each term, `(n_texts, n_terms)` float64, terms in order."""
-    found = csr_array((np.ones(len(ids)), ids, offsets), shape=(len(offsets) - 1, n_terms))
+    given = np.ones(len(ids)), ids, offsets
+    found = csr_array(given, shape=(len(offsets) - 1, n_terms), copy=True)  # to add up changes its arrays
     found.sum_duplicates()
     return found
 

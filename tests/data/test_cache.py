@@ -7,7 +7,8 @@ import pytest
 
 from data.cache import Arrays, cached_arrays, key_of
 from data.workspace import workspace
-from text.analyzers import Analyzer, analyze
+from text.analysis import analyze
+from text.analyzers import Analyzer
 from text.tokens import tokens_of
 
 ARRAYS = {"numbers": np.arange(50, dtype=np.int32), "shares": np.linspace(0, 1, 7)}

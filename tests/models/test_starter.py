@@ -16,7 +16,8 @@ from models.cross_encoder import CrossEncoderScorer
 from models.sources import STARTER, find_model
 from models.starter import vocabulary
 from tests.doubles import PASSAGES, QUESTIONS, texts_of
-from text.analyzers import Analyzer, analyze
+from text.analysis import analyze
+from text.analyzers import Analyzer
 
 pytestmark = pytest.mark.slow
 

@@ -2,7 +2,8 @@ import unicodedata
 
 import pytest
 
-from text.analyzers import Analyzer, analyze, choose
+from text.analysis import analyze
+from text.analyzers import Analyzer, choose
 
 NAMED = [analyzer for analyzer in Analyzer if analyzer is not Analyzer.AUTO]
 KOREAN = "한글은 세종대왕이 만들었다."

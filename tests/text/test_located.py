@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from data.passages import Passages
 from data.records import Passage
-from text.analyzers import Analyzer, analyze
+from text.analysis import analyze
+from text.analyzers import Analyzer
 from text.located import TokenKind, indexed_text, located, reading, spans_by_token, weighted_pieces
 
 NAMED = [analyzer for analyzer in Analyzer if analyzer is not Analyzer.AUTO]

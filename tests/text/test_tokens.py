@@ -3,11 +3,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from retrieval.lexical.postings import bm25_postings
 from retrieval.lexical.statistics import term_statistics
 from tests.text.test_analyzers import ENGLISH, JAPANESE, KOREAN, NAMED
 from text import tokens as tokens_module
-from text.analyzers import Analyzer, analyze
+from text.analysis import analyze
+from text.analyzers import Analyzer
 from text.tokens import Tokens, token_parts, tokens_of
 
 TEXTS = ["a b a", "c", "", "b z", "a d", "e e c", "z"]
@@ -112,7 +112,7 @@ def test_terms_counted_in_joined_tokens_are_those_counted_in_parts(
     in_parts = term_statistics(Analyzer.WORD, TEXTS)
     tokens = tokens_of(Analyzer.WORD, TEXTS)
     monkeypatch.setenv("MRC_WORKSPACE", str(tmp_path / "another"))
-    joined = term_statistics(Analyzer.WORD, TEXTS, tokens)
+    joined = term_statistics(Analyzer.WORD, TEXTS, [tokens])
     assert joined.hashes.tolist() == in_parts.hashes.tolist()
     assert joined.holders.tolist() == in_parts.holders.tolist()
     assert joined.mean_length == in_parts.mean_length
@@ -121,14 +121,6 @@ def test_terms_counted_in_joined_tokens_are_those_counted_in_parts(
 def test_a_corpus_without_terms_knows_none() -> None:
     for texts in ([], ["", "!"]):
         assert term_statistics(Analyzer.WORD, texts).places_of(["a"]).tolist() == [-1]
-
-
-def test_the_index_of_parts_is_the_index(monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = bm25_postings(tokens_of(Analyzer.WORD, TEXTS), 0.9, 0.4)
-    monkeypatch.setattr(tokens_module, "PART", 3)
-    parts = bm25_postings(tokens_of(Analyzer.WORD, TEXTS), 0.9, 0.4)
-    assert parts.rows.tolist() == whole.rows.tolist()
-    assert parts.weights.tolist() == whole.weights.tolist()
 
 
 def test_every_text_is_in_one_part(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,7 +19,7 @@ from data.records import Question
 from models.windows import Window
 from retrieval.lexical.statistics import TermStatistics, term_statistics
 from retrieval.rankings import NOT_FOUND
-from text.analyzers import analyze
+from text.analysis import analyze
 from text.marking import answer_spans
 from text.matching import Span
 from training.engine.task import Columns, Examples
@@ -114,8 +114,8 @@ class WindowFit:
         new = list(dict.fromkeys(text for text in (*questions, *windows) if text not in self._counts))
         if not new:
             return
-        analyzer = self._material.first_stage.analyzer
-        self._counts |= zip(new, map(Counter, analyze(analyzer, new)), strict=True)
+        analysis = self._material.first_stage.analysis
+        self._counts |= zip(new, map(Counter, analyze(analysis, new)), strict=True)
         terms = list({term for text in questions for term in self._counts[text]} - self._idf.keys())
         known = self._statistics
         places = known.places_of(terms)
@@ -124,7 +124,7 @@ class WindowFit:
 
     @cached_property
     def _statistics(self) -> TermStatistics:
-        return term_statistics(self._material.first_stage.analyzer, self._material.texts)
+        return term_statistics(self._material.first_stage.analysis, self._material.texts)
 
     def best(self, question: str, windows: Sequence[str]) -> str:
         """The window that fits best, of equals the first. All were `read`."""

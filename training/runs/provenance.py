@@ -23,7 +23,7 @@ LIBRARIES = (
     "tokenizers",
     "datasets",
     "peft",
-    "bm25s",
+    "numba",
     "kiwipiepy",
     "numpy",
 )

@@ -18,7 +18,6 @@ from retrieval.explain.sparse import SparseExplanation, term_contributions
 from retrieval.explain.starter import StaticExplainer, StaticExplanation, static_explainer
 from retrieval.explain.token_windows import WindowExplanation, dense_windows, reranker_windows
 from retrieval.explain.windows import WindowedBM25Explainer
-from retrieval.lexical.bm25 import BM25Options
 from views.resources.cached import cached
 from views.resources.sets import question_set
 
@@ -30,9 +29,8 @@ _BM25_SPECS: TypeAdapter[BM25Spec | WindowedBM25Spec] = TypeAdapter(BM25Spec | W
 def _bm25_explainer(key: str, spec: str) -> BM25Explainer | WindowedBM25Explainer:
     of, passages = _BM25_SPECS.validate_json(spec), question_set(key).passages
     if isinstance(of, WindowedBM25Spec):
-        options = BM25Options(of.analyzer, of.k1, of.b, of.title)
-        return WindowedBM25Explainer(passages, options, sentences=of.sentences)
-    return BM25Explainer(passages, BM25Options(of.analyzer, of.k1, of.b, of.title, of.engine))
+        return WindowedBM25Explainer(passages, of.options(), sentences=of.sentences)
+    return BM25Explainer(passages, of.options())
 
 
 @cached(max_entries=512)

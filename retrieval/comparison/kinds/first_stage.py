@@ -1,11 +1,13 @@
 """What searches the passages by itself: BM25, of passages or windows, a bi-encoder, a sparse encoder, a run."""
 
 import hashlib
+from dataclasses import replace
 from functools import partial
+from operator import eq, not_
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
-from pydantic import Field, PositiveInt
+from pydantic import Field, NonNegativeInt, PositiveInt, field_validator, model_validator
 
 from models.precision import Precision
 from models.sources import STARTER
@@ -15,53 +17,127 @@ from retrieval.dense.index import IndexKind
 from retrieval.dense.retriever import Dense
 from retrieval.lexical.bm25 import BM25, BM25Options
 from retrieval.lexical.engines import Engine
+from retrieval.lexical.feedback import FeedbackOptions
 from retrieval.lexical.learned import LearnedSparse
 from retrieval.lexical.windows import WindowedBM25
 from retrieval.trec.run import ImportedRun, find_run, fingerprint
+from text.analysis import Analysis
 from text.analyzers import Analyzer
+from text.dictionary import Dictionary
+from text.morphemes import Compounds
+from text.problems import DictionaryError
 
 
 class TermSpec(Spec):
-    """The values of BM25 over texts of any length."""
+    """The values of BM25 over texts of any length; see `BM25Options`.
+
+    `dictionary` is a kept one (`dictionary:KEY`) or a file, its path from the experiment file. What is left out is no
+    part of a kept experiment.
+    """
 
     digits: ClassVar[int] = 2
     analyzer: Analyzer = Analyzer.AUTO
     k1: float = Field(default=0.9, ge=0)
     b: float = Field(default=0.4, ge=0, le=1)
     title: bool = True
+    title_weight: float | None = Field(default=None, gt=0, allow_inf_nan=False, exclude_if=not_)
+    compounds: Compounds = Field(default=Compounds.AS_READ, exclude_if=lambda chosen: chosen is Compounds.AS_READ)
+    dictionary: str = Field(default="", exclude_if=not_)
 
     @property
     def score_kind(self) -> str:
         """A score of a window is one of BM25."""
         return "bm25"
 
+    def dictionary_of(self, materials: Materials) -> Dictionary | None:
+        """Return the dictionary, None where it has none. Raises `DictionaryError`."""
+        return materials.dictionary(self.dictionary) if self.dictionary else None
+
+    def analysis(self, dictionary: Dictionary | None) -> Analysis:
+        """Return how texts are analyzed, with the dictionary found. Raises `DictionaryError` where it is of no use."""
+        return Analysis(self.analyzer, self.compounds, dictionary)
+
+    def options(self, dictionary: Dictionary | None = None) -> BM25Options:
+        """Return the options, with the dictionary found."""
+        options = BM25Options(self.analyzer, self.k1, self.b, self.title, title_weight=self.title_weight)
+        return replace(options, compounds=self.compounds, dictionary=dictionary)
+
+    @model_validator(mode="after")
+    def _values_go_together(self) -> "TermSpec":
+        self.options()
+        return self
+
+    def resolved(self, materials: Materials) -> dict[str, Any]:
+        """Return its values, and of a dictionary what tells its content."""
+        values = super().resolved(materials)
+        if self.dictionary:
+            values["dictionary"] = {"reference": self.dictionary}
+            try:
+                values["dictionary"] |= {"fingerprint": materials.dictionary(self.dictionary).fingerprint}
+            except DictionaryError as error:  # the retriever failed then, and says so itself
+                values["dictionary"] |= {"error": error.code}
+        return values
+
 
 class BM25Spec(TermSpec):
-    """A BM25 retriever; see `BM25Options`."""
+    """A BM25 retriever, which may ask again with words of the passages found first; see `FeedbackOptions`."""
 
     kind: Literal["bm25"] = "bm25"
     engine: Engine = Engine.POSTINGS
     sentences: ClassVar[int] = 0  # a passage is searched as a whole
+    feedback_passages: NonNegativeInt = Field(default=0, exclude_if=not_)
+    feedback_terms: PositiveInt = Field(default=FeedbackOptions.terms, exclude_if=partial(eq, FeedbackOptions.terms))
+    feedback_share: float = Field(
+        default=FeedbackOptions.share, ge=0, le=1, exclude_if=partial(eq, FeedbackOptions.share)
+    )
+
+    @field_validator("engine", mode="before")
+    @classmethod
+    def _engine_of_earlier_versions(cls, given: object) -> object:
+        """Kept experiments may name a library that scored the same."""
+        return Engine.POSTINGS if given == "bm25s" else given
+
+    @model_validator(mode="after")
+    def _feedback_of_some_passages(self) -> "BM25Spec":
+        usual = (FeedbackOptions.terms, FeedbackOptions.share)
+        if not self.feedback_passages and (self.feedback_terms, self.feedback_share) != usual:
+            raise ValueError("feedback_terms and feedback_share are for feedback_passages of 1 or more")
+        return self
 
     def make(self, materials: Materials) -> CachedRetriever:
         """Return the retriever."""
-        options = BM25Options(self.analyzer, self.k1, self.b, self.title, self.engine)
-        return materials.kept(self, partial(BM25, self.name, materials.passages, options, materials.on_progress))
+        dictionary = self.dictionary_of(materials)
+        build = partial(BM25, self.name, materials.passages, self.options(dictionary), materials.on_progress)
+        return materials.kept(self, build, *self.analysis(dictionary).options_key)
+
+    def options(self, dictionary: Dictionary | None = None) -> BM25Options:
+        """Return the options, with the dictionary found."""
+        return replace(
+            super().options(dictionary),
+            engine=self.engine,
+            feedback_passages=self.feedback_passages,
+            feedback_terms=self.feedback_terms,
+            feedback_share=self.feedback_share,
+        )
 
 
 class WindowedBM25Spec(TermSpec):
-    """BM25 over windows of so many sentences, a passage scored by its best one; see `WindowedBM25`."""
+    """BM25 over windows of so many sentences, a passage scored by its best one; see `WindowedBM25`.
+
+    It is asked once: feedback is of whole passages.
+    """
 
     kind: Literal["bm25-windows"] = "bm25-windows"
     sentences: PositiveInt = 1
 
     def make(self, materials: Materials) -> CachedRetriever:
         """Return the retriever."""
-        options, tell = BM25Options(self.analyzer, self.k1, self.b, self.title), materials.on_progress
+        dictionary, tell = self.dictionary_of(materials), materials.on_progress
+        options = self.options(dictionary)
         build = partial(
             WindowedBM25, self.name, materials.passages, options, sentences=self.sentences, on_progress=tell
         )
-        return materials.kept(self, build)
+        return materials.kept(self, build, *self.analysis(dictionary).options_key)
 
 
 class DenseSpec(ReadingSpec):

@@ -23,11 +23,12 @@ from retrieval.comparison.cached import CachedRetriever
 from retrieval.rankings import Retriever
 from text.analyzers import VERSION as ANALYZER_VERSION
 from text.analyzers import choose
+from text.kept_dictionaries import find as find_dictionary
 
 VERSION = 3  # part of every kept ranking's key: raise it when a retriever's results change
-# values that are no part of that key: parts are in it by their own keys, files and models by their content, a precision
-# by the model's fingerprint, where it makes a difference
-_NOT_IN_KEYS = {"name", "chosen_on", "of", "first", "path", "precision"}
+# values that are no part of that key: parts are in it by their own keys, files, dictionaries and models by their
+# content, a precision by the model's fingerprint, where it makes a difference
+_NOT_IN_KEYS = {"name", "chosen_on", "of", "first", "path", "dictionary", "precision"}
 
 
 class Spec(BaseModel, ABC):
@@ -134,6 +135,7 @@ class Materials:
         self.made: dict[str, CachedRetriever | Exception] = {}
         self.texts = cache(lambda title: self.passages.indexed_texts(title=title))
         self.source = cache(lambda model: find_model(model, base))
+        self.dictionary = cache(lambda reference: find_dictionary(reference, base))
         self.encoder = cache(
             lambda model, title, precision: BiEncoder(
                 self.source(model), self.texts(title), precision=precision, on_progress=on_progress

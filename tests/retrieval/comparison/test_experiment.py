@@ -139,7 +139,7 @@ def test_fusions_indexes_runs_labs_and_what_values_were_chosen_on(tmp_path: Path
 @pytest.mark.parametrize(
     ("old", "new", "place"),
     [
-        ('"hybrid"', '"fusion"', "lab: Input should be 'bm25', 'hybrid', 'rerank' or 'index'"),
+        ('"hybrid"', '"fusion"', "lab: Input should be 'bm25', 'lexical', 'hybrid', 'rerank' or 'index'"),
         ('"hnsw"', '"pq"', "retriever.1.dense.index: Input should be 'exact', 'hnsw', 'ivf' or 'int8'"),
         ('"z-score"', '"sum"', "retriever.2.hybrid.fusion: Input should be 'rrf', 'min-max' or 'z-score'"),
         ("[0.25, 1]", "[0.25]", "weights must be 2 numbers, one for each in `of`, and not all 0"),
@@ -189,7 +189,7 @@ def test_a_byte_order_mark_is_no_mistake(tmp_path: Path) -> None:
         (
             "b = 0.75",
             'engine = "lucene"',
-            "retriever.0.bm25.engine: Input should be 'postings', 'bm25s' or 'rank-bm25'",
+            "retriever.0.bm25.engine: Input should be 'postings' or 'rank-bm25'",
         ),
         ("b = 0.75", "c = 1", "retriever.0.bm25.c: Extra inputs are not permitted"),
         ('name = "BM25"', 'name = ""', "retriever.0.bm25.name: String should have at least 1 character"),

@@ -17,11 +17,15 @@ from retrieval.comparison.kinds.first_stage import BM25Spec, DenseSpec, Windowed
 from retrieval.comparison.kinds.multistage import HybridSpec, RerankSpec
 from retrieval.comparison.kinds.spec import Spec
 from retrieval.comparison.labs import (
+    MOST_CHANGES,
+    UNCHANGED,
     analyzers_for,
     bm25_lab,
+    changes,
     chosen,
     hybrid_lab,
     index_lab,
+    lexical_lab,
     numbers,
     rerank_lab,
     tried,
@@ -56,6 +60,7 @@ def names(specs: tuple[Spec, ...] | list[Spec]) -> list[str]:
     ("lab", "kind", "given", "count"),
     [
         (bm25_lab(COMPARED, "BM25", [Analyzer.WORD, Analyzer.KIWI], k1s=[1, 2], bs=[0.5]), Lab.BM25, ["BM25"], 4),
+        (lexical_lab(COMPARED, "BM25", [changes(feedback_passages=[3, 9])]), Lab.LEXICAL, ["BM25"], 3),
         (hybrid_lab(COMPARED, "Dense", "BM25"), Lab.HYBRID, ["BM25", "Dense", "Hybrid"], 57),
         (rerank_lab(COMPARED, "Reranked", [5, 20]), Lab.RERANK, ["BM25", "Dense", "Hybrid", "Reranked"], 20),
         (index_lab(COMPARED, "Dense"), Lab.INDEX, ["Dense"], 4),
@@ -89,6 +94,104 @@ def test_what_bm25_tries_differs_in_its_values_alone() -> None:
         WindowedBM25Spec(name="windows of 3 · word · k1 0.3 · b 0.75", sentences=3, k1=0.3, **common),
         WindowedBM25Spec(name="windows of 3 · word · k1 2 · b 0.75", sentences=3, k1=2, **common),
     ]
+
+
+def test_bm25_keeps_the_options_that_what_is_tried_can_use() -> None:
+    options = {"title_weight": 2.0, "feedback_passages": 5, "compounds": "split", "dictionary": "words.txt"}
+    present = BM25Spec(name="BM25", **options)  # type: ignore[arg-type]
+    compared = COMPARED.model_copy(update={"retriever": (present,)})
+    lab = bm25_lab(compared, "BM25", [Analyzer.KIWI, Analyzer.WORD], sentences=[0, 2], k1s=[1], bs=[0])
+    kept = [spec.model_dump(exclude={"name", "chosen_on", "kind", "k1", "b", "title", "engine"}) for spec in tried(lab)]
+    of_kiwi, words = {"analyzer": "kiwi", **options}, {"analyzer": "word", "title_weight": 2.0}
+    windows = {name: value for name, value in of_kiwi.items() if name != "feedback_passages"}
+    assert kept == [of_kiwi, words | {"feedback_passages": 5}, windows | {"sentences": 2}, words | {"sentences": 2}]
+
+
+def test_options_are_changed_one_at_a_time_and_all_together() -> None:
+    present = BM25Spec(name="BM25", k1=0.6, title_weight=4)
+    compared = COMPARED.model_copy(update={"retriever": (present,)})
+    kinds = [
+        changes(title_weight=[None, 2.0]),
+        changes(feedback_passages=[3], feedback_share=[0.1, 0.3]),
+        changes(compounds=["split"]),
+    ]
+    lab = lexical_lab(compared, "BM25", kinds)
+    first, few, many = {"title_weight": 4.0}, {"feedback_passages": 3, "feedback_share": 0.1}, {"feedback_passages": 3}
+    many |= {"feedback_share": 0.3}
+    split: dict[str, object] = {"compounds": "split"}
+    told = {
+        spec.name: spec.model_dump(
+            mode="json", exclude={"name", "chosen_on", "kind", "analyzer", "b", "title", "engine"}
+        )
+        for spec in tried(lab)
+    }
+    assert {name: values for name, values in told.items() if name.count("·") < 2} == {
+        UNCHANGED: {"k1": 0.6, **first},
+        "title weight none": {"k1": 0.6},
+        "title weight 2": {"k1": 0.6, "title_weight": 2.0},
+        "feedback passages 3 · feedback share 0.1": {"k1": 0.6, **first, **few},
+        "feedback passages 3 · feedback share 0.3": {"k1": 0.6, **first, **many},
+        "compounds split": {"k1": 0.6, **first, **split},
+    }
+    assert told["title weight 2 · feedback passages 3 · feedback share 0.1 · compounds split"] == {
+        "k1": 0.6,
+        "title_weight": 2.0,
+        **few,
+        **split,
+    }
+    assert len(told) == 1 + 5 + 2 * 2 * 1
+    assert len(tried(lexical_lab(compared, "BM25", kinds[:1]))) == 3  # of one kind there is nothing together
+
+
+@pytest.mark.parametrize(
+    "kinds",
+    [
+        [changes(title_weight=range(1, MOST_CHANGES + 2))],
+        [changes(title_weight=[-1])],
+        [changes(feedback_share=[0.1])],  # of no passages
+        [changes(sorcery=[1])],
+    ],
+)
+def test_changes_that_cannot_be_are_refused(kinds: list[list[dict[str, object]]]) -> None:
+    with pytest.raises(ValueError):  # noqa: PT011 - also pydantic's own
+        lexical_lab(COMPARED.model_copy(update={"retriever": (BM25Spec(name="BM25"),)}), "BM25", kinds)
+
+
+def test_windows_are_not_asked_again() -> None:
+    compared = COMPARED.model_copy(update={"retriever": (WindowedBM25Spec(name="Windows", sentences=2),)})
+    assert len(tried(lexical_lab(compared, "Windows", [changes(title_weight=[1, 2])]))) == 3
+    with pytest.raises(ValueError, match="feedback_passages"):
+        lexical_lab(compared, "Windows", [changes(feedback_passages=[5])])
+
+
+def test_a_chosen_option_is_told_with_those_that_were_there() -> None:
+    present = BM25Spec(name="Mine · title weight 2", title_weight=2)
+    compared = COMPARED.model_copy(update={"retriever": (present,)})
+    lab = lexical_lab(compared, present.name, [changes(feedback_passages=[3], feedback_share=[0.5])])
+    taken = chosen(lab, "feedback passages 3 · feedback share 0.5")
+    assert taken.name == "Mine · title weight 2 · feedback passages 3"  # its share is the usual one
+    assert chosen(lab, UNCHANGED).name == present.name
+    again = lexical_lab(COMPARED.model_copy(update={"retriever": (taken,)}), taken.name, [changes(title_weight=[None])])
+    assert chosen(again, "title weight none").name == "Mine · feedback passages 3"
+
+
+@pytest.mark.slow
+def test_changes_are_set_against_the_present_values(sample: QuestionSet) -> None:
+    specs = (BM25Spec(name="BM25", analyzer=Analyzer.WORD),)
+    compared = COMPARED.model_copy(update={"retriever": specs})
+    _, figures = found(lexical_lab(compared, "BM25", [changes(feedback_passages=[3, 10])]), sample)
+    by = figures.set_index("name")
+    assert by["changed"].to_dict() == {
+        UNCHANGED: (),
+        "feedback passages 3": ("feedback_passages",),
+        "feedback passages 10": ("feedback_passages",),
+    }
+    assert by["feedback_passages"].tolist() == [0, 3, 10]
+    unchanged = by.loc[UNCHANGED]
+    assert (unchanged["difference"], unchanged["difference_low"], unchanged["difference_high"]) == (0, 0, 0)
+    for name in by.index:
+        assert by["difference"][name] == pytest.approx(by["value"][name] - unchanged["value"], abs=1e-12)
+        assert by["difference_low"][name] <= by["difference"][name] <= by["difference_high"][name]
 
 
 def test_weights_of_a_mixture_are_shares_of_one() -> None:

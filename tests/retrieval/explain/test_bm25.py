@@ -18,7 +18,9 @@ from retrieval.lexical import statistics as term_statistics
 from retrieval.lexical.bm25 import BM25, BM25Options
 from retrieval.lexical.engines import Engine
 from tests.doubles import texts_of
-from text.analyzers import Analyzer, analyze
+from tests.retrieval.lexical.test_fields import bm25f
+from text.analysis import analyze
+from text.analyzers import Analyzer
 from text.located import TokenKind
 
 NAMED = [analyzer for analyzer in Analyzer if analyzer is not Analyzer.AUTO]
@@ -26,6 +28,8 @@ PARAMETERS = [(0.9, 0.4), (1.5, 0.75), (0.0, 0.0), (2.0, 1.0)]
 ASKED = slice(None, None, 24)
 TEXTS = st.lists(st.text("ab c", max_size=12), min_size=1, max_size=7, unique=True)
 QUESTIONS = st.lists(st.text("abd ", max_size=8), min_size=1, max_size=3)
+FEEDBACK = st.tuples(st.integers(1, 4), st.integers(1, 4), st.sampled_from([0, 0.25, 0.3, 1]))
+TITLED = st.lists(st.tuples(st.text("abd ", max_size=12), st.text("abd ", max_size=6)), min_size=1, max_size=6)
 
 
 @pytest.fixture(scope="module")
@@ -119,6 +123,95 @@ def test_a_small_case_by_hand() -> None:
     assert a.value == pytest.approx(math.log(1 + 0.5 / 2.5) / (1 + 0.9 * (0.6 + 0.4 * 3 / 2.5)))
     assert (zebra.text, zebra.in_passage, zebra.passages, zebra.idf, zebra.value) == ("zebra", 0, 0, 0, 0)
     assert zebra.passage_spans == ()
+
+
+@settings(deadline=None, max_examples=60)
+@given(texts=TEXTS, questions=QUESTIONS, feedback=FEEDBACK)
+def test_values_sum_to_the_score_after_feedback_on_any_tokens(
+    texts: list[str], questions: list[str], feedback: tuple[int, int, float]
+) -> None:
+    names = dict(zip(("feedback_passages", "feedback_terms", "feedback_share"), feedback, strict=True))
+    options = BM25Options(Analyzer.BIGRAM, **names)  # type: ignore[arg-type]
+    for explanation, score in explained(passages(*texts), options, questions, 7):
+        assert explanation.score == pytest.approx(score, rel=1e-5)
+
+
+@pytest.mark.parametrize("analyzer", [Analyzer.WORD, pytest.param(Analyzer.KIWI_BIGRAM, marks=pytest.mark.slow)])
+def test_values_sum_to_the_score_after_feedback(sample: QuestionSet, analyzer: Analyzer) -> None:
+    options = BM25Options(analyzer, feedback_passages=5, feedback_terms=20, feedback_share=0.3)
+    found = explained(sample.passages, options, texts_of(sample.questions[ASKED]), 5)
+    assert len(found) > 50
+    assert sum(term.added and term.value > 0 for explanation, _ in found for term in explanation.terms) > 50
+    for explanation, score in found:
+        assert explanation.score == pytest.approx(score, rel=1e-5)
+
+
+@settings(deadline=None, max_examples=40)
+@given(titled=TITLED, questions=QUESTIONS, weight=st.floats(0.1, 9), again=st.booleans())
+def test_values_sum_to_the_score_where_the_title_weighs(
+    titled: list[tuple[str, str]], questions: list[str], weight: float, again: bool
+) -> None:
+    held = [Passage(f"p{row}", text, title) for row, (text, title) in enumerate(titled)]
+    options = BM25Options(Analyzer.BIGRAM, title_weight=weight, feedback_passages=2 * again)
+    for explanation, score in explained(held, options, questions, 6):
+        assert explanation.score == pytest.approx(score, rel=1e-5)
+
+
+def test_what_feedback_added_says_which_passages_gave_it() -> None:
+    """Of the two passages found, a and x are the best terms, and as good: each gets half of the share of two tokens."""
+    held = passages("a x y y", "a x z", *[f"w{number}" for number in range(28)], "y")
+    options = BM25Options(Analyzer.WORD, feedback_passages=2, feedback_terms=2, feedback_share=0.25)
+    explanation = BM25Explainer(held, options).explain("a q", 0)
+    a, x, q = explanation.terms
+    assert [(term.text, term.added, term.in_question, term.sources) for term in (a, x, q)] == [
+        ("a", False, 1, ()),
+        ("x", True, 0, (1, 0)),  # the shorter passage is found first
+        ("q", False, 1, ()),
+    ]
+    assert (a.weight, x.weight, q.weight) == pytest.approx((0.75 + 0.25 * 2 / 2, 0.25 * 2 / 2, 0.75))
+    idf = math.log(1 + (31 - 2 + 0.5) / (2 + 0.5))
+    alone = idf / (1 + 0.9 * (0.6 + 0.4 * 4 / (36 / 31)))
+    assert (a.value, x.value, q.value) == pytest.approx((alone, 0.25 * alone, 0))
+    assert (x.question_spans, x.passage_spans, x.in_passage) == ((), ((2, 3),), 1)
+
+
+@settings(deadline=None, max_examples=60)
+@given(titled=TITLED, questions=QUESTIONS, weight=st.floats(0.1, 9), k1=st.floats(0, 3), b=st.floats(0, 1))
+def test_a_title_of_its_own_weight_is_the_written_formula(
+    titled: list[tuple[str, str]], questions: list[str], weight: float, k1: float, b: float
+) -> None:
+    held = [Passage(f"p{row}", text, title) for row, (text, title) in enumerate(titled)]
+    explainer = BM25Explainer(held, BM25Options(Analyzer.BIGRAM, k1, b, title_weight=weight))
+    titles, texts = (
+        analyze(Analyzer.BIGRAM, list(column)) for column in ([t for _, t in titled], [t for t, _ in titled])
+    )
+    for question in questions:
+        expected = bm25f(titles, texts, analyze(Analyzer.BIGRAM, [question])[0], weight, k1=k1, b=b)
+        for row, score in enumerate(expected):
+            explanation = explainer.explain(question, row)
+            assert explanation.score == pytest.approx(score, rel=1e-9)
+            lengths = explanation.title_length, explanation.length
+            assert lengths == (len(titles[row]), len(texts[row]))
+            for term in explanation.terms:
+                counts = titles[row].count(term.text), texts[row].count(term.text)
+                assert (term.in_title, term.in_text) == (counts if term.passages else (0, 0))
+                written = {explanation.passage.text[slice(*span)].lower() for span in term.passage_spans}
+                assert written <= {term.text}
+
+
+def test_a_title_of_its_own_weight_by_hand() -> None:
+    held = [Passage("p1", "a b b", "b"), Passage("p2", "a c"), Passage("p3", "c", "a c d")]
+    explainer = BM25Explainer(held, BM25Options(Analyzer.WORD, 0.9, 0.4, title_weight=3.0))
+    explanation = explainer.explain("b a", 0)
+    b, a = explanation.terms
+    title, text = 0.6 + 0.4 * 1 / (4 / 3), 0.6 + 0.4 * 3 / 2  # of 1, 0 and 3 tokens, and of 3, 2 and 1
+    counted = 3 * 1 / title + 2 / text
+    assert b.value == pytest.approx(math.log(1 + 2.5 / 1.5) * counted / (counted + 0.9))
+    assert a.value == pytest.approx(math.log(1 + 0.5 / 3.5) * (1 / text) / (1 / text + 0.9))
+    assert (b.in_title, b.in_text, b.in_passage, b.passages, a.passages) == (1, 2, 3, 1, 3)
+    assert b.passage_spans == ((0, 1), (4, 5), (6, 7))
+    assert (explanation.title_length, explanation.mean_title_length) == (1, pytest.approx(4 / 3))
+    assert (explanation.length, explanation.mean_length) == (3, 2)
 
 
 def test_the_reference_engine_by_hand() -> None:

@@ -21,7 +21,8 @@ from retrieval.dense.retriever import Dense
 from retrieval.explain.starter import StaticExplainer, StaticExplanation, static_explainer
 from tests.doubles import texts_of
 from tests.hub import build_bi_encoder
-from text.analyzers import Analyzer, analyze
+from text.analysis import analyze
+from text.analyzers import Analyzer
 
 pytestmark = pytest.mark.slow
 

@@ -6,7 +6,8 @@ from data.catalog import CATALOG, read_entry
 from data.records import Passage, Question, QuestionSet
 from retrieval.lexical.terms import NAMED, readings, unmatched
 from tests.doubles import small_set
-from text.analyzers import Analyzer, analyze
+from text.analysis import analyze
+from text.analyzers import Analyzer
 
 
 def test_readings_are_those_of_every_analyzer() -> None:

@@ -55,6 +55,7 @@ def test_the_weights_of_a_passage_times_the_counts_of_a_question_are_its_score(k
     tokens, questions = tokens_of(Analyzer.BIGRAM, texts), tokens_of(Analyzer.BIGRAM, asked)
     ids, offsets = questions.flat_ids_in({term: number for number, term in enumerate(tokens.vocabulary)})
     known = counts(ids, offsets, len(tokens.vocabulary))
+    assert offsets[-1] == len(ids)  # what was given is as it was
     weights = TermWeights(tokens, k1, b)
     in_parts = [weights.of(start, start + 3) for start in range(0, len(passages), 3)]
     scores = np.hstack([(known @ part.T).toarray() for part in in_parts])

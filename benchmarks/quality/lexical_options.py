@@ -1,0 +1,130 @@
+"""What BM25's further options bring on KorQuAD's article split and on the sample: a weight for the title, feedback,
+compounds, a dictionary.
+
+Each is tried alone over BM25 as it comes, as the lab does it. Its value, even where the best one loses, is chosen on
+questions of other articles, and so is which of them go together: those that gain there. The dictionary holds words that
+`retrieval.lexical.cut_words` proposes from these questions and their passages, which flatters it there. The test
+questions are asked once.
+"""
+
+import os
+import tempfile
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from benchmarks.korquad import korquad
+from benchmarks.quality.article_split import MEASURE, differences, table
+from data.catalog import CATALOG, read_entry
+from data.read import read_file
+from data.records import QuestionSet
+from data.split import Part, SplitOptions, split
+from retrieval.analysis.lab_results import lab_figures
+from retrieval.comparison.compare import Comparison, compare
+from retrieval.comparison.experiment import Experiment
+from retrieval.comparison.kinds.first_stage import BM25Spec
+from retrieval.comparison.kinds.spec import Spec
+from retrieval.comparison.labs import (
+    FEEDBACK_PASSAGES,
+    FEEDBACK_SHARES,
+    TITLE_WEIGHTS,
+    UNCHANGED,
+    Change,
+    changes,
+    lexical_lab,
+)
+from retrieval.evaluation.significance import question_groups
+from retrieval.lexical.cut_words import Evidence, cut_words
+from text.dictionary import Dictionary, Word, written
+from text.morphemes import Compounds
+
+_BASELINE = "BM25"
+# of KorQuAD all articles but those of the test choose; of the small sample half
+_SPLITS = {
+    "KorQuAD": SplitOptions(validation=99 / 140, test=40 / 140),
+    "Sample": SplitOptions(validation=0.49, test=0.5),
+}
+_EVIDENCE = {"surest": (Evidence.DIFFERS,), "all": tuple(Evidence)}
+
+
+class _Chosen(NamedTuple):
+    """The best change of a kind, its value as a person reads it, and what it gained where it was chosen."""
+
+    kind: str
+    change: Change
+    told: str
+    gain: float
+
+
+def measure() -> list[str]:
+    """Choose on the other articles, then ask the test questions once; returns a Markdown table and verdicts a set."""
+    lines: list[str] = []
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ["MRC_WORKSPACE"] = folder
+        sets = {"KorQuAD": read_file(korquad()).question_set, "Sample": read_entry(CATALOG["sample"]).question_set}
+        for name, question_set in sets.items():
+            lines += [*([""] if lines else []), f"{name}:", "", *_measured(question_set, _SPLITS[name], Path(folder))]
+    return lines
+
+
+def _measured(question_set: QuestionSet, parts: SplitOptions, folder: Path) -> list[str]:
+    base = _experiment(parts, Part.TEST, BM25Spec(name=_BASELINE))
+    kinds = {
+        "title weighed": changes(title_weight=TITLE_WEIGHTS),
+        "feedback": changes(feedback_passages=FEEDBACK_PASSAGES, feedback_share=FEEDBACK_SHARES),
+        "compounds": changes(compounds=[mode.value for mode in Compounds if mode is not Compounds.AS_READ]),
+        "dictionary": changes(dictionary=_dictionaries(question_set, parts, folder)),
+    }
+    chosen = [_best(base, kind, of, question_set) for kind, of in kinds.items()]
+    tested = compare(base.model_copy(update={"retriever": (*base.retriever, *_tested(chosen))}), question_set)
+    pairs = [(_BASELINE, spec.name) for spec in tested.experiment.retriever[1:]]
+    told = "; ".join(f"{one.kind} {one.told} ({one.gain * 100:+.2f} points there)" for one in chosen)
+    return [*table(tested), "", f"Chosen on the other articles: {told}.", "", *differences(tested, *pairs)]
+
+
+def _dictionaries(question_set: QuestionSet, parts: SplitOptions, folder: Path) -> list[str]:
+    """Write the dictionaries that the questions which are not the test's propose; returns their paths."""
+    rows = split(question_set, parts).rows
+    others = question_set.with_questions(np.sort(np.concatenate([rows[Part.TRAIN], rows[Part.VALIDATION]])))
+    proposed, paths = cut_words(others), []
+    for name, evidence in _EVIDENCE.items():
+        words = tuple(Word(one.word) for one in proposed if one.evidence in evidence)
+        path = folder / f"{len(words)} words, {name}.txt"
+        path.write_text(written(Dictionary(words)), encoding="utf-8")
+        paths.append(str(path))
+    return paths
+
+
+def _best(base: Experiment, kind: str, of: list[Change], question_set: QuestionSet) -> _Chosen:
+    """Return the change of a kind that is best on the validation questions."""
+    lab = compare(lexical_lab(base, _BASELINE, [of]), question_set)
+    _require_all(lab)
+    figures = lab_figures(lab, MEASURE, question_groups(lab.question_set))
+    figures = figures[figures["name"] != UNCHANGED].reset_index(drop=True)
+    place = int(figures["value"].to_numpy().argmax())
+    told = ", ".join(str(value).split("/")[-1].removesuffix(".txt") for value in of[place].values())
+    return _Chosen(kind, of[place], told, float(figures["difference"][place]))
+
+
+def _tested(chosen: list[_Chosen]) -> list[Spec]:
+    """Return BM25 with every chosen change alone, and with those together that gained."""
+    specs: list[Spec] = [_changed(f"{_BASELINE}, {one.kind}", one) for one in chosen]
+    gaining = [one for one in chosen if one.gain > 0]
+    return [*specs, *([_changed(f"{_BASELINE}, all that gained", *gaining)] if len(gaining) > 1 else [])]
+
+
+def _changed(name: str, *chosen: _Chosen) -> Spec:
+    values = {option: value for one in chosen for option, value in one.change.items()}
+    return BM25Spec(name=name, chosen_on=Part.VALIDATION, **values)
+
+
+def _experiment(parts: SplitOptions, part: Part, *retrievers: Spec) -> Experiment:
+    return Experiment(
+        data="", split=part, validation_share=parts.validation, test_share=parts.test, ks=(1, 10), retriever=retrievers
+    )
+
+
+def _require_all(comparison: Comparison) -> None:
+    if failed := [result for result in comparison.results if result.error]:
+        raise RuntimeError(f"{failed[0].name}: {failed[0].error}")

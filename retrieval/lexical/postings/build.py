@@ -1,0 +1,173 @@
+"""An index made a segment at a time: what lists a segment's passages have, and the segments put together.
+
+A segment is made from what is known of its passages and of the collection's terms; no segment needs another. So only
+one is held in memory while an index is written to a file. What is put together at the end is where each term's lists
+are, never the lists themselves.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from scipy.sparse import csr_array
+
+from retrieval.lexical.postings.lists import DTYPES, SEGMENT, WORD, Array, Lists, compiled
+from retrieval.lexical.postings.search import ones
+
+_MAPPED = 16  # a list of more passages than a segment's 16th has a map
+
+
+class Segment(NamedTuple):
+    """The lists of some passages: those of `terms`, one after another, each of so many `lengths`."""
+
+    terms: Array  # (n_lists,) uint64, no term twice
+    lengths: Array  # (n_lists,) int32, 1 or more
+    rows: Array  # (n_postings,) uint16
+    weights: Array  # (n_postings,) float32
+
+
+@dataclass(frozen=True)
+class WeighedTokens:
+    """Passages as terms, and all that a BM25 weight is made of.
+
+    Passage i holds `ids[offsets[i]:offsets[i + 1]]`, places in `terms` and `idf`. A token counts 1; in BM25F one of the
+    first `heads[i]` counts `gains[0, i]`, and another `gains[1, i]`. A term of count c weighs
+    `idf * c / (c + held_back[i])`.
+    """
+
+    terms: Array  # (n_terms,) uint64
+    ids: Array  # (n_tokens,) int32
+    offsets: Array  # (n_passages + 1,) int64
+    idf: Array  # (n_terms,) float64
+    held_back: Array  # (n_passages,) float64
+    heads: Array  # (n_passages,) int64
+    gains: Array  # (2, n_passages) float64
+
+    def segment(self) -> Segment:
+        """Return the lists of these passages."""
+        lengths = holders(self.ids, self.offsets, len(self.terms))
+        begins = np.concatenate([[0], np.cumsum(lengths)])
+        rows, counts = _counted(self.ids, self.offsets, begins, self.heads, self.gains)
+        held = lengths > 0
+        weights = _weights(begins, rows, counts, self.idf, self.held_back)
+        return Segment(self.terms[held], lengths[held].astype(np.int32), rows, weights)
+
+
+def segments_of(weights: csr_array, size: int = SEGMENT) -> Iterator[Segment]:
+    """Yield the segments of passages whose terms have weights already, `(n_passages, n_terms)`."""
+    for first in range(0, weights.shape[0], size):
+        by_term = csr_array(weights[first : first + size]).tocsc()
+        by_term.sort_indices()
+        lengths = np.diff(by_term.indptr)
+        terms = np.flatnonzero(lengths)
+        rows, values = by_term.indices.astype(np.uint16), by_term.data.astype(np.float32)
+        yield Segment(terms.astype(np.uint64), lengths[terms].astype(np.int32), rows, values)
+
+
+def put_together(segments: Iterable[Segment], write: Callable[[str, Array], None], size: int = SEGMENT) -> None:
+    """Write the arrays of `Lists`, some in parts: `write` is told an array's name and what comes next in it."""
+    found: list[tuple[Array, ...]] = [(np.zeros(0, np.uint64), *(np.zeros(0, np.int64) for _ in range(5)))]
+    n_postings = n_words = 0
+    for number, segment in enumerate(segments):
+        begins = np.concatenate([[0], np.cumsum(segment.lengths, dtype=np.int64)])
+        maps, bits, ranks = _maps(begins, segment.rows, -(-size // WORD), max(1, size // _MAPPED))
+        for name, part in (("rows", segment.rows), ("weights", segment.weights), ("bits", bits), ("ranks", ranks)):
+            write(name, part)
+        where = np.full(len(segment.terms), number), begins[:-1] + n_postings, segment.lengths
+        largest = _largest(begins, segment.weights)
+        found.append((segment.terms, *where, largest, np.where(maps >= 0, maps + n_words, -1)))
+        n_postings, n_words = n_postings + len(segment.rows), n_words + len(bits)
+    terms, *told = (np.concatenate(parts) for parts in zip(*found, strict=True))
+    order = np.argsort(terms, kind="stable")  # of one term the segments stay in their order
+    distinct, firsts = np.unique(terms[order], return_index=True)
+    write("terms", distinct)
+    write("firsts", np.append(firsts, len(terms)))
+    for name, part in zip(("segments", "begins", "lengths", "largest", "maps"), told, strict=True):
+        write(name, part[order])
+
+
+def in_memory(segments: Iterable[Segment], size: int = SEGMENT) -> Lists:
+    """Return the segments put together in memory."""
+    parts: dict[str, list[Array]] = {name: [] for name in Lists._fields}
+
+    def write(name: str, part: Array) -> None:
+        parts[name].append(part.astype(DTYPES[name], copy=False))
+
+    put_together(segments, write, size)
+    empty = {name: np.zeros(0, dtype) for name, dtype in DTYPES.items()}
+    return Lists(**{name: np.concatenate(found or [empty[name]]) for name, found in parts.items()})
+
+
+@compiled
+def holders(ids: Array, offsets: Array, n_terms: int) -> Array:
+    """Return how many passages hold each term, `(n_terms,)` int64."""
+    held = np.zeros(n_terms, dtype=np.int64)
+    last = np.full(n_terms, -1, dtype=np.int32)
+    for row in range(len(offsets) - 1):
+        for place in range(offsets[row], offsets[row + 1]):
+            term = ids[place]
+            if last[term] != row:
+                last[term] = row
+                held[term] += 1
+    return held
+
+
+@compiled
+def _counted(ids: Array, offsets: Array, begins: Array, heads: Array, gains: Array) -> tuple[Array, Array]:
+    """Fill the lists of all terms with their passages, and what the term counts in each."""
+    rows = np.empty(begins[-1], dtype=np.uint16)
+    counts = np.empty(begins[-1], dtype=np.float64)
+    ends = begins[:-1].copy()
+    for row in range(len(offsets) - 1):
+        head = offsets[row] + heads[row]
+        for place in range(offsets[row], offsets[row + 1]):
+            term, gain = ids[place], gains[0 if place < head else 1, row]
+            end = ends[term]
+            if end > begins[term] and rows[end - 1] == row:
+                counts[end - 1] += gain
+            else:
+                rows[end], counts[end], ends[term] = row, gain, end + 1
+    return rows, counts
+
+
+@compiled
+def _weights(begins: Array, rows: Array, counts: Array, idf: Array, held_back: Array) -> Array:
+    """Return `idf * count / (count + held_back[row])` of every place."""
+    weights = np.empty(len(rows), dtype=np.float32)
+    for term in range(len(begins) - 1):
+        for place in range(begins[term], begins[term + 1]):
+            weights[place] = idf[term] * counts[place] / (counts[place] + held_back[rows[place]])
+    return weights
+
+
+@compiled
+def _largest(begins: Array, weights: Array) -> Array:
+    """Return the largest weight of each list, without its sign."""
+    largest = np.zeros(len(begins) - 1, dtype=np.float32)
+    for one in range(len(largest)):
+        for place in range(begins[one], begins[one + 1]):
+            largest[one] = max(largest[one], abs(weights[place]))
+    return largest
+
+
+@compiled
+def _maps(begins: Array, rows: Array, n_words: int, least: int) -> tuple[Array, Array, Array]:
+    """Return where each list's map begins, -1 where it holds fewer passages than `least`, and all bits and ranks."""
+    maps = np.full(len(begins) - 1, -1, dtype=np.int64)
+    size = 0
+    for one in range(len(maps)):
+        if begins[one + 1] - begins[one] >= least:
+            maps[one] = size
+            size += n_words
+    bits, ranks = np.zeros(size, dtype=np.uint64), np.zeros(size, dtype=np.uint16)
+    for one in range(len(maps)):
+        if maps[one] < 0:
+            continue
+        for place in range(begins[one], begins[one + 1]):
+            bits[maps[one] + rows[place] // 64] |= np.uint64(1) << np.uint64(rows[place] % 64)
+        before = 0
+        for word in range(maps[one], maps[one] + n_words):
+            ranks[word] = before
+            before += ones(bits[word])
+    return maps, bits, ranks

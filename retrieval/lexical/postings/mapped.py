@@ -1,0 +1,94 @@
+"""Indexes kept in the workspace's cache and mapped into memory: made once, opened at once, shared by processes.
+
+What is mapped is read from the file where it is asked for, and belongs to the system's cache of files: an index may be
+larger than what is free, and another process that searches it takes no memory of its own for it.
+"""
+
+import json
+import logging
+import os
+import shutil
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack
+from pathlib import Path
+
+import numpy as np
+from filelock import FileLock
+
+from data.cache import key_of
+from data.seal import is_sound, sealing
+from data.workspace import read_json, remove_folder, workspace
+from retrieval.lexical.postings.build import Segment, put_together
+from retrieval.lexical.postings.index import Postings
+from retrieval.lexical.postings.lists import DTYPES, SEGMENT, Array, Lists
+
+logger = logging.getLogger(__name__)
+
+_VERSION = 1  # raise when the arrays of the same passages would be others
+_KEPT = 8  # indexes: those of a million passages take 2 GB each
+_ABOUT = "about.json"
+
+
+def mapped_postings(
+    key: str, n_passages: int, segments: Callable[[], Iterable[Segment]], size: int = SEGMENT
+) -> Postings:
+    """Return the index kept under a key that tells all it is made from; where there is none that is sound, it is made.
+
+    A second process that asks for it while it is made waits. One that was cut off in making it leaves nothing that
+    another takes for an index. Of those that were not used for longest, all but a few are removed. On a disk that
+    cannot be written, it is made in memory.
+    """
+    folder = _place() / key_of(_VERSION, key, n_passages, size)
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with FileLock(folder.with_suffix(".lock")):
+            if not is_sound(folder):
+                if folder.exists():
+                    logger.warning("%s is damaged: its index is made anew", folder)
+                _write(folder, n_passages, segments(), size)
+        os.utime(folder)
+    except OSError as error:
+        logger.warning("the index %s cannot be kept: %s", folder, error)
+        return Postings.of(segments(), n_passages, size)
+    return _open(folder)
+
+
+def _place() -> Path:
+    return workspace() / "cache" / "postings"
+
+
+def _write(folder: Path, n_passages: int, segments: Iterable[Segment], size: int) -> None:
+    for cut_off in folder.parent.glob(f".{folder.name}.*"):  # whoever was at work there has let go of the lock
+        shutil.rmtree(cut_off, ignore_errors=True)
+    with sealing(folder) as new:
+        new.mkdir()
+        with ExitStack() as stack:
+            files = {name: stack.enter_context((new / name).open("wb")) for name in Lists._fields}
+
+            def write(name: str, part: Array) -> None:
+                np.ascontiguousarray(part, dtype=DTYPES[name]).tofile(files[name])
+
+            put_together(segments, write, size)
+        (new / _ABOUT).write_text(json.dumps({"passages": n_passages, "segment": size}), encoding="utf-8")
+    _remove_the_oldest(folder)
+
+
+def _open(folder: Path) -> Postings:
+    about = read_json(folder / _ABOUT)
+    arrays = {name: _mapped(folder / name, dtype) for name, dtype in DTYPES.items()}
+    return Postings(Lists(**arrays), about["passages"], about["segment"])
+
+
+def _mapped(path: Path, dtype: np.dtype) -> Array:
+    if not path.stat().st_size:
+        return np.zeros(0, dtype)  # nothing cannot be mapped
+    return np.asarray(np.memmap(path, dtype, mode="r"))
+
+
+def _remove_the_oldest(made: Path) -> None:
+    """Remove the indexes not used for longest; a process that has one open keeps it until it ends."""
+    folders = [path for path in made.parent.iterdir() if path.is_dir() and not path.name.startswith(".")]
+    for folder in sorted(folders, key=lambda path: path.stat().st_mtime, reverse=True)[_KEPT:]:
+        if folder != made:
+            remove_folder(folder)
+            folder.with_suffix(".lock").unlink(missing_ok=True)

@@ -1,0 +1,103 @@
+"""The engines that are compared answer the same questions of the same passages, and score as the formula says."""
+
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from benchmarks.scale.cloned_articles import Clones
+from benchmarks.speed.bm25.agreement import difference, overlap, own_passage_found
+from benchmarks.speed.bm25.asked import asked_of
+from benchmarks.speed.bm25.engine import K1, B, Engine
+from benchmarks.speed.bm25.steps import ENGINES
+from text.tokens import Tokens
+
+K = 10
+
+
+@pytest.fixture(scope="module")
+def clones() -> Clones:
+    """Sixty passages of words by Zipf's law, and five of their beginnings, asked."""
+    rng = np.random.default_rng(0)
+    vocabulary = [f"말{number}" for number in range(200)]
+    lengths = rng.integers(5, 40, 60)
+    ids = (rng.zipf(1.3, lengths.sum()) % 200).astype(np.int32)
+    offsets = np.concatenate([[0], np.cumsum(lengths)])
+    asked = [ids[offsets[row] : offsets[row] + 4] for row in range(0, 60, 12)]
+    questions = Tokens(vocabulary, np.concatenate(asked), np.arange(6) * 4)
+    return Clones(Tokens(vocabulary, ids, offsets), questions, np.arange(0, 60, 12))
+
+
+@pytest.fixture(scope="module")
+def opened(clones: Clones, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Engine]:
+    found = {}
+    for name, engine in ENGINES.items():
+        folder = tmp_path_factory.mktemp(name)
+        assert engine.build(clones, folder) > 0
+        found[name] = engine.open(folder)
+    return found
+
+
+def by_hand(clones: Clones, question: list[str]) -> np.ndarray:
+    """Lucene's BM25, passage by passage."""
+    passages = [Counter(text) for text in clones.tokens.texts()]
+    mean = sum(passage.total() for passage in passages) / len(passages)
+    scores = np.zeros(len(passages))
+    for word in question:
+        held = sum(word in passage for passage in passages)
+        idf = np.log(1 + (len(passages) - held + 0.5) / (held + 0.5))
+        for row, passage in enumerate(passages):
+            scores[row] += idf * passage[word] / (passage[word] + K1 * (1 - B + B * passage.total() / mean))
+    return scores
+
+
+@pytest.mark.slow
+def test_scores_are_those_of_the_formula(clones: Clones, opened: dict[str, Engine]) -> None:
+    questions = asked_of(clones).questions
+    wanted = [np.sort(by_hand(clones, question))[::-1][:K] for question in map(list, questions)]
+    for name in ("Ours", "BM25S"):
+        rows, scores = opened[name].found(questions, K)
+        assert rows.shape == scores.shape == (5, K)
+        assert scores == pytest.approx(np.array(wanted), rel=1e-4), name
+    assert difference(opened["Ours"], opened["BM25S"], questions) < 1e-4
+
+
+@pytest.mark.slow
+def test_tantivy_finds_nearly_the_same_in_one_segment_or_as_it_comes(clones: Clones, opened: dict[str, Engine]) -> None:
+    questions = asked_of(clones).questions
+    for name in ("TantivyInOne", "Tantivy"):
+        assert overlap(opened["BM25S"], opened[name], questions) > 0.8
+    _, scores = opened["TantivyInOne"].found(questions, K)
+    wanted = [(K1 + 1) * by_hand(clones, question).max() for question in map(list, questions)]
+    assert scores[:, 0] == pytest.approx(np.array(wanted), rel=0.1)  # lengths are held in a byte, but k1 and b are ours
+
+
+@pytest.mark.slow
+def test_every_engine_finds_the_same_with_one_thread_and_with_all(clones: Clones, opened: dict[str, Engine]) -> None:
+    questions = asked_of(clones).questions
+    for name in ("Ours", "BM25S", "TantivyInOne"):
+        engine = opened[name]
+        one, all_ = (engine.search(engine.asked(questions), K, threads) for threads in (1, 2))
+        assert scores_of(one) == pytest.approx(scores_of(all_)), name
+    assert own_passage_found(opened["RankBM25"], asked_of(clones)) == own_passage_found(
+        opened["BM25S"], asked_of(clones)
+    )
+
+
+@pytest.mark.slow
+def test_what_scores_otherwise_is_no_longer_compared(clones: Clones, opened: dict[str, Engine]) -> None:
+    with pytest.raises(ValueError, match="should score alike"):
+        difference(opened["TantivyInOne"], opened["BM25S"], asked_of(clones).questions)
+
+
+def test_the_passages_that_hold_a_word_are_counted(clones: Clones) -> None:
+    texts = clones.tokens.texts()
+    for word, held in asked_of(clones).held.items():
+        assert held == sum(word in text for text in texts)
+
+
+def scores_of(result: object) -> np.ndarray:
+    """The scores in what an engine returns."""
+    if hasattr(result, "scores"):
+        return np.asarray(result.scores)
+    return np.array([[score for score, _ in hits] for hits in result])

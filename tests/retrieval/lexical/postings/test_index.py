@@ -1,0 +1,158 @@
+"""The index in segments against sums over all passages, made without it."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.sparse import csr_array
+
+from data.catalog import CATALOG, read_entry
+from retrieval.lexical.bm25 import BM25, BM25Options
+from retrieval.lexical.postings.build import segments_of
+from retrieval.lexical.postings.index import Postings
+from retrieval.lexical.postings.search import ones
+from retrieval.rankings import NOT_FOUND, Rankings, top_k
+from tests.doubles import texts_of
+from tests.retrieval.lexical.postings.made import Documents, asked, offsets_of, postings_with, weights_by_formula
+from text.analysis import analyze
+from text.analyzers import Analyzer
+
+TERMS = st.integers(0, 6)
+DOCUMENTS = st.lists(st.lists(TERMS, max_size=8), min_size=1, max_size=60).filter(any)
+QUESTIONS = st.lists(st.lists(TERMS, max_size=6), min_size=1, max_size=40)
+SIZES = st.sampled_from([1, 2, 7, 16, 64, 65, 1 << 16])
+COUNTS = st.sampled_from([0.25, 0.5, 1.0, 1.7, 3.0])
+
+
+def assert_same(found: Rankings, expected: Rankings) -> None:
+    np.testing.assert_array_equal(found.indices, expected.indices)
+    np.testing.assert_array_equal(found.scores, expected.scores)
+
+
+def all_of(postings: Postings, *question: Any) -> np.ndarray:
+    return np.concatenate(list(postings.scores(*question)))
+
+
+@settings(deadline=None, max_examples=300)
+@given(DOCUMENTS, QUESTIONS, st.integers(1, 70), SIZES, st.tuples(st.floats(0, 3), st.floats(0, 1)))
+def test_a_search_is_the_ranking_of_all_scores_and_these_are_the_written_formula(
+    documents: Documents, questions: Documents, k: int, size: int, options: tuple[float, float]
+) -> None:
+    k1, b = options
+    postings = postings_with(documents, k1, b, size)
+    scores = all_of(postings, *asked(questions), 3)
+    assert_same(postings.search(*asked(questions), k), top_k(scores, k))
+    weights = weights_by_formula(documents, k1, b)
+    expected = np.array([weights[:, question].sum(axis=1) for question in questions])
+    np.testing.assert_array_equal(np.isfinite(scores), expected > 0)
+    np.testing.assert_allclose(scores, np.where(expected > 0, expected, -np.inf), rtol=1e-6)
+
+
+@settings(deadline=None, max_examples=100)
+@given(DOCUMENTS, QUESTIONS, st.integers(1, 20), SIZES, st.data())
+def test_terms_count_as_much_as_they_are_asked(
+    documents: Documents, questions: Documents, k: int, size: int, data: st.DataObject
+) -> None:
+    postings = postings_with(documents, size=size)
+    terms, offsets = asked(questions)
+    factors = np.array(data.draw(st.lists(COUNTS, min_size=len(terms), max_size=len(terms))), dtype=np.float32)
+    scores = all_of(postings, terms, offsets, 3, factors)
+    assert_same(postings.search(terms, offsets, k, factors), top_k(scores, k))
+    weights = weights_by_formula(documents, 0.9, 0.4)
+    for row, question in enumerate(questions):
+        own = factors[offsets[row] : offsets[row + 1]]
+        expected = (weights[:, question] * own).sum(axis=1)
+        np.testing.assert_allclose(scores[row], np.where(expected > 0, expected, -np.inf), rtol=1e-6)
+
+
+@settings(deadline=None, max_examples=50)
+@given(DOCUMENTS, QUESTIONS, st.integers(1, 20))
+def test_segments_make_no_difference(documents: Documents, questions: Documents, k: int) -> None:
+    whole = postings_with(documents, size=1 << 16).search(*asked(questions), k)
+    for size in (1, 5, 64):
+        assert_same(postings_with(documents, size=size).search(*asked(questions), k), whole)
+
+
+@settings(deadline=None, max_examples=100)
+@given(st.data(), st.integers(1, 20), SIZES)
+def test_weights_of_either_sign_are_searched_exactly(data: st.DataObject, k: int, size: int) -> None:
+    shape = data.draw(st.integers(1, 40)), data.draw(st.integers(1, 6))
+    signed = st.sampled_from([0.0, 0.0, 0.5, 1.0, 2.5, -1.0])
+    weights = np.array(data.draw(st.lists(signed, min_size=shape[0] * shape[1], max_size=shape[0] * shape[1])))
+    postings = Postings.of(segments_of(csr_array(weights.reshape(shape)), size), shape[0], size)
+    terms = np.arange(shape[1], dtype=np.uint64)
+    expected = weights.reshape(shape).sum(axis=1)[None]
+    found = postings.search(terms, np.array([0, len(terms)]), k)
+    assert_same(found, top_k(np.where(expected > 0, expected, -np.inf).astype(np.float32), k))
+
+
+def test_many_passages_with_words_as_common_as_in_texts() -> None:
+    """The lists are of all lengths, so that some are added up, some looked up by map and some by search."""
+    rng = np.random.default_rng(0)
+    n_passages, n_terms = 20_000, 3_000
+    drawn = np.minimum(rng.zipf(1.2, n_passages * 30) - 1, n_terms - 1)
+    counts = csr_array(
+        (np.ones(len(drawn)), (np.repeat(np.arange(n_passages), 30), drawn)), shape=(n_passages, n_terms)
+    )
+    counts.sum_duplicates()
+    held = np.bincount(counts.indices, minlength=n_terms)
+    lengths = rng.uniform(0.4, 1.6, n_passages)[np.repeat(np.arange(n_passages), np.diff(counts.indptr))]
+    counts.data = np.log1p((n_passages - held + 0.5) / (held + 0.5))[counts.indices] * (
+        counts.data / (counts.data + lengths)
+    )
+    postings = Postings.of(segments_of(counts, 2_048), n_passages, 2_048)
+    questions = [np.minimum(rng.zipf(1.2, size) - 1, n_terms - 1) for size in (1, 2, 5, 12, 30, 60) for _ in range(20)]
+    terms, offsets = np.concatenate(questions).astype(np.uint64), offsets_of(questions)
+    assert (postings.lists.maps >= 0).any()
+    assert (postings.lists.maps < 0).any()
+    scores = all_of(postings, terms, offsets, 16)
+    for k in (1, 10, 100, 1000):
+        assert_same(postings.search(terms, offsets, k), top_k(scores, k))
+        assert_same(postings.search(terms, offsets, k, cores=1), top_k(scores, k))
+    dense = counts.toarray().astype(np.float32)
+    expected = np.stack([dense[:, question].sum(axis=1, dtype=np.float64) for question in questions])
+    np.testing.assert_allclose(scores, np.where(expected > 0, expected, -np.inf), rtol=1e-6)
+
+
+def test_equal_passages_stand_in_the_order_of_the_corpus_wherever_their_segments_are() -> None:
+    documents = [[1, 2], [3], [1, 2, 2], [0]] * 50
+    found = postings_with(documents, size=16).search(*asked([[2, 1]]), 60)
+    assert found.indices[0].tolist() == [*range(2, 200, 4), *range(0, 40, 4)]
+
+
+def test_what_no_passage_holds_finds_nothing() -> None:
+    postings = postings_with([[1], [2]])
+    found = postings.search(*asked([[5], [], [6, 6]]), 2)
+    assert (found.indices == NOT_FOUND).all()
+    assert np.isneginf(found.scores).all()
+    assert postings.search(*asked([[1]]), 0).indices.shape == (1, 0)
+
+
+def test_more_is_asked_for_than_there_is() -> None:
+    found = postings_with([[1], [2], [1, 1]], size=2).search(*asked([[1]]), 5)
+    assert found.indices.tolist() == [[2, 0, NOT_FOUND, NOT_FOUND, NOT_FOUND]]
+
+
+def test_a_segment_too_large_for_its_rows_is_refused() -> None:
+    with pytest.raises(ValueError, match="1 to 65,536"):
+        postings_with([[1]], size=70_000)
+
+
+@pytest.mark.parametrize("word", [0, 1, 2**63, 2**64 - 1, 0x123456789ABCDEF])
+def test_bits_are_counted(word: int) -> None:
+    assert ones(np.uint64(word)) == word.bit_count()
+
+
+@pytest.mark.parametrize("analyzer", [Analyzer.WORD, Analyzer.KIWI_BIGRAM])
+def test_bm25s_scores_the_same(analyzer: Analyzer) -> None:
+    import bm25s
+
+    sample = read_entry(CATALOG["sample"]).question_set
+    questions = texts_of(sample.questions)
+    ours = np.concatenate(list(BM25("ours", sample.passages, BM25Options(analyzer)).score_blocks(questions)))
+    library = bm25s.BM25(method="lucene", k1=0.9, b=0.4)
+    library.index(analyze(analyzer, list(sample.passages.indexed_texts(title=True))), show_progress=False)
+    theirs = np.stack([library.get_scores(tokens) for tokens in analyze(analyzer, questions)])
+    np.testing.assert_allclose(np.where(np.isfinite(ours), ours, 0), theirs, rtol=1e-5, atol=1e-5)

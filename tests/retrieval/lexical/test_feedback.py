@@ -1,0 +1,204 @@
+"""RM3 against its written formula in exact fractions, and what a question asked again finds."""
+
+from collections import Counter
+from collections.abc import Sequence
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from data.catalog import CATALOG, read_entry
+from data.records import Passage, QuestionSet
+from retrieval.lexical.bm25 import BM25, BM25Options
+from retrieval.lexical.engines import Engine
+from retrieval.lexical.feedback import QUESTIONS, Feedback, FeedbackOptions, Weighed
+from retrieval.lexical.statistics import term_statistics
+from retrieval.rankings import Rankings
+from tests.doubles import texts_of
+from text.analysis import Analysis, analyze
+from text.analyzers import Analyzer
+
+TEXTS = st.lists(st.text("abcdef ", max_size=16), min_size=1, max_size=8, unique=True)
+QUESTIONS_OF_LETTERS = st.lists(st.text("abg ", max_size=8), min_size=1, max_size=4)
+FEEDBACK = st.tuples(st.integers(1, 4), st.integers(1, 4), st.sampled_from([0, 0.25, 0.3, 1]))
+
+
+@pytest.fixture(scope="module")
+def sample() -> QuestionSet:
+    return read_entry(CATALOG["sample"]).question_set
+
+
+def passages(*texts: str) -> list[Passage]:
+    return [Passage(f"p{row}", text) for row, text in enumerate(texts)]
+
+
+def rm3(
+    question: Sequence[str],
+    first: list[tuple[int, float]],
+    documents: Sequence[Sequence[str]],
+    options: FeedbackOptions,
+    morphemes: bool = False,
+) -> dict[str, float]:
+    """Weigh a question's terms, exactly: `first` are rows and scores, `documents` the tokens of all passages."""
+    holders = Counter(term for document in documents for term in set(document))
+    model: Counter[str] = Counter()
+    for row, score in first:
+        allowed = [
+            term
+            for term in documents[row]
+            if holders[term] <= max(1, len(documents) / 10) and (term.endswith("/") or not morphemes)
+        ]
+        for term, count in Counter(allowed).items():
+            model[term] += Fraction(score) * Fraction(count, len(allowed))  # type: ignore[assignment]
+    best = dict(sorted(model.items(), key=lambda one: (-one[1], one[0]))[: options.terms])
+    total = sum(best.values())
+    if not total:
+        return {term: float(count) for term, count in Counter(question).items()}
+    share = Fraction(options.share)
+    asked = {term: (1 - share) * count for term, count in Counter(question).items()}
+    for term, weight in best.items():
+        asked[term] = asked.get(term, Fraction(0)) + share * len(question) * weight / total
+    return {term: float(weight) for term, weight in asked.items() if weight}
+
+
+def found(rankings: Rankings) -> list[list[tuple[int, float]]]:
+    return [
+        [(row, score) for row, score in zip(rows, scores, strict=True) if row >= 0]
+        for rows, scores in zip(rankings.indices.tolist(), rankings.scores.tolist(), strict=True)
+    ]
+
+
+def weights_of(asked: Weighed) -> list[dict[str, float]]:
+    parts = np.split(asked.factors, asked.tokens.offsets[1:-1])
+    return [
+        dict(zip(terms, part.tolist(), strict=True)) for terms, part in zip(asked.tokens.texts(), parts, strict=True)
+    ]
+
+
+def asked_again(
+    of: list[Passage] | Sequence[Passage], questions: list[str], options: FeedbackOptions, analyzer: Analyzer
+) -> tuple[list[dict[str, float]], list[dict[str, float]]]:
+    """Return the weights that the questions get, and those of the formula."""
+    texts = [passage.text for passage in of]
+    documents, analyzed = analyze(analyzer, texts), analyze(analyzer, questions)
+    first = BM25("first", of, BM25Options(analyzer, title=False)).search(questions, options.passages)
+    again = Feedback(options, Analysis(analyzer), texts, term_statistics(analyzer, texts)).asked_again(analyzed, first)
+    expected = [
+        rm3(question, rows, documents, options, analyzer is Analyzer.KIWI_BIGRAM)
+        for question, rows in zip(analyzed, found(first), strict=True)
+    ]
+    return weights_of(again), expected
+
+
+@settings(deadline=None, max_examples=100)
+@given(TEXTS, QUESTIONS_OF_LETTERS, FEEDBACK)
+def test_weights_are_the_written_formula_on_any_tokens(
+    texts: list[str], questions: list[str], feedback: tuple[int, int, float]
+) -> None:
+    got, expected = asked_again(passages(*texts), questions, FeedbackOptions(*feedback), Analyzer.BIGRAM)
+    for one, other in zip(got, expected, strict=True):
+        assert one == pytest.approx(other, rel=1e-5, abs=1e-30)
+
+
+@pytest.mark.parametrize("analyzer", [Analyzer.WORD, Analyzer.KIWI_BIGRAM])
+def test_weights_are_the_written_formula_on_the_sample(sample: QuestionSet, analyzer: Analyzer) -> None:
+    questions = texts_of(sample.questions[::16])
+    got, expected = asked_again(sample.passages, questions, FeedbackOptions(), analyzer)
+    asked = map(set, analyze(analyzer, questions))
+    assert sum(len(set(one) - own) for one, own in zip(got, asked, strict=True)) > 100
+    for one, other in zip(got, expected, strict=True):
+        assert one == pytest.approx(other, rel=1e-5)
+
+
+def test_a_small_case_by_hand() -> None:
+    """Both passages are found for "a", with scores 2 and 1; x stands in both, y and z in one each."""
+    documents = ["a x y y", "a x z", *[f"w{number}" for number in range(28)]]
+    options = FeedbackOptions(passages=2, terms=2, share=0.25)
+    feedback = Feedback(options, Analysis(Analyzer.WORD), documents, term_statistics(Analyzer.WORD, documents))
+    first = Rankings(np.array([[0, 1]], dtype=np.int32), np.array([[2, 1]], dtype=np.float32))
+    (got,) = weights_of(feedback.asked_again([["a", "q"]], first))
+    # P(a) = P(x) = 2/3 * 1/4 + 1/3 * 1/3 = 10/36, P(y) = 2/3 * 2/4 = 12/36, P(z) = 4/36: y and a are the best two
+    expected = {"a": 0.75 + 0.25 * 2 * 10 / 22, "q": 0.75, "y": 0.25 * 2 * 12 / 22}
+    assert got == pytest.approx(expected)
+
+
+@settings(deadline=None, max_examples=60)
+@given(TEXTS, QUESTIONS_OF_LETTERS, FEEDBACK)
+def test_a_search_is_by_these_weights_and_so_are_all_scores(
+    texts: list[str], questions: list[str], feedback: tuple[int, int, float]
+) -> None:
+    plain = BM25("plain", passages(*texts), BM25Options(Analyzer.BIGRAM))
+    names = dict(zip(("feedback_passages", "feedback_terms", "feedback_share"), feedback, strict=True))
+    again = BM25("again", passages(*texts), BM25Options(Analyzer.BIGRAM, **names))  # type: ignore[arg-type]
+    _, weights = asked_again(passages(*texts), questions, FeedbackOptions(*feedback), Analyzer.BIGRAM)
+    got = found(again.search(questions, len(texts)))
+    blocks = list(again.score_blocks(questions))
+    for row, terms in enumerate(weights):
+        # what a term alone scores is the weight that plain BM25 gives it
+        alone = found(plain.search(list(terms), len(texts))) if terms else []
+        expected: Counter[int] = Counter()
+        for weight, scores in zip(terms.values(), alone, strict=True):
+            for passage, score in scores:
+                expected[passage] += weight * score  # type: ignore[assignment]
+        assert dict(got[row]) == pytest.approx(
+            {one: score for one, score in expected.items() if score > 1e-25}, rel=1e-4
+        )
+        every = np.vstack(blocks)[row] if blocks else np.zeros(0)
+        assert {place: every[place] for place in np.flatnonzero(np.isfinite(every)).tolist()} == dict(got[row])
+
+
+def test_what_finds_nothing_and_what_may_add_nothing_stays_as_it_is() -> None:
+    texts = passages("a b", "a b c", "a c")
+    plain, again = (
+        BM25("", texts, BM25Options(Analyzer.WORD, feedback_passages=number, feedback_share=0.9)) for number in (0, 2)
+    )
+    questions = ["zebra", "", "a"]  # a and b, c stand in more than one passage, and in more than a tenth
+    assert found(again.search(questions, 3)) == found(plain.search(questions, 3))
+    assert found(again.search(questions, 3))[:2] == [[], []]
+    assert again.search([], 3).indices.shape == (0, 3)
+
+
+def test_a_share_of_nothing_is_the_question_alone(sample: QuestionSet) -> None:
+    questions = texts_of(sample.questions[::8])
+    plain, again = (
+        BM25("", sample.passages, BM25Options(Analyzer.WORD, feedback_passages=number, feedback_share=0.0))
+        for number in (0, 5)
+    )
+    first, second = plain.search(questions, 10), again.search(questions, 10)
+    np.testing.assert_array_equal(first.indices, second.indices)
+    np.testing.assert_allclose(first.scores, second.scores, rtol=1e-6)
+
+
+def test_more_questions_than_are_asked_again_at_a_time() -> None:
+    of = passages(*[f"w{number} w{number + 1} same" for number in range(40)])
+    again = BM25("", of, BM25Options(Analyzer.WORD, feedback_passages=3))
+    asked = ["w3", "w9 w30", "", "same"] * QUESTIONS
+    rankings, one_by_one = again.search(asked, 5), [again.search([question], 5) for question in asked[:4]]
+    assert rankings.indices.tolist() == [one.indices[0].tolist() for one in one_by_one] * QUESTIONS
+    assert rankings.scores.tolist() == [one.scores[0].tolist() for one in one_by_one] * QUESTIONS
+    assert np.vstack(list(again.score_blocks(asked))).shape == (len(asked), len(of))
+
+
+@pytest.mark.parametrize("texts", [["..."], []])
+def test_passages_without_a_word(texts: list[str]) -> None:
+    again = BM25("", passages(*texts), BM25Options(Analyzer.WORD, feedback_passages=3))
+    assert again.search(["a", ""], 2).indices.tolist() == [[-1, -1]] * 2
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"feedback_passages": -1},
+        {"feedback_passages": 1, "feedback_terms": 0},
+        {"feedback_passages": 1, "feedback_share": 1.1},
+        {"feedback_passages": 1, "engine": Engine.RANK_BM25},
+        {"title_weight": 0.0},
+        {"title_weight": 1.0, "title": False},
+        {"title_weight": 1.0, "engine": Engine.RANK_BM25},
+    ],
+)
+def test_options_that_do_not_go_together_are_refused(values: dict[str, float]) -> None:
+    with pytest.raises(ValueError, match=r"feedback|title_weight"):
+        BM25Options(**values)  # type: ignore[arg-type]
