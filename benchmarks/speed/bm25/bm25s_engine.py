@@ -18,7 +18,7 @@ _MOST_IN_LISTS = 100_000  # passages whose tokens fit into memory as Python's nu
 class BM25S:
     """An index of bm25s, mapped from the disk."""
 
-    name, is_bound = f"bm25s {version('bm25s')} (numba)", True
+    name, wanted = f"bm25s {version('bm25s')} (numba)", 2.0
 
     def __init__(self, index: Any) -> None:
         self._index = index

@@ -16,11 +16,12 @@ Words = Sequence[str]  # of a question, repeated as often as they are asked
 class Engine(Protocol):
     """An index on disk, opened.
 
-    `name` is what the comparison calls it, with its version; `is_bound`: ours should not be slower than it.
+    `name` is what the comparison calls it, with its version. Ours should not be slower than one with a `wanted`, and so
+    many times as fast for the best hundred of a million passages, on one thread.
     """
 
     name: str
-    is_bound: bool
+    wanted: float | None
 
     @classmethod
     def build(cls, clones: Clones, folder: Path) -> float:

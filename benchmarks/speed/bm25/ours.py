@@ -24,7 +24,7 @@ _KEY, _COUNT = "clones", "passages.txt"
 class Ours:
     """The postings of `retrieval.lexical`, mapped from the disk."""
 
-    name, is_bound = "ours", False
+    name, wanted = "ours", None
 
     def __init__(self, postings: "Postings") -> None:
         self._postings = postings

@@ -15,7 +15,7 @@ from benchmarks.speed.bm25.engine import K1, B, Words
 class RankBM25:
     """An index of rank-bm25. It cannot be saved: what is kept is the corpus, and opening it is building it."""
 
-    name, is_bound = f"rank-bm25 {version('rank-bm25')}", False
+    name, wanted = f"rank-bm25 {version('rank-bm25')}", None
 
     def __init__(self, index: Any) -> None:
         self._index = index

@@ -99,4 +99,4 @@ def search(folder: Path) -> dict[str, Any]:
 
 def _segments(engine: Any) -> str:
     segments = f"{engine.n_segments} segment{'s' if engine.n_segments > 1 else ''}"
-    return f"{segments}; its Python interface skips no postings, and its lengths are a byte each"
+    return f"{segments}, through its Python interface; lengths of a byte each"

@@ -25,7 +25,7 @@ _FIELD, _ROW, _FREQUENCIES = "text", "row", "freq"
 class Tantivy:
     """An index as Tantivy makes it unless told otherwise: by as many threads as there are cores, in segments."""
 
-    name, is_bound = f"Tantivy {version('tantivy')}", False
+    name, wanted = f"Tantivy {version('tantivy')}", None
     _writer: tuple[int, int] = (128_000_000, 0)  # bytes held before a segment is written; threads, 0: as it likes
 
     def __init__(self, index: Any) -> None:
@@ -99,7 +99,7 @@ class Tantivy:
 class TantivyInOne(Tantivy):
     """An index in one segment, which one thread writes: what is quickest to search."""
 
-    name, is_bound = f"Tantivy {version('tantivy')}, one segment", True
+    name, wanted = f"Tantivy {version('tantivy')}, one segment", 1.0
     _writer = (4_000_000_000, 1)
 
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.sparse import csr_array
 
-from retrieval.lexical.postings.lists import DTYPES, SEGMENT, WORD, Array, Lists, compiled
+from retrieval.lexical.postings.lists import DTYPES, LIST, SEGMENT, WORD, Array, Lists, compiled
 from retrieval.lexical.postings.search import ones
 
 _MAPPED = 16  # a list of more passages than a segment's 16th has a map
@@ -67,24 +67,25 @@ def segments_of(weights: csr_array, size: int = SEGMENT) -> Iterator[Segment]:
 
 def put_together(segments: Iterable[Segment], write: Callable[[str, Array], None], size: int = SEGMENT) -> None:
     """Write the arrays of `Lists`, some in parts: `write` is told an array's name and what comes next in it."""
-    found: list[tuple[Array, ...]] = [(np.zeros(0, np.uint64), *(np.zeros(0, np.int64) for _ in range(5)))]
+    terms, found = [np.zeros(0, np.uint64)], [np.zeros(0, LIST)]
     n_postings = n_words = 0
     for number, segment in enumerate(segments):
         begins = np.concatenate([[0], np.cumsum(segment.lengths, dtype=np.int64)])
         maps, bits, ranks = _maps(begins, segment.rows, -(-size // WORD), max(1, size // _MAPPED))
         for name, part in (("rows", segment.rows), ("weights", segment.weights), ("bits", bits), ("ranks", ranks)):
             write(name, part)
-        where = np.full(len(segment.terms), number), begins[:-1] + n_postings, segment.lengths
-        largest = _largest(begins, segment.weights)
-        found.append((segment.terms, *where, largest, np.where(maps >= 0, maps + n_words, -1)))
+        here = np.zeros(len(segment.terms), LIST)
+        here["segment"], here["length"], here["begin"] = number, segment.lengths, begins[:-1] + n_postings
+        here["map"], here["largest"] = np.where(maps >= 0, maps + n_words, -1), _largest(begins, segment.weights)
+        terms.append(segment.terms)
+        found.append(here)
         n_postings, n_words = n_postings + len(segment.rows), n_words + len(bits)
-    terms, *told = (np.concatenate(parts) for parts in zip(*found, strict=True))
-    order = np.argsort(terms, kind="stable")  # of one term the segments stay in their order
-    distinct, firsts = np.unique(terms[order], return_index=True)
+    all_terms, all_found = np.concatenate(terms), np.concatenate(found)
+    order = np.argsort(all_terms, kind="stable")  # of one term the segments stay in their order
+    distinct, firsts = np.unique(all_terms[order], return_index=True)
     write("terms", distinct)
-    write("firsts", np.append(firsts, len(terms)))
-    for name, part in zip(("segments", "begins", "lengths", "largest", "maps"), told, strict=True):
-        write(name, part[order])
+    write("firsts", np.append(firsts, len(all_terms)))
+    write("found", all_found[order])
 
 
 def in_memory(segments: Iterable[Segment], size: int = SEGMENT) -> Lists:

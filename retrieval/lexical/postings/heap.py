@@ -38,8 +38,23 @@ def offer(best: Array, size: int, key: np.uint64) -> int:
             place = (place - 1) // 2
         best[place] = key
         return size + 1
-    if key <= best[0]:
-        return size
+    if key > best[0]:
+        _replace_worst(best, size, key)
+    return size
+
+
+@compiled
+def sort(best: Array, size: int) -> None:
+    """Bring the heap's keys into order, the highest first."""
+    for last in range(size - 1, 0, -1):
+        worst, key = best[0], best[last]
+        _replace_worst(best, last, key)
+        best[last] = worst
+
+
+@compiled
+def _replace_worst(best: Array, size: int, key: np.uint64) -> None:
+    """Put a key in the place of the worst, and move it down to where it belongs."""
     place, child = 0, 1
     while child < size:
         child += child + 1 < size and best[child + 1] < best[child]
@@ -48,4 +63,3 @@ def offer(best: Array, size: int, key: np.uint64) -> int:
         best[place] = best[child]
         place, child = child, 2 * child + 1
     best[place] = key
-    return size

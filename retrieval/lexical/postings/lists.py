@@ -13,33 +13,41 @@ SEGMENT = 1 << 16  # passages: their rows take 2 bytes, and their sums stay in t
 WORD = 64  # passages a word of a map
 
 
+# where a term's list in a segment is; as one record, so that a term costs one wait for memory
+LIST = np.dtype(
+    [("segment", "<i4"), ("length", "<i4"), ("begin", "<i8"), ("map", "<i8"), ("largest", "<f4"), ("unused", "<f4")]
+)
+
+
 class Lists(NamedTuple):
     """Passages are cut into segments of the same size; a term has a list in every segment that holds it.
 
-    Term t, `terms[t]`, has the lists `firsts[t]` to `firsts[t + 1]`, by ascending segment. List l is of segment
-    `segments[l]`: its passages, counted from the first of the segment, are the `lengths[l]` of `rows` from `begins[l]`
-    on, ascending, and it adds the `weights` of the same places, the largest of which (without its sign) is
-    `largest[l]`.
+    Term t, `terms[t]`, has the lists `found[firsts[t]]` to `found[firsts[t + 1]]`, by ascending segment. The passages
+    of a list, counted from the first of its `segment`, are the `length` of `rows` from `begin` on, ascending, and it
+    adds the `weights` of the same places, the largest of which (without its sign) is `largest`.
 
-    A list of many passages has a map beside it, the words from `maps[l]` on (-1 where it has none): bit `row % 64` of
-    `bits[maps[l] + row // 64]` says whether it holds a passage, and `ranks` of that word how many come before it.
+    A list of many passages has a map beside it, the words from `map` on (-1 where it has none): bit `row % 64` of
+    `bits[map + row // 64]` says whether it holds a passage, and `ranks` of that word how many come before it.
     """
 
     terms: Array  # (n_terms,) uint64, ascending
     firsts: Array  # (n_terms + 1,) int64
-    segments: Array  # (n_lists,) int32
-    begins: Array  # (n_lists,) int64
-    lengths: Array  # (n_lists,) int32
-    largest: Array  # (n_lists,) float32
-    maps: Array  # (n_lists,) int64
+    found: Array  # (n_lists,) of `LIST`
     rows: Array  # (n_postings,) uint16
     weights: Array  # (n_postings,) float32
     bits: Array  # (n_words,) uint64
     ranks: Array  # (n_words,) uint16
 
 
-_TYPES = ("u8", "i8", "i4", "i8", "i4", "f4", "i8", "u2", "f4", "u8", "u2")
-DTYPES = {name: np.dtype(code).newbyteorder("<") for name, code in zip(Lists._fields, _TYPES, strict=True)}
+DTYPES = {
+    "terms": np.dtype("<u8"),
+    "firsts": np.dtype("<i8"),
+    "found": LIST,
+    "rows": np.dtype("<u2"),
+    "weights": np.dtype("<f4"),
+    "bits": np.dtype("<u8"),
+    "ranks": np.dtype("<u2"),
+}
 
 
 def compiled(function: Function) -> Function:

@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from retrieval.lexical.postings.asked import asked_terms, lists_of
-from retrieval.lexical.postings.heap import key_of, offer, row_of, score_of
+from retrieval.lexical.postings.asked import Asked, ask, room_for
+from retrieval.lexical.postings.heap import key_of, offer, row_of, score_of, sort
 from retrieval.lexical.postings.lists import WORD, Array, Lists, compiled
 
-_SHARE = 0.4  # of the score to reach, which the lists that are not added up may make up: measured, see benchmarks
-_PARTS = 8  # of a segment, of which the first are searched while there is no score to reach
+_SHARE = 0.3  # of the score to reach, which the lists that are not added up may make up: measured, see benchmarks
+_PASSAGES = 1 << 14  # searched at a time while there is no score to reach
 _CHUNK = 64  # passages of which it is asked first whether any is good enough
 _NOTHING = 1e-30  # less than any score
 _ALIKE = 1 - 2.0**-23  # a sum so much less than a float32 may be rounded to it, and stand before it by its row
@@ -39,12 +39,20 @@ def search(
 
     `sums` (float64) and `candidates` (int32) are room for the passages of a segment.
     """
+    asked = room_for(offsets, (n_passages + segment - 1) // segment)
     best = np.empty(found.shape[1], dtype=np.uint64)
     for question in range(len(offsets) - 1):
         here = slice(offsets[question], offsets[question + 1])
-        size = _search_one(lists, n_passages, segment, ids[here], factors[here], sums, candidates, best)
-        for place, key in enumerate(np.sort(best[:size])[::-1]):
-            found[question, place], scores[question, place] = row_of(key), score_of(key)
+        n_terms = ask(lists, ids[here], factors[here], asked)
+        size = 0
+        for number in asked.order:
+            n_here = min(segment, n_passages - number * segment)
+            size = _search_segment(
+                lists, asked, n_terms, number, number * segment, n_here, sums, candidates, best, size
+            )
+        sort(best, size)
+        for place in range(size):
+            found[question, place], scores[question, place] = row_of(best[place]), score_of(best[place])
 
 
 @compiled
@@ -53,116 +61,97 @@ def all_scores(
 ) -> Array:
     """Score all passages for each question, `(n_questions, n_passages)` float32, -inf where no term is held."""
     scores = np.empty((len(offsets) - 1, n_passages), dtype=np.float32)
-    n_segments = (n_passages + segment - 1) // segment
+    asked = room_for(offsets, (n_passages + segment - 1) // segment)
     for question in range(len(offsets) - 1):
         here = slice(offsets[question], offsets[question + 1])
-        places, counts = asked_terms(lists, ids[here], factors[here])
-        own, _ = lists_of(lists, places, counts, n_segments)
-        for number in range(n_segments):
+        n_terms = ask(lists, ids[here], factors[here], asked)
+        for number in range(len(asked.order)):
             first = number * segment
             n_here = min(segment, n_passages - first)
+            _begin(lists, asked, n_terms, number)
+            _end(lists, asked, n_terms, number, n_here, n_here)
             sums[:n_here] = 0
-            for term in range(len(places)):
-                one = own[number, term]
-                if one >= 0:
-                    _add(lists, counts[term], lists.begins[one], lists.begins[one] + lists.lengths[one], sums)
+            for term in range(n_terms):
+                _add(lists, asked.counts[term], asked.begins[term], asked.ends[term], sums)
             for row in range(n_here):
                 scores[question, first + row] = sums[row] if sums[row] > 0 else -np.inf
     return scores
 
 
 @compiled
-def _search_one(
+def _search_segment(
     lists: Lists,
-    n_passages: int,
-    segment: int,
-    ids: Array,
-    factors: Array,
-    sums: Array,
-    candidates: Array,
-    best: Array,
-) -> int:
-    """Put the best passages of a question into a heap; returns how many there are."""
-    places, counts = asked_terms(lists, ids, factors)
-    own, rest = lists_of(lists, places, counts, (n_passages + segment - 1) // segment)
-    begins, ends = np.zeros(len(places), dtype=np.int64), np.zeros(len(places), dtype=np.int64)
-    size = 0
-    for number in np.argsort(-rest[:, 0], kind="mergesort"):
-        first = number * segment
-        n_here = min(segment, n_passages - first)
-        _begin(lists, own[number], begins)
-        start = 0
-        while start < n_here:
-            stop = n_here if size == len(best) else min(n_here, start + max(1, segment // _PARTS))
-            _end(lists, own[number], begins, stop, n_here, ends)
-            some = (first, start, stop)
-            size = _search_some(
-                lists, own[number], counts, rest[number], begins, ends, some, sums, candidates, best, size
-            )
-            begins[:] = ends
-            start = stop
-    return size
-
-
-@compiled
-def _begin(lists: Lists, own: Array, begins: Array) -> None:
-    """Write where the lists of a segment begin; a term without one has an empty one."""
-    for term in range(len(own)):
-        begins[term] = lists.begins[own[term]] if own[term] >= 0 else 0
-
-
-@compiled
-def _end(lists: Lists, own: Array, begins: Array, stop: int, n_here: int, ends: Array) -> None:
-    """Write where the passages of each list end that stand before `stop`."""
-    for term in range(len(own)):
-        ends[term] = begins[term]
-        if own[term] >= 0:
-            last = lists.begins[own[term]] + lists.lengths[own[term]]
-            ends[term] = last if stop == n_here else _first_from(lists.rows, begins[term], last, stop)
-
-
-@compiled
-def _search_some(
-    lists: Lists,
-    own: Array,
-    counts: Array,
-    rest: Array,
-    begins: Array,
-    ends: Array,
-    some: tuple[int, int, int],
+    asked: Asked,
+    n_terms: int,
+    number: int,
+    first: int,
+    n_here: int,
     sums: Array,
     candidates: Array,
     best: Array,
     size: int,
 ) -> int:
-    """Put those of a segment's passages from `start` to `stop` into the heap that belong there; returns its size."""
-    first, start, stop = some
-    full = size == len(best)
-    enough = max(_NOTHING, np.float64(score_of(best[0])) * _ALIKE) if full else _NOTHING
-    if rest[0] < enough:
-        return size
-    sums[start:stop] = 0
-    term = 0
-    while term < len(own) and (not full or rest[term] >= _SHARE * enough):
-        _add(lists, counts[term], begins[term], ends[term], sums)
-        term += 1
-    many = _collect(sums, start, stop, enough - rest[term] if full else _NOTHING, candidates)
-    while term < len(own) and many:
-        if begins[term] < ends[term]:
-            many = _look_up(
-                lists,
-                own[term],
-                counts[term],
-                begins[term],
-                ends[term],
-                enough - rest[term + 1],
-                sums,
-                candidates[:many],
-            )
-        term += 1
-    for row in candidates[:many]:
-        if sums[row] >= _NOTHING:
-            size = offer(best, size, key_of(sums[row], first + row))
+    """Put those of a segment's passages into the heap of the best that belong there; returns its size."""
+    _begin(lists, asked, n_terms, number)
+    start = 0
+    while start < n_here:
+        stop = min(n_here, start + _PASSAGES) if size < len(best) and n_here > 2 * _PASSAGES else n_here
+        _end(lists, asked, n_terms, number, stop, n_here)
+        enough = _enough(best, size)
+        if asked.rest[number, 0] >= enough:
+            sums[start:stop] = 0
+            term = 0
+            while term < n_terms and (size < len(best) or asked.rest[number, term] >= _SHARE * enough):
+                _add(lists, asked.counts[term], asked.begins[term], asked.ends[term], sums)
+                term += 1
+            if term == n_terms:
+                size = _offer_all(sums, start, stop, first, best, size)
+            else:
+                many = _collect(sums, start, stop, enough - asked.rest[number, term], candidates)
+                many = _look_up_all(lists, asked, term, n_terms, number, enough, sums, candidates[:many])
+                for row in candidates[:many]:
+                    size = offer(best, size, key_of(sums[row], first + row))
+        for term in range(n_terms):
+            asked.begins[term] = asked.ends[term]
+        start = stop
+    return size
+
+
+@compiled
+def _begin(lists: Lists, asked: Asked, n_terms: int, number: int) -> None:
+    """Write where the lists of a segment begin; a term without one has an empty one."""
+    for term in range(n_terms):
+        one = asked.own[number, term]
+        asked.begins[term] = lists.found[one].begin if one >= 0 else 0
+
+
+@compiled
+def _end(lists: Lists, asked: Asked, n_terms: int, number: int, stop: int, n_here: int) -> None:
+    """Write where the passages of each list end that stand before `stop`."""
+    for term in range(n_terms):
+        one = asked.own[number, term]
+        asked.ends[term] = asked.begins[term]
+        if one >= 0:
+            last = lists.found[one].begin + lists.found[one].length
+            asked.ends[term] = last if stop == n_here else _first_from(lists.rows, asked.begins[term], last, stop)
+
+
+@compiled
+def _enough(best: Array, size: int) -> float:
+    """The sum that a passage must have to be among the best."""
+    return max(_NOTHING, np.float64(score_of(best[0])) * _ALIKE) if size == len(best) else _NOTHING
+
+
+@compiled
+def _offer_all(sums: Array, start: int, stop: int, first: int, best: Array, size: int) -> int:
+    """Put those of the passages into the heap whose sums, which are whole, belong there; returns its size."""
+    for chunk in range(start, stop, _CHUNK):
+        end = min(chunk + _CHUNK, stop)
+        enough = _enough(best, size)
+        if _any(sums[chunk:end], enough):
+            for row in range(chunk, end):
+                if sums[row] >= enough:
+                    size = offer(best, size, key_of(sums[row], first + row))
     return size
 
 
@@ -198,13 +187,37 @@ def _any(sums: Array, enough: float) -> bool:
 
 
 @compiled
+def _look_up_all(
+    lists: Lists,
+    asked: Asked,
+    term: int,
+    n_terms: int,
+    number: int,
+    enough: float,
+    sums: Array,
+    candidates: Array,
+) -> int:
+    """Add what the lists from `term` on give the candidates, and keep those of `enough`; returns how many these are."""
+    many = len(candidates)
+    while term < n_terms and many:
+        begin, end = asked.begins[term], asked.ends[term]
+        if begin < end:
+            needed = enough - asked.rest[number, term + 1]
+            many = _look_up(
+                lists, asked.own[number, term], asked.counts[term], begin, end, needed, sums, candidates[:many]
+            )
+        term += 1
+    return many
+
+
+@compiled
 def _look_up(
     lists: Lists, one: int, count: float, begin: int, end: int, enough: float, sums: Array, candidates: Array
 ) -> int:
     """Add what a list gives the candidates, and keep those of `enough`, in their order; returns how many these are."""
     kept = 0
     for row in candidates:
-        if lists.maps[one] >= 0:
+        if lists.found[one].map >= 0:
             posting = _in_map(lists, one, row)
         else:
             place = _first_from(lists.rows, begin, end, row)
@@ -219,12 +232,12 @@ def _look_up(
 @compiled
 def _in_map(lists: Lists, one: int, row: int) -> int:
     """The place of a passage in a list that has a map, -1 where it is not held."""
-    word = lists.maps[one] + row // WORD
+    word = lists.found[one].map + row // WORD
     bit = np.uint64(1) << np.uint64(row % WORD)
     if not lists.bits[word] & bit:
         return -1
     before = np.int64(lists.ranks[word]) + ones(lists.bits[word] & (bit - np.uint64(1)))
-    place: int = lists.begins[one] + before
+    place: int = lists.found[one].begin + before
     return place
 
 

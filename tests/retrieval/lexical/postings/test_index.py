@@ -105,8 +105,8 @@ def test_many_passages_with_words_as_common_as_in_texts() -> None:
     postings = Postings.of(segments_of(counts, 2_048), n_passages, 2_048)
     questions = [np.minimum(rng.zipf(1.2, size) - 1, n_terms - 1) for size in (1, 2, 5, 12, 30, 60) for _ in range(20)]
     terms, offsets = np.concatenate(questions).astype(np.uint64), offsets_of(questions)
-    assert (postings.lists.maps >= 0).any()
-    assert (postings.lists.maps < 0).any()
+    assert (postings.lists.found["map"] >= 0).any()
+    assert (postings.lists.found["map"] < 0).any()
     scores = all_of(postings, terms, offsets, 16)
     for k in (1, 10, 100, 1000):
         assert_same(postings.search(terms, offsets, k), top_k(scores, k))

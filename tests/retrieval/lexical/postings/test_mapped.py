@@ -80,7 +80,7 @@ def test_a_damaged_index_is_made_anew(name: str) -> None:
 def test_an_index_that_lost_a_file_is_made_anew() -> None:
     maker = Maker()
     opened(maker)
-    (folder() / "begins").unlink()
+    (folder() / "found").unlink()
     assert_finds_the_same(opened(maker))
     assert maker.times == 2
 
