@@ -18,7 +18,8 @@ _MOST_IN_LISTS = 100_000  # passages whose tokens fit into memory as Python's nu
 class BM25S:
     """An index of bm25s, mapped from the disk."""
 
-    name, wanted = f"bm25s {version('bm25s')} (numba)", 2.0
+    name = f"bm25s {version('bm25s')} (numba)"
+    wanted: float | None = 2.0
 
     def __init__(self, index: Any) -> None:
         self._index = index

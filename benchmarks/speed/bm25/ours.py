@@ -24,7 +24,8 @@ _KEY, _COUNT = "clones", "passages.txt"
 class Ours:
     """The postings of `retrieval.lexical`, mapped from the disk."""
 
-    name, wanted = "ours", None
+    name = "ours"
+    wanted: float | None = None
 
     def __init__(self, postings: "Postings") -> None:
         self._postings = postings

@@ -15,7 +15,8 @@ from benchmarks.speed.bm25.engine import K1, B, Words
 class RankBM25:
     """An index of rank-bm25. It cannot be saved: what is kept is the corpus, and opening it is building it."""
 
-    name, wanted = f"rank-bm25 {version('rank-bm25')}", None
+    name = f"rank-bm25 {version('rank-bm25')}"
+    wanted: float | None = None
 
     def __init__(self, index: Any) -> None:
         self._index = index

@@ -25,7 +25,8 @@ _FIELD, _ROW, _FREQUENCIES = "text", "row", "freq"
 class Tantivy:
     """An index as Tantivy makes it unless told otherwise: by as many threads as there are cores, in segments."""
 
-    name, wanted = f"Tantivy {version('tantivy')}", None
+    name = f"Tantivy {version('tantivy')}"
+    wanted: float | None = None
     _writer: tuple[int, int] = (128_000_000, 0)  # bytes held before a segment is written; threads, 0: as it likes
 
     def __init__(self, index: Any) -> None:
@@ -99,7 +100,8 @@ class Tantivy:
 class TantivyInOne(Tantivy):
     """An index in one segment, which one thread writes: what is quickest to search."""
 
-    name, wanted = f"Tantivy {version('tantivy')}, one segment", 1.0
+    name = f"Tantivy {version('tantivy')}, one segment"
+    wanted: float | None = 1.0
     _writer = (4_000_000_000, 1)
 
 
