@@ -31,7 +31,7 @@ def read_dictionary(content: bytes) -> Dictionary:
     Raises `DictionaryError` for the first line that is wrong; the error holds the others.
     """
     if len(content) > MOST_BYTES:
-        raise DictionaryError.of("too_large", size=len(content), limit=MOST_BYTES)
+        raise DictionaryError.of("too_many_bytes", size=len(content), limit=MOST_BYTES)
     lines = _ENDS.split(unicodedata.normalize("NFC", _decoded(content)))
     if len(lines) > MOST_LINES + 1:  # the last one ends, too
         raise DictionaryError.of("too_many_lines", limit=MOST_LINES)
@@ -60,6 +60,7 @@ def with_words(dictionary: Dictionary, words: Iterable[Word]) -> Dictionary:
     """
     more = tuple(words)
     for word in more:
+        _form(word.form, 1)
         for text in (word.form, word.tag, *word.parts):
             _require_fit(text, 1)
             if found := _SEPARATOR.search(text):

@@ -20,6 +20,7 @@ _ENDINGS = ("E", "XSV", "XSA")  # of a verb or adjective: 다 of 사다, 하 and
 _SPACED = r"(?<![\p{L}\p{M}\p{N}])\L<words>"  # a particle may follow
 _SHORTEST = 4  # letters of a noun that is cut: both halves have two or more
 _SOME_SPACE = regex.compile(r"\S+")
+_LEAST_SCORE = 0.1  # of a new word: Kiwi's own 0.25 lets three pass in a thousand paragraphs
 _KEPT_READERS = 2  # a Kiwi of its own takes 400 MB
 
 
@@ -88,7 +89,7 @@ class Reader:
 
     def new_words(self, texts: Sequence[str], *, fewest: int, longest: int) -> set[str]:
         """Return the nouns that Kiwi takes to be words and does not know, of those that stand often in the texts."""
-        return {form for form, *_ in self._kiwi.extract_words(list(texts), fewest, longest)}
+        return {form for form, *_ in self._kiwi.extract_words(list(texts), fewest, longest, _LEAST_SCORE)}
 
     def _found(self, text: str) -> list[tuple[int, int, str]]:
         return [(*m.span(), self._tags[name_of(m.group())]) for m in self._spaced_words.finditer(text)]

@@ -7,7 +7,7 @@ from data.failure import Failure
 
 _MESSAGES = {
     "unreadable": "{name} is no file that can be read: check the path",
-    "too_large": "the dictionary has {size:,} bytes, and {limit:,} are read: divide it",
+    "too_many_bytes": "the dictionary has {size:,} bytes, and {limit:,} are read: divide it",
     "too_many_lines": "the dictionary has more than {limit:,} lines: divide it",
     "not_utf8": "row {row}: byte {byte} is none of a text in UTF-8; save the file as UTF-8",
     "no_words": "the dictionary holds no word: write one a line",

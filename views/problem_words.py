@@ -57,7 +57,7 @@ def _keys_of(error: Failure) -> tuple[str, ...]:
     if isinstance(error, DictionaryError):
         return (f"dictionary.{code}",)
     rooms = (f"model.{code}", f"imported.{code}", f"milvus.{code}", f"made.{code}", f"limit.{code}")
-    return (*rooms, f"embedding.{code}", f"chat.{code}")
+    return (*rooms, f"embedding.{code}", f"chat.{code}", f"dictionary.{code}")  # read from disk, no room is known
 
 
 def search_failure_text(error: Exception) -> str:

@@ -12,7 +12,9 @@ from retrieval.comparison.kinds.multistage import HybridSpec, RerankSpec
 from retrieval.comparison.kinds.spec import Spec
 from retrieval.explain.duel import Duel, duel, telling_token, term_table, token_table, word_reason
 from retrieval.report.colours import colour_of, shape_of
+from text.problems import DictionaryError
 from views.highlight import reason_html
+from views.problem_words import failure_text
 from views.resources.explanations import explained_bm25, explained_static
 from views.words import word
 
@@ -74,9 +76,12 @@ def _of_windows(spec: WindowedBM25Spec, asked: AskedQuestion, of: Duel) -> list[
 def _of_words(spec: TermSpec, asked: AskedQuestion, of: Duel) -> list[str]:
     if of.wrong is None:
         return []
-    key, json, question = asked.key, spec.model_dump_json(), asked.text
-    right, wrong = (explained_bm25(key, json, question, row) for row in (of.right, of.wrong))
-    found = word_reason(term_table(right, wrong), lost=of.lost)
+    try:
+        right, wrong = (explained_bm25(asked.key, spec, asked.text, row) for row in (of.right, of.wrong))
+    except DictionaryError as error:
+        return [failure_text(error)]
+    table = term_table(right, wrong)
+    found = word_reason(table[table["in_question"] > 0], lost=of.lost)
     said = [word("why.words_held", held=found.in_right, asked=found.asked, other=found.in_wrong, rank=of.wrong_rank)]
     if found.telling:
         counts = {"here": found.telling_in_right, "there": found.telling_in_wrong}
@@ -84,6 +89,9 @@ def _of_words(spec: TermSpec, asked: AskedQuestion, of: Duel) -> list[str]:
     if found.nowhere:
         listed = ", ".join(word("why.quoted", text=text) for text in found.nowhere[:_NOWHERE_SHOWN])
         said.append(word("why.words_nowhere", terms=listed))
+    if len(added := table[table["in_question"] == 0]):
+        sums = {side: f"{added[side].sum():.{spec.digits}f}" for side in ("right", "wrong")}
+        said.append(word("why.words_added", count=len(added), **sums))
     return said
 
 

@@ -106,20 +106,19 @@ def cut_words(
     texts += [indexed[row] for row in relevant]
     reader = reader_of(dictionary)
     read = list(_read(texts, reader, lambda share: tell(0.8 * share)))
-    asked, held = (
-        read[: len(question_set.questions)],
-        dict(zip(relevant, read[len(question_set.questions) :], strict=True)),
-    )
+    asked, passages = read[: len(question_set.questions)], read[len(question_set.questions) :]
+    held = dict(zip(relevant, passages, strict=True))
     evidence = _Evidence(read)
     found: dict[str, dict[int, _Finding]] = defaultdict(dict)
     for row, column in zip(rows.tolist(), columns.tolist(), strict=True):
         for finding in evidence.differing(asked[row], held[column]):
             found[finding.word].setdefault(row, finding)
     tell(0.9)
+    differing = frozenset(found)
     extracted = reader.new_words(texts[len(asked) :], fewest=_FEWEST, longest=_LONGEST)
     for row, words in enumerate(asked):
         for finding in evidence.suspicious(words, extracted):
-            found[finding.word].setdefault(row, finding)
+            found[evidence.shortened(finding.word, differing)].setdefault(row, finding)
     tell(1.0)
     order = list(Evidence)
     told = [_told(word, findings) for word, findings in found.items()]
@@ -172,6 +171,11 @@ class _Evidence:
 
     def _fits(self, word: str, read: _Read) -> bool:
         return _is_proposable(word) and read.word.startswith(word) and read.word[len(word) :] in self._tails
+
+    def shortened(self, word: str, known: frozenset[str]) -> str:
+        """Return the known word that a word is with what Kiwi did not take for its particle; else the word."""
+        ends = (end for end in range(_SHORTEST, len(word)) if word[:end] in known and word[end:] in self._tails)
+        return word[: next(ends, len(word))]
 
     def suspicious(self, question: Sequence[_Read], extracted: set[str]) -> Iterator[_Finding]:
         """Yield the words of a question that are suspicious by themselves."""

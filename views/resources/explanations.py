@@ -10,7 +10,7 @@ from models.hub import ModelError
 from models.sources import find_model
 from models.sparse_encoder import SparseTextEncoder
 from models.windows import WindowOptions
-from retrieval.comparison.kinds.first_stage import BM25Spec, DenseSpec, SparseSpec, WindowedBM25Spec
+from retrieval.comparison.kinds.first_stage import BM25Spec, DenseSpec, SparseSpec, TermSpec, WindowedBM25Spec
 from retrieval.comparison.kinds.multistage import RerankSpec
 from retrieval.explain.bm25 import BM25Explainer, BM25Explanation
 from retrieval.explain.sentences import SentenceExplanation, sentence_contributions
@@ -18,25 +18,37 @@ from retrieval.explain.sparse import SparseExplanation, term_contributions
 from retrieval.explain.starter import StaticExplainer, StaticExplanation, static_explainer
 from retrieval.explain.token_windows import WindowExplanation, dense_windows, reranker_windows
 from retrieval.explain.windows import WindowedBM25Explainer
+from text.dictionary import Dictionary
 from views.resources.cached import cached
+from views.resources.dictionaries import dictionary_of
 from views.resources.sets import question_set
 
 logger = logging.getLogger(__name__)
 _BM25_SPECS: TypeAdapter[BM25Spec | WindowedBM25Spec] = TypeAdapter(BM25Spec | WindowedBM25Spec)
 
 
-@cached(max_entries=8)
-def _bm25_explainer(key: str, spec: str) -> BM25Explainer | WindowedBM25Explainer:
+_BY_CONTENT = {Dictionary: lambda dictionary: dictionary.fingerprint}  # whatever a retriever calls it
+
+
+def explained_bm25(key: str, spec: TermSpec, question: str, row: int) -> BM25Explanation:
+    """Explain the score of a passage (a row), of windows its best one.
+
+    Raises `DictionaryError` where the retriever's dictionary is gone.
+    """
+    return _explained_bm25(key, spec.model_dump_json(), dictionary_of(spec.dictionary), question, row)
+
+
+@cached(max_entries=8, hash_funcs=_BY_CONTENT)
+def _bm25_explainer(key: str, spec: str, dictionary: Dictionary | None) -> BM25Explainer | WindowedBM25Explainer:
     of, passages = _BM25_SPECS.validate_json(spec), question_set(key).passages
     if isinstance(of, WindowedBM25Spec):
-        return WindowedBM25Explainer(passages, of.options(), sentences=of.sentences)
-    return BM25Explainer(passages, of.options())
+        return WindowedBM25Explainer(passages, of.options(dictionary), sentences=of.sentences)
+    return BM25Explainer(passages, of.options(dictionary))
 
 
-@cached(max_entries=512)
-def explained_bm25(key: str, spec: str, question: str, row: int) -> BM25Explanation:
-    """Explain the score of a passage (a row), of windows its best one; `spec` is that of the retriever, as JSON."""
-    return _bm25_explainer(key, spec).explain(question, row)
+@cached(max_entries=512, hash_funcs=_BY_CONTENT)
+def _explained_bm25(key: str, spec: str, dictionary: Dictionary | None, question: str, row: int) -> BM25Explanation:
+    return _bm25_explainer(key, spec, dictionary).explain(question, row)
 
 
 @cached(max_entries=8)

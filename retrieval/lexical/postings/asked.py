@@ -29,7 +29,9 @@ class Asked(NamedTuple):
 @compiled
 def room_for(offsets: Array, n_segments: int) -> Asked:
     """Return room for any of these questions."""
-    most = np.max(np.diff(offsets))
+    most: Any = 0
+    for question in range(len(offsets) - 1):
+        most = max(most, offsets[question + 1] - offsets[question])
     return Asked(
         np.empty(most, np.int64),
         np.empty(most, np.float64),

@@ -12,6 +12,7 @@ from retrieval.analysis.open_comparison import OpenComparison
 from retrieval.comparison.added import add
 from retrieval.comparison.experiment import Experiment
 from retrieval.comparison.job import ComparisonJob
+from retrieval.comparison.kinds.first_stage import TermSpec
 from retrieval.comparison.kinds.spec import Spec
 from retrieval.comparison.labs import chosen, tried
 from retrieval.evaluation.measures import Measure
@@ -21,6 +22,7 @@ from views.compare.comparison_view import ComparisonView
 from views.compare.controls import pick_also
 from views.compare.kept import close
 from views.compare.running import follow
+from views.compare.tune.dictionary.names import names_by_reference
 from views.problem_words import errors_told
 from views.resources.comparisons import open_comparison
 from views.state import remember
@@ -99,6 +101,15 @@ def draw_table(
 _SHARES = {"value", "low", "high", "ceiling", "overlap", "difference", "difference_low", "difference_high"}
 
 
+def difference_columns(key: str) -> dict[str, Any]:
+    """Return the columns of the difference to what the setting would replace, called by the text `key`."""
+    ends = {"low": f"{key}_from", "high": f"{key}_to"}
+    of_ends = {
+        f"difference_{end}": tables.number(name, explained_by="compare.interval_help") for end, name in ends.items()
+    }
+    return {"difference": tables.number(key), **of_ends}
+
+
 def figure_columns(bench: Bench) -> dict[str, Any]:
     """Return the columns of the figure tuned for, with its interval."""
     return {"value": st.column_config.NumberColumn(bench.measure.long), **tables.interval()}
@@ -110,7 +121,7 @@ def draw_verdict(bench: Bench, found: LabResult, name: str, present: str, *, is_
         st.info(word("tune.one_alone", name=plain(name), figure=bench.measure.long), icon=":material/info:")
         return
     values = {
-        "best": plain(chosen(found.experiment, name).name),
+        "best": plain(to_use(found.experiment, name).name),
         "present": plain(present),
         "figure": bench.measure.long,
         "questions": f"{bench.questions:,}",
@@ -132,7 +143,7 @@ def draw_verdict(bench: Bench, found: LabResult, name: str, present: str, *, is_
 
 def draw_use(bench: Bench, experiment: Experiment, name: str) -> None:
     """Draw the button that takes a setting into use and has the test questions judge it."""
-    spec = chosen(experiment, name)
+    spec = to_use(experiment, name)
     pressed = st.button(
         word("tune.use"),
         icon=":material/check:",
@@ -143,6 +154,14 @@ def draw_use(bench: Bench, experiment: Experiment, name: str) -> None:
     )
     if pressed:
         st.rerun()
+
+
+def to_use(experiment: Experiment, name: str) -> Spec:
+    """Return what a lab tried under this name as a retriever to use; its name has that of its dictionary."""
+    spec = chosen(experiment, name)
+    if not isinstance(spec, TermSpec) or not (called := names_by_reference().get(spec.dictionary)):
+        return spec
+    return spec.model_copy(update={"name": spec.name.replace(spec.dictionary, called)})
 
 
 def _use(bench: Bench, spec: Spec) -> None:

@@ -9,7 +9,16 @@ from retrieval.comparison.kinds.first_stage import DenseSpec
 from retrieval.comparison.labs import index_lab
 from retrieval.dense.index import IndexKind
 from views import tables
-from views.compare.tune.bench import Bench, LabResult, draw_table, draw_use, figure_columns, names_of, run
+from views.compare.tune.bench import (
+    Bench,
+    LabResult,
+    difference_columns,
+    draw_table,
+    draw_use,
+    figure_columns,
+    names_of,
+    run,
+)
 from views.compare.tune.charts import scattered
 from views.resources.charts import draw_chart
 from views.state import choose
@@ -49,9 +58,7 @@ def _draw_found(bench: Bench, found: LabResult) -> None:
         {
             "title": tables.text("tune.index", pinned=True),
             **figure_columns(bench),
-            "difference": tables.number("tune.lost"),
-            "difference_low": tables.number("tune.lost_from", explained_by="compare.interval_help"),
-            "difference_high": tables.number("tune.lost_to", explained_by="compare.interval_help"),
+            **difference_columns("tune.lost"),
             "overlap": st.column_config.NumberColumn(word("tune.overlap", k=k), help=word("tune.overlap_help", k=k)),
             "milliseconds": tables.number("tune.search_time", "%.3f"),
             "building": tables.number("tune.build_time", "%+.2f"),

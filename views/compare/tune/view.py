@@ -12,6 +12,7 @@ from views.compare.comparison_view import ComparisonView
 from views.compare.tune import bm25 as tune_bm25
 from views.compare.tune import hybrid as tune_hybrid
 from views.compare.tune import index as tune_index
+from views.compare.tune import lexical as tune_lexical
 from views.compare.tune import rerank as tune_rerank
 from views.compare.tune.bench import Bench
 from views.resources.sets import question_set, split_of
@@ -20,6 +21,7 @@ from views.words import word
 
 LABS: dict[Lab, Callable[[Bench], None]] = {
     Lab.BM25: tune_bm25.draw,
+    Lab.LEXICAL: tune_lexical.draw,
     Lab.HYBRID: tune_hybrid.draw,
     Lab.RERANK: tune_rerank.draw,
     Lab.INDEX: tune_index.draw,

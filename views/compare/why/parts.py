@@ -50,7 +50,7 @@ def draw_parts_of_words(table: pd.DataFrame) -> None:
 
 
 def _term(text: str, kind: str) -> str:
-    return f"{text} ({word(f'why.kind_{kind}')})" if kind in ("letters", "expansion") else text
+    return f"{text} ({word(f'why.kind_{kind}')})" if kind in ("letters", "expansion", "added") else text
 
 
 def _draw_word_table(table: pd.DataFrame, sides: dict[str, str]) -> None:
@@ -60,23 +60,33 @@ def _draw_word_table(table: pd.DataFrame, sides: dict[str, str]) -> None:
         "term": tables.text("why.term", pinned=True),
         "kind": tables.text("why.term_kind"),
         "known": tables.checkbox("why.term_known"),
+        "own": tables.checkbox("why.own"),
+        "stands_as": tables.text("why.stands_as"),
         "in_question": tables.number("why.in_question"),
+        "weight": tables.number("why.term_weight", "%.3f"),
+        "sources": tables.text("why.sources"),
         "asked": tables.number("why.weight_asked", "%.3f"),
         "passages": tables.number("why.in_passages"),
         "idf": st.column_config.NumberColumn("idf", format="%.2f", help=word("why.idf_help")),
+        "title_right": tables.number("why.title_right", explained_by=""),
+        "text_right": tables.number("why.text_right", explained_by=""),
         "in_right": _held("right", table),
         "held_right": tables.number("why.weight_held", "%.3f"),
         "right": tables.number("why.right", "%.3f"),
+        "title_wrong": tables.number("why.title_wrong", explained_by=""),
+        "text_wrong": tables.number("why.text_wrong", explained_by=""),
         "in_wrong": _held("wrong", table),
         "held_wrong": tables.number("why.weight_held", "%.3f"),
         "wrong": tables.number("why.wrong", "%.3f"),
         "difference": tables.number("compare.difference", "%+.3f", ""),
     }
+    shown = {name: column for name, column in columns.items() if name in table}
     st.dataframe(
         pd.concat([told.astype(object), pd.DataFrame([total])], ignore_index=True),
         hide_index=True,
         placeholder="",
-        column_config={name: column for name, column in columns.items() if name in table},
+        column_order=[*shown],
+        column_config=shown,
     )
 
 

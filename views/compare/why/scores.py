@@ -9,18 +9,19 @@ import streamlit as st
 from retrieval.comparison.kinds.first_stage import DenseSpec, SparseSpec, TermSpec
 from retrieval.comparison.kinds.multistage import HybridSpec, RerankSpec
 from retrieval.comparison.kinds.spec import Spec
-from retrieval.explain.duel import Duel, term_table, token_table
+from retrieval.explain.duel import Duel, token_table
 from retrieval.explain.multistage import PartContribution
 from views import tables
 from views.charts import part_bars
 from views.compare.address import choose
 from views.compare.why import sentences as compare_question_sentences
+from views.compare.why import terms as compare_terms
 from views.compare.why import weighed as compare_question_weighed
 from views.compare.why import windows as compare_windows
 from views.compare.why.case import QuestionCase
 from views.compare.why.parts import draw_parts_of_words, draw_sums, draw_texts
 from views.resources.charts import draw_chart
-from views.resources.explanations import explained_bm25, explained_static
+from views.resources.explanations import explained_static
 from views.words import known, plain, word
 
 _WRONG_OFFERED = 20
@@ -76,12 +77,7 @@ def _pick_wrong(case: QuestionCase, name: str) -> Duel:
 
 @_draw_score.register
 def _draw_terms(spec: TermSpec, case: QuestionCase, of: Duel) -> None:
-    key, json, question = case.view.data.key, spec.model_dump_json(), case.question.text
-    right, wrong = (explained_bm25(key, json, question, row) for row in (of.right, of.wrong or 0))
-    draw_sums(of, right.score, wrong.score, spec.digits)
-    st.caption(word("why.terms_help"))
-    draw_parts_of_words(term_table(right, wrong))
-    draw_texts(right, wrong)
+    compare_terms.draw(case, spec, of)
 
 
 @_draw_score.register

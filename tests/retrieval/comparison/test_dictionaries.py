@@ -1,0 +1,147 @@
+"""BM25 with a user dictionary: what it finds, what its rankings are kept by, and what happens where there is none."""
+
+import math
+from pathlib import Path
+
+import pytest
+
+from data.records import Passage, Question, QuestionSet
+from retrieval.comparison.compare import compare
+from retrieval.comparison.experiment import Experiment
+from retrieval.comparison.kinds.first_stage import BM25Spec, WindowedBM25Spec
+from retrieval.comparison.kinds.spec import Materials, Spec
+from retrieval.comparison.provenance import provenance
+from retrieval.explain.bm25 import BM25Explainer
+from retrieval.lexical.bm25 import BM25, BM25Options
+from retrieval.lexical.terms import unmatched
+from text.analysis import Analysis
+from text.analyzers import Analyzer
+from text.dictionary_file import read_dictionary
+from text.kept_dictionaries import keep
+from text.morphemes import Compounds
+from text.problems import DictionaryError
+
+LINES = "방시혁\n자동차, 차량, 승용차\n"
+DICTIONARY = read_dictionary(LINES.encode())
+PASSAGES = (
+    Passage("p1", "방시혁 대표는 노래를 만들었다."),
+    Passage("p2", "자동차는 도로를 달린다. 차량이 많다."),
+    Passage("p3", "승용차가 서 있다."),
+    Passage("p4", "책은 사람이 읽는다."),
+)
+ASKED = QuestionSet(
+    "dictionaries",
+    PASSAGES,
+    (Question("q1", "방시혁은 언제 태어났는가?", (), ("p1",)), Question("q2", "차량은 어디를 달리나?", (), ("p2",))),
+)
+PLAIN = BM25Spec(name="plain", analyzer=Analyzer.KIWI)
+
+
+def with_dictionary(reference: str, name: str = "with", **values: object) -> BM25Spec:
+    return BM25Spec.model_validate({"name": name, "analyzer": "kiwi", "dictionary": reference, **values})
+
+
+def key(spec: Spec, base: Path | None = None) -> str:
+    return spec.make(Materials(ASKED, base, depths={spec.name: 5})).key
+
+
+def test_a_dictionary_finds_what_was_cut_wrongly_and_synonyms() -> None:
+    kept = keep(DICTIONARY, "words")
+    experiment = Experiment(data="x", retriever=(PLAIN, with_dictionary(kept.reference)))
+    plain, mended = compare(experiment, ASKED).results
+    assert plain.rankings
+    assert mended.rankings
+    assert set(plain.rankings.indices[0].tolist()) == {-1}  # 방/시/혁, which no passage holds
+    assert set(mended.rankings.indices[0].tolist()) == {0, -1}
+    assert set(plain.rankings.indices[1].tolist()) == {1, -1}
+    assert set(mended.rankings.indices[1].tolist()) == {1, 2, -1}
+    assert unmatched(ASKED, Analyzer.KIWI).own.tolist() == [0]
+    assert unmatched(ASKED, Analysis(Analyzer.KIWI, dictionary=DICTIONARY)).own.tolist() == []
+
+
+def test_synonyms_are_one_term_of_the_formula() -> None:
+    """Counts as of Lucene's SynonymQuery: what is held twice under two names is held twice, by two passages of four."""
+    options = BM25Options(Analyzer.KIWI, dictionary=DICTIONARY)
+    explanation = BM25Explainer(PASSAGES, options).explain("차량은?", 1)
+    (term,) = explanation.terms
+    assert (term.text, term.in_question, term.in_passage, term.passages) == ("자동차", 1, 2, 2)
+    length, mean = explanation.length, explanation.mean_length
+    assert mean == pytest.approx((4 + 5 + 3 + 3) / 4)
+    expected = math.log(1 + (4 - 2 + 0.5) / (2 + 0.5)) * 2 / (2 + 0.9 * (1 - 0.4 + 0.4 * length / mean))
+    assert term.value == pytest.approx(expected)
+    text = explanation.passage.text
+    assert [text[slice(*span)] for span in term.passage_spans] == ["자동차", "차량"]
+    assert explanation.question[slice(*term.question_spans[0])] == "차량"
+    found = BM25("bm25", PASSAGES, options).search(["차량은?"], 1)
+    assert found.scores[0, 0] == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("compounds", Compounds)
+@pytest.mark.parametrize("analyzer", [Analyzer.KIWI, Analyzer.KIWI_BIGRAM])
+def test_explanations_sum_to_the_scores(analyzer: Analyzer, compounds: Compounds) -> None:
+    options = BM25Options(analyzer, compounds=compounds, dictionary=DICTIONARY)
+    explainer = BM25Explainer(PASSAGES, options)
+    questions = ["차량은 도로를 달리나?", "방시혁의 노래", "고속도로"]
+    found = BM25("bm25", PASSAGES, options).search(questions, 4)
+    for question, rows, scores in zip(questions, found.indices.tolist(), found.scores.tolist(), strict=True):
+        for row, score in zip(rows, scores, strict=True):
+            if row >= 0:
+                assert explainer.explain(question, row).score == pytest.approx(score, rel=1e-5)
+
+
+def test_rankings_are_kept_by_the_content_of_a_dictionary(tmp_path: Path) -> None:
+    kept = keep(DICTIONARY, "words")
+    (tmp_path / "same.txt").write_text(f"# the same\n{LINES}", encoding="utf-8")
+    (tmp_path / "other.txt").write_text("서울\n", encoding="utf-8")
+    same = {key(with_dictionary(kept.reference)), key(with_dictionary("same.txt"), tmp_path)}
+    assert len(same) == 1
+    others = {
+        key(PLAIN),
+        key(with_dictionary("other.txt"), tmp_path),
+        key(with_dictionary("", compounds="split")),
+        key(with_dictionary(kept.reference, compounds="split")),
+        key(WindowedBM25Spec(name="w", analyzer=Analyzer.KIWI, dictionary=kept.reference)),
+        key(WindowedBM25Spec(name="w", analyzer=Analyzer.KIWI)),
+    }
+    assert len(others | same) == 7
+
+
+def test_what_has_no_options_says_nothing_of_them() -> None:
+    assert not {"compounds", "dictionary"} & PLAIN.model_dump(mode="json").keys()
+    told = with_dictionary("words.txt", compounds="both").model_dump(mode="json")
+    assert (told["compounds"], told["dictionary"]) == ("both", "words.txt")
+
+
+def test_where_the_dictionary_came_from_is_told_by_its_content(tmp_path: Path) -> None:
+    (tmp_path / "words.txt").write_text(LINES, encoding="utf-8")
+    experiment = Experiment(data="x", retriever=(with_dictionary("words.txt"), with_dictionary("none", "missing")))
+    told = provenance(compare(experiment, ASKED, base=tmp_path), ASKED, tmp_path)["retrievers"]
+    assert told["with"]["dictionary"] == {"reference": "words.txt", "fingerprint": DICTIONARY.fingerprint}
+    assert told["missing"]["dictionary"] == {"reference": "none", "error": "unknown"}
+
+
+@pytest.mark.parametrize(
+    ("values", "code"),
+    [
+        ({"dictionary": "dictionary:0000000000000000"}, "unknown"),
+        ({"dictionary": "broken.txt"}, "empty_word"),
+        ({"dictionary": "words.txt", "analyzer": "bigram"}, "no_use"),
+        ({"compounds": "split", "analyzer": "word"}, "no_use"),
+    ],
+)
+def test_one_that_cannot_be_used_fails_alone(values: dict[str, str], code: str, tmp_path: Path) -> None:
+    (tmp_path / "broken.txt").write_text("가,\n", encoding="utf-8")
+    (tmp_path / "words.txt").write_text(LINES, encoding="utf-8")
+    broken = BM25Spec.model_validate({"name": "broken", "analyzer": "kiwi", **values})
+    plain, failed = compare(Experiment(data="x", retriever=(PLAIN, broken)), ASKED, base=tmp_path).results
+    assert plain.scores
+    assert isinstance(failed.error, DictionaryError)
+    assert (failed.scores, failed.error.code) == (None, code)
+
+
+def test_an_analyzer_chosen_by_itself_that_cannot_use_it_fails_with_words() -> None:
+    english = QuestionSet("e", (Passage("p", "some words"),), (Question("q", "words", (), ("p",)),))
+    spec = BM25Spec(name="auto", compounds=Compounds.SPLIT)
+    (failed,) = compare(Experiment(data="x", retriever=(spec,)), english).results
+    assert isinstance(failed.error, DictionaryError)
+    assert failed.error.details == {"analyzer": "word", "what": "compounds = split"}

@@ -1,0 +1,207 @@
+"""Analyses with a dictionary and with compounds: their tokens, their keys, and where their tokens stand."""
+
+from importlib.metadata import version
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from data.cache import key_of, read_arrays
+from data.texts import fingerprint_of
+from text.analysis import Analysis, analyze
+from text.analyzers import VERSION, Analyzer
+from text.dictionary import Dictionary
+from text.dictionary_file import read_dictionary
+from text.located import TokenKind, located, reading, spans_by_token
+from text.morphemes import Compounds
+from text.problems import DictionaryError
+from text.tokens import tokens_of
+
+DICTIONARY = read_dictionary(
+    """세종시 세종 시
+블랙 펄\tNNP
+국립중앙박물관 국립 중앙 박물관
+경부고속도로
+GPT-4
+자동차, 차량, 승용차
+휴대폰, 핸드폰 => 휴대 전화
+구매하다, 사다
+""".encode()
+)
+KOREAN = st.lists(
+    st.sampled_from(
+        [
+            "경부고속도로의",
+            "국립중앙박물관에서",
+            "코로나바이러스감염증",
+            "뉴욕 타임스",
+            "블랙 펄을",
+            "블랙펄",
+            "휴대 전화",
+            "핸드폰으로",
+            "gpt-4와",
+            "샀다.",
+            "차량보험",
+            "대한민국정부",
+            "1443년",
+            "😀",
+            "\n",
+            "한",
+            "ㄱ",
+            "İ",
+        ]
+    ),
+    max_size=8,
+).map(" ".join)
+
+
+def kiwi(text: str, compounds: Compounds = Compounds.AS_READ, dictionary: Dictionary | None = None) -> list[str]:
+    return analyze(Analysis(Analyzer.KIWI, compounds, dictionary), [text])[0]
+
+
+@pytest.mark.parametrize(
+    ("text", "compounds", "tokens"),
+    [
+        ("경부고속도로", Compounds.AS_READ, "경부고속도로"),
+        (
+            "경부고속도로",
+            Compounds.SPLIT,
+            "경부 고속 도로",
+        ),  # the smallest parts, so that those of 고속도로 are the same
+        ("고속도로", Compounds.SPLIT, "고속 도로"),
+        ("고속도로", Compounds.BOTH, "고속도로 고속 도로"),
+        ("대한민국정부", Compounds.AS_READ, "대한민국 정부"),
+        ("대한민국정부", Compounds.WHOLE, "대한민국정부"),
+        ("대한민국정부", Compounds.BOTH, "대한민국정부 대한민국 대한 민국 정부"),
+        ("고속 도로", Compounds.WHOLE, "고속 도로"),  # two words stay two
+        ("코로나바이러스감염증", Compounds.AS_READ, "코로나바이러스 감염증"),
+        ("코로나바이러스감염증", Compounds.WHOLE, "코로나바이러스감염증"),
+        ("네덜란드", Compounds.SPLIT, "네덜란드"),  # 네덜란/드: Kiwi knows no such part
+        ("1443년 한글은", Compounds.BOTH, "1443 년 한글"),
+    ],
+)
+def test_compounds(text: str, compounds: Compounds, tokens: str) -> None:
+    assert kiwi(text, compounds) == tokens.split()
+
+
+@pytest.mark.parametrize(
+    ("text", "compounds", "tokens"),
+    [
+        ("세종시는", Compounds.AS_READ, "세종시"),
+        ("세종시는", Compounds.SPLIT, "세종 시"),
+        ("세종시는", Compounds.BOTH, "세종시 세종 시"),
+        ("국립중앙박물관", Compounds.AS_READ, "국립중앙박물관"),
+        ("경부고속도로", Compounds.SPLIT, "경부고속도로"),  # one of the dictionary's, without parts
+        ("블랙 펄을 블랙펄이", Compounds.AS_READ, "블랙펄 블랙펄"),
+        ("블랙 펄을", Compounds.SPLIT, "블랙 펄"),
+        ("GPT-4와 gpt-4는", Compounds.AS_READ, "gpt-4 gpt-4"),
+        ("차량과 승용차", Compounds.AS_READ, "자동차 자동차"),
+        ("승용차보험", Compounds.WHOLE, "자동차보험"),
+        ("핸드폰, 휴대 전화, 휴대전화", Compounds.AS_READ, "휴대전화 휴대전화 휴대전화"),
+        ("핸드폰과 휴대전화", Compounds.SPLIT, "휴대 전화 휴대 전화"),
+        ("집을 샀다", Compounds.AS_READ, "집 구매"),  # a verb, by its stem
+        ("구매했다", Compounds.AS_READ, "구매"),
+    ],
+)
+def test_words_and_synonyms_of_a_dictionary(text: str, compounds: Compounds, tokens: str) -> None:
+    assert kiwi(text, compounds, DICTIONARY) == tokens.split()
+
+
+def test_pairs_of_letters_are_those_of_the_text() -> None:
+    (tokens,) = analyze(Analysis(Analyzer.KIWI_BIGRAM, dictionary=DICTIONARY), ["차량"])
+    assert tokens == ["자동차/", "차량"]
+    assert reading(Analysis(Analyzer.KIWI_BIGRAM, dictionary=DICTIONARY), "자동차/") == ("자동차", TokenKind.MORPHEME)
+
+
+def test_words_are_read_as_their_synonyms_without_kiwi() -> None:
+    texts = ["차량 핸드폰 Gpt-4 자동차를"]
+    assert analyze(Analysis(Analyzer.WORD, dictionary=DICTIONARY), texts) == [
+        ["자동차", "휴대전화", "gpt", "4", "자동차를"]
+    ]
+    dictionary = read_dictionary(b"NLP => language\n")
+    assert analyze(Analysis(Analyzer.WHITESPACE, dictionary=dictionary), ["nlp Nlp (NLP)"]) == [
+        ["language", "language", "(NLP)"]
+    ]
+
+
+@pytest.mark.parametrize("compounds", Compounds)
+@pytest.mark.parametrize("dictionary", [None, DICTIONARY], ids=["no", "dictionary"])
+@pytest.mark.parametrize("analyzer", [Analyzer.KIWI, Analyzer.KIWI_BIGRAM])
+@settings(deadline=None, max_examples=25)
+@given(text=KOREAN)
+def test_the_tokens_located_are_those_of_the_analysis(
+    analyzer: Analyzer, dictionary: Dictionary | None, compounds: Compounds, text: str
+) -> None:
+    analysis = Analysis(analyzer, compounds, dictionary)
+    tokens = located(analysis, [text])[0]
+    assert [token for token, _ in tokens] == analyze(analysis, [text])[0]
+    for token, (start, end) in tokens:
+        assert 0 <= start < end <= len(text)
+        assert text[start:end] == text[start:end].strip(), token
+
+
+@pytest.mark.parametrize("analyzer", [Analyzer.WORD, Analyzer.WHITESPACE])
+@settings(deadline=None, max_examples=25)
+@given(text=KOREAN)
+def test_synonyms_stand_where_their_letters_do(analyzer: Analyzer, text: str) -> None:
+    analysis = Analysis(analyzer, dictionary=DICTIONARY)
+    tokens, plain = located(analysis, [text])[0], located(analyzer, [text])[0]
+    assert [token for token, _ in tokens] == analyze(analysis, [text])[0]
+    assert [span for _, span in tokens] == [span for _, span in plain]
+
+
+def test_places_of_parts_and_synonyms() -> None:
+    analysis = Analysis(Analyzer.KIWI, Compounds.BOTH, DICTIONARY)
+    (spans,) = spans_by_token(analysis, ["세종시의 블랙 펄과 승용차"])
+    assert spans == {
+        "세종시": ((0, 3),),
+        "세종": ((0, 2),),
+        "시": ((2, 3),),
+        "블랙펄": ((5, 9),),
+        "블랙": ((5, 7),),
+        "펄": ((8, 9),),
+        "자동차": ((11, 14),),
+    }
+
+
+@pytest.mark.parametrize(
+    ("analyzer", "compounds", "dictionary", "code"),
+    [
+        (Analyzer.BIGRAM, Compounds.AS_READ, DICTIONARY, "no_use"),
+        (Analyzer.WORD, Compounds.SPLIT, None, "no_use"),
+        (Analyzer.WORD, Compounds.AS_READ, read_dictionary("세종시".encode()), "no_synonyms"),
+    ],
+)
+def test_what_an_analyzer_cannot_use_is_told(
+    analyzer: Analyzer, compounds: Compounds, dictionary: Dictionary | None, code: str
+) -> None:
+    with pytest.raises(DictionaryError) as raised:
+        Analysis(analyzer, compounds, dictionary)
+    assert raised.value.code == code
+    script = {Analyzer.BIGRAM: "東京タワーは高い。", Analyzer.WORD: "words"}[analyzer]
+    with pytest.raises(DictionaryError, match=analyzer.value):
+        Analysis(Analyzer.AUTO, compounds, dictionary).chosen([script])
+    assert Analysis(Analyzer.AUTO, compounds, dictionary).chosen(["한글"]).analyzer is Analyzer.KIWI_BIGRAM
+
+
+def test_kept_tokens_of_a_plain_analyzer_are_found_again_and_others_are_apart() -> None:
+    texts = ["차량은 고속도로를", "달린다"]
+    seen = set()
+    for options in (
+        {},
+        {"compounds": Compounds.SPLIT},
+        {"dictionary": DICTIONARY},
+        {"compounds": Compounds.SPLIT, "dictionary": DICTIONARY},
+    ):
+        analysis = Analysis(Analyzer.KIWI, **options)
+        assert tokens_of(analysis, texts).texts() == analyze(analysis, texts)
+        seen.add(analysis.key)
+    assert len(seen) == 4
+    assert Analysis.of(Analyzer.KIWI).key == (Analyzer.KIWI,)
+    assert read_arrays("tokens", key_of(VERSION, "kiwi", fingerprint_of(texts))) is not None
+    assert Analysis(Analyzer.KIWI, dictionary=DICTIONARY).key == (
+        "kiwi",
+        "as-read",
+        DICTIONARY.fingerprint,
+        version("kiwipiepy"),
+    )

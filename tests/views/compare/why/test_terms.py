@@ -1,0 +1,146 @@
+"""What Why says of BM25's options: fields, feedback, compounds, and a user dictionary that may be gone."""
+
+import pandas as pd
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from data.records import Passage, Question, QuestionSet
+from data.split import Part
+from data.store import StoredSet, keep
+from retrieval.comparison.added import add
+from retrieval.comparison.kinds.first_stage import BM25Spec, TermSpec, WindowedBM25Spec
+from retrieval.explain.bm25 import BM25Explainer
+from retrieval.lexical.bm25 import BM25
+from tests.views.compare.tune.worlds import finished, page
+from tests.views.driving import run
+from text.analyzers import Analyzer
+from text.dictionary import Dictionary, Word
+from text.kept_dictionaries import keep as keep_dictionary
+from text.kept_dictionaries import remove
+from views.choices import choices_for
+from views.compare.why.terms import terms_told
+from views.resources.dictionaries import dictionary_of
+
+PASSAGES = (
+    Passage("p1", "누리호 발사체 누리호 로켓 발사 고흥", "누리호"),
+    Passage("p2", "나로호 발사체 로켓 시험", "나로호"),
+    Passage("p3", "승용차 공장 시험", "자동차"),
+    Passage("p4", "바다 고래 발사", "고래"),
+)
+QUESTIONS = (Question("q1", "누리호 시험", ("발사",), ("p1",)), Question("q2", "차량 공장", ("공장",), ("p3",)))
+SET = QuestionSet("로켓", PASSAGES, QUESTIONS)
+SYNONYMS = Dictionary((Word("누리호"),), (("자동차", "차량", "승용차"),))
+
+
+def told(spec: TermSpec, question: str, right: int, wrong: int, dictionary: Dictionary | None = None) -> pd.DataFrame:
+    explainer = BM25Explainer(PASSAGES, spec.options(dictionary))
+    both = (explainer.explain(question, row) for row in (right, wrong))
+    return terms_told(*both, spec, dictionary, lambda row: PASSAGES[row].id).set_index("term")
+
+
+def test_fields_are_counted_apart_and_sum_to_the_score_searched() -> None:
+    spec = BM25Spec(name="F", analyzer=Analyzer.WORD, title_weight=3)
+    table = told(spec, "누리호 시험", 0, 1)
+    assert table.loc["누리호", ["title_right", "text_right", "title_wrong", "text_wrong"]].tolist() == [1, 2, 0, 0]
+    assert table.loc["시험", ["title_right", "text_right", "title_wrong", "text_wrong"]].tolist() == [0, 0, 0, 1]
+    assert "in_right" not in table
+    found = BM25("F", PASSAGES, spec.options()).search(["누리호 시험"], 4)
+    scores = dict(zip(found.indices[0].tolist(), found.scores[0].tolist(), strict=True))
+    assert (table["right"].sum(), table["wrong"].sum()) == pytest.approx((scores[0], scores[1]), rel=1e-5)
+
+
+def test_words_that_feedback_added_are_marked_with_where_they_come_from() -> None:
+    spec = BM25Spec(name="F", analyzer=Analyzer.WORD, title=False, feedback_passages=1, feedback_share=0.4)
+    table = told(spec, "누리호", 0, 1)
+    assert table.loc["누리호", ["kind", "in_question", "sources"]].tolist() == ["word", 1, ""]
+    assert table.loc["고흥", ["kind", "in_question", "sources"]].tolist() == ["added", 0, "p1"]
+    # of what p1 alone holds, two of three are 누리호: RM3 by hand
+    assert table["weight"].to_dict() == pytest.approx({"누리호": 0.6 + 0.4 * 2 / 3, "고흥": 0.4 / 3}, rel=1e-6)
+
+
+def test_synonyms_and_words_of_the_dictionary_are_told() -> None:
+    spec = BM25Spec(name="D", analyzer=Analyzer.WORD, dictionary="dictionary:of-the-test")
+    table = told(spec, "차량 공장", 2, 1, SYNONYMS)
+    assert table.loc["자동차", ["own", "stands_as"]].tolist() == [True, "차량, 승용차"]
+    assert table.loc["공장", ["own", "stands_as"]].tolist() == [False, ""]
+    of_kiwi = told(spec.model_copy(update={"analyzer": Analyzer.KIWI_BIGRAM}), "누리호 시험", 0, 1, SYNONYMS)
+    rows = of_kiwi.reset_index().set_index(["term", "kind"])
+    assert rows.loc[("누리호", "morpheme"), "own"]
+    assert not rows.loc[("누리", "letters"), "own"]
+
+
+@pytest.fixture
+def data() -> StoredSet:
+    return keep(SET)
+
+
+def opened(data: StoredSet, *specs: TermSpec, question: str = "q1", explained: str = "") -> AppTest:
+    for spec in specs:
+        add(data.fingerprint, spec)
+    names = [spec.name for spec in specs]
+    finished(data, choices_for(data).experiment(data, names, Part.ALL))
+    return at(data, names, question, explained or names[0])
+
+
+def at(data: StoredSet, names: list[str], question: str, explained: str) -> AppTest:
+    app = AppTest.from_function(page, default_timeout=60)
+    look = {"lang": "en", "view": "why", "part": "all", "shows": "scores", "data": data.key}
+    app.query_params.update({**look, "retrievers": "|".join(names), "question": question, "explained": explained})
+    return run(app)
+
+
+def said(app: AppTest) -> str:
+    return "\n".join(element.value.replace("\\", "") for element in (*app.markdown, *app.caption))
+
+
+def reasons(app: AppTest) -> str:
+    return "\n".join(str(element.value) for element in app.get("html"))
+
+
+def test_every_option_is_explained_on_the_page(data: StoredSet) -> None:
+    kept = keep_dictionary(SYNONYMS, "탈것")
+    every = BM25Spec(name="All", title_weight=2, feedback_passages=2, compounds="both", dictionary=kept.reference)
+    app = opened(data, every, WindowedBM25Spec(name="Windows", title_weight=2, compounds="split"))
+    assert "a word in the title counts 2 times" in said(app)
+    assert "mixed with up to 10 words of the 2 passages found first, which make up 50% of it" in said(app)
+    assert "Compounds are read joined and split" in said(app)
+    assert "Read with a user dictionary" in said(app)
+    (table,) = [one.value for one in app.dataframe if "own" in one.value]
+    assert set(table["kind"]) >= {"morpheme", "letter pair", "from passages found first"}
+    assert table[table["term"] == "누리호"]["own"].any()
+    sources = table[table["kind"] == "from passages found first"]["sources"]
+    names = {f"{passage.title} · {passage.id}" for passage in PASSAGES}
+    assert all(set(one.split(", ")) <= names for one in sources)
+    assert "Words taken from the passages found first" in reasons(app)
+    other = at(data, ["All", "Windows"], "q1", "Windows")
+    assert "Compounds are split, and each of their parts" in said(other)
+
+
+def test_a_dictionary_that_is_gone_is_told_and_the_rest_stands(data: StoredSet) -> None:
+    kept = keep_dictionary(SYNONYMS, "탈것")
+    spec, plain = BM25Spec(name="Mine", dictionary=kept.reference), BM25Spec(name="Plain")
+    opened(data, spec, plain)
+    remove(kept.key)
+    app = at(data, ["Mine", "Plain"], "q1", "Mine")
+    assert [one.value.replace("\\", "") for one in app.warning] == [
+        f"No dictionary “{kept.reference}” is kept. These are: none."
+    ]
+    assert f"No dictionary “{kept.reference}” is kept." in reasons(app)
+    assert "The answer passage contains" in reasons(app)  # what the other says
+    assert [one.value for one in at(data, ["Mine", "Plain"], "q1", "Plain").dataframe]
+
+
+def test_another_dictionary_of_the_same_words_is_the_same() -> None:
+    kept = keep_dictionary(SYNONYMS, "탈것")
+    assert dictionary_of(kept.reference) == SYNONYMS
+    assert dictionary_of("") is None
+
+
+def test_from_a_word_in_pieces_to_the_dictionary(data: StoredSet) -> None:
+    app = opened(data, BM25Spec(name="Plain"))
+    app.button(key="why_dictionary").click()
+    app.run()
+    assert (app.query_params["view"], app.query_params["lab"]) == ("tune", "lexical")
+    assert "question" not in app.query_params
+    of_words = opened(data, BM25Spec(name="Words", analyzer=Analyzer.WORD))
+    assert not [button for button in of_words.button if button.key == "why_dictionary"]
