@@ -27,7 +27,8 @@ def of_building(built: Sequence[dict[str, Any]], opened: Sequence[Sequence[float
 
 
 def table(lines: Sequence[Measured]) -> list[str]:
-    """Return a row for what was done and a column for who did it; in brackets, how many times better ours is."""
+    """Return a row for what was done and a column for who did it; in brackets, how many times better ours is,
+    and the lowest and highest over the rounds where there were several."""
     peers = list(dict.fromkeys(one.peer for one in lines))
     rows: dict[tuple[str, str], dict[str, Measured]] = {}
     for one in lines:
@@ -43,7 +44,9 @@ def table(lines: Sequence[Measured]) -> list[str]:
 def _cell(one: Measured | None) -> str:
     if one is None or one.theirs is None or one.ratio is None:
         return "–"
-    return f"{shown(one.theirs, one.unit)} ({one.ratio:.3g})"
+    low, high = one.spread or (one.ratio, one.ratio)
+    spread = f", {low:.3g} to {high:.3g}" if low < high else ""
+    return f"{shown(one.theirs, one.unit)} ({one.ratio:.3g}{spread})"
 
 
 def _order(lines: Sequence[Measured], row: tuple[str, str]) -> int:
