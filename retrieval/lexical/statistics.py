@@ -54,16 +54,19 @@ def term_statistics(
 
 def counts_of(parts: Iterable[Tokens]) -> dict[str, np.ndarray]:
     """Count the passages that hold each term, of analyzed passages a part at a time."""
-    from retrieval.lexical.postings.build import holders  # imports a compiler
+    from retrieval.lexical.postings.build import first_places, holders, in_one  # imports a compiler
 
-    hashes, counts, n_tokens = [], [], 0
+    hashes, counts, n_tokens = [np.zeros(0, np.uint64)], [np.zeros(0, np.int64)], 0
     for part in parts:
         hashes.append(hashes_of(part.vocabulary))
         counts.append(holders(part.ids, part.offsets, len(part.vocabulary)))
         n_tokens += len(part.ids)
-    distinct, places = np.unique(np.concatenate(hashes), return_inverse=True)
-    held = np.bincount(places, np.concatenate(counts), minlength=len(distinct)).astype(np.int64)
-    return {"hashes": distinct, "holders": held, "n_tokens": np.array(n_tokens)}
+    terms, held = in_one(hashes), in_one(counts)
+    order = np.argsort(terms, kind="stable")
+    terms = terms[order]
+    firsts = first_places(terms)
+    held = np.add.reduceat(held[order], firsts) if len(firsts) else held
+    return {"hashes": terms[firsts], "holders": held, "n_tokens": np.array(n_tokens)}
 
 
 def hashes_of(terms: Sequence[str]) -> np.ndarray:

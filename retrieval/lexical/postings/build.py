@@ -15,6 +15,7 @@ from scipy.sparse import csr_array
 from retrieval.lexical.postings.lists import DTYPES, LIST, SEGMENT, WORD, Array, Lists, compiled
 from retrieval.lexical.postings.search import ones
 
+_AT_A_TIME = 1 << 20  # lists that are written
 _MAPPED = 16  # a list of more passages than a segment's 16th has a map
 
 
@@ -80,12 +81,30 @@ def put_together(segments: Iterable[Segment], write: Callable[[str, Array], None
         terms.append(segment.terms)
         found.append(here)
         n_postings, n_words = n_postings + len(segment.rows), n_words + len(bits)
-    all_terms, all_found = np.concatenate(terms), np.concatenate(found)
+    all_terms, all_found = in_one(terms), in_one(found)
     order = np.argsort(all_terms, kind="stable")  # of one term the segments stay in their order
-    distinct, firsts = np.unique(all_terms[order], return_index=True)
-    write("terms", distinct)
+    all_terms = all_terms[order]
+    firsts = first_places(all_terms)
+    write("terms", all_terms[firsts])
     write("firsts", np.append(firsts, len(all_terms)))
-    write("found", all_found[order])
+    for start in range(0, len(order), _AT_A_TIME):
+        write("found", all_found[order[start : start + _AT_A_TIME]])
+
+
+def in_one(parts: list[Array]) -> Array:
+    """Return the parts, at least one, as one array, and leave none of them: both would take their memory twice."""
+    whole = np.empty(sum(map(len, parts)), parts[0].dtype)
+    end = len(whole)
+    while parts:
+        part = parts.pop()
+        whole[end - len(part) : end] = part
+        end -= len(part)
+    return whole
+
+
+def first_places(ordered: Array) -> Array:
+    """Return where each value of an ordered array stands first."""
+    return np.flatnonzero(np.append(True, ordered[1:] != ordered[:-1])[: len(ordered)])
 
 
 def in_memory(segments: Iterable[Segment], size: int = SEGMENT) -> Lists:

@@ -25,7 +25,7 @@ from retrieval.lexical.postings.lists import DTYPES, SEGMENT, Array, Lists
 logger = logging.getLogger(__name__)
 
 _VERSION = 1  # raise when the arrays of the same passages would be others
-_KEPT = 8  # indexes: those of a million passages take 2 GB each
+_KEPT = 4  # indexes: those of a million passages take 2 GB each
 _ABOUT = "about.json"
 
 

@@ -52,7 +52,8 @@ def test_a_second_opening_builds_nothing(options: BM25Options, monkeypatch: pyte
 
 
 @pytest.mark.usefixtures("segments_of_eight")
-def test_another_weight_another_text_and_another_order_are_other_indexes() -> None:
+def test_another_weight_another_text_and_another_order_are_other_indexes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mapped, "_KEPT", 9)
     for options in (*OPTIONS, BM25Options(Analyzer.WORD, k1=1.0), BM25Options(Analyzer.WORD, title=False)):
         BM25("", PASSAGES, options)
     BM25("", PASSAGES[::-1], OPTIONS[0])

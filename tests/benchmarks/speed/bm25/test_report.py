@@ -1,5 +1,6 @@
 """What was measured becomes lines, a table and a chart."""
 
+from multiprocessing import get_context
 from pathlib import Path
 from time import sleep
 
@@ -62,12 +63,18 @@ def test_a_case_asks_so_many_questions_of_so_many_terms() -> None:
     ]
 
 
-def test_the_peak_is_what_was_held_meanwhile() -> None:
+def held_for_a_moment() -> int:
     with peak() as most:
         held = np.ones(1 << 24)  # 128 MiB
         sleep(0.2)
         del held
-    assert 2**27 * 0.9 < most[0] < 2**27 * 1.5
+    return most[0]
+
+
+def test_the_peak_is_what_was_held_meanwhile() -> None:
+    with get_context("spawn").Pool(1) as pool:  # a process that did other work may have had room for it before
+        most = pool.apply(held_for_a_moment)
+    assert 2**27 * 0.9 < most < 2**27 * 1.5
 
 
 def test_memory_is_read_at_some_gigabytes_a_second() -> None:
