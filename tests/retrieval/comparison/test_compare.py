@@ -74,6 +74,7 @@ def test_a_retriever_that_failed_has_an_error_and_no_score() -> None:
     assert written["lost"] == written["hybrid"] == told
 
 
+@pytest.mark.slow
 def test_a_failure_while_searching_is_that_retrievers_own(tmp_path: Path) -> None:
     (tmp_path / "broken").mkdir()
     (tmp_path / "broken" / "modules.json").write_text("no JSON")
