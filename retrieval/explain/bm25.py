@@ -82,15 +82,16 @@ class BM25Explainer:
         texts = self._passages.indexed_texts(title=self.options.title)
         self.analysis = self.options.analysis(texts)
         spans_by_token(self.analysis, [""])  # loads what it needs now, not with the first question
-        self._corpus = term_statistics(self.analysis, texts)
         self._asked_again = None
         if options_again := self.options.feedback:
-            feedback = Feedback(options_again, self.analysis, texts, self._corpus)
+            feedback = Feedback(options_again, self.analysis, texts, term_statistics(self.analysis, texts))
             self._asked_again = _AskedAgain(self._passages, self.options, feedback)
-        self._mean_lengths = [self._corpus.mean_length]
         if self.options.title_weight:
             of_fields = field_statistics(self.analysis, self._passages)
             self._corpus, self._mean_lengths = of_fields.terms, [of_fields.mean_text, of_fields.mean_title]
+        else:
+            self._corpus = term_statistics(self.analysis, texts)
+            self._mean_lengths = [self._corpus.mean_length]
         okapi = self.options.engine is Engine.RANK_BM25
         self._idf = (_floored_idf if okapi else idf_of)(self._corpus.holders, len(passages))
         self._factor = self.options.k1 + 1 if okapi else 1.0

@@ -50,9 +50,7 @@ def field_index(
     on_progress: Told | None = None,
 ) -> Index:
     """Return the index of passages as a title and a text each; see `text_index`."""
-    for _ in token_parts(analysis, passages.texts, _analysis_told(on_progress)):
-        pass  # only so that the work is told of; titles are few letters beside the texts
-    statistics = field_statistics(analysis, passages)
+    statistics = field_statistics(analysis, passages, _analysis_told(on_progress))
 
     def segments() -> Iterator[Segment]:
         both = zip(token_parts(analysis, passages.titles), token_parts(analysis, passages.texts), strict=True)

@@ -7,7 +7,7 @@ are parted. Its idf is that of BM25, of the passages that hold it in either fiel
 lengths.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -29,15 +29,20 @@ class FieldStatistics:
     mean_text: float
 
 
-def field_statistics(analysis: Analysis, passages: Passages) -> FieldStatistics:
-    """Count the passages that hold each term in either field, or read the counts that were kept."""
+def field_statistics(
+    analysis: Analysis, passages: Passages, on_progress: Callable[[float], None] | None = None
+) -> FieldStatistics:
+    """Count the passages that hold each term in either field, or read the counts that were kept.
+
+    `on_progress` is told the share of the texts that are analyzed; titles are few letters beside them.
+    """
 
     def count() -> dict[str, np.ndarray]:
         n_title = 0
 
         def both() -> Iterator[Tokens]:
             nonlocal n_title
-            parts = token_parts(analysis, passages.titles), token_parts(analysis, passages.texts)
+            parts = token_parts(analysis, passages.titles), token_parts(analysis, passages.texts, on_progress)
             for titles, texts in zip(*parts, strict=True):
                 n_title += len(titles.ids)
                 yield one_after_the_other(titles, texts)

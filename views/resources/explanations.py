@@ -25,8 +25,6 @@ from views.resources.sets import question_set
 
 logger = logging.getLogger(__name__)
 _BM25_SPECS: TypeAdapter[BM25Spec | WindowedBM25Spec] = TypeAdapter(BM25Spec | WindowedBM25Spec)
-
-
 _BY_CONTENT = {Dictionary: lambda dictionary: dictionary.fingerprint}  # whatever a retriever calls it
 
 

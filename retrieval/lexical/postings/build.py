@@ -185,7 +185,7 @@ def _maps(begins: Array, rows: Array, n_words: int, least: int) -> tuple[Array, 
         if maps[one] < 0:
             continue
         for place in range(begins[one], begins[one + 1]):
-            bits[maps[one] + rows[place] // 64] |= np.uint64(1) << np.uint64(rows[place] % 64)
+            bits[maps[one] + rows[place] // WORD] |= np.uint64(1) << np.uint64(rows[place] % WORD)
         before = 0
         for word in range(maps[one], maps[one] + n_words):
             ranks[word] = before

@@ -6,6 +6,7 @@ import sys
 import unicodedata
 from collections import Counter
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -13,11 +14,12 @@ from hypothesis import strategies as st
 from data.catalog import CATALOG, read_entry
 from data.records import Passage, QuestionSet
 from data.workspace import PROJECT
+from retrieval.explain import bm25 as explain_bm25
 from retrieval.explain.bm25 import BM25Explainer, BM25Explanation
 from retrieval.lexical import statistics as term_statistics
 from retrieval.lexical.bm25 import BM25, BM25Options
 from retrieval.lexical.engines import Engine
-from tests.doubles import texts_of
+from tests.doubles import PASSAGES, texts_of
 from tests.retrieval.lexical.test_fields import bm25f
 from text.analysis import analyze
 from text.analyzers import Analyzer
@@ -273,3 +275,11 @@ def test_neither_torch_nor_an_index_is_loaded() -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], cwd=PROJECT, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_fields_are_explained_without_counting_both_as_one_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(explain_bm25, "term_statistics", lambda *_: pytest.fail("all texts would be analyzed again"))
+    options = BM25Options(Analyzer.WORD, title_weight=2.0)
+    explained = BM25Explainer(PASSAGES, options).explain(PASSAGES[0].text, 0)
+    scores = np.concatenate(list(BM25("bm25", PASSAGES, options).score_blocks([PASSAGES[0].text])))
+    assert explained.score == pytest.approx(scores[0, 0], rel=1e-5)

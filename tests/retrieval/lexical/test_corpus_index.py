@@ -1,15 +1,18 @@
 """A corpus of several segments is indexed and searched as one of one segment is, and found on the disk again."""
 
+from collections.abc import Callable, Iterator
+
 import numpy as np
 import pytest
 
 from data.passages import Passage
 from data.workspace import workspace
-from retrieval.lexical import corpus_index
+from retrieval.lexical import corpus_index, fields
 from retrieval.lexical.bm25 import BM25, BM25Options
 from retrieval.lexical.postings import mapped
 from text import tokens
 from text.analyzers import Analyzer
+from text.tokens import Tokens
 
 PASSAGES = [
     Passage(f"p{row}", f"word{row % 7} text {'again ' * (row % 4)}rare{row}", f"title{row % 3}") for row in range(50)
@@ -22,6 +25,16 @@ OPTIONS = [BM25Options(Analyzer.WORD), BM25Options(Analyzer.WORD, k1=1.5, b=0.9,
 def segments_of_eight(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (tokens, corpus_index):
         monkeypatch.setattr(module, "PART", 8)
+
+
+def unread(token_parts: Callable[..., Iterator[Tokens]]) -> Callable[..., Iterator[Tokens]]:
+    """Parts of which none may be asked for."""
+
+    def parts(*given: object) -> Iterator[Tokens]:
+        pytest.fail("tokens were read again")
+        yield from token_parts(*given)
+
+    return parts
 
 
 @pytest.mark.parametrize("options", OPTIONS)
@@ -46,6 +59,8 @@ def test_segments_make_no_difference(options: BM25Options, request: pytest.Fixtu
 def test_a_second_opening_builds_nothing(options: BM25Options, monkeypatch: pytest.MonkeyPatch) -> None:
     expected = BM25("first", PASSAGES, options).search(QUESTIONS, 20)
     monkeypatch.setattr(mapped, "_write", lambda *_: pytest.fail("it was built again"))
+    for module in (corpus_index, fields):
+        monkeypatch.setattr(module, "token_parts", unread(module.token_parts))
     found = BM25("second", PASSAGES, options).search(QUESTIONS, 20)
     np.testing.assert_array_equal(found.indices, expected.indices)
     np.testing.assert_array_equal(found.scores, expected.scores)
