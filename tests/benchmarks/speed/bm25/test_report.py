@@ -71,6 +71,7 @@ def held_for_a_moment() -> int:
     return most[0]
 
 
+@pytest.mark.slow
 def test_the_peak_is_what_was_held_meanwhile() -> None:
     with get_context("spawn").Pool(1) as pool:  # a process that did other work may have had room for it before
         most = pool.apply(held_for_a_moment)
