@@ -2,7 +2,8 @@
 # except that `make test` installs Chromium where the machine lets it.
 PYTHON ?= python3
 BIN := .venv/bin
-PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+# the test that ends its process is told once, and not begun again without end
+PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder --max-worker-restart 0
 CHROMIUM := chromium chromium-browser google-chrome
 
 .DEFAULT_GOAL := help

@@ -81,6 +81,12 @@ def _workspace_of_the_test(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 @pytest.fixture(autouse=True)
+def _the_program_stays_what_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Streamlit puts a page in its place, and a process that `multiprocessing` starts would run that page first."""
+    monkeypatch.setitem(sys.modules, "__main__", sys.modules["__main__"])
+
+
+@pytest.fixture(autouse=True)
 def _nobody_shipped_a_base(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Tests start from the starter, made in no time; those marked `packaged` from what a person starts from."""
     if not request.node.get_closest_marker("packaged"):

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -144,8 +145,8 @@ def _search_in_a_process(made: str) -> list[int]:
 def test_two_processes_open_one_index_which_one_of_them_makes(tmp_path: Path) -> None:
     made = tmp_path / "made"
     made.mkdir()
-    with multiprocessing.get_context("spawn").Pool(2) as pool:
-        found = pool.map(_search_in_a_process, [str(made)] * 2, chunksize=1)
+    with ProcessPoolExecutor(2, multiprocessing.get_context("spawn")) as processes:
+        found = list(processes.map(_search_in_a_process, [str(made)] * 2))
     expected = postings_with(DOCUMENTS, size=SIZE).search(*asked([[2]]), 3).indices[0].tolist()
     assert found == [expected, expected]
     assert len(list(made.iterdir())) == 1
