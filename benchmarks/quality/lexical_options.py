@@ -1,10 +1,10 @@
 """What BM25's further options bring on KorQuAD's article split and on the sample: a weight for the title, feedback,
-compounds, a dictionary.
+compounds, a dictionary of words, one of synonyms.
 
 Each is tried alone over BM25 as it comes, as the lab does it. Its value, even where the best one loses, is chosen on
 questions of other articles, and so is which of them go together: those that gain there. The dictionary holds words that
-`retrieval.lexical.cut_words` proposes from these questions and their passages, which flatters it there. The test
-questions are asked once.
+`retrieval.lexical.cut_words` proposes from these questions and their passages, which flatters it there; synonyms are
+what the passages themselves tell in brackets. The test questions are asked once.
 """
 
 import os
@@ -16,6 +16,7 @@ import numpy as np
 
 from benchmarks.korquad import korquad
 from benchmarks.quality.article_split import MEASURE, differences, table
+from benchmarks.quality.told_synonyms import told_synonyms
 from data.catalog import CATALOG, read_entry
 from data.read import read_file
 from data.records import QuestionSet
@@ -37,6 +38,7 @@ from retrieval.comparison.labs import (
 from retrieval.evaluation.significance import question_groups
 from retrieval.lexical.cut_words import Evidence, cut_words
 from text.dictionary import Dictionary, Word, written
+from text.dictionary_file import read_dictionary
 from text.morphemes import Compounds
 
 _BASELINE = "BM25"
@@ -46,6 +48,7 @@ _SPLITS = {
     "Sample": SplitOptions(validation=0.49, test=0.5),
 }
 _EVIDENCE = {"surest": (Evidence.DIFFERS,), "all": tuple(Evidence)}
+_TOLD_BY = (1, 2)  # passages
 
 
 class _Chosen(NamedTuple):
@@ -75,9 +78,10 @@ def _measured(question_set: QuestionSet, parts: SplitOptions, folder: Path) -> l
         "feedback": changes(feedback_passages=FEEDBACK_PASSAGES, feedback_share=FEEDBACK_SHARES),
         "compounds": changes(compounds=[mode.value for mode in Compounds if mode is not Compounds.AS_READ]),
         "dictionary": changes(dictionary=_dictionaries(question_set, parts, folder)),
+        "synonyms": changes(dictionary=_synonyms(question_set, folder)),
     }
     chosen = [_best(base, kind, of, question_set) for kind, of in kinds.items()]
-    tested = compare(base.model_copy(update={"retriever": (*base.retriever, *_tested(chosen))}), question_set)
+    tested = compare(base.model_copy(update={"retriever": (*base.retriever, *_tested(chosen, folder))}), question_set)
     pairs = [(_BASELINE, spec.name) for spec in tested.experiment.retriever[1:]]
     told = "; ".join(f"{one.kind} {one.told} ({one.gain * 100:+.2f} points there)" for one in chosen)
     return [*table(tested), "", f"Chosen on the other articles: {told}.", "", *differences(tested, *pairs)]
@@ -90,10 +94,23 @@ def _dictionaries(question_set: QuestionSet, parts: SplitOptions, folder: Path) 
     proposed, paths = cut_words(others), []
     for name, evidence in _EVIDENCE.items():
         words = tuple(Word(one.word) for one in proposed if one.evidence in evidence)
-        path = folder / f"{len(words)} words, {name}.txt"
-        path.write_text(written(Dictionary(words)), encoding="utf-8")
-        paths.append(str(path))
+        paths.append(_kept(Dictionary(words), folder / f"{len(words)} words, {name}.txt"))
     return paths
+
+
+def _synonyms(question_set: QuestionSet, folder: Path) -> list[str]:
+    """Write the synonyms that the passages tell; returns their paths."""
+    found = {least: told_synonyms((passage.text for passage in question_set.passages), least) for least in _TOLD_BY}
+    return [
+        _kept(one, folder / f"{len(one.synonyms)} groups told by {least} or more.txt")
+        for least, one in found.items()
+        if one.synonyms
+    ]
+
+
+def _kept(dictionary: Dictionary, path: Path) -> str:
+    path.write_text(written(dictionary), encoding="utf-8")
+    return str(path)
 
 
 def _best(base: Experiment, kind: str, of: list[Change], question_set: QuestionSet) -> _Chosen:
@@ -107,16 +124,21 @@ def _best(base: Experiment, kind: str, of: list[Change], question_set: QuestionS
     return _Chosen(kind, of[place], told, float(figures["difference"][place]))
 
 
-def _tested(chosen: list[_Chosen]) -> list[Spec]:
+def _tested(chosen: list[_Chosen], folder: Path) -> list[Spec]:
     """Return BM25 with every chosen change alone, and with those together that gained."""
-    specs: list[Spec] = [_changed(f"{_BASELINE}, {one.kind}", one) for one in chosen]
-    gaining = [one for one in chosen if one.gain > 0]
-    return [*specs, *([_changed(f"{_BASELINE}, all that gained", *gaining)] if len(gaining) > 1 else [])]
+    specs: list[Spec] = [_changed(f"{_BASELINE}, {one.kind}", one.change) for one in chosen]
+    gaining = [one.change for one in chosen if one.gain > 0]
+    if len(gaining) < 2:
+        return specs
+    together = {option: value for change in gaining for option, value in change.items()}
+    if paths := [str(change["dictionary"]) for change in gaining if "dictionary" in change]:
+        lines = "".join(Path(path).read_text(encoding="utf-8") for path in paths)
+        together["dictionary"] = _kept(read_dictionary(lines.encode()), folder / "together.txt")
+    return [*specs, _changed(f"{_BASELINE}, all that gained", together)]
 
 
-def _changed(name: str, *chosen: _Chosen) -> Spec:
-    values = {option: value for one in chosen for option, value in one.change.items()}
-    return BM25Spec(name=name, chosen_on=Part.VALIDATION, **values)
+def _changed(name: str, change: Change) -> Spec:
+    return BM25Spec(name=name, chosen_on=Part.VALIDATION, **change)
 
 
 def _experiment(parts: SplitOptions, part: Part, *retrievers: Spec) -> Experiment:
