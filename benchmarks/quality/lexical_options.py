@@ -102,7 +102,7 @@ def _synonyms(question_set: QuestionSet, folder: Path) -> list[str]:
     """Write the synonyms that the passages tell; returns their paths."""
     found = {least: told_synonyms((passage.text for passage in question_set.passages), least) for least in _TOLD_BY}
     return [
-        _kept(one, folder / f"{len(one.synonyms)} groups told by {least} or more.txt")
+        _kept(one, folder / f"{len(one.synonyms)} told by {least} or more.txt")
         for least, one in found.items()
         if one.synonyms
     ]
