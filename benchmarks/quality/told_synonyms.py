@@ -18,7 +18,7 @@ def told_synonyms(texts: Iterable[str], least: int) -> Dictionary:
 
     No name is in two groups: what more texts tell goes first.
     """
-    told = Counter(pair for text in texts for pair in set(_pairs(text)))
+    told = Counter(pair for text in texts for pair in dict.fromkeys(_pairs(text)))
     surest_first = sorted((pair for pair, count in told.items() if count >= least), key=lambda pair: -told[pair])
     return Dictionary(synonyms=tuple(tuple(group) for group in _groups(surest_first)))
 
