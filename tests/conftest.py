@@ -14,6 +14,7 @@ import pytest
 from data.apart import exchange, processes
 from models.packaged.bases import PackagedBase
 
+PROGRAM = sys.modules["__main__"]
 # what waits for other processes, longest first: begun last, one core would stand idle at the end
 LONG = (
     "browser/test_journey.py",
@@ -81,9 +82,11 @@ def _workspace_of_the_test(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 @pytest.fixture(autouse=True)
-def _the_program_stays_what_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+def _the_program_stays_what_it_was() -> Iterator[None]:
     """Streamlit puts a page in its place, and a process that `multiprocessing` starts would run that page first."""
-    monkeypatch.setitem(sys.modules, "__main__", sys.modules["__main__"])
+    sys.modules["__main__"] = PROGRAM  # a fixture of the module may have drawn a page
+    yield
+    sys.modules["__main__"] = PROGRAM
 
 
 @pytest.fixture(autouse=True)

@@ -38,7 +38,6 @@ from retrieval.comparison.labs import (
 from retrieval.evaluation.significance import question_groups
 from retrieval.lexical.cut_words import Evidence, cut_words
 from text.dictionary import Dictionary, Word, written
-from text.dictionary_file import read_dictionary
 from text.morphemes import Compounds
 
 _BASELINE = "BM25"
@@ -131,9 +130,11 @@ def _tested(chosen: list[_Chosen], folder: Path) -> list[Spec]:
     if len(gaining) < 2:
         return specs
     together = {option: value for change in gaining for option, value in change.items()}
-    if paths := [str(change["dictionary"]) for change in gaining if "dictionary" in change]:
-        lines = "".join(Path(path).read_text(encoding="utf-8") for path in paths)
-        together["dictionary"] = _kept(read_dictionary(lines.encode()), folder / "together.txt")
+    paths = [Path(str(change["dictionary"])) for change in gaining if "dictionary" in change]
+    if len(paths) > 1:  # words and synonyms: a retriever reads one file
+        both = folder / "together.txt"
+        both.write_text("".join(path.read_text(encoding="utf-8") for path in paths), encoding="utf-8")
+        together["dictionary"] = str(both)
     return [*specs, _changed(f"{_BASELINE}, all that gained", together)]
 
 

@@ -30,11 +30,11 @@ def _pairs(text: str) -> Iterable[tuple[str, str]]:
                 yield word, name
 
 
-def _groups(pairs: Sequence[tuple[str, str]]) -> Iterable[list[str]]:
+def _groups(pairs: Sequence[tuple[str, str]]) -> list[list[str]]:
     groups: dict[str, list[str]] = {}  # by the name of each member
     for word, name in pairs:
         if name_of(name) not in groups:
             group = groups.setdefault(name_of(word), [word])
             group.append(name)
             groups[name_of(name)] = group
-    return {id(group): group for group in groups.values()}.values()
+    return [group for name, group in groups.items() if name == name_of(group[0])]

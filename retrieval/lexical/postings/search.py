@@ -19,7 +19,7 @@ _SHARE = 0.3  # of the score to reach, which the lists that are not added up may
 _PASSAGES = 1 << 14  # searched at a time while there is no score to reach
 _CHUNK = 64  # passages of which it is asked first whether any is good enough
 _NOTHING = 1e-30  # less than any score
-_FROM: Any = np.int64(0)  # and not 0, for whose type all that is called with it would be compiled once more
+_ZERO: Any = np.int64(0)  # and not 0, for whose type all that is called with it would be compiled once more
 _ALIKE = 1 - 2.0**-23  # a sum so much less than a float32 may be rounded to it, and stand before it by its row
 
 
@@ -45,7 +45,7 @@ def search(
     for question in range(len(offsets) - 1):
         here = slice(offsets[question], offsets[question + 1])
         n_terms = ask(lists, ids[here], factors[here], asked)
-        size = _FROM
+        size = _ZERO
         for number in asked.order:
             n_here = min(segment, n_passages - number * segment)
             size = _search_segment(
@@ -94,7 +94,7 @@ def _search_segment(
 ) -> int:
     """Put those of a segment's passages into the heap of the best that belong there; returns its size."""
     _begin(lists, asked, n_terms, number)
-    start = _FROM
+    start = _ZERO
     while start < n_here:
         stop = min(n_here, start + _PASSAGES) if size < len(best) and n_here > 2 * _PASSAGES else n_here
         _end(lists, asked, n_terms, number, stop, n_here)
