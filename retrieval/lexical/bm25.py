@@ -13,6 +13,7 @@ from itertools import chain
 import numpy as np
 
 from data.passages import Passage, Passages
+from retrieval.lexical.corpus_index import field_index, text_index
 from retrieval.lexical.engines import Engine, Index, NothingFound, RankBM25
 from retrieval.lexical.feedback import QUESTIONS, Feedback, FeedbackOptions
 from retrieval.lexical.statistics import term_statistics
@@ -97,8 +98,6 @@ class BM25:
         if options.engine is Engine.RANK_BM25:
             tokens = tokens_of(self.analysis, passages.indexed_texts(title=options.title), on_progress)
             return RankBM25(tokens, options.k1, options.b) if len(tokens.ids) else NothingFound(len(tokens))
-        from retrieval.lexical.corpus_index import field_index, text_index  # imports a compiler
-
         corpus, weights = (passages, self.analysis), (options.k1, options.b)
         if options.title_weight:
             return field_index(*corpus, *weights, title_weight=options.title_weight, on_progress=on_progress)

@@ -1,18 +1,16 @@
 """The index of a corpus: its passages analyzed, counted, weighed and put into postings, a part at a time.
 
-The tokens that are kept together make a segment. A corpus of one is indexed in memory, which takes a second; the index
-of a larger one is kept on the disk.
+The tokens that are kept together make a segment. A corpus of one is indexed in memory, which takes a second, and where
+its tokens are few nothing is compiled for it; the index of a larger one is kept on the disk.
 """
 
 from collections.abc import Callable, Iterator
 
 from data.cache import key_of
 from data.passages import Passages
-from retrieval.lexical.engines import Index, InPostings, NothingFound
+from retrieval.lexical.engines import Index, InOneSegment, InPostings, NothingFound
 from retrieval.lexical.fields import field_statistics
-from retrieval.lexical.postings.build import Segment
-from retrieval.lexical.postings.index import Postings
-from retrieval.lexical.postings.mapped import mapped_postings
+from retrieval.lexical.postings.segment import FEW, Segment
 from retrieval.lexical.statistics import TermStatistics, term_statistics
 from retrieval.lexical.weights import bm25_segments, bm25f_segments
 from text.analysis import Analysis
@@ -65,12 +63,18 @@ def field_index(
 def _in_memory(segments: Iterator[Segment], statistics: TermStatistics) -> Index:
     if not statistics.mean_length:
         return NothingFound(statistics.n_passages)
+    if statistics.n_tokens <= FEW:
+        return InOneSegment(next(segments), statistics.n_passages)
+    from retrieval.lexical.postings.index import Postings  # imports a compiler
+
     return InPostings(Postings.of(segments, statistics.n_passages, PART))
 
 
 def _mapped(key: str, segments: Callable[[], Iterator[Segment]], statistics: TermStatistics) -> Index:
     if not statistics.mean_length:
         return NothingFound(statistics.n_passages)
+    from retrieval.lexical.postings.mapped import mapped_postings  # imports a compiler
+
     return InPostings(mapped_postings(key, statistics.n_passages, segments, PART))
 
 

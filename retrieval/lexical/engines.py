@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
+from retrieval.lexical.postings.segment import Segment
 from retrieval.lexical.statistics import hashes_of
 from retrieval.rankings import Rankings, joined, top_k
 from text.tokens import Tokens
@@ -82,17 +83,54 @@ class _Scored:
     memory_bytes = 0
 
     def __init__(self, n_passages: int) -> None:
-        self._n_passages = n_passages
+        self._n_passages, self._block = n_passages, _block(n_passages)
 
     def search(self, questions: Tokens, k: int, factors: np.ndarray | None = None) -> Rankings:
-        del factors
-        return best_of_blocks(self.score_blocks(questions), (len(questions), self._n_passages), k)
+        return best_of_blocks(self.score_blocks(questions, factors), (len(questions), self._n_passages), k)
 
     def score_blocks(self, questions: Tokens, factors: np.ndarray | None = None) -> Iterator[np.ndarray]:
         del factors
-        block = _block(self._n_passages)
-        for start in range(0, len(questions), block):
-            yield np.full((min(block, len(questions) - start), self._n_passages), -np.inf, dtype=np.float32)
+        for start in range(0, len(questions), self._block):
+            yield np.full((min(self._block, len(questions) - start), self._n_passages), -np.inf, dtype=np.float32)
+
+
+class InOneSegment(_Scored):
+    """The engine's own scores of a few passages, to the last bit, with nothing to compile: see `postings.index`."""
+
+    def __init__(self, segment: Segment, n_passages: int) -> None:
+        super().__init__(n_passages)
+        order = np.argsort(segment.terms, kind="stable")
+        ends = np.cumsum(segment.lengths, dtype=np.int64)
+        self._terms, self._lists = segment.terms[order], np.stack([ends - segment.lengths, ends], axis=1)[order]
+        self._rows, self._weights = segment.rows, segment.weights
+        largest = np.maximum.reduceat(np.abs(self._weights), ends - segment.lengths) if len(ends) else np.zeros(0)
+        self._largest = largest[order].astype(np.float64)
+        arrays = (self._terms, self._lists, self._largest, self._rows, self._weights)
+        self.memory_bytes = sum(array.nbytes for array in arrays)
+
+    def score_blocks(self, questions: Tokens, factors: np.ndarray | None = None) -> Iterator[np.ndarray]:
+        """Score every passage for some questions at a time."""
+        terms, offsets = _terms(questions), questions.offsets
+        weighed = np.ones(len(terms)) if factors is None else factors.astype(np.float64)
+        for scores, start in zip(super().score_blocks(questions), range(0, len(questions), self._block), strict=True):
+            for row in range(len(scores)):
+                asked = slice(offsets[start + row], offsets[start + row + 1])
+                sums = self._sums(terms[asked], weighed[asked])
+                scores[row] = np.where(sums > 0, sums, -np.inf)
+            yield scores
+
+    def _sums(self, terms: np.ndarray, factors: np.ndarray) -> np.ndarray:
+        """Add up what the terms weigh in each passage, those first that can add most, as the engine does."""
+        places = np.searchsorted(self._terms, terms)
+        known = places < len(self._terms)
+        known[known] = self._terms[places[known]] == terms[known]
+        distinct, which = np.unique(places[known], return_inverse=True)
+        counts = np.bincount(which, factors[known], len(distinct))
+        sums = np.zeros(self._n_passages)
+        for one in np.lexsort((distinct, -self._largest[distinct] * np.abs(counts))):
+            here = slice(*self._lists[distinct[one]])
+            sums[self._rows[here]] += counts[one] * self._weights[here].astype(np.float64)
+        return sums
 
 
 class NothingFound(_Scored):

@@ -12,6 +12,7 @@ import pandas as pd
 
 from data.cache import cached_arrays, key_of
 from data.texts import fingerprint_of
+from retrieval.lexical.postings.segment import first_places, holders, in_one
 from text.analysis import Analysis
 from text.analyzers import VERSION, Analyzer
 from text.tokens import Tokens, token_parts
@@ -25,6 +26,11 @@ class TermStatistics:
     holders: np.ndarray  # (n_terms,) int64
     n_passages: int
     mean_length: float
+
+    @property
+    def n_tokens(self) -> int:
+        """How many tokens all passages have."""
+        return round(self.mean_length * self.n_passages)
 
     def places_of(self, terms: Sequence[str]) -> np.ndarray:
         """Return each term's place in `holders`, `(len(terms),)` int64; -1 where no passage holds it."""
@@ -54,8 +60,6 @@ def term_statistics(
 
 def counts_of(parts: Iterable[Tokens]) -> dict[str, np.ndarray]:
     """Count the passages that hold each term, of analyzed passages a part at a time."""
-    from retrieval.lexical.postings.build import first_places, holders, in_one  # imports a compiler
-
     hashes, counts, n_tokens = [np.zeros(0, np.uint64)], [np.zeros(0, np.int64)], 0
     for part in parts:
         hashes.append(hashes_of(part.vocabulary))

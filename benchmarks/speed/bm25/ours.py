@@ -14,8 +14,8 @@ from benchmarks.speed.bm25.engine import K1, B, Words
 from text.tokens import Tokens
 
 if TYPE_CHECKING:
-    from retrieval.lexical.postings.build import Segment
     from retrieval.lexical.postings.index import Postings
+    from retrieval.lexical.postings.segment import Segment
     from retrieval.rankings import Rankings
 
 _KEY, _COUNT = "clones", "passages.txt"

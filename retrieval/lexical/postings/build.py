@@ -6,53 +6,16 @@ are, never the lists themselves.
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 from scipy.sparse import csr_array
 
 from retrieval.lexical.postings.lists import DTYPES, LIST, SEGMENT, WORD, Array, Lists, compiled
 from retrieval.lexical.postings.search import ones
+from retrieval.lexical.postings.segment import Segment, first_places, in_one
 
 _AT_A_TIME = 1 << 20  # lists that are written
 _MAPPED = 16  # a list of more passages than a segment's 16th has a map
-
-
-class Segment(NamedTuple):
-    """The lists of some passages: those of `terms`, one after another, each of so many `lengths`."""
-
-    terms: Array  # (n_lists,) uint64, no term twice
-    lengths: Array  # (n_lists,) int32, 1 or more
-    rows: Array  # (n_postings,) uint16
-    weights: Array  # (n_postings,) float32
-
-
-@dataclass(frozen=True)
-class WeighedTokens:
-    """Passages as terms, and all that a BM25 weight is made of.
-
-    Passage i holds `ids[offsets[i]:offsets[i + 1]]`, places in `terms` and `idf`. A token counts 1; in BM25F one of the
-    first `heads[i]` counts `gains[0, i]`, and another `gains[1, i]`. A term of count c weighs
-    `idf * c / (c + held_back[i])`.
-    """
-
-    terms: Array  # (n_terms,) uint64
-    ids: Array  # (n_tokens,) int32
-    offsets: Array  # (n_passages + 1,) int64
-    idf: Array  # (n_terms,) float64
-    held_back: Array  # (n_passages,) float64
-    heads: Array  # (n_passages,) int64
-    gains: Array  # (2, n_passages) float64
-
-    def segment(self) -> Segment:
-        """Return the lists of these passages."""
-        lengths = holders(self.ids, self.offsets, len(self.terms))
-        begins = np.concatenate([[0], np.cumsum(lengths)])
-        rows, counts = _counted(self.ids, self.offsets, begins, self.heads, self.gains)
-        held = lengths > 0
-        weights = _weights(begins, rows, counts, self.idf, self.held_back)
-        return Segment(self.terms[held], lengths[held].astype(np.int32), rows, weights)
 
 
 def segments_of(weights: csr_array, size: int = SEGMENT) -> Iterator[Segment]:
@@ -91,22 +54,6 @@ def put_together(segments: Iterable[Segment], write: Callable[[str, Array], None
         write("found", all_found[order[start : start + _AT_A_TIME]])
 
 
-def in_one(parts: list[Array]) -> Array:
-    """Return the parts, at least one, as one array, and leave none of them: both would take their memory twice."""
-    whole = np.empty(sum(map(len, parts)), parts[0].dtype)
-    end = len(whole)
-    while parts:
-        part = parts.pop()
-        whole[end - len(part) : end] = part
-        end -= len(part)
-    return whole
-
-
-def first_places(ordered: Array) -> Array:
-    """Return where each value of an ordered array stands first."""
-    return np.flatnonzero(np.append(True, ordered[1:] != ordered[:-1])[: len(ordered)])
-
-
 def in_memory(segments: Iterable[Segment], size: int = SEGMENT) -> Lists:
     """Return the segments put together in memory."""
     parts: dict[str, list[Array]] = {name: [] for name in Lists._fields}
@@ -121,7 +68,7 @@ def in_memory(segments: Iterable[Segment], size: int = SEGMENT) -> Lists:
 
 @compiled
 def holders(ids: Array, offsets: Array, n_terms: int) -> Array:
-    """Return how many passages hold each term, `(n_terms,)` int64."""
+    """Return how many passages hold each term, `(n_terms,)` int64. As `segment.holders`, which compiles nothing."""
     held = np.zeros(n_terms, dtype=np.int64)
     last = np.full(n_terms, -1, dtype=np.int32)
     for row in range(len(offsets) - 1):
@@ -134,8 +81,11 @@ def holders(ids: Array, offsets: Array, n_terms: int) -> Array:
 
 
 @compiled
-def _counted(ids: Array, offsets: Array, begins: Array, heads: Array, gains: Array) -> tuple[Array, Array]:
-    """Fill the lists of all terms with their passages, and what the term counts in each."""
+def counted(ids: Array, offsets: Array, begins: Array, heads: Array, gains: Array) -> tuple[Array, Array]:
+    """Fill the lists of all terms with their passages, and what the term counts in each.
+
+    The list of a term begins at its place of `begins`. As `segment.counted`, which compiles nothing.
+    """
     rows = np.empty(begins[-1], dtype=np.uint16)
     counts = np.empty(begins[-1], dtype=np.float64)
     ends = begins[:-1].copy()
@@ -149,16 +99,6 @@ def _counted(ids: Array, offsets: Array, begins: Array, heads: Array, gains: Arr
             else:
                 rows[end], counts[end], ends[term] = row, gain, end + 1
     return rows, counts
-
-
-@compiled
-def _weights(begins: Array, rows: Array, counts: Array, idf: Array, held_back: Array) -> Array:
-    """Return `idf * count / (count + held_back[row])` of every place."""
-    weights = np.empty(len(rows), dtype=np.float32)
-    for term in range(len(begins) - 1):
-        for place in range(begins[term], begins[term + 1]):
-            weights[place] = idf[term] * counts[place] / (counts[place] + held_back[rows[place]])
-    return weights
 
 
 @compiled

@@ -7,9 +7,10 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
-from retrieval.lexical.postings.build import Segment, in_memory
+from retrieval.lexical.postings.build import in_memory
 from retrieval.lexical.postings.lists import SEGMENT, Lists
 from retrieval.lexical.postings.search import all_scores, search
+from retrieval.lexical.postings.segment import Segment
 from retrieval.rankings import NOT_FOUND, Rankings
 
 _AT_A_TIME = 16  # questions that a core takes: few enough that none waits long for the others

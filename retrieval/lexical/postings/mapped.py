@@ -18,9 +18,10 @@ from filelock import FileLock
 from data.cache import key_of
 from data.seal import is_sound, sealing
 from data.workspace import read_json, remove_folder, workspace
-from retrieval.lexical.postings.build import Segment, put_together
+from retrieval.lexical.postings.build import put_together
 from retrieval.lexical.postings.index import Postings
 from retrieval.lexical.postings.lists import DTYPES, SEGMENT, Array, Lists
+from retrieval.lexical.postings.segment import Segment
 
 logger = logging.getLogger(__name__)
 

@@ -5,8 +5,8 @@ from itertools import accumulate
 
 import numpy as np
 
-from retrieval.lexical.postings.build import Segment
 from retrieval.lexical.postings.index import Postings
+from retrieval.lexical.postings.segment import Segment
 from retrieval.lexical.statistics import TermStatistics, counts_of, hashes_of
 from retrieval.lexical.weights import bm25_segments
 from text.tokens import Tokens

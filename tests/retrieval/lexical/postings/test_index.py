@@ -10,12 +10,22 @@ from scipy.sparse import csr_array
 
 from data.catalog import CATALOG, read_entry
 from retrieval.lexical.bm25 import BM25, BM25Options
+from retrieval.lexical.engines import InOneSegment
+from retrieval.lexical.postings import build, segment
 from retrieval.lexical.postings.build import segments_of
 from retrieval.lexical.postings.index import Postings
 from retrieval.lexical.postings.search import ones
 from retrieval.rankings import NOT_FOUND, Rankings, top_k
 from tests.doubles import texts_of
-from tests.retrieval.lexical.postings.made import Documents, asked, offsets_of, postings_with, weights_by_formula
+from tests.retrieval.lexical.postings.made import (
+    Documents,
+    asked,
+    offsets_of,
+    postings_with,
+    segments_with,
+    tokens_with,
+    weights_by_formula,
+)
 from text.analysis import analyze
 from text.analyzers import Analyzer
 
@@ -156,3 +166,34 @@ def test_bm25s_scores_the_same(analyzer: Analyzer) -> None:
     library.index(analyze(analyzer, list(sample.passages.indexed_texts(title=True))), show_progress=False)
     theirs = np.stack([library.get_scores(tokens) for tokens in analyze(analyzer, questions)])
     np.testing.assert_allclose(np.where(np.isfinite(ours), ours, 0), theirs, rtol=1e-5, atol=1e-5)
+
+
+@settings(deadline=None, max_examples=200)
+@given(DOCUMENTS, QUESTIONS, st.integers(1, 70), st.tuples(st.floats(0, 3), st.floats(0, 1)), st.data())
+def test_few_passages_are_scored_without_a_compiler_to_the_same_bit(
+    documents: Documents, questions: Documents, k: int, options: tuple[float, float], data: st.DataObject
+) -> None:
+    terms, offsets = asked(questions)
+    factors = np.array(data.draw(st.lists(COUNTS, min_size=len(terms), max_size=len(terms))), dtype=np.float32)
+    (only,) = segments_with(documents, *options, len(documents))
+    small, compiled = InOneSegment(only, len(documents)), postings_with(documents, *options, 1 << 16)
+    for given_factors in (None, factors):
+        found = small.search(tokens_with(questions), k, given_factors)
+        assert_same(found, compiled.search(terms, offsets, k, given_factors))
+        scores = np.concatenate(list(small.score_blocks(tokens_with(questions), given_factors)))
+        np.testing.assert_array_equal(scores, all_of(compiled, terms, offsets, 3, given_factors))
+
+
+@settings(deadline=None, max_examples=100)
+@given(DOCUMENTS, st.integers(0, 3), st.floats(0.1, 3))
+def test_few_tokens_are_counted_without_a_compiler_to_the_same_bit(
+    documents: Documents, n_head: int, gain: float
+) -> None:
+    tokens, n_terms = tokens_with(documents), 7
+    lengths = segment.holders(tokens.ids, tokens.offsets, n_terms)
+    np.testing.assert_array_equal(lengths, build.holders(tokens.ids, tokens.offsets, n_terms))
+    heads, gains = np.full(len(documents), n_head), np.tile([[gain], [1.0]], len(documents))
+    few = segment.counted(tokens.ids, tokens.offsets, lengths, heads, gains)
+    begins = np.concatenate([[0], np.cumsum(lengths)])
+    for one, other in zip(few, build.counted(tokens.ids, tokens.offsets, begins, heads, gains), strict=True):
+        np.testing.assert_array_equal(one, other)
