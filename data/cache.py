@@ -4,10 +4,12 @@ import hashlib
 import json
 import logging
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
+from filelock import FileLock
 
 from data.seal import is_sound, sealing
 from data.workspace import workspace
@@ -22,18 +24,40 @@ def key_of(*parts: object) -> str:
     return hashlib.sha256(json.dumps(parts, ensure_ascii=True, sort_keys=True).encode()).hexdigest()
 
 
-def cached_arrays(kind: str, key: str, compute: Callable[[], Arrays], *, keep: bool = True) -> Arrays:
+def cached_arrays(
+    kind: str, key: str, compute: Callable[[], Arrays], *, keep: bool = True, alone: bool = False
+) -> Arrays:
     """Return the arrays kept as `workspace/cache/<kind>/<key>.npz`, computed and kept where there are none.
 
-    `keep=False` only computes: one question typed by a person is not worth a file.
+    `keep=False` only computes: one question typed by a person is not worth a file. With `alone` a second process that
+    asks meanwhile waits and reads what the first one made.
     A file that is damaged is computed anew; a disk that cannot be written costs the saving, not the result.
     """
     kept = read_arrays(kind, key) if keep else None
+    if kept is None and keep and alone:
+        with _made_by_one(_path(kind, key)):
+            return cached_arrays(kind, key, compute)
     if kept is None:
         kept = compute()
         if keep:
             write_arrays(kind, key, kept)
     return kept
+
+
+@contextmanager
+def _made_by_one(path: Path) -> Iterator[None]:
+    """Hold other processes off; on a disk that cannot be written none is."""
+    lock = FileLock(path.with_suffix(".lock"))
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        lock.acquire()
+    except OSError:
+        yield
+        return
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 def read_arrays(kind: str, key: str) -> Arrays | None:

@@ -13,10 +13,11 @@ from data.split import Part
 from data.terminal import tell, tell_progress
 from embeddings import store
 from embeddings.evaluate import evaluate
-from embeddings.job import EmbeddingJob, teller
+from embeddings.job import EmbeddingJob
 from embeddings.results import Evaluation
 from embeddings.tasks import carry
 from jobs.command import carried_out_alone
+from jobs.progress import progress_writer
 from jobs.status import Status
 
 
@@ -73,7 +74,7 @@ def _run(options: argparse.Namespace) -> int:
     job = EmbeddingJob(options.folder)
 
     def work(began: Status) -> None:
-        say = teller(job, began)
+        say = progress_writer(job, began)
         say("", 0.0)
         request = job.request()
         carry(request, find(request.data), job.folder, say)

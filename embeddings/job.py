@@ -4,21 +4,15 @@ The process runs `python -m embeddings run FOLDER`. The folder is named by what 
 before is there already.
 """
 
-import time
-from collections.abc import Callable
-from dataclasses import replace
-
 from data.cache import Arrays, key_of, load_arrays
 from data.workspace import workspace, write_text
 from embeddings.requests import REQUEST, Request, models_of
 from embeddings.results import Evaluation
 from embeddings.store import load
 from jobs.folder import Job
-from jobs.status import Status
 from models.sources import find_model
 
 _VERSION = 4  # raise when results of the same request change
-_SECONDS_BETWEEN_WORDS = 0.2
 
 
 class EmbeddingJob(Job):
@@ -53,19 +47,6 @@ class EmbeddingJob(Job):
         if found is None:
             raise ValueError(f"{self.folder} holds no finished result")
         return found
-
-
-def teller(job: Job, began: Status) -> Callable[[str, float], None]:
-    """Return what notes the model at work and the share of all work done (0 to 1), a few times a second at most."""
-    told = 0.0
-
-    def tell(model: str, share: float) -> None:
-        nonlocal told
-        if share in (0, 1) or time.monotonic() - told > _SECONDS_BETWEEN_WORDS:
-            told = time.monotonic()
-            job.write_status(replace(began, phase=model, share=share))
-
-    return tell
 
 
 def _content(reference: str) -> str:

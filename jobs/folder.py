@@ -31,6 +31,10 @@ class AskedToStop(Exception):  # noqa: N818 - no error
     """Somebody asked, and the work ended before its end."""
 
 
+class GoesOn(Exception):  # noqa: N818 - no error
+    """This process has done its part, and another goes on with the job."""
+
+
 @dataclass(frozen=True, order=True)
 class Job:
     """One job's folder."""
@@ -127,19 +131,20 @@ class Job:
             beside = [Job(path.parent) for path in self.folder.parent.glob("*/status.json")]
             require_place(sum(job.status().at_work for job in beside))
 
-    def launch(self, module: str, *words: object) -> None:
+    def launch(self, module: str, *words: object, light: bool = False) -> None:
         """Start its process, `python -m MODULE WORDS`, at once; an earlier result goes.
 
-        Where one is at work on it, whoever started that, it stays the only one. Raises `OSError`: the disk is full.
+        A `light` one begins without a model's libraries, see `detached`. Where one is at work on it, whoever started
+        that, it stays the only one. Raises `OSError`: the disk is full.
         """
         self.folder.mkdir(parents=True, exist_ok=True)
         with FileLock(self.folder / ".starting.lock"):
             if self.running:
                 return
             self.result.unlink(missing_ok=True)
-            for name in ("stop", "log.txt", "status.json"):
+            for name in ("stop", "log.txt", "status.json", "progress.jsonl"):
                 (self.folder / name).unlink(missing_ok=True)
-            pid, pid_started = detached(module, *words, log=self.folder / "log.txt")
+            pid, pid_started = detached(module, *words, log=self.folder / "log.txt", light=light)
             if not (self.folder / "status.json").exists():  # it may have begun to tell by itself
                 self.write_status(Status(State.RUNNING, started=time.time(), pid=pid, pid_started=pid_started))
 
@@ -196,6 +201,8 @@ def carry_out(
         work(began)
     except AskedToStop:
         ended = replace(job.status(), state=State.STOPPED)
+    except GoesOn:
+        return job.status()
     except (Exception, KeyboardInterrupt) as error:
         logger.exception("the job failed")
         code, message = problem_of(error)

@@ -3,6 +3,9 @@
 To read torch and what stands on it takes a fresh process several seconds, every time. The fork server reads them once,
 while no job works, and the processes that it forks share them. It reads nothing of ours but what it needs of this room:
 a job runs the code on disk. It ends with the process that started it, or after a while without work; its jobs live on.
+
+While it reads it hears nobody. So there are two: once the few libraries are read that every job needs, it forks a
+second one, which reads no more and is always there for light jobs, those that need no model.
 """
 
 import gc
@@ -23,19 +26,17 @@ from setproctitle import setproctitle
 from jobs.allocator import hold_freed_memory
 from jobs.processes import Process, process_of, this_process
 
+LIGHT = ("pyarrow.parquet", "pandas", "pydantic", "tomli_w", "scipy.sparse", "kiwipiepy")
 LIBRARIES = (
-    "pyarrow.parquet",
-    "pandas",
-    "pydantic",
-    "scipy.sparse",
-    "numba",
-    "kiwipiepy",
-    "faiss",
+    *LIGHT,
     "torch",
     "scipy.stats",
     "sklearn.metrics",
     "transformers.modeling_utils",
     "sentence_transformers",
+    "transformers.models.bert.modeling_bert",
+    "faiss",
+    "numba",
     "transformers.trainer",
     "datasets",
     "accelerate",
@@ -45,29 +46,55 @@ _LOOKED_UP_ONCE = (
     *("CUDA", "HF_", "KMP_", "LD_", "MALLOC_", "MKL_", "NUMBA_"),
     *("OMP_", "OPENBLAS_", "PYTHON", "TORCH", "TRANSFORMERS"),
 )
+_Asked = tuple[dict[str, Any], socket.socket]  # a request, and where it came from
 _SECONDS_WITHOUT_WORK = 900.0
 _SECONDS_BETWEEN_LOOKS = 0.2
 _SECONDS_TO_HEAR = 5.0
 
 
 def main() -> None:
-    """Serve until nobody needs it; a forked process leaves the loop and becomes the program that was asked for."""
-    listener, life_line = socket.socket(fileno=int(sys.argv[1])), int(sys.argv[2])
+    """Serve until nobody needs it; a forked process leaves the loop and becomes the program that was asked for.
+
+    Words of the command: the socket, the socket for light jobs, and the life line, as numbers of open files.
+    """
+    listener, light = (socket.socket(fileno=int(number)) for number in sys.argv[1:3])
+    life_line = int(sys.argv[3])
     setproctitle("python -m jobs.fork_server")
     hold_freed_memory()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for the forked ones: the system takes them away
-    place = Path(listener.getsockname())
+    places, first = [Path(one.getsockname()) for one in (listener, light)], os.getpid()
     given = dict(os.environ)  # before libraries add to it
-    asked = _serve(listener, life_line, given)
-    listener.close()
+    asked = _serve(listener, [life_line], given, [*LIGHT], 0.0)
+    if not asked and not select.select([life_line], [], [], 0)[0]:
+        asked = _two_servers(listener, light, life_line, given)
+    for one in (listener, light):
+        one.close()
     os.close(life_line)
-    if asked is None:
-        place.unlink(missing_ok=True)
-        place.parent.rmdir()
-    else:
+    if asked:
         request, connection = asked
         added = {name: value for name, value in os.environ.items() if name not in given}
         _become(request | {"environment": added | request["environment"]}, connection)
+    elif os.getpid() == first:
+        for place in places:
+            place.unlink(missing_ok=True)
+        places[0].parent.rmdir()
+
+
+def _two_servers(listener: socket.socket, light: socket.socket, life_line: int, given: dict[str, str]) -> _Asked | None:
+    """Serve on as two processes, see above."""
+    tied, tie = os.pipe()  # the second server sees by it that this one is gone
+    is_second = os.fork() == 0
+    os.close(tie if is_second else tied)
+    if is_second:
+        setproctitle("python -m jobs.fork_server light")
+        listener.close()
+        asked = _serve(light, [life_line, tied], given, [], None)
+    else:
+        light.close()
+        heavy = [library for library in LIBRARIES if library not in LIGHT]
+        asked = _serve(listener, [life_line], given, heavy, _SECONDS_WITHOUT_WORK)
+    os.close(tied if is_second else tie)
+    return asked
 
 
 def send(connection: socket.socket, content: object) -> None:
@@ -85,14 +112,18 @@ def received(connection: socket.socket) -> Any:
 
 
 def _serve(
-    listener: socket.socket, life_line: int, given: dict[str, str]
-) -> tuple[dict[str, Any], socket.socket] | None:
-    """Fork for every request. Returns the request in the forked process, None in the server at its end."""
-    unread, children = list(LIBRARIES), list[Process]()
+    listener: socket.socket, life_lines: list[int], given: dict[str, str], unread: list[str], seconds_idle: float | None
+) -> _Asked | None:
+    """Fork for every request, and read what is `unread` meanwhile.
+
+    Returns the request in the forked process, and None in the server: where a life line is cut, or after so many
+    seconds without work and with nothing to read.
+    """
+    children = list[Process]()
     while True:
         children = [child for child in children if child.lives]
-        wait = _SECONDS_BETWEEN_LOOKS if children else 0.0 if unread else _SECONDS_WITHOUT_WORK
-        ready, _, _ = select.select([listener.fileno(), life_line], [], [], wait)
+        wait = _SECONDS_BETWEEN_LOOKS if children else 0.0 if unread else seconds_idle
+        ready, _, _ = select.select([listener.fileno(), *life_lines], [], [], wait)
         if listener.fileno() in ready:
             connection, _ = listener.accept()
             with suppress(OSError, ValueError):
@@ -106,7 +137,7 @@ def _serve(
                 else:
                     children.append(process_of(pid))
             connection.close()
-        elif life_line in ready or not (children or unread):
+        elif any(line in ready for line in life_lines) or not (children or unread):
             return None
         elif not children:
             _read(unread.pop(0))

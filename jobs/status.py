@@ -39,6 +39,7 @@ class Status:
     step: int = 0
     total_steps: int = 0
     seconds_left: float | None = None
+    tells_time: bool = False  # it says itself what is left: where it does not, nobody knows
     queued: float = 0.0
     started: float = 0.0
     heartbeat: float = 0.0
@@ -61,7 +62,7 @@ class Status:
     @property
     def left(self) -> float | None:
         """Seconds left: as the process says or, where it has no steps, as the share done promises; None if unknown."""
-        if self.total_steps or not _ENOUGH_TO_GUESS < self.share < 1:
+        if self.tells_time or self.total_steps or not _ENOUGH_TO_GUESS < self.share < 1:
             return self.seconds_left
         return (self.heartbeat - self.started) * (1 - self.share) / self.share
 

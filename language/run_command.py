@@ -1,9 +1,7 @@
 """`python -m language run FOLDER`: carries out what a page asked for."""
 
 import argparse
-import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from itertools import takewhile
 from pathlib import Path
 
@@ -12,8 +10,7 @@ import numpy as np
 from data.texts import in_blocks
 from data.workspace import replacing
 from jobs.command import carried_out_alone
-from jobs.folder import Job
-from jobs.status import Status
+from jobs.progress import progress_writer
 from language.corpus import Corpus, find_corpus
 from language.tokenizers import store
 from language.tokenizers.comparison import Measured, compare
@@ -25,7 +22,6 @@ HELP = "carry out what a page asked for"
 COUNTED = 1_000_000  # characters in which pieces are counted: of a larger corpus, its first documents
 _COMPARING = 0.85  # share of the work before pieces are counted
 _BLOCK = 64  # documents cut at a time
-_SECONDS_BETWEEN_WORDS = 0.2
 
 
 def add_arguments(command: argparse.ArgumentParser) -> None:
@@ -36,7 +32,7 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
 
 def _run(options: argparse.Namespace) -> int:
     job = TokenizerJob(options.folder)
-    return carried_out_alone(job, lambda began: _work(job, _teller(job, began)))
+    return carried_out_alone(job, lambda began: _work(job, progress_writer(job, began)))
 
 
 def _work(job: TokenizerJob, say: Callable[[str, float], None]) -> None:
@@ -101,16 +97,3 @@ def _first(corpus: Corpus) -> list[str]:
         return seen - len(document) < COUNTED
 
     return list(takewhile(has_room, corpus.documents()))
-
-
-def _teller(job: Job, began: Status) -> Callable[[str, float], None]:
-    """Return what notes the last one measured and the share of all work done, a few times a second at most."""
-    told = 0.0
-
-    def tell(name: str, share: float) -> None:
-        nonlocal told
-        if not name or time.monotonic() - told > _SECONDS_BETWEEN_WORDS:
-            told = time.monotonic()
-            job.write_status(replace(began, phase=name, share=share))
-
-    return tell

@@ -112,10 +112,11 @@ class BiEncoder(SourcedModel):
         """Key of the vectors of texts that are `question`s or `passage`s."""
         return key_of(_VERSION, self.fingerprint, side, fingerprint_of(texts))
 
-    def encode(self, side: str, texts: Sequence[str]) -> np.ndarray:
+    def encode(self, side: str, texts: Sequence[str], on_progress: Callable[[float], None] | None = None) -> np.ndarray:
         """Encode texts now, all as one block, and keep nothing: `(n_texts, dimensions)` float32, of length 1.
 
-        Raises `ModelError` (`not_finite`) where the model has no numbers for them.
+        `on_progress` is told the share that is done, where the model is one whose passes are known. Raises
+        `ModelError` (`not_finite`) where the model has no numbers for them.
         """
         encode = self.model.encode_query if side == "question" else self.model.encode_document
         settings = {"normalize_embeddings": True, "show_progress_bar": False}
@@ -124,7 +125,7 @@ class BiEncoder(SourcedModel):
             return self._finite(np.asarray(vectors, dtype=np.float32))
         from models.inference import fast_passes
 
-        with fast_passes(self.model, "sentence_embedding", self._precision):
+        with fast_passes(self.model, "sentence_embedding", self._precision, on_progress=on_progress):
             vectors = encode(list(texts), batch_size=max(1, len(texts)), **settings)
         return self._finite(np.asarray(vectors, dtype=np.float32))
 
@@ -141,7 +142,11 @@ class BiEncoder(SourcedModel):
             if self._on_progress:
                 self._on_progress(before + (after - before) * share)
 
-        kept = self._kept(side, texts, VectorBlocks(texts, lambda block: self.encode(side, block), self.load, tell))
+        def encode(block: list[str]) -> np.ndarray:
+            return self.encode(side, block, blocks.within)
+
+        blocks = VectorBlocks(texts, encode, self.load, tell)
+        kept = self._kept(side, texts, blocks)
         self.meter.note(time.perf_counter() - began, kept.load_seconds, kept.seconds)
         return kept.vectors
 

@@ -15,6 +15,7 @@ from torch import Tensor
 from models.precision import Precision, in_bfloat16
 
 Features = dict[str, Any]
+Told = Callable[[float], None]
 TOKENS_A_PASS = {"cpu": 4096, "cuda": 65536}  # places, padding among them
 _PASS_COSTS = {"cpu": 64, "cuda": 4096}  # places that could be computed while a pass is begun
 _MULTIPLE = 8  # of which a pass's length is: what matrix units work in
@@ -33,14 +34,19 @@ def takes_rows(model: Any) -> bool:
 
 @contextmanager
 def fast_passes(
-    model: Any, output: str, precision: Precision, tokens: Mapping[str, int] = TOKENS_A_PASS
+    model: Any,
+    output: str,
+    precision: Precision,
+    tokens: Mapping[str, int] = TOKENS_A_PASS,
+    on_progress: Told | None = None,
 ) -> Iterator[None]:
     """Within the block, the model computes in this precision and takes all at once, in batches of its own.
 
     `output` is what is wanted of a pass, a row for each text or pair: `sentence_embedding` or `scores`; `tokens` says
-    for each device how many places a pass has. The model is one that `takes_rows`.
+    for each device how many places a pass has, and `on_progress` is told the share of all places that is done. The
+    model is one that `takes_rows`.
     """
-    with in_precision(model[0], precision), passes_of_like_length(model, output, tokens):
+    with in_precision(model[0], precision), passes_of_like_length(model, output, tokens, on_progress):
         yield
 
 
@@ -50,25 +56,34 @@ def in_precision(module: Any, precision: Precision) -> AbstractContextManager[No
 
 
 @contextmanager
-def passes_of_like_length(model: Any, output: str, tokens: Mapping[str, int] = TOKENS_A_PASS) -> Iterator[None]:
+def passes_of_like_length(
+    model: Any, output: str, tokens: Mapping[str, int] = TOKENS_A_PASS, on_progress: Told | None = None
+) -> Iterator[None]:
     """Within the block, the model takes rows of like length together, so that a long text does not make others long.
 
     A pass has at most as many places as `tokens` says for the device. Vectors, scores and gradients are those of one
     pass.
     """
-    with replaced(model, "forward", _split(model.forward, output, tokens)):
+    with replaced(model, "forward", _split(model.forward, output, tokens, on_progress)):
         yield
 
 
-def _split(forward: Callable[..., Features], output: str, tokens: Mapping[str, int]) -> Callable[..., Features]:
+def _split(
+    forward: Callable[..., Features], output: str, tokens: Mapping[str, int], on_progress: Told | None
+) -> Callable[..., Features]:
     def split(features: Features, **kwargs: Any) -> Features:
         lengths = _lengths(features["attention_mask"])
         order = torch.argsort(lengths, descending=True, stable=True)
         widths = (-(-lengths[order] // _MULTIPLE) * _MULTIPLE).tolist()
         found: list[Tensor] = []
-        for start, end in passes_on(lengths.device, widths, tokens):
+        cut = passes_on(lengths.device, widths, tokens)
+        done, places = 0, sum((end - start) * widths[start] for start, end in cut)
+        for start, end in cut:
             rows = {name: _cut(value, order[start:end], widths[start]) for name, value in features.items()}
             found.append(forward(rows, **kwargs)[output])
+            done += (end - start) * widths[start]
+            if on_progress:
+                on_progress(done / places)
         return {output: torch.cat(found)[torch.argsort(order)]}
 
     return split

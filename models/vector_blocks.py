@@ -71,7 +71,12 @@ class VectorBlocks:
         self._shares = np.array([lengths[rows].sum() for rows in self._rows]) / max(1, lengths.sum())
         self._texts, self._encode, self._load, self._on_progress = texts, encode, load, on_progress
         self._load_seconds = 0.0
+        self._done = self._at_work = 0.0  # shares of the characters: before the block at work, and in it
         self._unwritten: dict[int, Block] = {}  # what the disk had no place for
+
+    def within(self, share: float) -> None:
+        """Hear of `encode` how much of the block at work is done, 0 to 1: a block may take a minute."""
+        self._on_progress(min(1.0, self._done + self._at_work * share))
 
     def computed(self) -> StoredVectors:
         """Compute all, and keep nothing."""
@@ -87,13 +92,13 @@ class VectorBlocks:
         """
         if kept := read_vectors(path):
             return kept
-        parts, done = path.with_suffix(".parts"), 0.0
+        parts = path.with_suffix(".parts")
         for number in self._of(share):
             # the parts go when the first process has assembled them
             if not (is_sound(_part(parts, number)) or path.is_file()):
                 self._write(parts, number, self._block(number))
-            done += self._shares[number]
-            self._on_progress(min(1.0, done))
+            self._done += self._shares[number]
+            self._on_progress(min(1.0, self._done))
         if share.rank > 0:
             if path.is_file():  # the first did not wait for the last part of this one
                 shutil.rmtree(parts, ignore_errors=True)
@@ -132,6 +137,7 @@ class VectorBlocks:
         self._load()
         loaded = time.perf_counter()
         self._load_seconds = max(self._load_seconds, loaded - began)
+        self._at_work = self._shares[number]
         vectors = self._encode([self._texts[row] for row in self._rows[number]])
         return vectors, time.perf_counter() - loaded
 

@@ -5,11 +5,11 @@ from pathlib import Path
 
 from data.store import find
 from jobs.command import carried_out_alone
+from jobs.progress import progress_writer
 from jobs.status import Status
 from reading import store
 from reading.evaluate import evaluate
 from reading.job import ReadingJob
-from retrieval.comparison.job import teller
 
 HELP = "carry out what a page asked for"
 
@@ -24,7 +24,7 @@ def _run(options: argparse.Namespace) -> int:
     job = ReadingJob(options.folder)
 
     def work(began: Status) -> None:
-        say = teller(job, began)
+        say = progress_writer(job, began)
         say("", 0.0)
         experiment = job.experiment()
         store.keep(evaluate(experiment, find(experiment.data), on_progress=say), job.folder)

@@ -12,15 +12,19 @@ from data.failure import Failure
 from data.store import find
 from data.terminal import tell, tell_progress
 from jobs.command import carried_out_alone
+from jobs.detached import handed_over
+from jobs.folder import GoesOn
+from jobs.progress import progress_writer
 from jobs.status import Status
 from retrieval.analysis.figures import shown_measures
-from retrieval.comparison.compare import Comparison, compare
+from retrieval.comparison.compare import Comparison, compare, search_light
 from retrieval.comparison.experiment import read_experiment
-from retrieval.comparison.job import ComparisonJob, teller
+from retrieval.comparison.job import ComparisonJob
+from retrieval.comparison.pace import Pace
 from retrieval.comparison.provenance import provenance
 from retrieval.comparison.store import damaged_comparisons, delete, keep, kept_comparisons, load, origin_of, rename
 from retrieval.dense import encode as encode_corpus
-from retrieval.report.files import save
+from retrieval.preparation import prepare
 from retrieval.report.words import LANGUAGES
 
 
@@ -50,9 +54,12 @@ def _parser() -> argparse.ArgumentParser:
     comparing = command("compare", _compare, "run an experiment file")
     comparing.add_argument("experiment", type=Path, help="experiment file (TOML)")
     comparing.add_argument("--tell", action="store_true", help="only what the page needs, with the progress noted")
+    comparing.add_argument("--rest", action="store_true", help="what needs no model was searched by another process")
     listing = command("list", _list, "list the comparisons kept in the workspace, the newest first")
     listing.add_argument("--json", action="store_true", help="print JSON")
     encode_corpus.add_arguments(command("encode", _encode, encode_corpus.HELP))
+    preparing = command("prepare", _prepare, "make what the first comparison needs, before anybody asks")
+    preparing.add_argument("--shared", action="store_true", help="only what serves the workspaces of all")
     exporting = command("export", _export, "write all files of a kept comparison")
     for writing in (comparing, exporting):
         writing.add_argument("--out", type=Path, required=True, help="folder for figures, report, TREC and BEIR files")
@@ -70,28 +77,65 @@ def _compare(options: argparse.Namespace) -> int:
         return _compare_for_the_page(options)
     comparison, origin = _compared(options.experiment, tell_progress)
     status = _report(comparison)  # first: a full disk takes no figures away
+    from retrieval.report.files import save  # draws with a library that a page's job does not wait for
+
     save(comparison, options.out, origin, options.language)
     return status
 
 
 def _compare_for_the_page(options: argparse.Namespace) -> int:
-    reported = 0
+    """Compare as a job: what needs no model at once, the rest in a process that has read a model's libraries."""
+    job, reported, is_left = ComparisonJob(options.out), 0, False
+    least = job.status().seconds_left  # as told by the process that began
 
     def work(began: Status) -> None:
-        nonlocal reported
-        comparison, origin = _compared(options.experiment, teller(job, began))
+        nonlocal reported, is_left
+        pace = Pace(least)
+        tell = _finished_too(job, progress_writer(job, began, lambda: pace.seconds_left))
+        tell("", 0.0)
+        path = options.experiment
+        if not options.rest:
+            experiment = read_experiment(path)
+            found = find(experiment.data, path.parent)
+            is_left = search_light(experiment, found, base=path.parent, on_progress=tell, pace=pace)
+            if is_left:
+                raise GoesOn
+        comparison, origin = _compared(path, tell, pace)
         reported = _report(comparison)
         keep(comparison, options.out, origin)
 
-    job = ComparisonJob(options.out)
-    return carried_out_alone(job, work) or reported
+    status = carried_out_alone(job, work)
+    if is_left and not job.asked_to_stop:
+        words = ("compare", options.experiment, "--out", options.out, "--tell", "--rest")
+        if process := handed_over("retrieval", *words, log=options.out / "log.txt"):
+            process.wait()
+            return 0 if job.done else 2
+        options.rest = True  # where nobody has read the libraries they are read here
+        return _compare_for_the_page(options)
+    return status or reported
 
 
-def _compared(path: Path, on_progress: Callable[[str, float], None]) -> tuple[Comparison, dict[str, Any]]:
+def _finished_too(job: ComparisonJob, tell: Callable[[str, float], None]) -> Callable[[str, float], None]:
+    """Have the job's progress name each retriever once it is done: the page shows its figures."""
+    at_work = ""
+
+    def tell_more(name: str, share: float) -> None:
+        nonlocal at_work
+        if at_work and name != at_work:
+            job.add_progress({"finished": at_work})
+        at_work = name
+        tell(name, share)
+
+    return tell_more
+
+
+def _compared(
+    path: Path, on_progress: Callable[[str, float], None], pace: Pace | None = None
+) -> tuple[Comparison, dict[str, Any]]:
     on_progress("", 0.0)
     experiment = read_experiment(path)
     question_set = find(experiment.data, path.parent)
-    comparison = compare(experiment, question_set, base=path.parent, on_progress=on_progress)
+    comparison = compare(experiment, question_set, base=path.parent, on_progress=on_progress, pace=pace)
     return comparison, provenance(comparison, question_set, path.parent)
 
 
@@ -125,7 +169,14 @@ def _list(options: argparse.Namespace) -> int:
     return 0
 
 
+def _prepare(options: argparse.Namespace) -> int:
+    prepare(shared=options.shared)
+    return 0
+
+
 def _export(options: argparse.Namespace) -> int:
+    from retrieval.report.files import save
+
     kept = {one.key: one for one in kept_comparisons()}[options.key]
     comparison = load(kept.folder, find(kept.reference, kept.folder))
     save(comparison, options.out, origin_of(kept.folder), options.language)

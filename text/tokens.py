@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from data import cache
 from data.cache import cached_arrays, key_of
 from data.texts import fingerprint_of, in_blocks
 from text.analysis import Analysis, analyze
@@ -56,6 +57,11 @@ def tokens_of(
     return next(parts) if len(texts) <= PART else _joined(parts)
 
 
+def are_kept(analysis: Analyzer | Analysis, texts: Sequence[str]) -> bool:
+    """Whether the tokens of so many texts as make one part are on disk, so that nothing is analyzed."""
+    return 1 < len(texts) <= PART and cache.are_kept("tokens", _key(Analysis.of(analysis), texts))
+
+
 def token_parts(
     analysis: Analyzer | Analysis, texts: Sequence[str], on_progress: Callable[[float], None] | None = None
 ) -> Iterator[Tokens]:
@@ -85,10 +91,14 @@ def _part(analysis: Analysis, texts: Sequence[str], tell: Callable[[int], None])
             "offsets": np.cumsum(lengths, dtype=np.int64),
         }
 
-    key = key_of(VERSION, *analysis.key, fingerprint_of(texts))
-    arrays = cached_arrays("tokens", key, compute, keep=len(texts) > 1)
+    key = _key(analysis, texts)
+    arrays = cached_arrays("tokens", key, compute, keep=len(texts) > 1, alone=True)
     vocabulary = arrays["vocabulary"].tobytes().decode().split("\n") if len(arrays["vocabulary"]) else []
     return Tokens(vocabulary, arrays["ids"], arrays["offsets"])
+
+
+def _key(analysis: Analysis, texts: Sequence[str]) -> str:
+    return key_of(VERSION, *analysis.key, fingerprint_of(texts))
 
 
 def _joined(parts: Iterable[Tokens]) -> Tokens:

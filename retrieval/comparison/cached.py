@@ -57,7 +57,7 @@ class CachedRetriever:
         """Build what searching needs, parts included, so that a new question is answered at once."""
         for part in self._parts:
             part.prepare()
-        self._built()
+        self._make_ready([""])
 
     def release(self) -> None:
         """Let go of the index; it is built again where something new is asked."""
@@ -77,7 +77,7 @@ class CachedRetriever:
         return key_of(self.key, list(questions), max(k, self.depth))
 
     def _search(self, questions: Sequence[str], k: int) -> dict[str, np.ndarray]:
-        retriever = self._built()
+        retriever = self._make_ready(questions)
         for part in self._parts:
             part._elapsed = 0.0
         start = time.perf_counter()
@@ -96,6 +96,13 @@ class CachedRetriever:
             "memory_bytes": np.array(self._memory_of(retriever)),
             "notes": np.array(json.dumps(getattr(retriever, "notes", {}))),
         }
+
+    def _make_ready(self, questions: Sequence[str]) -> Retriever:
+        """Return the retriever, built and with all loaded that these questions take."""
+        retriever = self._built()
+        if make_ready := getattr(retriever, "make_ready", None):
+            make_ready(questions)
+        return retriever
 
     def _built(self) -> Retriever:
         with self._building:

@@ -1,7 +1,7 @@
 """The comparison: several retrievers, the same questions, every measure side by side."""
 
 import logging
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -13,6 +13,7 @@ from data.split import split
 from retrieval.comparison.build import retrievers_of
 from retrieval.comparison.cached import CachedRetriever
 from retrieval.comparison.experiment import Experiment
+from retrieval.comparison.pace import Pace
 from retrieval.evaluation.measures import Scores, evaluate
 from retrieval.rankings import NOT_FOUND, Rankings
 
@@ -85,29 +86,77 @@ def compare(
     base: Path | None = None,
     on_progress: Callable[[str, float], None] | None = None,
     failed: Mapping[str, Exception] | None = None,
+    pace: Pace | None = None,
 ) -> Comparison:
     """Search and score every retriever of the experiment over the questions of its split.
 
     Those in `failed` are not tried again: they failed so when this was run before.
-    `on_progress(name, share)` is told which retriever is at work and how much of all work is done, 0 to 1. Raises
-    `ValueError` where the split has no question with a relevant passage.
+    `on_progress(name, share)` is told which retriever is at work and how much of all work is done, 0 to 1; `pace` knows
+    then how long the rest takes. Raises `ValueError` where the split has no question with a relevant passage.
     """
-    tell = on_progress or _say_nothing
+    tell, names = on_progress or _say_nothing, list(experiment.specs)
+    asked = _asked(experiment, question_set)
+    results = [
+        _result(name, (failed or {}).get(name, made), asked, experiment.ks)
+        for name, made in _in_turn(experiment, asked, names, base, tell=tell, pace=pace or Pace())
+    ]
+    tell("", 1.0)
+    return Comparison(experiment, asked, tuple(results))
+
+
+def search_light(
+    experiment: Experiment,
+    question_set: QuestionSet,
+    *,
+    base: Path | None = None,
+    on_progress: Callable[[str, float], None],
+    pace: Pace,
+) -> bool:
+    """Search those that need no model, and keep what they find for `compare`; returns whether any is left for that.
+
+    What goes wrong is left for `compare` to meet again, and raises nothing but its `ValueError`.
+    """
+    asked, light = _asked(experiment, question_set), list[str]()
+    for spec in experiment.retriever:
+        if not spec.needs_model and all(part in light for part in spec.parts):
+            light.append(spec.name)
+    for name, made in _in_turn(experiment, asked, light, base, tell=on_progress, pace=pace):
+        _result(name, made, asked, experiment.ks)
+    if left := [name for name in experiment.specs if name not in light]:
+        on_progress(left[0], pace.at(left[0], 0.0))
+    return bool(left)
+
+
+def _asked(experiment: Experiment, question_set: QuestionSet) -> QuestionSet:
     asked = split(question_set, experiment.split_options).questions(question_set, experiment.split)
     if not asked.questions:
         part = f"the {experiment.split.value} part has no question with a relevant passage"
         raise ValueError(f"{part}: retrievers are compared by questions whose passages are known")
-    names = list(experiment.specs)
-    results: list[Result] = []
+    return asked
+
+
+def _in_turn(
+    experiment: Experiment,
+    asked: QuestionSet,
+    names: Sequence[str],
+    base: Path | None,
+    *,
+    tell: Callable[[str, float], None],
+    pace: Pace,
+) -> Iterator[tuple[str, CachedRetriever | Exception]]:
+    """Yield those of the retrievers that are named, and tell of each while it is at work."""
+    at_work = names[0] if names else ""
 
     def tell_within(share: float) -> None:
-        tell(names[len(results)], (len(results) + share) / len(names))
+        tell(at_work, pace.at(at_work, share))
 
-    for name, made in retrievers_of(experiment, asked, base, tell_within).items():
+    retrievers = retrievers_of(experiment, asked, base, tell_within)
+    texts = [question.text for question in asked.questions]
+    pace.begin(experiment.specs, asked, [name for name, made in retrievers.items() if _is_done(made, texts)])
+    for at_work in names:
         tell_within(0.0)
-        results.append(_result(name, (failed or {}).get(name, made), asked, experiment.ks))
-    tell("", 1.0)
-    return Comparison(experiment, asked, tuple(results))
+        yield at_work, retrievers[at_work]
+    pace.end()
 
 
 def failures(scores: dict[str, Any]) -> dict[str, Failure]:
@@ -120,10 +169,11 @@ def is_kept(experiment: Experiment, question_set: QuestionSet, failed: Container
     """Whether `compare` would find every ranking on disk, and so take no time; `failed` retrievers do not count."""
     asked = split(question_set, experiment.split_options).questions(question_set, experiment.split)
     texts = [question.text for question in asked.questions]
-    return all(
-        name in failed or isinstance(made, Exception) or made.remembers(texts, made.depth)
-        for name, made in retrievers_of(experiment, asked).items()
-    )
+    return all(name in failed or _is_done(made, texts) for name, made in retrievers_of(experiment, asked).items())
+
+
+def _is_done(made: CachedRetriever | Exception, questions: Sequence[str]) -> bool:
+    return isinstance(made, Exception) or made.remembers(questions, made.depth)
 
 
 def _say_nothing(name: str, share: float) -> None:

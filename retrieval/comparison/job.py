@@ -4,19 +4,12 @@ The process runs `python -m retrieval compare` and leaves rankings in the cache,
 `compare` then reads: both give the same numbers because they are the same function over the same rankings.
 """
 
-import time
-from collections.abc import Callable
-from dataclasses import replace
-
 from data.cache import key_of
 from data.workspace import workspace, write_text
 from jobs.folder import Job
-from jobs.status import Status
 from retrieval.comparison.experiment import Experiment, write_experiment
 from retrieval.comparison.kinds.spec import VERSION
 from text.analyzers import VERSION as ANALYZER_VERSION
-
-_SECONDS_BETWEEN_WORDS = 0.2
 
 
 class ComparisonJob(Job):
@@ -32,17 +25,5 @@ class ComparisonJob(Job):
         """Start the process, where none is at work on it. Raises `LimitError` as `admit` does, and writes nothing."""
         self.admit()
         write_text(self.folder / "experiment.toml", write_experiment(experiment))
-        self.launch("retrieval", "compare", self.folder / "experiment.toml", "--out", self.folder, "--tell")
-
-
-def teller(job: Job, began: Status) -> Callable[[str, float], None]:
-    """Return what notes the retriever at work and the share of all work done (0 to 1), a few times a second at most."""
-    told = 0.0
-
-    def tell(name: str, share: float) -> None:
-        nonlocal told
-        if share in (0, 1) or time.monotonic() - told > _SECONDS_BETWEEN_WORDS:
-            told = time.monotonic()
-            job.write_status(replace(began, phase=name, share=share))
-
-    return tell
+        words = ("compare", self.folder / "experiment.toml", "--out", self.folder, "--tell")
+        self.launch("retrieval", *words, light=True)

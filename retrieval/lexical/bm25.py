@@ -22,7 +22,7 @@ from text.analysis import Analysis, analyze
 from text.analyzers import Analyzer
 from text.dictionary import Dictionary
 from text.morphemes import Compounds
-from text.tokens import Tokens, tokens_of
+from text.tokens import Tokens, are_kept, tokens_of
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,6 @@ class BM25:
         corpus = Passages.of(passages)
         texts = corpus.indexed_texts(title=self.options.title)
         self.analysis = self.options.analysis(texts)
-        analyze(self.analysis, [""])  # loads what it needs now: with tokens from disk it would wait for a question
         self._index = self._indexed(corpus, on_progress)
         self.memory_bytes = self._index.memory_bytes
         feedback = self.options.feedback
@@ -102,6 +101,11 @@ class BM25:
         if options.title_weight:
             return field_index(*corpus, *weights, title_weight=options.title_weight, on_progress=on_progress)
         return text_index(*corpus, *weights, title=options.title, on_progress=on_progress)
+
+    def make_ready(self, questions: Sequence[str]) -> None:
+        """Load what analyzes these questions, unless their tokens are kept: it is no part of a search's time."""
+        if not are_kept(self.analysis, questions):
+            analyze(self.analysis, [""])
 
     def search(self, questions: Sequence[str], k: int) -> Rankings:
         """Return the best k passages of each question; scores are BM25, higher is better."""

@@ -41,6 +41,10 @@ class WindowedBM25:
         self._index = BM25(name, texts, options, on_progress)
         self.memory_bytes = self._index.memory_bytes
 
+    def make_ready(self, questions: Sequence[str]) -> None:
+        """Load what analyzes these questions; see `BM25.make_ready`."""
+        self._index.make_ready(questions)
+
     def search(self, questions: Sequence[str], k: int) -> Rankings:
         """Return the best k passages of each question; a score is the BM25 of the best window, higher is better."""
         blocks = self._index.score_blocks(questions) if len(self._first) else ()

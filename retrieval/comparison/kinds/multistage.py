@@ -91,6 +91,11 @@ class RerankSpec(ReadingSpec):
         """How many passages it orders: those below its depth keep their order, and may be among the first k."""
         return max(self.depth, k)
 
+    def letters_read(self, n_passages: int, n_questions: int, passages: int, questions: int) -> int:
+        """Return the characters of all pairs: a question, and each of the passages that are reranked."""
+        depth = min(self.depth, n_passages)
+        return depth * (questions + round(n_questions * passages / max(1, n_passages)))
+
     def weight_with(self, source: ModelSource) -> float:
         """Return the weight, where it is left out that of the model."""
         return recommended_weight(source) if self.weight is None else self.weight

@@ -74,6 +74,25 @@ class Spec(BaseModel, ABC):
         """The retriever of the same name and scores whose parts explain them: itself, but for one in an engine."""
         return self
 
+    @property
+    def needs_model(self) -> bool:
+        """Whether it reads with a model, and so with torch."""
+        return "model" in type(self).model_fields
+
+    @property
+    def reader(self) -> str:
+        """What it reads texts with, which decides how long that takes."""
+        used = dict(self.local)
+        return " ".join([self.kind, *(str(used[name]) for name in ("analyzer", "model", "precision") if name in used)])
+
+    def letters_read(self, n_passages: int, n_questions: int, passages: int, questions: int) -> int:
+        """Return how many characters it reads to answer these questions: its time grows with them.
+
+        `passages` and `questions` are the characters of all of them.
+        """
+        reads = {"analyzer", "model"} & type(self).model_fields.keys() and not self.parts
+        return passages + questions if reads and n_passages and n_questions else 0
+
     def tuned_on(self, part: Part) -> bool:
         """Whether its values were chosen on some of the questions of `part`."""
         return self.chosen_on is not None and (self.chosen_on is part or Part.ALL in (self.chosen_on, part))

@@ -1,0 +1,150 @@
+"""How far a comparison is, and how long it takes yet, weighed by what each retriever has to read.
+
+What takes time is text: analyzed, encoded, or read in pairs. A retriever takes some seconds to begin (a model is
+loaded) and some for each character. Both are measured whenever one is searched, and kept in the workspace by what
+reads: an analyzer, or a model in a precision. So the next comparison knows before it begins; the first one tells the
+time left once all that is yet to come is known or has begun.
+"""
+
+import time
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import BaseModel, FiniteFloat, ValidationError
+
+from data.records import QuestionSet
+from data.workspace import read_json, workspace, write_json
+from retrieval.comparison.kinds.spec import Spec
+
+_GUESS = 1e-4  # seconds a character, of whoever was never measured: how much of the bar it gets, and no more
+_WORTH_KEEPING = 0.3  # seconds: what took less tells nothing of a longer one
+_ENOUGH = 0.05  # share of its work after which a retriever at work is judged by itself
+_RISE = 1.1  # times the least that was told: people plan by it
+
+
+class _Measured(BaseModel):
+    setup: FiniteFloat = 0.0  # seconds
+    each: FiniteFloat  # seconds a character
+
+
+@dataclass(frozen=True)
+class _Task:
+    reader: str  # whose pace it is
+    letters: int
+    kept: bool  # it is found on disk
+
+
+@dataclass(frozen=True)
+class _Seen:
+    seconds: float  # since the retriever was begun
+    share: float
+
+
+class Pace:
+    """One comparison's. `at` is told of each retriever in turn how much of its own work is done."""
+
+    def __init__(self, least: float | None = None, clock: Callable[[], float] = time.monotonic) -> None:
+        """`least` is the time left that was told last, where another process began this comparison."""
+        self._clock, self._least = clock, least
+        self._tasks: dict[str, _Task] = {}
+        self._known: dict[str, _Measured] = {}
+        self._name, self._began = "", clock()
+        self._first: _Seen | None = None
+        self._last = _Seen(0.0, 0.0)
+
+    def begin(self, specs: Mapping[str, Spec], asked: QuestionSet, kept: Collection[str]) -> None:
+        """Note what is to be done; what is `kept` on disk takes no time."""
+        letters = (int(asked.passages.texts.lengths().sum()), sum(len(question.text) for question in asked.questions))
+        self._tasks = {
+            name: _Task(
+                spec.reader, spec.letters_read(len(asked.passages), len(asked.questions), *letters), name in kept
+            )
+            for name, spec in specs.items()
+        }
+        self._known = _read()
+
+    def at(self, name: str, share: float) -> float:
+        """Hear that a retriever is at work and how much it has done, 0 to 1; returns the share of all that is done."""
+        if name != self._name:
+            self.end()
+            self._name, self._began, self._first = name, self._clock(), None
+        self._last = _Seen(self._clock() - self._began, share)
+        if share > 0 and self._first is None:
+            self._first = self._last
+        weights = {one: self._weight(task) for one, task in self._tasks.items()}
+        before = sum(weights[one] for one in self._names[: self._names.index(name)])
+        return (before + weights[name] * share) / max(sum(weights.values()), 1e-9)
+
+    def end(self) -> None:
+        """Hear that the retriever at work has ended, and keep what it took."""
+        if not self._name or (task := self._tasks[self._name]).kept or not task.letters:
+            return
+        seconds, first, last = self._clock() - self._began, self._first, self._last
+        if seconds < _WORTH_KEEPING:
+            return
+        measured = _Measured(each=seconds / task.letters)
+        if first and last.share - first.share > 0.2 and last.seconds - first.seconds > _WORTH_KEEPING:
+            each = (last.seconds - first.seconds) / (last.share - first.share) / task.letters
+            measured = _Measured(each=each, setup=max(0.0, seconds - each * task.letters))
+        _keep(task.reader, measured)
+
+    @property
+    def seconds_left(self) -> float | None:
+        """Seconds that all takes yet, None where nobody knows; never a tenth more than it said before."""
+        if not self._name:
+            return None
+        later = self._names[self._names.index(self._name) + 1 :]
+        parts = [self._left_here(), *(self._expected(self._tasks[name]) for name in later)]
+        if any(part is None for part in parts):
+            return None
+        left = sum(part for part in parts if part is not None)
+        self._least = min(left, self._least) if self._least is not None else left
+        return min(left, _RISE * self._least)
+
+    @property
+    def _names(self) -> list[str]:
+        return list(self._tasks)
+
+    def _left_here(self) -> float | None:
+        task, now, seen = self._tasks[self._name], self._clock() - self._began, self._last
+        if self._first and seen.share - self._first.share > _ENOUGH and seen.seconds > self._first.seconds:
+            a_share = (seen.seconds - self._first.seconds) / (seen.share - self._first.share)
+            return max(0.0, a_share * (1 - seen.share) - (now - seen.seconds))
+        expected, known = self._expected(task), self._known.get(task.reader)
+        if expected is None:
+            return None
+        if known and self._first:
+            return known.each * task.letters * (1 - seen.share)
+        return max(0.0, expected - now)
+
+    def _expected(self, task: _Task) -> float | None:
+        if task.kept or not task.letters:
+            return 0.0
+        known = self._known.get(task.reader)
+        return known.setup + known.each * task.letters if known else None
+
+    def _weight(self, task: _Task) -> float:
+        known = self._known.get(task.reader)
+        return known.setup + known.each * task.letters if known else _GUESS * task.letters
+
+
+def _place() -> Path:
+    return workspace() / "cache" / "pace.json"
+
+
+def _read() -> dict[str, _Measured]:
+    known = {}
+    for reader, values in read_json(_place()).items():
+        try:
+            known[reader] = _Measured.model_validate(values)
+        except ValidationError:  # what cannot be read is measured again
+            continue
+    return known
+
+
+def _keep(reader: str, measured: _Measured) -> None:
+    try:
+        write_json(_place(), {**read_json(_place()), reader: measured.model_dump()})
+    except OSError:  # a full disk costs an estimate
+        return

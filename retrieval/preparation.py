@@ -1,0 +1,46 @@
+"""What the first comparison of all would wait for, done beside the first page: `python -m retrieval prepare`.
+
+The sample, which a new workspace opens with, is analyzed for BM25, and the packaged base is written as a folder that
+libraries read. Both are kept, so that this is work of the first start alone, and whoever needs it meanwhile waits for
+it instead of doing it twice.
+"""
+
+from threading import Thread
+
+from data.catalog import CATALOG, read_entry
+from data.store import stored
+from data.workspace import acting_as, shared_workspace
+from jobs.detached import detached
+from models.packaged.bases import base_at_hand
+from retrieval.lexical.bm25 import BM25Options
+from text.tokens import tokens_of
+
+_FIRST = "sample"
+
+
+def begin(*, signs_in: bool) -> None:
+    """Have a process prepare what is not there; it is started in a thread, and the page waits for neither.
+
+    Where people sign in, each has a workspace of their own, and what is prepared is what all share.
+    """
+
+    def start() -> None:
+        words = ("--shared",) if signs_in else ()
+        with acting_as(""):
+            detached("retrieval", "prepare", *words, log=shared_workspace() / "cache" / "prepare.txt", light=True)
+
+    base = base_at_hand()
+    if (base and not base.folder.is_dir()) or not (signs_in or stored()):
+        Thread(target=start, daemon=True).start()
+
+
+def prepare(*, shared: bool = False) -> None:
+    """Prepare what is not there: with `shared` only what serves the workspaces of all."""
+    if not shared and not stored():
+        sample = read_entry(CATALOG[_FIRST]).question_set
+        texts = sample.passages.indexed_texts(title=BM25Options.title)
+        analysis = BM25Options().analysis(texts)
+        for one in (texts, [question.text for question in sample.questions]):
+            tokens_of(analysis, one)
+    if base := base_at_hand():
+        base.write()
