@@ -6,6 +6,7 @@ from data.catalog import CATALOG
 from data.made import Maker, model_of
 from data.pairs.catalog import PAIR_CATALOG
 from data.pairs.store import StoredPairs
+from data.records import Question
 from retrieval.evaluation.slices import Property, Slice, labels_of
 from views.words import known, plain, word
 
@@ -31,6 +32,11 @@ def pair_set_name(kept: StoredPairs) -> str:
 def kind_words(kind: str) -> str:
     """Return what a kind of question is called: the sample's in the person's language, any other as it is."""
     return word(f"question_kind.{kind}") if known(f"question_kind.{kind}") else kind
+
+
+def answers_line(question: Question) -> str:
+    """Return a question's answers, as Markdown; empty where it has none."""
+    return word("why.answers", answers=plain(", ".join(question.answers))) if question.answers else ""
 
 
 def slice_names(parts: Sequence[Slice], by: Property) -> list[str]:

@@ -1,11 +1,13 @@
 """The table of figures that every export and the report show: means, intervals, what is best, what is surely better."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from retrieval.analysis.evidence import Evidence
 from retrieval.comparison.compare import Comparison
-from retrieval.evaluation.measures import CUT, Measure
+from retrieval.evaluation.measures import CUT, Measure, Scores
+
+SATURATED = 0.99  # a mean above this is at its ceiling: what is left to tell retrievers apart is a handful of questions
 
 
 @dataclass(frozen=True)
@@ -47,6 +49,28 @@ def shown_measures(comparison: Comparison) -> list[str]:
 def label(measure: str) -> str:
     """Return a measure's short name, like R@10."""
     return Measure.parse(measure).short
+
+
+def usual_figure(measure: str, ks: Sequence[int]) -> Measure:
+    """Return a measure at the K that it is looked at by where nobody chooses, of those measured."""
+    return Measure(measure, CUT if CUT in ks else ks[-1])
+
+
+def at_ceiling(scores: Mapping[str, Scores], figure: Measure) -> bool:
+    """Whether all retrievers, two or more, that have the figure find nearly everything by it."""
+    means = [float(of.per_question[str(figure)].mean()) for of in scores.values() if str(figure) in of.per_question]
+    return len(means) > 1 and min(means) > SATURATED
+
+
+def telling_figure(scores: Mapping[str, Scores], ks: Sequence[int], figure: Measure) -> Measure:
+    """Return the figure, or where that is at its ceiling the same measure at the smallest of `ks` that is not.
+
+    The figure itself where all K are at their ceiling, too.
+    """
+    if not at_ceiling(scores, figure):
+        return figure
+    finer = (Measure(figure.name, k) for k in sorted(ks) if k < figure.cut)
+    return next((one for one in finer if not at_ceiling(scores, one)), figure)
 
 
 def _column(comparison: Comparison, evidence: Evidence, measure: str) -> dict[str, Figure]:

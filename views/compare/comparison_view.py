@@ -4,11 +4,14 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from data.store import StoredSet
+from retrieval.analysis.evidence import turned
+from retrieval.analysis.figures import telling_figure
 from retrieval.analysis.open_comparison import OpenComparison
 from retrieval.comparison.compare import Comparison, Result
 from retrieval.comparison.kinds.spec import Spec
 from retrieval.evaluation.measures import Measure
 from retrieval.evaluation.significance import PairTest
+from views.choices import without_plainest
 
 
 @dataclass(frozen=True)
@@ -51,6 +54,25 @@ class ComparisonView:
     def scored_names(self) -> tuple[str, ...]:
         """Names of those, the baseline first."""
         return tuple(sorted((one.name for one in self.scored), key=lambda name: name != self.baseline))
+
+    @property
+    def leading(self) -> tuple[str, ...]:
+        """Names of those that sentences and pictures are about, the baseline first: see `without_plainest`."""
+        kept = without_plainest(self.scored_names)
+        return tuple(name for name in self.scored_names if name in kept or name == self.baseline)
+
+    @property
+    def telling(self) -> Measure:
+        """The figure looked at, or where it is at its ceiling the one that still tells the retrievers apart."""
+        scores = {name: self.comparison.scores[name] for name in self.leading}
+        return telling_figure(scores, self.comparison.experiment.ks, self.figure)
+
+    def test(self, a: str, b: str) -> PairTest | None:
+        """Return the test of a pair from the side of `a`, of the family that the tables show it in; None without it."""
+        others = tuple(name for name in self.scored_names if name != self.baseline)
+        tests = self.against if self.baseline in (a, b) else self.opened.tests(others, str(self.figure))
+        found = next((test for test in tests if {test.a, test.b} == {a, b}), None)
+        return turned(found) if found and found.a != a else found
 
     def spec(self, name: str) -> Spec:
         """How a retriever of the comparison is made. Raises `KeyError` where there is none of that name."""

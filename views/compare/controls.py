@@ -8,8 +8,11 @@ import streamlit as st
 
 from data.split import Part
 from data.store import StoredSet
-from views.choices import Choices
+from retrieval.analysis.figures import telling_figure, usual_figure
+from retrieval.comparison.compare import Comparison
+from views.choices import Choices, without_plainest
 from views.compare import adding as compare_adding
+from views.method_words import draw_methods
 from views.state import choose, choose_several, choose_tab, remember
 from views.words import plain, word
 
@@ -32,6 +35,7 @@ def pick_retrievers(choices: Choices, data: StoredSet) -> list[str]:
     left, right = st.columns([6, 1], vertical_alignment="bottom")
     with left:
         picked = _pills(list(choices.specs), choices.first_picked, f"picked_{data.key}_{len(choices.specs)}")
+        draw_methods(picked, choices.specs, choices.analyzer)
         if choices.large:
             st.caption(word("compare.large_set", passages=f"{data.passages:,}"))
     with right, st.popover(word("compare.add"), icon=":material/add:", width="stretch"):
@@ -64,10 +68,13 @@ def pick_among(names: Sequence[str], key: str) -> list[str]:
     return _pills(names, names, f"picked_{key}")
 
 
-def pick_figure(measured: Sequence[int], names: Sequence[str], baseline: str) -> Figure:
-    """Draw the choice of the measure, of a K that was measured, and of the baseline among the names; returns them."""
+def pick_figure(comparison: Comparison, names: Sequence[str], baseline: str) -> Figure:
+    """Draw the choice of the measure, of a K that was measured, and of the baseline among the names; returns them.
+
+    Until somebody chooses, K is the usual one, or where all find everything in that many one that tells them apart.
+    """
+    measured = comparison.experiment.ks
     ks = [str(k) for k in measured]
-    usual = "10" if "10" in ks else ks[-1]
     measure = choose(
         st.segmented_control,
         "measure",
@@ -77,7 +84,10 @@ def pick_figure(measured: Sequence[int], names: Sequence[str], baseline: str) ->
         format_func=lambda value: word(f"measure.{value}"),
         help=word("compare.measure_help"),
     )
-    k = choose(st.segmented_control, "k", "K", ks, usual, help=word("compare.k_help"))
+    told = without_plainest([name for name in names if name in comparison.scores])
+    scores = {name: comparison.scores[name] for name in told}
+    usual = str(telling_figure(scores, measured, usual_figure(measure, measured)).cut)
+    k = choose(st.segmented_control, "k", "K", ks, usual, follows=True, help=word("compare.k_help"))
     chosen = choose(
         st.selectbox,
         "baseline",

@@ -1,7 +1,9 @@
 """What is worth knowing of a comparison before anything is looked for: on which kind of question they part, and one."""
 
+import pandas as pd
 import streamlit as st
 
+from retrieval.comparison.kinds.first_stage import DenseSpec
 from retrieval.evaluation.slices import Property, most_contested, most_telling
 from views import reasons
 from views.compare.address import show_why
@@ -9,7 +11,7 @@ from views.compare.comparison_view import ComparisonView
 from views.compare.where import charts
 from views.compare.why.case import QuestionCase
 from views.compare.why.filters import listed
-from views.data_words import slice_names
+from views.data_words import answers_line, slice_names
 from views.highlight import draw_style
 from views.resources.charts import draw_chart
 from views.words import plain, signed, word
@@ -34,7 +36,7 @@ def draw_sentences(view: ComparisonView) -> None:
     parts = view.opened.slices(by) if len(view.scored) > 1 else []
     if not parts:
         return
-    figures, labels = view.opened.slice_figures(by, view.scored_names, str(view.figure)), slice_names(parts, by)
+    figures, labels = _figures(view, by), slice_names(parts, by)
     sides = {"ahead": figures[figures["difference"] > 0], "behind": figures[figures["difference"] < 0]}
     said = [
         word(
@@ -64,36 +66,47 @@ def _draw_kinds(view: ComparisonView) -> None:
         return
     st.markdown(f"**{word('compare.by_kind', by=word(f'where.by_{by.value}'), figure=view.figure.long)}**")
     labels = slice_names(parts, by)
-    figures = view.opened.slice_figures(by, view.scored_names, str(view.figure))
+    figures = _figures(view, by)
     drawn = figures[figures["slice"].isin(most_contested(figures, _CHARTED))]
     sizes = drawn.groupby("slice")["questions"].first()
     rows = {place: f"{labels[place]} ({count:,})" for place, count in dict(sizes).items()}
     drawn = drawn.assign(row=drawn["slice"].map(rows))
     title = word("where.with_interval", figure=view.figure.long)
-    draw_chart(charts.on_slices, drawn, view.scored_names, view.names, [*rows.values()], x=title)
+    draw_chart(charts.on_slices, drawn, view.leading, view.names, [*rows.values()], x=title)
+
+
+def _figures(view: ComparisonView, by: Property) -> pd.DataFrame:
+    """The figures by kind of question of those that lead, tested with all that are picked."""
+    figures = view.opened.slice_figures(by, view.scored_names, str(view.figure))
+    return figures[figures["retriever"].isin(view.leading)]
 
 
 @st.fragment
 def _draw_question(view: ComparisonView) -> None:
-    rows = view.opened.disputed_rows(view.scored_names, 1)
+    pair = _pair(view)
+    rows = view.opened.disputed_rows(pair, 1)
     if not rows:
         st.caption(word("compare.all_agree"))
         return
     case = QuestionCase(listed(view), rows[0])
     draw_style()
-    st.caption(word("compare.disputed"))
-    st.markdown(
-        f"**{plain(case.question.text)}**  \n{word('why.answers', answers=plain(', '.join(case.question.answers)))}"
-    )
+    st.caption(word("compare.disputed", names=plain(" · ".join(pair))))
+    st.markdown("  \n".join(filter(None, (f"**{plain(case.question.text)}**", answers_line(case.question)))))
     with st.spinner(word("why.reading")):
-        reasons.draw(case.asked, [case.view.spec(name) for name in _apart(case)], case.view.names)
+        reasons.draw(case.asked, [case.view.spec(name) for name in _by_rank(case, pair)], case.view.names)
     if st.button(word("compare.open_question"), icon=":material/arrow_forward:", type="tertiary", key="disputed"):
         show_why({"question": case.question.id})
         st.rerun()  # the whole page: another view is to be seen
 
 
-def _apart(case: QuestionCase) -> list[str]:
-    """The retrievers that put the answer highest and lowest."""
-    names = [one.name for one in case.view.scored]
-    ranked = sorted(names, key=lambda name: case.duel(name).right_rank or case.depth(name) + 1)
-    return [ranked[0], ranked[-1]]
+def _pair(view: ComparisonView) -> tuple[str, str]:
+    """The baseline and the best dense retriever, whose finds are least alike; the best of any kind where none is."""
+    first, *others = view.leading
+    dense = [name for name in others if isinstance(view.spec(name).local, DenseSpec)]
+    means = {name: view.comparison.scores[name].means()[str(view.figure)] for name in dense or others}
+    return first, max(means, key=means.__getitem__)
+
+
+def _by_rank(case: QuestionCase, pair: tuple[str, str]) -> list[str]:
+    """The two, first the one that puts the answer higher."""
+    return sorted(pair, key=lambda name: case.duel(name).right_rank or case.depth(name) + 1)

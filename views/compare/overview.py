@@ -12,7 +12,7 @@ from views.compare.comparison_view import ComparisonView
 from views.compare.notices import draw_footnotes
 from views.compare.scores import draw_table, in_points, verdict_of
 from views.resources.charts import draw_chart
-from views.words import word
+from views.words import plain, word
 
 
 def draw(view: ComparisonView) -> None:
@@ -28,6 +28,8 @@ def draw(view: ComparisonView) -> None:
 
 def _draw_pictures(view: ComparisonView) -> None:
     detail, height = word("compare.retriever"), word(f"measure.{view.measure}")
+    against = [test for test in view.against if test.a in view.leading]
+    beside = [name for name in view.scored_names if name not in view.leading]
     ends = view.opened.intervals
     means = [
         (result.name, *Measure.parse(measure), mean, *ends[result.name][measure])
@@ -40,13 +42,15 @@ def _draw_pictures(view: ComparisonView) -> None:
     left, right = st.columns(2)
     with left:
         st.markdown(f"**{word('compare.forest', figure=view.figure.long, baseline=view.baseline)}**")
-        if view.against:
-            differences = in_points(view.against).rename(columns={"a": detail})
+        if against:
+            differences = in_points(against).rename(columns={"a": detail})
             draw_chart(charts.forest, differences, view.names, x=word("compare.points"), detail=detail)
             st.caption(word("compare.forest_help"))
     with right:
         st.markdown(f"**{word('compare.curve', measure=height)}**")
-        draw_chart(charts.curves, curve, view.names, x="K", y=height, detail=detail)
+        draw_chart(charts.curves, curve[~curve[detail].isin(beside)], view.names, x="K", y=height, detail=detail)
+    if beside:
+        st.caption(word("compare.only_in_table", names=plain(", ".join(beside))))
     with st.expander(word("compare.as_table")):
         st.caption(word("compare.interval_help"))
         curve["text"] = [_with_interval(*row) for row in curve[[height, "low", "high"]].itertuples(index=False)]

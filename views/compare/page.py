@@ -111,7 +111,7 @@ def _draw_kept(kept: StoredComparison) -> None:
 
 def _draw_comparison(view: ComparisonView, choices: Choices, answer: DeltaGenerator) -> None:
     with answer:
-        compare_answer.draw(view)
+        compare_answer.draw(view, choices)
         compare_notices.draw(view, choices)
     name, place = pick_view(list(VIEWS))
     with place:
@@ -133,5 +133,5 @@ def _shown(folder: Path, data: StoredSet, picked: list[str], names: Sequence[str
     results = tuple(result for result in opened.comparison.results if result.name in picked)
     named = [result.name for result in results if result.scores] or [result.name for result in results]
     usual = usual_baseline(opened.comparison)
-    figure = pick_figure(opened.comparison.experiment.ks, named, usual if usual in named else named[0])
+    figure = pick_figure(opened.comparison, named, usual if usual in named else named[0])
     return ComparisonView(data, opened, results, tuple(names), figure.measure, figure.k, figure.baseline)

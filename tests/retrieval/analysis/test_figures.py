@@ -1,7 +1,8 @@
 import pytest
 
 from retrieval.analysis.evidence import evidence
-from retrieval.analysis.figures import figures, label, shown_measures
+from retrieval.analysis.figures import at_ceiling, figures, label, shown_measures, telling_figure, usual_figure
+from retrieval.evaluation.measures import Measure
 from tests.retrieval.compared import LATE, RIGHT, comparison_of, many_questions
 
 
@@ -39,3 +40,22 @@ def test_names_of_measures() -> None:
     compared = comparison_of({"right": RIGHT}, ks=(3, 20))
     assert [label(one) for one in shown_measures(compared)] == ["R@3", "R@20", "MRR@10", "nDCG@10"]
     assert label("hit@5") == "Hit@5"
+
+
+def test_a_figure_at_its_ceiling_gives_way_to_the_first_k_that_tells_retrievers_apart() -> None:
+    scores = comparison_of({"right": RIGHT, "late": LATE}, ks=(1, 2, 3)).scores
+    # recall of the last question, of two relevant passages, is 1/2 at rank 2 with "late": a mean of 5.5/6
+    assert [at_ceiling(scores, Measure("recall", k)) for k in (1, 2, 3)] == [False, False, True]
+    assert telling_figure(scores, (1, 2, 3), Measure("recall", 3)) == Measure("recall", 1)
+    assert telling_figure(scores, (1, 2, 3), Measure("recall", 2)) == Measure("recall", 2)
+    assert telling_figure(scores, (3,), Measure("recall", 3)) == Measure("recall", 3)  # nothing finer was measured
+
+
+def test_one_retriever_alone_has_nothing_to_be_told_apart_from() -> None:
+    scores = comparison_of({"right": RIGHT}, ks=(1, 3)).scores
+    assert telling_figure(scores, (1, 3), Measure("recall", 3)) == Measure("recall", 3)
+
+
+def test_the_usual_k_is_ten_where_that_was_measured() -> None:
+    assert usual_figure("recall", (1, 10, 20)) == Measure("recall", 10)
+    assert usual_figure("mrr", (1, 5)) == Measure("mrr", 5)

@@ -13,7 +13,7 @@ from views.compare.why import remarks as compare_remarks
 from views.compare.why import scores as compare_question_scores
 from views.compare.why.case import QuestionCase
 from views.compare.why.filters import QuestionList
-from views.data_words import kind_words
+from views.data_words import answers_line, kind_words
 from views.highlight import draw_style, marked_html
 from views.resources.search import marked_passages
 from views.resources.sets import question_set, split_of
@@ -96,9 +96,9 @@ def _close() -> None:
 
 def _draw_known(case: QuestionCase) -> None:
     question = case.question
-    answers = plain(", ".join(question.answers) or "–")
-    kind = f" · {word('why.kind')}: {plain(kind_words(question.kind))}" if question.kind else ""
-    st.markdown(f"{word('why.answers', answers=answers)}{kind}")
+    kind = f"{word('why.kind')}: {plain(kind_words(question.kind))}" if question.kind else ""
+    if told := " · ".join(filter(None, (answers_line(question), kind))):
+        st.markdown(told)
     for row, (title, text) in zip(
         case.relevant, marked_passages(case.view.data.key, question.text, case.relevant), strict=True
     ):
