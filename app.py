@@ -4,10 +4,12 @@ import logging
 from pathlib import Path
 
 from jobs.detached import make_ready
+from retrieval import preparation
 from views import access
 
 access.begin()  # before anything asks for a workspace, or for what the environment says
-make_ready()  # while the page is made
+if make_ready():  # while the page is made
+    preparation.begin(signs_in=access.is_on())
 
 import pandas as pd
 import streamlit as st

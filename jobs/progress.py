@@ -19,7 +19,8 @@ def progress_writer(
     most, but for a change of phase and for beginning and end, which are never dropped: a page would go on to tell what
     ended long ago.
     """
-    written, phase = 0.0, None
+    written = 0.0
+    phase: str | None = None
 
     def write(now: str, share: float) -> None:
         nonlocal written, phase

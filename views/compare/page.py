@@ -56,15 +56,23 @@ def draw() -> None:
     with controls, st.container(horizontal=True, vertical_alignment="bottom"):
         experiment = choices.experiment(data, picked, pick_part(choices, picked))
         job = ComparisonJob.of(experiment, data.fingerprint)
-        shown = _shown(job.folder, data, picked, list(choices.specs)) if job.done else None
+        if compare_running.is_asked_for() and not job.done:
+            job.start(experiment)
+        last = None if job.done or job.running else compare_running.last_finished(data, picked, experiment)
+        folder = job.folder if job.done else last.folder if last else None
+        shown = _shown(folder, data, picked, list(choices.specs)) if folder else None
     with buttons:
-        _draw_start(job, experiment, again=shown is not None)
+        if not (shown and last):
+            _draw_start(job, experiment, again=shown is not None)
         compare_export.draw(shown)
     if shown:
+        if last and (last.part is not experiment.split or not set(picked) <= set(last.retrievers)):
+            with answer:
+                compare_running.offer(job, experiment, last, picked)
         _draw_comparison(shown, choices, answer)
     else:
         with answer:
-            compare_running.draw(job, experiment, data)
+            compare_running.draw(job, experiment, data, choices.analyzer)
 
 
 def _draw_head() -> DeltaGenerator:

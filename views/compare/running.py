@@ -1,36 +1,54 @@
-"""A comparison that is still going on: how far it is, what is there already, and a way to stop it."""
+"""A comparison that is still going on: what it does, how far it is, what is there already, and a way to stop it.
 
+And what stands in its place: the last one that ended, so that an opened page shows figures and not a bar.
+"""
+
+from collections.abc import Sequence
 from functools import partial
+from importlib import import_module
+from threading import Thread
 
 import streamlit as st
 
 from data.store import StoredSet
 from jobs.status import Status
-from retrieval.comparison.experiment import Experiment
+from retrieval.comparison.experiment import Experiment, needed
 from retrieval.comparison.job import ComparisonJob
+from retrieval.comparison.store import StoredComparison, kept_comparisons
 from retrieval.evaluation.measures import CUT, Measure
+from text.analyzers import Analyzer
 from views import job as job_view
 from views.compare.scores import draw_table
+from views.data_words import set_name
+from views.method_words import method_line
 from views.resources.comparisons import finished_part
-from views.words import plain, word
+from views.words import moment, plain, word
 
 _POLL_SECONDS = 0.5
+_NOW = "run"  # in the address of a link whose press means: compare these
+_DRAWN_WITH = "views.compare.overview"
 
 
-def draw(job: ComparisonJob, experiment: Experiment, data: StoredSet) -> None:
+def draw(job: ComparisonJob, experiment: Experiment, data: StoredSet, analyzer: Analyzer) -> None:
     """Start the comparison nobody has run yet, or that cannot be opened any more, once; and show how far it is."""
     started = f"started_{data.key}_{job.id}"
     if started not in st.session_state and not job.running:
         st.session_state[started] = True
         job.start(experiment)
+        Thread(target=import_module, args=(_DRAWN_WITH,), daemon=True).start()  # while the figures are waited for
         st.rerun()  # the button above is drawn already, and must not offer to start it again
-    follow(job, experiment, data)
+    follow(job, experiment, data, analyzer)
 
 
-def follow(job: ComparisonJob, experiment: Experiment, data: StoredSet) -> None:
+def follow(job: ComparisonJob, experiment: Experiment, data: StoredSet, analyzer: Analyzer = Analyzer.AUTO) -> None:
     """Show how far a comparison or a lab is, until it ends; or say that it does not run, and what it wrote last."""
     if job.running:
-        job_view.follow(job, _at_work, partial(_draw_finished, experiment, data), every=_POLL_SECONDS)
+        if not experiment.lab:
+            counts = {"passages": f"{data.passages:,}", "questions": f"{data.questions:,}"}
+            name, count = plain(set_name(data.name)), len(experiment.retriever)
+            st.markdown(word("compare.comparing", name=name, count=count, **counts))
+        below = partial(_draw_methods, job, experiment, data, analyzer)
+        job_view.follow(job, _at_work, below, every=_POLL_SECONDS)
         return
     st.warning(word("compare.lab_not_run") if experiment.lab else word("compare.not_run"), icon=":material/info:")
     if not job.done and (log := job.log(lines=40)):
@@ -38,15 +56,53 @@ def follow(job: ComparisonJob, experiment: Experiment, data: StoredSet) -> None:
             st.code(log, language=None)
 
 
+def is_asked_for() -> bool:
+    """Whether the address asks for the comparison at once, as a link elsewhere may; it asks once."""
+    return st.query_params.pop(_NOW, None) is not None
+
+
+def last_finished(data: StoredSet, picked: Sequence[str], experiment: Experiment) -> StoredComparison | None:
+    """Return the comparison of the set to show while nobody has run the one that is picked.
+
+    Of those with any of the retrievers picked, one of the same questions goes before one of others, then the newest.
+    """
+    kept = [one for one in kept_comparisons() if one.data_fingerprint == data.fingerprint and not one.lab]
+    with_any = [one for one in kept if set(one.retrievers) & set(picked)]
+    return next((one for one in with_any if one.part is experiment.split), with_any[0] if with_any else None)
+
+
+def offer(job: ComparisonJob, experiment: Experiment, shown: StoredComparison, picked: Sequence[str]) -> None:
+    """Say which comparison is shown in the place of the one that is picked, and offer to run that."""
+    new = [name for name in picked if name not in shown.retrievers]
+    with st.container(horizontal=True, vertical_alignment="center", key="offer"):
+        st.caption(
+            word("compare.last_shown", made=moment(shown.made), part=word(f"part.{shown.part}")), width="stretch"
+        )
+        label = word("compare.with_new", names=", ".join(map(plain, new))) if new else word("compare.run_picked")
+        if st.button(label, type="primary", icon=":material/play_arrow:", key="run"):
+            job.start(experiment)
+            st.rerun()
+
+
 def _at_work(status: Status) -> str:
     return word("compare.at_work", name=plain(status.phase)) if status.phase else word("compare.starting")
 
 
-def _draw_finished(experiment: Experiment, data: StoredSet, status: Status) -> None:
-    """Draw what is ready: it need not wait for the rest."""
-    finished = int(status.share * len(experiment.retriever) + 1e-6)
-    if finished and not experiment.lab:
-        first = experiment.model_copy(update={"retriever": experiment.retriever[:finished]})
+def _draw_methods(
+    job: ComparisonJob, experiment: Experiment, data: StoredSet, analyzer: Analyzer, status: Status
+) -> None:
+    """Draw each retriever with what it does and how it stands, and the figures of those that are done."""
+    if experiment.lab:
+        return
+    told = {str(entry.get("finished")) for entry in job.progress()}
+    lines = []
+    for name, spec in experiment.specs.items():
+        icon = "check_circle" if name in told else "pending" if name == status.phase else "schedule"
+        lines.append(f":material/{icon}: {plain(method_line(spec, experiment.specs, analyzer))}")
+    st.caption("  \n".join(lines))
+    done = [name for name in experiment.specs if name in told]
+    if done:
+        first = experiment.model_copy(update={"retriever": tuple(needed(experiment.specs, done))})
         found = finished_part(data.key, first.model_dump_json())
         if found:
             draw_table(found.results, Measure("recall", CUT), experiment.ks)
