@@ -35,8 +35,8 @@ def begin(*, signs_in: bool) -> None:
 
 
 def prepare(*, shared: bool = False) -> None:
-    """Prepare what is not there: with `shared` only what serves the workspaces of all."""
-    if not shared and not stored():
+    """Prepare what is not there: the sample's tokens and the packaged base, with `shared` that base alone."""
+    if not shared:
         sample = read_entry(CATALOG[_FIRST]).question_set
         texts = sample.passages.indexed_texts(title=BM25Options.title)
         analysis = BM25Options().analysis(texts)

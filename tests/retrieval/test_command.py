@@ -23,6 +23,7 @@ from retrieval.__main__ import main
 from retrieval.comparison.experiment import read_experiment
 from retrieval.comparison.job import ComparisonJob
 from retrieval.comparison.store import kept_comparisons, load
+from retrieval.report import files
 from tests.doubles import small_set
 from tests.programs import run_module
 
@@ -63,6 +64,8 @@ ALWAYS = {
     *("scores.json", "significance.json", "provenance.json", "rankings.npz", "qrels.trec", "beir"),
     *("questions.jsonl", "questions.csv", "table.md", "table.tex", "report.html"),
 }
+LOST_FIRST = 'data = "sample"\nks = [1]\n[[retriever]]\nname = "lost"\nkind = "dense"\nmodel = "no such model!"\n'
+LOST_FIRST += WORDS[WORDS.index("[[") :]
 LOST = '[[retriever]]\nname = "lost"\nkind = "dense"\nmodel = "no such model!"\n'
 
 
@@ -257,29 +260,86 @@ def test_a_full_disk_takes_no_figures_away(
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(module, "save", full)
+    monkeypatch.setattr(files, "save", full)
     done = run_here(WORDS, tmp_path, capsys)
     assert done.status == 2
     assert done.errors == "error: [Errno 28] No space left on device\n"
     assert done.printed.splitlines()[-1].startswith("words ")
 
 
+def asked_by_the_page(tmp_path: Path, experiment: str) -> tuple[ComparisonJob, list[str]]:
+    """The job of an experiment over the small set, and the words of its process."""
+    stored = keep(small_set())
+    (tmp_path / "experiment.toml").write_text(experiment.replace("sample", stored.key), encoding="utf-8")
+    job = ComparisonJob.of(read_experiment(tmp_path / "experiment.toml"), stored.fingerprint)
+    return job, ["compare", str(tmp_path / "experiment.toml"), "--out", str(job.folder), "--tell"]
+
+
 def kept_by_the_page(tmp_path: Path) -> ComparisonJob:
     """What the page's own process leaves."""
-    stored = keep(small_set())
-    (tmp_path / "experiment.toml").write_text(WORDS.replace("sample", stored.key), encoding="utf-8")
-    job = ComparisonJob.of(read_experiment(tmp_path / "experiment.toml"), stored.fingerprint)
-    assert main(["compare", str(tmp_path / "experiment.toml"), "--out", str(job.folder), "--tell"]) == 0
+    job, words = asked_by_the_page(tmp_path, WORDS)
+    assert main(words) == 0
     return job
 
 
 def test_the_page_s_process_leaves_what_the_page_needs(tmp_path: Path) -> None:
     job = kept_by_the_page(tmp_path)
     assert job.done
-    files = {"rankings.npz", "provenance.json", "scores.json", "status.json", ".at_work.lock"}
-    assert {path.name for path in job.folder.iterdir()} == files
+    left = {"rankings.npz", "provenance.json", "scores.json", "status.json", "progress.jsonl", ".at_work.lock"}
+    assert {path.name for path in job.folder.iterdir()} == left
     status = job.status()
     assert (status.state, status.phase, status.share) == (State.DONE, "", 1.0)
+
+
+def finished_of(job: ComparisonJob) -> list[str]:
+    return [entry["finished"] for entry in job.progress()]
+
+
+def test_what_needs_no_model_is_searched_first_and_another_process_does_the_rest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job, words = asked_by_the_page(tmp_path, LOST_FIRST)
+    seen: list[tuple[list[str], bool, str]] = []
+
+    class Other:
+        """The process that goes on, in this one."""
+
+        def wait(self) -> None:
+            main(seen_words)
+
+    seen_words: list[str] = []
+
+    def handed_over(room: str, *asked: object, log: Path) -> Other:
+        assert (room, log) == ("retrieval", job.folder / "log.txt")
+        seen_words[:] = map(str, asked)
+        seen.append((finished_of(job), job.done, job.status().phase))
+        return Other()
+
+    monkeypatch.setattr(module, "handed_over", handed_over)
+    assert main(words) == 0
+    assert seen_words == [*words, "--rest"]
+    assert seen == [(["words"], False, "lost")]
+    assert job.done
+    assert job.status().state is State.DONE
+    assert finished_of(job)[-2:] == ["lost", "words"]
+    [kept] = kept_comparisons()
+    assert list(kept.figures) == ["words"]
+
+
+def test_where_no_other_process_can_do_the_rest_this_one_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    job, words = asked_by_the_page(tmp_path, LOST_FIRST)
+    monkeypatch.setattr(module, "handed_over", lambda *_, **__: None)
+    assert main(words) == 1  # a retriever failed
+    assert job.done
+
+
+def test_who_stopped_it_meanwhile_is_heard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    job, words = asked_by_the_page(tmp_path, LOST_FIRST)
+    monkeypatch.setattr(module, "handed_over", lambda *_, **__: pytest.fail("it was stopped"))
+    job.folder.mkdir(parents=True)
+    job.ask_to_stop()
+    assert main(words) == 2
+    assert not job.done
 
 
 def test_kept_comparisons_are_listed_renamed_and_deleted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

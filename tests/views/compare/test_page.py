@@ -153,6 +153,54 @@ def test_two_that_find_the_same_are_not_told_apart_by_an_interval_of_nothing(dat
     assert "**Dense** and **BM25** come out the same for every one of these questions (6)" in said(opened(page))
 
 
+# what it shows before anybody pressed anything
+
+
+def test_the_last_comparison_is_shown_and_the_new_one_is_only_offered(
+    data: StoredSet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    finished(data)
+    started: list[list[str]] = []
+    monkeypatch.setattr(ComparisonJob, "start", lambda _, asked: started.append(list(asked.specs)))
+    app = opened(page, part="all", retrievers="BM25|Dense|LSA")
+    assert set(app.dataframe[0].value["retriever"]) == {"BM25", "Dense"}
+    assert started == []
+    offered = app.button(key="run")
+    assert offered.label == EN["compare.with_new"].format(names="LSA")
+    offered.click()
+    run(app)
+    assert started == [["BM25", "Dense", "LSA"]]
+
+
+def test_what_is_picked_of_the_last_comparison_needs_no_new_one(
+    data: StoredSet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    finished(data)
+    monkeypatch.setattr(ComparisonJob, "start", lambda *_: pytest.fail("nothing new was asked for"))
+    app = opened(page, retrievers="BM25|Hybrid")
+    assert set(app.dataframe[0].value["retriever"]) == {"BM25", "Hybrid"}
+    assert EN["compare.run_picked"] not in [button.label for button in app.button]
+
+
+@pytest.mark.usefixtures("_nothing_starts")
+def test_other_questions_than_the_last_comparison_s_are_told(data: StoredSet) -> None:
+    finished(data)
+    app = opened(page, part="test", retrievers="BM25|Dense")
+    assert EN["part.all"] in next(one.value for one in app.caption if "last comparison of this set" in one.value)
+    assert app.button(key="run").label == EN["compare.run_picked"]
+
+
+def test_a_link_may_ask_for_the_comparison_at_once(data: StoredSet, monkeypatch: pytest.MonkeyPatch) -> None:
+    finished(data)
+    started: list[list[str]] = []
+    monkeypatch.setattr(ComparisonJob, "start", lambda _, asked: started.append(list(asked.specs)))
+    app = opened(page, retrievers="BM25|LSA", run="now")
+    assert started == [["BM25", "LSA"]]
+    assert "run" not in app.query_params
+    run(app)
+    assert len(started) == 1
+
+
 # what it gives
 
 

@@ -1,0 +1,133 @@
+"""How far a comparison is and what it takes yet, with a clock of the test's own."""
+
+import json
+from dataclasses import dataclass
+
+import pytest
+
+from data.workspace import workspace
+from retrieval.comparison.kinds.first_stage import BM25Spec, DenseSpec
+from retrieval.comparison.kinds.multistage import HybridSpec, RerankSpec
+from retrieval.comparison.pace import Pace
+from tests.doubles import small_set
+
+BM25, DENSE = BM25Spec(name="BM25"), DenseSpec(name="Dense", model="some/model")
+HYBRID = HybridSpec(name="Hybrid", of=("BM25", "Dense"))
+RERANKED = RerankSpec(name="Reranked", first="BM25", depth=3)
+SPECS = {spec.name: spec for spec in (BM25, DENSE, HYBRID, RERANKED)}
+ASKED = small_set()
+LETTERS = sum(len(passage.text) for passage in ASKED.passages) + sum(len(question.text) for question in ASKED.questions)
+
+
+@dataclass
+class Clock:
+    now: float = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def know(**seconds: tuple[float, float]) -> None:
+    """Have been measured before: seconds to begin, and for all letters of the small set."""
+    known = {SPECS[name].reader: {"setup": setup, "each": work / LETTERS} for name, (setup, work) in seconds.items()}
+    place = workspace() / "cache" / "pace.json"
+    place.parent.mkdir(parents=True, exist_ok=True)
+    place.write_text(json.dumps(known))
+
+
+def begun(clock: Clock, *names: str, kept: tuple[str, ...] = ()) -> Pace:
+    pace = Pace(clock=clock)
+    pace.begin({name: SPECS[name] for name in names}, ASKED, kept)
+    return pace
+
+
+def test_letters_are_those_of_all_texts_and_of_a_reranker_those_of_its_pairs() -> None:
+    passages, questions = sum(len(p.text) for p in ASKED.passages), sum(len(q.text) for q in ASKED.questions)
+    sizes = len(ASKED.passages), len(ASKED.questions), passages, questions
+    assert BM25.letters_read(*sizes) == DENSE.letters_read(*sizes) == passages + questions
+    assert HYBRID.letters_read(*sizes) == 0
+    mean = passages / len(ASKED.passages)
+    assert RERANKED.letters_read(*sizes) == pytest.approx(3 * (questions + len(ASKED.questions) * mean), abs=3)
+
+
+def test_a_first_comparison_tells_no_time_until_what_is_to_come_is_known() -> None:
+    clock = Clock()
+    pace = begun(clock, "BM25", "Dense", "Hybrid")
+    pace.at("BM25", 0.0)
+    clock.now = 5.0
+    pace.at("BM25", 0.5)
+    assert pace.seconds_left is None  # nobody knows what Dense takes
+    pace.at("Dense", 0.0)
+    clock.now = 7.0  # its model is loaded
+    pace.at("Dense", 0.1)
+    assert pace.seconds_left is None
+    clock.now = 17.0
+    pace.at("Dense", 0.3)
+    assert pace.seconds_left == pytest.approx(35.0)  # 10 seconds for a fifth; the hybrid reads nothing
+
+
+def test_what_was_measured_is_known_the_next_time() -> None:
+    clock = Clock()
+    pace = begun(clock, "BM25", "Dense")
+    pace.at("BM25", 0.0)
+    clock.now = 2.0
+    pace.at("Dense", 0.0)
+    for second in range(1, 11):  # three seconds to load, one for a tenth
+        clock.now = 5.0 + second
+        pace.at("Dense", second / 10)
+    pace.end()
+    again = begun(clock, "BM25", "Dense")
+    again.at("BM25", 0.0)
+    assert again.seconds_left == pytest.approx(2.0 + 3.0 + 10.0)
+    clock.now += 1.5
+    again.at("BM25", 0.0)
+    assert again.seconds_left == pytest.approx(0.5 + 13.0)
+    again.at("Dense", 0.0)
+    clock.now += 3.0
+    again.at("Dense", 0.0)
+    assert again.seconds_left == pytest.approx(10.0)
+
+
+def test_the_bar_is_weighed_by_what_each_takes() -> None:
+    know(BM25=(0.0, 2.0), Dense=(3.0, 15.0))
+    pace = begun(Clock(), "BM25", "Dense", "Hybrid")
+    assert pace.at("BM25", 0.5) == pytest.approx(0.05)
+    assert pace.at("Dense", 0.0) == pytest.approx(0.1)
+    assert pace.at("Dense", 0.5) == pytest.approx(0.55)
+    assert pace.at("Hybrid", 0.0) == pytest.approx(1.0)
+
+
+def test_what_is_kept_takes_no_time_and_what_it_took_is_not_taken_for_work() -> None:
+    know(BM25=(0.0, 2.0), Dense=(3.0, 15.0))
+    clock = Clock()
+    pace = begun(clock, "BM25", "Dense", kept=("BM25", "Dense"))
+    pace.at("BM25", 0.0)
+    assert pace.seconds_left == 0.0
+    clock.now = 1.0  # read from a slow disk
+    pace.at("Dense", 0.0)
+    pace.end()
+    assert json.loads((workspace() / "cache" / "pace.json").read_text())[BM25.reader]["each"] == 2.0 / LETTERS
+
+
+def test_the_time_left_never_rises_by_more_than_a_tenth() -> None:
+    know(Dense=(0.0, 10.0))
+    clock = Clock()
+    pace = begun(clock, "Dense")
+    pace.at("Dense", 0.0)
+    told = [pace.seconds_left or 0.0]
+    for step in range(1, 100):  # the machine has become ten times as slow
+        clock.now = float(step)
+        pace.at("Dense", step / 100)
+        told.append(pace.seconds_left or 0.0)
+    assert all(now <= 1.1 * min(told[: row + 1]) for row, now in enumerate(told[1:]))
+    assert told[0] == pytest.approx(10.0)
+
+
+def test_what_cannot_be_read_is_measured_anew() -> None:
+    know(Dense=(0.0, 10.0))
+    place = workspace() / "cache" / "pace.json"
+    for damaged in ("{", "[]", json.dumps({DENSE.reader: {"each": "x"}}), json.dumps({DENSE.reader: None})):
+        place.write_text(damaged)
+        pace = begun(Clock(), "Dense")
+        pace.at("Dense", 0.0)
+        assert pace.seconds_left is None
