@@ -3,15 +3,17 @@
 import pytest
 from streamlit.testing.v1 import AppTest
 
+from data import workspace as workspace_module
 from data.judgements import Judged, judged_answer, judged_answers, judgements_of
 from data.records import Passage, QuestionSet
 from data.store import StoredSet, keep
-from data.workspace import workspace
+from data.workspace import acting_as, user_of, workspace
 from models.hub import ModelError
 from tests.chat_server import KEY, MODEL, ChatServer, chat_server
 from tests.reading.doubles import PASSAGES, QUESTIONS, SET, NextWord
 from tests.views.driving import opened, run
 from tests.views.reading.worlds import page, read_by_next_word, trained
+from views import access
 from views.words import catalog
 
 EN = catalog("en")
@@ -179,7 +181,7 @@ def test_what_was_answered_is_not_asked_again_and_the_key_is_nowhere(data: Store
 def test_a_stopped_answer_is_asked_again_by_a_button_alone(data: StoredSet) -> None:
     with chat_server(lambda _: "한강 [1]") as server:
         app = asked("흐르는 강")
-        app.session_state["answers_stopped"] = {(MODEL, "흐르는 강", ("p1",))}
+        app.session_state["answers_stopped"] = {(MODEL, "흐르는 강")}
         with_model(app, server)
         assert EN["answers.was_stopped"] in texts(app)
         assert server.asked == []
@@ -198,3 +200,23 @@ def test_an_endpoint_that_refuses_is_told_without_the_key(data: StoredSet) -> No
         run(app)
     assert app.error
     assert "sk-wrong" not in texts(app)
+
+
+def test_who_is_signed_in_is_answered_by_a_language_model_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(access, "is_on", lambda: True)
+    monkeypatch.setattr(workspace_module, "_told_by", [access._who])
+    name = user_of("https://id.example.org", "alice")
+    with acting_as(name):
+        trained(keep(SET))
+    with chat_server(lambda _: "한강 [1]") as server:
+        monkeypatch.setenv("OPENAI_BASE_URL", server.address)
+        monkeypatch.setenv("OPENAI_MODEL", MODEL)
+        monkeypatch.setenv("OPENAI_API_KEY", KEY)
+        app = AppTest.from_function(page, default_timeout=60)
+        app.user = {"is_logged_in": True, "iss": "https://id.example.org", "sub": "alice"}
+        app.query_params.update({"lang": "en", "q": "흐르는 강", "retrievers": "BM25"})
+        run(app)
+    assert not app.error
+    assert "[1]</a> ✔ holds the answer" in html(app)
+    assert (workspace_module.shared_workspace() / "users" / name / "generated").exists()
+    assert not (workspace_module.shared_workspace() / "generated").exists()
