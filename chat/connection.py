@@ -1,6 +1,7 @@
 """The way to a chat endpoint: what goes there, and how much of what comes back, for how long."""
 
 import socket
+import struct
 import threading
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager, suppress
@@ -158,6 +159,8 @@ class _Call:
     def _hang_up(self) -> None:
         if self._socket:
             with suppress(OSError):  # it may be closed already
+                # cut off once it is closed: a server that floods would wait for room, and not hear of an end
+                self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
                 # not the method of an encrypted socket, which another thread reads from
                 socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
 

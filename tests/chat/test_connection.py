@@ -224,7 +224,7 @@ def test_time_is_up_while_a_server_has_itself_waited_for(monkeypatch: pytest.Mon
     assert (failure.code, len(server.asked)) == ("too_long", 1)
 
 
-STOPPED = {**ENDLESS, "a pause": lambda: Reply(503, "later", {"retry-after": "100"})}
+STOPPED = {**ENDLESS, "a flood": TOO_MUCH["pieces"], "a pause": lambda: Reply(503, "later", {"retry-after": "100"})}
 
 
 @pytest.mark.parametrize("kind", STOPPED)
