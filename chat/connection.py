@@ -3,7 +3,7 @@
 import socket
 import struct
 import threading
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any
 
@@ -85,7 +85,7 @@ class Connection(httpx2.BaseTransport):
             except httpx2.TransportError:
                 if taken == RETRIES or call.over:
                     raise
-                call.rest(_pause(taken))
+                call.rest(_pause(taken, {}))
                 continue
             pause = _pause(taken, response.headers)
             if response.status_code not in _PASSING or taken == RETRIES or pause > _LONGEST_PAUSE:
@@ -117,7 +117,7 @@ class _Call:
 
     def note(self, event: str, told: dict[str, Any]) -> None:
         """Note the socket, which is told of when it is connected, and again when it is encrypted."""
-        stream = told.get("return_value")
+        stream: Any = told.get("return_value")
         if event.endswith(".complete") and hasattr(stream, "get_extra_info"):
             with self._lock:
                 self._socket = stream.get_extra_info("socket")
@@ -186,10 +186,10 @@ class _Body(httpx2.SyncByteStream):
         self._response.close()
 
 
-def _pause(taken: int, headers: httpx2.Headers | None = None) -> float:
+def _pause(taken: int, headers: Mapping[str, str]) -> float:
     """Seconds until it is asked again: as the server wants it, else each time twice as many."""
     for name, second in (("retry-after-ms", 1000), ("retry-after", 1)):
         with suppress(ValueError):
-            if (wanted := float((headers or {}).get(name, "")) / second) >= 0:
+            if (wanted := float(headers.get(name, "")) / second) >= 0:
                 return wanted
     return 0.5 * float(2**taken)
