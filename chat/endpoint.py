@@ -19,7 +19,6 @@ from data.workspace import user
 
 ADDRESS, MODEL, KEY = "OPENAI_BASE_URL", "OPENAI_MODEL", "OPENAI_API_KEY"  # variables of the environment
 TIMEOUT_SECONDS = 60.0
-RETRIES = 4  # by the library, for what passes: too many requests, a server's own fault, a lost connection
 _LOUD = ("openai", "httpx", "httpx2", "httpcore", "httpcore2")  # they would log addresses
 _SHORTEST_KEY = 8  # a server of one's own takes any word for a key, and an answer may hold that word
 
@@ -30,6 +29,7 @@ class Endpoint:
 
     address: str = field(repr=False)
     key: str = field(default="", repr=False)
+    is_operators: bool = field(default=False, compare=False)  # what the environment adds is meant for it
 
     def __post_init__(self) -> None:
         try:
@@ -48,7 +48,8 @@ class Endpoint:
     def of(cls, address: str = "", key: str = "") -> Self:
         """Return the endpoint given or, where no address is, that of the environment.
 
-        The environment's key goes to the environment's address alone: whoever can type an address must not get it.
+        The environment's key goes to the environment's address alone, and so does an organization, a project, or a
+        header that it has for the library: whoever can type an address must not get them.
         Raises `EndpointError`: also `address_refused`, where a user gives one and `addresses` does not let them, since
         the server would reach what they cannot.
         """
@@ -56,7 +57,8 @@ class Endpoint:
             if not may_be_given():
                 raise EndpointError("address_refused", "the address of a language model is the server's own here")
             return cls(address.strip(), key.strip())
-        return cls(os.environ.get(ADDRESS, "").strip(), key.strip() or os.environ.get(KEY, "").strip())
+        own = os.environ.get(ADDRESS, "").strip(), key.strip() or os.environ.get(KEY, "").strip()
+        return cls(*own, is_operators=True)
 
     def without_key(self, answer: str) -> str:
         """Return an answer without the key, should the server have repeated it: answers are kept."""
@@ -69,22 +71,35 @@ def may_be_given() -> bool:
 
 
 class Chat:
-    """Asks a model at an endpoint; silence of `timeout_seconds` (60 where 0) ends a call. Threads may share it."""
+    """Asks a model at an endpoint. Threads may share it.
+
+    Silence of `timeout_seconds` (60 where 0) ends a call, and so does an answer that grows too large or takes too long:
+    see `chat.connection`.
+    """
 
     def __init__(self, endpoint: Endpoint, model: str, temperature: float, timeout_seconds: float = 0) -> None:
-        from openai import OpenAI
+        from openai import DefaultHttpxClient, OpenAI
+
+        from chat.connection import Connection, timeout
 
         for name in _LOUD:
             logging.getLogger(name).setLevel(logging.WARNING)
         seconds = timeout_seconds or TIMEOUT_SECONDS
         self._endpoint, self._model, self._temperature = endpoint, model, temperature
         self._failures = Failures(model, seconds, (endpoint.key, endpoint.address))
+        key = endpoint.key or "none"  # a server of one's own needs none, but the library does
+        self._connection = Connection(None if endpoint.is_operators else key)
         self._client = OpenAI(
             base_url=endpoint.address,
-            api_key=endpoint.key or "none",  # a server of one's own needs none, but the library does
-            timeout=seconds,
-            max_retries=RETRIES,
+            api_key=key,
+            timeout=timeout(seconds),
+            max_retries=0,  # the connection asks again: a wait of the library's could not be stopped
+            http_client=DefaultHttpxClient(transport=self._connection, follow_redirects=False),
         )
+
+    def stop(self) -> None:
+        """End all calls at once, from any thread, and let none begin: `EndpointError` (`hung_up`) is raised there."""
+        self._connection.stop()
 
     def answer(self, instruction: str, text: str) -> str:
         """Return what the model answers. Raises `EndpointError`."""
@@ -117,5 +132,5 @@ class Chat:
             )
         except httpx2.HTTPError:  # the library lets it pass where the words of a refusal break off
             raise broken_off() from None
-        except (openai.OpenAIError, ValueError) as error:  # the last where it calls itself JSON, and is not
+        except (openai.OpenAIError, ValueError, RecursionError) as error:  # where it calls itself JSON, and is not
             raise self._failures.of_request(error) from None  # what was raised may hold the address or the key

@@ -16,6 +16,7 @@ _WORDS = {
     "key": "the endpoint refuses the key; OPENAI_API_KEY may hold another",
     "model_unknown": "the endpoint knows no model {model}, or its address lacks a part such as /v1",
     "rate": "the endpoint takes no more requests for now: go on later",
+    "redirected": "what answers there sends to another address: give that one instead",
     "unreachable": "the endpoint cannot be reached: check its address",
 }
 _LONGEST = 200  # characters of what a server said
@@ -37,6 +38,25 @@ def broken_off() -> EndpointError:
     return EndpointError("broken_off", "the answer broke off before its end", ends=False)
 
 
+def too_much(most_bytes: int) -> EndpointError:
+    """Return the failure of an answer that is larger than any is."""
+    megabytes = most_bytes // 2**20
+    text = f"the answer was larger than {megabytes} MB and was not read on"
+    return EndpointError("too_much", text, ends=False, megabytes=megabytes)
+
+
+def too_long(seconds: float) -> EndpointError:
+    """Return the failure of an answer that did not come to its end in time."""
+    told = f"{seconds:g}"
+    text = f"the answer had not come to its end after {told} seconds"
+    return EndpointError("too_long", text, ends=False, seconds=told)
+
+
+def hung_up() -> EndpointError:
+    """Return the failure of a call that somebody ended."""
+    return EndpointError("hung_up", "the call was stopped")
+
+
 @dataclass(frozen=True)
 class Failures:
     """What the library's errors mean where a model is asked; `secrets` that a server repeats are told to nobody."""
@@ -54,6 +74,8 @@ class Failures:
         if isinstance(error, openai.APITimeoutError):
             seconds = f"{self.seconds:g}"
             return EndpointError("timeout", f"no answer in {seconds} seconds", ends=False, seconds=seconds)
+        if isinstance(error, openai.APIStatusError) and error.response.is_redirect:
+            return EndpointError("redirected", _WORDS["redirected"])
         if isinstance(error, openai.APIStatusError):
             return self._refused(error, str(error.status_code))
         return EndpointError("no_chat", "what answers there speaks another protocol than a chat endpoint")

@@ -47,7 +47,7 @@ def answer_pieces(stream: Any, began: float, failures: Failures) -> Generator[st
                     first = first or time.perf_counter() - began
                     pieces.append(str(piece))
                     yield sound(pieces[-1])
-    except (openai.OpenAIError, ValueError, AttributeError, TypeError) as error:
+    except (openai.OpenAIError, ValueError, AttributeError, TypeError, RecursionError) as error:
         raise failures.of_stream(error, events=events, begun=bool(first)) from None
     if not whole:  # a connection that ends does not say why
         raise failures.of_stream(None, events=events, begun=bool(first))

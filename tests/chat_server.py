@@ -5,6 +5,8 @@ holds what came in. An answer is sent piece by piece where a stream is asked for
 """
 
 import json
+import select
+import socket
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -21,7 +23,8 @@ _PIECE = 3  # characters
 class Reply(NamedTuple):
     """What is sent: a text as it is, an iterator piece by piece as it yields, anything else as JSON.
 
-    Where it is `dropped`, more is promised than comes.
+    Where it is `dropped`, more is promised than comes. An iterator that yields nothing has it looked whether anybody
+    still waits; one of status 0 says all of it, from the first line on.
     """
 
     status: int
@@ -36,6 +39,7 @@ class ChatServer:
     address: str = ""
     asked: list[dict[str, Any]] = field(default_factory=list)
     keys: list[str] = field(default_factory=list)
+    headers: list[dict[str, str]] = field(default_factory=list)  # names in small letters
     left: threading.Event = field(default_factory=threading.Event)  # somebody went away in the middle of a stream
 
     @property
@@ -105,24 +109,40 @@ def chat_server(reply: Callable[[str], str | Reply]) -> Iterator[ChatServer]:
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             request = json.loads(self.rfile.read(int(self.headers["content-length"])))
+            server.headers.append({name.lower(): value for name, value in self.headers.items()})
             status, body, headers, dropped = server.answer(self.path, self.headers.get("authorization", ""), request)
+            if not status:
+                self.send_pieces(body)  # type: ignore[arg-type]
+                return
             self.send_response(status)
             for name, value in {"content-type": "application/json", **headers}.items():
                 self.send_header(name, value)
             if isinstance(body, Iterator):  # it ends where the connection does
                 self.send(body)
+            elif isinstance(body, bytes):
+                self.send_header("content-length", str(len(body)))
+                self.send(iter([body]))
             else:
                 content = body.encode() if isinstance(body, str) else json.dumps(body).encode()
                 self.send_header("content-length", str(len(content) + dropped))
                 self.send(iter([content.decode()]))
 
-        def send(self, body: Iterator[str]) -> None:
+        def send(self, body: Iterator[str | bytes]) -> None:
             self.end_headers()
+            self.send_pieces(body)
+
+        def send_pieces(self, body: Iterator[str | bytes]) -> None:
             try:
                 for piece in body:
-                    self.wfile.write(piece.encode())
+                    self.wfile.write(piece.encode() if isinstance(piece, str) else piece)
+                    if not piece and self.nobody_waits():
+                        raise OSError
             except OSError:
                 server.left.set()
+
+        def nobody_waits(self) -> bool:
+            readable, _, _ = select.select([self.connection], [], [], 0)
+            return bool(readable) and not self.connection.recv(1, socket.MSG_PEEK)
 
         def log_message(self, *words: object) -> None:
             """Say nothing."""

@@ -17,7 +17,7 @@ from reading.problems import ReadingError
 Progress = Callable[[int, int, float], None]  # different requests done, those in all, and what was spent
 
 _FAILED_IN_A_ROW = 8  # then the endpoint itself is at fault
-_MAY_HAVE_COST = ("broken_off", "timeout")
+_MAY_HAVE_COST = ("broken_off", "timeout", "too_long", "too_much")
 _SECONDS_BETWEEN_WORDS = 0.5  # it can be stopped while all wait for answers
 
 

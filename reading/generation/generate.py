@@ -4,7 +4,7 @@ from collections import abc
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from chat.endpoint import Endpoint
+from chat.endpoint import Chat, Endpoint
 from data.failure import Failure
 from data.limits import require_room
 from reading.generation.asking import Asking, Progress, nothing_said, says_something
@@ -32,21 +32,25 @@ class Batch:
     estimated: float
 
 
-def answer(generator: Generator, endpoint: Endpoint, request: Request) -> abc.Generator[str, None, GeneratedAnswer]:
-    """Yield the answer to a request piece by piece, and return it; one that was kept comes in one piece.
+def kept_answer(generator: Generator, request: Request) -> GeneratedAnswer | None:
+    """Return what was answered before; None where nothing was."""
+    messages = generator.messages(request)
+    known = KeptAnswers(generator).get(messages)
+    return generator.answer(known, messages.sent) if known else None
 
-    It is kept once it is whole. Close it to stop. Raises `EndpointError`, `ReadingError` (`nothing_said`),
+
+def answer(generator: Generator, chat: Chat, request: Request) -> abc.Generator[str, None, GeneratedAnswer]:
+    """Yield the answer of the generator's model to a request piece by piece, return it, and keep it once it is whole.
+
+    Close it to stop, or stop the `chat` from another thread. Raises `EndpointError`, `ReadingError` (`nothing_said`),
     `LimitError` (`megabytes`), `OSError`: a full disk.
     """
-    kept, messages = KeptAnswers(generator), generator.messages(request)
-    if known := kept.get(messages):
-        yield known.text
-        return generator.answer(known, messages.sent)
+    messages = generator.messages(request)
     require_room()
-    said = yield from generator.chat(endpoint).stream(messages.system, messages.text)
+    said = yield from chat.stream(messages.system, messages.text)
     if not says_something(said):
         raise nothing_said()
-    kept.add(messages, said)
+    KeptAnswers(generator).add(messages, said)
     return generator.answer(said, messages.sent)
 
 

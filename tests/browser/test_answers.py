@@ -2,6 +2,8 @@
 
 import json
 import re
+import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -9,13 +11,13 @@ from playwright.sync_api import Page, expect
 
 from data.catalog import CATALOG, read_entry
 from tests.browser.test_trainings import wait_for
-from tests.chat_server import KEY, MODEL, chat_server
+from tests.chat_server import EVENTS, KEY, MODEL, ChatServer, Reply, chat_server, chunk
 from tests.hub import build_bi_encoder
 from views.words import catalog
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 MINUTES = 60_000
-KO = catalog("ko")
+KO, EN = catalog("ko"), catalog("en")
 QUESTION = read_entry(CATALOG["sample"]).question_set.questions[0]
 
 
@@ -89,6 +91,50 @@ def test_a_language_model_answers_with_citations_that_lead_to_passages(app: str,
     files = [path for path in workspace.rglob("*") if path.is_file()]
     assert files
     assert not [path for path in files if KEY.encode() in path.read_bytes()]
+
+
+def for_ever(said: str, pause: float) -> Iterator[str]:
+    yield chunk("먼저 ")
+    while True:
+        time.sleep(pause)
+        yield said
+
+
+ENDLESS = {
+    "silence": lambda: for_ever("", 0.05),
+    "pings": lambda: for_ever(": ping\n\n", 0.05),
+    "pieces": lambda: for_ever(chunk("서울 "), 0.05),
+    "flood": lambda: for_ever(chunk("홍수 " * 20) * 50, 0),
+}
+
+
+def ask_without_end(app: str, page: Page, server: ChatServer) -> None:
+    page.goto(f"{app}/answers?retrievers=BM25+words%7CBM25&q={QUESTION.text}")
+    settled(page)
+    page.get_by_role("button", name=re.compile("Use a language model|Language model: none")).click()
+    for name, value in (("address", server.address), ("model", MODEL), ("secret", KEY)):
+        page.locator(f".st-key-answers_{name} input").fill(value)
+    page.get_by_role("button", name="Use this model").click()
+    expect(page.get_by_text("먼저").or_(page.get_by_text("홍수").first).first).to_be_visible()
+
+
+@pytest.mark.parametrize("kind", ENDLESS)
+def test_one_press_ends_the_answers_of_every_column(app: str, page: Page, kind: str) -> None:
+    with chat_server(lambda _: Reply(200, ENDLESS[kind](), EVENTS)) as server:
+        ask_without_end(app, page, server)
+        page.get_by_role("button", name="Stop", exact=True).first.click()
+        expect(page.get_by_text(EN["answers.was_stopped"], exact=True)).to_have_count(2)
+        assert server.left.wait(10), "the connection is open"
+        assert len(server.asked) == 1
+        no_failure(page)
+
+
+@pytest.mark.parametrize("kind", ENDLESS)
+def test_whoever_closes_the_browser_ends_the_answer(app: str, page: Page, kind: str) -> None:
+    with chat_server(lambda _: Reply(200, ENDLESS[kind](), EVENTS)) as server:
+        ask_without_end(app, page, server)
+        page.close()
+        assert server.left.wait(20), "the connection is open"
 
 
 def test_retrievers_are_compared_by_the_answers_they_lead_to(app: str, page: Page) -> None:

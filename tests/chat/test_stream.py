@@ -149,7 +149,7 @@ def test_lines_that_are_no_events_are_passed_over() -> None:
 
 
 def test_silence_ends_a_call_before_the_first_piece_and_after_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("chat.endpoint.RETRIES", 0)
+    monkeypatch.setattr("chat.connection.RETRIES", 0)
     late = threading.Event()
 
     def silent(*before: str) -> Iterator[str]:
@@ -169,7 +169,7 @@ def test_silence_ends_a_call_before_the_first_piece_and_after_it(monkeypatch: py
 
 
 def test_nobody_answers_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("chat.endpoint.RETRIES", 0)
+    monkeypatch.setattr("chat.connection.RETRIES", 0)
     with pytest.raises(EndpointError) as caught:
         asked(ChatServer(lambda _: "", "http://127.0.0.1:9/v1"))
     assert (caught.value.code, caught.value.ends) == ("unreachable", True)

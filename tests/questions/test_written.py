@@ -179,14 +179,14 @@ def test_a_model_that_is_not_there() -> None:
 
 
 def test_nobody_answers_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("chat.endpoint.RETRIES", 0)
+    monkeypatch.setattr("chat.connection.RETRIES", 0)
     with pytest.raises(EndpointError) as caught:
         made(ChatServer(asks, "http://127.0.0.1:9/v1"))
     assert caught.value.code == "unreachable"
 
 
 def test_an_answer_that_does_not_come(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("chat.endpoint.RETRIES", 0)
+    monkeypatch.setattr("chat.connection.RETRIES", 0)
     monkeypatch.setattr("chat.endpoint.TIMEOUT_SECONDS", 0.2)
     late = threading.Event()
 

@@ -27,7 +27,7 @@ from views.reading.figures import probability
 from views.reading.kept import Weight, kept_weights
 from views.reading.language_model import LanguageModel, pick_language_model
 from views.reading.passages import draw_head, draw_passages, legend, reason
-from views.reading.readers import Readers, draw_none, is_wanted, pick_reader
+from views.reading.readers import Readers, is_wanted, pick_reader
 from views.reading.warm import Reading, read
 from views.resources.sets import question_set
 from views.search.asking import search
@@ -65,20 +65,15 @@ def draw(data: StoredSet, choices: Choices, readers: Readers) -> None:
         reader = pick_reader(readers)
         k = pick_k()
         model = pick_language_model()
-    if not reader:
-        draw_none()
-    elif not is_wanted(readers, reader):
-        reader = ""
-    if model is None:
-        st.caption(word("answers.how_to_add_model"))
+    loaded = not reader or is_wanted(readers, reader)
     if st.session_state.pop("search_stopped", False):
         st.info(word("search.stopped"), icon=":material/info:")
-    elif not question:
+    elif not question and loaded:
         st.info(word("answers.ask_something"), icon=":material/question_answer:")
     elif not picked:
         st.info(word("search.pick_one"), icon=":material/info:")
-    else:
-        _draw_results(_asked(data, question), choices, picked, k, reader=reader, model=model)
+    elif question:
+        _draw_results(_asked(data, question), choices, picked, k, reader=reader if loaded else "", model=model)
     draw_judged(data)
 
 

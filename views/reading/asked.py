@@ -56,7 +56,7 @@ def draw_truth(truth: Truth | None) -> None:
         st.caption(word("search.truth_unknown"))
     else:
         answers = plain(", ".join(truth.answers) or "–")
-        st.markdown(word("search.truth", answers=answers, passages=len(truth.rows)))
+        st.caption(word("answers.truth", answers=answers, passages=len(truth.rows)))
 
 
 def _disputed(data: StoredSet) -> list[str]:

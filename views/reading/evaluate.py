@@ -19,7 +19,7 @@ from views.reading import answer as evaluation_answer
 from views.reading import downloads, running
 from views.reading.controls import pick_k, pick_measure, pick_part, pick_retrievers, pick_rules
 from views.reading.evaluation_view import ReadingView, open_reading
-from views.reading.readers import Readers, draw_none, pick_reader, reader_name
+from views.reading.readers import Readers, pick_reader, reader_name
 from views.resources.sets import split_of
 from views.state import choose_tab
 from views.words import plain, word
@@ -42,13 +42,11 @@ def draw(data: StoredSet, choices: Choices, readers: Readers) -> None:
         shares = _shares(data, choices, picked, readers, reader)
         part = pick_part(data, shares)
     with answer:
-        if not reader:
-            draw_none()
-        elif not picked:
+        if not picked:
             st.info(word("search.pick_one"), icon=":material/info:")
         elif part is None:
             st.info(word("answers.no_questions"), icon=":material/info:")
-    if not (reader and picked and part):
+    if not (picked and part):
         return
     spec = ReaderSpec(name=readers.names.get(reader, reader)[:100], model=reader)
     experiment = _experiment(data, choices.needed(picked), part, shares, reader=spec, rules=rules)

@@ -2,20 +2,21 @@
 
 import time
 from collections.abc import Generator, Sequence
-from contextvars import copy_context
 from html import escape
 from queue import Empty, Queue
-from threading import Event, Thread
+from threading import Thread
 
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from chat.answers import without_thoughts
+from chat.endpoint import Chat
 from chat.problems import EndpointError
 from data.limits import LimitError
 from data.records import Passage
+from data.workspace import for_this_user
 from reading.generation.citations import CITATION, Support, checked, cited
-from reading.generation.generate import answer
+from reading.generation.generate import answer, kept_answer
 from reading.generation.generator import GeneratedAnswer, Request
 from reading.problems import ReadingError
 from reading.rules import Rules
@@ -25,6 +26,7 @@ from views.words import plain, word
 
 _STOPPED = "answers_stopped"
 _SECONDS_BETWEEN_WORDS = 0.15
+_MOST_COMING, _MOST_SAID, _MOST_CHECKED = 2000, 20_000, 50  # characters while it comes and then, and citations
 _News = str | GeneratedAnswer | Exception
 _SIGNS = {Support.HOLDS: "✔", Support.LACKS: "✘", Support.NEVER_SENT: "?"}
 
@@ -34,23 +36,26 @@ def draw(
 ) -> GeneratedAnswer | None:
     """Let the model answer from the passages, word by word; returns what it said, None where it did not, or not yet.
 
-    It can be stopped, and is then asked again only by a button. What was answered before comes at once.
+    It can be stopped, with all that the model is asked of this question, and is then asked again only by a button. What
+    was answered before comes at once.
     """
-    stopped = st.session_state.setdefault(_STOPPED, set())
-    this = (model.name, question, tuple(passage.id for passage in passages))
+    stopped, this = st.session_state.setdefault(_STOPPED, set()), (model.name, question)
     with place.container(gap="xsmall"):
         st.markdown(f"**{plain(model.name)}**")
         said, button = st.empty(), st.empty()
-        if this in stopped:
-            said.caption(word("answers.was_stopped"))
-            button.button(word("answers.ask_again"), key=f"again_{anchor}", on_click=stopped.discard, args=(this,))
-            return None
-        button.button(
-            word("answers.stop"), icon=":material/stop:", key=f"stop_{anchor}", on_click=stopped.add, args=(this,)
-        )
         try:
-            request = Request("asked", question, passages)
-            found = _followed(said, answer(model.generator(len(passages)), model.endpoint(), request))
+            generator, request = model.generator(len(passages)), Request("asked", question, passages)
+            found = kept_answer(generator, request)
+            if not found and this in stopped:
+                said.caption(word("answers.was_stopped"))
+                button.button(word("answers.ask_again"), key=f"again_{anchor}", on_click=stopped.discard, args=(this,))
+                return None
+            if not found:
+                icon, end = ":material/stop:", stopped.add
+                button.button(word("answers.stop"), icon=icon, key=f"stop_{anchor}", on_click=end, args=(this,))
+                said.caption(word("answers.waiting"))
+                chat = generator.chat(model.endpoint())
+                found = _followed(said, chat, answer(generator, chat, request))
         except (EndpointError, LimitError, ReadingError) as error:
             said.error(plain(failure_text(error)), icon=":material/error:")
             button.button(word("answers.ask_again"), key=f"again_{anchor}", icon=":material/replay:")
@@ -64,7 +69,7 @@ def draw(
 
 def answer_html(said: str, anchor: str, count: int) -> str:
     """Return an answer with its citations as links to the passages; what was never sent is no link."""
-    text, parts, end = without_thoughts(said).strip(), list[str](), 0
+    text, parts, end = _cut(without_thoughts(said).strip()), list[str](), 0
     for found in CITATION.finditer(text):
         parts.append(escape(text[end : found.start()]))
         parts += [link_html(number, anchor, count) for number in cited(found.group()).numbers]
@@ -79,12 +84,15 @@ def link_html(number: int, anchor: str, count: int) -> str:
     )
 
 
-def _followed(place: DeltaGenerator, pieces: Generator[str, None, GeneratedAnswer]) -> GeneratedAnswer:
-    """Draw the answer as it comes. Whoever presses a button ends it here, also while nothing comes yet."""
-    news, ended = Queue[_News](), Event()
-    Thread(target=copy_context().run, args=(_pump, pieces, news, ended), daemon=True).start()
-    said = ""
-    place.caption(word("answers.waiting"))
+def _cut(text: str) -> str:
+    return text if len(text) <= _MOST_SAID else f"{text[:_MOST_SAID]} …"
+
+
+def _followed(place: DeltaGenerator, chat: Chat, pieces: Generator[str, None, GeneratedAnswer]) -> GeneratedAnswer:
+    """Draw the end of the answer as it comes. Whoever presses a button, or goes away, ends the call here."""
+    news = Queue[_News]()
+    Thread(target=for_this_user(_pump), args=(pieces, news), daemon=True).start()
+    said, cut = "", False
     try:
         while True:
             came = _next_of(news)
@@ -93,10 +101,13 @@ def _followed(place: DeltaGenerator, pieces: Generator[str, None, GeneratedAnswe
             if isinstance(came, GeneratedAnswer):
                 return came
             said += came
+            cut = cut or len(said) > _MOST_COMING
+            said = said[-_MOST_COMING:]
             shown = plain(without_thoughts(said)) if said else ""
-            place.markdown(shown or f":gray[{word('answers.thinking' if said else 'answers.waiting')}]")
+            waiting = f":gray[{word('answers.thinking' if said else 'answers.waiting')}]"
+            place.markdown(f"… {shown}" if cut and shown else shown or waiting)
     finally:
-        ended.set()
+        chat.stop()
 
 
 def _next_of(news: "Queue[_News]") -> _News:
@@ -113,17 +124,15 @@ def _next_of(news: "Queue[_News]") -> _News:
     return came
 
 
-def _pump(pieces: Generator[str, None, GeneratedAnswer], news: "Queue[_News]", ended: Event) -> None:
-    """Take the pieces as they come, until somebody ends it: the connection is closed then."""
+def _pump(pieces: Generator[str, None, GeneratedAnswer], news: "Queue[_News]") -> None:
+    """Take the pieces as they come, until the last one or until the call is ended."""
     try:
-        while not ended.is_set():
+        while True:
             news.put(next(pieces))
     except StopIteration as end:
         news.put(end.value)
     except Exception as error:
         news.put(error)
-    finally:
-        pieces.close()
 
 
 def _draw_checks(found: GeneratedAnswer, anchor: str) -> None:
@@ -137,7 +146,7 @@ def _draw_checks(found: GeneratedAnswer, anchor: str) -> None:
     told = [
         f"{link_html(one.number, anchor, len(found.sent))} {_SIGNS[one.support]} "
         f"{escape(word(f'answers.support_{one.support}'))}"
-        for one in citations
+        for one in citations[:_MOST_CHECKED]
     ]
     st.html(f'<p class="generated"><small>{escape(word("answers.checked"))} {" · ".join(told)}</small></p>')
 

@@ -11,11 +11,10 @@ from data.store import StoredSet
 from training.options.reader import READER
 from training.runs.runs import Run
 from views.choices import finished_runs, model_place
-from views.navigation import open_page
 from views.state import choose
 from views.words import plain, word
 
-_TYPED, _WANTED = "typed_readers", "wanted_readers"  # of the session
+_TYPED, _WANTED, _HUB_MODEL = "typed_readers", "wanted_readers", "answers_hub_model_name"  # of the session
 _REFERENCE = re.compile(r"[\w./:-]{1,200}")
 
 
@@ -77,12 +76,25 @@ def is_wanted(readers: Readers, reference: str) -> bool:
     return False
 
 
-def draw_none() -> None:
-    """Say how to get a reader."""
-    with st.container(horizontal=True, vertical_alignment="center"):
-        st.markdown(f":material/info: {word('answers.no_reader')}", width="content")
-        if st.button(word("answers.train_one"), icon=":material/model_training:", key="train_reader"):
-            open_page("train", train=READER)
+def draw_hub_model() -> None:
+    """Draw a box for a reader of the hub; who names one here has asked for it to be loaded."""
+    with st.form("answers_hub_model", border=False):
+        st.text_input(
+            word("answers.hub_model"),
+            key=_HUB_MODEL,
+            placeholder=word("answers.hub_model_form"),
+            help=word("answers.hub_model_help"),
+        )
+        st.form_submit_button(word("answers.use_model"), key="use_hub_model", type="primary", on_click=_use_hub_model)
+    if st.session_state.get(_HUB_MODEL, "").strip():
+        st.error(word("answers.no_hub_model"), icon=":material/error:")
+
+
+def _use_hub_model() -> None:
+    named = st.session_state[_HUB_MODEL].strip()
+    if _REFERENCE.fullmatch(named):
+        st.session_state.setdefault(_WANTED, set()).add(named)
+        st.query_params["reader"] = named
 
 
 def reader_name(readers: Readers, reference: str) -> str:

@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from chat.endpoint import Endpoint
+from chat.endpoint import Chat, Endpoint
 from chat.problems import EndpointError
 from chat.stream import returned
 from data.records import Passage
 from data.workspace import read_json, workspace
-from reading.generation.generate import Batch, answer, generate
+from reading.generation.generate import Batch, answer, generate, kept_answer
 from reading.generation.generator import Generator, Request
 from reading.generation.prices import Prices
 from reading.generation.prompts import prompts
@@ -36,6 +36,10 @@ EVERY = {request.id for request in REQUESTS}
 def made(server: ChatServer | None, generator: Generator = GENERATOR, **how: object) -> Batch:
     endpoint = Endpoint(server.address, KEY) if server else None
     return generate(generator, REQUESTS, endpoint, **how)  # type: ignore[arg-type]
+
+
+def chat(server: ChatServer) -> Chat:
+    return GENERATOR.chat(Endpoint(server.address, KEY))
 
 
 def broken(city: str, reply: Callable[[], Reply | str]) -> Callable[[str], str | Reply]:
@@ -68,7 +72,7 @@ def test_nobody_is_asked_twice() -> None:
         other = [replace(request, id=f"other {request.id}") for request in REQUESTS]  # as another retriever's
         same = generate(replace(GENERATOR, name="Another"), other, Endpoint(server.address, "another key"))
         assert [*same.answers.values()] == [*first.answers.values()]
-        assert returned(answer(GENERATOR, Endpoint(server.address, KEY), REQUESTS[0])) == first.answers["q0"]
+        assert kept_answer(GENERATOR, REQUESTS[0]) == first.answers["q0"]
         assert len(server.asked) == 10
     assert made(None) == first
     with chat_server(right) as elsewhere:
@@ -110,9 +114,11 @@ def test_what_was_answered_is_kept_with_who_answered() -> None:
 
 def test_one_answer_comes_in_pieces_and_is_kept() -> None:
     with chat_server(right) as server:
-        endpoint = Endpoint(server.address, KEY)
-        assert [*answer(GENERATOR, endpoint, REQUESTS[0])] == pieces("서울역 앞 [1]")
-        assert [*answer(GENERATOR, endpoint, REQUESTS[0])] == ["서울역 앞 [1]"]
+        assert kept_answer(GENERATOR, REQUESTS[0]) is None
+        assert [*answer(GENERATOR, chat(server), REQUESTS[0])] == pieces("서울역 앞 [1]")
+        kept = kept_answer(GENERATOR, REQUESTS[0])
+        assert kept
+        assert kept.said == "서울역 앞 [1]"
         assert len(server.asked) == 1
         assert made(server).answers.keys() == EVERY
         assert len(server.asked) == 10
@@ -120,7 +126,7 @@ def test_one_answer_comes_in_pieces_and_is_kept() -> None:
 
 def test_one_answer_that_is_stopped_is_not_kept() -> None:
     with chat_server(right) as server:
-        stream = answer(GENERATOR, Endpoint(server.address, KEY), REQUESTS[0])
+        stream = answer(GENERATOR, chat(server), REQUESTS[0])
         next(stream)
         stream.close()
     assert made(None).left == 10
@@ -152,7 +158,7 @@ def test_a_question_that_fails_is_told_costs_only_itself_and_is_asked_again(
 
 
 def test_a_question_that_is_answered_too_late_fails_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("chat.endpoint.RETRIES", 0)
+    monkeypatch.setattr("chat.connection.RETRIES", 0)
     late = threading.Event()
 
     def slow(text: str) -> str:
@@ -266,7 +272,7 @@ def test_no_more_are_asked_at_the_same_time_than_wanted() -> None:
 
 def test_a_price_is_not_passed_and_a_higher_one_goes_on() -> None:
     with chat_server(right) as server:
-        one = returned(answer(GENERATOR, Endpoint(server.address, KEY), REQUESTS[9])).usage
+        one = returned(answer(GENERATOR, chat(server), REQUESTS[9])).usage
         price = Prices(1000, 1000).of(one.prompt_tokens or 0, one.completion_tokens or 0)
         bytes_, answer_ = GENERATOR.messages(REQUESTS[0]).size, 500
         first = Prices(1000, 1000).of(bytes_, answer_)  # before any answer, as dear as it can be

@@ -142,7 +142,7 @@ def test_a_limit_keeps_what_was_written_and_a_set_can_be_made_of_it(app: AppTest
     with chat_server(reply) as server:
         with_model(app, server)
         press(app, "made_make")
-        assert "The endpoint takes no more requests for now" in texts(app)
+        assert "takes no more requests for now" in texts(app)
         assert "What was written until then is kept" in texts(app)
         press(app, "made_make_kept")
     assert stored()[0].questions == 2

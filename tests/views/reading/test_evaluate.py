@@ -80,7 +80,7 @@ def test_nothing_is_read_before_a_button_is_pressed(data: StoredSet, started: li
 
 
 def test_without_a_reader_it_says_how_to_get_one(data: StoredSet) -> None:
-    assert EN["answers.no_reader"] in texts(tab())
+    assert EN["answers.needs_reader"] in texts(tab())
 
 
 def test_the_answer_stands_first_in_one_plain_sentence(data: StoredSet, started: list[ReadingExperiment]) -> None:

@@ -1,17 +1,28 @@
 """The Answers page as a person uses it: asked, judged, answered by a language model, and without any reader."""
 
+import json
+from dataclasses import asdict, replace
+
 import pytest
 from streamlit.testing.v1 import AppTest
 
+from data import workspace as workspace_module
 from data.judgements import Judged, judged_answer, judged_answers, judgements_of
 from data.records import Passage, QuestionSet
+from data.split import SplitOptions
 from data.store import StoredSet, keep
-from data.workspace import workspace
+from data.workspace import acting_as, user_of, workspace, write_json
 from models.hub import ModelError
 from tests.chat_server import KEY, MODEL, ChatServer, chat_server
 from tests.reading.doubles import PASSAGES, QUESTIONS, SET, NextWord
 from tests.views.driving import opened, run
 from tests.views.reading.worlds import page, read_by_next_word, trained
+from training.options.reader import READER, ReaderOptions
+from training.recipe import usual_base
+from training.runs.line import LINE
+from training.runs.rehearsal import Estimate, Rehearsal, Task
+from training.runs.runs import new_plan
+from views import access
 from views.words import catalog
 
 EN = catalog("en")
@@ -41,12 +52,77 @@ def asked(question: str, retrievers: str = "BM25", **address: str) -> AppTest:
     return opened(page, q=question, retrievers=retrievers, **address)
 
 
-def test_without_a_reader_it_says_how_to_get_one_and_finds_passages_all_the_same(data: StoredSet) -> None:
-    app = asked(QUESTIONS[0].text)
-    assert EN["answers.no_reader"] in texts(app)
-    assert app.button(key="train_reader").label == "Train a reader"
-    assert "부산 바다" in html(app)
-    assert EN["answers.taken"] not in html(app)
+def drawn(app: AppTest) -> list[str]:
+    """The keys of all that can be pressed, typed into or chosen from."""
+    kinds = (app.button, app.text_input, app.selectbox, app.radio, app.checkbox)
+    return sorted(str(one.key) for kind in kinds for one in kind if one.key)
+
+
+@pytest.mark.parametrize("address", [{}, {"q": QUESTIONS[0].text}, {"answers": "evaluate"}, {"reader": "../<b>"}])
+def test_where_nothing_can_answer_there_is_one_thing_to_do(data: StoredSet, address: dict[str, str]) -> None:
+    app = opened(page, retrievers="BM25", **address)
+    hub, model = ["answers_hub_model_name", "use_hub_model"], ["answers_address", "answers_model", "answers_secret"]
+    assert drawn(app) == sorted(["train_reader", "use_model", *hub, *model])
+    assert app.button(key="train_reader").label == "Train a reading model"
+    assert (texts(app).count(EN["answers.needs_reader"]), len(app.info), len(app.warning)) == (1, 0, 0)
+    assert "found-head" not in html(app)
+
+
+def test_the_minutes_are_those_that_were_measured_for_this_set(data: StoredSet) -> None:
+    assert opened(page).button(key="train_reader").label == EN["answers.train_one"]
+    options = ReaderOptions.suited_to(usual_base(READER))
+    for seconds, measured in ((3000.0, keep(replace(SET, name="other", questions=QUESTIONS[:3]))), (130.0, data)):
+        plan = new_plan(READER, "any", (measured.key, measured.name, measured.fingerprint), SplitOptions(), options)
+        found = Estimate(10, 1.0, 1.0, seconds, 1, 2, "cpu", fits=True, instead={})
+        write_json(Rehearsal.of(plan, Task.ESTIMATE).folder / "estimate.json", asdict(found))
+    assert opened(page, data=data.key).button(key="train_reader").label.endswith("(about 3 min)")
+
+
+def test_a_reader_that_is_being_trained_is_waited_for(data: StoredSet, monkeypatch: pytest.MonkeyPatch) -> None:
+    run_of = trained(data)
+    (run_of.folder / "status.json").write_text(json.dumps({"state": "running"}), encoding="utf-8")
+    monkeypatch.setattr(type(LINE), "at_work", lambda _: run_of)
+    app = opened(page)
+    assert EN["answers.is_trained"] in texts(app)
+    assert app.button(key="train_reader").label == EN["answers.see_training"]
+
+
+def test_a_model_of_the_hub_is_named_instead(data: StoredSet) -> None:
+    app = opened(page, retrievers="BM25", q="흐르는 강")
+    app.text_input(key="answers_hub_model_name").set_value("<script>")
+    app.button(key="use_hub_model").click()
+    run(app)
+    assert app.error[0].value == EN["answers.no_hub_model"]
+    app.text_input(key="answers_hub_model_name").set_value("somebody/reader")
+    app.button(key="use_hub_model").click()
+    run(app)
+    assert app.query_params["reader"] in ("somebody/reader", ["somebody/reader"])
+    assert "### 한강" in texts(app)
+
+
+def test_a_language_model_alone_answers_and_is_not_evaluated(data: StoredSet) -> None:
+    with chat_server(lambda _: "한강 [1]") as server:
+        app = with_model(asked("흐르는 강"), server)
+        assert "[1]</a> ✔ holds the answer" in html(app)
+        assert EN["answers.needs_reader"] not in texts(app)
+        assert len(app.info) == 0
+        app.query_params["answers"] = "evaluate"
+        run(app)
+        assert texts(app).count(EN["answers.needs_reader"]) == 1
+
+
+def test_the_answer_of_the_set_is_told_to_be_that(data: StoredSet) -> None:
+    trained(data)
+    told = "\n".join(one.value.replace("\\", "") for one in asked(QUESTIONS[0].text).caption)
+    assert f"The answer noted in the question set: {QUESTIONS[0].answers[0]}" in told
+
+
+@pytest.mark.parametrize("address", [{}, {"reader": "somebody/reader"}])
+def test_there_is_one_notice_at_most(data: StoredSet, address: dict[str, str]) -> None:
+    trained(data)
+    app = opened(page, **address)
+    notices = len(app.info) + sum(":material/info:" in one.value for one in app.markdown)
+    assert notices == 1
 
 
 def test_an_empty_page_gives_the_first_questions_to_try(data: StoredSet) -> None:
@@ -123,11 +199,6 @@ def test_a_reader_that_cannot_be_loaded_is_told(data: StoredSet, monkeypatch: py
     assert "한강" in html(app)
 
 
-def test_a_name_that_is_none_is_no_reader(data: StoredSet) -> None:
-    app = asked("흐르는 강", reader="../<b>")
-    assert EN["answers.no_reader"] in texts(app)
-
-
 def test_an_answer_is_judged_with_its_passage_and_taken_back(data: StoredSet) -> None:
     trained(data)
     app = asked("흐르는 강")
@@ -179,7 +250,7 @@ def test_what_was_answered_is_not_asked_again_and_the_key_is_nowhere(data: Store
 def test_a_stopped_answer_is_asked_again_by_a_button_alone(data: StoredSet) -> None:
     with chat_server(lambda _: "한강 [1]") as server:
         app = asked("흐르는 강")
-        app.session_state["answers_stopped"] = {(MODEL, "흐르는 강", ("p1",))}
+        app.session_state["answers_stopped"] = {(MODEL, "흐르는 강")}
         with_model(app, server)
         assert EN["answers.was_stopped"] in texts(app)
         assert server.asked == []
@@ -198,3 +269,23 @@ def test_an_endpoint_that_refuses_is_told_without_the_key(data: StoredSet) -> No
         run(app)
     assert app.error
     assert "sk-wrong" not in texts(app)
+
+
+def test_who_is_signed_in_is_answered_by_a_language_model_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(access, "is_on", lambda: True)
+    monkeypatch.setattr(workspace_module, "_told_by", [access._who])
+    name = user_of("https://id.example.org", "alice")
+    with acting_as(name):
+        trained(keep(SET))
+    with chat_server(lambda _: "한강 [1]") as server:
+        monkeypatch.setenv("OPENAI_BASE_URL", server.address)
+        monkeypatch.setenv("OPENAI_MODEL", MODEL)
+        monkeypatch.setenv("OPENAI_API_KEY", KEY)
+        app = AppTest.from_function(page, default_timeout=60)
+        app.user = {"is_logged_in": True, "iss": "https://id.example.org", "sub": "alice"}
+        app.query_params.update({"lang": "en", "q": "흐르는 강", "retrievers": "BM25"})
+        run(app)
+    assert not app.error
+    assert "[1]</a> ✔ holds the answer" in html(app)
+    assert (workspace_module.shared_workspace() / "users" / name / "generated").exists()
+    assert not (workspace_module.shared_workspace() / "generated").exists()

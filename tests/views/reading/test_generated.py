@@ -1,0 +1,78 @@
+"""A language model's answer while it comes: drawn within bounds however much comes, and ended with whoever waits."""
+
+import threading
+from collections.abc import Generator
+
+import pytest
+
+from chat.problems import EndpointError, hung_up
+from chat.stream import Usage
+from reading.generation.generator import GeneratedAnswer
+from views.reading.generated import _followed, answer_html
+
+ANSWER = GeneratedAnswer("한강", Usage(None, None, 0.0, 0.0), (), refused=False)
+
+
+class Place:
+    """What is drawn in it; whoever waits goes away after so much was."""
+
+    def __init__(self, most: int = 10**9) -> None:
+        self.drawn, self._most = list[str](), most
+
+    def markdown(self, text: str) -> None:
+        if len(self.drawn) == self._most:
+            raise KeyboardInterrupt
+        self.drawn.append(text)
+
+
+class Line:
+    """Says something until it is stopped."""
+
+    def __init__(self, said: str, most: int = 10**9) -> None:
+        self.said, self.most, self.ended, self.left = said, most, threading.Event(), threading.Event()
+
+    def stop(self) -> None:
+        self.ended.set()
+
+    def pieces(self) -> Generator[str, None, GeneratedAnswer]:
+        try:
+            for _ in range(self.most):
+                if self.ended.wait(0.0001):
+                    raise hung_up()
+                yield self.said
+            return ANSWER
+        finally:
+            self.left.set()
+
+
+def followed(place: Place, line: Line) -> GeneratedAnswer:
+    return _followed(place, line, line.pieces())  # type: ignore[arg-type]
+
+
+def test_a_flood_is_drawn_in_small_pieces() -> None:
+    place, line = Place(6), Line("홍수 " * 5000)
+    with pytest.raises(KeyboardInterrupt):
+        followed(place, line)
+    assert max(map(len, place.drawn)) < 2100
+    assert place.drawn[-1].startswith("… ")
+    assert line.left.wait(5), "nobody listens, and it goes on"
+
+
+def test_the_end_of_what_comes_is_seen_and_the_answer_returned() -> None:
+    place, line = Place(), Line("흐르는 강 ", 3000)
+    assert followed(place, line) is ANSWER
+    assert place.drawn[-1].endswith("흐르는 강 ")
+    assert line.ended.is_set()
+
+
+def test_a_failure_is_raised_where_it_is_waited_for() -> None:
+    line = Line("강")
+    line.ended.set()
+    with pytest.raises(EndpointError):
+        followed(Place(), line)
+
+
+def test_an_answer_without_bounds_is_cut() -> None:
+    found = answer_html("강 [1] " * 100_000, "a", 3)
+    assert found.endswith(" …</p>")
+    assert found.count("<a ") < 5000
