@@ -1,5 +1,6 @@
 """The retrievers a person can pick for a question set, as the specs an experiment file holds."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -21,6 +22,7 @@ from training.runs.runs import Plan, Run, all_runs, shared_runs
 BM25_NAME, DENSE_NAME, HYBRID_NAME, RERANKED_NAME = "BM25", "Dense", "Hybrid", "Reranked"
 WORDS_NAME = "BM25 words"  # what everybody starts from: BM25 of words as they stand, where `BM25` cuts them finer
 LSA_NAME = "LSA"  # vectors made of the passages themselves: what dense search is where there is no pretrained base
+_PLAINEST = (WORDS_NAME, LSA_NAME)  # worth a look, but what the others are better than says little of them
 _PICKED_OF_OTHERS = 2
 _LARGE = 50_000  # passages: their vectors are hours of work for a transformer, and minutes for a starter
 
@@ -33,6 +35,7 @@ class Choices:
     first_picked: tuple[str, ...]
     trained: dict[str, Plan]  # by name of the retriever that uses the trained model
     added: tuple[str, ...]  # names of those that a person added
+    analyzer: Analyzer  # what suits the passages
     large: bool = False
 
     @property
@@ -62,10 +65,8 @@ class Choices:
 def choices_for(data: StoredSet) -> Choices:
     """Return the built-in retrievers, one or two for every finished training on this data, and what was added."""
     model = default_model()
-    specs: dict[str, Spec] = {}
-    if _cut_finer_than_words(data.key, data.fingerprint):
-        specs[WORDS_NAME] = BM25Spec(name=WORDS_NAME, analyzer=Analyzer.WORD)
-    specs |= {
+    analyzer = _suited_analyzer(data.key, data.fingerprint)
+    specs: dict[str, Spec] = {
         BM25_NAME: BM25Spec(name=BM25_NAME),
         # a starter reads passages of any length
         DENSE_NAME: DenseSpec(name=DENSE_NAME, model=model, windows=model != STARTER),
@@ -75,6 +76,8 @@ def choices_for(data: StoredSet) -> Choices:
     large = data.passages > _LARGE
     picked = [BM25_NAME] if large else [*specs]
     usual = len(picked)
+    if analyzer is not Analyzer.WORD:
+        specs[WORDS_NAME] = BM25Spec(name=WORDS_NAME, analyzer=Analyzer.WORD)
     if model != STARTER:
         specs[LSA_NAME] = DenseSpec(name=LSA_NAME)
     own = {spec.name: spec for spec in added(data.fingerprint)}
@@ -91,14 +94,21 @@ def choices_for(data: StoredSet) -> Choices:
             specs[spec.name] = spec
             picked.append(spec.name)
     shown = tuple(name for name in specs if name in own)
-    return Choices(specs, tuple(picked[:usual] + picked[usual:][-_PICKED_OF_OTHERS:]), trained, shown, large)
+    first_picked = tuple(picked[:usual] + picked[usual:][-_PICKED_OF_OTHERS:])
+    return Choices(specs, first_picked, trained, shown, analyzer, large)
+
+
+def without_plainest(names: Sequence[str]) -> list[str]:
+    """Return the names without those of the plainest retrievers, where two others are left to be told of."""
+    others = [name for name in names if name not in _PLAINEST]
+    return others if len(others) > 1 else [*names]
 
 
 @lru_cache(maxsize=64)
-def _cut_finer_than_words(key: str, fingerprint: str) -> bool:
-    """Whether the analyzer that suits a set makes other tokens than words: morphemes in Korean, letters in Chinese."""
+def _suited_analyzer(key: str, fingerprint: str) -> Analyzer:
+    """Return the analyzer that suits a set: it cuts finer than words in Korean (morphemes) and Chinese (letters)."""
     del fingerprint  # a key may come to mean another set
-    return choose(Analyzer.AUTO, passages_of(key).indexed_texts(title=True)) is not Analyzer.WORD
+    return choose(Analyzer.AUTO, passages_of(key).indexed_texts(title=True))
 
 
 def finished_runs(data: StoredSet | None = None) -> list[Run]:

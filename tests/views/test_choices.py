@@ -15,12 +15,13 @@ from retrieval.comparison.added import add
 from retrieval.comparison.experiment import Experiment, write_experiment
 from retrieval.comparison.kinds.first_stage import RunSpec, SparseSpec
 from retrieval.comparison.kinds.multistage import HybridSpec
+from text.analyzers import Analyzer
 from training.options.bi_encoder import BI_ENCODER, BiEncoderOptions
 from training.options.cross_encoder import CROSS_ENCODER
 from training.options.sparse_encoder import SPARSE_ENCODER
 from training.recipe import RECIPES
 from training.runs.runs import Run, create_run, new_plan
-from views.choices import choices_for, free_name
+from views.choices import choices_for, free_name, without_plainest
 
 
 def sample() -> StoredSet:
@@ -34,18 +35,33 @@ def finished(kind: str, name: str, data: StoredSet, seed: int = 0) -> Run:
     return run
 
 
-USUAL = ["BM25 words", "BM25", "Dense", "Hybrid", "Reranked"]
+USUAL = ["BM25", "Dense", "Hybrid", "Reranked"]
 
 
-def test_without_trainings_there_are_five_and_all_are_picked() -> None:
+def test_without_trainings_there_are_four_that_are_picked_and_bm25_of_plain_words_that_is_not() -> None:
     choices = choices_for(sample())
-    assert list(choices.specs) == USUAL == list(choices.first_picked)
+    assert list(choices.specs) == [*USUAL, "BM25 words"]
+    assert list(choices.first_picked) == USUAL
+    assert choices.analyzer is Analyzer.KIWI_BIGRAM
+
+
+@pytest.mark.parametrize(
+    ("picked", "told"),
+    [
+        (["BM25", "Dense", "BM25 words", "LSA"], ["BM25", "Dense"]),
+        (["BM25", "BM25 words"], ["BM25", "BM25 words"]),
+        (["BM25 words", "LSA"], ["BM25 words", "LSA"]),
+        (["BM25"], ["BM25"]),
+    ],
+)
+def test_the_plainest_are_told_of_only_where_there_are_no_two_others(picked: list[str], told: list[str]) -> None:
+    assert without_plainest(picked) == told
 
 
 def test_where_bm25_is_of_words_anyway_there_is_no_second_one() -> None:
     rows = (Passage("p", "Words that are spaced, and nothing else."),)
     english = QuestionSet("english", rows, (Question("q", "Which words?", (), ("p",)),))
-    assert list(choices_for(keep(english)).specs) == USUAL[1:]
+    assert list(choices_for(keep(english)).specs) == USUAL
 
 
 @pytest.mark.packaged
@@ -54,7 +70,7 @@ def test_a_base_that_a_package_ships_is_dense_search_and_the_starter_is_called_w
 ) -> None:
     monkeypatch.setattr(PackagedBase, "path", Path("anywhere"))
     choices = choices_for(sample())
-    assert list(choices.specs) == [*USUAL, "LSA"]
+    assert list(choices.specs) == [*USUAL, "BM25 words", "LSA"]
     assert choices.first_picked == tuple(USUAL)
     models = {name: choices.specs[name].model for name in ("Dense", "LSA")}  # type: ignore[attr-defined]
     assert models == {"Dense": "packaged:multilingual-e5-small", "LSA": "starter"}
@@ -65,7 +81,7 @@ def test_a_base_that_a_package_ships_is_dense_search_and_the_starter_is_called_w
 def test_of_a_large_set_bm25_alone_is_picked_at_first() -> None:
     choices = choices_for(replace(sample(), passages=1_000_000))
     assert choices.large
-    assert (list(choices.specs), choices.first_picked) == (USUAL, ("BM25",))
+    assert (list(choices.specs), choices.first_picked) == ([*USUAL, "BM25 words"], ("BM25",))
 
 
 def test_finished_trainings_appear_by_themselves_and_unfinished_ones_do_not() -> None:
@@ -120,4 +136,4 @@ def test_an_imported_run_and_what_wraps_it_cannot_be_asked_something_new() -> No
     add(data.fingerprint, HybridSpec(name="Both", of=("BM25", "Run")))
     choices = choices_for(data)
     assert {"Run", "Both"} <= choices.specs.keys()
-    assert choices.searchable == USUAL
+    assert choices.searchable == [*USUAL, "BM25 words"]

@@ -10,6 +10,7 @@ from data.split import Part
 from data.store import StoredSet
 from views.choices import Choices
 from views.compare import adding as compare_adding
+from views.method_words import draw_methods
 from views.state import choose, choose_several, choose_tab, remember
 from views.words import plain, word
 
@@ -32,6 +33,7 @@ def pick_retrievers(choices: Choices, data: StoredSet) -> list[str]:
     left, right = st.columns([6, 1], vertical_alignment="bottom")
     with left:
         picked = _pills(list(choices.specs), choices.first_picked, f"picked_{data.key}_{len(choices.specs)}")
+        draw_methods(picked, choices.specs, choices.analyzer)
         if choices.large:
             st.caption(word("compare.large_set", passages=f"{data.passages:,}"))
     with right, st.popover(word("compare.add"), icon=":material/add:", width="stretch"):

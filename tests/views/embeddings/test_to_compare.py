@@ -16,6 +16,7 @@ from tests.retrieval.compared import LATE, RIGHT, comparison_of
 from tests.views.driving import opened
 from tests.views.embeddings.test_page import page, words_of
 from tests.views.embeddings.worlds import HUB, LIKE_NOBODY, LIKE_PEOPLE, kept, result, scored
+from text.analyzers import Analyzer
 from views import choices
 from views.embeddings.models import Models, models_at_hand
 from views.embeddings.to_compare import retriever_names
@@ -28,7 +29,7 @@ EN = catalog("en")
 def _nothing_starts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(EmbeddingJob, "start", lambda *_: None)
     monkeypatch.setattr(ComparisonJob, "start", lambda *_: None)
-    monkeypatch.setattr(choices, "_cut_finer_than_words", lambda *_: False)
+    monkeypatch.setattr(choices, "_suited_analyzer", lambda *_: Analyzer.WORD)
 
 
 @pytest.fixture

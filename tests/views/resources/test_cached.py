@@ -20,7 +20,7 @@ SHARED = {
     "views/resources/charts.py: made": "of its arguments alone: tables and words",
     "views/resources/hub.py: _askers": "threads, which are told whose work they do",
     "views/resources/hub.py: hub_answer": "what the hub tells everybody",
-    "views/choices.py: _cut_finer_than_words": "true or false, of the content that its fingerprint names",
+    "views/choices.py: _suited_analyzer": "a name, of the content that its fingerprint names",
     "views/words.py: catalog": "the program's words",
 }
 KEEPERS = {"cache", "lru_cache", "cache_resource", "cache_data"}

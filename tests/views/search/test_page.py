@@ -194,7 +194,6 @@ class Placed:
 
 def test_examples_are_what_a_finished_comparison_disputes(data: StoredSet) -> None:
     right_at = {"BM25": (1, 1, 1, 1, 1, 2), "Dense": (1, 4, 1, 1, 2, 1), "Hybrid": (1,) * 6, "Reranked": (1,) * 6}
-    right_at = {"BM25 words": (1,) * 6, **right_at}
     experiment = choices_for(data).experiment(data, list(right_at), Part.ALL)
     asked = small_set()
     results = []
