@@ -31,7 +31,7 @@ try:
         if access.granted():
             page = st.navigation(pages(), position="top")
             sidebar.draw()
-            draw_ways()
+            draw_ways(page.url_path)
             page.run()
 except Exception:
     logging.getLogger(__name__).exception("a page failed")

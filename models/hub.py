@@ -69,7 +69,7 @@ def hub_revision(hub_id: str) -> HubRevision:
         message = f"the hub has no model {hub_id!r}; check the name"
         raise ModelError("hub_unknown", message, model=hub_id) from error
     except unreachable as error:
-        if kept := _downloaded_commits(hub_id):
+        if kept := downloaded_commits(hub_id):
             return HubRevision(kept[-1], online=False, downloaded=True)
         message = (
             f"the model hub cannot be reached and {hub_id!r} was not downloaded before; "
@@ -77,11 +77,11 @@ def hub_revision(hub_id: str) -> HubRevision:
         )
         raise ModelError("hub_unreachable", message, model=hub_id) from error
     weights = [file.size or 0 for file in info.siblings or [] if file.rfilename.endswith(".safetensors")]
-    downloaded = info.sha in _downloaded_commits(hub_id)
+    downloaded = info.sha in downloaded_commits(hub_id)
     return HubRevision(str(info.sha), online=True, downloaded=downloaded, size=sum(weights))
 
 
-def _downloaded_commits(hub_id: str) -> list[str]:
+def downloaded_commits(hub_id: str) -> list[str]:
     """Commits whose weights are in the local cache, the newest download last.
 
     The library itself finds a model there by branch, and a download by commit (as ours are) notes no branch.

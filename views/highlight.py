@@ -35,11 +35,31 @@ def draw_style() -> None:
     st.html(_STYLE)
 
 
-def head_html(name: str, colour: str, shape: str, truth: str) -> str:
-    """Return a column's head: the retriever's colour and mark, its name, where the answer passage stands."""
+def head_html(name: str, colour: str, shape: str, truth: str, does: str = "") -> str:
+    """Return a column's head: the retriever's colour and mark, its name, what it does, where the answer passage is."""
     mark = f'<span class="mark" aria-hidden="true">{LETTERS[shape]}</span>'
-    line = f'<div class="truth">{escape(truth)}</div>' if truth else ""
+    line = f'<div class="does">{escape(does)}</div>' if does else ""
+    line += f'<div class="truth">{escape(truth)}</div>' if truth else ""
     return f'<div class="found-head" style="--own:{colour}">{mark}<span class="name">{escape(name)}</span>{line}</div>'
+
+
+def switch_html(group: str, names: Sequence[str], marks: Sequence[tuple[str, str]], ranks: Sequence[int | None]) -> str:
+    """Return the names to pick one column by: `marks` are their colours and shapes, `ranks` of their answer passages.
+
+    Only a narrow screen shows them, and then only the column picked (`found.css`): nothing is sent or drawn anew.
+    """
+    said, places = escape(word("search.switch")), range(len(names))
+    picks = "".join(_pick(escape(group), *one) for one in zip(places, names, marks, ranks, strict=True))
+    return f'<div class="found-switch" role="radiogroup" aria-label="{said}">{picks}</div>'
+
+
+def _pick(group: str, place: int, name: str, mark: tuple[str, str], rank: int | None) -> str:
+    (colour, shape), checked = mark, "" if place else " checked"
+    first = f" <small>✔{rank}</small>" if rank else ""
+    return (
+        f'<label style="--own:{colour}"><input type="radio" name="{group}" value="{place}"{checked}>'
+        f'<span class="mark" aria-hidden="true">{LETTERS[shape]}</span>{escape(name)}{first}</label>'
+    )
 
 
 def legend_html(*, truth: bool) -> str:
@@ -110,10 +130,12 @@ def _notes(hit: Hit) -> str:
 
 
 def _moved(before: int, after: int) -> str:
-    sign = "＝" if before == after else f"▲{before - after}" if after < before else f"▼{after - before}"
+    if before == after:
+        return f'<span class="moved">＝ {escape(word("search.not_moved"))}</span>'
+    sign = f"▲{before - after}" if after < before else f"▼{after - before}"
     label = escape(word("search.moved", before=before, after=after))
-    ranks = "" if before == after else f" <small>{before}→{after}</small>"
-    return f'<span class="moved" role="img" title="{label}" aria-label="{label}">{sign}{ranks}</span>'
+    ranks = f"<small>{before}→{after}</small>"
+    return f'<span class="moved" role="img" title="{label}" aria-label="{label}">{sign} {ranks}</span>'
 
 
 def _text(text: MarkedText) -> str:

@@ -40,9 +40,14 @@ def _part_rank(name: str, rank: int | None) -> str:
     return word("search.part_rank", name=name, rank=rank) if rank else word("search.part_missing", name=name)
 
 
+def right_ranks(found: Findings, relevant: Collection[int]) -> list[int]:
+    """Return the ranks of the passages that answer, the first one first."""
+    return sorted(rank for row in relevant if (rank := found.rank_of(row)))
+
+
 def truth_line(found: Findings, relevant: Collection[int], depth: int) -> str:
     """Say where the passages that answer stand among the first `depth`."""
-    ranks = sorted(rank for row in relevant if (rank := found.rank_of(row)))
+    ranks = right_ranks(found, relevant)
     if not ranks:
         return word("search.gold_missing", depth=depth)
     if len(relevant) == 1:

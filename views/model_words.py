@@ -1,6 +1,6 @@
 """How a model is called on the pages."""
 
-from models.hub import ModelError
+from models.hub import ModelError, downloaded_commits
 from models.packaged.bases import PackagedBase, packaged_base
 from models.sources import STARTER, find_model, is_starter
 from training.options.language_model import LANGUAGE_MODEL
@@ -47,6 +47,19 @@ def base_name(reference: str, kind: str = "") -> str:
         return packaged.name
     run = find_model_run(reference)
     return run.plan().name if run else reference
+
+
+def told_with_download(reference: str, name: str) -> str:
+    """Return the name of a model, and that it is not on this machine yet where that is so. Not Markdown."""
+    return word("model_words.to_download", model=name) if _is_elsewhere(reference) else name
+
+
+def _is_elsewhere(reference: str) -> bool:
+    try:
+        hub_id = find_model(reference).hub_id
+    except ModelError:
+        return False
+    return hub_id is not None and not downloaded_commits(hub_id)
 
 
 def _packaged(reference: str) -> PackagedBase | None:

@@ -15,19 +15,24 @@ PAGES = {
     "data": ":material/description:",
     "train": ":material/model_training:",
     "search": ":material/search:",
-    "embeddings": ":material/scatter_plot:",
     "answers": ":material/question_answer:",
+    "embeddings": ":material/scatter_plot:",
     "language": ":material/translate:",
 }
+MORE = ("embeddings", "language")  # pages that look into models themselves: one menu holds them
 _FOLDERS = {"answers": "reading"}  # of pages that are called otherwise than their room
 
 
-def pages() -> list[Any]:
-    """Return the pages in their order, the first one the one that opens; at its own name it is found, too."""
+def pages() -> dict[str, list[Any]]:
+    """Return the pages in their order by menu, no menu first, and the first page the one that opens.
+
+    At its own name the first page is found, too.
+    """
     first = next(iter(PAGES))
     title = word(f"page.{first}")
     named = st.Page(partial(_go_on, first), title=title, icon=PAGES[first], url_path=first, visibility="hidden")
-    return [*(_page(name) for name in PAGES), named]
+    usual = [_page(name) for name in PAGES if name not in MORE]
+    return {"": [*usual, named], word("page.more"): [_page(name) for name in MORE]}
 
 
 def open_page(name: str, **parameters: str) -> None:
@@ -35,12 +40,23 @@ def open_page(name: str, **parameters: str) -> None:
     st.switch_page(_page(name), query_params=parameters)
 
 
-def draw_ways() -> None:
-    """Draw the pages in one row, for screens so narrow that Streamlit folds its own row away (`look.css`)."""
+def draw_ways(opened: str) -> None:
+    """Draw the pages in one row, for screens so narrow that Streamlit folds its own row away (`look.css`).
+
+    The menu shows that the page `opened`, told by its place in the address, is one of its own.
+    """
     kept = {name: st.query_params[name] for name in _KEPT if name in st.query_params}
     with st.container(horizontal=True, key="ways"):
         for name in PAGES:
-            way_to(name, word(f"page.{name}"), **kept)
+            if name not in MORE:
+                way_to(name, word(f"page.{name}"), **kept)
+        inside = opened in MORE
+        with (
+            st.container(key="in_more" if inside else "not_in_more", width="content"),
+            st.popover(word(f"page.{opened if inside else 'more'}"), type="tertiary"),
+        ):
+            for name in MORE:
+                way_to(name, word(f"page.{name}"), **kept)
 
 
 def way_to(name: str, label: str, **parameters: str) -> None:

@@ -19,15 +19,19 @@ def opened(page: Page, app: str) -> Page:
 def test_a_first_visit_measures_by_itself_and_every_view_opens(opened: Page) -> None:
     expect(opened.get_by_role("heading", level=1)).to_have_text("Which model compares sentences as people do?")
     expect(opened.get_by_test_id("stDataFrame").first).to_be_visible()
-    for name in ("Space", "Density", "Wrong pairs", "Cost", "Retrieval"):
+    tabs = {"Wrong pairs": (), "Vectors": ("Density", "Spread"), "Search and cost": ("Cost", "Retrieval")}
+    for name, views in tabs.items():
         opened.get_by_role("tab", name=name).click()
         expect(opened.get_by_role("tab", name=name)).to_have_attribute("aria-selected", "true")
         expect(opened).to_have_url(re.compile("look="))
-        expect(opened.get_by_text("Something went wrong")).to_have_count(0)
+        for view in views:
+            opened.get_by_role("radio", name=view).click()
+            expect(opened).to_have_url(re.compile(f"{view.lower().replace('spread', 'space')}"))
+            expect(opened.get_by_text("Something went wrong")).to_have_count(0)
 
 
 def test_sentences_that_a_person_types_are_held_against_each_other(opened: Page) -> None:
-    opened.get_by_role("tab", name="Sentences").click()
+    opened.get_by_role("tab", name="Your sentences").click()
     expect(opened.get_by_text("As a table, to copy")).to_be_visible()
     field = opened.get_by_role("textbox", name="Sentences, one a line")
     typed = "비가 온다.\n비가 내린다.\n기차가 달린다."
@@ -40,7 +44,7 @@ def test_sentences_that_a_person_types_are_held_against_each_other(opened: Page)
 
 
 def test_the_map_draws_points(opened: Page) -> None:
-    opened.get_by_role("tab", name="Map").click()
+    opened.get_by_role("tab", name="Vectors").click()
     expect(opened.get_by_test_id("stDeckGlJsonChart").locator("canvas").first).to_be_visible()
 
 

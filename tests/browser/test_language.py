@@ -192,7 +192,7 @@ def test_what_the_model_learned_is_looked_into(app: str, browser: Browser, reade
     press(page, words["train.use_language"])
     expect(page.get_by_role("heading", level=1)).to_have_text(words["language_page.purpose"])
 
-    open_tab(page, words["inside.view_fill_mask"])
+    open_tab(page, words["inside.view_gaps"])
     fill(page, words["inside.masked"], GAP)
     guessed = page.get_by_text(told(words, "inside.masked_answer"))
     expect(guessed).to_be_visible()
@@ -204,14 +204,14 @@ def test_what_the_model_learned_is_looked_into(app: str, browser: Browser, reade
     assert 0 < sum(likely) <= 1.001
     opened_elsewhere(browser, page, LOCALES[spoken], guessed)
 
-    open_tab(page, words["inside.view_over_steps"])
+    page.get_by_role("radio", name=words["inside.view_over_steps"]).click()
     press(page, words["inside.draw_course"])
     expect(page.get_by_text(told(words, "inside.steps_answer"))).to_be_visible()
     expect(page.get_by_test_id("stVegaLiteChart")).to_be_visible()
     settled(page)
     assert "0" in opened_table(page, words)  # before the first step
 
-    open_tab(page, words["inside.view_contexts"])
+    open_tab(page, words["inside.view_in_context"])
     fill(page, words["inside.sentences"], CONTEXTS)
     expect(page).to_have_url(re.compile("contexts="))
     expect(page.get_by_text(told(words, "inside.contexts_answer", "inside.contexts_answer_pieces"))).to_be_visible()
@@ -222,7 +222,7 @@ def test_what_the_model_learned_is_looked_into(app: str, browser: Browser, reade
     assert matrix == pytest.approx([1, 1, apart, 2, apart, 1])
     assert apart < 0.999
 
-    open_tab(page, words["inside.view_attention"])
+    page.get_by_role("radio", name=words["inside.view_attention"]).click()
     expect(page.get_by_text(told(words, "inside.attention_answer"))).to_be_visible()
     expect(page.get_by_test_id("stVegaLiteChart")).to_have_count(2)
     no_failure(page)

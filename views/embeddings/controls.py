@@ -12,6 +12,7 @@ from models.hub import ModelError
 from views.data_words import pair_set_name
 from views.embeddings.evaluation_view import measures_of
 from views.embeddings.models import MOST, Models
+from views.model_words import told_with_download
 from views.problem_words import failure_text
 from views.resources.pairs import parts_of
 from views.state import choose, choose_several
@@ -89,7 +90,7 @@ def pick_models(models: Models) -> list[str]:
             models.first_picked,
             key=f"models_{len(models.names)}_{st.session_state.get(_ROUND, 0)}",
             wrap=True,
-            format_func=lambda one: plain(models.names[one]),
+            format_func=lambda one: plain(told_with_download(one, models.names[one])),
             help=word("embeddings.models_help"),
         )
     with right, st.popover(word("compare.add"), icon=":material/add:", width="stretch"):

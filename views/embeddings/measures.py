@@ -14,6 +14,9 @@ from views.embeddings.figures import MEASURES, dot_table, figure_table, long_tab
 from views.resources.charts import draw_chart
 from views.words import plain, word
 
+# what the table holds and shows when asked: the view of the space tells it in full, and a screen has not room for all
+_ASKED_FOR = {"alignment_interval", "uniformity_interval", "anisotropy", "anisotropy_interval", "dimensions"}
+
 
 def draw(view: EvaluationView) -> None:
     """Draw the picture of the measure looked at, the table of all, and how sure the differences are."""
@@ -44,7 +47,7 @@ def _draw_figures(view: EvaluationView) -> None:
         "dimensions": tables.number("embeddings.dimensions"),
         "seconds": tables.number("embeddings.encoding_seconds"),
     }
-    shown = [name for name in columns if name in table]
+    shown = [name for name in columns if name in table and name not in _ASKED_FOR]
     forms = {one: "{:.2f}" if one in SHARES else "{:.4f}" for one in MEASURES}
     forms |= {"dimensions": "{:.0f}", "seconds": "{:.1f}"}
     styled = table.style.format({one: form for one, form in forms.items() if one in table}, na_rep="–")

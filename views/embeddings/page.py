@@ -16,19 +16,17 @@ from views.embeddings.evaluation_view import EvaluationView
 from views.embeddings.models import Models, models_at_hand, problem_of
 from views.problem_words import failure_text
 from views.resources.pairs import open_evaluation, stored_pairs
-from views.state import choose_tab
+from views.tabs import choose_view
 from views.words import plain, word
 
-VIEWS = {
-    "measures": "views.embeddings.measures",
-    "space": "views.embeddings.space",
-    "sentences": "views.embeddings.sentences",
-    "density": "views.embeddings.density",
-    "map": "views.embeddings.map",
-    "wrong": "views.embeddings.wrong",
-    "cost": "views.embeddings.cost",
-    "retrieval": "views.embeddings.in_retrieval",
+TABS = {
+    "measures": ("measures",),
+    "sentences": ("sentences",),
+    "wrong": ("wrong",),
+    "vectors": ("map", "density", "space"),
+    "further": ("retrieval", "cost"),
 }
+_FILES = {"retrieval": "in_retrieval"}  # of views that are called otherwise than their file
 
 
 def draw() -> None:
@@ -55,10 +53,10 @@ def draw() -> None:
         return
     request = EvaluationRequest(data=data.key, models=tuple(able), part=part)
     job = EmbeddingJob.of(request, data.fingerprint)
-    with place:
-        to_compare.draw(able, models)
-        _draw_again(job, request)
     if view := _view(job, data, models, measure):
+        with place:
+            to_compare.draw(able, models)
+            _draw_again(job, request)
         _draw_evaluation(view, answer)
         return
     with answer:
@@ -79,7 +77,8 @@ def _view(job: EmbeddingJob, data: StoredPairs, models: Models, measure: str) ->
 
 
 def _draw_again(job: EmbeddingJob, request: EvaluationRequest) -> None:
-    if st.button(word("embeddings.again"), icon=":material/replay:", disabled=job.running, key="measure_again"):
+    label, icon = word("embeddings.again"), ":material/replay:"
+    if st.button(label, type="primary", icon=icon, disabled=job.running, key="measure_again"):
         job.start(request)
         st.rerun()
 
@@ -92,9 +91,10 @@ def _draw_evaluation(view: EvaluationView, answer: DeltaGenerator) -> None:
                 st.error(_failed(view.names[one.model], one.error), icon=":material/error:")
     if not view.measured:
         return
-    name, place = choose_tab("look", {name: word(f"embeddings.view_{name}") for name in VIEWS})
+    name, place = choose_view("look", TABS, lambda one: word(f"embeddings.view_{one}"))
     with place:
-        import_module(VIEWS[name]).draw(view)  # read when it is first drawn: who opens the app does not wait for Altair
+        # read when it is first drawn: who opens the app does not wait for Altair
+        import_module(f"views.embeddings.{_FILES.get(name, name)}").draw(view)
 
 
 def _failed(name: str, error: Exception) -> str:

@@ -20,13 +20,14 @@ _LONGEST_NAME = 60
 
 
 def draw(picked: Sequence[str], models: Models) -> None:
-    """Draw the button that opens Compare with these models, searched on the question set in use."""
+    """Draw the quiet button that opens Compare with these models, searched on the question set in use."""
     data = chosen_set()
     about = word("embeddings.to_compare_help", data=plain(set_name(data.name)))
     if st.button(
         word("embeddings.to_compare"),
-        type="primary",
-        icon=":material/leaderboard:",
+        type="tertiary",
+        icon=":material/arrow_forward:",
+        icon_position="right",
         help=about if data.questions else word("embeddings.no_questions"),
         disabled=not data.questions,
         key="to_compare",

@@ -12,19 +12,14 @@ from models.hub import ModelError
 from models.sources import DEFAULT_MASKED_LANGUAGE_MODEL, STARTER, default_model, find_model
 from training.options.language_model import LANGUAGE_MODEL
 from views.choices import finished_runs, model_place
-from views.model_words import base_name, is_a_starter
+from views.model_words import base_name, is_a_starter, told_with_download
 from views.navigation import open_page
 from views.problem_words import failure_text
-from views.state import choose, choose_tab
+from views.state import choose
+from views.tabs import choose_view
 from views.words import plain, word
 
-VIEWS = {
-    "contexts": "views.language.contexts",
-    "attention": "views.language.attention",
-    "fill_mask": "views.language.fill_mask",
-    "over_steps": "views.language.over_steps",
-    "layers": "views.language.layers",
-}
+TABS = {"in_context": ("contexts", "attention"), "gaps": ("fill_mask", "over_steps"), "layers": ("layers",)}
 _TYPED = "typed_networks"  # of the session
 _LET_IN = "networks_let_in"  # of the session: models of the hub that a click had fetched
 _REFERENCE = re.compile(r"[\w./:-]{1,200}")
@@ -34,10 +29,10 @@ def draw() -> None:
     """Draw the choice of the model, and the view chosen."""
     names = _names()
     model = _pick(names)
-    name, place = choose_tab("inside", {name: word(f"inside.view_{name}") for name in VIEWS})
+    name, place = choose_view("inside", TABS, lambda one: word(f"inside.view_{one}"))
     with place:
         if _let_in(model):
-            import_module(VIEWS[name]).draw(model, names)
+            import_module(f"views.language.{name}").draw(model, names)
 
 
 @contextmanager
@@ -78,7 +73,7 @@ def _pick(names: Mapping[str, str]) -> str:
         references,
         references[0],
         follows=True,
-        format_func=lambda one: names.get(one, one),
+        format_func=lambda one: told_with_download(one, names.get(one, one)),
         help=word("inside.model_help"),
         accept_new_options=True,
         width=360,

@@ -32,7 +32,8 @@ def usual_sizes(characters: int) -> list[int]:
 
 def pick(learned: Learned) -> tuple[TokenizerRequest | None, Mapping[str, str]]:
     """Draw the controls; returns what they ask of a text, None if nothing, and what the models are called."""
-    with st.container(horizontal=True, vertical_alignment="bottom"):
+    place = st.expander(word("tokenizers.settings"), icon=":material/tune:")
+    with place, st.container(horizontal=True, vertical_alignment="bottom"):
         kinds = _pick("kinds", [*TokenizerKind], [*TokenizerKind], "kind")
         splits = _pick("splits", [*Split], [Split.WORDS], "split")
         usual = [str(size) for size in usual_sizes(characters_in(learned))]

@@ -10,6 +10,7 @@ from data.store import StoredSet
 from retrieval.asking import Findings
 from retrieval.comparison.cached import CachedRetriever
 from retrieval.comparison.experiment import Experiment
+from views.model_words import base_name
 from views.resources.search import findings, listening, retrievers
 from views.words import duration, plain, word
 
@@ -26,18 +27,26 @@ def search(data: StoredSet, experiment: Experiment, names: Sequence[str], questi
         made = _made(data, experiment)
     if all(not isinstance(retriever := made[name], CachedRetriever) or retriever.ready for name in names):
         return {name: _outcome(data, experiment, name, question) for name in names}
+    models = {spec.name: dict(spec).get("model", "") for spec in experiment.retriever}
     outcomes: dict[str, Outcome] = {}
     place = st.empty()
     with place.status(word("search.loading"), expanded=True) as status:
+        st.caption(word("search.loading"))
         st.button(word("search.stop"), icon=":material/stop:", on_click=_stop)
         for number, name in enumerate(names, start=1):
             began = time.perf_counter()
-            label = word("search.loading_one", name=plain(name), number=number, all=len(names))
-            status.update(label=label, expanded=True)
+            status.update(label=_at_work(name, models[name], number, len(names)), expanded=True)
             outcomes[name] = _prepared(made[name]) or _outcome(data, experiment, name, question)
             st.write(word("search.loaded_one", name=plain(name), time=duration(time.perf_counter() - began)))
     place.empty()
     return outcomes
+
+
+def _at_work(name: str, model: str, number: int, count: int) -> str:
+    told = {"name": plain(name), "number": number, "all": count}
+    if model:
+        return word("search.loading_model", model=plain(base_name(model)), **told)
+    return word("search.loading_one", **told)
 
 
 def _prepared(retriever: CachedRetriever | Exception) -> Exception | None:
@@ -54,7 +63,7 @@ def _prepared(retriever: CachedRetriever | Exception) -> Exception | None:
         place.progress(min(1.0, share), word("search.preparing_left", left=duration(left)) if left else None)
 
     try:
-        with listening(draw), st.spinner(word("search.loading"), show_time=True):
+        with listening(draw):
             retriever.prepare()
     except Exception as error:
         logger.warning("retriever %r cannot be built: %s", retriever.name, error, exc_info=not hasattr(error, "code"))

@@ -13,14 +13,17 @@ from retrieval.comparison.kinds.spec import Spec
 from retrieval.report.colours import colour_of, shape_of
 from text.marking import MarkedText
 from views import tables
+from views.choices import Choices
 from views.highlight import head_html, hits_html, legend_html
-from views.hits import hit, truth_line
+from views.hits import hit, right_ranks, truth_line
+from views.method_words import method_line
 from views.problem_words import search_failure_text
 from views.reasons import AskedQuestion
 from views.resources.search import marked_passages
 from views.resources.sets import question_set
 from views.search.asking import Outcome
 from views.search.judging import draw_mark
+from views.side_by_side import card, side_by_side
 from views.words import known, plain, word
 
 
@@ -62,17 +65,22 @@ class SearchAnswer:
         return {name: outcome for name, outcome in self.outcomes.items() if isinstance(outcome, Findings)}
 
 
-def draw_columns(answer: SearchAnswer, specs: Sequence[Spec], names: Sequence[str]) -> None:
-    """Draw the retrievers' findings side by side; `names` are all that can be picked, in their fixed order."""
+def draw_columns(answer: SearchAnswer, specs: Sequence[Spec], choices: Choices) -> None:
+    """Draw the retrievers' findings side by side, and what each of them does."""
+    names = list(choices.specs)
     st.html(legend_html(truth=bool(answer.truth and answer.truth.answers)))
     rows = _rows_shown(answer, specs)
     marks = dict(zip(rows, marked_passages(answer.data.key, answer.question, rows), strict=True))
-    for column, spec in zip(st.columns(len(specs)), specs, strict=True):
+    found = [answer.found.get(spec.name) for spec in specs]
+    firsts = [next(iter(right_ranks(one, answer.right)), None) if one else None for one in found]
+    columns = side_by_side([spec.name for spec in specs], names, firsts, "search")
+    for column, spec in zip(columns, specs, strict=True):
         with column:
             outcome = answer.outcomes[spec.name]
             known = isinstance(outcome, Findings) and answer.right
             truth = truth_line(answer.found[spec.name], answer.right, DEPTH) if known else ""
-            st.html(head_html(spec.name, colour_of(spec.name, names), shape_of(spec.name, names), truth))
+            does = method_line(spec, choices.specs, choices.analyzer).removeprefix(f"{spec.name}: ")
+            st.html(head_html(spec.name, colour_of(spec.name, names), shape_of(spec.name, names), truth, does))
             if isinstance(outcome, Exception):
                 st.error(plain(search_failure_text(outcome)), icon=":material/error:")
             elif not outcome.rows:
@@ -88,10 +96,10 @@ def _draw_hits(answer: SearchAnswer, spec: Spec, marks: Mapping[int, tuple[Marke
     known = answer.truth.rows if answer.truth else ()
     for row in answer.shown(spec.name):
         one = hit(spec, answer.found, row, ids[row], marks[row], relevant=row in answer.right)
-        with st.container(gap=None):
+        key, is_right = f"{spec.name} {row}", row in answer.judged
+        with card(key):
             st.html(hits_html([one]))
             if row not in known:
-                key, is_right = f"{spec.name} {row}", row in answer.judged
                 draw_mark(answer.questions, answer.question, row, key, is_right=is_right)
 
 

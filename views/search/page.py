@@ -5,25 +5,28 @@ from collections.abc import Sequence
 import streamlit as st
 
 from data.judgements import judged_passages, judgements_of
+from data.script import Script, script_of
 from data.split import Part
 from data.store import StoredSet
 from retrieval.asking import Findings, truth_of
 from retrieval.comparison.job import ComparisonJob
 from retrieval.comparison.kinds.spec import Spec
 from views import reasons
-from views.choices import WORDS_NAME, Choices, choices_for
+from views.choices import Choices, choices_for
 from views.highlight import draw_style
 from views.resources.comparisons import open_comparison
 from views.resources.sets import question_set
 from views.search import judging
 from views.search.asking import search, try_failed_again
 from views.search.columns import SearchAnswer, draw_columns, draw_table
+from views.side_by_side import MOST as _MOST_COLUMNS
 from views.state import choose, choose_several, chosen_set, remember
-from views.words import plain, word
+from views.words import language, plain, word
 
-_MOST_COLUMNS = 4
+_KNOWN = "newest_searched_with"  # of the session: the newest training's retriever when columns were last drawn
 _KS = ("5", "10", "20")
 _EXAMPLES = 3
+_LOOKED_AT = 200  # questions of a set that examples are chosen from
 _LONGEST_QUESTION = 2000
 
 
@@ -33,9 +36,11 @@ def draw() -> None:
     choices = choices_for(data)
     draw_style()
     st.title(word("search.title"))
-    question = _question()
-    if data.questions:
-        _examples(data, choices)
+    examples, disputed = _examples(data, choices)
+    question = _question(next(iter(examples), ""))
+    if examples:
+        with st.container(key="asked_examples" if question else "examples"):
+            _draw_examples(examples, disputed=disputed)
     picked, k = _controls(data, choices)
     stopped = st.session_state.pop("search_stopped", False)
     if not question:
@@ -48,16 +53,16 @@ def draw() -> None:
         _results(data, choices, picked, question, k)
 
 
-def _question() -> str:
-    """Draw the box; returns the question last searched, which the address holds."""
+def _question(example: str) -> str:
+    """Draw the box, an example in it while it is empty; returns the question last searched, which the address holds."""
     question = str(st.query_params.get("q") or st.session_state.get("kept_q", ""))[:_LONGEST_QUESTION].strip()
     st.session_state.setdefault("question_box", question)
-    with st.form("question", border=False):
+    with st.container(key="ask"), st.form("question", border=False):
         box, button = st.columns([5, 1], vertical_alignment="bottom")
         box.text_input(
             word("search.question"),
             key="question_box",
-            placeholder=word("search.placeholder"),
+            placeholder=word("search.placeholder", question=example) if example else word("search.placeholder_alone"),
             max_chars=_LONGEST_QUESTION,
             help=word("search.question_help"),
         )
@@ -82,10 +87,21 @@ def _search_for(question: str) -> None:
         st.query_params.pop("q", None)
 
 
-def _examples(data: StoredSet, choices: Choices) -> None:
-    questions = _disputed(data, choices)
-    help_text = word("search.examples_help") if questions else None
-    questions = questions or [question.text for question in question_set(data.key).questions[:_EXAMPLES]]
+def _examples(data: StoredSet, choices: Choices) -> tuple[list[str], bool]:
+    """Return some questions of the set, those of the page's language first; and whether a comparison disputes them."""
+    disputed = _disputed(data, choices)
+    questions = question_set(data.key).questions
+    looked_at = disputed or [one.text for one in questions[:: max(1, len(questions) // _LOOKED_AT)]]
+    return sorted(looked_at, key=lambda text: not _is_of_the_page(text))[:_EXAMPLES], bool(disputed)
+
+
+def _is_of_the_page(text: str) -> bool:
+    """Whether a text is Korean as the page is, or not Korean as the page is not."""
+    return (script_of([text]) is Script.KOREAN) == (language() == "ko")
+
+
+def _draw_examples(questions: Sequence[str], *, disputed: bool) -> None:
+    help_text = word("search.examples_help") if disputed else None
     label, *places = st.columns([1, *[3] * len(questions)], vertical_alignment="center")
     label.caption(word("search.examples"), help=help_text)
     for number, (place, question) in enumerate(zip(places, questions, strict=True)):
@@ -102,15 +118,14 @@ def _disputed(data: StoredSet, choices: Choices) -> list[str]:
         job = ComparisonJob.of(experiment, data.fingerprint)
         if job.done:
             opened = open_comparison(data.key, job.folder)
-            return opened.disputed(_EXAMPLES) if opened else []
+            return opened.disputed(_LOOKED_AT) if opened else []
     return []
 
 
 def _controls(data: StoredSet, choices: Choices) -> tuple[list[str], int]:
     names = choices.searchable
-    usual = [name for name in choices.first_picked if name in names and name != WORDS_NAME][:_MOST_COLUMNS]
-    if kept := st.session_state.get("kept_columns"):
-        st.query_params.setdefault("columns", kept)
+    usual = _usual(choices)
+    _bring_back(choices, usual)
     left, right = st.columns([3, 1], vertical_alignment="bottom")
     picked = choose_several(
         left.pills,
@@ -126,9 +141,36 @@ def _controls(data: StoredSet, choices: Choices) -> tuple[list[str], int]:
     k = choose(right.segmented_control, "n", word("search.k"), _KS, "5", help=word("search.k_help"))
     if len(picked) > _MOST_COLUMNS:
         st.caption(word("search.only_first", most=_MOST_COLUMNS, names=plain(", ".join(picked[:_MOST_COLUMNS]))))
-    if picked and (picked != names[:_MOST_COLUMNS] or "columns" in st.query_params):
+    if picked and (picked != usual or "columns" in st.query_params):
         remember("columns", "|".join(picked))
     return picked[:_MOST_COLUMNS], int(k)
+
+
+def _usual(choices: Choices) -> list[str]:
+    """Return the columns before anybody chooses: the newest training's retriever is one of them."""
+    names, newest = choices.searchable, _newest(choices)
+    usual = [name for name in choices.first_picked if name in names and name != newest]
+    wanted = [*usual[: _MOST_COLUMNS - len(newest and [newest])], newest]
+    return [name for name in names if name in wanted]
+
+
+def _newest(choices: Choices) -> str:
+    """Return the first retriever of the newest training, empty where there is none."""
+    newest = next(reversed(choices.trained.values()), None)
+    return next((name for name, plan in choices.trained.items() if plan is newest), "")
+
+
+def _bring_back(choices: Choices, usual: Sequence[str]) -> None:
+    """Put the columns chosen before into the address; what was trained since then stands among them."""
+    known = st.session_state.get(_KNOWN)
+    newest = st.session_state[_KNOWN] = _newest(choices)
+    kept = st.session_state.get("kept_columns")
+    if not kept or "columns" in st.query_params:
+        return
+    if newest and newest != known:
+        kept = "|".join([*kept.split("|")[: _MOST_COLUMNS - 1], newest])
+    if kept.split("|") != [*usual]:
+        st.query_params["columns"] = kept
 
 
 def _results(data: StoredSet, choices: Choices, picked: list[str], question: str, k: int) -> None:
@@ -142,7 +184,7 @@ def _results(data: StoredSet, choices: Choices, picked: list[str], question: str
         st.info(word("search.nothing_at_all"), icon=":material/search_off:")
         return
     shown = [choices.specs[name] for name in picked]
-    draw_columns(answered, shown, list(choices.specs))
+    draw_columns(answered, shown, choices)
     if answered.right:
         _reasons(answered, [spec for spec in shown if spec.name in answered.found], choices)
     draw_table(answered, shown)

@@ -56,6 +56,42 @@ def test_the_first_visit_keeps_the_samples_and_starts_the_measurement_by_itself(
     assert started == [EvaluationRequest(data=stored()[0].key, models=("starter",), part=Part.TEST)]
 
 
+def buttons(app: AppTest, kind: str) -> list[str]:
+    return [one.label for one in app.button if one.proto.type == kind and one.proto.form_id == ""]
+
+
+def test_the_one_primary_button_measures_and_the_way_to_search_is_quiet() -> None:
+    app = two_models()
+    assert buttons(app, "primary") == [EN["embeddings.again"], EN["compare.add_this"]]  # the second one is folded away
+    assert buttons(app, "tertiary") == [EN["embeddings.to_compare"]]
+
+
+def test_a_model_that_is_not_on_this_machine_is_told_apart() -> None:
+    (pills,) = [one for one in two_models().get("button_group") if one.label == EN["embeddings.models"]]
+    told = [option.content.replace("\\", "") for option in pills.proto.options]
+    assert [one.endswith("to be downloaded") for one in told] == [False, True]
+
+
+@pytest.mark.parametrize(("look", "tab"), [("density", "vectors"), ("cost", "further"), ("wrong", "wrong")])
+def test_there_are_five_tabs_and_an_address_of_a_view_opens_the_tab_it_lies_in(look: str, tab: str) -> None:
+    data = kept(scored(), result("starter", LIKE_NOBODY), result(HUB, LIKE_PEOPLE))
+    app = opened(page, pairs=data.key, models=f"starter|{HUB}", look=look)
+    assert len(app.tabs) == 5
+    assert app.query_params["look"] in (tab, [tab])
+    if look != tab:
+        assert app.query_params[f"look_{tab}"] in (look, [look])
+
+
+def test_the_first_table_shows_what_fits_and_holds_every_figure() -> None:
+    frame = two_models().dataframe[0]
+    assert [*frame.proto.column_order] == [
+        "model",
+        *("spearman", "spearman_interval", "pearson", "pearson_interval"),
+        *("alignment", "uniformity", "seconds"),
+    ]
+    assert {"anisotropy_interval", "dimensions"} <= {*frame.value}
+
+
 def test_the_answer_says_who_follows_people_best_and_how_sure_that_is() -> None:
     app = two_models()
     (answer,) = [one.value for one in app.markdown if "follows people" in one.value]

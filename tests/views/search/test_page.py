@@ -4,6 +4,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,9 +13,10 @@ from streamlit.testing.v1 import AppTest
 
 from data.judgements import judge, judgements_of
 from data.records import Passage, Question, QuestionSet
-from data.split import Part
+from data.split import Part, SplitOptions
 from data.store import StoredSet, keep, load, stored
 from data.workspace import PROJECT, workspace
+from jobs.status import State
 from retrieval.comparison.added import add
 from retrieval.comparison.compare import Comparison, Result
 from retrieval.comparison.job import ComparisonJob
@@ -24,9 +26,14 @@ from retrieval.evaluation.measures import evaluate
 from retrieval.rankings import Rankings
 from tests.doubles import PASSAGES, QUESTIONS, small_set
 from tests.views.driving import opened, run
+from text.marking import MarkedText
+from training.options.bi_encoder import BI_ENCODER
+from training.recipe import RECIPES
+from training.runs.runs import create_run, new_plan
 from views.choices import choices_for
+from views.highlight import Hit, hits_html
 from views.resources.search import listening, retrievers
-from views.words import catalog
+from views.words import catalog, word
 
 EN = catalog("en")
 QUESTION = QUESTIONS[0].text
@@ -107,6 +114,74 @@ def test_the_address_and_an_example_search_too() -> None:
     assert app.text_input(key="question_box").value == QUESTIONS[1].text
     assert app.query_params["q"] == QUESTIONS[1].text
     assert "<u>서해</u>" in columns(app)[0]
+
+
+def trained(name: str, data: StoredSet) -> None:
+    about = (data.key, data.name, data.fingerprint)
+    plan = new_plan(BI_ENCODER, name, about, SplitOptions(), RECIPES[BI_ENCODER].options.suited_to())
+    made = create_run(plan)
+    made.write_status(replace(made.status(), state=State.DONE))
+
+
+def picked(app: AppTest) -> list[str]:
+    return next([*pills.value] for pills in app.get("button_group") if pills.label == EN["compare.retrievers"])
+
+
+def test_the_newest_training_is_among_the_columns(data: StoredSet) -> None:
+    assert picked(opened(page)) == ["BM25", "Dense", "Hybrid", "Reranked"]
+    trained("first", data)
+    assert picked(opened(page)) == ["BM25", "Dense", "Hybrid", "Dense · first"]
+    trained("second", data)
+    assert picked(opened(page)) == ["BM25", "Dense", "Hybrid", "Dense · second"]
+
+
+def test_what_was_trained_since_columns_were_chosen_is_added_to_them_once(data: StoredSet) -> None:
+    app = opened(page)
+    app.session_state["kept_columns"] = "BM25|Reranked"  # chosen on this page, before another was opened
+    trained("first", data)
+    assert picked(run(app)) == ["BM25", "Reranked", "Dense · first"]
+    app.get("button_group")[0].set_value(["BM25", "Reranked"])
+    assert picked(run(app)) == picked(run(app)) == ["BM25", "Reranked"]
+
+
+def test_questions_of_the_pages_language_come_first_and_stand_in_the_box() -> None:
+    passages = (Passage("p1", "Seoul is the capital of Korea.", ""), Passage("p2", "서울은 한국의 수도이다.", ""))
+    asked = [("한국의 수도는?", "p2"), ("Which city is the capital?", "p1"), ("수도는 어느 도시?", "p2")]
+    questions = tuple(Question(f"q{n}", text, (), (right,)) for n, (text, right) in enumerate(asked))
+    both = keep(QuestionSet("both", passages, questions)).key
+    english = opened(page, data=both)
+    assert examples(english) == ["Which city is the capital?", "한국의 수도는?", "수도는 어느 도시?"]
+    assert english.text_input(key="question_box").placeholder == "For example: Which city is the capital?"
+    assert examples(opened(page, data=both, lang="ko")) == [
+        "한국의 수도는?",
+        "수도는 어느 도시?",
+        "Which city is the capital?",
+    ]
+
+
+@pytest.mark.usefixtures("data")
+def test_the_box_of_a_set_of_one_language_names_a_question_that_can_be_answered() -> None:
+    assert opened(page).text_input(key="question_box").placeholder == f"For example: {QUESTIONS[0].text}"
+
+
+def test_without_questions_the_box_names_none() -> None:
+    alone = keep(QuestionSet("alone", PASSAGES, ())).key
+    assert opened(page, data=alone).text_input(key="question_box").placeholder == EN["search.placeholder_alone"]
+
+
+@pytest.mark.usefixtures("data")
+def test_a_column_says_what_it_does_and_can_be_picked_by_its_name_on_a_narrow_screen() -> None:
+    app = ask(opened(page, columns="BM25|BM25 words"), QUESTION)
+    assert '<div class="does">finds passages with the same words' in heads(app)[0]
+    (switch,) = [text for text in html(app) if text.startswith('<div class="found-switch"')]
+    assert switch.count('type="radio"') == 2
+    assert "BM25 <small>✔1</small></label>" in switch
+
+
+def test_what_reranking_leaves_in_its_place_is_told_in_words() -> None:
+    one = Hit(1, "0.5", "p1", MarkedText("제목"), MarkedText("글"), relevant=False, before=1)
+    assert f'<span class="moved">＝ {word("search.not_moved")}</span>' in hits_html([one])
+    assert "▲2 <small>3→1</small>" in hits_html([replace(one, before=3)])
 
 
 @pytest.mark.slow

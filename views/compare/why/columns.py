@@ -9,11 +9,11 @@ from views.compare.address import tie
 from views.compare.why import remarks as compare_remarks
 from views.compare.why.case import QuestionCase
 from views.highlight import head_html, hits_html, legend_html
-from views.hits import hit, truth_line
+from views.hits import hit, right_ranks, truth_line
 from views.resources.search import marked_passages
+from views.side_by_side import MOST, side_by_side
 from views.words import word
 
-_SIDE_BY_SIDE = 4
 _COUNTS = ("3", "5", "10", "20")
 
 
@@ -24,10 +24,13 @@ def draw(case: QuestionCase, remarks: Remarks) -> None:
     names = case.question_list.names
     rows = tuple(dict.fromkeys(row for name in names for row in _rows(case, name, count)))
     texts = dict(zip(rows, marked_passages(case.view.data.key, case.question.text, rows), strict=True))
-    for first in range(0, len(names), _SIDE_BY_SIDE):
-        side_by_side = names[first : first + _SIDE_BY_SIDE]
+    for first in range(0, len(names), MOST):
+        row_of_names = names[first : first + MOST]
         # as wide as the others, however few are left for the last row
-        for place, name in zip(st.columns(min(_SIDE_BY_SIDE, len(names))), side_by_side, strict=False):
+        ranks = [next(iter(right_ranks(case.findings[name], case.relevant)), None) for name in row_of_names]
+        wide = min(MOST, len(names))
+        places = side_by_side(row_of_names, case.view.names, ranks, f"why_{first}", wide=wide)
+        for place, name in zip(places, row_of_names, strict=True):
             with place:
                 _draw_column(case, name, count, texts, remarks)
 
