@@ -19,7 +19,7 @@ _LIBRARIES = (
     *("sentence_transformers", "tokenizers", "torch", "transformers", "umap"),
 )
 # what libraries ask for as they are read, and processes that are started here as well
-_QUIET = {
+QUIET = {
     "DATASETS_VERBOSITY": "error",
     "HF_DATASETS_DISABLE_PROGRESS_BARS": "1",
     "HF_HUB_DISABLE_PROGRESS_BARS": "1",
@@ -39,7 +39,7 @@ class Parser(argparse.ArgumentParser):
         more = "show what the libraries say, too"
         self.add_argument("-v", "--verbose", action="store_true", default=argparse.SUPPRESS, help=more)
 
-    def parse_args(self, args: Sequence[str] | None = None, namespace: Any = None) -> Any:
+    def parse_args(self, args: Sequence[str] | None = None, namespace: Any = None) -> Any:  # type: ignore[override]
         """Read the words of a command, and be as quiet as they want."""
         given = super().parse_args(args, namespace)
         quiet(verbose="verbose" in given)
@@ -50,16 +50,21 @@ def quiet(*, verbose: bool = False) -> None:
     """Have the libraries keep to themselves what is no error, or speak where it is wanted; before they are read."""
     if verbose:
         os.environ[VERBOSE] = "1"
-    if os.environ.get(VERBOSE):
-        for name, value in _QUIET.items():
+    if is_verbose():
+        for name, value in QUIET.items():
             if os.environ.get(name) == value:
                 del os.environ[name]
         return
-    for name, value in _QUIET.items():
+    for name, value in QUIET.items():
         os.environ.setdefault(name, value)
     for library in _LIBRARIES:
         logging.getLogger(library).setLevel(logging.ERROR)
     warnings.filterwarnings("ignore", module=rf"({'|'.join(_LIBRARIES)})(\.|$)")
+
+
+def is_verbose() -> bool:
+    """Whether somebody wants to read what the libraries say."""
+    return bool(os.environ.get(VERBOSE))
 
 
 def harmless(text: str) -> str:
