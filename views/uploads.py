@@ -93,7 +93,7 @@ class Uploads:
         self._refused[session] = error
         # there is no public way to have another session drawn
         if info := runtime.get_instance()._session_mgr.get_session_info(session):
-            info.session.request_rerun(None)
+            info.session.request_rerun(info.session._client_state)  # else it would be the first page
 
     @contextmanager
     def refusal_told(self) -> Iterator[None]:
