@@ -25,7 +25,7 @@ from data.problems import DataError
 from data.read import Columns, Reading
 from data.split import Split, split
 from data.store import keep
-from data.terminal import tell
+from data.terminal import Parser, tell
 from data.workspace import is_of_the_disk
 
 _ROLES = [field.name for field in fields(Columns)]
@@ -75,7 +75,7 @@ def _inspect(reading: Reading, options: argparse.Namespace) -> None:
 
 def _parser() -> argparse.ArgumentParser:
     about = "Look at question sets and sets of sentence pairs."
-    parser = argparse.ArgumentParser(prog="python -m data", description=about)
+    parser = Parser(prog="python -m data", description=about)
     commands = parser.add_subparsers(dest="command", required=True)
     inspect = commands.add_parser("inspect", help="tell what a file holds")
     inspect.add_argument("--json", action="store_true", help="print everything as JSON")

@@ -1,6 +1,7 @@
 """What signed-in users may take of a server that others use as well, as its operator has set it in the environment.
 
-Who works alone has no limits, nor has a job: it was let in when somebody asked for it.
+Who works alone has no limits but those of uploads, by which whoever reaches a server could fill its memory; nor has a
+job: it was let in when somebody asked for it.
 """
 
 import os
@@ -16,7 +17,7 @@ _PREFIX = "MRC_USER_"
 
 
 class LimitError(Failure):
-    """A limit that would be passed, so that nothing was done: `megabytes`, `jobs`, `passages` or `pairs`."""
+    """A limit that would be passed, so that nothing was done: `megabytes`, `jobs`, `passages`, `pairs`, `uploads`."""
 
 
 class Limits(BaseModel):
@@ -28,6 +29,8 @@ class Limits(BaseModel):
     jobs: PositiveInt = Field(3, description="that a user may have in line and at work: of trainings, and of others")
     passages: PositiveInt = Field(200_000, description="of a question set that a user keeps")
     pairs: PositiveInt = Field(1_000_000, description="of a set of sentence pairs that a user keeps")
+    uploads: PositiveInt = Field(1000, description="megabytes of files that a user's open pages may hold in memory")
+    all_uploads: PositiveInt = Field(3000, description="megabytes of files that all open pages may hold in memory")
     paths: bool = Field(False, description="whether users may name folders of the server as models")
     addresses: bool = Field(False, description="whether users may have the server call a language model's address")
     emails: str = Field("", description="who may sign in: addresses and @domains between commas; empty: everybody")

@@ -1,10 +1,70 @@
-"""Words for a terminal: texts of a person's files and of others reach it, and none of them may command it."""
+"""Words for a terminal: our own alone, unless somebody asks for what the libraries say, and none that command it.
 
+Texts of a person's files and of others reach a terminal. Libraries draw bars there, tables of weights and hints for who
+writes programs: a command shows them with `--verbose`; a job, or the app, where `MRC_VERBOSE` is set.
+"""
+
+import argparse
+import logging
+import os
 import re
 import sys
+import warnings
+from collections.abc import Sequence
+from typing import Any
 
+VERBOSE = "MRC_VERBOSE"
+_LIBRARIES = (
+    *("accelerate", "datasets", "faiss", "huggingface_hub", "milvus_lite", "numba", "peft", "pymilvus", "sklearn"),
+    *("sentence_transformers", "tokenizers", "torch", "transformers", "umap"),
+)
+# what libraries ask for as they are read, and processes that are started here as well
+QUIET = {
+    "DATASETS_VERBOSITY": "error",
+    "HF_DATASETS_DISABLE_PROGRESS_BARS": "1",
+    "HF_HUB_DISABLE_PROGRESS_BARS": "1",
+    "HF_HUB_VERBOSITY": "error",
+    "TQDM_DISABLE": "1",
+    "TRANSFORMERS_VERBOSITY": "error",
+}
 # control characters but tab and line break, and the marks that turn the direction of writing
 _COMMANDS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+
+
+class Parser(argparse.ArgumentParser):
+    """The parser of a command: with `--verbose`, before or after its subcommand, libraries speak as well."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        more = "show what the libraries say, too"
+        self.add_argument("-v", "--verbose", action="store_true", default=argparse.SUPPRESS, help=more)
+
+    def parse_args(self, args: Sequence[str] | None = None, namespace: Any = None) -> Any:  # type: ignore[override]
+        """Read the words of a command, and be as quiet as they want."""
+        given = super().parse_args(args, namespace)
+        quiet(verbose="verbose" in given)
+        return given
+
+
+def quiet(*, verbose: bool = False) -> None:
+    """Have the libraries keep to themselves what is no error, or speak where it is wanted; before they are read."""
+    if verbose:
+        os.environ[VERBOSE] = "1"
+    if is_verbose():
+        for name, value in QUIET.items():
+            if os.environ.get(name) == value:
+                del os.environ[name]
+        return
+    for name, value in QUIET.items():
+        os.environ.setdefault(name, value)
+    for library in _LIBRARIES:
+        logging.getLogger(library).setLevel(logging.ERROR)
+    warnings.filterwarnings("ignore", module=rf"({'|'.join(_LIBRARIES)})(\.|$)")
+
+
+def is_verbose() -> bool:
+    """Whether somebody wants to read what the libraries say."""
+    return bool(os.environ.get(VERBOSE))
 
 
 def harmless(text: str) -> str:

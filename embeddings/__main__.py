@@ -10,7 +10,7 @@ from typing import Any
 from data.failure import Failure
 from data.pairs.store import find
 from data.split import Part
-from data.terminal import tell, tell_progress
+from data.terminal import Parser, tell, tell_progress
 from embeddings import store
 from embeddings.evaluate import evaluate
 from embeddings.job import EmbeddingJob
@@ -33,7 +33,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m embeddings", description="Measure sentence encoders.")
+    parser = Parser(prog="python -m embeddings", description="Measure sentence encoders.")
     commands = parser.add_subparsers(required=True)
 
     def command(name: str, run: Callable[[argparse.Namespace], int], text: str) -> argparse.ArgumentParser:

@@ -4,7 +4,7 @@ import argparse
 import sys
 
 from data.failure import Failure
-from data.terminal import tell
+from data.terminal import Parser, tell
 from language import run_command, texts_command
 from language.tokenizers import command as tokenizers_command
 
@@ -21,7 +21,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m language", description="Tokenizers and language models.")
+    parser = Parser(prog="python -m language", description="Tokenizers and language models.")
     commands = parser.add_subparsers(required=True)
     for name, help_text, add_arguments in (
         ("tokenizers", tokenizers_command.HELP, tokenizers_command.add_arguments),

@@ -18,7 +18,7 @@ from chat.problems import EndpointError
 from data.made import Maker
 from data.problems import DataError
 from data.store import find, keep
-from data.terminal import tell
+from data.terminal import Parser, tell
 from questions.make import MadeQuestions, make_questions
 from questions.options import MakerOptions, QuestionsError
 
@@ -83,7 +83,7 @@ def _follow(done: int, total: int) -> None:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="python -m data make-questions",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,

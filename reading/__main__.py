@@ -4,7 +4,7 @@ import argparse
 import sys
 
 from data.failure import Failure
-from data.terminal import tell
+from data.terminal import Parser, tell
 from reading import evaluate_command, run_command, score_command
 
 
@@ -20,7 +20,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m reading", description="Answers, and how right they are.")
+    parser = Parser(prog="python -m reading", description="Answers, and how right they are.")
     commands = parser.add_subparsers(required=True)
     for name, command in (("score", score_command), ("evaluate", evaluate_command), ("run", run_command)):
         command.add_arguments(commands.add_parser(name, help=command.HELP, description=command.HELP))

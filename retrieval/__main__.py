@@ -10,7 +10,7 @@ from typing import Any
 
 from data.failure import Failure
 from data.store import find
-from data.terminal import tell, tell_progress
+from data.terminal import Parser, tell, tell_progress
 from jobs.command import carried_out_alone
 from jobs.detached import handed_over
 from jobs.folder import GoesOn
@@ -43,7 +43,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m retrieval", description="Compare retrievers on a question set.")
+    parser = Parser(prog="python -m retrieval", description="Compare retrievers on a question set.")
     commands = parser.add_subparsers(required=True)
 
     def command(name: str, run: Callable[[argparse.Namespace], int], text: str) -> argparse.ArgumentParser:

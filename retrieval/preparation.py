@@ -7,13 +7,8 @@ it instead of doing it twice.
 
 from threading import Thread
 
-from data.catalog import CATALOG, read_entry
-from data.store import stored
 from data.workspace import acting_as, shared_workspace
 from jobs.detached import detached
-from models.packaged.bases import base_at_hand
-from retrieval.lexical.bm25 import BM25Options
-from text.tokens import tokens_of
 
 _FIRST = "sample"
 
@@ -29,13 +24,16 @@ def begin(*, signs_in: bool) -> None:
         with acting_as(""):
             detached("retrieval", "prepare", *words, log=shared_workspace() / "cache" / "prepare.txt", light=True)
 
-    base = base_at_hand()
-    if (base and not base.folder.is_dir()) or not (signs_in or stored()):
-        Thread(target=start, daemon=True).start()
+    Thread(target=start, daemon=True).start()
 
 
 def prepare(*, shared: bool = False) -> None:
     """Prepare what is not there: the sample's tokens and the packaged base, with `shared` that base alone."""
+    from data.catalog import CATALOG, read_entry
+    from models.packaged.bases import base_at_hand
+    from retrieval.lexical.bm25 import BM25Options
+    from text.tokens import tokens_of
+
     if not shared:
         sample = read_entry(CATALOG[_FIRST]).question_set
         texts = sample.passages.indexed_texts(title=BM25Options.title)

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from data.apart import exchange, processes
+from data.terminal import quiet
 from models.packaged.bases import PackagedBase
 
 PROGRAM = sys.modules["__main__"]
@@ -49,6 +50,7 @@ def pytest_configure(config: pytest.Config) -> None:
     # the contract is tested on a server where there is one, and nothing else uses it
     if "MILVUS_URI" in os.environ:
         os.environ["TESTED_MILVUS_URI"] = os.environ.pop("MILVUS_URI")
+    quiet()  # as commands are: the libraries that the fork server has read serve them, too
     os.environ["HF_ENDPOINT"] = "http://127.0.0.1:9"  # nobody answers here
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
     # threads that spin while others hold the cores are many times slower than one: test processes share the cores

@@ -25,6 +25,7 @@ ROOMS = (
     "reading",
     "training",
     "views",
+    "workbench",
     "app",
 )
 PARTS = {
@@ -101,6 +102,7 @@ PARTS = {
     ),
     "views": (
         ("words", "choices"),
+        ("uploads",),
         ("navigation", "data_words"),
         (
             "resources",
@@ -115,7 +117,7 @@ PARTS = {
             "scrolling",
             "access",
         ),
-        ("hits", "reasons", "method_words", "side_by_side"),
+        ("hits", "reasons", "method_words", "side_by_side", "gate"),
         ("state",),
         ("tabs",),
         ("sidebar", "texts"),
@@ -137,6 +139,7 @@ NEVER = {
     "reading": {"embeddings", "language", "streamlit", "faiss", "bm25s", "pymilvus"},
     "training": {"streamlit", "bm25s"},
     "views": {"torch", "faiss", "bm25s", "sentence_transformers", "transformers", "pymilvus"},
+    "workbench": {"torch", "faiss", "bm25s", "sentence_transformers", "transformers", "pymilvus"},
     "app": {"torch", "faiss", "bm25s", "sentence_transformers", "transformers", "pymilvus"},
 }
 HEAVY = {"openai", "torch", "sentence_transformers", "transformers", "datasets", "pymilvus", "milvus_lite", "grpc"}

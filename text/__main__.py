@@ -8,7 +8,7 @@ from pathlib import Path
 
 from data.failure import Failure
 from data.files.opening import set_name
-from data.terminal import tell
+from data.terminal import Parser, tell
 from text.dictionary_file import open_dictionary
 from text.kept_dictionaries import StoredDictionary, keep, stored
 from text.problems import DictionaryError
@@ -28,7 +28,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m text", description="User dictionaries for the analyzers.")
+    parser = Parser(prog="python -m text", description="User dictionaries for the analyzers.")
     commands = parser.add_subparsers(required=True)
     text = "keep dictionaries in the workspace, for pages and experiments"
     keeping = commands.add_parser("keep-dictionary", help=text, description=text)

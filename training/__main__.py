@@ -11,7 +11,7 @@ from typing import Any
 
 from data.csv_export import csv_bytes
 from data.failure import Failure
-from data.terminal import tell
+from data.terminal import Parser, tell
 from data.workspace import workspace
 from jobs.status import State
 from training.ablate import add_ablate
@@ -208,7 +208,7 @@ def _print_estimate(plan: Plan) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m training", description=__doc__)
+    parser = Parser(prog="python -m training", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
     for kind, recipe in RECIPES.items():
         _add_kind(commands, kind, recipe.options)

@@ -1,13 +1,23 @@
 """Who may come in, and whose workspace they get: sign-in by Streamlit with an OpenID provider.
 
 It is on exactly where `.streamlit/secrets.toml` has a section `[auth]`. Streamlit runs callbacks and fragments in
-threads of their own, without `app.py`: whose work is at hand is therefore asked of Streamlit every time.
+threads of their own, without the rest of the script: whose work is at hand is therefore asked of Streamlit every time.
 """
 
+import hashlib
+import json
+import time
+from collections.abc import Mapping
+from functools import lru_cache
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import streamlit as st
+from streamlit.auth_util import get_cookie_with_chunks
+from streamlit.web.server.server_util import get_cookie_secret
+from streamlit.web.server.starlette.starlette_app_utils import decode_signed_value
+from streamlit.web.server.starlette.starlette_server_config import USER_COOKIE_NAME
 
 from data.limits import MEGABYTE, limits, used_bytes
 from data.workspace import (
@@ -20,8 +30,10 @@ from data.workspace import (
     workspace,
 )
 from models.hub import forget_tokens
+from views.uploads import UPLOADS
 from views.words import plain, word
 
+_DAYS_OF_A_COOKIE = 32  # Streamlit takes one for 31
 _LOCAL = {"localhost", "127.0.0.1", "::1"}
 
 
@@ -42,12 +54,28 @@ def granted() -> bool:
     """Whether the pages may be drawn; where not, draw what there is to do about it."""
     if not is_on():
         _warn_of_everybody()
+        UPLOADS.let_in("")
         return True
     try:
-        return bool(user())
+        UPLOADS.let_in(user())
     except NobodySignedInError:
+        UPLOADS.keep_out()
         _draw_door()
         return False
+    return True
+
+
+def user_told_by(cookies: Mapping[str, str]) -> str | None:
+    """Return whom the cookies of a request sign in: the name of their folder; None where nobody."""
+    content = _signed(cookies)
+    if not content or _is_signed_out(content):
+        return None
+    return _user_in(json.loads(content))
+
+
+def address_of_sign_in() -> str:
+    """Return where a provider sends people back to, as browsers call the app; empty where nobody signs in."""
+    return str(st.secrets["auth"].get("redirect_uri", "")) if is_on() else ""
 
 
 def draw_user(*, busy: bool) -> None:
@@ -60,7 +88,7 @@ def draw_user(*, busy: bool) -> None:
     held, limit = used_bytes() / MEGABYTE, limits().megabytes
     st.progress(min(1.0, held / limit), word("access.held", held=f"{held:,.0f}", limit=f"{limit:,}"))
     with st.container(horizontal=True):
-        st.button(word("access.sign_out"), icon=":material/logout:", on_click=st.logout, key="sign_out")
+        st.button(word("access.sign_out"), icon=":material/logout:", on_click=_sign_out, key="sign_out")
         with st.popover(word("access.clear"), icon=":material/mop:"):
             st.markdown(word("access.clear_about"))
             st.button(word("access.clear_yes"), on_click=_clear, disabled=busy, key="clear_cache")
@@ -70,16 +98,56 @@ def _who() -> str | None:
     """The folder's name of who is signed in; None where nobody signs in. Raises `NobodySignedInError`."""
     if not is_on():
         return None
-    issuer, subject = st.user.get("iss"), st.user.get("sub")
-    if st.user.get("is_logged_in") is not True or not issuer or not subject or not _is_let_in():
+    name, content = _user_in(st.user), _signed(st.context.cookies)
+    if not name or (content and _is_signed_out(content)):
         raise NobodySignedInError("nobody is signed in")
-    return user_of(str(issuer), str(subject))
+    return name
 
 
-def _is_let_in() -> bool:
+def _user_in(claims: Mapping[str, Any]) -> str | None:
+    """The folder's name of whom a provider's claims tell of, where they are signed in and may come in."""
+    issuer, subject = claims.get("iss"), claims.get("sub")
+    if claims.get("is_logged_in") is not True or not issuer or not subject:
+        return None
     # an address that nobody has verified may be anybody's
-    verified = st.user.get("email_verified") in (True, "true")
-    return limits().lets_in(str(st.user.get("email") or "") if verified else "")
+    verified = claims.get("email_verified") in (True, "true")
+    is_let_in = limits().lets_in(str(claims.get("email") or "") if verified else "")
+    return user_of(str(issuer), str(subject)) if is_let_in else None
+
+
+def _signed(cookies: Mapping[str, str]) -> bytes | None:
+    """What a provider's claims are kept as in Streamlit's cookie, where it is signed by this server."""
+    kept = tuple((name, value) for name, value in cookies.items() if name.startswith(USER_COOKIE_NAME))
+    return _content(kept, get_cookie_secret()) if kept else None
+
+
+@lru_cache(maxsize=256)  # a page asks many times whose workspace it is
+def _content(cookies: tuple[tuple[str, str], ...], secret: str) -> bytes | None:
+    values = {name: value.encode("latin-1", errors="replace") for name, value in cookies}
+    return get_cookie_with_chunks(
+        lambda name: decode_signed_value(secret, name, values.get(name, b"")), USER_COOKIE_NAME
+    )
+
+
+def _sign_out() -> None:
+    """Sign out, and remember that this cookie signs nobody in any more: somebody may have a copy of it."""
+    if content := _signed(st.context.cookies):
+        place = _place_of(content)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        for other in place.parent.iterdir():
+            if time.time() - other.stat().st_mtime > _DAYS_OF_A_COOKIE * 86_400:
+                other.unlink(missing_ok=True)
+        place.touch()
+    st.logout()
+
+
+def _is_signed_out(content: bytes) -> bool:
+    return _place_of(content).exists()
+
+
+def _place_of(content: bytes) -> Path:
+    """The file that says that somebody signed out of this sign-in; its claims have a nonce, so no two are alike."""
+    return shared_workspace() / "users" / ".signed_out" / hashlib.sha256(content).hexdigest()
 
 
 def _name() -> str:
@@ -93,7 +161,7 @@ def _draw_door() -> None:
         st.markdown(word("access.about"))
         if st.user.get("is_logged_in") is True:
             st.error(word("access.not_let_in", name=plain(_name())), icon=":material/block:")
-            st.button(word("access.sign_out"), icon=":material/logout:", on_click=st.logout, key="sign_out")
+            st.button(word("access.sign_out"), icon=":material/logout:", on_click=_sign_out, key="sign_out")
         else:
             for name in _providers():
                 label = word("access.sign_in_by", provider=plain(name)) if name else word("access.sign_in")

@@ -6,6 +6,7 @@ from typing import Any
 
 import streamlit as st
 
+from views.uploads import UPLOADS
 from views.words import word
 
 VISIT = "visit"  # of the session: how often a page was opened
@@ -78,5 +79,6 @@ def _go_on(name: str) -> None:
 def _draw(name: str) -> None:
     """Draw a page, read when it is first opened: who opens the app waits for one page, not for all."""
     if st.session_state.get("page") != name:
+        UPLOADS.leave_page()
         st.session_state["page"], st.session_state[VISIT] = name, st.session_state.get(VISIT, 0) + 1
     import_module(f"views.{_FOLDERS.get(name, name)}.page").draw()

@@ -1,8 +1,12 @@
 import json
+import logging
+import os
+import warnings
+from collections.abc import Iterator
 
 import pytest
 
-from data.terminal import harmless, tell
+from data.terminal import QUIET, VERBOSE, Parser, harmless, quiet, tell
 
 
 def test_no_text_commands_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
@@ -17,3 +21,40 @@ def test_no_text_commands_a_terminal(capsys: pytest.CaptureFixture[str]) -> None
 def test_json_stays_json() -> None:
     content = {"kind": "\x9b31m\u202e\x7f가"}
     assert json.loads(harmless(json.dumps(content, ensure_ascii=False))) == content
+
+
+@pytest.fixture
+def unset(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """An environment in which nobody said anything, and which gets nothing of what is said here."""
+    with warnings.catch_warnings():
+        for name in (*QUIET, VERBOSE):
+            monkeypatch.setenv(name, "")  # so that it is put back
+            monkeypatch.delenv(name)
+        yield
+    for name in (*QUIET, VERBOSE):
+        os.environ.pop(name, None)
+
+
+@pytest.mark.usefixtures("unset")
+def test_libraries_keep_to_themselves_what_is_no_error() -> None:
+    quiet()
+    assert {name: os.environ[name] for name in QUIET} == QUIET
+    assert not logging.getLogger("sentence_transformers").isEnabledFor(logging.WARNING)
+    assert logging.getLogger("data").isEnabledFor(logging.WARNING)
+    with warnings.catch_warnings(record=True) as told:
+        warnings.warn_explicit("a hint", UserWarning, "model.py", 1, module="transformers.models.bert")
+        warnings.warn_explicit("ours", UserWarning, "store.py", 1, module="data.store")
+    assert [str(one.message) for one in told] == ["ours"]
+
+
+@pytest.mark.usefixtures("unset")
+@pytest.mark.parametrize("words", [["-v", "do"], ["do", "--verbose"], ["do"]])
+def test_a_command_says_more_wherever_it_is_asked_to(words: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    parser = Parser(prog="command")
+    parser.add_subparsers(dest="what").add_parser("do")
+    quiet()
+    if len(words) == 1:
+        monkeypatch.setenv(VERBOSE, "1")
+    assert parser.parse_args(words).what == "do"
+    assert os.environ[VERBOSE] == "1"
+    assert not set(QUIET) & set(os.environ)

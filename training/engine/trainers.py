@@ -9,8 +9,9 @@ from sentence_transformers import SentenceTransformerTrainer, SentenceTransforme
 from sentence_transformers.base.evaluation import BaseEvaluator
 from sentence_transformers.cross_encoder import CrossEncoder, CrossEncoderTrainer, CrossEncoderTrainingArguments
 from sentence_transformers.sparse_encoder import SparseEncoder, SparseEncoderTrainer, SparseEncoderTrainingArguments
-from transformers import EarlyStoppingCallback, TrainerCallback
+from transformers import EarlyStoppingCallback, PrinterCallback, TrainerCallback
 
+from data.terminal import is_verbose
 from training.engine.arguments import VALIDATION, processes, trainer_arguments
 from training.engine.batches import batch_sampler
 from training.engine.checkpoints import SafeCheckpoints
@@ -65,6 +66,8 @@ def make_trainer(task: Task, options: TrainingOptions, checkpoints: Path, callba
     every = [*callbacks, *([EarlyStoppingCallback(options.patience)] if options.patience else [])]
     made = feature_trainer(task, told, evaluator, every) if task.features else _of_texts(task, told, evaluator, every)
     made.held_out = task.held_out and task.held_out.examples
+    if not is_verbose():
+        made.remove_callback(PrinterCallback)
     return made
 
 

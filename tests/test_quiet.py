@@ -1,0 +1,76 @@
+"""Commands print their own words; what the libraries say is shown to who asks for it."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from data.terminal import QUIET, VERBOSE
+from data.workspace import PROJECT
+from tests.hub import build_bi_encoder
+
+pytestmark = pytest.mark.slow
+EXPERIMENT = """
+data = "sample"
+split = "validation"
+ks = [1]
+
+[[retriever]]
+kind = "dense"
+name = "Dense"
+model = {model}
+"""
+TRAINING = ("training", "cross-encoder", "--data", "sample", "--base", "starter", "--epochs", "0.2")
+OF_LIBRARIES = ("Loading weights", "LOAD REPORT", "it/s]", "Warning", "dtype", "'train_runtime'")
+
+
+def said(*words: str) -> tuple[str, str]:
+    """What a command writes to a terminal, as its output and beside it."""
+    environment = {name: value for name, value in os.environ.items() if name not in {*QUIET, VERBOSE}}
+    done = subprocess.run(
+        [sys.executable, "-m", *words],
+        cwd=PROJECT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return done.stdout, done.stderr
+
+
+@pytest.fixture(scope="module")
+def experiment(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("experiment")
+    model = folder / "model"
+    build_bi_encoder(model)
+    path = folder / "experiment.toml"
+    path.write_text(EXPERIMENT.format(model=f'"{model}"'), encoding="utf-8")
+    return path
+
+
+def test_a_comparison_prints_its_table_and_nothing_else(experiment: Path, tmp_path: Path) -> None:
+    output, errors = said("retrieval", "compare", str(experiment), "--out", str(tmp_path))
+    assert [line.split()[0] for line in output.splitlines()] == ["48", "recall@1", "Dense"]
+    assert errors == ""
+
+
+def test_the_libraries_speak_to_who_asks(experiment: Path, tmp_path: Path) -> None:
+    _, errors = said("retrieval", "compare", str(experiment), "--out", str(tmp_path), "--verbose")
+    assert "Loading weights" in errors
+
+
+def test_a_training_prints_where_it_is_and_what_came_out(tmp_path: Path) -> None:
+    output, errors = said(*TRAINING, "--out", str(tmp_path / "run"))
+    lines = output.splitlines()
+    assert (lines[0].split(":")[0], lines[-1].split(":")[0]) == ("run folder", "model")
+    assert not [text for text in OF_LIBRARIES if text in output + errors]
+    assert errors == ""
+
+
+def test_errors_are_told_all_the_same(tmp_path: Path) -> None:
+    with pytest.raises(subprocess.CalledProcessError) as failed:
+        said(*TRAINING, "--out", str(tmp_path / "run"), "--base", str(tmp_path / "none"))
+    assert failed.value.stderr.startswith("error: ")
+    assert "Traceback" not in failed.value.stderr

@@ -1,0 +1,36 @@
+"""What Streamlit draws for every visitor; `app.py` serves it."""
+
+import logging
+from pathlib import Path
+
+from jobs.detached import make_ready
+
+make_ready()  # while the page is made
+
+import pandas as pd
+import streamlit as st
+
+from views import access, sidebar
+from views.navigation import draw_ways, pages
+from views.problem_words import errors_told
+from views.uploads import UPLOADS
+from views.words import word
+
+# a page's tables are small, and their styles are written a cell at a time: Arrow would copy a column for each
+pd.set_option("mode.string_storage", "python")
+VIEWS = Path(__file__).parent / "views"
+icon = (VIEWS / "icon.svg").read_text(encoding="utf-8")  # one by name would be asked of another host
+st.set_page_config(page_title="MRC Retrieval Workbench", page_icon=icon, layout="wide")
+
+st.html(VIEWS / "look.css")
+try:
+    with errors_told():
+        if access.granted():
+            page = st.navigation(pages(), position="top")
+            sidebar.draw()
+            draw_ways(page.url_path)
+            with UPLOADS.refusal_told():
+                page.run()
+except Exception:
+    logging.getLogger(__name__).exception("a page failed")
+    st.error(word("app.error"), icon=":material/error:")
