@@ -41,8 +41,9 @@ def left_out_words(readings: Sequence[Reading | FileReading]) -> list[str]:
     for reading in readings:
         if any(problem.leaves_out_row for problem in reading.problems):
             told = word("data_page.left_out", left_out=f"{reading.left_out:,}", rows=f"{reading.row_count:,}")
-            is_named = isinstance(reading, FileReading) and len(readings) > 1
-            found.append(f"{plain(reading.name)}: {told}" if is_named else told)
+            if isinstance(reading, FileReading) and len(readings) > 1:
+                told = f"{plain(reading.name)}: {told}"
+            found.append(told)
     return found
 
 
