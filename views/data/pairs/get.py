@@ -28,7 +28,8 @@ _PUBLIC = [entry for entry in PAIR_CATALOG.values() if entry.size]
 def draw(used: StoredSet) -> None:
     """Draw the ways; each ends in a preview. `used` is the question set in use."""
     _draw_upload()
-    with st.expander(word("pairs_page.others"), icon=":material/library_add:"):
+    looked_at = preview.current() is not None  # another key makes it another one, which is closed
+    with st.expander(word("pairs_page.others"), icon=":material/library_add:", key=f"pairs_others_{looked_at}"):
         sample, public = st.columns(2, border=True)
         with sample:
             _draw_sample()
