@@ -24,7 +24,7 @@ from data.pairs import command as pair_commands
 from data.problems import DataError
 from data.read import Columns, Reading
 from data.split import Split, split
-from data.store import keep
+from data.store import keep, note_used
 from data.terminal import Parser, tell
 from data.workspace import is_of_the_disk
 
@@ -62,6 +62,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _keep(reading: Reading, options: argparse.Namespace) -> None:
     kept = keep(reading.question_set, source=options.file.name)
+    note_used(kept.key)  # as on the Data page
     tell("\n".join([*_understood(reading), *_problems(reading), f"Kept as {kept.key}"]))
 
 

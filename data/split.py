@@ -41,6 +41,7 @@ class Split:
     group_of_passage: np.ndarray = field(repr=False)  # (n_passages,) int32
     rows: dict[Part, np.ndarray] = field(repr=False)  # ascending question rows
     group_counts: dict[Part, int] = field(default_factory=dict)
+    by_article: bool = False  # whether any title is known; else a group is a passage, or those that share a question
 
     def questions(self, question_set: QuestionSet, part: Part) -> QuestionSet:
         """Return the set with only the questions of `part`."""
@@ -72,6 +73,7 @@ def split(question_set: QuestionSet, options: SplitOptions | None = None) -> Spl
         group_of_passage=groups,
         rows={part: asked[np.isin(group_of_question, chosen)] for part, chosen in members.items()},
         group_counts={part: len(chosen) for part, chosen in members.items()},
+        by_article=bool(pc.any(pc.not_equal(question_set.passages.titles.column, "")).as_py()),
     )
 
 

@@ -4,6 +4,7 @@ A user reads those of the shelf as well, and can neither change nor remove them.
 """
 
 import os
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -20,6 +21,7 @@ from data.passages import Passages
 from data.problems import DataError, ProblemCode
 from data.question_file import open_questions, write_questions
 from data.records import QuestionSet
+from data.workspace import read_json, workspace, write_json
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,6 +34,7 @@ class StoredSet(KeptSet):
 
 
 _SETS = Collection("datasets", StoredSet)
+_LAST_USED = "last_used.json"
 
 
 def keep(question_set: QuestionSet, *, source: str = "") -> StoredSet:
@@ -93,6 +96,17 @@ def remove(key: str) -> None:
     """Remove a kept set, readable or not; one of the shelf is none. Raises `DataError` where there is none."""
     if not _SETS.remove(key):
         raise _unknown(key)
+
+
+def note_used(key: str) -> None:
+    """Note that a set is the one in use. A note that cannot be written stops nobody: it is a convenience."""
+    with suppress(OSError):
+        write_json(workspace() / _LAST_USED, {"set": key})
+
+
+def last_used() -> str:
+    """Return the key that was noted last, empty where none can be read; its set may be gone."""
+    return str(read_json(workspace() / _LAST_USED).get("set", ""))
 
 
 def find(reference: str, base: Path | None = None) -> QuestionSet:

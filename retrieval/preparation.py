@@ -24,7 +24,8 @@ def begin(*, signs_in: bool) -> None:
         with acting_as(""):
             detached("retrieval", "prepare", *words, log=shared_workspace() / "cache" / "prepare.txt", light=True)
 
-    Thread(target=start, daemon=True).start()
+    if not any((shared_workspace() / name).is_dir() for name in ("datasets", "users")):  # nobody was here before
+        Thread(target=start, daemon=True).start()
 
 
 def prepare(*, shared: bool = False) -> None:

@@ -53,10 +53,11 @@ def _pick_set() -> None:
     if not current.questions:
         return
     try:
-        groups = split_of(current.key, 0.1, 0.2, 0).group_counts
+        found = split_of(current.key, 0.1, 0.2, 0)
     except DataError:  # the page tells what is wrong with the set
         return
-    st.caption(word("sidebar.split", **{part.value: f"{count:,}" for part, count in groups.items()}))
+    counts = {part.value: f"{count:,}" for part, count in found.group_counts.items()}
+    st.caption(word("sidebar.split" if found.by_article else "sidebar.split_passages", **counts))
 
 
 def _is_busy() -> bool:

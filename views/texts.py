@@ -12,6 +12,7 @@ from views.data_words import set_name
 from views.problem_words import errors_told
 from views.resources.tokenizers import characters_of
 from views.state import choose, remember
+from views.uploading import translate_field
 from views.words import plain, word
 
 Learned = StoredSet | StoredText
@@ -78,6 +79,7 @@ def _about(learned: Learned) -> str:
 def _draw_upload() -> None:
     number = st.session_state.setdefault(_ROUND, 0)  # with another one field and popover begin anew, empty and closed
     with st.popover(word("texts.add"), icon=":material/upload_file:", key=f"add_text_{number}"):
+        translate_field(f"upload_text_{number}")
         file = st.file_uploader(word("texts.file"), type="txt", key=f"upload_text_{number}")
         st.caption(word("texts.upload_about"))
         if isinstance(file, UploadedFile):

@@ -5,6 +5,8 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect
 
+from views.words import catalog
+
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 MINUTE = 60_000
 GOOD = "질문,지문\n수도는?,서울은 수도이다.\n"
@@ -37,3 +39,45 @@ def test_a_second_file_replaces_the_first(
     page.get_by_role("button", name="Use this set").click()
     name = Path(second[0]).stem
     expect(page.get_by_text(f"Every page now uses “{name}”.")).to_be_visible(timeout=MINUTE)
+
+
+@pytest.mark.parametrize(("language", "button"), [("ko", "파일 고르기"), ("en", "Choose a file")])
+def test_the_field_speaks_the_pages_language(app: str, page: Page, language: str, button: str) -> None:
+    words = catalog(language)
+    page.goto(f"{app}/data?lang={language}")
+    expect(page.get_by_role("button", name=button, exact=True)).to_be_visible(timeout=MINUTE)
+    expect(page.get_by_text("Upload", exact=True)).to_be_hidden()
+    said = page.get_by_test_id("stFileUploaderDropzoneInstructions").evaluate(
+        "field => getComputedStyle(field, '::after').content"
+    )
+    assert said == f'"{words["upload.limit"].format(megabytes=500)}"'
+    expect(page.get_by_text("500MB per file")).to_be_hidden()
+
+
+def test_the_title_is_the_largest_heading_and_the_first_sight_is_quiet(app: str, page: Page) -> None:
+    page.goto(f"{app}/data?lang=en")
+    expect(page.get_by_role("heading", name="Set in use")).to_be_visible(timeout=MINUTE)
+    page.wait_for_selector("[data-testid=stApp][data-test-script-state=notRunning]")
+    sizes = [
+        float(heading.evaluate("one => parseFloat(getComputedStyle(one).fontSize)"))
+        for heading in page.get_by_role("main").get_by_role("heading").all()
+    ]
+    assert sizes[0] > max(sizes[1:])
+    controls = page.get_by_test_id("stMain").locator("button, input, select, textarea, a[href], summary")
+    assert sum(one.is_visible() for one in controls.all()) <= 20
+
+
+def test_a_click_on_another_set_is_one_step_back(app: str, page: Page, tmp_path: Path) -> None:
+    path = tmp_path / "other.csv"
+    path.write_text(OTHER, encoding="utf-8")
+    page.goto(f"{app}/data?lang=en")
+    page.locator("input[type=file]").set_input_files(path)
+    page.get_by_role("button", name="Use this set").click()
+    expect(page.get_by_text("Every page now uses “other”.")).to_be_visible(timeout=MINUTE)
+    before = page.url
+    page.get_by_test_id("stSidebarUserContent").get_by_role("combobox").first.click()
+    page.get_by_role("option", name="Korean sample").click()
+    expect(page.get_by_role("heading", name="Set in use: Korean sample")).to_be_visible(timeout=MINUTE)
+    page.go_back()
+    expect(page.get_by_role("heading", name="Set in use: other")).to_be_visible(timeout=MINUTE)
+    expect(page).to_have_url(before)

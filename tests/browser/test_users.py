@@ -158,6 +158,7 @@ def test_each_sees_their_own_and_what_is_shared(app: str, people: dict[str, Pers
         person = people[one]
         person.goes_to(f"{app}/data?data={person.data}")
         main = person.page.get_by_role("main")
+        main.get_by_text(WORDS["data_page.sets"].format(count=2)).click()
         expect(main.get_by_text("everybody", exact=True)).to_be_visible()
         expect(main.locator(".stMarkdownBadge", has_text=WORDS["data_page.shared"]).first).to_be_visible()
         expect(person.page.get_by_role("button", name=WORDS["data_page.remove"])).to_have_count(0)  # in use, or shared

@@ -11,7 +11,7 @@ import pytest
 
 from data.problems import DataError
 from data.records import Passage, Question, QuestionSet
-from data.store import find, keep, load, passages_of, remove, stored
+from data.store import find, keep, last_used, load, note_used, passages_of, remove, stored
 
 SET = QuestionSet(
     "../이름: 질문/들",
@@ -53,6 +53,27 @@ def test_a_key_is_never_a_path(workspace_folder: Path, key: str) -> None:
         with pytest.raises(DataError, match="There is no question set"):
             act(key)
     assert len(stored()) == 1
+
+
+def test_the_set_used_last_is_noted(workspace_folder: Path) -> None:
+    assert last_used() == ""
+    for key in ("0123456789abcdef", "fedcba9876543210"):
+        note_used(key)
+        assert last_used() == key
+    assert [path.name for path in workspace_folder.iterdir()] == ["last_used.json"], "it was written in one step"
+
+
+@pytest.mark.parametrize("note", ["", "{", "[]", "{}", "\x00", "[" * 100_000])
+def test_a_damaged_note_of_the_set_used_last_is_none(workspace_folder: Path, note: str) -> None:
+    note_used("0123456789abcdef")
+    (workspace_folder / "last_used.json").write_text(note, encoding="utf-8")
+    assert last_used() == ""
+
+
+def test_a_note_that_cannot_be_written_stops_nobody(workspace_folder: Path) -> None:
+    (workspace_folder / "last_used.json").mkdir(parents=True)
+    note_used("0123456789abcdef")
+    assert last_used() == ""
 
 
 @pytest.mark.parametrize("note", ["", "{", "[]", '{"key": 1}', "\x00", "[" * 100_000])

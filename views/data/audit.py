@@ -1,4 +1,4 @@
-"""What a question set is like: counts, lengths, wording shared with the passages, doubtful questions, split."""
+"""What a question set is like: counts, wording shared with the passages, doubtful questions; lengths, kinds, split."""
 
 import math
 from collections.abc import Mapping
@@ -9,6 +9,7 @@ import streamlit as st
 
 from data.audit.audit import Audit
 from data.audit.figures import OVERLAP_WIDTH, histogram, kinds_table, overlap_level, parts_table, split_table
+from data.audit.overlap import Overlap
 from data.records import Question, QuestionSet
 from data.split import Split
 from views import tables
@@ -18,13 +19,20 @@ from views.resources.charts import draw_chart
 from views.words import word
 
 _SHOWN_ROWS = 1000
+_COUNT_WIDTH = 160  # pixels: two beside each other on a telephone
+_EXPLAINED = ("article_count", "overlap")  # of the counts; the others say it
 
 
 def draw(questions: QuestionSet, figures: Audit) -> None:
-    """Draw the audit of a question set."""
-    st.subheader(word("data_page.audit"), anchor=False)
+    """Draw what a question set is like at first sight: its counts, what is doubtful, and what a search will find."""
     _counts(figures)
+    if questions.questions:
+        _overlap_words(figures.overlap)
     _doubtful(questions, figures)
+
+
+def draw_figures(questions: QuestionSet, figures: Audit) -> None:
+    """Draw how the figures of a question set are spread."""
     if questions.questions:
         _overlap(figures)
     _lengths(figures)
@@ -38,10 +46,12 @@ def draw_split(questions: QuestionSet, found: Split) -> None:
     options = found.options
     train = 1 - options.validation - options.test
     shares = {"train": f"{train:.0%}", "validation": f"{options.validation:.0%}", "test": f"{options.test:.0%}"}
-    st.markdown(word("data_page.split_about", **shares, seed=options.seed))
+    about = "data_page.split_about" if found.by_article else "data_page.split_about_passages"
+    st.markdown(word(about, **shares, seed=options.seed))
     table = parts_table(found)
     if not table["questions"].all():
-        st.warning(word("data_page.split_too_small"), icon=":material/warning:")
+        small = "data_page.split_too_small" if found.by_article else "data_page.split_too_small_passages"
+        st.warning(word(small), icon=":material/warning:")
     table["part"] = [word(f"part.{part}") for part in table["part"]]
     columns = {
         "part": tables.text("data_page.part"),
@@ -49,26 +59,36 @@ def draw_split(questions: QuestionSet, found: Split) -> None:
         "share": tables.number("data_page.share", "percent"),
         "questions": tables.number("data_page.question_count", "localized"),
     }
+    if not found.by_article:
+        columns["groups"] = tables.number("data_page.split_passages", "localized")
+        columns["share"] = tables.number("data_page.split_passages_share", "percent")
     st.dataframe(table, hide_index=True, column_config=columns)
     tables.draw_csv("data_page.download_split", lambda: split_table(questions, found), f"{questions.name}_split.csv")
 
 
 def _counts(figures: Audit) -> None:
     overlap = "–" if math.isnan(figures.overlap.mean) else f"{figures.overlap.mean:.0%}"
-    values: dict[str, int | str] = {
-        "passage_count": figures.passage_count,
-        "question_count": figures.question_count,
-        "article_count": figures.article_count,
+    counts = {
+        "passage_count": f"{figures.passage_count:,}",
+        "question_count": f"{figures.question_count:,}",
+        "article_count": f"{figures.article_count:,}" if figures.article_count else "–",
         "overlap": overlap,
+    }
+    with st.container(horizontal=True):
+        for name, shown in counts.items():
+            explained = word(f"data_page.{name}_help") if name in _EXPLAINED else None
+            st.metric(word(f"data_page.{name}"), shown, help=explained, border=True, width=_COUNT_WIDTH)
+    if not figures.question_count:
+        return
+    doubtful = {
         "passages_without_question": figures.passages_without_question,
         "unanswerable": figures.unanswerable_count,
         "duplicates": sum(map(len, figures.duplicate_questions.values())),
         "answers_not_found": len(figures.answers_not_found),
     }
-    places = [place for _ in range(2) for place in st.columns(len(values) // 2)]
-    for place, (name, value) in zip(places, values.items(), strict=True):
-        shown = value if isinstance(value, str) else f"{value:,}"
-        place.metric(word(f"data_page.{name}"), shown, help=word(f"data_page.{name}_help"), border=True)
+    told = " · ".join(f"{word(f'data_page.{name}')} {count:,}" for name, count in doubtful.items())
+    explained = "\n".join(f"- **{word(f'data_page.{name}')}**: {word(f'data_page.{name}_help')}" for name in doubtful)
+    st.caption(told, help=explained)
 
 
 def _doubtful(questions: QuestionSet, figures: Audit) -> None:
@@ -96,15 +116,17 @@ def _questions(found: list[Question]) -> None:
     st.dataframe(pd.DataFrame(rows, columns=list(columns)), hide_index=True, column_config=columns)
 
 
-def _overlap(figures: Audit) -> None:
-    st.markdown(f"**{word('data_page.overlap_title')}**")
-    overlap = figures.overlap
+def _overlap_words(overlap: Overlap) -> None:
     level, unit = overlap_level(overlap), word(f"data_page.unit_{overlap.unit}")
     told = {"mean": f"{overlap.mean * 100:.0f}", "chance": f"{overlap.by_chance * 100:.0f}", "unit": unit}
     st.markdown(word(f"data_page.overlap_{level}", **told))
-    table = histogram(overlap.shares, OVERLAP_WIDTH)
+
+
+def _overlap(figures: Audit) -> None:
+    table = histogram(figures.overlap.shares, OVERLAP_WIDTH)
     if len(table):
-        median = float(np.nanmedian(overlap.shares))
+        st.markdown(f"**{word('data_page.overlap_title')}**")
+        median = float(np.nanmedian(figures.overlap.shares))
         _draw_histogram(table, "overlap_axis", "questions_axis", median, percent=True)
 
 

@@ -1,4 +1,4 @@
-"""The three ways to a question set: the sample, KorQuAD, a file of one's own."""
+"""The ways to a question set: a file of one's own first, and for who has none the sample and KorQuAD."""
 
 import time
 from collections.abc import Callable
@@ -10,6 +10,7 @@ from data.catalog import CATALOG, CatalogEntry, Progress, obtain
 from data.problems import DataError
 from views.data import preview
 from views.resources.sets import SAMPLE
+from views.uploading import translate_field
 from views.words import duration, word
 
 KORQUAD = "korquad-v1-dev"
@@ -17,24 +18,32 @@ _MEGABYTE = 10**6
 
 
 def draw() -> None:
-    """Draw the three ways; each ends in a preview."""
-    sample, korquad, own = st.columns(3, border=True)
-    with sample:
-        _from_catalog(CATALOG[SAMPLE], word("data_page.sample"), word("data_page.sample_about"))
-    with korquad:
-        entry = CATALOG[KORQUAD]
-        about = word("data_page.korquad_about", size=f"{entry.size / _MEGABYTE:.1f}")
-        _from_catalog(entry, word("data_page.korquad"), about)
-    with own:
-        _upload()
+    """Draw the field for a file and, while none is looked at, the sets that are known; each ends in a preview."""
+    _upload(is_large=preview.current() is None)
+    if preview.current() is None:
+        _draw_catalog()
 
 
-def _from_catalog(entry: CatalogEntry, title: str, about: str) -> None:
-    st.markdown(f"**{title}**")
-    st.caption(f"{about}  \n{word('data_page.licence', licence=entry.licence)}")
-    pressed = st.button(word("data_page.look"), key=f"look_{entry.id}", icon=":material/visibility:")
-    if not pressed:
-        return
+def _draw_catalog() -> None:
+    korquad = CATALOG[KORQUAD]
+    size = f"{korquad.size / _MEGABYTE:.1f}"
+    with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+        st.caption(word("data_page.no_file"), width="content")
+        is_sample = _button(CATALOG[SAMPLE], word("data_page.sample"), word("data_page.sample_about"), "visibility")
+        title = word("data_page.korquad_download", size=size)
+        is_korquad = _button(korquad, title, word("data_page.korquad_about"), "download")
+    if is_sample:
+        _look(CATALOG[SAMPLE], word("data_page.sample"))
+    if is_korquad:
+        _look(korquad, korquad.title)
+
+
+def _button(entry: CatalogEntry, label: str, about: str, icon: str) -> bool:
+    explained = f"{about}  \n{word('data_page.licence', licence=entry.licence)}"
+    return st.button(label, key=f"look_{entry.id}", type="tertiary", icon=f":material/{icon}:", help=explained)
+
+
+def _look(entry: CatalogEntry, title: str) -> None:
     preview.drop()
     bar = st.empty()
     try:
@@ -46,17 +55,17 @@ def _from_catalog(entry: CatalogEntry, title: str, about: str) -> None:
     _open(content, entry.path.name, entry.id, entry.title)
 
 
-def _upload() -> None:
+def _upload(*, is_large: bool) -> None:
     key = f"upload_{preview.upload_round()}"
-    st.markdown(f"**{word('data_page.upload')}**")
+    translate_field(key, is_large=is_large)
+    limit = f"{st.get_option('server.maxUploadSize'):,}"
     file = st.file_uploader(
         word("data_page.upload"),
         key=key,
-        label_visibility="collapsed",
+        help=word("data_page.upload_help", megabytes=limit),
         on_change=_forget_if_emptied,
         args=(key,),
     )
-    st.caption(word("data_page.upload_about"))
     # the field keeps its file on every rerun: only a new one is read
     if isinstance(file, UploadedFile) and st.session_state.get("upload_read") != file.file_id:
         _open(file.getvalue(), file.name, file.name, "", file.file_id)

@@ -31,15 +31,10 @@ _SECONDS_BETWEEN_WORDS = 0.1
 _STOPPED, _UNANSWERED = "made_stopped", "made_unanswered"
 
 
-def draw(data: StoredSet, questions: QuestionSet, articles: int) -> None:
-    """Draw the way from made questions to their training, and the way from passages to questions."""
-    if questions.made:
-        _draw_made(data, questions)
-    with st.expander(word("made.make_some"), icon=":material/auto_awesome:", expanded=not questions.questions):
-        _draw_panel(data, questions, articles)
-
-
-def _draw_made(data: StoredSet, questions: QuestionSet) -> None:
+def draw_made(data: StoredSet, questions: QuestionSet) -> None:
+    """Draw what a set's questions were made of, and the way to their training; nothing where none was made."""
+    if not questions.made:
+        return
     with st.container(border=True):
         st.markdown(made_words(questions.made, len(questions.questions)))
         if st.button(word("made.train"), type="primary", icon=":material/model_training:", key="made_train"):
@@ -51,7 +46,8 @@ def _draw_made(data: StoredSet, questions: QuestionSet) -> None:
 
 
 @st.fragment
-def _draw_panel(data: StoredSet, questions: QuestionSet, articles: int) -> None:
+def draw_panel(data: StoredSet, questions: QuestionSet, articles: int) -> None:
+    """Draw the way from passages to questions."""
     st.caption(word("made.about"))
     chosen = pick(len(questions.passages), articles)
     by_model = chosen.by is Maker.MODEL

@@ -1,9 +1,13 @@
 """Data: get questions or sentence pairs, see what was understood of them and what they are like, and use them."""
 
+from collections.abc import Sequence
+
 import streamlit as st
 
 from data.apart import processes
-from data.split import SplitOptions
+from data.audit.audit import Audit
+from data.records import QuestionSet
+from data.split import Split, SplitOptions
 from data.store import StoredSet
 from views.data import audit as data_audit
 from views.data import get as data_get
@@ -19,16 +23,20 @@ from views.navigation import way_to
 from views.problem_words import errors_told
 from views.resources.sets import audit_of, question_set, split_of
 from views.scrolling import show_top
-from views.state import choose, chosen_set
+from views.state import choose, choose_tab, chosen_set
 from views.words import plain, word
 
 _QUESTIONS, _PAIRS = "questions", "pairs"
+_LOOK = "look"  # its name in the address
+_SUMMARY, _PASSAGES, _FIGURES, _MAKE = "summary", "passages", "figures", "make"
+_LOOKS = (_SUMMARY, _PASSAGES, _FIGURES)
+_SPLIT = SplitOptions()
 
 
 def draw() -> None:
     """Draw the page."""
     processes.make_ready()
-    st.title(word("page.data"))
+    st.title(word("page.data"), anchor=False)
     kind = choose(
         st.segmented_control,
         "sort",
@@ -52,43 +60,70 @@ def _draw_questions(used: StoredSet) -> None:
         _draw_kept(used)
     data_get.draw()
     shown = preview.current()
-    if shown is not None:
-        data_reading.draw(shown)
-    if shown is not None and shown.read is not None:
+    if shown is None:
+        data_sets.draw(used.key)
+        _draw_stored(used)
+        return
+    data_reading.draw(shown)
+    if shown.read is not None:
         _draw_preview(shown, shown.read)
     else:
         _draw_stored(used)
-    data_sets.draw(used.key)
 
 
 def _draw_kept(kept: StoredSet) -> None:
     """Say that the set is kept, and what can be done with it now."""
     show_top(f"kept {kept.key}")
     st.success(word("data_page.in_use_now", name=plain(set_name(kept.name))), icon=":material/check_circle:")
+    _draw_next(kept)
+
+
+def _draw_next(used: StoredSet) -> None:
+    """Draw what can be done with a set."""
     with st.container(horizontal=True):
-        if kept.questions:
-            way_to("compare", word("data_page.to_compare"), data=kept.key)
-            way_to("train", word("data_page.to_train"), data=kept.key)
-        way_to("search", word("data_page.to_search"), data=kept.key)
+        if used.questions:
+            way_to("compare", word("data_page.to_compare"), data=used.key)
+            way_to("train", word("data_page.to_train"), data=used.key)
+        way_to("search", word("data_page.to_search"), data=used.key)
 
 
 def _draw_preview(shown: Preview, found: Read) -> None:
     questions = found.reading.question_set
-    data_audit.draw(questions, found.audit)
-    if questions.questions:
-        data_audit.draw_split(questions, found.split)
-    data_passages.draw(questions, shown.sha256[:16])
+    opened, place = choose_tab(_LOOK, _labels(_LOOKS))
+    with place:
+        _draw_look(opened, questions, found.audit, found.split, shown.sha256[:16])
 
 
 def _draw_stored(used: StoredSet) -> None:
     st.header(word("data_page.set_in_use", name=plain(set_name(used.name))), anchor=False)
-    options = SplitOptions()
+    if preview.kept_now() != used.key:
+        _draw_next(used)
     with errors_told():
         with st.spinner(word("data_page.auditing"), show_time=True):
             questions, figures = question_set(used.key), audit_of(used.key)
-            found = split_of(used.key, options.validation, options.test, options.seed)
-        data_make.draw(used, questions, figures.article_count)
+            found = split_of(used.key, _SPLIT.validation, _SPLIT.test, _SPLIT.seed)
+        data_make.draw_made(used, questions)
+        looks = (*_LOOKS, _MAKE) if used.questions else (_MAKE, *_LOOKS)
+        opened, place = choose_tab(_LOOK, _labels(looks))
+        with place:
+            if opened == _MAKE:
+                data_make.draw_panel(used, questions, figures.article_count)
+            else:
+                _draw_look(opened, questions, figures, found, used.key)
+    _draw_next(used)
+
+
+def _labels(looks: Sequence[str]) -> dict[str, str]:
+    return {look: word(f"data_page.look_{look}") for look in looks}
+
+
+def _draw_look(look: str, questions: QuestionSet, figures: Audit, found: Split, key: str) -> None:
+    """Draw one of the looks at a set; `key` tells the set from others."""
+    if look == _SUMMARY:
         data_audit.draw(questions, figures)
+    elif look == _PASSAGES:
+        data_passages.draw(questions, key)
+    else:
+        data_audit.draw_figures(questions, figures)
         if questions.questions:
             data_audit.draw_split(questions, found)
-        data_passages.draw(questions, used.key)

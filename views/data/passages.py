@@ -10,10 +10,10 @@ from data.audit.browse import questions_of
 from data.records import Passage, Question, QuestionSet
 from text.matching import merged
 from views.resources.sets import passages_found
+from views.state import PAGE_OF_LIST
 from views.words import plain, word
 
 _A_PAGE = 5
-_PAGE = "at"  # its name in the address
 _SHOWN_CHARACTERS = 5000
 _SHOWN_QUESTIONS = 30
 # translucent amber under the theme's own text colour, and a line: readable on light and dark, and without colour
@@ -23,7 +23,6 @@ _TEXT = "white-space: pre-wrap; overflow-wrap: anywhere; line-height: 1.7"
 
 def draw(questions: QuestionSet, key: str) -> None:
     """Draw a page of passages; `key` tells the set from others."""
-    st.subheader(word("data_page.passages"), anchor=False)
     wanted = _filter()
     rows = passages_found(questions, wanted) if wanted else np.arange(len(questions.passages))
     if not len(rows):
@@ -54,11 +53,12 @@ def _filter() -> str:
 
 def _page(pages: int, listed: str) -> int:
     """Let a person turn the pages. The page in the address counts for the first list that a session draws."""
-    given = "" if "passages_listed" in st.session_state else st.query_params.get(_PAGE, "")
+    given = "" if "passages_listed" in st.session_state else st.query_params.get(PAGE_OF_LIST, "")
     st.session_state["passages_listed"] = True
     first = int(given) if given.isdecimal() and 1 <= int(given) <= pages else 1
-    page = st.pagination(pages, default=first, key=f"{_PAGE} {listed}", persist_state="session")
-    st.query_params[_PAGE] = str(page)
+    page = st.pagination(pages, default=first, key=f"{PAGE_OF_LIST} {listed}", persist_state="session")
+    if page > 1 or PAGE_OF_LIST in st.query_params:
+        st.query_params[PAGE_OF_LIST] = str(page)
     return page
 
 

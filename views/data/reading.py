@@ -1,13 +1,15 @@
-"""What was understood of a file, what is wrong with it, and the button that puts it to use."""
+"""What was understood of a file and what is wrong with it, the button that puts it to use, and its columns."""
 
 from dataclasses import asdict, fields
 
 import streamlit as st
 
+from data.catalog import CATALOG
 from data.files.columns import Columns
 from data.read import Reading
 from views.data import preview, rows
 from views.data.preview import Preview, Read
+from views.data.status import draw_status
 from views.problem_words import errors_told, failure_text
 from views.words import plain, word
 
@@ -15,25 +17,29 @@ _ROLES = tuple(role.name for role in fields(Columns))
 
 
 def draw(shown: Preview) -> None:
-    """Draw the file under preview."""
+    """Draw the file under preview: what became of it and what to do with it, above where a person corrects it."""
     with st.container(border=True):
         st.subheader(word("data_page.preview", name=plain(shown.title or shown.name)), anchor=False)
-        if shown.error is not None:
-            st.error(plain(failure_text(shown.error)), icon=":material/error:")
-            st.caption(word("data_page.nothing_lost"))
-        if shown.read is not None:
-            _understood(shown.read)
+        top = st.container()
         if shown.available:
-            _columns(shown)
-        if shown.read is not None:
-            rows.draw_problems([shown.read.reading], shown.title)
-            _labels(shown, shown.read)
-            _warnings(shown.read)
-        _buttons(shown)
+            _columns(shown)  # before the buttons: whoever changes a column and at once uses the set has it read anew
+        with top:
+            if shown.error is not None:
+                st.error(plain(failure_text(shown.error)), icon=":material/error:")
+                st.caption(word("data_page.nothing_lost"))
+            if shown.read is not None:
+                warnings, notes = _warnings(shown.read), _notes(shown.read)
+                draw_status(_understood(shown), warnings, notes, is_clean=not shown.read.reading.problems)
+            _buttons(shown)
+            if shown.read is not None:
+                rows.draw_problems([shown.read.reading], shown.title)
 
 
-def _understood(found: Read) -> None:
-    reading, figures = found.reading, found.audit
+def _understood(shown: Preview) -> str:
+    """What was read, as Markdown; of a known set its licence too."""
+    if shown.read is None:
+        return ""
+    reading, figures = shown.read.reading, shown.read.audit
     given = reading.paragraph_count if reading.columns is None else reading.row_count
     unit = "paragraphs" if reading.columns is None else "rows"
     parts = [
@@ -42,9 +48,9 @@ def _understood(found: Read) -> None:
     ]
     if figures.article_count:
         parts.append(word("data_page.articles", articles=f"{figures.article_count:,}"))
-    st.markdown(f"**{word('data_page.understood')}** {', '.join(parts)} · {_format(reading)}")
-    if not figures.question_count:
-        st.info(word("data_page.passages_only"), icon=":material/info:")
+    told = f"**{word('data_page.understood')}** {', '.join(parts)} · {_format(reading)}"
+    entry = CATALOG.get(shown.source)
+    return f"{told} · {word('data_page.licence', licence=entry.licence)}" if entry else told
 
 
 def _format(reading: Reading) -> str:
@@ -78,16 +84,6 @@ def _key(role: str, shown: Preview) -> str:
     return f"column_{role}_{shown.sha256[:16]}"
 
 
-def _labels(shown: Preview, found: Read) -> None:
-    """Offer to leave answers out that are no part of any passage."""
-    if not (labels := found.audit.labels):
-        return
-    named = ", ".join(plain(label) for label in labels)
-    with st.container(border=True, horizontal=True, vertical_alignment="center"):
-        st.markdown(f":material/warning: {word('data_page.labels', labels=named)}", width="stretch")
-        st.button(word("data_page.leave_labels_out"), key="leave_labels_out", on_click=_leave_out, args=(shown,))
-
-
 def _leave_out(shown: Preview) -> None:
     if shown.available:
         st.session_state[_key("answers", shown)] = None  # as if it was chosen so: the file is read again
@@ -95,17 +91,25 @@ def _leave_out(shown: Preview) -> None:
         preview.show(preview.without_answers(shown))
 
 
-def _warnings(found: Read) -> None:
-    """What the audit below tells in full, where it is decided whether the set is used."""
+def _warnings(found: Read) -> list[str]:
+    """What may be wrong with the file, as Markdown."""
+    told = rows.left_out_words([found.reading])
+    if labels := found.audit.labels:
+        told.append(word("data_page.labels", labels=", ".join(plain(label) for label in labels)))
+    return told
+
+
+def _notes(found: Read) -> list[str]:
+    """What else is to be known before the set is used, as Markdown; the audit below tells it in full."""
     figures = found.audit
     counts = {
         "unanswerable": figures.unanswerable_count,
         "duplicates": sum(map(len, figures.duplicate_questions.values())),
         "answers_not_found": 0 if figures.labels else len(figures.answers_not_found),
     }
-    told = [f"{word(f'data_page.{name}')} {count:,}" for name, count in counts.items() if count]
-    if told:
-        st.caption(f":material/info: {word('data_page.look_below')} {' · '.join(told)}")
+    doubtful = " · ".join(f"{word(f'data_page.{name}')} {count:,}" for name, count in counts.items() if count)
+    told = [f"{word('data_page.look_below')} {doubtful}"] if doubtful else []
+    return told if figures.question_count else [word("data_page.passages_only"), *told]
 
 
 def _buttons(shown: Preview) -> None:
@@ -117,6 +121,8 @@ def _buttons(shown: Preview) -> None:
                 with st.spinner(word("data_page.keeping")):
                     preview.use(shown)
                 st.rerun()
+        if shown.read is not None and shown.read.audit.labels:
+            st.button(word("data_page.leave_labels_out"), key="leave_labels_out", on_click=_leave_out, args=(shown,))
         if st.button(word("data_page.discard"), icon=":material/close:", key="discard"):
             preview.drop()
             st.rerun()

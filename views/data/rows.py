@@ -35,10 +35,20 @@ def draw_first(
     )
 
 
+def left_out_words(readings: Sequence[Reading | FileReading]) -> list[str]:
+    """Return, as Markdown, how many rows of which file were left out; one of several is named."""
+    found = []
+    for reading in readings:
+        if any(problem.leaves_out_row for problem in reading.problems):
+            told = word("data_page.left_out", left_out=f"{reading.left_out:,}", rows=f"{reading.row_count:,}")
+            if isinstance(reading, FileReading) and len(readings) > 1:
+                told = f"{plain(reading.name)}: {told}"
+            found.append(told)
+    return found
+
+
 def draw_problems(readings: Sequence[Reading | FileReading], title: str) -> None:
-    """Draw what is wrong with the files of a set of this title; one of several is named."""
-    if not any(reading.problems for reading in readings):
-        st.success(word("data_page.no_problem"), icon=":material/check_circle:")
+    """Draw the rows of a set of this title that were left out or mended; one of several files is named."""
     for place, reading in enumerate(readings):
         if isinstance(reading, FileReading) and reading.problems and len(readings) > 1:
             st.markdown(f"**{plain(reading.name)}**")
@@ -49,8 +59,6 @@ def _draw_problems(reading: Reading | FileReading, title: str) -> None:
     left_out = [problem for problem in reading.problems if problem.leaves_out_row]
     others = [problem for problem in reading.problems if not problem.leaves_out_row]
     if left_out:
-        counts = {"left_out": f"{reading.left_out:,}", "rows": f"{reading.row_count:,}"}
-        st.warning(word("data_page.left_out", **counts), icon=":material/warning:")
         with st.expander(word("data_page.see_left_out")):
             _draw_left_out(reading, left_out, title)
     if others:

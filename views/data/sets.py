@@ -15,11 +15,12 @@ _WIDTHS = [4, 3, 2, 3]
 
 def draw(in_use: str) -> None:
     """Draw the list of stored sets; `in_use` is the key of the one that cannot be removed."""
-    st.subheader(word("data_page.sets"), anchor=False)
-    st.caption(word("data_page.sets_about"))
-    for kept in stored_sets():
-        with st.container(border=True):
-            _row(kept, kept.key == in_use)
+    sets = stored_sets()
+    with st.expander(word("data_page.sets", count=f"{len(sets):,}"), icon=":material/folder:"):
+        st.caption(word("data_page.sets_about"))
+        for kept in sets:
+            with st.container(border=True):
+                _row(kept, kept.key == in_use)
     draw_damaged(damaged(), remove)
 
 

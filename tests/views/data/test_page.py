@@ -17,6 +17,7 @@ from tests.views.driving import run
 
 KORQUAD = "korquad-v1-dev"
 TABLE = as_csv(ROWS).encode("cp949", "replace")
+OTHER = "질문,지문\n수도는?,서울은 수도이다.\n바다는?,부산은 항구이다.\n"
 UNNAMED = "칸1,칸2\n수도는?,서울은 수도이다.\n바다는?,부산은 항구이다.\n"
 FAULTY = "질문,지문\n수도는?,서울은 수도이다.\n,부산은 항구이다.\n=1+1,\n강은?,한강은 서울을 지난다.\n"
 
@@ -58,8 +59,19 @@ def counts(app: AppTest) -> list[str]:
 
 def texts(app: AppTest) -> str:
     """Everything the page says, as Markdown shows it."""
-    kinds = (app.markdown, app.caption, app.header, app.subheader, app.error, app.warning, app.info)
+    kinds = (app.markdown, app.caption, app.header, app.subheader, app.error, app.warning, app.info, app.success)
     return re.sub(r"\\(.)", r"\1", "\n".join(element.value for kind in kinds for element in kind))
+
+
+def statuses(app: AppTest) -> list[str]:
+    """What kinds of boxes the page draws."""
+    kinds = {"error": app.error, "warning": app.warning, "info": app.info, "success": app.success}
+    return [name for name, kind in kinds.items() for _ in kind]
+
+
+def ways(app: AppTest) -> list[tuple[str, str]]:
+    """The links of the page: their words, and what is in their address."""
+    return [(link.proto.label, link.proto.query_string) for link in app.get("page_link")]
 
 
 def column(app: AppTest, role: str) -> Selectbox:
@@ -70,6 +82,12 @@ def test_the_first_visit_shows_the_sample(app: AppTest) -> None:
     assert "지금 쓰는 세트: 한국어 샘플" in texts(app)
     assert counts(app) == ["200", "480", "20"]
     assert "use" not in keys(app)
+    next_steps = [
+        (words, f"data={stored()[0].key}")
+        for words in ("이 세트로 비교하기", "이 세트로 학습하기", "이 세트에서 검색하기")
+    ]
+    assert ways(app) == next_steps * 2, "above the set and below it"
+    assert "python -m" not in texts(app)
 
 
 def test_a_table_of_cp949_becomes_the_set_of_every_page(app: AppTest) -> None:
@@ -86,12 +104,46 @@ def test_a_table_of_cp949_becomes_the_set_of_every_page(app: AppTest) -> None:
     assert "지금 쓰는 세트: 내 질문" in texts(app)
     assert not keys(app) & {"use", "discard"}
     assert [message.value for message in app.success] == ["이제 모든 페이지에서 ‘내 질문’ 세트를 씁니다."]
-    ways = [(link.proto.label, link.proto.query_string) for link in app.get("page_link")]
-    assert ways == [
+    steps = [
         (words, f"data={used.key}") for words in ("이 세트로 비교하기", "이 세트로 학습하기", "이 세트에서 검색하기")
     ]
-    upload(app, UNNAMED, "다른 것.csv")
-    assert not app.get("page_link")
+    assert ways(app) == steps * 2, "below the message and below the set"
+    upload(app, OTHER, "다른 것.csv")
+    assert not ways(app)
+
+
+def test_what_is_chosen_about_a_set_comes_before_what_it_is_like(app: AppTest) -> None:
+    upload(app, LABELS)
+    drawn = [element.type for element in app.main if element.type in ("button", "selectbox", "arrow_data_frame")]
+    first = next(place for place, kind in enumerate(drawn) if kind == "selectbox")
+    assert "button" in drawn[:first]
+    assert app.button[0].key == "use"
+
+
+@pytest.mark.parametrize(
+    ("content", "status"),
+    [
+        (OTHER, "success"),
+        ("질문,지문\n수도는?,서울은 수도이다.\n수도는?,부산은 항구이다.\n", "info"),
+        ("지문\n서울은 수도이다.\n", "info"),
+        (FAULTY, "warning"),
+        ("질문,지문,정답\n" + "".join(f"{n}번은?,{n}번째 지문이다.,{n % 2 == 0}\n" for n in range(20)), "warning"),
+        ('{"data": [', "error"),
+    ],
+)
+def test_a_preview_has_one_status(app: AppTest, content: str | bytes, status: str) -> None:
+    upload(app, content)
+    assert statuses(app) == [status]
+    assert ("문제없이 모두 읽었습니다" in texts(app)) is (status == "success")
+
+
+def test_a_set_without_titles_is_split_by_passage(app: AppTest) -> None:
+    app.session_state["kept_look"] = "figures"
+    upload(app, OTHER)
+    assert "제목이 없어서 지문 단위로" in texts(app)
+    assert "문서 단위로" not in texts(app)
+    upload(app, TABLE)
+    assert "문서 단위로" in texts(app)
 
 
 def test_a_broken_file_says_where_and_loses_nothing(app: AppTest) -> None:
@@ -119,13 +171,13 @@ def test_columns_that_cannot_be_guessed_are_chosen(app: AppTest) -> None:
     column(app, "context").select("칸2")
     run(app)
     assert not app.error
-    assert counts(app) == ["2", "2", "0"]
+    assert counts(app) == ["2", "2", "–"]
 
 
 def test_a_changed_column_is_read_again(app: AppTest) -> None:
     upload(app, TABLE)
     column(app, "title").select_index(0)
-    assert counts(run(app)) == ["2", "3", "0"]
+    assert counts(run(app)) == ["2", "3", "–"]
     column(app, "title").select("제목")
     assert counts(run(app)) == ["2", "3", "2"]
     column(app, "context").select_index(0)
@@ -136,7 +188,7 @@ def test_a_changed_column_is_read_again(app: AppTest) -> None:
 def test_rows_left_out_are_listed_in_the_persons_words(app: AppTest) -> None:
     upload(app, FAULTY)
     assert "4개 행 가운데 2개를 뺐습니다" in texts(app)
-    first_rows, table = (one.value for one in app.dataframe[:2])
+    table, first_rows = (one.value for one in app.dataframe[:2])
     assert first_rows["질문"].tolist() == ["수도는?", "", "=1+1"]
     assert list(table.columns) == ["행", "문제", "질문", "지문"]
     assert table["행"].tolist() == [3, 4]
@@ -155,7 +207,7 @@ def test_a_file_given_in_english(app: AppTest) -> None:
     app.query_params["lang"] = "en"
     upload(app, FAULTY)
     assert "4 rows → 2 passages, 2 questions · CSV · UTF-8" in texts(app)
-    assert app.dataframe[1].value["problem"].tolist()[0].startswith("The question (질문) is empty.")
+    assert app.dataframe[0].value["problem"].tolist()[0].startswith("The question (질문) is empty.")
 
 
 LABELS = "질문,지문,정답\n" + "".join(f"{n}번은 맞나?,{n}번째 지문이다.,{n % 2 == 0}\n" for n in range(20))
@@ -240,6 +292,7 @@ def test_the_catalogs_file_is_taken_from_the_folder_of_data(
 
 
 def test_texts_of_a_file_are_never_markup(app: AppTest) -> None:
+    app.session_state["kept_look"] = "passages"
     row = {"question": "<script>q()</script>?", "context": "<img src=x onerror=p()> 답 **굵게**", "answer": "답"}
     upload(app, json.dumps([row | {"title": "**제목** $x$"}]), "a*b.json")
     drawn = "".join(str(element.proto.body) for element in app.get("html"))
@@ -253,6 +306,9 @@ def test_texts_of_a_file_are_never_markup(app: AppTest) -> None:
 
 
 def test_passages_are_filtered_and_turned(app: AppTest) -> None:
+    app.session_state["kept_look"] = "passages"
+    run(app)
+    assert "at" not in app.query_params, "the first page is no news"
     assert "지문 200개 가운데 200개" in texts(app)
     app.pagination[0].set_value(2)
     assert app.pagination[0].value == 2

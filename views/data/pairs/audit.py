@@ -18,22 +18,29 @@ from views.resources.charts import draw_chart
 from views.words import word
 
 _SHOWN_ROWS = 1000
+_COUNT_WIDTH = 230  # pixels: three in a row on a wide screen
 _SENTENCE = "sentence"
 
 
 def draw(pairs: PairSet, rows: dict[Part, np.ndarray], figures: PairAudit) -> None:
     """Draw the audit of a set whose parts have these rows."""
-    st.subheader(word("data_page.audit"), anchor=False)
-    _draw_counts(pairs, rows, figures)
-    if pairs.kind is PairKind.SCORED:
-        _draw_scores(figures)
-    if pairs.kind is PairKind.LABELLED:
-        _draw_labels(figures)
-    if len(pairs):
-        draw_lengths(dict(zip(_names(pairs), figures.lengths, strict=True)))
-    _draw_parts(pairs, rows, figures)
-    _draw_leaks(pairs, figures)
-    _draw_rows(pairs, rows)
+    summary, parts, spread, all_rows = st.tabs(
+        [word("data_page.look_summary"), word("data_page.split"), word("pairs_page.spread"), word("pairs_page.pairs")]
+    )
+    with summary:
+        _draw_counts(pairs, rows, figures)
+    with parts:
+        _draw_parts(pairs, rows, figures)
+        _draw_leaks(pairs, figures)
+    with spread:
+        if pairs.kind is PairKind.SCORED:
+            _draw_scores(figures)
+        if pairs.kind is PairKind.LABELLED:
+            _draw_labels(figures)
+        if len(pairs):
+            draw_lengths(dict(zip(_names(pairs), figures.lengths, strict=True)))
+    with all_rows:
+        _draw_table(pairs, rows, np.arange(len(pairs)))
 
 
 def _draw_counts(pairs: PairSet, rows: dict[Part, np.ndarray], figures: PairAudit) -> None:
@@ -45,9 +52,10 @@ def _draw_counts(pairs: PairSet, rows: dict[Part, np.ndarray], figures: PairAudi
         **({"equal": figures.equal_count} if pairs.kind.width > 1 else {}),
         "leaked": len(figures.leaks[Part.TRAIN, Part.TEST].rows),
     }
-    places = [place for _ in range(2) for place in st.columns(3)]
-    for place, (name, value) in zip(places, values.items(), strict=False):
-        place.metric(word(f"pairs_page.{name}"), f"{value:,}", help=word(f"pairs_page.{name}_help"), border=True)
+    with st.container(horizontal=True):
+        for name, value in values.items():
+            label, explained = word(f"pairs_page.{name}"), word(f"pairs_page.{name}_help")
+            st.metric(label, f"{value:,}", help=explained, border=True, width=_COUNT_WIDTH)
     if len(figures.repeated):
         with st.expander(word("pairs_page.see_repeated", count=f"{len(figures.repeated):,}")):
             _draw_table(pairs, rows, figures.repeated)
@@ -80,7 +88,6 @@ def _draw_labels(figures: PairAudit) -> None:
 
 
 def _draw_parts(pairs: PairSet, rows: dict[Part, np.ndarray], figures: PairAudit) -> None:
-    st.subheader(word("data_page.split"), anchor=False)
     drawn = [part for part in PARTS if part not in figures.published and figures.part_counts[part]]
     told = []
     if figures.published:
@@ -139,11 +146,6 @@ def _draw_leaks(pairs: PairSet, figures: PairAudit) -> None:
         names = {"first": word(f"part.{first}"), "second": word(f"part.{second}")}
         with st.expander(word("pairs_page.see_leak", count=f"{len(leak.rows):,}", **names)):
             _draw_table(pairs, {second: leak.rows}, leak.rows)
-
-
-def _draw_rows(pairs: PairSet, rows: dict[Part, np.ndarray]) -> None:
-    st.subheader(word("pairs_page.pairs"), anchor=False)
-    _draw_table(pairs, rows, np.arange(len(pairs)))
 
 
 def _draw_table(pairs: PairSet, rows: dict[Part, np.ndarray], shown: np.ndarray) -> None:

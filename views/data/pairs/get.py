@@ -1,4 +1,4 @@
-"""The ways to sentence pairs: the sample, the public sets, files of one's own, and the question set in use."""
+"""The ways to sentence pairs: files of one's own, the samples, the public sets, and the question set in use."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -17,6 +17,7 @@ from views.data.pairs.preview import Preview
 from views.data_words import pairs_name, set_name
 from views.problem_words import errors_told
 from views.resources.sets import question_set
+from views.uploading import translate_field
 from views.words import plain, word
 
 _MEGABYTE = 10**6
@@ -26,14 +27,15 @@ _PUBLIC = [entry for entry in PAIR_CATALOG.values() if entry.size]
 
 def draw(used: StoredSet) -> None:
     """Draw the ways; each ends in a preview. `used` is the question set in use."""
-    sample, public, own = st.columns(3, border=True)
-    with sample:
-        _draw_sample()
-    with public:
-        _draw_public()
-    with own:
-        _draw_upload()
-    _draw_sentences(used)
+    _draw_upload()
+    looked_at = preview.current() is not None  # another key makes it another one, which is closed
+    with st.expander(word("pairs_page.others"), icon=":material/library_add:", key=f"pairs_others_{looked_at}"):
+        sample, public = st.columns(2, border=True)
+        with sample:
+            _draw_sample()
+        with public:
+            _draw_public()
+        _draw_sentences(used)
 
 
 def _draw_sample() -> None:
@@ -64,12 +66,10 @@ def _draw_public() -> None:
 
 
 def _draw_upload() -> None:
-    st.markdown(f"**{word('data_page.upload')}**")
+    key = f"upload_pairs_{preview.upload_round()}"
+    translate_field(key, is_large=preview.current() is None)
     files = st.file_uploader(
-        word("data_page.upload"),
-        accept_multiple_files=True,
-        key=f"upload_pairs_{preview.upload_round()}",
-        label_visibility="collapsed",
+        word("data_page.upload"), accept_multiple_files=True, key=key, help=word("pairs_page.upload_help")
     )
     st.caption(word("pairs_page.upload_about"))
     if files:

@@ -22,18 +22,24 @@ def draw(used: StoredSet) -> None:
     if chosen is not None and shown is None and preview.kept_now() == chosen.key:
         _draw_kept(chosen)
     get.draw(used)
-    if shown is not None:
+    if shown is None:
+        sets.draw(chosen.key if chosen is not None else "")
+        if chosen is not None:
+            _draw_stored(chosen)
+    else:
         reading.draw(shown)
         _draw_preview(shown)
-    elif chosen is not None:
-        _draw_stored(chosen)
-    sets.draw(chosen.key if chosen is not None and shown is None else "")
 
 
 def _draw_kept(kept: StoredPairs) -> None:
     """Say that the set is kept, and what can be done with it now."""
     show_top(f"kept {kept.key}")
     st.success(word("pairs_page.kept_now", name=plain(pairs_name(kept.name))), icon=":material/check_circle:")
+    _draw_next(kept)
+
+
+def _draw_next(kept: StoredPairs) -> None:
+    """Draw what can be done with a set."""
     with st.container(horizontal=True):
         way_to("embeddings", word("pairs_page.to_embeddings"), pairs=kept.key)
         way_to("train", word("pairs_page.to_train"), train=SENTENCES, pairs=kept.key)
@@ -47,6 +53,8 @@ def _draw_preview(shown: Preview) -> None:
 
 def _draw_stored(kept: StoredPairs) -> None:
     st.header(word("pairs_page.shown", name=plain(pairs_name(kept.name))), anchor=False)
+    if preview.kept_now() != kept.key:
+        _draw_next(kept)
     with errors_told():
         with st.spinner(word("data_page.auditing"), show_time=True):
             pairs, rows, figures = pair_set(kept.key), parts_of(kept.key), pair_audit(kept.key)

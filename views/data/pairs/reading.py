@@ -15,6 +15,7 @@ from data.split import Part
 from views.data import rows
 from views.data.pairs import preview, sets
 from views.data.pairs.preview import Preview, Read
+from views.data.status import draw_status
 from views.data_words import pairs_name
 from views.problem_words import errors_told, failure_text, problem_text
 from views.words import plain, word
@@ -29,19 +30,19 @@ def draw(shown: Preview) -> None:
     """Draw the files under preview, and below files that cannot be used those that were shown before."""
     with st.container(border=True):
         st.subheader(word("data_page.preview", name=plain(pairs_name(shown.name))), anchor=False)
-        if shown.error is not None:
-            _draw_error(shown.error)
-        if shown.read is not None:
-            _draw_understood(shown.read)
+        top = st.container()
         if shown.available == _QUESTION_SET:
             st.info(word("pairs_page.question_set"), icon=":material/info:")
         elif shown.available:
-            _draw_choices(shown)
-        if shown.read is not None:
-            _draw_read(shown, shown.read)
-        elif st.button(word("data_page.discard"), icon=":material/close:", key="close_failed"):
-            preview.drop()
-            st.rerun()
+            _draw_choices(shown)  # before the buttons: whoever changes something and at once keeps has it read anew
+        with top:
+            if shown.error is not None:
+                _draw_error(shown.error)
+            if shown.read is not None:
+                _draw_read(shown, shown.read)
+            elif st.button(word("data_page.discard"), icon=":material/close:", key="close_failed"):
+                preview.drop()
+                st.rerun()
     if shown.before is not None:
         draw(shown.before)
 
@@ -55,14 +56,13 @@ def _draw_error(error: DataError) -> None:
                 st.text(problem_text(problem))
 
 
-def _draw_understood(found: Read) -> None:
+def _understood(found: Read) -> str:
+    """What was read, as Markdown."""
     told = {"kind": word(f"pair_kind.{found.pairs.kind}"), "rows": f"{len(found.pairs):,}"}
     if not found.files:
-        st.markdown(word("pairs_page.counts", **told))
-        return
+        return word("pairs_page.counts", **told)
     given = f"{sum(file.row_count for file in found.files):,}"
-    st.markdown(f"**{word('data_page.understood')}** {word('pairs_page.given', given=given, **told)}")
-    st.caption("  \n".join(map(_file_words, found.files)))
+    return f"**{word('data_page.understood')}** {word('pairs_page.given', given=given, **told)}"
 
 
 def _file_words(file: FileReading) -> str:
@@ -180,9 +180,10 @@ def _pick_part(place: DeltaGenerator, number: int, file: FileReading, shown: Pre
 
 
 def _draw_read(shown: Preview, found: Read) -> None:
+    is_clean = not any(file.problems for file in found.files)
+    draw_status(_understood(found), rows.left_out_words(found.files), _notes(found), is_clean=is_clean)
     if found.files:
-        rows.draw_problems(found.files, shown.name)
-    _draw_warnings(found)
+        st.caption("  \n".join(map(_file_words, found.files)))
     with st.container(horizontal=True, vertical_alignment="center"):
         kept = st.button(
             word("pairs_page.keep"),
@@ -199,10 +200,11 @@ def _draw_read(shown: Preview, found: Read) -> None:
             with st.spinner(word("data_page.keeping")):
                 sets.choose(preview.keep_read(shown, found).key)
             st.rerun()
+    rows.draw_problems(found.files, shown.name)
 
 
-def _draw_warnings(found: Read) -> None:
-    """What the audit below tells in full, where it is decided whether the set is kept."""
+def _notes(found: Read) -> list[str]:
+    """What is to be known before the set is kept, as Markdown; the audit below tells it in full."""
     figures = found.audit
     counts = {
         "repeated": len(figures.repeated),
@@ -211,5 +213,4 @@ def _draw_warnings(found: Read) -> None:
         "leaked": len(figures.leaks[Part.TRAIN, Part.TEST].rows),
     }
     told = [f"{word(f'pairs_page.{name}')} {count:,}" for name, count in counts.items() if count]
-    if told:
-        st.caption(f":material/info: {word('pairs_page.look_below')} {' · '.join(told)}")
+    return [f"{word('pairs_page.look_below')} {' · '.join(told)}"] if told else []

@@ -27,11 +27,14 @@ def choose(key: str) -> None:
 def draw(shown: str) -> None:
     """Draw the list of kept sets; `shown` is the key of the one that is looked at."""
     sets = stored()
-    st.subheader(word("pairs_page.sets"), anchor=False)
-    st.caption(word("pairs_page.sets_about" if sets else "pairs_page.no_sets"))
-    for kept in sets:
-        with st.container(border=True):
-            _draw_row(kept, kept.key == shown)
+    if sets:
+        with st.expander(word("pairs_page.sets", count=f"{len(sets):,}"), icon=":material/folder:"):
+            st.caption(word("pairs_page.sets_about"))
+            for kept in sets:
+                with st.container(border=True):
+                    _draw_row(kept, kept.key == shown)
+    else:
+        st.caption(word("pairs_page.no_sets"))
     draw_damaged(damaged(), remove)
 
 

@@ -14,6 +14,7 @@ from views.compare.tune.dictionary.names import free_name, names_by_reference
 from views.damaged import draw_damaged
 from views.problem_words import errors_told, failure_text
 from views.resources.dictionaries import lines_of
+from views.uploading import translate_field
 from views.words import moment, plain, word
 
 LONGEST_NAME = 60
@@ -30,6 +31,7 @@ def draw() -> StoredDictionary | None:
             _draw_row(kept, names[kept.reference])
     draw_damaged(damaged(), remove)
     number = st.session_state.setdefault(_ROUND, 0)  # with another one the field begins anew, empty
+    translate_field(f"upload_dictionary_{number}", megabytes=MOST_BYTES // 10**6)
     file = st.file_uploader(
         word("dictionary_page.file"),
         type=_KINDS,
