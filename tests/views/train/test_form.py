@@ -21,7 +21,7 @@ from models.sources import DEFAULT_BI_ENCODER, STARTER
 from reading.rules import Rules
 from tests.doubles import small_set
 from tests.hub import build_bi_encoder
-from tests.views.driving import run
+from tests.views.driving import run, unfolded
 from training.options.bi_encoder import BI_ENCODER, BiEncoderObjective, BiEncoderOptions, Pooling
 from training.options.common import LoraAlso, Report
 from training.options.cross_encoder import CROSS_ENCODER, CrossEncoderObjective, CrossEncoderOptions
@@ -69,7 +69,7 @@ def page() -> None:
 @pytest.fixture
 def app() -> Iterator[AppTest]:
     hub.hub_answer.clear()
-    test = AppTest.from_function(page, default_timeout=30)
+    test = unfolded(AppTest.from_function(page, default_timeout=30), *RECIPES)
     test.query_params["lang"] = "en"
     yield test
     hub.hub_answer.clear()
@@ -360,7 +360,7 @@ def test_a_run_trained_from_a_starter_is_a_starter_too(app: AppTest) -> None:
     with_base(app, base.id)
     assert not drawn(app) & NEVER_OF_A_STARTER
     assert EN["objective.gist"] not in field(app, "objective").options
-    assert EN["train.poolings"] not in labels(app)
+    assert EN["train.poolings_start"] not in labels(app)
 
 
 # the hub
@@ -456,10 +456,61 @@ def test_a_second_training_stands_in_line(app: AppTest, submitted: list[Run]) ->
     button(app, "start").click()
     run(app)
     assert EN["train.start"] not in labels(app)
-    assert app.text_input(key="train_bi-encoder_name_1").value == "Starter 2"
+    assert app.text_input(key="train_bi-encoder_name_1").value == "Bi-encoder 2"
     button(app, "enqueue").click()
     run(app)
-    assert [one.plan().name for one in submitted] == ["Starter 1", "Starter 2"]
+    assert [one.plan().name for one in submitted] == ["Bi-encoder 1", "Bi-encoder 2"]
+
+
+def test_a_name_says_the_kind_and_is_counted_by_it(app: AppTest, submitted: list[Run]) -> None:
+    done_run(name="Bi-encoder 1")
+    app.query_params["train"] = CROSS_ENCODER
+    run(app)
+    assert app.text_input(key="train_cross-encoder_name_0").value == "Cross-encoder 1"
+    app.text_input(key="train_cross-encoder_name_0").set_value(" ")
+    field(app, "validation", CROSS_ENCODER).set_value(0.2)
+    button(run(app), "start").click()
+    run(app)
+    assert [one.plan().name for one in submitted] == ["Cross-encoder 1"]
+
+
+def test_what_is_folded_away_counts_as_it_was_entered(app: AppTest, submitted: list[Run]) -> None:
+    teacher = done_run(name="finds them")
+    with_base(app, STARTER, MULTIPLE)
+    field(app, "negatives").set_value(2)
+    field(app, "validation").set_value(0.2)
+    field(app, "warmup").set_value(0.25)
+    run(app)
+    field(app, "negatives_from").set_value("dense")
+    run(app)
+    field(app, "negatives_model").set_value(teacher.id)
+    run(app)
+    for fold in ("more", "hard_negatives"):
+        app.session_state[f"train_{BI_ENCODER}_{fold}_open"] = False
+    run(app)
+    assert drawn(app) == {"objective", "epochs", "batch_size", "learning_rate"}
+    assert EN["train.take_back"].format(count=5) in labels(app)
+    button(app, "start").click()
+    run(app)
+    plan = submitted[0].plan()
+    assert isinstance(plan.options, BiEncoderOptions)
+    assert (plan.options.warmup, plan.options.negatives, plan.options.negatives_model) == (0.25, 2, teacher.id)
+    assert plan.split.validation == 0.2
+
+
+def test_what_was_never_opened_follows_the_base_and_counts_as_unchanged(
+    app: AppTest, monkeypatch: pytest.MonkeyPatch, submitted: list[Run]
+) -> None:
+    hub.hub_answer.clear()
+    monkeypatch.setattr(hub, "hub_revision", lambda _: HubRevision("a" * 40, online=True, downloaded=False))
+    for fold in ("more", "hard_negatives"):
+        app.session_state[f"train_{BI_ENCODER}_{fold}_open"] = False
+    run(app)
+    with_base(app, DEFAULT_BI_ENCODER)
+    assert not [label for label in labels(app) if label.startswith("Undo changes")]
+    button(app, "start").click()
+    run(app)
+    assert submitted[0].plan().options == BiEncoderOptions.suited_to(DEFAULT_BI_ENCODER)
 
 
 def test_an_emptied_number_is_the_default(app: AppTest, submitted: list[Run]) -> None:
@@ -547,14 +598,13 @@ def test_the_three_poolings_are_compared_by_one_press(app: AppTest, submitted: l
     with_base(app, DEFAULT_BI_ENCODER, MULTIPLE)
     field(app, "epochs").set_value(2.0)
     app.text_input(key="train_bi-encoder_name_0").set_value("mine")
-    button(run(app), "poolings").click()
+    button(run(app), "poolings_start").click()
     run(app)
     plans = [one.plan() for one in submitted]
     assert [plan.name for plan in plans] == ["mine · mean", "mine · cls", "mine · max"]
-    assert app.text_input(key="train_bi-encoder_name_1").value == "KR-SBERT-V40K-klueNLI-augSTS 1"
-    app.text_input(key="train_bi-encoder_name_1").set_value("KR-SBERT-V40K-klueNLI-augSTS 1")
-    button(app, "poolings").click()
-    assert run(app).text_input(key="train_bi-encoder_name_2").value == "KR-SBERT-V40K-klueNLI-augSTS 2"
+    assert app.text_input(key="train_bi-encoder_name_1").value == "Bi-encoder 1"
+    button(app, "poolings_start").click()
+    assert run(app).text_input(key="train_bi-encoder_name_2").value == "Bi-encoder 2"
     wanted = replace(BiEncoderOptions.suited_to(DEFAULT_BI_ENCODER), objective=MULTIPLE, epochs=2.0)
     assert [plan.options for plan in plans] == [
         replace(wanted, pooling=pooling) for pooling in (Pooling.MEAN, Pooling.CLS, Pooling.MAX)
@@ -562,9 +612,9 @@ def test_the_three_poolings_are_compared_by_one_press(app: AppTest, submitted: l
 
 
 def test_only_pretrained_bi_encoders_have_poolings_to_compare(app: AppTest) -> None:
-    assert EN["train.poolings"] not in labels(run(app))
+    assert EN["train.poolings_start"] not in labels(run(app))
     app.query_params["train"] = CROSS_ENCODER
-    assert EN["train.poolings"] not in labels(with_base(app, "klue/roberta-base"))
+    assert EN["train.poolings_start"] not in labels(with_base(app, "klue/roberta-base"))
     assert not all_runs()
 
 
