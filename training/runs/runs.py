@@ -34,7 +34,8 @@ class Phase(StrEnum):
     """What a running training is doing."""
 
     LOADING = "loading"
-    MINING = "mining"
+    PREPARING = "preparing"
+    MINING = "mining"  # instead, where hard negatives are looked for
     TEACHING = "teaching"
     MEASURING_BEFORE = "measuring_before"
     TRAINING = "training"
