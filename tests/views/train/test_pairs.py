@@ -52,7 +52,7 @@ def labelled() -> StoredPairs:
 @pytest.fixture
 def app(folder: Path) -> Iterator[AppTest]:
     test = unfolded(AppTest.from_function(page, default_timeout=60), *RECIPES)
-    for name, value in {"lang": "en", "train": SENTENCES, "base": "other", "base_model": str(folder)}.items():
+    for name, value in {"lang": "en", "train": SENTENCES, "base": str(folder)}.items():
         test.query_params[name] = value
     return test
 
