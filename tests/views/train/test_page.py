@@ -71,9 +71,10 @@ def no_worker(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("jobs.line.Line.start_worker", lambda _: None)
 
 
-def made_run(state: State, kind: str = BI_ENCODER, name: str = "first", base: str = STARTER, **status: Any) -> Run:
+def made_run(state: State, kind: str = BI_ENCODER, name: str = "first", base: str = "", **status: Any) -> Run:
     kept = kept_set()
-    options = RECIPES[kind].options.suited_to(base)
+    suited_to = RECIPES[kind].options.suited_to
+    options = suited_to(base) if base else suited_to()
     plan = new_plan(kind, name, (kept.key, kept.name, kept.fingerprint), SplitOptions(), options)
     made = create_run(plan)
     pid, started = this_process()
@@ -85,7 +86,7 @@ def kept_set(question_set: QuestionSet | None = None) -> StoredSet:
     return keep(question_set or small_set())
 
 
-def done_run(kind: str = BI_ENCODER, name: str = "first", base: str = STARTER, **changed: Any) -> Run:
+def done_run(kind: str = BI_ENCODER, name: str = "first", base: str = "", **changed: Any) -> Run:
     made = made_run(State.DONE, kind, name, base, seconds=9.2)
     (made.folder / "scores.json").write_text(json.dumps(SCORES | changed), encoding="utf-8")
     made.model_folder.mkdir()
@@ -294,11 +295,31 @@ def test_every_advice_has_words(language: str) -> None:
     assert {f"advice.{one}" for one in Advice} <= catalog(language).keys()
 
 
-def test_a_reranker_shows_what_mixing_gives(app: AppTest) -> None:
-    done_run(CROSS_ENCODER, interpolated=SCORES["bm25"], weight=0.35)
-    run(app)
-    assert app.dataframe[0].value["row"].tolist()[2] == "Mixed with BM25 (weight 0.35)"
-    assert "from 60.0% to 70.0%" in texts(app)  # nDCG@10
+@pytest.mark.parametrize(("interval", "outcome"), [([0.01, 0.2], "gain_sure"), ([-0.01, 0.2], "gain_unsure")])
+def test_a_reranker_leads_with_what_bm25_gains_by_it_and_not_with_itself(
+    app: AppTest, interval: list[float], outcome: str
+) -> None:
+    mixed = {measure: value + 0.02 for measure, value in SCORES["bm25"].items()}
+    alone = {measure: value - 0.3 for measure, value in SCORES["after"].items()}
+    gain = {"measure": "ndcg@10", "difference": 0.02, "interval": interval}
+    done_run(CROSS_ENCODER, interpolated=mixed, after=alone, weight=0.35, mixed_gain=gain)
+    shown = texts(run(app))
+    assert app.dataframe[0].value["row"].tolist() == [
+        *("Mixed with BM25 (weight 0.35)", "BM25", "Model alone, before", "Model alone, after")
+    ]
+    low, high = (f"{value * 100:+.1f}" for value in interval)
+    chance = EN[f"train.{outcome}"].format(low=low, high=high)
+    lead = "Mixed with BM25, nDCG@10 **rises by 2.0 points**, from BM25's 65.0% to 67.0%."
+    below = "The model alone, not mixed, has nDCG@10 40.0%, **below BM25's 65.0%**; it was 60.0% before training."
+    assert -1 < shown.index(lead) < shown.index(chance) < shown.index(below)
+
+
+def test_figures_at_the_end_of_their_scale_say_how_their_interval_came_about(app: AppTest) -> None:
+    intervals = {"after": {"recall@10": [0.79, 1.0]}}
+    done_run(intervals=intervals)
+    assert EN["train.intervals_at_the_end"] not in texts(run(app))
+    done_run(intervals=intervals, after=SCORES["after"] | {"recall@10": 1.0})
+    assert EN["train.intervals_at_the_end"] in texts(run(app))
 
 
 @pytest.mark.parametrize(
