@@ -25,6 +25,7 @@ from views.train.ablation import draw_ablation
 from views.train.base import Base
 from views.train.entered import offer
 from views.train.fields import OptionFields
+from views.train.known_time import draw_known_time
 from views.train.negatives import draw_negatives
 from views.train.options import NEEDED
 from views.train.rehearsal import asked_of, draw_ask_button, draw_estimate
@@ -57,6 +58,7 @@ def draw_form(kind: str, base: Base, objective: str, data: Learned | StoredPairs
             _draw_way_back(form)
             if not base.usable:
                 st.caption(word("train.base_first"), width="content")
+            draw_known_time(plan)
             draw_ask_button(Task.ESTIMATE, estimate, told)
             draw_start_button(plan, told)
         with told:

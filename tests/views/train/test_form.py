@@ -300,6 +300,18 @@ def test_rounds_stand_in_line_one_behind_the_other(app: AppTest, submitted: list
     assert [made.plan().options.base for made in submitted] == [STARTER, submitted[0].id, submitted[1].id]
 
 
+def test_the_time_is_told_unasked_where_one_alike_was_measured(app: AppTest) -> None:
+    made = done_run(name="alike", epochs=2.0)
+    made.write_status(Status(State.DONE, seconds=240.0))
+    run(app)
+    for name, value in {"validation": 0.15, "test": 0.25, "split_seed": 3, "epochs": 3.0}.items():
+        field(app, name).set_value(value)
+    told = EN["train.known_time"].format(time=EN["time.minutes"].format(minutes=6, seconds=0), name="alike")
+    assert told in texts(run(app))
+    field(app, "batch_size").set_value(8)  # nothing is known of such steps
+    assert "alike" not in texts(run(app))
+
+
 # what is kept
 
 
