@@ -6,7 +6,7 @@ from enum import StrEnum
 from typing import Self
 
 from models.packaged.bases import PREFIX
-from models.sources import STARTER, default_model
+from models.sources import STARTER
 from training.options.common import Problem, option
 from training.options.negatives import WindowedOptions
 
@@ -47,11 +47,6 @@ class CrossEncoderOptions(WindowedOptions):
         if base == STARTER:
             return cls(epochs=2.0, learning_rate=1e-2)
         return cls(base=base, epochs=1.0, batch_size=16, evaluation_batch_size=32, recompute=base.startswith(PREFIX))
-
-    @classmethod
-    def offered(cls) -> tuple[str, ...]:
-        """The starter first: a pretrained base reads every pair, which takes a CPU minutes on a small set."""
-        return tuple(dict.fromkeys((STARTER, default_model())))
 
     @property
     def helpers(self) -> dict[str, str]:

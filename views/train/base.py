@@ -10,6 +10,7 @@ from models.hub import HubRevision, ModelError
 from models.packaged.bases import DEFAULT, PREFIX, base_at_hand
 from models.sources import STARTER, find_model
 from training.options.common import OptionError, TrainingOptions
+from training.options.cross_encoder import CROSS_ENCODER
 from training.options.language_model import LANGUAGE_MODEL
 from training.recipe import kinds_to_start_from, recipe_of, usual_base
 from training.runs.runs import Run, find_model_run
@@ -107,6 +108,8 @@ def _about(kind: str, reference: str, place: DeltaGenerator) -> bool:
     elif source.packaged:
         packaged = source.packaged
         place.caption(word("train.about_packaged", origin=packaged.origin, licence=packaged.licence.upper()))
+        if kind == CROSS_ENCODER:
+            st.caption(word("train.about_pairs_read"))
     elif source.hub_id is None:
         place.caption(word("train.about_folder"))
     elif not hub_answer(source.hub_id).done():
