@@ -143,7 +143,7 @@ def _trained(run: Run, status: Status, watch: Watch | None) -> dict[str, Any]:
             run.add_measures(name, means["validation"])
             run.add_measures(f"{name}_training", means["training"])
         run.write("provenance.json", provenance(plan, source) | _processes(plan))
-    enter(Phase.MINING)
+    enter(Phase.MINING if plan.options.mines else Phase.PREPARING)
     set_seed(plan.options.seed)
     task = recipe.task(source)
     run.write("provenance.json", run.provenance() | {"settled": task.settled} | task.told)

@@ -28,7 +28,7 @@ def state_of(workspace: Path, name: str) -> str:
     return "unknown"
 
 
-def wait_for(workspace: Path, name: str, state: str, seconds: float = 120) -> str:
+def wait_for(workspace: Path, name: str, state: str, seconds: float = 400) -> str:
     end = time.monotonic() + seconds
     while not (found := state_of(workspace, name)).startswith(state):
         assert time.monotonic() < end, found
@@ -37,7 +37,7 @@ def wait_for(workspace: Path, name: str, state: str, seconds: float = 120) -> st
 
 
 def wait_for_steps(workspace: Path, name: str) -> None:
-    end = time.monotonic() + 60
+    end = time.monotonic() + 300
     while state_of(workspace, name).endswith(" 0"):
         assert time.monotonic() < end
         time.sleep(0.05)

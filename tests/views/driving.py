@@ -17,3 +17,11 @@ def run(app: AppTest) -> AppTest:
     app.run()
     assert not app.exception
     return app
+
+
+def unfolded(app: AppTest, *kinds: str) -> AppTest:
+    """Have a form of these kinds of training drawn whole, with what it folds away and draws only once it is opened."""
+    folds = [f"train_{kind}_{fold}_open" for kind in kinds for fold in ("more", "hard_negatives")]
+    for key in (*folds, "train_several_open", "train_ablation_open"):
+        app.session_state[key] = True
+    return app

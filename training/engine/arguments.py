@@ -7,6 +7,7 @@ from typing import Any
 from training.engine.task import LOSS
 from training.options.common import Report, TrainingOptions, uses_bfloat16
 
+_LOGGED = 0.01  # of all steps, rounded up: every one of up to 100, and between 50 and 100 entries of more
 VALIDATION = "validation"  # what measures are logged as: eval_validation_<measure>
 
 
@@ -38,7 +39,8 @@ def trainer_arguments(
         "warmup_steps": min(options.warmup, 1 - 1e-9),  # a share of all steps; from 1 on it would be a number of them
         "bf16": uses_bfloat16(options),
         "use_cpu": not gpu,
-        "logging_steps": options.logging_steps,
+        "logging_steps": options.logging_steps or _LOGGED,
+        "logging_first_step": True,
         "eval_strategy": "steps" if by_steps else "epoch",
         "eval_steps": options.evaluation_steps or None,
         "save_strategy": "steps" if by_steps else "epoch",

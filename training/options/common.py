@@ -81,7 +81,7 @@ class TrainingOptions:
     evaluation_steps: int = option(0, "steps between measurements; 0: once an epoch", 0, 10**9)
     save_steps: int = option(0, "steps between checkpoints, a multiple of evaluation-steps; 0: as often as measured", 0)
     save_minutes: float = option(10.0, "longest time between checkpoints; 0: no limit", 0, 10**6)
-    logging_steps: int = option(5, "steps between entries of the loss curve", 1, 10**9)
+    logging_steps: int = option(0, "steps between entries of the loss curve; 0: so that there are up to 100", 0, 10**9)
     save_limit: int = option(2, "checkpoints kept besides the best", 1, 1000)
     evaluation_limit: int = option(500, "validation examples measured during training; 0: all", 0, 10**9)
     report_to: Report = option(Report.NONE, "where else the curves go; its package must be installed")
@@ -118,6 +118,11 @@ class TrainingOptions:
     @property
     def in_parts(self) -> bool:
         """Whether a batch can be computed in parts of `mini_batch_size`."""
+        return False
+
+    @property
+    def mines(self) -> bool:
+        """Whether passages are searched that look like answers and are none."""
         return False
 
     @property

@@ -43,6 +43,11 @@ class RankerOptions(QuestionOptions):
         searched = self.negatives and self.negatives_from is not NegativesFrom.BM25
         return {"negatives_model": self.negatives_model} if searched else {}
 
+    @property
+    def mines(self) -> bool:
+        """Whether there are any hard negatives."""
+        return self.negatives > 0
+
     def _problems(self) -> Iterator[Problem]:
         yield from super()._problems()
         if self.negatives_last < self.negatives_first:

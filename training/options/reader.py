@@ -57,6 +57,11 @@ class ReaderOptions(RankerOptions):
         return tuple(dict.fromkeys([*([packaged.reference] if packaged else []), DEFAULT_READER]))
 
     @property
+    def mines(self) -> bool:
+        """Whether any question is shown passages without its answer."""
+        return self.negatives_share > 0
+
+    @property
     def span_options(self) -> SpanOptions:
         """How passages are cut."""
         return SpanOptions(self.max_length, self.overlap, self.longest_answer)

@@ -11,6 +11,7 @@ from retrieval.evaluation.measures import Scores
 from retrieval.evaluation.significance import intervals_of, mean_interval, question_groups
 
 MEASURED_KS = (1, 5, 10)
+_MIXED = ("bm25", "interpolated")  # what a reranker is used as, against what it reranks
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,10 @@ class Reached:
 def summary(
     measured: Mapping[str, Reached], best_by: str, validation: QuestionSet, sample: QuestionSet
 ) -> dict[str, Any]:
-    """Means on validation questions, their 95% intervals, and the gain; means and gain on the training sample, too."""
+    """Means on validation questions, their 95% intervals, and the gain; means and gain on the training sample, too.
+
+    Of a reranker mixed with BM25, the gain over BM25 is told besides.
+    """
     groups = question_groups(validation)
     judging = {name: reached.validation for name, reached in measured.items()}
     learned = {name: reached.training for name, reached in measured.items()}
@@ -48,6 +52,7 @@ def summary(
         **{name: scores.means() for name, scores in judging.items()},
         "intervals": {name: intervals_of(scores, groups) for name, scores in judging.items()},
         "gain": _gain(judging, best_by, groups),
+        **({"mixed_gain": _gain(judging, best_by, groups, *_MIXED)} if judging.keys() >= {*_MIXED} else {}),
         "training_sample": {
             **{name: scores.means() for name, scores in learned.items()},
             "gain": _gain(learned, best_by, question_groups(sample)),
@@ -63,7 +68,9 @@ def _scores(kept: dict[str, list[float]]) -> Scores:
     return Scores(MEASURED_KS, {name: np.array(values) for name, values in kept.items()})
 
 
-def _gain(scores: dict[str, Scores], measure: str, groups: np.ndarray) -> dict[str, Any]:
-    """The paired difference of after and before, with its 95% interval."""
-    gain = scores["after"].per_question[measure] - scores["before"].per_question[measure]
+def _gain(
+    scores: dict[str, Scores], measure: str, groups: np.ndarray, over: str = "before", of: str = "after"
+) -> dict[str, Any]:
+    """The paired difference of two measurements, with its 95% interval."""
+    gain = scores[of].per_question[measure] - scores[over].per_question[measure]
     return {"measure": measure, "difference": float(gain.mean()), "interval": list(mean_interval(gain, groups))}

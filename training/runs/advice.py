@@ -19,6 +19,7 @@ class Advice(StrEnum):
     NOTHING_LEARNED = "nothing_learned"  # not even on questions it learned from: larger steps, or more of them
     NOT_CARRIED_OVER = "not_carried_over"  # better where it learned, not elsewhere: more articles, not more epochs
     STARTER_NOT_CARRIED_OVER = "starter_not_carried_over"  # the same of a base that knows only words it has seen
+    MIXED_UNSURE = "mixed_unsure"  # a better reranker, but BM25 mixed with it is not surely better than BM25
     FELL = "fell"  # surely worse than its base: smaller steps
     STILL_RISING = "still_rising"  # the last measurement is the best: more epochs may go on
     PAST_ITS_BEST = "past_its_best"  # later steps were worse: more epochs will not help
@@ -42,7 +43,9 @@ def advice(plan: Plan, scores: dict[str, Any], measured: Points) -> Advice | Non
         if sample_low <= 0:
             return Advice.NOTHING_LEARNED
         return Advice.STARTER_NOT_CARRIED_OVER if plan.options.base == STARTER else Advice.NOT_CARRIED_OVER
-    return _course(scores.get("kept_step", 0), measured)
+    mixed = scores.get("mixed_gain")
+    unsure = mixed and mixed["interval"][0] <= 0
+    return Advice.MIXED_UNSURE if unsure else _course(scores.get("kept_step", 0), measured)
 
 
 def _course(kept: int, measured: Points) -> Advice | None:

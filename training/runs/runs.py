@@ -34,7 +34,8 @@ class Phase(StrEnum):
     """What a running training is doing."""
 
     LOADING = "loading"
-    MINING = "mining"
+    PREPARING = "preparing"
+    MINING = "mining"  # instead, where hard negatives are looked for
     TEACHING = "teaching"
     MEASURING_BEFORE = "measuring_before"
     TRAINING = "training"
@@ -104,6 +105,7 @@ class _Figures(BaseModel):
     bm25: dict[str, FiniteFloat] = {}
     intervals: dict[str, dict[str, tuple[FiniteFloat, FiniteFloat]]] = {}
     gain: _Gain | None = None
+    mixed_gain: _Gain | None = None
     weight: FiniteFloat = 0.0
     questions: int = 0
     seconds: FiniteFloat = 0.0

@@ -16,19 +16,19 @@ from training.runs.line import LINE
 from training.runs.parts import Whole
 from training.runs.runs import Plan, Run, damaged_runs
 from training.runs.searches import Search
-from views.choices import BM25_NAME, choices_for, model_place
+from views.choices import model_place
 from views.damaged import draw_damaged
 from views.navigation import PAGES, open_page
 from views.problem_words import failure_text
 from views.run_words import run_name
 from views.runs.ablation import draw_ablation, draw_ablation_buttons
+from views.runs.compared import compare_with_untrained
 from views.runs.details import draw_details
 from views.runs.dialogs import close_dialog, draw_dialog, open_dialog
 from views.runs.head import draw_head, has_ended, tell_failure
 from views.runs.model import draw_download, draw_push, draw_push_button
 from views.runs.scores import draw_scores
 from views.runs.search import Use, draw_search
-from views.state import use_set
 from views.words import language, plain, word
 
 _SHOWN_FIRST = 5
@@ -122,7 +122,7 @@ def _buttons(run: Run, plan: Plan, status: Status, another_round: Callable[[Run]
         else:
             help_text = None if data else word("train.use_no_data")
             if _button("use", run, ":material/leaderboard:", disabled=data is None, help_text=help_text) and data:
-                _use(plan, data)
+                compare_with_untrained(plan, data)
         if isinstance(plan.options, BiEncoderOptions):
             st.button(
                 word("train.another_round"),
@@ -161,14 +161,6 @@ def _draw_way_to_answers(run: Run, data: StoredSet | None) -> None:
     """Draw the button that lets the reader answer, of passages of the set it was trained on where that is there."""
     if _ANSWERS in PAGES and _button("use_reader", run, PAGES[_ANSWERS], help_text=word("train.use_reader_help")):
         open_page(_ANSWERS, **({"data": data.key} if data else {}), reader=run.id, lang=language())
-
-
-def _use(plan: Plan, data: StoredSet) -> None:
-    """Open the comparison of this model with BM25 on the test questions of the set it was trained on."""
-    use_set(data.key)
-    choices = choices_for(data)
-    names = [BM25_NAME, *(name for name, known_plan in choices.trained.items() if known_plan == plan)]
-    open_page("compare", data=data.key, retrievers="|".join(names), part="test", lang=language())
 
 
 def ask_to_delete(run: Run) -> None:

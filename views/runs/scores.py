@@ -13,14 +13,16 @@ from views import tables
 from views.runs.charts import best_by, measure_names
 from views.words import plain, signed, word, word_or
 
-_ROWS = ("unigram", "before", "after", "interpolated", "bm25")
+_ROWS = ("unigram", "before", "after", "bm25")
+_MIXED_ROWS = ("interpolated", "bm25", "before", "after")  # of a reranker: first what is used of it
 _TIMES_100 = ("spearman", "pearson", "accuracy")  # as the field writes them
 _WIDTH = 140  # pixels of a figure with its interval: the table fits beside the sidebar of a small screen
 
 
 def draw_scores(run: Run, plan: Plan, scores: dict[str, Any]) -> None:
     """Draw one sentence and the table; a column's best is bold, and each figure has its 95% interval where known."""
-    rows = {name: scores[name] for name in _ROWS if isinstance(scores.get(name), dict)}
+    order = _MIXED_ROWS if scores.get("interpolated") else _ROWS
+    rows = {name: scores[name] for name in order if isinstance(scores.get(name), dict)}
     if not {"before", "after"} <= set(rows):
         st.caption(word("train.no_scores"))
         return
@@ -30,7 +32,10 @@ def draw_scores(run: Run, plan: Plan, scores: dict[str, Any]) -> None:
     gain = scores.get("gain") or {}
     measure = gain.get("measure", recipe_of(plan.kind).measure)  # older scores name no gain
     if measure in names and measure in rows["before"].keys() & rows["after"].keys():
-        _sentences(names[measure], measure, rows, scores)
+        if {"interpolated", "bm25"} <= rows.keys():
+            _mixed_sentences(names[measure], measure, rows, scores)
+        else:
+            _sentences(names[measure], measure, rows, scores)
         if _asks_questions(scores) and (found := advice(plan, scores, curves(run, [measure]).points[measure])):
             st.info(word(f"advice.{found}"), icon=":material/lightbulb:")
     intervals = scores.get("intervals") or {}
@@ -38,7 +43,7 @@ def draw_scores(run: Run, plan: Plan, scores: dict[str, Any]) -> None:
         st.markdown(_perplexities(rows))
     if names:
         _draw_table(rows, scores, names, intervals)
-    st.caption(_measured_on(plan, scores, with_intervals=bool(intervals)))
+    st.caption(_measured_on(plan, scores, intervals))
     if kept := scores.get("kept_step"):
         steps = {"step": f"{kept:,}", "total": f"{run.status().total_steps:,}"}
         chosen_by = plan.options.best_by.value if _of_text(scores) else best_by(run, plan)
@@ -76,14 +81,31 @@ def _written(table: pd.DataFrame, intervals: dict[str, Any], measures: list[str]
 def _sentences(name: str, measure: str, rows: dict[str, dict[str, float]], scores: dict[str, Any]) -> None:
     """Say what changed, whether the questions were enough to be sure of it, and what changed where it learned."""
     text = _change("went", name, measure, rows["before"], rows["after"])
-    if rows["before"] != rows["after"] and (gain := scores.get("gain")):
-        low, high = gain["interval"]
-        sure = low > 0 or high < 0
-        text += " " + word(f"train.gain_{'sure' if sure else 'unsure'}", low=signed(low), high=signed(high))
+    if rows["before"] != rows["after"]:
+        text += _surely(scores.get("gain"))
     if (sample := scores.get("training_sample")) and _asks_questions(scores):
         learned = _change("learned", name, measure, sample["before"], sample["after"], questions=sample["questions"])
         text += " " + learned
     st.markdown(text)
+
+
+def _mixed_sentences(name: str, measure: str, rows: dict[str, dict[str, float]], scores: dict[str, Any]) -> None:
+    """Say what BM25 gains where the model is mixed in, as it is used, and only then what the model is by itself."""
+    text = _change("mixed", name, measure, rows["bm25"], rows["interpolated"])
+    if rows["bm25"] != rows["interpolated"]:
+        text += _surely(scores.get("mixed_gain"))
+    st.markdown(text)
+    before, after, bm25 = (round(rows[of][measure] * 100, 1) for of in ("before", "after", "bm25"))
+    outcome = "same" if after == bm25 else "above" if after > bm25 else "below"
+    st.markdown(word(f"train.alone_{outcome}", measure=name, before=before, after=after, bm25=bm25))
+
+
+def _surely(gain: dict[str, Any] | None) -> str:
+    if not gain:
+        return ""
+    low, high = gain["interval"]
+    sure = low > 0 or high < 0
+    return " " + word(f"train.gain_{'sure' if sure else 'unsure'}", low=signed(low), high=signed(high))
 
 
 def _change(
@@ -115,10 +137,12 @@ def _rows_are(scores: dict[str, Any]) -> str:
 def _row_name(name: str, scores: dict[str, Any]) -> str:
     if name == "interpolated":
         return word("train.row_interpolated", weight=f"{scores.get('weight', 0):g}")
+    if scores.get("interpolated") and name in ("before", "after"):
+        return word(f"train.row_{name}_alone")
     return word(f"train.row_{name}")
 
 
-def _measured_on(plan: Plan, scores: dict[str, Any], *, with_intervals: bool) -> str:
+def _measured_on(plan: Plan, scores: dict[str, Any], intervals: dict[str, Any]) -> str:
     if _of_pairs(scores):
         text = word("train.measured_on_pairs", pairs=f"{scores['pairs']:,}")
     elif _of_text(scores):
@@ -132,8 +156,11 @@ def _measured_on(plan: Plan, scores: dict[str, Any], *, with_intervals: bool) ->
         text = word("train.measured_on", questions=f"{scores.get('questions', 0):,}")
     if made := sum(scores.get("made_questions", {}).values()):
         text += " " + word("train.measured_on_made", made=f"{made:,}")
-    if with_intervals:
+    if intervals:
         text += " " + word("train.intervals_of_text" if _of_text(scores) else "train.intervals")
+        figures = {value for name in intervals for value in scores.get(name, {}).values()}
+        if not _of_text(scores) and figures & {0, 1}:
+            text += " " + word("train.intervals_at_the_end")
     if plan.options.reranked:
         text += " " + word("train.measured_reranked", depth=plan.options.reranked)
     return text

@@ -46,7 +46,10 @@ _LARGEST_FILE = 1  # MB
 
 def draw_ablation(plan: Plan | None) -> None:
     """Draw the two ways to an ablation, around a training that was planned; None where it cannot be."""
-    with st.expander(word("ablation.title"), icon=":material/experiment:"):
+    key, icon = "train_ablation_open", ":material/experiment:"
+    with st.expander(word("ablation.title"), icon=icon, key=key, on_change="rerun") as fold:
+        if not fold.open:
+            return
         st.markdown(word("ablation.about"))
         if plan is None:
             st.caption(word("ablation.no_plan"))

@@ -7,18 +7,18 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from models.hub import HubRevision, ModelError
-from models.packaged.bases import DEFAULT, base_at_hand
+from models.packaged.bases import DEFAULT, PREFIX, base_at_hand
 from models.sources import STARTER, find_model
 from training.options.common import OptionError, TrainingOptions
+from training.options.cross_encoder import CROSS_ENCODER
 from training.options.language_model import LANGUAGE_MODEL
 from training.recipe import kinds_to_start_from, recipe_of, usual_base
-from training.runs.runs import Run
+from training.runs.runs import Run, find_model_run
 from views.choices import finished_runs
-from views.model_words import OTHER, is_a_starter, model_label
+from views.model_words import is_a_starter, model_label
 from views.problem_words import failure_text
 from views.resources.hub import hub_answer
 from views.state import choose, remember
-from views.train.models import other_field
 from views.words import known, plain, word
 
 _POLL_SECONDS = 0.5
@@ -40,24 +40,19 @@ class Base:
 
 def pick_base(kind: str) -> Base:
     """Draw the choice of a base model and what is known of it. The page never waits for the hub."""
-    runs = _runs(kind)
     left, right = st.columns(2, vertical_alignment="bottom")
     with left:
-        chosen = _select(kind)
-        reference = _other(kind) if chosen == OTHER else chosen
-    if not reference:
-        right.caption(word("train.base_other_empty"))
-        return Base("")
-    return Base(reference, runs.get(reference), _about(kind, reference, right))
+        reference = _select(kind).strip()
+    return Base(reference, _runs(kind).get(reference), _about(kind, reference, right))
 
 
 def base_choices(kind: str) -> list[str]:
-    """Return the bases that are offered by name; any other is entered."""
+    """Return the bases that are offered by name; any other is typed."""
     recipe = recipe_of(kind)
     offered = recipe.options.offered()
     runs = [run for one in kinds_to_start_from(kind) for run in _runs(one)]
     fitting = runs if STARTER in offered else [run for run in runs if not is_a_starter(run)]
-    return list(dict.fromkeys([*offered, recipe.base, *fitting, OTHER]))
+    return list(dict.fromkeys([*offered, recipe.base, *fitting]))
 
 
 def suited_to(kind: str, base: Base) -> TrainingOptions:
@@ -74,23 +69,27 @@ def _runs(kind: str) -> dict[str, Run]:
 
 
 def _select(kind: str) -> str:
+    choices = base_choices(kind)
     return choose(
         st.selectbox,
         "base",
-        word("train.base"),
-        base_choices(kind),
+        word("train.base_pick"),
+        [*choices, *(one for one in _typed() if one not in choices)],
         usual_base(kind),
         format_func=partial(model_label, kind=kind),
         help=word("train.base_help"),
+        accept_new_options=True,
     )
 
 
-def _other(kind: str) -> str:
-    key = f"train_other_{kind}"
-    st.session_state.setdefault(key, st.query_params.get("base_model", ""))
-    text = other_field(key)
-    st.query_params["base_model"] = text
-    return text
+def _typed() -> list[str]:
+    """A hub id or a folder that was typed, or stands in the address; what is known by name is offered where it fits."""
+    given = (st.session_state.get("kept_base"), st.query_params.get("base"))
+    return list(dict.fromkeys(one for one in given if one and one.strip() and not _is_known(one)))
+
+
+def _is_known(base: str) -> bool:
+    return base == STARTER or base.startswith(PREFIX) or find_model_run(base) is not None
 
 
 def _about(kind: str, reference: str, place: DeltaGenerator) -> bool:
@@ -109,6 +108,8 @@ def _about(kind: str, reference: str, place: DeltaGenerator) -> bool:
     elif source.packaged:
         packaged = source.packaged
         place.caption(word("train.about_packaged", origin=packaged.origin, licence=packaged.licence.upper()))
+        if kind == CROSS_ENCODER:
+            st.caption(word("train.about_pairs_read"))
     elif source.hub_id is None:
         place.caption(word("train.about_folder"))
     elif not hub_answer(source.hub_id).done():

@@ -6,6 +6,7 @@ from typing import Any
 
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
+from streamlit.elements.lib.mutable_expander_container import ExpanderContainer
 
 from data.split import SplitOptions
 from training.options.bi_encoder import BI_ENCODER, TAUGHT
@@ -25,7 +26,7 @@ from views.train.options import (
     fitted,
     matters,
 )
-from views.train.widgets import Field, draw_field, tell_of_packages
+from views.train.widgets import Field, draw_field, hold_field, tell_of_packages
 from views.words import word
 
 _COLUMNS = 4
@@ -45,7 +46,7 @@ class OptionFields:
 
     @property
     def changed(self) -> list[str]:
-        """Options drawn that hold something else than they were offered with."""
+        """Options that hold something else than they were offered with, folded away or not."""
         return [name for name in self._entered if is_changed(self.key(name))]
 
     def draw_first(self, columns: Sequence[DeltaGenerator]) -> None:
@@ -58,25 +59,28 @@ class OptionFields:
             self._row(names, st.columns(2))
 
     def draw_negatives(self) -> DeltaGenerator | None:
-        """Draw how hard negatives are found; returns the place to show them, None where the training takes none."""
+        """Draw how hard negatives are found; returns the place to show them, None where they are folded or not taken.
+
+        What is folded away is not drawn before it is opened: it counts as it was entered.
+        """
         if not self._of(NEGATIVES_SOURCE):
             return None
-        with st.expander(word("train.hard_negatives"), icon=":material/rule:"):
-            self._rows(self._of(NEGATIVES_SOURCE))
-            self._rows(self._of(NEGATIVES_DRAWN))
-            return st.container() if self._of(NEGATIVES_DRAWN) else None
+        with self._fold("hard_negatives", ":material/rule:") as fold:
+            self._rows(self._of(NEGATIVES_SOURCE), drawn=bool(fold.open))
+            self._rows(self._of(NEGATIVES_DRAWN), drawn=bool(fold.open))
+            return st.container() if fold.open and self._of(NEGATIVES_DRAWN) else None
 
     def draw_more(self) -> None:
         """Draw all others, by what they are about, and the split."""
-        others = [name for name in self._start if name not in LISTED and name not in _SPLIT]
-        for group, names in (MORE | {"loss": (*MORE["loss"], *others)}).items():
-            if own := self._of(names):
-                st.markdown(f"**{word(f'train.group_{group}')}**")
-                self._rows(own)
-            if group == "measuring":
-                tell_of_packages()
-        st.markdown(f"**{word('train.group_split')}**")
-        self._rows(list(_SPLIT))
+        with self._fold("more", ":material/tune:") as fold:
+            others = [name for name in self._start if name not in LISTED and name not in _SPLIT]
+            for group, names in (MORE | {"loss": (*MORE["loss"], *others), "split": tuple(_SPLIT)}).items():
+                own = self._of(names)
+                if own and fold.open:
+                    st.markdown(f"**{word(f'train.group_{group}')}**")
+                self._rows(own, drawn=bool(fold.open))
+                if group == "measuring" and fold.open:
+                    tell_of_packages()
 
     def options(self) -> dict[str, Any]:
         """Return every option; one left empty or not drawn has its default."""
@@ -91,7 +95,7 @@ class OptionFields:
         return float(validation), float(test), int(seed)
 
     def models(self) -> dict[str, str]:
-        """Return the models named in fields that were drawn."""
+        """Return the models named in the fields that matter."""
         return {name: self._entered[name] for name in KINDS if self._entered.get(name)}
 
     def tell(self, name: str, problem: str) -> None:
@@ -117,7 +121,13 @@ class OptionFields:
         values = self._start | {name: value for name, value in kept.items() if value is not None}
         return [name for name in names if name in values and matters(name, values, starter=self._base.starter)]
 
-    def _rows(self, names: Sequence[str]) -> None:
+    def _fold(self, name: str, icon: str) -> ExpanderContainer:
+        return st.expander(word(f"train.{name}"), icon=icon, key=f"train_{self._kind}_{name}_open", on_change="rerun")
+
+    def _rows(self, names: Sequence[str], *, drawn: bool) -> None:
+        if not drawn:
+            self._entered |= {name: hold_field(self._field(name)) for name in names}
+            return
         for first in range(0, len(names), _COLUMNS):
             row = names[first : first + _COLUMNS]
             # a box without a label above it stands in line with the others' fields
@@ -127,9 +137,11 @@ class OptionFields:
     def _row(self, names: Sequence[str], columns: Sequence[DeltaGenerator]) -> None:
         for column, name in zip(columns, names, strict=False):
             with column:
-                field = Field(self._kind, name, self.key(name), self._start[name], **self._about[name])
-                self._entered[name] = draw_field(field)
+                self._entered[name] = draw_field(self._field(name))
                 self._places[name] = st.empty()
+
+    def _field(self, name: str) -> Field:
+        return Field(self._kind, name, self.key(name), self._start[name], **self._about[name])
 
 
 def field_key(kind: str, name: str) -> str:

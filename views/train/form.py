@@ -1,5 +1,7 @@
 """The form of a training: what is entered is checked at once, and nothing of it is lost."""
 
+from itertools import count
+
 import streamlit as st
 
 from data.pairs.split import split_pairs
@@ -15,7 +17,7 @@ from training.options.language_model import LANGUAGE_MODEL
 from training.recipe import ranking_kinds, recipe_of
 from training.runs.rehearsal import Task
 from training.runs.runs import Plan, all_runs, new_plan
-from views.model_words import base_name
+from views.model_words import kind_name
 from views.resources.pairs import pair_set
 from views.resources.sets import question_set, split_of
 from views.texts import Learned, reference_of
@@ -23,11 +25,12 @@ from views.train.ablation import draw_ablation
 from views.train.base import Base
 from views.train.entered import offer
 from views.train.fields import OptionFields
+from views.train.known_time import draw_known_time
 from views.train.negatives import draw_negatives
 from views.train.options import NEEDED
 from views.train.rehearsal import asked_of, draw_ask_button, draw_estimate
-from views.train.settings import draw_find_button
-from views.train.start import draw_pooling_button, draw_start_button, trainings_started
+from views.train.settings import draw_find
+from views.train.start import draw_poolings, draw_start_button, trainings_started
 from views.words import word, word_or
 
 _LONGEST_NAME = 80
@@ -40,26 +43,23 @@ def draw_form(kind: str, base: Base, objective: str, data: Learned | StoredPairs
     with st.container(border=True):
         name_column, *columns = st.columns(4)
         with name_column:
-            name = _name_field(kind, base)
+            name = _name_field(kind)
         form.draw_first(columns)
         form.draw_needed()
-        with st.expander(word("train.more"), icon=":material/tune:"):
-            form.draw_more()
+        form.draw_more()
         found = form.draw_negatives()
         buttons = st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="right")
         told = st.container()  # below the buttons: they must not move while they are pressed
         with told:
-            entered = _planned(form, data, kind, name.strip() or base_name(base.reference, kind))
+            entered = _planned(form, data, kind, name.strip() or _free_name(kind))
         plan = entered if base.usable else None
         estimate = asked_of(plan, Task.ESTIMATE)
         with buttons:
             _draw_way_back(form)
             if not base.usable:
                 st.caption(word("train.base_first"), width="content")
+            draw_known_time(plan)
             draw_ask_button(Task.ESTIMATE, estimate, told)
-            if kind in ranking_kinds():
-                draw_find_button(plan, told)
-            draw_pooling_button(plan, base, told)
             draw_start_button(plan, told)
         with told:
             draw_estimate(estimate, form)
@@ -68,6 +68,19 @@ def draw_form(kind: str, base: Base, objective: str, data: Learned | StoredPairs
             draw_negatives(asked_of(plan, Task.NEGATIVES))
     if kind == LANGUAGE_MODEL:
         draw_ablation(plan)
+    elif kind in ranking_kinds():
+        _draw_several(plan, base)
+
+
+def _draw_several(plan: Plan | None, base: Base) -> None:
+    """Draw the ways to several trainings around the one of the form, once they are opened."""
+    key, icon = "train_several_open", ":material/experiment:"
+    with st.expander(word("train.several"), icon=icon, key=key, on_change="rerun") as fold:
+        if not fold.open:
+            return
+        told = st.container()
+        draw_find(plan, told)
+        draw_poolings(plan, base, told)
 
 
 def _draw_way_back(form: OptionFields) -> None:
@@ -142,16 +155,14 @@ def _tell(form: OptionFields, name: str, text: str) -> None:
     st.error(f"**{word_or(f'option.{name}', name)}**: {text}", icon=":material/error:")
 
 
-def _name_field(kind: str, base: Base) -> str:
+def _name_field(kind: str) -> str:
     # a new name is offered after every start; until then what was typed stays
     key = f"train_{kind}_name_{trainings_started()}"
-    offer(key, _free_name(base_name(base.reference, kind)) if base.reference else "")
-    return st.text_input(
-        word("train.name"), key=key, max_chars=_LONGEST_NAME, help=word("train.name_help"), persist_state="session"
-    )
+    offer(key, _free_name(kind))
+    return st.text_input(word("train.name"), key=key, max_chars=_LONGEST_NAME, persist_state="session")
 
 
-def _free_name(base: str) -> str:
+def _free_name(kind: str) -> str:
+    """The kind and the first number that is free: short, so that tables can show what searches with it."""
     taken = {run.plan().name.split(" · ")[0] for run in all_runs()}  # those of a comparison share their beginning
-    short = base.rstrip("/").rsplit("/", maxsplit=1)[-1][: _LONGEST_NAME // 2]
-    return next(name for number in range(1, len(taken) + 2) if (name := f"{short} {number}") not in taken)
+    return next(name for number in count(1) if (name := f"{kind_name(kind)} {number}") not in taken)

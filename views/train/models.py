@@ -18,28 +18,32 @@ ITSELF = ""  # a guide that is not named is the base
 KINDS = {"guide": BI_ENCODER, "teacher": CROSS_ENCODER, "negatives_model": BI_ENCODER}
 
 
-def model_field(name: str, start: str, words: dict[str, Any], kind: str) -> str:
-    """Draw the choice of a model of a kind; returns its reference, empty where none is chosen.
+def model_field(words: dict[str, Any], choices: list[str], *, optional: bool) -> str:
+    """Draw the choice of a model, offered by `hold_model`; returns its reference, empty where none is chosen.
 
-    `words` are the widget's.
+    `words` are the widget's; what is `optional` may be left open.
     """
-    choices, key = _choices(name, kind), words["key"]
-    known = start in choices or (name == "teacher" and not start)
-    offer(key, (start or (ITSELF if name == "guide" else None)) if known else OTHER)
-    if st.session_state[key] not in choices:  # such as a run that was deleted
-        st.session_state[key] = choices[0] if name != "teacher" else None
+    key = words["key"]
     relabel(key)
     chosen = st.selectbox(
         **words,
         options=choices,
-        index=None if name == "teacher" else 0,
+        index=None if optional else 0,
         format_func=_label,
         placeholder=word("train.pick_model"),
     )
-    if chosen != OTHER:
-        return chosen or ""
-    offer(f"{key}_other", "" if known else start)
-    return other_field(f"{key}_other")
+    return (other_field(_other(key)) if chosen == OTHER else chosen) or ""
+
+
+def hold_model(name: str, key: str, start: str, choices: list[str]) -> str:
+    """Offer the model that a field starts with, and return the reference of the one entered."""
+    known = start in choices or (name == "teacher" and not start)
+    offer(key, (start or (ITSELF if name == "guide" else None)) if known else OTHER)
+    if st.session_state[key] not in choices:  # such as a run that was deleted
+        st.session_state[key] = choices[0] if name != "teacher" else None
+    offer(_other(key), "" if known else start)
+    chosen = st.session_state[key]
+    return str((st.session_state[_other(key)] if chosen == OTHER else chosen) or "").strip()
 
 
 def other_field(key: str) -> str:
@@ -54,7 +58,8 @@ def other_field(key: str) -> str:
     ).strip()
 
 
-def _choices(name: str, kind: str) -> list[str]:
+def model_choices(name: str, kind: str) -> list[str]:
+    """Return what a field named so offers, of models of a kind."""
     kinds = kinds_alike(kind)
     runs = [run.id for run in finished_runs() if run.plan().kind in kinds]
     if name == "guide":  # it must read texts as the base does, and starters have no tokenizer
@@ -62,6 +67,10 @@ def _choices(name: str, kind: str) -> list[str]:
     if kind == CROSS_ENCODER:  # the hub's default has not learned to score anything yet
         return [STARTER, *runs, OTHER]
     return [*_packaged(), STARTER, recipe_of(kind).base, *runs, OTHER]
+
+
+def _other(key: str) -> str:
+    return f"{key}_other"
 
 
 def _packaged() -> list[str]:

@@ -9,6 +9,7 @@ import streamlit as st
 from data.pairs.store import StoredPairs
 from data.store import StoredSet
 from training.options.bi_encoder import BI_ENCODER
+from training.options.cross_encoder import CROSS_ENCODER
 from training.options.language_model import LANGUAGE_MODEL
 from training.recipe import RECIPES, recipe_of
 from training.runs.ablations import Ablation
@@ -27,7 +28,7 @@ from views.runs.line import draw_queue
 from views.runs.list import draw_runs
 from views.runs.search import draw_at_work
 from views.scrolling import show_top
-from views.state import choose, chosen_set
+from views.state import choose, chosen_set, remember, remembered
 from views.texts import Learned, learned_name, pick_text
 from views.train.base import pick_base
 from views.train.does_it_help import draw_does_it_help
@@ -37,6 +38,8 @@ from views.train.pairs import pick_pairs
 from views.train.rounds import fill_in_another_round
 from views.train.settings import use_settings
 from views.words import plain, word, word_or
+
+_FIRST_KINDS = (BI_ENCODER, CROSS_ENCODER)
 
 
 def draw() -> None:
@@ -88,14 +91,33 @@ def _is_folded(job: Run, wholes: set[str]) -> bool:
 
 
 def _pick_kind() -> str:
-    kinds = list(RECIPES)
-    return choose(
-        st.pills,  # they wrap
-        "train",
-        word("train.kind"),
-        kinds,
-        BI_ENCODER,
-        format_func=kind_name,
-        required=True,
-        label_visibility="collapsed",
-    )
+    """Draw the kinds that most come for, and the others behind a button; one of these stands beside once chosen."""
+    chosen = remembered("train", BI_ENCODER, list(RECIPES))
+    shown = list(dict.fromkeys([*_FIRST_KINDS, chosen]))
+    with st.container(horizontal=True, vertical_alignment="center"):
+        kind = choose(
+            st.pills,  # they wrap
+            "train",
+            word("train.kind"),
+            shown,
+            BI_ENCODER,
+            format_func=kind_name,
+            required=True,
+            label_visibility="collapsed",
+            width="content",
+        )
+        key = "train_more_kinds_open"
+        with st.popover(word("train.more_kinds"), type="tertiary", key=key, on_change="rerun") as others:
+            if others.open:
+                _draw_kinds([kind for kind in RECIPES if kind not in shown], key)
+    return kind
+
+
+def _draw_kinds(kinds: list[str], key: str) -> None:
+    def take(kind: str) -> None:
+        remember("train", kind)
+        st.session_state[key] = False
+
+    for kind in kinds:
+        st.button(kind_name(kind), key=f"train_kind_{kind}", on_click=take, args=(kind,), width="stretch")
+        st.caption(word_or(f"train.about_{kind}", recipe_of(kind).does))

@@ -39,16 +39,14 @@ def draw_start_button(plan: Plan | None, told: DeltaGenerator) -> None:
         _start([plan], told)
 
 
-def draw_pooling_button(plan: Plan | None, base: Base, told: DeltaGenerator) -> None:
-    """Draw the button that trains a pretrained bi-encoder with each of the poolings, all else the same."""
+def draw_poolings(plan: Plan | None, base: Base, told: DeltaGenerator) -> None:
+    """Draw the way to train a pretrained bi-encoder with each of the poolings, all else the same."""
     if base.starter or plan is None or not isinstance(plan.options, BiEncoderOptions):
         return
-    if st.button(
-        word("train.poolings"),
-        icon=":material/filter_3:",
-        help=word("train.poolings_help"),
-        key=f"train_poolings_{trainings_started()}",
-    ):
+    st.divider()
+    st.markdown(f"**{word('train.poolings')}**")
+    st.markdown(word("train.poolings_about"))
+    if st.button(word("train.poolings_start"), icon=":material/filter_3:", key=f"train_poolings_{trainings_started()}"):
         options = [(pooling, replace(plan.options, pooling=pooling)) for pooling in _COMPARED]
         _start([replace(plan, name=f"{plan.name} · {pooling}", options=one) for pooling, one in options], told)
 

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 from importlib.util import find_spec
 from typing import Any
 
@@ -11,7 +12,7 @@ from retrieval.evaluation.measures import Measure
 from training.options.common import Report
 from training.options.questions import BestBy
 from views.train.entered import offer, relabel
-from views.train.models import KINDS, model_field
+from views.train.models import KINDS, hold_model, model_choices, model_field
 from views.train.pairs import judging_sets
 from views.words import word, word_or
 
@@ -35,18 +36,34 @@ class Field:
 
 def draw_field(field: Field) -> Any:
     """Draw the widget of an option; returns what is entered, None for a number left empty."""
+    hold_field(field)
     if field.name in KINDS:
-        return model_field(field.name, field.start, _words(field), field.model or KINDS[field.name])
+        return model_field(_words(field), _model_choices(field), optional=field.name == "teacher")
     if field.name == "judged_on":
-        return _judging_set(field)
+        sets = _judging_sets()
+        return str(st.selectbox(**_words(field), options=list(sets), format_func=sets.__getitem__))
     if isinstance(field.start, StrEnum):
         return _choice(field)
-    offer(field.key, field.start)
     if isinstance(field.start, bool):
         return st.checkbox(**_words(field))
     if isinstance(field.start, str):
         return st.text_input(**_words(field), max_chars=200)
     return _number(field)
+
+
+def hold_field(field: Field) -> Any:
+    """Offer what an option starts with, and return what is entered, of a field that may be folded away."""
+    if field.name in KINDS:
+        return hold_model(field.name, field.key, field.start, _model_choices(field))
+    if field.name == "judged_on":
+        offer(field.key, field.start if field.start in _judging_sets() else "")
+    elif isinstance(field.start, StrEnum):
+        offer(field.key, field.start.value)
+        if st.session_state[field.key] not in _choices(field):  # such as a package that was removed
+            st.session_state[field.key] = _choices(field)[0]
+    else:
+        offer(field.key, field.start)
+    return st.session_state[field.key]
 
 
 def tell_of_packages() -> None:
@@ -55,19 +72,22 @@ def tell_of_packages() -> None:
         st.caption(word("train.report_to_more", packages=" ".join(missing)))
 
 
-def _judging_set(field: Field) -> str:
-    sets = {"": word("train.judged_by_itself")} | judging_sets()
-    offer(field.key, field.start if field.start in sets else "")
-    return str(st.selectbox(**_words(field), options=list(sets), format_func=sets.__getitem__))
+def _model_choices(field: Field) -> list[str]:
+    return model_choices(field.name, field.model or KINDS[field.name])
+
+
+def _judging_sets() -> dict[str, str]:
+    return {"": word("train.judged_by_itself")} | judging_sets()
+
+
+def _choices(field: Field) -> list[str]:
+    return [choice.value for choice in type(field.start) if not isinstance(choice, Report) or _installed(choice)]
 
 
 def _choice(field: Field) -> str:
-    choices = [choice.value for choice in type(field.start) if not isinstance(choice, Report) or _installed(choice)]
-    offer(field.key, field.start.value)
-    if st.session_state[field.key] not in choices:  # such as a package that was removed
-        st.session_state[field.key] = choices[0]
     relabel(field.key)
-    return str(st.selectbox(**_words(field), options=choices, format_func=lambda choice: _choice_words(field, choice)))
+    words = partial(_choice_words, field)
+    return str(st.selectbox(**_words(field), options=_choices(field), format_func=words))
 
 
 def _choice_words(field: Field, choice: str) -> str:
@@ -78,7 +98,6 @@ def _choice_words(field: Field, choice: str) -> str:
 
 def _number(field: Field) -> float | int | None:
     made = type(field.start)
-    offer(field.key, field.start)
     return st.number_input(
         **_words(field),
         value=None,  # what it is offered with stands in the session; an emptied field falls back to it

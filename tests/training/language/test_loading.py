@@ -79,7 +79,8 @@ def test_the_status_tells_it_and_begins_anew_with_the_next_phase(monkeypatch: py
     assert shares[Phase.LOADING] == sorted(shares[Phase.LOADING])
     assert len(set(shares[Phase.LOADING])) > 20
     assert shares[Phase.LOADING][-1] == 1.0
-    assert shares[Phase.MEASURING_BEFORE] == shares[Phase.MINING] == [0.0]
+    assert shares[Phase.MEASURING_BEFORE] == shares[Phase.PREPARING] == [0.0]
+    assert not shares[Phase.MINING], "a language model has no hard negatives to look for"
     assert set(shares[Phase.MEASURING_AFTER]) == {1.0}, "of the steps"
 
 

@@ -163,6 +163,15 @@ def test_a_saved_starter_gives_the_scores_it_gave_in_memory(cross_encoder: Train
     np.testing.assert_array_equal(load_cross_encoder(find_model(str(tmp_path)), []).predict(pairs), in_memory)
 
 
+def test_the_gain_over_bm25_is_that_of_the_mixed_model(cross_encoder: Trained) -> None:
+    scores = cross_encoder.run.scores()
+    gain = scores["mixed_gain"]
+    difference = scores["interpolated"][gain["measure"]] - scores["bm25"][gain["measure"]]
+    assert gain["difference"] == pytest.approx(difference, abs=1e-9)
+    low, high = gain["interval"]
+    assert low <= gain["difference"] <= high
+
+
 def test_the_model_folder_holds_no_pickles(cross_encoder: Trained) -> None:
     names = {path.name for path in cross_encoder.run.model_folder.rglob("*") if path.is_file()}
     assert {"model.safetensors", "reranking.json"} <= names

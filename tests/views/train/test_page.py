@@ -23,11 +23,13 @@ from data.workspace import PROJECT
 from jobs.processes import this_process
 from jobs.status import RESUMABLE, State, Status
 from models.sources import STARTER
+from retrieval.comparison.added import added
 from tests.doubles import small_set
-from tests.views.driving import run
+from tests.views.driving import run, unfolded
 from training.engine.checkpoints import seal
 from training.options.bi_encoder import BI_ENCODER
 from training.options.cross_encoder import CROSS_ENCODER
+from training.options.sparse_encoder import SPARSE_ENCODER
 from training.recipe import RECIPES
 from training.runs.advice import Advice
 from training.runs.runs import Phase, Run, all_runs, create_run, new_plan
@@ -69,11 +71,11 @@ def no_worker(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("jobs.line.Line.start_worker", lambda _: None)
 
 
-def made_run(state: State, kind: str = BI_ENCODER, name: str = "first", **status: Any) -> Run:
+def made_run(state: State, kind: str = BI_ENCODER, name: str = "first", base: str = "", **status: Any) -> Run:
     kept = kept_set()
-    plan = new_plan(
-        kind, name, (kept.key, kept.name, kept.fingerprint), SplitOptions(), RECIPES[kind].options.suited_to()
-    )
+    suited_to = RECIPES[kind].options.suited_to
+    options = suited_to(base) if base else suited_to()
+    plan = new_plan(kind, name, (kept.key, kept.name, kept.fingerprint), SplitOptions(), options)
     made = create_run(plan)
     pid, started = this_process()
     made.write_status(Status(state, pid=pid, pid_started=started, **status))
@@ -84,8 +86,8 @@ def kept_set(question_set: QuestionSet | None = None) -> StoredSet:
     return keep(question_set or small_set())
 
 
-def done_run(kind: str = BI_ENCODER, name: str = "first", **changed: Any) -> Run:
-    made = made_run(State.DONE, kind, name, seconds=9.2)
+def done_run(kind: str = BI_ENCODER, name: str = "first", base: str = "", **changed: Any) -> Run:
+    made = made_run(State.DONE, kind, name, base, seconds=9.2)
     (made.folder / "scores.json").write_text(json.dumps(SCORES | changed), encoding="utf-8")
     made.model_folder.mkdir()
     (made.model_folder / "config.json").write_text("{}", encoding="utf-8")
@@ -129,6 +131,35 @@ def test_every_state_and_failure_has_words(language: str) -> None:
     raised = re.findall(r'TrainingError\(\s*"([a-z_]+)"', sources)
     assert "too_few" in raised
     assert {f"failure.{code}" for code in (*codes, *raised, "option")} <= set(words)
+
+
+# first sight
+
+
+def test_the_first_sight_is_what_is_needed_to_start(app: AppTest) -> None:
+    run(app)
+    assert app.pills(key="train_en").options == [EN["train.kind_bi-encoder"], EN["train.kind_cross-encoder"]]
+    entered = [*app.selectbox, *app.text_input, *app.number_input, *app.checkbox, *app.multiselect]
+    assert len([one for one in entered if "train" in str(one.key) or "base" in str(one.key)]) == 6
+    pressed = [one.label for one in app.button if one in app.main.button]
+    assert pressed == [EN["train.ask_estimate"], EN["train.start"]]
+
+
+def test_another_kind_is_behind_a_button_and_stands_beside_once_chosen(app: AppTest) -> None:
+    app.session_state["train_more_kinds_open"] = True
+    run(app).button(key=f"train_kind_{SPARSE_ENCODER}").click()
+    run(app)
+    pills = app.pills(key="train_en")
+    assert (len(pills.options), pills.value) == (3, SPARSE_ENCODER)
+    assert not [one for one in app.button if str(one.key).startswith("train_kind_")]  # closed again
+    pills.set_value(CROSS_ENCODER)
+    assert len(run(app).pills(key="train_en").options) == 2
+
+
+@pytest.mark.parametrize("kind", list(RECIPES))
+def test_an_address_opens_every_kind(app: AppTest, kind: str) -> None:
+    app.query_params["train"] = kind
+    assert run(app).pills(key="train_en").value == kind
 
 
 # running
@@ -264,11 +295,31 @@ def test_every_advice_has_words(language: str) -> None:
     assert {f"advice.{one}" for one in Advice} <= catalog(language).keys()
 
 
-def test_a_reranker_shows_what_mixing_gives(app: AppTest) -> None:
-    done_run(CROSS_ENCODER, interpolated=SCORES["bm25"], weight=0.35)
-    run(app)
-    assert app.dataframe[0].value["row"].tolist()[2] == "Mixed with BM25 (weight 0.35)"
-    assert "from 60.0% to 70.0%" in texts(app)  # nDCG@10
+@pytest.mark.parametrize(("interval", "outcome"), [([0.01, 0.2], "gain_sure"), ([-0.01, 0.2], "gain_unsure")])
+def test_a_reranker_leads_with_what_bm25_gains_by_it_and_not_with_itself(
+    app: AppTest, interval: list[float], outcome: str
+) -> None:
+    mixed = {measure: value + 0.02 for measure, value in SCORES["bm25"].items()}
+    alone = {measure: value - 0.3 for measure, value in SCORES["after"].items()}
+    gain = {"measure": "ndcg@10", "difference": 0.02, "interval": interval}
+    done_run(CROSS_ENCODER, interpolated=mixed, after=alone, weight=0.35, mixed_gain=gain)
+    shown = texts(run(app))
+    assert app.dataframe[0].value["row"].tolist() == [
+        *("Mixed with BM25 (weight 0.35)", "BM25", "Model alone, before", "Model alone, after")
+    ]
+    low, high = (f"{value * 100:+.1f}" for value in interval)
+    chance = EN[f"train.{outcome}"].format(low=low, high=high)
+    lead = "Mixed with BM25, nDCG@10 **rises by 2.0 points**, from BM25's 65.0% to 67.0%."
+    below = "The model alone, not mixed, has nDCG@10 40.0%, **below BM25's 65.0%**; it was 60.0% before training."
+    assert -1 < shown.index(lead) < shown.index(chance) < shown.index(below)
+
+
+def test_figures_at_the_end_of_their_scale_say_how_their_interval_came_about(app: AppTest) -> None:
+    intervals = {"after": {"recall@10": [0.79, 1.0]}}
+    done_run(intervals=intervals)
+    assert EN["train.intervals_at_the_end"] not in texts(run(app))
+    done_run(intervals=intervals, after=SCORES["after"] | {"recall@10": 1.0})
+    assert EN["train.intervals_at_the_end"] in texts(run(app))
 
 
 @pytest.mark.parametrize(
@@ -316,7 +367,7 @@ def test_what_did_not_end_well_can_be_resumed_from_its_checkpoint(app: AppTest, 
 def test_another_round_fills_in_the_form_with_the_model_that_mines_it(app: AppTest) -> None:
     first = done_run()
     done_run(CROSS_ENCODER, "a reader")
-    run(app)
+    run(unfolded(app, BI_ENCODER))
     (another,) = [button for button in app.button if button.label == EN["train.another_round"]]
     another.click()
     run(app)
@@ -349,15 +400,50 @@ def test_a_dialog_about_a_training_that_somebody_else_deleted_is_gone(app: AppTe
     assert not run(app).tabs
 
 
-def test_use_in_compare_opens_it_with_the_model_picked(app: AppTest, monkeypatch: pytest.MonkeyPatch) -> None:
-    opened: list[dict[str, str]] = []
-    monkeypatch.setattr("streamlit.switch_page", lambda _, query_params: opened.append(query_params))
+@pytest.fixture
+def opened(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, str]]:
+    """Addresses of the pages gone to."""
+    pages: list[dict[str, str]] = []
+    monkeypatch.setattr("streamlit.switch_page", lambda _, query_params: pages.append(query_params))
+    return pages
+
+
+def test_use_in_compare_picks_the_model_as_it_was_before_and_as_it_is_now(
+    app: AppTest, opened: list[dict[str, str]]
+) -> None:
     made = done_run(name="mine")
     kept_set(QuestionSet("another", small_set().passages[:2], small_set().questions[:2]))
     run(app).button(key=f"use_{made.id}").click()
     run(app)
-    wanted = {"data": kept_set().key, "retrievers": "BM25|Dense · mine|Hybrid · mine", "part": "test", "lang": "en"}
-    assert opened == [wanted]
+    wanted = {"data": kept_set().key, "retrievers": "BM25|Dense|Dense · mine", "baseline": "Dense"}
+    assert opened == [wanted | {"part": "test", "lang": "en"}]
+
+
+def test_a_base_that_nothing_searches_with_is_added_once_to_compare_with(
+    app: AppTest, opened: list[dict[str, str]]
+) -> None:
+    made = done_run(name="mine", base="some/base")
+    for _ in range(2):
+        run(app).button(key=f"use_{made.id}").click()
+        run(app)
+    assert {(one["retrievers"], one["baseline"]) for one in opened} == {
+        ("BM25|Dense · base|Dense · mine", "Dense · base")
+    }
+    (spec,) = added(kept_set().fingerprint)
+    assert (spec.name, getattr(spec, "model", "")) == ("Dense · base", "some/base")
+
+
+@pytest.mark.parametrize(
+    ("base", "retrievers", "baseline"),
+    [(STARTER, "BM25|Reranked|Reranked · mine", "Reranked"), ("some/base", "BM25|Reranked · mine", "BM25")],
+)
+def test_a_reranker_is_compared_with_its_base_only_where_that_can_rerank(
+    app: AppTest, opened: list[dict[str, str]], base: str, retrievers: str, baseline: str
+) -> None:
+    made = done_run(CROSS_ENCODER, name="mine", base=base)
+    run(app).button(key=f"use_{made.id}").click()
+    run(app)
+    assert [(one["retrievers"], one["baseline"]) for one in opened] == [(retrievers, baseline)]
 
 
 def test_old_trainings_are_shown_on_request(app: AppTest) -> None:
@@ -389,5 +475,5 @@ def test_a_starter_is_trained_on_the_sample_from_the_page(app: AppTest) -> None:
     scores = started.scores()
     assert rows.loc["BM25", "recall@10"] == pytest.approx(scores["bm25"]["recall@10"] * 100)
     assert rows.loc["After training", "ndcg@10"] == pytest.approx(scores["after"]["ndcg@10"] * 100)
-    assert any(option.startswith("Starter 1 (trained here") for option in app.selectbox(key="base_en").options)
+    assert any(option.startswith("Bi-encoder 1 (trained here") for option in app.selectbox(key="base_en").options)
     assert start_button(app).label == EN["train.start"]

@@ -10,9 +10,10 @@ from streamlit.testing.v1 import AppTest
 from data.pairs.records import Label, PairKind, PairSet
 from data.pairs.store import StoredPairs, keep
 from tests.hub import build_bi_encoder
-from tests.views.driving import run
+from tests.views.driving import run, unfolded
 from tests.views.train.test_form import submitted  # noqa: F401 - a fixture
 from training.options.sentences import SENTENCE_CROSS_ENCODER, SENTENCES, SentenceObjective, SentenceOptions
+from training.recipe import RECIPES
 from training.runs.runs import Run
 from views.words import catalog
 
@@ -50,8 +51,8 @@ def labelled() -> StoredPairs:
 
 @pytest.fixture
 def app(folder: Path) -> Iterator[AppTest]:
-    test = AppTest.from_function(page, default_timeout=60)
-    for name, value in {"lang": "en", "train": SENTENCES, "base": "other", "base_model": str(folder)}.items():
+    test = unfolded(AppTest.from_function(page, default_timeout=60), *RECIPES)
+    for name, value in {"lang": "en", "train": SENTENCES, "base": str(folder)}.items():
         test.query_params[name] = value
     return test
 

@@ -14,7 +14,7 @@ from data.store import StoredSet, keep
 from models.sources import DEFAULT_READER, STARTER
 from reading.rules import Rules
 from tests.hub import build_bi_encoder
-from tests.views.driving import run
+from tests.views.driving import run, unfolded
 from tests.views.train.test_form import at_the_hub, button, done_run, submitted, texts  # fixtures and helpers
 from tests.views.train.test_form import page as form_page
 from tests.views.train.test_page import page as whole_page
@@ -23,7 +23,7 @@ from training.options.cross_encoder import CROSS_ENCODER
 from training.options.language_model import LANGUAGE_MODEL
 from training.options.reader import READER, ReaderBestBy, ReaderOptions
 from training.options.sentences import SENTENCES
-from training.recipe import kinds_to_start_from
+from training.recipe import RECIPES, kinds_to_start_from, usual_base
 from training.runs.runs import Run
 from views.train.base import base_choices
 from views.words import catalog
@@ -54,8 +54,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def app(data: StoredSet, folder: Path) -> Iterator[AppTest]:
-    test = AppTest.from_function(form_page, default_timeout=30)
-    address = {"lang": "en", "train": READER, "base": "other", "base_model": str(folder), "data": data.key}
+    test = unfolded(AppTest.from_function(form_page, default_timeout=30), *RECIPES)
+    address = {"lang": "en", "train": READER, "base": str(folder), "data": data.key}
     test.query_params.update(address)
     return test
 
@@ -122,13 +122,10 @@ def test_a_set_without_answers_teaches_no_reader(app: AppTest) -> None:
     assert button(app, "start").disabled
 
 
-def test_a_starter_that_is_named_is_refused(app: AppTest) -> None:
-    app.query_params["base_model"] = STARTER
+def test_a_starter_is_no_base_of_a_reader(app: AppTest) -> None:
+    app.query_params["base"] = STARTER
     run(app)
-    assert not app.exception
-    assert f"**{EN['train.base']}**" not in texts(app)
-    assert any(EN["option_problem.starter_reader"] in error.value for error in app.error)
-    assert button(app, "start").disabled
+    assert next(box for box in app.selectbox if str(box.key).startswith("base_")).value == usual_base(READER)
 
 
 def test_it_begins_at_what_is_a_transformer() -> None:
@@ -140,7 +137,7 @@ def test_it_begins_at_what_is_a_transformer() -> None:
     assert kinds_to_start_from(READER) == (READER, BI_ENCODER, SENTENCES, LANGUAGE_MODEL)
     assert READER not in kinds_to_start_from(BI_ENCODER)
     choices = base_choices(READER)
-    assert choices[-5:] == [*fitting, "other"]
+    assert choices[-4:] == fitting
     assert DEFAULT_READER in choices
     assert STARTER not in choices
     assert started.id not in base_choices(SENTENCES)
@@ -158,7 +155,7 @@ def test_a_bi_encoder_is_a_base_like_any_and_a_reader_goes_on_as_it_was_trained(
 
 
 def test_the_page_says_what_comes_of_it(data: StoredSet) -> None:
-    test = AppTest.from_function(whole_page, default_timeout=30)
+    test = unfolded(AppTest.from_function(whole_page, default_timeout=30), *RECIPES)
     test.query_params.update({"lang": "en", "train": READER, "data": data.key})
     run(test)
     assert not test.exception

@@ -18,8 +18,10 @@ from data.workspace import write_text
 from jobs.status import State, Status
 from models.sources import DEFAULT_BI_ENCODER, STARTER
 from tests.training.worlds import COLUMNS
+from tests.views.driving import unfolded
 from tests.views.train.test_form import TRIPLET, at_the_hub, button, field, labels, page, run, texts, with_base
 from training.options.bi_encoder import BiEncoderOptions
+from training.recipe import RECIPES
 from training.runs.rehearsal import Estimate, Rehearsal, Task
 from training.runs.runs import Plan, all_runs
 from views.resources import sets
@@ -35,7 +37,7 @@ FITS = Estimate(312, 0.8, 12.0, 260.0, 2_100_000_000, 18_000_000_000, "cpu", fit
 
 @pytest.fixture
 def app() -> AppTest:
-    test = AppTest.from_function(page, default_timeout=30)
+    test = unfolded(AppTest.from_function(page, default_timeout=30), *RECIPES)
     test.query_params["lang"] = "en"
     return test
 

@@ -12,10 +12,11 @@ from jobs.processes import this_process
 from jobs.status import State, Status
 from models.sources import STARTER
 from tests.doubles import small_set
-from tests.views.driving import run
+from tests.views.driving import run, unfolded
 from tests.views.train.test_page import page, progress_texts, texts
 from training.options.bi_encoder import BI_ENCODER, BiEncoderOptions
 from training.options.cross_encoder import CROSS_ENCODER, CrossEncoderOptions
+from training.recipe import RECIPES
 from training.runs.runs import all_runs, new_plan
 from training.runs.searches import Findings, Search, Tried, all_searches, create_search
 from views.choices import finished_runs
@@ -62,7 +63,7 @@ def made(
 def app(monkeypatch: pytest.MonkeyPatch) -> Iterator[AppTest]:
     monkeypatch.setattr("jobs.line.Line.start_worker", lambda _: None)
     hub.hub_answer.clear()
-    test = AppTest.from_function(page, default_timeout=60)
+    test = unfolded(AppTest.from_function(page, default_timeout=60), *RECIPES)
     test.query_params["lang"] = "en"
     yield test
     hub.hub_answer.clear()
