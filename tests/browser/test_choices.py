@@ -8,7 +8,7 @@ from playwright.sync_api import Page, expect
 from tests.browser.test_first_visit import compared
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
-VIEWS = ("Overview", "Where", "Why")
+VIEWS = ("Overview", "By group", "By question")
 
 
 def checked(page: Page, name: str) -> None:

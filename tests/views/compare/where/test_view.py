@@ -150,7 +150,7 @@ def test_the_table_has_every_retriever_on_every_slice(data: StoredSet) -> None:
 
 def test_only_what_the_set_knows_can_be_chosen_and_the_address_remembers_it(data: StoredSet) -> None:
     app = opened(data)
-    choice = app.segmented_control[0]
+    choice = app.selectbox[0]
     assert choice.options == [
         EN[f"where.by_{name}"] for name in ("kind", "question_length", "passage_length", "overlap", "terms_found")
     ]
@@ -163,7 +163,7 @@ def test_only_what_the_set_knows_can_be_chosen_and_the_address_remembers_it(data
 
 @pytest.mark.parametrize("address", ["article", "nonsense"])
 def test_an_address_with_an_unknown_slice_shows_the_first(data: StoredSet, address: str) -> None:
-    assert opened(data, slice=address).segmented_control[0].value == "kind"
+    assert opened(data, slice=address).selectbox[0].value == "kind"
 
 
 def test_a_set_without_kinds_begins_with_the_wording_it_shares() -> None:
@@ -171,8 +171,8 @@ def test_a_set_without_kinds_begins_with_the_wording_it_shares() -> None:
     stored = keep(plain_set)
     kept(stored, plain_set)
     app = opened(stored)
-    assert app.segmented_control[0].value == "overlap"
-    assert EN["where.by_kind"] not in app.segmented_control[0].options
+    assert app.selectbox[0].value == "overlap"
+    assert EN["where.by_kind"] not in app.selectbox[0].options
 
 
 def test_of_many_articles_the_contested_are_drawn_and_all_are_listed() -> None:
@@ -288,5 +288,5 @@ def test_every_slice_in_both_languages(language: str, by: str) -> None:
     stored = keep(titled)
     kept(stored, titled)
     app = opened(stored, lang=language, slice=by)
-    assert app.segmented_control[0].value == by
+    assert app.selectbox[0].value == by
     assert all("<b>" not in text.replace("\\<b\\>", "") for text in texts(app))
