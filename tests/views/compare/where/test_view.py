@@ -136,6 +136,14 @@ def test_where_nothing_is_sure_no_slice_is_named() -> None:
     assert told.startswith("In no group does any retriever surely differ from **BM25**")
 
 
+def test_where_only_all_questions_together_are_sure_both_are_said() -> None:
+    stored = keep(asked())
+    lost = [2] * 3 + [1] * 17 + [2] * 4 + [1] * 16  # of 20 easy ones 3, of 20 hard ones 4: too few in each
+    kept(stored, asked(), (BM25, DENSE), {"BM25": [1] * 40, "Dense *1*": lost})
+    (told,) = [text for text in texts(opened(stored)) if "tested together" in text]
+    assert told.startswith("Over all questions even the closest, **Dense \\*1\\***, is 17.5 points **behind** BM25.")
+
+
 def test_the_table_has_every_retriever_on_every_slice(data: StoredSet) -> None:
     table = opened(data, slice="kind").dataframe[0].value
     assert list(table["slice"]) == ["easy"] * 4 + ["hard"] * 4
