@@ -6,7 +6,7 @@ import altair as alt
 import pandas as pd
 
 from retrieval.report.colours import PALETTE, READABLE
-from retrieval.report.scales import colour, legend, shape
+from retrieval.report.scales import colour, columns_for, legend, shape
 from views.words import word
 
 HEIGHT = 320
@@ -20,7 +20,7 @@ def curves(table: pd.DataFrame, names: Sequence[str], *, x: str, y: str, detail:
     base = alt.Chart(table).encode(
         x=alt.X(x, type="ordinal", axis=alt.Axis(labelAngle=0)),
         y=alt.Y(y, type="quantitative", scale=scale, axis=alt.Axis(format="%")),
-        color=colour(detail, drawn, names, legend(columns=2, symbolOpacity=1)),
+        color=colour(detail, drawn, names, legend(columns=columns_for(drawn), symbolOpacity=1)),
         tooltip=[alt.Tooltip(detail), alt.Tooltip(x), *with_interval(y, y)],
     )
     bands = base.mark_area(fillOpacity=0.15).encode(y=alt.Y("low:Q", title=y, scale=scale), y2="high:Q")
@@ -35,7 +35,7 @@ def forest(table: pd.DataFrame, names: Sequence[str], *, x: str, detail: str) ->
     """
     drawn = [*table[detail]]
     base = alt.Chart(table).encode(
-        y=alt.Y(detail, type="nominal", sort=drawn, title=None, axis=alt.Axis(labelLimit=220)),
+        y=alt.Y(detail, type="nominal", sort=drawn, title=None, axis=alt.Axis(labelLimit=260)),
         color=colour(detail, drawn, names),
         tooltip=[alt.Tooltip(detail), *with_interval("difference", x, "+.2f")],
     )

@@ -4,6 +4,8 @@ Streamlit's own binding of widgets to the address would write the words of a cho
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from math import inf
+from time import monotonic
 from typing import Any, cast
 
 import streamlit as st
@@ -14,6 +16,7 @@ from views.resources.sets import stored_sets
 from views.words import language
 
 PAGE_OF_LIST = "at"  # its name in the address: where a set's passages are read
+_ON_ITS_WAY = 1.5  # seconds until a browser has surely heard of a choice
 
 
 def chosen_set() -> StoredSet:
@@ -59,7 +62,7 @@ def choose(
         st.session_state[key] = value
     draw(label, options, key=key, on_change=_put_into_address, args=(name, key, usual), **look)
     if not follows or value != usual or name in st.query_params:
-        remember(name, value)
+        _write(name, value)
     return value
 
 
@@ -95,6 +98,8 @@ def choose_tab(name: str, labels: Mapping[str, str]) -> tuple[str, Any]:
     """Draw tabs, by name their labels, of which the open one lies in the address; returns it, and where it is drawn."""
     tabs = list(labels)
     key, opened = f"{name}_{language()}", remembered(name, tabs[0], tabs)
+    if opened != tabs[0] or name in st.query_params:
+        _write(name, opened)
     if st.session_state.get(key) != labels[opened]:
         st.session_state[key] = labels[opened]
     places = st.tabs([*labels.values()], key=key, on_change=_open_tab, args=(name, key, labels))
@@ -108,26 +113,42 @@ def _open_tab(name: str, key: str, labels: Mapping[str, str]) -> None:
 def remembered(name: str, default: str, allowed: Sequence[str]) -> str:
     """Return a choice from the address or the session, `default` where there is none that is allowed.
 
-    A browser sends the address with every click, also before it has heard what the clicks before put there. What was
-    chosen on this page before is such an address, and brings nothing back; anything else is news.
+    A browser sends the address with every click, also before it has heard what the clicks before put there: right
+    after a choice, the address tells nothing of it. Later it is what a person sees, and may have gone back to: then
+    what it does not name is the default. On a page just opened, what it does not name is as on the pages before.
     """
     kept, given = st.session_state.get(f"kept_{name}"), st.query_params.get(name)
-    value = kept if given in _chosen_here().get(name, ()) else given or kept
+    chosen_at = _chosen_here().get(name)
+    just_chosen = chosen_at is not None and monotonic() - chosen_at < _ON_ITS_WAY
+    value = kept if just_chosen else given or (kept if chosen_at is None else None)
     return str(value) if value in allowed else default
 
 
 def remember(name: str, value: str) -> None:
     """Keep a choice in the address and for the other pages."""
-    _chosen_here().setdefault(name, set()).update({st.session_state.get(f"kept_{name}"), value})
-    st.session_state[f"kept_{name}"] = value
+    keep(name, value)
     st.query_params[name] = value
 
 
-def _chosen_here() -> dict[str, set[Any]]:
-    """What was chosen since the page was opened, by the choice's name: on another page, the address is news."""
+def keep(name: str, value: str) -> None:
+    """Keep a choice for the other pages, and for an address that is written with others at once."""
+    _chosen_here()[name] = monotonic()
+    st.session_state[f"kept_{name}"] = value
+
+
+def _write(name: str, value: str) -> None:
+    """Have the address say what is shown: nobody chose it now."""
+    _chosen_here().setdefault(name, -inf)
+    st.session_state[f"kept_{name}"] = value
+    if st.query_params.get(name) != value:
+        st.query_params[name] = value
+
+
+def _chosen_here() -> dict[str, float]:
+    """When each choice was made since the page was opened: on another page, the address is news."""
     visit = st.session_state.get(VISIT)
     since, chosen = st.session_state.get("chosen_here", (visit, {}))
     if since != visit:
         chosen = {}
     st.session_state["chosen_here"] = (visit, chosen)
-    return cast(dict[str, set[Any]], chosen)
+    return cast(dict[str, float], chosen)

@@ -1,7 +1,8 @@
 """Tables on the pages: what their columns are called, explained by and written as, and what is done with their rows."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal
+from unicodedata import east_asian_width
 
 import pandas as pd
 import streamlit as st
@@ -12,6 +13,8 @@ from data.csv_export import csv_bytes
 from retrieval.evaluation.measures import Measure
 from views.words import known, word
 
+_LETTER, _AROUND = 7, 24  # pixels of a letter, and of what is around a text
+_NARROWEST, _WIDEST = 110, 340
 BOLD = "font-weight: 700"  # the best of several figures
 
 
@@ -36,6 +39,12 @@ def checkbox(key: str, **options: Any) -> ColumnConfig:
 def retriever(**options: Any) -> ColumnConfig:
     """Return the column of the retrievers' names, which stays in sight."""
     return text("compare.retriever", pinned=True, **options)
+
+
+def width_of(names: Iterable[str]) -> int:
+    """Return how wide a column is, in pixels, that cuts none of these names; Korean letters are twice as wide."""
+    letters = [sum(2 if east_asian_width(letter) in "WF" else 1 for letter in name) for name in names]
+    return min(_WIDEST, max(_NARROWEST, _AROUND + _LETTER * max(letters, default=0)))
 
 
 def measure(of: str, label: str | None = None, **options: Any) -> ColumnConfig:

@@ -7,6 +7,8 @@ import altair as alt
 
 from retrieval.report.colours import colour_of, shape_of
 
+_SHORT = 22  # letters of a name that has room for another one beside it
+
 
 def colour(field: str, drawn: Sequence[str], names: Sequence[str], legend: alt.Legend | None = None) -> alt.Color:
     """Return the colours of the names `drawn`; `names` are all there are, in their fixed order."""
@@ -20,6 +22,11 @@ def shape(field: str, drawn: Sequence[str], names: Sequence[str], legend: alt.Le
     return alt.Shape(field, type="nominal", scale=scale, legend=legend)
 
 
+def columns_for(names: Sequence[str]) -> int:
+    """Return in how many columns a legend stands below a chart of half a page, so that no name is cut."""
+    return 2 if max(map(len, names), default=0) <= _SHORT else 1
+
+
 def legend(**options: Any) -> alt.Legend:
     """Return the legend below a chart, without a title: each name says what it is."""
-    return alt.Legend(**{"orient": "bottom", "title": None, "labelLimit": 300, **options})
+    return alt.Legend(**{"orient": "bottom", "title": None, "labelLimit": 400, **options})

@@ -43,17 +43,15 @@ def click_in(drawn: Locator, place: Callable[[FloatRect], tuple[float, float]], 
 
 def listed(page: Page) -> None:
     """The Why view of the sample, the questions that BM25 puts first and LSA does not."""
-    expect(page.get_by_role("tab", name="Why", exact=True)).to_have_attribute("aria-selected", "true")
+    expect(page.get_by_role("tab", name="By question", exact=True)).to_have_attribute("aria-selected", "true")
     said = re.compile(r"^\d+ of 480 questions: BM25 finds it in the first 1, LSA does not")
     expect(page.get_by_text(said)).to_be_visible()
 
 
-def test_from_a_lost_question_to_its_reason_and_a_shared_address(
-    app: str, page: Page, browser: Browser, workspace: Path
-) -> None:
+def test_from_a_lost_question_to_its_reason_and_a_shared_address(app: str, page: Page, browser: Browser) -> None:
     page.goto(f"{app}/?k=1&retrievers={RETRIEVERS}")
     compared(page, "Run again")
-    page.get_by_role("tab", name="Why", exact=True).click()
+    page.get_by_role("tab", name="By question", exact=True).click()
     expect(page.get_by_text("Where each retriever ranks the answer passage")).to_be_visible()
     expect(page.get_by_test_id("stVegaLiteChart")).to_be_visible()
     count = quadrant(page, "only_first")
@@ -74,12 +72,6 @@ def test_from_a_lost_question_to_its_reason_and_a_shared_address(
     expect(page.locator(".found-head")).to_have_count(2)
     expect(page.locator(".found .gold u").first).to_be_visible()
 
-    wrong = page.get_by_role("button", name="Use as hard negative").first
-    wrong.click()
-    expect(page.get_by_role("button", name="Hard negative", exact=True).first).to_be_visible()
-    (kept,) = (workspace / "remarks").glob("*.json")
-    assert len(json.loads(kept.read_text(encoding="utf-8"))["negatives"]) == 1
-
     page.get_by_role("radio", name="What the scores are made of").click()
     expect(
         page.get_by_text(re.compile(r"Answer passage \(rank \d+\): 0\.\d+ · wrong passage \(rank 1\)"))
@@ -95,7 +87,6 @@ def test_from_a_lost_question_to_its_reason_and_a_shared_address(
         other.locator(".st-key-why_back button").click()
         listed(other)
         expect(other.get_by_text(f"{count} of 480 questions")).to_be_visible()
-        expect(other.get_by_text("Your notes and hard negatives (1)")).to_be_visible()
 
 
 def test_a_block_of_the_map_and_a_row_of_the_list_are_clicked(app: str, page: Page) -> None:
@@ -110,3 +101,27 @@ def test_a_block_of_the_map_and_a_row_of_the_list_are_clicked(app: str, page: Pa
     expect(page.locator('[data-testid="stApp"][data-test-script-state="notRunning"]')).to_be_visible()
     expect(grid).to_have_count(1)
     click_in(grid, lambda _: (16, 52), "1 of 480 · all questions")  # the box that selects the first row
+
+
+def test_a_wrong_passage_of_a_training_question_is_marked_in_the_menu_of_its_column(
+    app: str, page: Page, workspace: Path
+) -> None:
+    page.goto(f"{app}/?view=why&retrievers={RETRIEVERS}")
+    compared(page, "Run again")
+    page.locator(".st-key-why_first button").click()
+    menus = page.get_by_role("button", name="Use as hard negative")
+    for _ in range(20):  # questions that measure models have none
+        expect(page.locator(".found-head")).to_have_count(2)
+        expect(page.locator('[data-testid="stApp"][data-test-script-state="notRunning"]')).to_be_visible()
+        if menus.count():
+            break
+        page.locator(".st-key-why_after button").click()
+    expect(menus).to_have_count(2)
+    menus.first.click()
+    page.get_by_test_id("stPopoverBody").get_by_test_id("stCheckbox").first.locator("label").click()
+    expect(page.get_by_test_id("stPopoverBody").get_by_role("checkbox").first).to_be_checked()
+    page.keyboard.press("Escape")
+    page.locator(".st-key-why_back button").click()
+    expect(page.get_by_text("Your notes and hard negatives (1)")).to_be_visible()
+    (kept,) = (workspace / "remarks").glob("*.json")
+    assert len(json.loads(kept.read_text(encoding="utf-8"))["negatives"]) == 1

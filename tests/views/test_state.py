@@ -1,8 +1,10 @@
 """Choices that lie in the address: read from it, put there, remembered by the other pages."""
 
+import pytest
 from streamlit.testing.v1 import AppTest
 
 from tests.views.driving import opened, run
+from views import state
 from views.navigation import VISIT
 
 
@@ -55,11 +57,27 @@ def test_what_is_chosen_goes_into_the_address() -> None:
 
 def test_another_page_remembers_a_choice_that_its_address_does_not_have() -> None:
     app = opened(page, one="c")
+    app.session_state[VISIT] = 2
     del app.query_params["one"]
     assert values(run(app))[0] == "c"
 
 
-def test_clicks_faster_than_the_address_lose_no_choice() -> None:
+def test_a_step_back_shows_what_the_address_says_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = 0.0
+    monkeypatch.setattr(state, "monotonic", lambda: clock)
+    app = opened(page, one="a")
+    app.segmented_control[0].set_value("c")
+    assert values(run(app))[0] == "c"
+    clock = 10.0
+    app.query_params["one"] = "a"
+    assert values(run(app))[0] == "a"
+    assert app.segmented_control[0].value == "a"
+    del app.query_params["one"]  # an address of before anything was chosen
+    assert values(run(app))[0] == "b"
+
+
+def test_clicks_faster_than_the_address_lose_no_choice(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(state, "monotonic", lambda: 0.0)
     app = opened(page, one="a")
     app.segmented_control[0].set_value("b")
     run(app)

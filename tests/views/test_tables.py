@@ -87,3 +87,12 @@ def test_a_chosen_row_that_is_gone_counts_no_more(monkeypatch: pytest.MonkeyPatc
     assert tables.draw_choice(table, columns, "chosen", "multi-row") == [1]
     assert tables.draw_choice(table.style, columns, "chosen", "multi-row") == [1]
     assert (drawn["column_order"], drawn["selection_mode"], drawn["key"]) == (["name"], "multi-row", "chosen")
+
+
+def test_a_column_is_as_wide_as_its_longest_name_and_korean_letters_count_twice() -> None:
+    given = (["BM25"], ["Dense · multilingual-e5-small 1"], ["가" * 20])
+    narrow, latin, korean = map(tables.width_of, given)
+    assert narrow < latin
+    assert latin >= 7 * 31  # letters
+    assert korean == tables.width_of(["ab" * 20])
+    assert tables.width_of([]) == narrow

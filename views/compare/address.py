@@ -5,7 +5,7 @@ from typing import Any
 
 import streamlit as st
 
-from views.state import remember
+from views.state import keep
 
 
 def choose(
@@ -35,18 +35,18 @@ def tie(name: str, value: str, *also: str) -> dict[str, Any]:
 
 
 def _enter(name: str, key: str, *also: str) -> None:
-    value = str(st.session_state.get(key) or "").strip()
-    for other in (name, *also):
-        st.query_params.pop(other, None)
-    set_parameter(name, value)
+    change({**dict.fromkeys(also, ""), name: str(st.session_state.get(key) or "").strip()})
+
+
+def change(parameters: Mapping[str, str]) -> None:
+    """Set parameters of the address, or take away those that are empty, in one step of the browser's history."""
+    kept = {name: value for name, value in st.query_params.to_dict().items() if name not in parameters}
+    st.query_params.from_dict(kept | {name: value for name, value in parameters.items() if value})
 
 
 def set_parameter(name: str, value: str) -> None:
-    """Set a parameter of the address, or take it away where it is empty or set already."""
-    if not value or st.query_params.get(name) == value:
-        st.query_params.pop(name, None)
-    else:
-        st.query_params[name] = value
+    """Set a parameter of the address, or take it away where it is set already."""
+    change({name: "" if st.query_params.get(name) == value else value})
 
 
 FILTERS = ("quadrant", "block", "of", "fate", "slice", "within", "words")  # their names in the address
@@ -54,13 +54,10 @@ FILTERS = ("quadrant", "block", "of", "fate", "slice", "within", "words")  # the
 
 def clear_filters() -> None:
     """Take every filter out of the address."""
-    for name in FILTERS:
-        st.query_params.pop(name, None)
+    change(dict.fromkeys(FILTERS, ""))
 
 
 def show_why(filters: Mapping[str, str]) -> None:
     """Have the page show the Why view with these filters and no others."""
-    clear_filters()
-    st.query_params.pop("question", None)
-    st.query_params.update(filters)
-    remember("view", "why")
+    keep("view", "why")
+    change({**dict.fromkeys((*FILTERS, "question"), ""), **filters, "view": "why"})

@@ -17,19 +17,17 @@ def draw(view: ComparisonView, choices: Choices) -> None:
 
     How sure a difference is, is that of the tables' tests.
     """
-    tests = [test for test in view.against if test.a in view.leading]
-    if not tests:
+    test = view.best_test
+    if test is None:
         return
     trained = [name for name in view.leading if name in choices.trained]
     best = max(trained, key=lambda name: view.comparison.scores[name].means()[str(view.figure)], default="")
-    said = _of_trained(view, choices, best) if best else _of_best(view, tests)
+    said = _of_trained(view, choices, best) if best else _of_best(view, test)
     st.markdown(said)
     _draw_ceiling(view)
 
 
-def _of_best(view: ComparisonView, tests: list[PairTest]) -> str:
-    surely_above = [test for test in tests if test.sure and test.difference > 0]
-    best = max(surely_above or tests, key=lambda test: test.difference)
+def _of_best(view: ComparisonView, best: PairTest) -> str:
     sure = ("more" if best.difference > 0 else "less") if best.sure else "unsure"
     sure = sure if best.wins or best.losses else "same"
     values = {"best": plain(best.a), "first": plain(best.b), "questions": _questions(view)}

@@ -62,6 +62,13 @@ class ComparisonView:
         return tuple(name for name in self.scored_names if name in kept or name == self.baseline)
 
     @property
+    def best_test(self) -> PairTest | None:
+        """What a sentence about all questions tells: the largest sure gain over the baseline, else the largest."""
+        tests = [test for test in self.against if test.a in self.leading]
+        surely_above = [test for test in tests if test.sure and test.difference > 0]
+        return max(surely_above or tests, key=lambda test: test.difference, default=None)
+
+    @property
     def telling(self) -> Measure:
         """The figure looked at, or where it is at its ceiling the one that still tells the retrievers apart."""
         scores = {name: self.comparison.scores[name] for name in self.leading}

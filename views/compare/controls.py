@@ -10,14 +10,16 @@ from data.split import Part
 from data.store import StoredSet
 from retrieval.analysis.figures import telling_figure, usual_figure
 from retrieval.comparison.compare import Comparison
+from retrieval.evaluation.measures import Measure
 from views.choices import Choices, without_plainest
 from views.compare import adding as compare_adding
 from views.method_words import draw_methods
-from views.state import choose, choose_several, choose_tab, remember
+from views.state import choose, choose_several, choose_tab, remember, remembered
 from views.words import plain, word
 
 _MEASURES = ("recall", "hit", "mrr", "ndcg")
-_NARROW, _WIDE = 110, 140  # pixels: all controls of figures stand in one row
+_NARROW = 110  # pixels
+_WITHOUT_FIGURE = ("tune", "kept")  # views that measure by something else
 _ROUND = "picked_round"  # how often something else than a click changed what is picked
 
 
@@ -35,11 +37,11 @@ def pick_retrievers(choices: Choices, data: StoredSet) -> list[str]:
     left, right = st.columns([6, 1], vertical_alignment="bottom")
     with left:
         picked = _pills(list(choices.specs), choices.first_picked, f"picked_{data.key}_{len(choices.specs)}")
-        draw_methods(picked, choices.specs, choices.analyzer)
         if choices.large:
             st.caption(word("compare.large_set", passages=f"{data.passages:,}"))
     with right, st.popover(word("compare.add"), icon=":material/add:", width="stretch"):
         added = compare_adding.draw(choices, data)
+    draw_methods(picked, choices.specs, choices.analyzer)
     if added:
         pick_also(picked, added)
         st.rerun()
@@ -75,7 +77,27 @@ def pick_figure(comparison: Comparison, names: Sequence[str], baseline: str) -> 
     """
     measured = comparison.experiment.ks
     ks = [str(k) for k in measured]
-    measure = choose(
+    measure = remembered("measure", "recall", _MEASURES)
+    told = without_plainest([name for name in names if name in comparison.scores])
+    scores = {name: comparison.scores[name] for name in told}
+    usual = str(telling_figure(scores, measured, usual_figure(measure, measured)).cut)
+    k, chosen = remembered("k", usual, ks), remembered("baseline", baseline, names)
+    figure = Figure(measure, int(k), chosen)
+    if remembered("view", "", _WITHOUT_FIGURE):
+        return figure
+    label = word("compare.figure", figure=Measure(measure, int(k)).long, baseline=plain(chosen))
+    with st.container() if folded() else st.popover(label, icon=":material/straighten:"):
+        _draw_figure(ks, usual, names, baseline)
+    return figure
+
+
+def folded() -> bool:
+    """Whether a view is open that has controls of its own, beside which these are folded away."""
+    return bool(remembered("view", "", ("where", "why", *_WITHOUT_FIGURE)))
+
+
+def _draw_figure(ks: Sequence[str], usual: str, names: Sequence[str], baseline: str) -> None:
+    choose(
         st.segmented_control,
         "measure",
         word("compare.measure"),
@@ -84,11 +106,8 @@ def pick_figure(comparison: Comparison, names: Sequence[str], baseline: str) -> 
         format_func=lambda value: word(f"measure.{value}"),
         help=word("compare.measure_help"),
     )
-    told = without_plainest([name for name in names if name in comparison.scores])
-    scores = {name: comparison.scores[name] for name in told}
-    usual = str(telling_figure(scores, measured, usual_figure(measure, measured)).cut)
-    k = choose(st.segmented_control, "k", "K", ks, usual, follows=True, help=word("compare.k_help"))
-    chosen = choose(
+    choose(st.segmented_control, "k", "K", ks, usual, follows=True, help=word("compare.k_help"))
+    choose(
         st.selectbox,
         "baseline",
         word("compare.baseline"),
@@ -96,9 +115,7 @@ def pick_figure(comparison: Comparison, names: Sequence[str], baseline: str) -> 
         baseline,
         follows=True,
         help=word("compare.baseline_help"),
-        width=_WIDE,
     )
-    return Figure(measure, int(k), chosen)
 
 
 def pick_view(views: Sequence[str]) -> tuple[str, Any]:

@@ -11,6 +11,7 @@ from views import tables
 from views.compare.comparison_view import ComparisonView
 from views.compare.scores import in_points
 from views.damaged import draw_damaged
+from views.data_words import set_name
 from views.resources.comparisons import open_comparison
 from views.resources.sets import stored_sets
 from views.state import chosen_set, use_set
@@ -46,7 +47,7 @@ def draw(view: ComparisonView) -> None:
 
 def title_of(kept: StoredComparison) -> str:
     """What a list calls a comparison: the name a person gave it, else its question set. Not Markdown."""
-    return kept.name or kept.data
+    return kept.name or set_name(kept.data)
 
 
 def asked_for() -> StoredComparison | None:
@@ -69,7 +70,7 @@ def asked_for() -> StoredComparison | None:
     elif _switch_to_its_set(kept):
         st.rerun()
     else:
-        _tell_and_stop(word("kept.set_is_gone", data=plain(kept.data)))
+        _tell_and_stop(word("kept.set_is_gone", data=plain(set_name(kept.data))))
     return None
 
 
@@ -106,7 +107,7 @@ def _table(kept: list[StoredComparison], here: str) -> pd.DataFrame:
         {
             "name": [("▶ " if one.key == here else "") + (one.name or _usual_name(one)) for one in kept],
             "made": [moment(one.made) for one in kept],
-            "data": [one.data for one in kept],
+            "data": [set_name(one.data) for one in kept],
             "part": [word(f"part.{one.part.value}") for one in kept],
             "questions": [f"{one.questions:,}" for one in kept],
             "retrievers": [", ".join(one.retrievers) for one in kept],
@@ -135,7 +136,7 @@ def _draw_actions(chosen: StoredComparison) -> None:
         st.markdown(f"**{plain(title_of(chosen))}** · {moment(chosen.made)}")
         with st.form(f"rename_{chosen.key}", border=False):
             left, right = st.columns([4, 1], vertical_alignment="bottom")
-            name = left.text_input(word("kept.name"), chosen.name, max_chars=120, placeholder=chosen.data)
+            name = left.text_input(word("kept.name"), chosen.name, max_chars=120, placeholder=set_name(chosen.data))
             if right.form_submit_button(word("kept.rename"), icon=":material/edit:", width="stretch"):
                 rename(chosen.key, name)
                 st.rerun()

@@ -10,7 +10,7 @@ from views import charts, tables
 from views.compare import finding
 from views.compare.comparison_view import ComparisonView
 from views.compare.notices import draw_footnotes
-from views.compare.scores import draw_table, in_points, verdict_of
+from views.compare.scores import draw_table, draw_times, in_points, verdict_of
 from views.resources.charts import draw_chart
 from views.words import plain, word
 
@@ -55,6 +55,7 @@ def _draw_pictures(view: ComparisonView) -> None:
         st.caption(word("compare.interval_help"))
         curve["text"] = [_with_interval(*row) for row in curve[[height, "low", "high"]].itertuples(index=False)]
         st.dataframe(curve.pivot_table(index=detail, columns="K", values="text", aggfunc="first", sort=False))
+        draw_times(view.results)
         _draw_tests(view.against)
 
 
@@ -78,8 +79,8 @@ def _draw_tests(found: list[PairTest]) -> None:
         return
     table = in_points(found).assign(verdict=[verdict_of(test) for test in found])
     columns = {
-        "a": tables.text("compare.first_of_pair", width=150, pinned=True),
-        "b": tables.text("compare.second_of_pair", width=150),
+        "a": tables.text("compare.first_of_pair", width=tables.width_of(table["a"]), pinned=True),
+        "b": tables.text("compare.second_of_pair", width=tables.width_of(table["b"])),
         "verdict": tables.text("compare.verdict"),
         "difference": tables.number("compare.difference", "%+.2f"),
         **tables.interval("%+.2f", "compare.family_help"),

@@ -20,10 +20,11 @@ from views.compare import kept as compare_kept
 from views.compare import notices as compare_notices
 from views.compare import running as compare_running
 from views.compare.comparison_view import ComparisonView
-from views.compare.controls import pick_among, pick_figure, pick_part, pick_retrievers, pick_view
+from views.compare.controls import folded, pick_among, pick_figure, pick_part, pick_retrievers, pick_view
+from views.data_words import set_name
 from views.navigation import way_to
 from views.resources.comparisons import open_comparison
-from views.state import chosen_set, remembered
+from views.state import chosen_set
 from views.words import moment, plain, word
 
 VIEWS = {
@@ -42,10 +43,10 @@ def draw() -> None:
         return
     data = chosen_set()
     if not data.questions:
-        _draw_no_questions()
+        _draw_no_questions(data)
         return
     choices = choices_for(data)
-    buttons = _draw_head()
+    buttons = _draw_head(data)
     answer = st.container()
     controls = _place_of_controls()
     with controls:
@@ -75,9 +76,11 @@ def draw() -> None:
             compare_running.draw(job, experiment, data, choices.analyzer)
 
 
-def _draw_head() -> DeltaGenerator:
-    """Draw what the page is for and the ways on; returns the place of its buttons."""
+def _draw_head(data: StoredSet) -> DeltaGenerator:
+    """Draw what the page is for, the question set and the ways on; returns the place of its buttons."""
     st.title(word("compare.purpose"), anchor=False)
+    counts = word("sidebar.counts", passages=f"{data.passages:,}", questions=f"{data.questions:,}")
+    st.caption(f"{plain(set_name(data.name))} · {counts}")
     ways, buttons = st.columns([3, 2], vertical_alignment="center")
     with ways.container(horizontal=True, key="ways_on"):
         for name in ("data", "train", "search"):
@@ -86,14 +89,15 @@ def _draw_head() -> DeltaGenerator:
 
 
 def _place_of_controls() -> DeltaGenerator:
-    """Return where the controls go: out of the way while one question is looked into."""
-    if remembered("view", "", ["why"]) and "question" in st.query_params:
+    """Return where the controls go: in sight beside the overview on a wide screen, folded away everywhere else."""
+    if folded():
         return st.expander(word("compare.controls"), icon=":material/tune:")
-    return st.container()
+    st.toggle(word("compare.controls"), key="show_controls")  # of a narrow screen alone: see look.css
+    return st.container(key="controls")
 
 
-def _draw_no_questions() -> None:
-    _draw_head()
+def _draw_no_questions(data: StoredSet) -> None:
+    _draw_head(data)
     st.info(word("compare.no_questions"), icon=":material/info:")
 
 
@@ -103,8 +107,10 @@ def _draw_kept(kept: StoredComparison) -> None:
     title.title(plain(compare_kept.title_of(kept)))
     st.info(word("kept.shown", made=moment(kept.made), part=word(f"part.{kept.part}")), icon=":material/history:")
     answer = st.container()
-    picked = pick_among(kept.retrievers, kept.key)
-    with st.container(horizontal=True, vertical_alignment="bottom"):
+    controls = _place_of_controls()
+    with controls:
+        picked = pick_among(kept.retrievers, kept.key)
+    with controls, st.container(horizontal=True, vertical_alignment="bottom"):
         shown = _shown(kept.folder, data, picked, kept.retrievers)
     with buttons.container(horizontal=True, horizontal_alignment="right"):
         st.button(word("kept.back"), icon=":material/arrow_back:", on_click=compare_kept.close)

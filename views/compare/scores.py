@@ -12,6 +12,9 @@ from retrieval.evaluation.significance import PairTest
 from views import tables
 from views.words import word
 
+_SHOWN_KS = 4  # columns of the measure looked at
+_FIGURE_WIDTHS = {f"mrr@{CUT}": 76, f"ndcg@{CUT}": 84}  # pixels
+
 
 def means(found: Sequence[Result]) -> pd.DataFrame:
     """One row a retriever: its name, every measure (0 to 1) and its times; nothing but the name where it failed."""
@@ -40,8 +43,9 @@ def draw_table(
 ) -> None:
     """Draw the figure with its interval and what the tests `against` the baseline say of it, the highest first.
 
-    Beside it the same measure at every K of `ks`, MRR and nDCG, in percent, and times; the best of a column is bold,
-    where not all are equal.
+    Beside it the same measure at the first few of `ks`, MRR and nDCG, in percent, but for what all find entirely; the
+    best of a column is bold, where not all are equal. More of `ks`, and times, are in the table: a page as wide as a
+    notebook's screen has room for no more.
     """
     table = means(shown)
     of_figure, measures = str(figure), [f"{figure.name}@{k}" for k in ks]
@@ -60,14 +64,14 @@ def draw_table(
     table[shares] *= 100
     bold = [column for column in shares if table[column].round(2).nunique() > 1]
     styled = table.style.highlight_max(subset=pd.IndexSlice[:, bold], props=tables.BOLD)
+    deep = {f"{figure.name}@{k}" for k in ks[_SHOWN_KS:]}
+    beside = [one for one in measures if one not in {of_figure, *deep} and not (table[one].round(2) == 100).all()]
     columns = {
-        "retriever": tables.retriever(width=150),
-        "looked_at": tables.measure(of_figure, figure.long),
-        "interval": tables.text("compare.interval", "compare.interval_help", width=110),
-        **({"verdict": tables.text("compare.verdict", width=120)} if against else {}),
-        **{column: tables.measure(column) for column in measures if column != of_figure},
-        "build_seconds": tables.number("compare.build", explained_by="help.build"),
-        "per_question": tables.number("compare.per_question", explained_by="help.per_question"),
+        "retriever": tables.retriever(width=tables.width_of(table["retriever"])),
+        "looked_at": tables.measure(of_figure, figure.long, width=85),
+        "interval": tables.text("compare.interval", "compare.interval_help", width=100),
+        **({"verdict": tables.text("compare.verdict", width=100)} if against else {}),
+        **{column: tables.measure(column, width=_FIGURE_WIDTHS.get(column, 64)) for column in beside},
     }
     st.dataframe(
         styled.format("{:.2f}", subset=[*shares, "build_seconds", "per_question"], na_rep="–"),
@@ -75,6 +79,21 @@ def draw_table(
         column_order=[*columns],
         column_config=columns,
     )
+
+
+def draw_times(shown: Sequence[Result]) -> None:
+    """Draw how long each retriever took to build and to answer a question, of those that were measured."""
+    table = means(shown)
+    if "build_seconds" not in table:
+        return
+    questions = next((len(result.rankings.indices) for result in shown if result.rankings), 1)
+    table["per_question"] = table["query_seconds"] / questions * 1000
+    columns = {
+        "retriever": tables.retriever(width=tables.width_of(table["retriever"])),
+        "build_seconds": tables.number("compare.build", "%.2f", explained_by="help.build"),
+        "per_question": tables.number("compare.per_question", "%.2f", explained_by="help.per_question"),
+    }
+    st.dataframe(table[[*columns]], hide_index=True, placeholder="–", column_config=columns)
 
 
 def verdict_of(test: PairTest) -> str:

@@ -4,7 +4,7 @@ import pytest
 
 from retrieval.analysis.stages import Fate
 from retrieval.report.colours import FATE_COLOURS, LETTERS, PALETTE, SHAPES, colour_of, letter_of, shape_of
-from retrieval.report.scales import colour, legend, shape
+from retrieval.report.scales import colour, columns_for, legend, shape
 
 NAMES = [f"retriever {number}" for number in range(12)]  # more than there are colours, and marks
 
@@ -19,7 +19,7 @@ def test_those_drawn_keep_the_colour_and_the_mark_of_their_place_among_all() -> 
     }
     scale = shape("retriever", drawn, NAMES, legend(columns=2)).to_dict()
     assert scale["scale"]["range"] == [SHAPES[5], SHAPES[2]]
-    assert scale["legend"] == {"orient": "bottom", "title": None, "labelLimit": 300, "columns": 2}
+    assert scale["legend"] == {"orient": "bottom", "title": None, "labelLimit": 400, "columns": 2}
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -31,3 +31,9 @@ def test_the_mark_in_a_text_is_that_of_the_charts(name: str) -> None:
 def test_every_fate_but_found_has_a_colour_of_its_own() -> None:
     assert {*FATE_COLOURS} == {fate.value for fate in Fate if fate is not Fate.FOUND}
     assert len({*FATE_COLOURS.values()}) == len(FATE_COLOURS)
+
+
+def test_a_legend_of_long_names_has_one_column_so_that_none_is_cut() -> None:
+    assert columns_for(["BM25", "Dense", "Hybrid"]) == 2
+    assert columns_for(["BM25", "Dense · multilingual-e5-small 1"]) == 1
+    assert columns_for([]) == 2

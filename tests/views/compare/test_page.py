@@ -341,6 +341,24 @@ def test_two_comparisons_of_the_same_questions_are_set_side_by_side(data: Stored
     assert changes["verdict"][0] == EN["kept.not_changed"]  # six questions
 
 
+def test_the_sample_is_called_in_the_person_s_language() -> None:
+    sample = replace(small_set(), name="Korean sample")
+    data = keep(sample)
+    by_hand = comparison_of({"BM25": FOUND}, sample, KS, depth=100)
+    experiment = choices_for(data).experiment(data, ["BM25"], Part.ALL)
+    folder = ComparisonJob.of(experiment, data.fingerprint).folder
+    keep_comparison(Comparison(experiment, sample, by_hand.results), folder)
+    app = opened(page, view="kept", retrievers="BM25", lang="ko")
+    assert app.dataframe[0].value["data"].tolist() == ["한국어 샘플"]
+
+
+@pytest.mark.parametrize(("view", "there"), [("overview", True), ("where", True), ("tune", False), ("kept", False)])
+def test_a_measure_is_chosen_where_it_has_an_effect(data: StoredSet, view: str, there: bool) -> None:
+    finished(data)
+    app = opened(page, view=view)
+    assert (EN["compare.baseline"] in {box.label for box in app.selectbox}) is there
+
+
 def test_other_questions_are_not_set_side_by_side(data: StoredSet) -> None:
     finished(data)
     asked, others = many_questions(2)

@@ -7,7 +7,7 @@ import pandas as pd
 import streamlit as st
 
 from data.split import Part
-from retrieval.analysis.evidence import turned
+from retrieval.analysis.evidence import turned, usual_baseline
 from retrieval.analysis.open_comparison import OpenComparison
 from retrieval.comparison.added import add
 from retrieval.comparison.experiment import Experiment
@@ -48,9 +48,14 @@ class LabResult:
 
 
 def names_of(bench: Bench, *kinds: type[Any]) -> list[str]:
-    """Return the retrievers of the comparison that were measured, of these kinds of spec where any are given."""
+    """Return the retrievers of the comparison that were measured, of these kinds of spec where any are given.
+
+    What others are told against where nobody chooses comes first.
+    """
     specs, measured = bench.view.comparison.experiment.specs, bench.view.comparison.scores
-    return [name for name in specs if name in measured and (not kinds or isinstance(specs[name], kinds))]
+    names = [name for name in specs if name in measured and (not kinds or isinstance(specs[name], kinds))]
+    usual = usual_baseline(bench.view.comparison)
+    return sorted(names, key=lambda name: name != usual)
 
 
 def run(bench: Bench, experiment: Experiment) -> LabResult | None:

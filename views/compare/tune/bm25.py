@@ -42,27 +42,28 @@ def draw(bench: Bench) -> None:
 def _pick(bench: Bench, names: list[str]) -> Experiment | None:
     with st.container(border=True):
         present = st.selectbox(word("tune.present"), names, help=word("tune.present_help"), key="lab_bm25")
-        analyzers = choose_several(
-            st.pills,
-            "analyzers",
-            word("tune.analyzers"),
-            [analyzer.value for analyzer in NAMED],
-            [analyzer.value for analyzer in analyzers_of(bench.view.data.key)],
-            help=word("tune.analyzers_help"),
-            key="lab_analyzers",
-        )
-        windows = choose_several(
-            st.pills,
-            "windows",
-            word("tune.windows"),
-            _WINDOWS,
-            _WINDOWS[:1],
-            format_func=lambda length: word(f"tune.window_{length}"),
-            help=word("tune.windows_help"),
-            key="lab_windows",
-        )
-        left, right = st.columns(2)
-        k1s, bs = _enter(left, "k1", K1S), _enter(right, "b", BS)
+        with st.expander(word("tune.values")):
+            analyzers = choose_several(
+                st.pills,
+                "analyzers",
+                word("tune.analyzers"),
+                [analyzer.value for analyzer in NAMED],
+                [analyzer.value for analyzer in analyzers_of(bench.view.data.key)],
+                help=word("tune.analyzers_help"),
+                key="lab_analyzers",
+            )
+            windows = choose_several(
+                st.pills,
+                "windows",
+                word("tune.windows"),
+                _WINDOWS,
+                _WINDOWS[:1],
+                format_func=lambda length: word(f"tune.window_{length}"),
+                help=word("tune.windows_help"),
+                key="lab_windows",
+            )
+            left, right = st.columns(2)
+            k1s, bs = _enter(left, "k1", K1S), _enter(right, "b", BS)
     if not analyzers or not windows or not present:
         st.info(word("tune.pick_values"), icon=":material/info:")
         return None

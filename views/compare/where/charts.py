@@ -7,7 +7,7 @@ import altair as alt
 import pandas as pd
 
 from retrieval.report.colours import FATE_COLOURS, READABLE
-from retrieval.report.scales import colour, legend, shape
+from retrieval.report.scales import colour, columns_for, legend, shape
 from views.charts import HEIGHT, with_interval
 from views.words import word
 
@@ -32,7 +32,7 @@ def on_slices(
     base = alt.Chart(data).encode(
         y=alt.Y("row:N", sort=list(order), title=None, axis=alt.Axis(labelLimit=190, grid=True, tickBand="extent")),
         yOffset=alt.YOffset("retriever:N", sort=drawn),
-        color=colour("retriever", drawn, names, legend(columns=2)),
+        color=colour("retriever", drawn, names, legend(columns=columns_for(drawn))),
         tooltip=[
             alt.Tooltip("row:N", title=word("where.slice")),
             alt.Tooltip("retriever:N", title=word("compare.retriever")),
@@ -43,7 +43,7 @@ def on_slices(
         x=alt.X("low:Q", title=x, scale=alt.Scale(zero=False, nice=True)), x2="high:Q"
     )
     marks = base.mark_point(filled=True, size=70, opacity=1).encode(
-        x="value:Q", shape=shape("retriever", drawn, names, legend(columns=2))
+        x="value:Q", shape=shape("retriever", drawn, names, legend(columns=columns_for(drawn)))
     )
     layers = [intervals, marks]
     if kind == "difference":
@@ -90,8 +90,8 @@ def ceilings(curves: pd.DataFrame, own: pd.DataFrame, names: Sequence[str], *, x
     depths = sorted(curves["depth"].unique().tolist())
     scale: dict[str, Any] = {"type": "log", "domain": [depths[0], depths[-1]], "nice": False}
     across = alt.X("depth:Q", title=x, scale=alt.Scale(**scale), axis=alt.Axis(values=depths, format="d"))
-    of_retriever = colour("retriever", drawn, names, legend(columns=2))
-    mark = shape("retriever", drawn, names, legend(columns=2))
+    of_retriever = colour("retriever", drawn, names, legend(columns=columns_for(drawn)))
+    mark = shape("retriever", drawn, names, legend(columns=columns_for(drawn)))
     up = alt.Scale(zero=False, nice=True)
     tips = [alt.Tooltip("retriever:N", title=word("compare.retriever")), alt.Tooltip("depth:Q", title=x)]
     ceiling_tip = alt.Tooltip("ceiling:Q", title=word("where.ceiling"), format=".2%")

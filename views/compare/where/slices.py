@@ -46,13 +46,14 @@ def _pick(view: ComparisonView) -> Property:
     known = [by.value for by in view.opened.properties]
     first = Property.KIND if Property.KIND in known else Property.OVERLAP
     by = choose(
-        st.segmented_control,
+        st.selectbox,
         "slice",
         word("where.by"),
         known,
         first.value,
         format_func=lambda value: word(f"where.by_{value}"),
         help=word("where.by_help"),
+        width=320,
     )
     return Property(by)
 
@@ -65,7 +66,7 @@ def _draw_most_telling(view: ComparisonView, figures: pd.DataFrame, labels: Sequ
     count = f"{(figures['retriever'] != first).sum():,}"
     most = most_telling(figures)
     if most is None:
-        st.markdown(word("where.telling_none", first=plain(first), count=count))
+        _draw_none_telling(view, plain(first), count)
         return
     side = "ahead" if most["difference"] > 0 else "behind"
     values = {
@@ -78,6 +79,16 @@ def _draw_most_telling(view: ComparisonView, figures: pd.DataFrame, labels: Sequ
         "count": count,
     }
     st.markdown(word(f"where.telling_{side}", **values))
+
+
+def _draw_none_telling(view: ComparisonView, first: str, count: str) -> None:
+    """Say that no slice alone is sure, and what all questions together say: they are more than those of any slice."""
+    test = view.best_test
+    if test is None or not test.sure:
+        st.markdown(word("where.telling_none", first=first, count=count))
+        return
+    side, points = "ahead" if test.difference > 0 else "behind", f"{abs(test.difference) * 100:.1f}"
+    st.markdown(word(f"where.telling_all_{side}", first=first, count=count, name=plain(test.a), points=points))
 
 
 def _draw_charts(view: ComparisonView, figures: pd.DataFrame, labels: Sequence[str]) -> None:
@@ -135,7 +146,7 @@ def _draw_table(view: ComparisonView, figures: pd.DataFrame, labels: Sequence[st
         "p_holm": tables.p_holm(),
     }
     key = f"slices_{by.value}"
-    with st.expander(word("where.as_table"), expanded=len(labels) <= _CHARTED):
+    with st.expander(word("where.as_table")):
         st.caption(word("where.select_row"))
         places = figures["slice"].tolist()
         picked = st.dataframe(

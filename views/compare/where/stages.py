@@ -51,7 +51,8 @@ def _draw_chart(counts: pd.DataFrame) -> None:
 def _draw_numbers(counts: pd.DataFrame, questions: int) -> None:
     occur = [fate.value for fate in FATES if fate is Fate.FOUND or counts[fate.value].any()]
     widths = [2, *(1 for _ in occur)]
-    with st.container(border=True):
+    with st.expander(word("where.numbers")):
+        st.caption(word("where.click_number"))
         head, *heads = st.columns(widths, vertical_alignment="bottom")
         head.markdown(f"**{word('compare.retriever')}**")
         for place, fate in zip(heads, occur, strict=True):
@@ -61,7 +62,6 @@ def _draw_numbers(counts: pd.DataFrame, questions: int) -> None:
             first.markdown(plain(str(name)))
             for place, fate in zip(places, occur, strict=True):
                 _draw_number(place, str(name), fate, int(row[fate]), questions)
-    st.caption(word("where.click_number"))
 
 
 def _draw_number(place: st.delta_generator.DeltaGenerator, name: str, fate: str, count: int, questions: int) -> None:

@@ -15,10 +15,11 @@ from views.side_by_side import MOST, side_by_side
 from views.words import word
 
 _COUNTS = ("3", "5", "10", "20")
+_TOLD = 30  # letters of a passage in the menu
 
 
-def draw(case: QuestionCase, remarks: Remarks) -> None:
-    """Draw a column a retriever, four in a row."""
+def draw(case: QuestionCase, remarks: Remarks, *, marks: bool) -> None:
+    """Draw a column a retriever, four in a row, the passages that answer on top; `marks`: others can be marked."""
     count = _draw_count()
     st.html(legend_html(truth=bool(case.question.answers)))
     names = case.question_list.names
@@ -32,7 +33,9 @@ def draw(case: QuestionCase, remarks: Remarks) -> None:
         places = side_by_side(row_of_names, case.view.names, ranks, f"why_{first}", wide=wide)
         for place, name in zip(places, row_of_names, strict=True):
             with place:
-                _draw_column(case, name, count, texts, remarks)
+                _draw_column(case, name, count, texts)
+                if marks:
+                    _draw_marks(case, name, count, remarks)
 
 
 def _draw_count() -> int:
@@ -44,14 +47,13 @@ def _draw_count() -> int:
 
 
 def _rows(case: QuestionCase, name: str, count: int) -> list[int]:
-    """Return rows of the first passages found, and of those that answer wherever they were found."""
+    """Return rows of those passages that answer, wherever they were found, and of the first others."""
     found = case.findings[name].rows
-    return [*found[:count], *(row for row in found[count:] if row in case.relevant)]
+    right = [row for row in found if row in case.relevant]
+    return [*right, *(row for row in found[:count] if row not in case.relevant)]
 
 
-def _draw_column(
-    case: QuestionCase, name: str, count: int, texts: dict[int, tuple[MarkedText, MarkedText]], remarks: Remarks
-) -> None:
+def _draw_column(case: QuestionCase, name: str, count: int, texts: dict[int, tuple[MarkedText, MarkedText]]) -> None:
     colour, shape = colour_of(name, case.view.names), shape_of(name, case.view.names)
     st.html(head_html(name, colour, shape, truth_line(case.findings[name], case.relevant, case.depth(name))))
     rows = _rows(case, name, count)
@@ -62,6 +64,17 @@ def _draw_column(
         id_, relevant = case.passage(row).id, row in case.relevant
         one = hit(spec, case.findings, row, id_, texts[row], relevant=relevant, confuser=row in case.confusers)
         st.html(hits_html([one]))
-        if not relevant:
-            fingerprint = case.view.data.fingerprint
-            compare_remarks.draw_mark(fingerprint, remarks, case.question.id, id_, f"{name} {row}")
+
+
+def _draw_marks(case: QuestionCase, name: str, count: int, remarks: Remarks) -> None:
+    """Draw the menu of a column's passages that do not answer: each can be a hard negative."""
+    wrong = [row for row in _rows(case, name, count) if row not in case.relevant]
+    if not wrong:
+        return
+    with st.popover(word("why.mark"), icon=":material/add_circle:", help=word("why.mark_help")):
+        ranks = {row: rank for rank, row in enumerate(case.findings[name].rows, start=1)}
+        for row in wrong:
+            passage = case.passage(row)
+            label = f"{ranks[row]} · {' · '.join(filter(None, (passage.title, passage.text[:_TOLD])))}"
+            pair = (case.question.id, passage.id)
+            compare_remarks.draw_mark(case.view.data.fingerprint, remarks, pair, label, f"{name} {row}")

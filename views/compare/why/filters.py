@@ -9,6 +9,7 @@ from retrieval.analysis.questions import most_unlike, rows_in_all
 from retrieval.analysis.stages import FATES, Fate
 from retrieval.evaluation.ranks import BANDS, Block, Quadrant
 from retrieval.evaluation.slices import Property
+from views.choices import without_plainest
 from views.compare.comparison_view import ComparisonView
 from views.data_words import slice_names
 from views.words import plain, word
@@ -75,9 +76,9 @@ class QuestionList:
 def listed(view: ComparisonView) -> QuestionList:
     """Read the address. There must be a retriever with rankings."""
     names = tuple(one.name for one in view.results if one.rankings)
-    first = _one_of("a", names) or names[0]
+    first = _one_of("a", names) or (view.baseline if view.baseline in names else names[0])
     others = tuple(name for name in names if name != first)
-    second = _one_of("b", others) or names[most_unlike(view.opened.ranks(names).ranks, names.index(first), view.k)]
+    second = _one_of("b", others) or _most_unlike(view, first, names)
     fate, of = _one_of("fate", FATES), _one_of("of", names)
     by = _one_of("slice", tuple(Property))
     return QuestionList(
@@ -92,6 +93,12 @@ def listed(view: ComparisonView) -> QuestionList:
         within=_within(view, by),
         words=str(st.query_params.get("words", ""))[:200].strip(),
     )
+
+
+def _most_unlike(view: ComparisonView, first: str, names: tuple[str, ...]) -> str:
+    told = tuple(name for name in without_plainest(names) if name != first)
+    compared = (first, *told) if told else (first, *(name for name in names if name != first))
+    return compared[most_unlike(view.opened.ranks(compared).ranks, 0, view.k)]
 
 
 def block_name(names: tuple[str, ...], block: Block) -> str:

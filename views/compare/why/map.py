@@ -9,7 +9,7 @@ from retrieval.evaluation.ranks import BANDS
 from retrieval.report.colours import READABLE
 from retrieval.report.scales import legend
 from views import tables
-from views.compare.address import set_parameter
+from views.compare.address import change
 from views.compare.why.filters import QuestionList, band_words, block_name
 from views.resources.charts import draw_chart
 from views.words import word
@@ -60,14 +60,12 @@ def _first_everywhere(question_list: QuestionList) -> int:
 
 
 def _zoom() -> None:
-    set_parameter("map", "apart" if st.session_state["why_zoom"] else "")
+    change({"map": "apart" if st.session_state["why_zoom"] else ""})
 
 
 def _choose(key: str) -> None:
     chosen = st.session_state[key]["selection"].get("block") or [{"block": ""}]
-    st.query_params.pop("block", None)
-    set_parameter("block", chosen[0]["block"])
-    st.query_params.pop("question", None)
+    change({"block": chosen[0]["block"], "question": ""})
 
 
 def _blocks(question_list: QuestionList, first: int) -> pd.DataFrame:

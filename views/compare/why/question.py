@@ -7,7 +7,7 @@ import streamlit as st
 from data.remarks import remarks_of
 from data.split import Part
 from views import reasons
-from views.compare.address import tie
+from views.compare.address import change, tie
 from views.compare.why import columns as compare_question_columns
 from views.compare.why import remarks as compare_remarks
 from views.compare.why import scores as compare_question_scores
@@ -25,9 +25,7 @@ _PARTS = ("rankings", "scores")
 
 def open_question(id_: str) -> None:
     """Put a question into the address; the parameters of another one go."""
-    st.query_params["question"] = id_
-    for name in ("explained", "against"):
-        st.query_params.pop(name, None)
+    change({"question": id_, "explained": "", "against": ""})
 
 
 def draw(of: QuestionList, row: int, ids: Sequence[str]) -> None:
@@ -49,8 +47,7 @@ def draw(of: QuestionList, row: int, ids: Sequence[str]) -> None:
     if _pick_part() == "scores":
         compare_question_scores.draw(asked)
     else:
-        _draw_unused(asked)
-        compare_question_columns.draw(asked, remarks)
+        compare_question_columns.draw(asked, remarks, marks=_can_be_learned(asked))
 
 
 def _pick_part() -> str:
@@ -90,8 +87,7 @@ def _draw_way(of: QuestionList, name: str, ids: Sequence[str]) -> None:
 
 
 def _close() -> None:
-    for name in ("question", "explained", "against"):
-        st.query_params.pop(name, None)
+    change(dict.fromkeys(("question", "explained", "against"), ""))
 
 
 def _draw_known(case: QuestionCase) -> None:
@@ -108,11 +104,10 @@ def _draw_known(case: QuestionCase) -> None:
             st.html(f'<div class="found"><p>{marked_html(text, 0, len(text.text))}</p></div>')
 
 
-def _draw_unused(case: QuestionCase) -> None:
-    """Say where marks of this question teach nothing: training never sees those it is measured with."""
+def _can_be_learned(case: QuestionCase) -> bool:
+    """Whether marks of this question teach anything: training never sees those it is measured with."""
     options = case.view.comparison.experiment.split_options
     parts = split_of(case.view.data.key, options.validation, options.test, options.seed)
     questions = question_set(case.view.data.key).questions
     training = {questions[row].id for row in parts.rows[Part.TRAIN]}
-    if case.question.id not in training:
-        st.caption(f":material/info: {word('why.mark_unused')}")
+    return case.question.id in training

@@ -6,7 +6,7 @@ from data.remarks import LONGEST_NOTE, Remarks, as_table, mark_negative, unmark_
 from views import tables
 from views.compare.comparison_view import ComparisonView
 from views.resources.sets import question_set
-from views.words import word
+from views.words import plain, word
 
 _SHOWN_CHARACTERS = 200
 
@@ -25,17 +25,16 @@ def draw_note(fingerprint: str, remarks: Remarks, question: str) -> None:
     )
 
 
-def draw_mark(fingerprint: str, remarks: Remarks, question: str, passage: str, key: str) -> None:
-    """Draw the button that marks a passage as a hard negative of a question (both ids), or takes the mark away."""
-    is_marked = (question, passage) in remarks.negatives
-    st.button(
-        word("why.marked") if is_marked else word("why.mark"),
-        icon=":material/check_circle:" if is_marked else ":material/add_circle:",
-        help=word("why.unmark_help") if is_marked else word("why.mark_help"),
-        type="tertiary",
-        on_click=unmark_negative if is_marked else mark_negative,
-        args=(fingerprint, question, passage),
-        key=f"mark_{key}",
+def draw_mark(fingerprint: str, remarks: Remarks, pair: tuple[str, str], label: str, key: str) -> None:
+    """Draw the box that marks a pair of ids, a question and a passage, as a hard negative, or takes the mark away."""
+    is_marked = pair in remarks.negatives
+    key = f"mark_{key}"
+    st.session_state[key] = is_marked  # the same passage may stand in several columns
+    st.checkbox(
+        plain(label),
+        key=key,
+        on_change=unmark_negative if is_marked else mark_negative,
+        args=(fingerprint, *pair),
     )
 
 

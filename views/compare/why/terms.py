@@ -14,12 +14,13 @@ from text.dictionary import Dictionary, name_of
 from text.located import TokenKind
 from text.morphemes import Compounds
 from text.problems import DictionaryError
+from views.compare.address import change
 from views.compare.why.case import QuestionCase
 from views.compare.why.parts import draw_parts_of_words, draw_sums, draw_texts
 from views.problem_words import failure_text
 from views.resources.dictionaries import dictionary_of
 from views.resources.explanations import explained_bm25
-from views.state import remember
+from views.state import keep
 from views.words import plain, word
 
 
@@ -124,6 +125,7 @@ def _draw_way_to_dictionary() -> None:
 
 
 def _show_lab() -> None:
-    st.query_params.pop("question", None)
-    remember("lab", Lab.LEXICAL.value)
-    remember("view", "tune")
+    chosen = {"lab": Lab.LEXICAL.value, "view": "tune"}
+    for name, value in chosen.items():
+        keep(name, value)
+    change({"question": "", **chosen})

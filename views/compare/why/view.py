@@ -64,19 +64,16 @@ def _draw_quadrants(of: QuestionList) -> None:
 
 def _draw_filters(of: QuestionList) -> None:
     properties = of.view.opened.properties
-    left, middle, right = st.columns(3, vertical_alignment="bottom")
-    with left:
+    with st.popover(word("why.filters"), icon=":material/filter_alt:"):
         words = {by.value: word(f"where.by_{by.value}") for by in properties}
         by = of.by.value if of.by in properties else ""
         choose("slice", ["", *words], by, word("why.slice"), [word("why.any"), *words.values()], also=("within",))
-    with middle:
         parts = of.view.opened.slices(of.by) if of.by else []
         names = slice_names(parts, of.by) if of.by else []
         labels = [f"{name} ({len(part.rows):,})" for name, part in zip(names, parts, strict=True)]
         places = [str(place) for place in range(len(parts))]
         chosen = "" if of.within is None else str(of.within)
         choose("within", ["", *places], chosen, word("why.within"), [word("why.any"), *labels], disabled=not parts)
-    with right:
         place = tie("words", of.words)
         st.text_input(
             word("why.words"), type="search", placeholder=word("why.words_placeholder"), max_chars=200, **place

@@ -136,6 +136,14 @@ def test_where_nothing_is_sure_no_slice_is_named() -> None:
     assert told.startswith("In no group does any retriever surely differ from **BM25**")
 
 
+def test_where_only_all_questions_together_are_sure_both_are_said() -> None:
+    stored = keep(asked())
+    lost = [2] * 3 + [1] * 17 + [2] * 4 + [1] * 16  # of 20 easy ones 3, of 20 hard ones 4: too few in each
+    kept(stored, asked(), (BM25, DENSE), {"BM25": [1] * 40, "Dense *1*": lost})
+    (told,) = [text for text in texts(opened(stored)) if "tested together" in text]
+    assert told.startswith("Over all questions even the closest, **Dense \\*1\\***, is 17.5 points **behind** BM25.")
+
+
 def test_the_table_has_every_retriever_on_every_slice(data: StoredSet) -> None:
     table = opened(data, slice="kind").dataframe[0].value
     assert list(table["slice"]) == ["easy"] * 4 + ["hard"] * 4
@@ -150,7 +158,7 @@ def test_the_table_has_every_retriever_on_every_slice(data: StoredSet) -> None:
 
 def test_only_what_the_set_knows_can_be_chosen_and_the_address_remembers_it(data: StoredSet) -> None:
     app = opened(data)
-    choice = app.segmented_control[0]
+    choice = app.selectbox[0]
     assert choice.options == [
         EN[f"where.by_{name}"] for name in ("kind", "question_length", "passage_length", "overlap", "terms_found")
     ]
@@ -163,7 +171,7 @@ def test_only_what_the_set_knows_can_be_chosen_and_the_address_remembers_it(data
 
 @pytest.mark.parametrize("address", ["article", "nonsense"])
 def test_an_address_with_an_unknown_slice_shows_the_first(data: StoredSet, address: str) -> None:
-    assert opened(data, slice=address).segmented_control[0].value == "kind"
+    assert opened(data, slice=address).selectbox[0].value == "kind"
 
 
 def test_a_set_without_kinds_begins_with_the_wording_it_shares() -> None:
@@ -171,8 +179,8 @@ def test_a_set_without_kinds_begins_with_the_wording_it_shares() -> None:
     stored = keep(plain_set)
     kept(stored, plain_set)
     app = opened(stored)
-    assert app.segmented_control[0].value == "overlap"
-    assert EN["where.by_kind"] not in app.segmented_control[0].options
+    assert app.selectbox[0].value == "overlap"
+    assert EN["where.by_kind"] not in app.selectbox[0].options
 
 
 def test_of_many_articles_the_contested_are_drawn_and_all_are_listed() -> None:
@@ -288,5 +296,5 @@ def test_every_slice_in_both_languages(language: str, by: str) -> None:
     stored = keep(titled)
     kept(stored, titled)
     app = opened(stored, lang=language, slice=by)
-    assert app.segmented_control[0].value == by
+    assert app.selectbox[0].value == by
     assert all("<b>" not in text.replace("\\<b\\>", "") for text in texts(app))
