@@ -39,9 +39,7 @@ def measure() -> list[str]:
         with _Pipeline(folder, model, pairs) as pipeline:
             rounds = []
             for _ in range(_ROUNDS):
-                reader = SpanReader(
-                    find_model(str(model)), options=SpanOptions(), new_head=True
-                )
+                reader = SpanReader(find_model(str(model)), options=SpanOptions(), new_head=True)
                 reader.read(pairs[:1])
                 began = perf_counter()
                 spans = reader.read(pairs)
