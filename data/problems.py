@@ -51,6 +51,7 @@ class ProblemCode(StrEnum):
     EMPTY_QUESTION = "empty_question"
     EMPTY_SENTENCE = "empty_sentence"
     NO_NUMBER = "no_number"
+    TOO_LARGE_NUMBER = "too_large_number"
     OUT_OF_SCALE = "out_of_scale"
     UNKNOWN_LABEL = "unknown_label"
     DUPLICATE_ID = "duplicate_id"
@@ -60,6 +61,8 @@ class ProblemCode(StrEnum):
     DROPPED_CELL = "dropped_cell"
     MENDED_TEXT = "mended_text"
     MENDED_BYTES = "mended_bytes"
+    # all rows are used: how the file was read
+    DECIMAL_COMMA = "decimal_comma"
     # catalog and store
     DOWNLOAD_FAILED = "download_failed"
     ALTERED_DOWNLOAD = "altered_download"

@@ -2,15 +2,19 @@
 
 A seal is the size and the digest (xxHash, XXH3 of 128 bits) of what was written; it finds accidents, not forgery. That
 of a file are the last bytes of the file itself, which readers of `.npy` and `.npz` never come to: one cannot be without
-the other. That of a folder is a file in it that lists the others.
+the other. That of a folder is a file in it that lists all others: one that is not listed was never sealed.
+
+What is read is a regular file or nothing: a pipe or a device in its place would be waited for without end.
 """
 
 import json
 import os
+import stat
 import struct
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from functools import lru_cache
+from io import FileIO
 from pathlib import Path
 
 import xxhash
@@ -44,13 +48,14 @@ def seal(path: Path) -> None:
     to_disk(path)
 
 
-def is_sound(path: Path) -> bool:
+def is_sound(path: Path, beside: Collection[str] = ()) -> bool:
     """Whether a file or a folder is there and as it was sealed; what has no seal is not.
 
-    It is read through once a process, and again where its inode, size or times are others by then.
+    It is read through once a process, and again where its inode, size or times are others by then. `beside` are the
+    names of files of a folder that its seal need not list, since they are written later or again.
     """
     try:
-        return _folder_is_sound(path) if path.is_dir() else _file_is_sound(path)
+        return _folder_is_sound(path, beside) if path.is_dir() else _file_is_sound(path)
     except (OSError, ValueError):
         return False
 
@@ -61,17 +66,23 @@ def is_sealed(path: Path) -> bool:
 
 
 def _seal_folder(folder: Path) -> None:
-    files = sorted(path for path in folder.rglob("*") if path.is_file() and path != folder / SEAL)
-    listed = {path.relative_to(folder).as_posix(): _told(path) for path in files}
+    listed = {name: _told(folder / name) for name in _names_in(folder)}
     folder_to_disk(folder)  # before the seal is: no cut of the power leaves the seal alone
     write_text(folder / SEAL, json.dumps(listed, ensure_ascii=False, indent=1))
     to_disk(folder / SEAL)
     to_disk(folder)
 
 
-def _folder_is_sound(folder: Path) -> bool:
-    listed = read_json(folder / SEAL)
-    return bool(listed) and all([*_told(folder / name)] == told for name, told in listed.items())
+def _folder_is_sound(folder: Path, beside: Collection[str]) -> bool:
+    listed = read_json(folder / SEAL) if (folder / SEAL).is_file() else {}
+    unlisted = {*_names_in(folder)} - listed.keys() - {*beside}
+    return bool(listed) and not unlisted and all([*_told(folder / name)] == told for name, told in listed.items())
+
+
+def _names_in(folder: Path) -> list[str]:
+    """Names of a folder's files, its seal and hidden ones aside: a system may leave some of those."""
+    paths = (path for path in sorted(folder.rglob("*")) if path.is_file() and not path.name.startswith("."))
+    return [path.relative_to(folder).as_posix() for path in paths if path != folder / SEAL]
 
 
 def _told(path: Path) -> tuple[int, str]:
@@ -84,9 +95,18 @@ def _file_is_sound(path: Path) -> bool:
     return sealed is not None and _known_digest(path, _identity(path), sealed[0]) == sealed[1]
 
 
+@contextmanager
+def _regular(path: Path) -> Iterator[FileIO]:
+    """Open a file to be read, without waiting. Raises `OSError` where it is a pipe, a device or whatever else."""
+    with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb", buffering=0) as file:  # noqa: PTH123 - of a number
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise OSError(f"{path} is no regular file")
+        yield file
+
+
 def _read_seal(path: Path) -> tuple[int, bytes] | None:
     """Size and digest that a file's last bytes tell; None where they are no seal of a file of its size."""
-    with path.open("rb") as file:
+    with _regular(path) as file:
         size = file.seek(0, os.SEEK_END) - _LAST_BYTES.size
         if size < 0:
             return None
@@ -109,7 +129,7 @@ def _known_digest(path: Path, identity: Identity, size: int) -> bytes:
 def _digest(path: Path, size: int) -> bytes:
     """Digest of the first `size` bytes."""
     digest, block = xxhash.xxh3_128(), memoryview(bytearray(min(_BLOCK, max(1, size))))
-    with path.open("rb", buffering=0) as file:
+    with _regular(path) as file:
         while size and (read := file.readinto(block[:size])):
             digest.update(block[:read])
             size -= read

@@ -29,8 +29,11 @@ class SplitOptions:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if min(self.validation, self.test) < 0 or self.validation + self.test >= 1:
+        # written this way round, a share that is not a number is refused too
+        if not (self.validation >= 0 and self.test >= 0 and self.validation + self.test < 1):
             raise ValueError("validation and test must be shares of 0 or more that leave something to train on")
+        if self.seed < 0:
+            raise ValueError(f"the seed must be 0 or more, not {self.seed}")
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from functools import wraps
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
-_DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)  # `OSError` is raised for much else
+_DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO)  # `OSError` is raised for much else
 PROJECT = Path(__file__).parent.parent  # the folder of `app.py`
 USER = "MRC_USER"  # the variable by which a process of a user's knows whose it is
 _USER = re.compile("[0-9a-f]{32}")

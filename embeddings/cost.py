@@ -92,7 +92,8 @@ def cost(
         message = f"{len(sentences)} sentences are too few to measure with, {SIZES[0]} are needed"
         raise EmbeddingError("few_sentences", message, sentences=len(sentences), least=SIZES[0])
     tell = on_progress or (lambda _: None)
-    scorer = CrossEncoderScorer(find_model(cross_encoder, base), sentences)
+    # it is timed alone, and a head that nobody trained takes as long
+    scorer = CrossEncoderScorer(find_model(cross_encoder, base), sentences, new_head=True)
     pairs = _read_pairs(scorer, sentences, _Clock(seconds, lambda share: tell(share / 2)))
     encoder = BiEncoder(find_model(bi_encoder, base), sentences)
     points, agreement = _search(encoder, sentences, _Clock(seconds, lambda share: tell(0.5 + share / 2)))

@@ -204,8 +204,11 @@ def carry_out(
     except GoesOn:
         return job.status()
     except (Exception, KeyboardInterrupt) as error:
-        logger.exception("the job failed")
         code, message = problem_of(error)
+        if code == "disk":  # no fault of the program, and all there is to know
+            logger.error("the job failed: %s", message)
+        else:
+            logger.exception("the job failed")
         ended = replace(job.status(), state=State.FAILED, code=code, message=message)
     else:
         ended = replace(job.status(), state=State.DONE)

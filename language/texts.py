@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import BinaryIO
 
-from data.collection import Collection, KeptSet
+from data.collection import NOTE, Collection, KeptSet
 from data.files.cells import shown
 from data.seal import is_sound, seal
 from data.workspace import workspace
@@ -103,7 +103,7 @@ def find(wanted: str) -> TextCorpus:
     """
     for kept in stored():
         if wanted == kept.name or (_FINGERPRINT.fullmatch(wanted) and kept.fingerprint.startswith(wanted)):
-            if not is_sound(_TEXTS.folder(kept.key)):
+            if not is_sound(_TEXTS.folder(kept.key), beside=[NOTE]):
                 name = shown(kept.name, 80)
                 message = f"the kept text {name} is not what it was: remove it, and keep its file again"
                 raise LanguageError("broken_text", message, name=name)

@@ -21,7 +21,7 @@ _PAIRS_AT_ONCE = 4096  # tokenized together; more take memory and gain nothing
 
 
 class CrossEncoderScorer(SourcedModel):
-    """A sentence-transformers cross-encoder, loaded when the first pair is scored.
+    """A sentence-transformers cross-encoder, loaded when the first pair is scored; see its loader of `new_head`.
 
     Matrix products may be in bfloat16; the last layer never is, as scores of 8 bits would tie with their neighbours.
     """
@@ -29,7 +29,7 @@ class CrossEncoderScorer(SourcedModel):
     @cached_property
     def model(self) -> "CrossEncoder":
         """The loaded model; loading imports torch."""
-        return load_cross_encoder(self._source, self._corpus, self._labels)
+        return load_cross_encoder(self._source, self._corpus, self._labels, new_head=self._new_head)
 
     def __init__(
         self,
@@ -39,9 +39,10 @@ class CrossEncoderScorer(SourcedModel):
         precision: Precision = Precision.AUTO,
         batch_size: int = 64,
         labels: int = 1,
+        new_head: bool = False,
     ) -> None:
         super().__init__(source, corpus, precision)
-        self._batch_size, self._labels = batch_size, labels
+        self._batch_size, self._labels, self._new_head = batch_size, labels, new_head
 
     def score(self, pairs: Sequence[tuple[str, str]]) -> np.ndarray:
         """Score pairs, `(n_pairs,)`, or of several labels each `(n_pairs, labels)`.

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from data.seal import is_sound, sealing
 from models.hub import ModelError, hub_revision, hub_token
 from models.size import require_fitting_download, require_fitting_folder
+from models.soundness import loading, require_possible, require_readable, require_trained
 from models.sources import ModelSource, is_starter, require_sparse, starter_folder, starter_module
 
 if TYPE_CHECKING:
@@ -17,7 +18,10 @@ if TYPE_CHECKING:
 
 
 def load_bi_encoder(source: ModelSource, corpus: Sequence[str]) -> "SentenceTransformer":
-    """Load a bi-encoder in float32 from safetensors. A starter is built from `corpus` once and kept on disk."""
+    """Load a bi-encoder in float32 from safetensors. A starter is built from `corpus` once and kept on disk.
+
+    Raises `ModelError`, as all loaders here, where its files do not fit each other; see `models.soundness`.
+    """
     from sentence_transformers import SentenceTransformer
 
     from models.starter.bi_encoder import AnalyzedEmbedding, build_bi_encoder
@@ -25,15 +29,20 @@ def load_bi_encoder(source: ModelSource, corpus: Sequence[str]) -> "SentenceTran
     folder = source.folder or _starter(source, "bi-encoder", corpus, build_bi_encoder)
     if folder and (module := _own_module(folder, AnalyzedEmbedding)):
         return SentenceTransformer(modules=[module], similarity_fn_name="cosine")
-    return SentenceTransformer(**where_of(source), model_kwargs=WEIGHTS)
+    where = where_of(source)
+    with loading(source.reference):
+        model = SentenceTransformer(**where, model_kwargs=WEIGHTS)
+    _require_whole(source, model, new_head=True)  # of the transformer: what pools for a head is not asked
+    return model
 
 
 def load_cross_encoder(
-    source: ModelSource, corpus: Sequence[str], labels: int = 1, *, new_head: bool = False
+    source: ModelSource, corpus: Sequence[str], labels: int = 1, *, new_head: bool = False, resized: bool = False
 ) -> "CrossEncoder":
     """Load a cross-encoder with so many outputs in float32 from safetensors. A starter is built from `corpus` once.
 
-    Raises `ModelError` `labels` where it has another number of them; with `new_head` it is given the number wanted.
+    With `new_head` a base without a head is given one, always the same, to be trained. Raises `ModelError` `labels`
+    where it has another number of outputs; with `resized` it is given the number wanted.
     """
     import torch
     from sentence_transformers import CrossEncoder
@@ -45,21 +54,25 @@ def load_cross_encoder(
         return CrossEncoder(modules=[module])
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)  # a base model has no scoring head: one is drawn while loading, the same every time
+        where, weights = where_of(source), WEIGHTS | {"ignore_mismatched_sizes": resized}
         try:
-            weights = WEIGHTS | {"ignore_mismatched_sizes": new_head}
-            model: CrossEncoder = CrossEncoder(**where_of(source), num_labels=labels, model_kwargs=weights)
-        except RuntimeError as error:
-            if "ignore_mismatched_sizes" not in str(error):
+            with loading(source.reference):
+                model: CrossEncoder = CrossEncoder(**where, num_labels=labels, model_kwargs=weights)
+        except ModelError as error:
+            if not isinstance(error.__cause__, RuntimeError):
                 raise
+            load_cross_encoder(source, corpus, labels, new_head=True, resized=True)  # its layers are another matter
             message = f"{source.reference!r} tells labels apart or has another head: it gives no {labels} scores a pair"
             raise ModelError("labels", message, model=source.reference) from error
+    _require_whole(source, model, new_head=new_head)
     name_one_segment(model.tokenizer, model.config)
     return model
 
 
-def load_reader(source: ModelSource) -> "SpanNetwork":
-    """Load a reader of spans in float32 from safetensors; a base without its head is given one, always the same.
+def load_reader(source: ModelSource, *, new_head: bool = False) -> "SpanNetwork":
+    """Load a reader of spans in float32 from safetensors.
 
+    With `new_head` a base without its head is given one, always the same, to be trained.
     Raises `ModelError` `starter_reader`: a starter knows words, not where they stand.
     """
     import torch
@@ -71,10 +84,13 @@ def load_reader(source: ModelSource) -> "SpanNetwork":
         raise ModelError("starter_reader", "a starter reads no passages: take a transformer", model=source.reference)
     where = where_of(source)
     name = where.pop("model_name_or_path")
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
-        network = AutoModelForQuestionAnswering.from_pretrained(name, **where, **WEIGHTS)
-    tokenizer = AutoTokenizer.from_pretrained(name, **where)
+    with loading(source.reference):
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(0)
+            network = AutoModelForQuestionAnswering.from_pretrained(name, **where, **WEIGHTS)
+        tokenizer = AutoTokenizer.from_pretrained(name, **where)
+    require_trained(source.reference, network, new_head=new_head)
+    require_readable(source.reference, tokenizer, network)
     name_one_segment(tokenizer, network.config)
     if torch.cuda.is_available():
         network.to("cuda")
@@ -107,7 +123,10 @@ def load_sparse_encoder(source: ModelSource) -> "SparseEncoder":
     where = where_of(source)
     if source.hub_id:
         require_sparse(source, partial(hub_file, where))
-    return SparseEncoder(**where, model_kwargs=WEIGHTS)
+    with loading(source.reference):
+        model = SparseEncoder(**where, model_kwargs=WEIGHTS)
+    _require_whole(source, model)
+    return model
 
 
 WEIGHTS: dict[str, Any] = {"use_safetensors": True, "dtype": "float32"}
@@ -122,6 +141,7 @@ def where_of(source: ModelSource) -> dict[str, Any]:
         source.packaged.write()
     if source.folder:
         require_fitting_folder(source.reference, source.folder)
+        require_possible(source.reference, source.folder)
         return {"model_name_or_path": str(source.folder)}
     revision = hub_revision(str(source.hub_id))
     require_fitting_download(str(source.hub_id), revision)
@@ -132,6 +152,14 @@ def where_of(source: ModelSource) -> dict[str, Any]:
         "local_files_only": not revision.online,
         "token": hub_token(),
     }
+
+
+def _require_whole(source: ModelSource, model: Any, *, new_head: bool = False) -> None:
+    """Look at every transformer in a model of sentence-transformers."""
+    for module in model.modules():
+        if network := getattr(module, "auto_model", None):
+            require_trained(source.reference, network, new_head=new_head)
+            require_readable(source.reference, module.tokenizer, network, model.max_seq_length)
 
 
 def hub_file(where: dict[str, Any], name: str) -> Path | None:

@@ -14,6 +14,7 @@ from jobs.allocator import give_back_large_blocks
 from models.hub import ModelError
 from models.loading import WEIGHTS, hub_file, most_tokens, name_one_segment, where_of
 from models.sentence_modules import sentence_modules, write_sentence_modules
+from models.soundness import loading, require_readable, require_trained
 from models.sources import ModelSource, is_starter
 from models.trained_network import Features, TrainedNetwork, TransformerModule
 
@@ -141,10 +142,12 @@ def load_masked(source: ModelSource, *, pairs: bool = False) -> MaskedNetwork:
     if pairs and AutoConfig.from_pretrained(name, **where).model_type != "bert":
         message = f"{source.reference!r} is no BERT, and has no head for pairs: learn without them"
         raise ModelError("no_pairs", message, model=source.reference)
-    with torch.random.fork_rng(devices=[]):
+    with torch.random.fork_rng(devices=[]), loading(source.reference):
         torch.manual_seed(0)
         kind = BertForPreTraining if pairs else AutoModelForMaskedLM
         network, told = kind.from_pretrained(name, **where, **WEIGHTS, output_loading_info=True)
+        require_trained(source.reference, network, new_head=True)
+        require_readable(source.reference, tokenizer, network)
     name_one_segment(tokenizer, network.config)
     made = _placed(network, tokenizer)
     made.new_heads = _drawn(network, told["missing_keys"])
@@ -162,7 +165,8 @@ def masked_tokenizer(source: ModelSource) -> Any:
     if is_starter(source):
         raise ModelError("starter_language", "a starter guesses no tokens: take a transformer", model=source.reference)
     where = where_of(source)
-    tokenizer = AutoTokenizer.from_pretrained(where.pop("model_name_or_path"), **where)
+    with loading(source.reference):
+        tokenizer = AutoTokenizer.from_pretrained(where.pop("model_name_or_path"), **where)
     if tokenizer.mask_token_id is None:
         message = f"the tokenizer of {source.reference!r} has no mask token: take a masked language model"
         raise ModelError("no_mask", message, model=source.reference)

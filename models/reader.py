@@ -46,21 +46,26 @@ class Spans:
 
 
 class SpanReader(SourcedModel):
-    """A model for extractive question answering, loaded when the first pair is read.
+    """A model for extractive question answering, loaded when the first pair is read; see `load_reader` of `new_head`.
 
     Matrix products may be in bfloat16; the last layer, which points, never is.
     """
 
     def __init__(
-        self, source: ModelSource, *, options: SpanOptions | None = None, precision: Precision = Precision.AUTO
+        self,
+        source: ModelSource,
+        *,
+        options: SpanOptions | None = None,
+        precision: Precision = Precision.AUTO,
+        new_head: bool = False,
     ) -> None:
         super().__init__(source, [], precision)
-        self._options = options or options_of(source)
+        self._options, self._new_head = options or options_of(source), new_head
 
     @cached_property
     def model(self) -> "SpanNetwork":
         """The loaded model; loading imports torch."""
-        return load_reader(self._source)
+        return load_reader(self._source, new_head=self._new_head)
 
     @cached_property
     def threshold(self) -> float | None:

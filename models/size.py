@@ -16,7 +16,7 @@ from models.hub import HubRevision, ModelError
 _BYTES = 4  # of a parameter, as models are loaded: in float32
 _MOST = 10**9  # that a configuration may say of anything
 _MUCH_MORE = 2  # times what the files hold: a count from a configuration is rough
-_NAMES = {
+NAMES = {
     "hidden": ("hidden_size", "d_model", "dim", "n_embd"),
     "layers": ("num_hidden_groups", "num_hidden_layers", "num_layers", "n_layers", "n_layer"),  # ALBERT's share weights
     "wide": ("intermediate_size", "d_ff", "hidden_dim", "ffn_dim"),
@@ -30,8 +30,10 @@ def require_fitting_folder(reference: str, folder: Path) -> None:
 
     `too_large`, or `weights_missing`: it claims far more parameters than its files hold.
     """
-    places = {folder, folder / _transformer(folder)}
-    held = sum(_parameters_in(path) for place in places for path in place.glob("*.safetensors"))
+    places = places_of(folder)
+    held = sum(
+        prod(shape) for place in places for path in place.glob("*.safetensors") for shape in _shapes(path).values()
+    )
     configuration = next((read for place in places if (read := read_json(place / "config.json"))), {})
     claimed = claimed_parameters(configuration)
     if held and claimed > _MUCH_MORE * held and "quantization_config" not in configuration:
@@ -50,7 +52,7 @@ def claimed_parameters(configuration: dict[str, Any]) -> int:
 
     With h the width of its layers, w that of their feed-forward part: vocabulary * h, and 2 h^2 + 2 h w a layer.
     """
-    counts = {name: _count(configuration, spelled) for name, spelled in _NAMES.items()}
+    counts = {name: _count(configuration, spelled) for name, spelled in NAMES.items()}
     hidden, wide = counts["hidden"], counts["wide"]
     return counts["vocabulary"] * counts["embedding"] + counts["layers"] * (2 * hidden**2 + 2 * hidden * wide)
 
@@ -68,6 +70,16 @@ def _count(configuration: dict[str, Any], names: tuple[str, ...]) -> int:
     return next((min(value, _MOST) for value in values if type(value) is int and value > 0), 0)
 
 
+def places_of(folder: Path) -> set[Path]:
+    """Return where a model's transformer may lie: its folder, and that of the first module."""
+    return {folder, folder / _transformer(folder)}
+
+
+def weight_names(folder: Path) -> list[str]:
+    """Return the names of all weights in a folder's own files; what cannot be read has none: who loads it says so."""
+    return [name for path in folder.glob("*.safetensors") for name in _shapes(path)]
+
+
 def _transformer(folder: Path) -> str:
     """Return the subfolder of the first module, as sentence-transformers lays its models out."""
     try:
@@ -77,12 +89,12 @@ def _transformer(folder: Path) -> str:
     return path if isinstance(path, str) and "\0" not in path else ""
 
 
-def _parameters_in(path: Path) -> int:
-    """Count the parameters of a safetensors file by its header; 0 where that cannot be read: who loads it says so."""
+def _shapes(path: Path) -> dict[str, list[int]]:
+    """Return the shapes of a safetensors file's weights by its header."""
     from safetensors import SafetensorError, safe_open
 
     try:
         with safe_open(path, "numpy") as file:
-            return sum(prod(file.get_slice(name).get_shape()) for name in file.keys())  # noqa: SIM118
+            return {name: file.get_slice(name).get_shape() for name in file.keys()}  # noqa: SIM118
     except (OSError, SafetensorError):
-        return 0
+        return {}

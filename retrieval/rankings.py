@@ -8,6 +8,7 @@ import numpy as np
 from scipy.sparse import csr_array
 
 NOT_FOUND = -1
+MOST = 2**31 - 1  # passages: their rows are int32
 
 
 @dataclass(frozen=True)
@@ -15,7 +16,8 @@ class Rankings:
     """For each question the rows of the corpus found, best first.
 
     `indices` is `(n_questions, k)` int32, -1 where fewer than k passages were found; `scores` is the same shape in
-    float32, descending along each row (ties by corpus row), -inf where nothing was found.
+    float32, descending along each row (ties by corpus row), -inf where nothing was found. Of a corpus of fewer than k
+    passages there are as many columns as it has.
     """
 
     indices: np.ndarray
@@ -46,7 +48,7 @@ class Retriever(Protocol):
         ...
 
     def search(self, questions: Sequence[str], k: int) -> Rankings:
-        """Return the best k passages of each question, `(n_questions, k)`."""
+        """Return the best k passages of each question, `(n_questions, k)`, or as many columns as there are passages."""
         ...
 
 
@@ -73,7 +75,7 @@ def top_k(scores: np.ndarray, k: int) -> Rankings:
     scores = np.where(np.isfinite(scores), scores, np.float32(-np.inf))
     n_passages = scores.shape[1]
     if k >= n_passages:
-        return ranked(np.broadcast_to(np.arange(n_passages), scores.shape), scores, k)
+        return ranked(np.broadcast_to(np.arange(n_passages), scores.shape), scores, n_passages)
     candidates = np.argpartition(-scores, k - 1, axis=1)[:, :k]
     threshold = np.take_along_axis(scores, candidates, 1).min(axis=1, keepdims=True)
     # argpartition picks freely among passages that tie with the k-th; only there the whole row is sorted
@@ -84,7 +86,7 @@ def top_k(scores: np.ndarray, k: int) -> Rankings:
 
 def top_k_sparse(scores: csr_array, k: int) -> Rankings:
     """Best k stored and finite entries of each row of a sparse score matrix `(n_questions, n_passages)`."""
-    entries = scores.tocoo()
+    entries, k = scores.tocoo(), min(k, scores.shape[1])
     values = entries.data.astype(np.float32)
     found = np.isfinite(values)
     values, (rows, columns) = values[found], (places[found] for places in entries.coords)

@@ -87,6 +87,19 @@ def build_cross_encoder_base(folder: Path, segment_types: int = 2) -> Path:
     return folder
 
 
+def with_head(folder: Path, head: str = "SequenceClassification") -> Path:
+    """Give a base that was written an output layer, as training does: random, and in its files."""
+    import torch
+    import transformers
+
+    torch.manual_seed(0)
+    made = getattr(transformers, f"AutoModelFor{head}").from_pretrained(
+        folder, num_labels=1 + (head != "SequenceClassification")
+    )
+    made.save_pretrained(folder)
+    return folder
+
+
 def build_masked_base(folder: Path) -> Path:
     """Write a random RoBERTa as it is elsewhere: pieces of bytes, `<mask>`, no segments, 512 tokens of 514 places."""
     import torch

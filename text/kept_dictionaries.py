@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from data.collection import Collection, KeptSet
+from data.collection import NOTE, Collection, KeptSet
 from data.files.cells import shown
 from data.seal import is_sound, seal
 from text.dictionary import Dictionary, written
@@ -77,7 +77,7 @@ def load(key: str) -> Dictionary:
         raise _unknown(f"{REFERENCE}{key}")
     folder = _DICTIONARIES.folder(key)
     try:
-        dictionary = open_dictionary(folder / _LINES) if is_sound(folder) else None
+        dictionary = open_dictionary(folder / _LINES) if is_sound(folder, beside=[NOTE]) else None
     except DictionaryError:
         dictionary = None
     if dictionary is None or dictionary.fingerprint != kept.fingerprint:

@@ -32,7 +32,12 @@ from training.runs.runs import Phase, Plan, Run, find_run
 logger = logging.getLogger(__name__)
 
 _SECONDS_BETWEEN_WRITES = 0.5  # of how far a phase is
-_DISK_WORDS = ("no space left on device", "i/o error", "disk quota exceeded")  # what those that raise their own say
+_DISK_WORDS = (
+    "no space left on device",
+    "i/o error",
+    "disk quota exceeded",
+    "file too large",
+)  # what those that raise their own say
 R = TypeVar("R", bound=Run)
 Watch = Callable[[Task], tuple[Task, list[Any]]]  # may listen to the task's measure, and adds callbacks of the trainer
 _OUT_OF_MEMORY = ("out of memory", "can't allocate memory")  # what torch says of a GPU, and of a CPU
@@ -108,7 +113,7 @@ def problem_of(error: BaseException) -> tuple[str, str]:
         return "interrupted", message
     said = message.lower()
     if is_of_the_disk(error) or any(words in said for words in _DISK_WORDS):
-        return "disk", message
+        return "disk", f"the disk is full, or cannot be written to: make room, and resume ({message})"
     if isinstance(error, MemoryError) or any(words in said for words in _OUT_OF_MEMORY):
         return "memory", message
     return "unexpected", message

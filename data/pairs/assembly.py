@@ -12,7 +12,7 @@ from data.files.cells import shown
 from data.files.tables import RawRow
 from data.pairs.columns import SENTENCES, PairColumns
 from data.pairs.records import PairKind, PairSet
-from data.pairs.values import Scale, label_of, part_of, score_of
+from data.pairs.values import LARGEST, Scale, is_number, label_of, may_be_thousands, part_of, score_of
 from data.problems import Problem, ProblemCode
 from data.rows.reader import RowReader
 from data.rows.rejection import Rejection
@@ -70,6 +70,8 @@ class PairAssembly:
     gathered: GatheredPairs
     rejection: Rejection = field(default_factory=Rejection)
     row_count: int = 0
+    _ambiguous: str = ""  # the first score whose comma may part thousands
+    _has_decimals: bool = False  # a score with another comma, which parts decimals
 
     def add(self, row: RawRow) -> None:
         """Take one row. Raises `DataError` where none of very many was good."""
@@ -77,6 +79,13 @@ class PairAssembly:
         problem = row.problem or self._take(row)
         if problem is not None:
             self.rejection.add(row, problem, any_good=len(self.gathered) > 0)
+
+    def end(self) -> None:
+        """Note, after the last row, how scores were read that can be read in two ways."""
+        if self._ambiguous and not self._has_decimals:
+            column, value = shown(self.columns.score, 80), shown(self._ambiguous, 80)
+            read = f"{score_of(self._ambiguous):g}"
+            self.rejection.problems.add(Problem.of(ProblemCode.DECIMAL_COMMA, column=column, value=value, read=read))
 
     def _take(self, row: RawRow) -> Problem | None:
         """Keep a good row; return why it is not kept, if so."""
@@ -112,11 +121,20 @@ class PairAssembly:
     def _score(self, reader: RowReader) -> float | Problem:
         text = reader.text("score")
         score, (low, high) = score_of(text), self.gathered.scale
+        if score is None and is_number(text):
+            return self._unfit(ProblemCode.TOO_LARGE_NUMBER, reader, "score", text, most=f"{LARGEST:g}")
         if score is None:
             return self._unfit(ProblemCode.NO_NUMBER, reader, "score", text)
+        self._note_comma(text)
         if not low <= score <= high:
             return self._unfit(ProblemCode.OUT_OF_SCALE, reader, "score", text, low=f"{low:g}", high=f"{high:g}")
         return score
+
+    def _note_comma(self, text: str) -> None:
+        if may_be_thousands(text):
+            self._ambiguous = self._ambiguous or text
+        elif "," in text:
+            self._has_decimals = True
 
     def _unfit(self, code: ProblemCode, reader: RowReader, role: str, text: str, **more: str) -> Problem:
         column = shown(getattr(self.columns, role), 80)

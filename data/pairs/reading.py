@@ -15,7 +15,7 @@ from data.pairs.assembly import GatheredPairs, PairAssembly
 from data.pairs.columns import PairColumns
 from data.pairs.opening import OpenedFile, opened
 from data.pairs.records import PARTS, Label, PairKind, PairSet
-from data.pairs.values import Scale, Values, guessed_kind, part_in_name, without_part
+from data.pairs.values import LARGEST, Scale, Values, guessed_kind, part_in_name, without_part
 from data.problems import DataError, Problem, ProblemCode
 from data.split import Part
 
@@ -39,8 +39,8 @@ class PairOptions:
     def __post_init__(self) -> None:
         if unknown := self.columns.keys() - {role.name for role in fields(PairColumns)}:
             raise ValueError(f"no roles of columns: {', '.join(sorted(unknown))}")
-        if self.scale is not None and not -np.inf < self.scale[0] < self.scale[1] < np.inf:
-            raise ValueError("the scale must be two numbers, the lower one first")
+        if self.scale is not None and not -LARGEST <= self.scale[0] < self.scale[1] <= LARGEST:
+            raise ValueError(f"the scale must be two numbers up to {LARGEST:g}, the lower one first")
         if Part.ALL in self.parts:
             raise ValueError("a file is published for training, validation or test, or for none of them")
 
@@ -164,6 +164,7 @@ def _read(file: OpenedFile, part: Part | None, gathered: GatheredPairs) -> FileR
         problems.add(problem)
     for row in fitted.rows():
         assembly.add(row)
+    assembly.end()
     return FileReading(
         name=file.name,
         format=file.recognised.format,

@@ -119,6 +119,6 @@ class PairSet:
     @property
     def _within_scale(self) -> bool:
         low, high = self.scale
-        if not low < high:
-            return False
+        if not -np.inf < low < high < np.inf or not np.isfinite(self.values).all():
+            return False  # beyond float32 a score is infinite, and lies within no scale
         return not len(self.values) or bool(low <= self.values.min() and self.values.max() <= high)

@@ -17,7 +17,9 @@ Scale = tuple[float, float]
 
 USUAL_SCALES: tuple[Scale, ...] = ((0, 1), (-1, 1), (1, 5), (0, 5), (0, 10), (0, 100), (-100, 100))
 _WITHIN = 0.995  # of the scores lie on the scale that is guessed: a slip of the pen makes no other scale
+LARGEST = 1e15  # of a score, with either sign: means and squares of such are numbers in float32, too
 _NUMBER = re.compile(r"[+-]?(\d+([.,]\d*)?|[.,]\d+)(e[+-]?\d+)?", re.ASCII | re.IGNORECASE)
+_THOUSANDS = re.compile(r"[+-]?\d{1,3},\d{3}", re.ASCII)  # or three decimals: nobody can tell
 _SAID = {"true": 1.0, "false": 0.0}
 _LABELS: dict[Label, tuple[str, ...]] = {
     Label.ENTAILMENT: ("0", "entailment", "entail", "entails", "entailed", "e", "함의", "함축", "수반"),
@@ -35,9 +37,22 @@ _MOST_TEXTS = 100  # different ones that are no number: what holds more is no la
 
 
 def score_of(text: str) -> float | None:
-    """Return the number a text is, with a point or a comma, 1 for true and 0 for false; None where it is none."""
+    """Return the number a text is, with a point or a comma, 1 for true and 0 for false; None where it is none.
+
+    One beyond `LARGEST` is none, either.
+    """
     number = float(text.replace(",", ".")) if _NUMBER.fullmatch(text) else _SAID.get(text.lower(), math.inf)
-    return number if math.isfinite(number) else None
+    return number if abs(number) <= LARGEST else None
+
+
+def is_number(text: str) -> bool:
+    """Whether a text is a number of any size."""
+    return _NUMBER.fullmatch(text) is not None
+
+
+def may_be_thousands(text: str) -> bool:
+    """Whether the comma of a number, which is read as a decimal one, may part thousands: 1,000 is read as 1."""
+    return _THOUSANDS.fullmatch(text) is not None
 
 
 def label_of(text: str) -> Label | None:

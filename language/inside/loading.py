@@ -6,7 +6,9 @@ from typing import Any
 from data.workspace import read_json
 from language.inside.network import Network
 from language.problems import LanguageError
+from models.hub import ModelError
 from models.loading import WEIGHTS, most_tokens, where_of
+from models.soundness import loading, require_readable, require_trained
 from models.sources import ModelSource, is_starter
 
 MOST_TOKENS = 512  # of a sentence: more are neither drawn nor needed
@@ -16,8 +18,7 @@ _HEADS = ("ForMaskedLM", "ForPreTraining", "WithLMHeadModel")  # of architecture
 def load_encoder(source: ModelSource) -> Network:
     """Load a transformer without its head, in float32, its attention as probabilities.
 
-    Raises `LanguageError`: `no_layers` of a starter or what reads and writes apart, `no_offsets`, `unloadable`; and
-    `ModelError`.
+    Raises `LanguageError`: `no_layers` of a starter or what reads and writes apart, `no_offsets`; and `ModelError`.
     """
     from transformers import AutoModel
 
@@ -36,17 +37,14 @@ def load_masked(source: ModelSource) -> Network:
 
     def load(name: str, **where: Any) -> Any:
         try:
-            model, told = AutoModelForMaskedLM.from_pretrained(name, output_loading_info=True, **where)
+            return AutoModelForMaskedLM.from_pretrained(name, **where)
         except ValueError as error:  # an architecture that has none
             raise _no_head(source) from error
-        if told["missing_keys"]:
-            raise _no_head(source)
-        return model
 
     _require_layers(source)
     if not may_have_head(source):
         raise _no_head(source)
-    network = _load(source, load)
+    network = _load(source, load, head=True)
     if network.tokenizer.mask_token_id is None:
         raise _no_head(source)
     return network
@@ -75,19 +73,20 @@ def may_have_head(source: ModelSource) -> bool:
     return not kinds or any(str(kind).endswith(_HEADS) for kind in kinds)
 
 
-def _load(source: ModelSource, load: Callable[..., Any]) -> Network:
+def _load(source: ModelSource, load: Callable[..., Any], *, head: bool = False) -> Network:
     import torch
     from transformers import AutoTokenizer
 
     where = where_of(source)
     name = where.pop("model_name_or_path")
-    try:
+    with loading(source.reference):
         model = load(name, **where, **WEIGHTS)
         tokenizer = AutoTokenizer.from_pretrained(name, **where)
-    except (OSError, ValueError) as error:
-        reason = next(iter(str(error).splitlines()), "")[:300]
-        message = f"the model {source.reference!r} cannot be loaded: {reason}"
-        raise LanguageError("unloadable", message, model=source.reference, reason=reason) from error
+    try:
+        require_trained(source.reference, model, new_head=not head)
+    except ModelError as error:
+        raise _no_head(source) if error.code == "no_head" else error from error
+    require_readable(source.reference, tokenizer, model)
     if not tokenizer.is_fast:
         message = f"the tokenizer of {source.reference!r} does not tell which letters a piece stands for"
         raise LanguageError("no_offsets", message, model=source.reference)

@@ -13,7 +13,6 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
-    PositiveInt,
     SerializeAsAny,
     TypeAdapter,
     ValidationError,
@@ -24,7 +23,7 @@ from data.split import Part, SplitOptions
 from retrieval.comparison.kinds.first_stage import BM25Spec, DenseSpec, RunSpec, SparseSpec, WindowedBM25Spec
 from retrieval.comparison.kinds.milvus import MilvusSpec
 from retrieval.comparison.kinds.multistage import HybridSpec, RerankSpec
-from retrieval.comparison.kinds.spec import Spec
+from retrieval.comparison.kinds.spec import Count, Spec
 from retrieval.evaluation.measures import DEFAULT_KS, depth_of
 
 E = TypeVar("E", bound=BaseModel)
@@ -67,7 +66,7 @@ class Experiment(BaseModel):
     validation_share: float = 0.1
     test_share: float = 0.2
     seed: int = 0
-    ks: tuple[PositiveInt, ...] = Field(default=DEFAULT_KS, min_length=1)
+    ks: tuple[Count, ...] = Field(default=DEFAULT_KS, min_length=1)
     lab: Lab | None = None
     retriever: tuple[Annotated[SerializeAsAny[Spec], BeforeValidator(of_kind)], ...] = Field(min_length=1)
 
@@ -133,6 +132,8 @@ def read_as(kind: type[E], path: Path) -> E:
         raise ExperimentError(f"{path.name}: " + "; ".join(places)) from error
     except (OSError, ValueError) as error:
         raise ExperimentError(f"{path.name} cannot be read as an experiment file (TOML): {error}") from error
+    except RecursionError as error:
+        raise ExperimentError(f"{path.name}: lists or tables are nested too deeply in it") from error
 
 
 def write_experiment(experiment: BaseModel, remarks: Sequence[str] = ()) -> str:

@@ -34,6 +34,7 @@ class Dense:
     ) -> None:
         self.name = name
         self._encoder = encoder
+        self._n_passages = len(passages)
         of, self._passages = Passages.of(passages), np.arange(len(passages))  # row of the passage of each vector
         texts = of.indexed_texts(title=title)
         if windows and isinstance(encoder, WindowEncoder):
@@ -51,7 +52,7 @@ class Dense:
 
     def search(self, questions: Sequence[str], k: int) -> Rankings:
         """Return the best k passages of each question."""
-        vectors = self._encoder.encode_questions(questions)
+        vectors, k = self._encoder.encode_questions(questions), min(k, self._n_passages)
         if not len(vectors):
             return ranked(np.zeros((0, 0), dtype=np.int32), np.zeros((0, 0)), k)
         known = np.flatnonzero(np.any(vectors != 0, axis=1))

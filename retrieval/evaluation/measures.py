@@ -78,7 +78,8 @@ def depth_of(ks: Sequence[int]) -> int:
 def evaluate(rankings: Rankings, question_set: QuestionSet, ks: Sequence[int] = DEFAULT_KS) -> Scores:
     """Score rankings of the set's questions, row by row.
 
-    A measure that looks deeper than the rankings go is left out: what lies below is not known, and not 0. Raises
+    A measure that looks deeper than the rankings go is left out: what lies below is not known, and not 0; of the whole
+    corpus nothing lies below. Raises
     `ValueError` where the rankings are not as many as the questions, or a question has no relevant passage (such a
     question cannot be scored: leave it out before).
     """
@@ -92,10 +93,13 @@ def evaluate(rankings: Rankings, question_set: QuestionSet, ks: Sequence[int] = 
     rows = np.arange(len(indices))[:, None]
     hits = np.asarray(relevance[rows, np.maximum(indices, 0)].todense()) & (indices != NOT_FOUND)
     found = hits.cumsum(axis=1)
-    known = tuple(k for k in ks if k <= indices.shape[1])
-    per_question = {f"recall@{k}": found[:, k - 1] / relevant_counts for k in known}
-    per_question |= {f"hit@{k}": (found[:, k - 1] > 0).astype(np.float64) for k in known}
-    cuts = sorted({*known, CUT} if indices.shape[1] >= CUT else {*known})
+    depth = indices.shape[1]
+    is_whole = depth >= len(question_set.passages)
+    known = tuple(k for k in ks if k <= depth or is_whole)
+    reached = {k: found[:, min(k, depth) - 1] for k in known}
+    per_question = {f"recall@{k}": reached[k] / relevant_counts for k in known}
+    per_question |= {f"hit@{k}": (reached[k] > 0).astype(np.float64) for k in known}
+    cuts = sorted({*known, CUT} if depth >= CUT or is_whole else {*known})
     first = np.where(hits.any(axis=1), hits.argmax(axis=1) + 1, np.inf) if hits.size else np.full(len(hits), np.inf)
     per_question |= {f"mrr@{k}": np.where(first <= k, 1 / first, 0.0) for k in cuts}
     per_question |= {f"ndcg@{k}": _ndcg(hits[:, :k], relevant_counts) for k in cuts}

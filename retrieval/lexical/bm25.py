@@ -24,15 +24,17 @@ from text.dictionary import Dictionary
 from text.morphemes import Compounds
 from text.tokens import Tokens, are_kept, tokens_of
 
+_MOST_WEIGHT = 1e6  # of a count: sums and quotients of such are numbers in float32, too
+
 
 @dataclass(frozen=True)
 class BM25Options:
-    """`k1` (0 or more) bounds what repetition adds, `b` (0 to 1) how much long passages are held back.
+    """`k1` (0 to a million) bounds what repetition adds, `b` (0 to 1) how much long passages are held back.
 
     The defaults are those of Anserini; `title` indexes the article title with the passage, as a part of its text, or
-    with `title_weight` (above 0) as a field of its own that counts so much (BM25F). With `feedback_passages` questions
-    are asked a second time; see `FeedbackOptions`. Both are for the engine `POSTINGS`. `compounds` and
-    `dictionary` are those of `Analysis`.
+    with `title_weight` (above 0, at most a million) as a field of its own that counts so much (BM25F). With
+    `feedback_passages` questions are asked a second time; see `FeedbackOptions`. Both are for the engine `POSTINGS`.
+    `compounds` and `dictionary` are those of `Analysis`.
     """
 
     analyzer: Analyzer = Analyzer.AUTO
@@ -48,10 +50,11 @@ class BM25Options:
     dictionary: Dictionary | None = None
 
     def __post_init__(self) -> None:
-        if self.k1 < 0 or not 0 <= self.b <= 1:
-            raise ValueError(f"k1 must be 0 or more and b between 0 and 1, not k1={self.k1}, b={self.b}")
-        if self.title_weight is not None and not (self.title and 0 < self.title_weight < np.inf):
-            raise ValueError(f"title_weight is a number above 0, for title = true, not {self.title_weight}")
+        if not (0 <= self.k1 <= _MOST_WEIGHT and 0 <= self.b <= 1):
+            raise ValueError(f"k1 must be 0 to 1,000,000 and b 0 to 1, not k1={self.k1}, b={self.b}")
+        if self.title_weight is not None and not (self.title and 0 < self.title_weight <= _MOST_WEIGHT):
+            given = f"not {self.title_weight}"
+            raise ValueError(f"title_weight is a number above 0, up to 1,000,000, for title = true, {given}")
         if (self.feedback or self.title_weight) and self.engine is not Engine.POSTINGS:
             raise ValueError(f"title_weight and feedback are for the engine {Engine.POSTINGS}, not {self.engine}")
 

@@ -56,6 +56,7 @@ class Milvus:
 
     def search(self, questions: Sequence[str], k: int) -> Rankings:
         """Return the best k passages of each question."""
+        k = min(k, self._n_passages)
         rankings = Rankings(
             np.full((len(questions), k), NOT_FOUND, dtype=np.int32),
             np.full((len(questions), k), -np.inf, dtype=np.float32),

@@ -55,7 +55,6 @@ class ImportedRun:
         self._texts = [question.text for question in question_set.questions]
         self._row_of_text = {text: row for row, text in reversed(list(enumerate(self._texts)))}
         self._rankings, known = read_run(path, question_set, reference)
-        self._whole_corpus = known.depth == len(question_set.passages)
         self.notes = asdict(known)
 
     def search(self, questions: Sequence[str], k: int) -> Rankings:
@@ -64,14 +63,9 @@ class ImportedRun:
             rows = np.arange(len(self._texts))
         else:
             rows = np.array([self._row_of_text.get(text, -1) for text in questions], dtype=np.int64)
-        depth = self._rankings.indices.shape[1]
-        missing = max(0, k - depth) if self._whole_corpus else 0
         indices = np.where(rows[:, None] < 0, NOT_FOUND, self._rankings.indices[rows, :k])
         scores = np.where(rows[:, None] < 0, np.float32(-np.inf), self._rankings.scores[rows, :k])
-        return Rankings(
-            np.pad(indices, ((0, 0), (0, missing)), constant_values=NOT_FOUND),
-            np.pad(scores, ((0, 0), (0, missing)), constant_values=-np.inf),
-        )
+        return Rankings(indices, scores)
 
 
 def find_run(reference: str, base: Path | None) -> Path:

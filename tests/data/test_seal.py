@@ -1,7 +1,10 @@
 """What is sealed is known to be whole, and known to be damaged wherever it is."""
 
+import json
 import os
+import socket
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -147,3 +150,51 @@ def test_what_is_sealed_is_on_the_disk_before_it_has_its_name(tmp_path: Path, mo
     before = [name for name, there in forced if not there]
     assert before.index("inner") < before.index(SEAL)
     assert forced[-1] == (tmp_path.name, True)
+
+
+def _fifo(path: Path) -> None:
+    os.mkfifo(path)
+
+
+def _socket(path: Path) -> None:
+    here = Path.cwd()
+    os.chdir(path.parent)  # the name of a socket is short
+    try:
+        with socket.socket(socket.AF_UNIX) as one:
+            one.bind(path.name)
+    finally:
+        os.chdir(here)
+
+
+def _device(path: Path) -> None:
+    path.symlink_to("/dev/zero")
+
+
+@pytest.mark.parametrize("put", [_fifo, _socket, _device])
+def test_what_is_no_regular_file_is_not_sound_and_never_waited_for(put: Any, folder: Path, file: Path) -> None:
+    for path in (file, folder / "config.json", folder / "inner" / "weights", folder / SEAL):
+        content = path.read_bytes()
+        path.unlink()
+        put(path)
+        assert not is_sound(folder if folder in path.parents else path), path
+        path.unlink()
+        path.write_bytes(content)
+    assert is_sound(folder)
+    assert is_sound(file)
+
+
+def test_a_seal_that_leaves_files_out_is_none(folder: Path) -> None:
+    listed = json.loads((folder / SEAL).read_text())
+    for name in listed:
+        (folder / SEAL).write_text(json.dumps({one: told for one, told in listed.items() if one != name}))
+        assert not is_sound(folder), name
+        assert is_sound(folder, beside=[name])
+        (folder / SEAL).write_text(json.dumps({name: listed[name]}))
+        assert not is_sound(folder), name
+    (folder / SEAL).write_text(json.dumps(listed | {"../file": [0, ""]}))
+    assert not is_sound(folder)
+    (folder / SEAL).write_text(json.dumps(listed))
+    (folder / ".left-by-a-system").touch()
+    assert is_sound(folder)
+    (folder / "another").touch()
+    assert not is_sound(folder)

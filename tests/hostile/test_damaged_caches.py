@@ -112,9 +112,12 @@ def test_a_comparison_has_its_figures_whatever_was_damaged() -> None:
 def test_weights_that_are_no_numbers_have_no_figure(tmp_path: Path) -> None:
     from safetensors.numpy import load_file, save_file
 
-    from tests.hub import build_bi_encoder, build_cross_encoder_base
+    from tests.hub import build_bi_encoder, build_cross_encoder_base, with_head
 
-    folders = {"dense": build_bi_encoder(tmp_path / "bi"), "rerank": build_cross_encoder_base(tmp_path / "cross", 1)}
+    folders = {
+        "dense": build_bi_encoder(tmp_path / "bi"),
+        "rerank": with_head(build_cross_encoder_base(tmp_path / "cross", 1)),
+    }
     for folder in folders.values():
         weights = load_file(folder / "model.safetensors")
         nothing = {name: np.full_like(weight, np.nan) for name, weight in weights.items()}

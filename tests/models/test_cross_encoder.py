@@ -16,7 +16,7 @@ from models.loading import load_cross_encoder
 from models.pair_tokens import PairTokens, longest_first
 from models.precision import Precision
 from models.sources import STARTER, find_model
-from tests.hub import SENTENCES, build_bi_encoder, build_cross_encoder_base
+from tests.hub import SENTENCES, build_bi_encoder, build_cross_encoder_base, with_head
 
 pytestmark = pytest.mark.slow
 WORDS = " ".join(SENTENCES).split()
@@ -29,8 +29,8 @@ PAIRS = [(TEXTS[first], TEXTS[second]) for first, second in rng.integers(0, len(
 def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("model") / str(request.param)
     if request.param == "bert":
-        return telling(build_bi_encoder(place))
-    return telling(build_cross_encoder_base(place, segment_types=1 if request.param == "roberta" else 2))
+        return with_head(telling(build_bi_encoder(place)))
+    return with_head(telling(build_cross_encoder_base(place, segment_types=1 if request.param == "roberta" else 2)))
 
 
 def telling(folder: Path) -> Path:

@@ -13,7 +13,7 @@ from models.precision import Precision
 from models.reader import SpanReader, keep_options, options_of, threshold_of
 from models.sources import STARTER, find_model
 from models.span_tokens import SpanOptions
-from tests.hub import SENTENCES, build_bi_encoder, build_cross_encoder_base
+from tests.hub import SENTENCES, build_bi_encoder, build_cross_encoder_base, with_head
 from tests.models.test_cross_encoder import telling
 
 pytestmark = pytest.mark.slow
@@ -28,8 +28,8 @@ PAIRS = [
 def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("model") / str(request.param)
     if request.param == "bert":
-        return telling(build_bi_encoder(place))
-    return telling(build_cross_encoder_base(place, segment_types=1))
+        return with_head(telling(build_bi_encoder(place)), "QuestionAnswering")
+    return with_head(telling(build_cross_encoder_base(place, segment_types=1)), "QuestionAnswering")
 
 
 @pytest.fixture(scope="module")
@@ -106,9 +106,10 @@ def test_the_company_of_a_pair_does_not_change_it(reader: SpanReader) -> None:
 
 
 def test_a_base_is_given_the_same_head_every_time_and_plain_transformers_reads_what_is_saved(
-    folder: Path, tmp_path: Path
+    tmp_path: Path,
 ) -> None:
-    first, second = (SpanReader(find_model(str(folder))) for _ in range(2))
+    base = find_model(str(build_cross_encoder_base(tmp_path / "base", segment_types=1)))
+    first, second = (SpanReader(base, new_head=True) for _ in range(2))
     assert first.read(PAIRS).scores.tolist() == second.read(PAIRS).scores.tolist()
     first.model.save_pretrained(str(tmp_path / "saved"))
     assert not list((tmp_path / "saved").glob("*.bin"))

@@ -15,7 +15,7 @@ from models.cross_encoder import CrossEncoderScorer
 from models.precision import Precision
 from models.sources import STARTER, find_model
 from models.windows import Cutter, WindowOptions, Windows
-from tests.hub import SENTENCES, build_bi_encoder, build_cross_encoder_base
+from tests.hub import SENTENCES, build_bi_encoder, build_cross_encoder_base, with_head
 
 pytestmark = pytest.mark.slow
 WORDS = " ".join(SENTENCES).split()
@@ -135,7 +135,7 @@ def bi_encoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def cross_encoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = build_cross_encoder_base(tmp_path_factory.mktemp("model") / "cross", segment_types=1)
+    folder = with_head(build_cross_encoder_base(tmp_path_factory.mktemp("model") / "cross", segment_types=1))
     weights = load_file(folder / "model.safetensors")
     large = {name: 10 * weight if "layer" in name and weight.ndim == 2 else weight for name, weight in weights.items()}
     save_file(large, folder / "model.safetensors", {"format": "pt"})

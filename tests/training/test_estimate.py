@@ -143,7 +143,7 @@ def test_characters_that_are_read(tiny: dict[str, str]) -> None:
     read, a_token = characters_read(Task(model, None, columns, None, None))  # type: ignore[arg-type]
     assert read.tolist() == [5.0, 4 + 8 * a_token]
     pairs = {"question": asked, "passages": [["abc", "ab"], ["a", long]], "labels": [[1.0, 0.0]] * 2}
-    cross = load_cross_encoder(find_model(tiny[CROSS_ENCODER]), [])
+    cross = load_cross_encoder(find_model(tiny[CROSS_ENCODER]), [], new_head=True)
     cross.max_seq_length = 64
     read, a_token = characters_read(Task(cross, None, pairs, None, None))  # type: ignore[arg-type]
     assert read.tolist() == [5.0 + 4, 5 + 64 * a_token]

@@ -119,6 +119,9 @@ def test_a_folder_that_is_no_run(tmp_path: Path) -> None:
     [
         (OSError(errno.ENOSPC, "No space left on device"), "disk"),
         (RuntimeError("I/O error: No space left on device (os error 28)"), "disk"),
+        (RuntimeError("Error while serializing: I/O error: File too large (os error 27)"), "disk"),
+        (OSError(errno.EFBIG, "File too large"), "disk"),
+        (Exception("File too large (os error 27)"), "disk"),
         (OSError("nothing to do with a disk"), "unexpected"),
         (FileNotFoundError(errno.ENOENT, "no such file"), "unexpected"),
         (MemoryError(), "memory"),
@@ -136,6 +139,7 @@ def test_every_kind_of_error_has_its_code(error: BaseException, code: str) -> No
     found, message = problem_of(error)
     assert found == code
     assert message
+    assert message.startswith("the disk is full") is (code == "disk")
 
 
 def test_a_failure_says_in_which_phase() -> None:

@@ -57,13 +57,13 @@ class CrossEncoderRecipe:
         self._options, self._material = options, material
 
     def measured(self, source: ModelSource) -> Reached:
-        """Measure a reranker alone over BM25's first passages."""
-        return self._scores(self._read(self._scorer(source)), 1.0)
+        """Measure a reranker alone over BM25's first passages; a base with the head drawn for it."""
+        return self._scores(self._read(self._scorer(source, new_head=True)), 1.0)
 
     def task(self, source: ModelSource) -> Task:
         """Load the base, change it as told, and gather what its training needs. Raises `OptionError`."""
         columns, examples = cross_encoder_examples(self._options, self._material)
-        model = load_cross_encoder(source, self._material.texts)
+        model = load_cross_encoder(source, self._material.texts, new_head=True)
         settled = adapt(model, self._options)
         cut = self._cut(model)
         shown = ShownPassages(self._material, cut)
@@ -140,8 +140,9 @@ class CrossEncoderRecipe:
         scorer, texts, heads = self._live(model), self._material.texts, self._material.heads
         return lambda question, row: scorer.windows_of(question, texts[row], int(heads[row]), options)
 
-    def _scorer(self, source: ModelSource) -> CrossEncoderScorer:
-        return CrossEncoderScorer(source, self._material.texts, precision=self._options.precision)
+    def _scorer(self, source: ModelSource, *, new_head: bool = False) -> CrossEncoderScorer:
+        told = {"precision": self._options.precision, "new_head": new_head}
+        return CrossEncoderScorer(source, self._material.texts, **told)
 
     def _live(self, model: Any) -> CrossEncoderScorer:
         return live_scorer(model, self._options, self._material.texts)

@@ -57,13 +57,13 @@ print(spans.starts[0, 0], spans.ends[0, 0], spans.scores[0, 0])  # letters of th
         self._options, self._material = options, material
 
     def measured(self, source: ModelSource) -> Reached:
-        """Measure a reader on the questions that judge it, each with its passage."""
-        return self._answered(self._reader(source))[0]
+        """Measure a reader on the questions that judge it, each with its passage; a base with the head drawn for it."""
+        return self._answered(self._reader(source, new_head=True))[0]
 
     def task(self, source: ModelSource) -> Task:
         """Load the base, change it as told, and gather what its training needs. Raises `TrainingError`."""
         options, material = self._options, self._material
-        model = load_reader(source)
+        model = load_reader(source, new_head=True)
         settled = adapt(model, options)
         tokens = self._live(model).tokens
         shown = _windows(options, material, tokens, negatives=options.negatives_share > 0)
@@ -104,8 +104,9 @@ print(spans.starts[0, 0], spans.ends[0, 0], spans.scores[0, 0])  # letters of th
     def _answered(self, reader: SpanReader) -> tuple[Reached, float | None]:
         return answered(reader, self._material.validation, self._material.sample, self._options.rules)
 
-    def _reader(self, source: ModelSource) -> SpanReader:
-        return SpanReader(source, options=self._options.span_options, precision=self._options.precision)
+    def _reader(self, source: ModelSource, *, new_head: bool = False) -> SpanReader:
+        told = {"options": self._options.span_options, "precision": self._options.precision}
+        return SpanReader(source, **told, new_head=new_head)
 
     def _live(self, model: Any) -> SpanReader:
         """A reader with a model as it is."""

@@ -93,7 +93,7 @@ print(model.config.id2label)  # what each number is of, where it tells labels ap
     def _loaded(self, source: ModelSource) -> Any:
         from torch.nn import Identity, Sigmoid
 
-        model = load_cross_encoder(source, [], self._labels, new_head=True)
+        model = load_cross_encoder(source, [], self._labels, new_head=True, resized=True)
         # what it says when it is used: logits of labels, and scores between 0 and 1
         model.activation_fn = Identity() if self._labels > 1 else Sigmoid()
         if self._labels > 1:

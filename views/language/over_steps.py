@@ -7,8 +7,8 @@ import pandas as pd
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
+from data.failure import Failure
 from language.inside.fill_mask import MASK, Course
-from language.problems import LanguageError
 from training.runs.runs import Run
 from views import tables
 from views.language import charts
@@ -80,7 +80,7 @@ def _draw_found(found: Course, words: Sequence[str], steps: Sequence[int], run: 
     for one in words:
         try:
             curves[one] = found.of(one)
-        except LanguageError as error:
+        except Failure as error:
             st.warning(plain(failure_text(error)), icon=":material/info:")
     if not curves:
         return

@@ -7,12 +7,12 @@ from operator import eq, not_
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
-from pydantic import Field, NonNegativeInt, PositiveInt, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from models.precision import Precision
 from models.sources import STARTER
 from retrieval.comparison.cached import CachedRetriever
-from retrieval.comparison.kinds.spec import Materials, ReadingSpec, Spec
+from retrieval.comparison.kinds.spec import Count, CountOrNone, Materials, ReadingSpec, Spec, Weight
 from retrieval.dense.index import IndexKind
 from retrieval.dense.retriever import Dense
 from retrieval.lexical.bm25 import BM25, BM25Options
@@ -37,10 +37,10 @@ class TermSpec(Spec):
 
     digits: ClassVar[int] = 2
     analyzer: Analyzer = Analyzer.AUTO
-    k1: float = Field(default=0.9, ge=0)
+    k1: Weight = 0.9
     b: float = Field(default=0.4, ge=0, le=1)
     title: bool = True
-    title_weight: float | None = Field(default=None, gt=0, allow_inf_nan=False, exclude_if=not_)
+    title_weight: Weight | None = Field(default=None, gt=0, exclude_if=not_)
     compounds: Compounds = Field(default=Compounds.AS_READ, exclude_if=lambda chosen: chosen is Compounds.AS_READ)
     dictionary: str = Field(default="", exclude_if=not_)
 
@@ -85,8 +85,8 @@ class BM25Spec(TermSpec):
     kind: Literal["bm25"] = "bm25"
     engine: Engine = Engine.POSTINGS
     sentences: ClassVar[int] = 0  # a passage is searched as a whole
-    feedback_passages: NonNegativeInt = Field(default=0, exclude_if=not_)
-    feedback_terms: PositiveInt = Field(default=FeedbackOptions.terms, exclude_if=partial(eq, FeedbackOptions.terms))
+    feedback_passages: CountOrNone = Field(default=0, exclude_if=not_)
+    feedback_terms: Count = Field(default=FeedbackOptions.terms, exclude_if=partial(eq, FeedbackOptions.terms))
     feedback_share: float = Field(
         default=FeedbackOptions.share, ge=0, le=1, exclude_if=partial(eq, FeedbackOptions.share)
     )
@@ -128,7 +128,7 @@ class WindowedBM25Spec(TermSpec):
     """
 
     kind: Literal["bm25-windows"] = "bm25-windows"
-    sentences: PositiveInt = 1
+    sentences: Count = 1
 
     def make(self, materials: Materials) -> CachedRetriever:
         """Return the retriever."""

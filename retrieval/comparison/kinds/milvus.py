@@ -3,13 +3,13 @@
 from typing import Annotated, Literal
 
 from pydantic import Field as Value
-from pydantic import PositiveInt, model_validator
+from pydantic import model_validator
 
 from models.precision import Precision
 from models.sources import STARTER
 from retrieval.comparison.cached import CachedRetriever
 from retrieval.comparison.kinds.first_stage import BM25Spec, DenseSpec
-from retrieval.comparison.kinds.spec import Materials, Spec
+from retrieval.comparison.kinds.spec import Count, Materials, Spec, Weight
 from retrieval.dense.index import IndexKind
 from retrieval.lexical.bm25 import BM25Options
 from retrieval.milvus.fields import Field, TermField, VectorField
@@ -31,12 +31,12 @@ class MilvusSpec(Spec):
     kind: Literal["milvus"] = "milvus"
     search: Search = Search.BM25
     analyzer: Analyzer = Analyzer.AUTO
-    k1: float = Value(default=0.9, ge=0)
+    k1: Weight = 0.9
     b: float = Value(default=0.4, ge=0, le=1)
     title: bool = True
     model: str = STARTER
     index: IndexKind = IndexKind.EXACT
-    depth: PositiveInt = 100
+    depth: Count = 100
     fusion: Ranker = Ranker.RRF
     weights: tuple[Share, Share] | None = None
 

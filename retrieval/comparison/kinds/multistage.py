@@ -1,21 +1,19 @@
 """What wraps other retrievers: several fused, or one reranked."""
 
 from functools import partial
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
-from pydantic import Field, PositiveInt, model_validator
+from pydantic import Field, model_validator
 
 from models.meter import Meter
 from models.precision import Precision
 from models.sources import STARTER, ModelSource
 from retrieval.comparison.cached import CachedRetriever
-from retrieval.comparison.kinds.spec import Materials, ReadingSpec, Spec
+from retrieval.comparison.kinds.spec import Count, Materials, ReadingSpec, Spec, Weight
 from retrieval.multistage.fusion import Fusion
 from retrieval.multistage.hybrid import Hybrid
 from retrieval.multistage.rerank import Reranked
 from retrieval.multistage.weight import recommended_weight
-
-Weight = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
 class HybridSpec(Spec):
@@ -26,7 +24,7 @@ class HybridSpec(Spec):
 
     kind: Literal["hybrid"] = "hybrid"
     of: tuple[str, ...] = Field(min_length=2)
-    depth: PositiveInt = 100
+    depth: Count = 100
     fusion: Fusion = Fusion.RRF
     weights: tuple[Weight, ...] | None = None
 
@@ -77,7 +75,7 @@ class RerankSpec(ReadingSpec):
     kind: Literal["rerank"] = "rerank"
     first: str
     model: str = STARTER
-    depth: PositiveInt = 20
+    depth: Count = 20
     weight: float | None = Field(default=None, ge=0, le=1)
     title: bool = True
     precision: Precision = Precision.AUTO

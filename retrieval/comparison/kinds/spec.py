@@ -5,9 +5,9 @@ from collections.abc import Callable, Mapping
 from functools import cache
 from operator import not_
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
-from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, model_validator
+from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt, model_validator
 
 from data.cache import key_of
 from data.records import QuestionSet
@@ -20,7 +20,7 @@ from models.sources import find_model, identity
 from models.sparse_encoder import SparseTextEncoder
 from models.windows import WindowOptions
 from retrieval.comparison.cached import CachedRetriever
-from retrieval.rankings import Retriever
+from retrieval.rankings import MOST, Retriever
 from text.analyzers import VERSION as ANALYZER_VERSION
 from text.analyzers import choose
 from text.kept_dictionaries import find as find_dictionary
@@ -28,6 +28,10 @@ from text.kept_dictionaries import find as find_dictionary
 VERSION = 3  # part of every kept ranking's key: raise it when a retriever's results change
 # values that are no part of that key: parts are in it by their own keys, files, dictionaries and models by their
 # content, a precision by the model's fingerprint, where it makes a difference
+_MOST_WEIGHT = 1e6  # that a score is multiplied by, and yet a number in float32
+Count = Annotated[PositiveInt, Field(le=MOST)]  # of passages, or of anything in them
+CountOrNone = Annotated[NonNegativeInt, Field(le=MOST)]
+Weight = Annotated[float, Field(ge=0, le=_MOST_WEIGHT)]
 _NOT_IN_KEYS = {"name", "chosen_on", "of", "first", "path", "dictionary", "precision"}
 
 
@@ -119,8 +123,8 @@ class ReadingSpec(Spec):
     """
 
     windows: bool = Field(default=False, exclude_if=not_)
-    window_tokens: NonNegativeInt = Field(default=0, exclude_if=not_)
-    stride: NonNegativeInt = Field(default=0, exclude_if=not_)
+    window_tokens: CountOrNone = Field(default=0, exclude_if=not_)
+    stride: CountOrNone = Field(default=0, exclude_if=not_)
 
     @model_validator(mode="after")
     def _windows_without_gaps(self) -> "ReadingSpec":

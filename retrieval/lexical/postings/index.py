@@ -51,12 +51,12 @@ class Postings:
         *,
         cores: int | None = None,
     ) -> Rankings:
-        """Return the best k passages of questions whose terms are `terms[offsets[i]:offsets[i + 1]]`.
+        """Return the best k passages of questions whose terms are `terms[offsets[i]:offsets[i + 1]]`, or of all.
 
         A term counts as often as it is asked, times its `factors` `(n_asked,)` float32 where they are given; one that
         no passage holds adds nothing. All `cores` of the machine are used, or so many.
         """
-        n_questions = len(offsets) - 1
+        n_questions, k = len(offsets) - 1, min(k, self.n_passages)
         factors = np.ones(len(terms), dtype=np.float32) if factors is None else factors
         rows = np.full((n_questions, k), NOT_FOUND, dtype=np.int32)
         scores = np.full((n_questions, k), -np.inf, dtype=np.float32)

@@ -1,12 +1,18 @@
 """What the commands print of pairs, and what they keep."""
 
+import errno
 import json
+import os
+import resource
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from data.__main__ import main
 from data.pairs.store import load, stored
+from data.workspace import PROJECT
 
 GOOD = [f"가 {row}\t나 {row}\t{row % 6}" for row in range(20)]
 
@@ -103,3 +109,40 @@ def test_words_that_make_no_sense(
     with pytest.raises(SystemExit):
         main(["inspect-pairs", *files, *words])
     assert told in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("score", ["1e39", "1e300", "9" * 200_000])
+def test_a_score_beyond_all_is_told_with_its_row(
+    score: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "scores.tsv"
+    file.write_text("\n".join(["sentence1\tsentence2\tscore", *GOOD, f"다\t라\t{score}"]), encoding="utf-8")
+    for command in ("inspect-pairs", "keep-pairs"):
+        assert main([command, str(file)]) == 0
+        lines = capsys.readouterr().out.splitlines()
+        assert lines[0] == "scores: 20 rows, scored, scale 0 to 5"
+        assert lines[2] == "Problems: 1; rows left out: 1"
+        assert lines[3].startswith("  Row 22: the score (score) is too large: ")
+    (kept,) = stored()
+    assert (kept.rows, kept.scale, load(kept.key).values.max()) == (20, (0.0, 5.0), 5.0)
+
+
+@pytest.mark.slow
+def test_where_files_may_grow_no_further_it_is_told(tmp_path: Path) -> None:
+    file = tmp_path / "pairs.tsv"
+    rows = [f"가 {row} {'말 ' * 40}\t나 {row}\t{row % 6}" for row in range(2000)]
+    file.write_text("\n".join(["sentence1\tsentence2\tscore", *rows]), encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, "-m", "data", "keep-pairs", str(file)],
+        cwd=PROJECT,
+        env=os.environ | {"PYTHONDONTWRITEBYTECODE": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000)),
+    )
+    assert (done.returncode, done.stdout) == (1, "")
+    assert (
+        done.stderr == f"The disk cannot be written to ({os.strerror(errno.EFBIG)}). Nothing that was kept is lost.\n"
+    )
+    assert stored() == []

@@ -270,3 +270,31 @@ def test_more_rows_than_a_block_keep_their_order() -> None:
     pairs = read(tsv([("sentence1", "sentence2", "score"), *rows])).pairs
     assert list(pairs.texts[1]) == [row[1] for row in rows]
     assert np.allclose(pairs.values, [row % 50 / 10 for row in range(20_000)])
+
+
+@pytest.mark.parametrize("score", ["1e39", "-1e300", "9" * 200_000])
+def test_a_score_that_is_too_large_is_a_row_left_out_and_tells_no_scale(score: str) -> None:
+    reading = read(table(("가", "나", score)))
+    assert (reading.pairs.scale, len(reading.pairs), reading.left_out) == ((0, 5), 12, 1)
+    (problem,) = reading.files[0].problems
+    assert (problem.code, problem.row) == (ProblemCode.TOO_LARGE_NUMBER, 2)
+    assert problem.message.startswith("Row 2: the score (score) is too large: ")
+    assert len(problem.message) < 300
+    assert np.isfinite(reading.pairs.gold).all()
+
+
+def test_a_scale_beyond_what_scores_may_be_is_none() -> None:
+    for scale in ((-1e308, 1e308), (0, 1e39), (float("nan"), 1)):
+        with pytest.raises(ValueError, match="the scale must be two numbers"):
+            PairOptions(scale=scale)
+
+
+def test_a_comma_that_may_part_thousands_is_told() -> None:
+    rows = [(f"가 {row}", f"나 {row}", f"{row + 1},000") for row in range(5)]
+    reading = read(table(*rows, more=8))
+    (problem,) = reading.files[0].problems
+    assert (problem.code, problem.row, reading.left_out) == (ProblemCode.DECIMAL_COMMA, None, 0)
+    assert "1,000 (column score) were read as 1: a comma parts decimals" in problem.message
+    assert reading.pairs.values[:5].tolist() == [1, 2, 3, 4, 5]
+    decimals = [*rows, ("다", "라", "2,5")]
+    assert told(read(table(*decimals, more=8))) == []  # here it parts decimals for certain

@@ -18,7 +18,8 @@ def values(*texts: str) -> Values:
     ("text", "number"),
     [
         ("4.900", 4.9), ("4,5", 4.5), ("-1", -1), ("+.5", 0.5), ("1e-3", 0.001), ("5.", 5), ("True", 1), ("false", 0),
-        ("", None), ("nan", None), ("inf", None), ("1e999", None), ("1_000", None), ("1,000.5", None), ("네", None),
+        ("", None), ("nan", None), ("inf", None), ("1e999", None), ("1e39", None), ("-1e300", None),
+        ("9" * 200_000, None), ("1e15", 1e15), ("1_000", None), ("1,000.5", None), ("네", None),
         ("٣", None), ("4점", None), ("0x1", None),
     ],
 )  # fmt: skip

@@ -9,6 +9,7 @@ import pytest
 from language.inside.fill_mask import MOST_MASKS, course, fill, probabilities
 from language.inside.loading import load_masked
 from language.problems import LanguageError
+from models.hub import ModelError
 from models.sources import STARTER, find_model
 from tests.language.tiny_bert import PIECES, SPECIALS, written
 
@@ -114,6 +115,6 @@ def test_a_starter_has_no_layers() -> None:
 def test_a_damaged_model_is_told_by_its_name(tmp_path: Path) -> None:
     source = written(tmp_path)
     (tmp_path / "model.safetensors").unlink()
-    with pytest.raises(LanguageError, match=tmp_path.name) as told:
+    with pytest.raises(ModelError, match=tmp_path.name) as told:
         load_masked(source)
     assert told.value.code == "unloadable"

@@ -128,13 +128,14 @@ def test_the_package_s_own_engine_agrees(folder: Path) -> None:
 @at_hand
 @pytest.mark.slow
 def test_it_is_the_base_of_a_reranker_too(folder: Path) -> None:
-    scorer = CrossEncoderScorer(find_model(DEFAULT.reference), [], precision=Precision.FLOAT32)
+    scorer = CrossEncoderScorer(find_model(DEFAULT.reference), [], precision=Precision.FLOAT32, new_head=True)
     pairs = [("물은 몇 도에서 끓나", "물은 섭씨 백 도에서 끓는다."), ("물은 몇 도에서 끓나", "사과는 과일이다.")]
     scores = scorer.score(pairs)
     assert scores.shape == (2,)
     assert np.isfinite(scores).all()
     np.testing.assert_array_equal(
-        scores, CrossEncoderScorer(find_model(DEFAULT.reference), [], precision=Precision.FLOAT32).score(pairs)
+        scores,
+        CrossEncoderScorer(find_model(DEFAULT.reference), [], precision=Precision.FLOAT32, new_head=True).score(pairs),
     )
 
 

@@ -1,5 +1,6 @@
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from data.split import Part
@@ -9,6 +10,7 @@ from retrieval.comparison.experiment import Experiment, ExperimentError, Lab, re
 from retrieval.comparison.kinds.first_stage import BM25Spec, DenseSpec, RunSpec
 from retrieval.comparison.kinds.multistage import HybridSpec, RerankSpec
 from retrieval.dense.index import IndexKind
+from retrieval.lexical.bm25 import BM25, BM25Options
 from retrieval.lexical.engines import Engine
 from retrieval.multistage.fusion import Fusion
 from retrieval.trec.run import RunError
@@ -146,7 +148,7 @@ def test_fusions_indexes_runs_labs_and_what_values_were_chosen_on(tmp_path: Path
         ("[0.25, 1]", "[0.25, 1, 1]", "weights must be 2 numbers"),
         ("[0.25, 1]", "[0, 0.0]", "weights must be 2 numbers"),
         ("[0.25, 1]", "[0.25, -1]", "retriever.2.hybrid.weights.1: Input should be greater than or equal to 0"),
-        ("[0.25, 1]", "[0.25, inf]", "retriever.2.hybrid.weights.1: Input should be a finite number"),
+        ("[0.25, 1]", "[0.25, inf]", "retriever.2.hybrid.weights.1: Input should be less than or equal to 1000000"),
         ("[0.25, 1]", "[0.25, nan]", "retriever.2.hybrid.weights.1: Input should be"),
         (
             'chosen_on = "validation"',
@@ -184,7 +186,7 @@ def test_a_byte_order_mark_is_no_mistake(tmp_path: Path) -> None:
         ('kind = "bm25"', 'kind = "bm26"', "retriever.0: Input tag 'bm26'"),
         ('analyzer = "kiwi"', 'analyzer = "mecab"', "retriever.0.bm25.analyzer: Input should be 'auto', 'whitespace'"),
         ("k1 = 1.2", "k1 = -1", "retriever.0.bm25.k1: Input should be greater than or equal to 0"),
-        ("k1 = 1.2", "k1 = nan", "retriever.0.bm25.k1: Input should be greater than or equal to 0"),
+        ("k1 = 1.2", "k1 = nan", "retriever.0.bm25.k1: Input should be"),
         ("b = 0.75", "b = 1.5", "retriever.0.bm25.b: Input should be less than or equal to 1"),
         (
             "b = 0.75",
@@ -347,3 +349,69 @@ def test_a_run_that_is_not_there_fails_what_wraps_it_and_one_that_changed_is_ano
     assert keys() == [bm25, first, hybrid]
     (tmp_path / "r.trec").write_text("q1 Q0 p1 1 12 x\n")
     assert not {first, hybrid} & set(keys())
+
+
+BM25_ALONE = 'data = "d"\n{top}\n[[retriever]]\nname = "a"\nkind = "bm25"\n{own}\n'
+
+
+@pytest.mark.parametrize(
+    ("top", "place"),
+    [
+        ("validation_share = nan", "shares of 0 or more"),
+        ("test_share = nan", "shares of 0 or more"),
+        ("test_share = inf", "shares of 0 or more"),
+        ("test_share = -0.1", "shares of 0 or more"),
+        ("seed = -1", "the seed must be 0 or more, not -1"),
+        ("ks = [2147483648]", "ks.0"),
+        (f"ks = [{2**63}]", "ks.0"),
+        (f"ks = [1{'0' * 400}]", "ks.0"),
+        ("x = " + "[" * 5000 + "]" * 5000, "nested too deeply"),
+    ],
+)
+def test_values_that_cannot_be_are_told_by_their_place(top: str, place: str, tmp_path: Path) -> None:
+    with pytest.raises(ExperimentError, match=place):
+        read(BM25_ALONE.format(top=top, own=""), tmp_path)
+
+
+@pytest.mark.parametrize(
+    "own",
+    [
+        *("title_weight = 1e308", "title_weight = inf", "title_weight = nan", "title_weight = -1.0"),
+        *("k1 = 1e308", "k1 = inf", "k1 = nan", "b = nan", "b = inf"),
+        *("feedback_passages = 2147483648", f"feedback_passages = {2**64}", "feedback_passages = -1"),
+        *("feedback_passages = 3\nfeedback_share = nan", f"feedback_passages = 3\nfeedback_terms = {2**63}"),
+    ],
+)
+def test_options_that_no_score_can_hold_are_refused(own: str, tmp_path: Path) -> None:
+    name = own.splitlines()[-1].split()[0]
+    with pytest.raises(ExperimentError, match=rf"retriever.*{name}"):
+        read(BM25_ALONE.format(top="", own=own), tmp_path)
+
+
+@pytest.mark.parametrize(
+    "own",
+    [
+        'kind = "hybrid"\nof = ["a", "a"]\nweights = [1e308, 1e308]',
+        'kind = "hybrid"\nof = ["a", "a"]\nweights = [nan, 1]',
+        'kind = "hybrid"\nof = ["a", "a"]\ndepth = 2147483648',
+        'kind = "rerank"\nfirst = "a"\nweight = nan',
+        'kind = "rerank"\nfirst = "a"\ndepth = 9223372036854775808',
+        'kind = "milvus"\nk1 = inf',
+        'kind = "bm25-windows"\nsentences = 2147483648',
+        'kind = "dense"\nwindows = true\nwindow_tokens = 2147483648',
+    ],
+)
+def test_so_are_those_of_other_kinds(own: str, tmp_path: Path) -> None:
+    text = BM25_ALONE.format(top="", own="") + f'[[retriever]]\nname = "b"\n{own}\n'
+    with pytest.raises(ExperimentError):
+        read(text, tmp_path)
+
+
+@pytest.mark.parametrize("own", ["title_weight = 1e6", "title_weight = 1e-300", "k1 = 1e6", "k1 = 0.0"])
+def test_scores_of_the_largest_and_smallest_values_are_numbers(own: str, tmp_path: Path) -> None:
+    spec = read(BM25_ALONE.format(top="", own=own), tmp_path).retriever[0]
+    assert isinstance(spec, BM25Spec)
+    found = BM25("a", small_set().passages, spec.options()).search(texts_of(QUESTIONS), 3)
+    usual = BM25("a", small_set().passages, BM25Options()).search(texts_of(QUESTIONS), 3)
+    assert np.isfinite(found.scores[found.indices >= 0]).all()
+    np.testing.assert_array_equal((found.indices >= 0).sum(axis=1), (usual.indices >= 0).sum(axis=1))

@@ -17,7 +17,7 @@ from retrieval.comparison.experiment import Experiment, of_kind
 from retrieval.comparison.kinds.first_stage import BM25Spec, DenseSpec
 from retrieval.comparison.kinds.multistage import RerankSpec
 from retrieval.comparison.kinds.spec import ReadingSpec
-from tests.hub import SENTENCES, build_bi_encoder, build_cross_encoder_base
+from tests.hub import SENTENCES, build_bi_encoder, build_cross_encoder_base, with_head
 
 
 @pytest.mark.parametrize("kind", ["dense", "rerank"])
@@ -49,7 +49,10 @@ def test_an_experiment_reads_long_passages_by_their_best_windows(tmp_path: Path)
     rng = np.random.default_rng(0)
     passages = tuple(Passage(f"p{n}", " ".join(rng.choice(words, 300 if n % 2 else 20))) for n in range(8))
     questions = tuple(Question(f"q{n}", " ".join(rng.choice(words, 5)), (), (f"p{n}",)) for n in range(8))
-    bi, cross = build_bi_encoder(tmp_path / "bi"), build_cross_encoder_base(tmp_path / "cross", segment_types=1)
+    bi, cross = (
+        build_bi_encoder(tmp_path / "bi"),
+        with_head(build_cross_encoder_base(tmp_path / "cross", segment_types=1)),
+    )
     experiment = Experiment(
         data="long",
         ks=(8,),

@@ -146,9 +146,11 @@ def test_what_lies_below_the_rankings_is_not_known_and_not_0(two_questions: Ques
     assert (shallow.ks, list(shallow.per_question)) == ((1, 9), known)
     whole = evaluate(found([1], [2]), two_questions, (1, 12, 13))
     assert list(whole.per_question) == [
-        *("recall@1", "recall@12", "hit@1", "hit@12"),
-        *("mrr@1", "mrr@10", "mrr@12", "ndcg@1", "ndcg@10", "ndcg@12"),
-    ]
+        *("recall@1", "recall@12", "recall@13", "hit@1", "hit@12", "hit@13"),
+        *("mrr@1", "mrr@10", "mrr@12", "mrr@13", "ndcg@1", "ndcg@10", "ndcg@12", "ndcg@13"),
+    ]  # there are 12 passages: nothing lies below the last
+    for name in ("recall", "hit", "mrr", "ndcg"):
+        assert whole.per_question[f"{name}@13"].tolist() == whole.per_question[f"{name}@12"].tolist()
     nothing = evaluate(Rankings(np.zeros((2, 0), dtype=np.int32), np.zeros((2, 0))), two_questions)
     assert (nothing.ks, nothing.means()) == ((), {})
 

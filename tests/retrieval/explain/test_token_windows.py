@@ -13,7 +13,7 @@ from models.sources import find_model
 from models.windows import WindowOptions
 from retrieval.dense.retriever import Dense
 from retrieval.explain.token_windows import dense_windows, reranker_windows
-from tests.hub import SENTENCES, build_bi_encoder, build_cross_encoder_base
+from tests.hub import SENTENCES, build_bi_encoder, build_cross_encoder_base, with_head
 
 pytestmark = pytest.mark.slow
 WORDS = " ".join(SENTENCES).split()
@@ -38,7 +38,7 @@ def test_the_best_window_has_the_score_of_the_search(tmp_path: Path, options: Wi
 
 
 def test_a_reranker_s_best_window_has_its_score(tmp_path: Path) -> None:
-    source = find_model(str(build_cross_encoder_base(tmp_path / "model", segment_types=1)))
+    source = find_model(str(with_head(build_cross_encoder_base(tmp_path / "model", segment_types=1))))
     scorer = CrossEncoderScorer(source, [], precision=Precision.FLOAT32)
     explained = reranker_windows(scorer, SENTENCES[3], LONG, WindowOptions())
     assert explained is not None

@@ -184,7 +184,7 @@ def test_more_questions_than_are_asked_again_at_a_time() -> None:
 @pytest.mark.parametrize("texts", [["..."], []])
 def test_passages_without_a_word(texts: list[str]) -> None:
     again = BM25("", passages(*texts), BM25Options(Analyzer.WORD, feedback_passages=3))
-    assert again.search(["a", ""], 2).indices.tolist() == [[-1, -1]] * 2
+    assert again.search(["a", ""], 2).indices.tolist() == [[-1] * min(2, len(texts))] * 2
 
 
 @pytest.mark.parametrize(

@@ -48,7 +48,7 @@ def test_a_hand_sum() -> None:
 @given(st.lists(RANKED_ROWS, min_size=2, max_size=4), st.integers(1, 10), st.integers(1, 10))
 def test_a_plain_loop(parts: list[list[int]], depth: int, k: int) -> None:
     rankings = Hybrid("h", [Fixed(rows) for rows in parts], n_passages=N_PASSAGES, depth=depth).search(["?"], k)
-    rows, scores = fused(parts, depth, k)
+    rows, scores = fused(parts, depth, min(k, N_PASSAGES))
     assert rankings.indices.tolist() == [rows]
     np.testing.assert_allclose(rankings.scores, [scores], rtol=1e-6)
 

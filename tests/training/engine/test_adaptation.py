@@ -30,7 +30,7 @@ def adapted(folders: dict[str, str], kind: str, **options: Any) -> tuple[Any, di
     if kind == "bi-encoder":
         model: Any = load_bi_encoder(find_model(folder), [])
         return model, adapt(model, BiEncoderOptions(base=folder, **options))
-    model = load_cross_encoder(find_model(folder), [])
+    model = load_cross_encoder(find_model(folder), [], new_head=True)
     return model, adapt(model, CrossEncoderOptions(base=folder, **options))
 
 

@@ -41,7 +41,7 @@ def test_loss_and_gradient_stay(*, kind: str, twice: bool, tmp_path: Path, monke
         texts, output = TEXTS, "sentence_embedding"
     else:
         folder = build_cross_encoder_base(tmp_path, segment_types=1)
-        model, texts, output = load_cross_encoder(find_model(str(folder)), []), PAIRS, "scores"
+        model, texts, output = load_cross_encoder(find_model(str(folder)), [], new_head=True), PAIRS, "scores"
     found, whole, shapes = gradients(model, texts, output)
     assert len(shapes) == 1
     with short_passes(model, twice=twice):

@@ -246,7 +246,7 @@ def lead_of_bi_encoder(source: ModelSource, material: Material, dimensions: int 
 
 
 def lead_of_cross_encoder(source: ModelSource, material: Material) -> float:
-    scorer = CrossEncoderScorer(source, material.texts)
+    scorer = CrossEncoderScorer(source, material.texts, new_head=True)
     pairs = [(question.text, text) for question in material.train.questions for text in material.texts]
     return mean_lead(material, scorer.score(pairs).reshape(-1, len(material.texts)))
 

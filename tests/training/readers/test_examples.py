@@ -23,7 +23,7 @@ PASSAGE = " ".join((A, B, C, D, E, F, G, H))
 
 @pytest.fixture(scope="module")
 def model() -> Any:
-    return load_reader(find_model(tiny_base()))
+    return load_reader(find_model(tiny_base()), new_head=True)
 
 
 @pytest.fixture

@@ -151,7 +151,7 @@ def test_a_base_that_is_no_decoder_is_refused() -> None:
 @pytest.mark.parametrize("objective", CrossSentenceObjective)
 def test_cross_encoders_learn_scores_and_labels(objective: CrossSentenceObjective) -> None:
     labels = 3 if objective is CrossSentenceObjective.CROSS_ENTROPY else 1
-    made = load_cross_encoder(find_model(tiny_base()), [], labels, new_head=True).eval()
+    made = load_cross_encoder(find_model(tiny_base()), [], labels, new_head=True, resized=True).eval()
     pairs = labelled() if labels == 3 else scored()
     first, second = (list(column)[:ROWS] for column in pairs.texts)
     right = torch.tensor((pairs.values if labels == 3 else pairs.gold)[:ROWS].tolist())

@@ -141,8 +141,9 @@ def test_what_no_passage_holds_finds_nothing() -> None:
 
 
 def test_more_is_asked_for_than_there_is() -> None:
-    found = postings_with([[1], [2], [1, 1]], size=2).search(*asked([[1]]), 5)
-    assert found.indices.tolist() == [[2, 0, NOT_FOUND, NOT_FOUND, NOT_FOUND]]
+    for k in (5, 10**9, 2**63, 10**30):
+        found = postings_with([[1], [2], [1, 1]], size=2).search(*asked([[1]]), k)
+        assert found.indices.tolist() == [[2, 0, NOT_FOUND]]
 
 
 def test_a_segment_too_large_for_its_rows_is_refused() -> None:

@@ -1,5 +1,6 @@
 """Indexes on the disk: made once, opened by several, made anew where they were cut off or damaged."""
 
+import errno
 import multiprocessing
 import os
 import signal
@@ -176,3 +177,58 @@ def test_the_indexes_not_used_for_longest_are_removed(monkeypatch: pytest.Monkey
     assert maker.times == 3
     mapped_postings("b", len(DOCUMENTS), maker, SIZE)
     assert maker.times == 4
+
+
+_CUT_WHILE_SEARCHING = """
+import os, sys, threading
+import numpy as np
+from tests.retrieval.lexical.postings.made import asked, segments_with
+from retrieval.lexical.postings.mapped import mapped_postings
+from pathlib import Path
+
+drawn = np.random.default_rng(0)
+documents = [drawn.integers(0, 7, 40).tolist() for _ in range(3000)]
+postings = mapped_postings("key", len(documents), lambda: segments_with(documents, 0.9, 0.4, 1000), 1000)
+questions = asked([[2], [1, 6, 3], [0]] * 20)
+expected = postings.search(*questions, 9)
+ended = threading.Event()
+
+def cut():
+    for path in Path(sys.argv[1]).glob("*/*"):
+        os.truncate(path, 0)
+    ended.set()
+
+cutting = threading.Thread(target=cut)
+searches = 0
+while searches < 20:
+    if searches == 5:
+        cutting.start()
+    found = postings.search(*questions, 9)
+    assert (found.indices == expected.indices).all() and (found.scores == expected.scores).all()
+    searches += ended.is_set() or searches < 5
+again = mapped_postings("key", len(documents), lambda: segments_with(documents, 0.9, 0.4, 1000), 1000)
+assert (again.search(*questions, 9).scores == expected.scores).all()
+print("searched", {path.stat().st_size for path in Path(sys.argv[1]).glob("*/*")} != {0})
+"""
+
+
+@pytest.mark.slow
+def test_files_that_shrink_under_a_search_do_not_end_the_process() -> None:
+    words = [sys.executable, "-c", _CUT_WHILE_SEARCHING, str(workspace() / "cache" / "postings")]
+    done = subprocess.run(words, cwd=PROJECT, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "searched True\n"), done.stderr
+
+
+def test_a_process_copies_an_index_once() -> None:
+    first, second = opened(Maker()), opened(Maker())
+    assert first is second
+    names = {path.name for path in (workspace() / "cache" / "postings").iterdir()}
+    assert len(names) == 2, names  # the index and its lock: the copy has no name
+
+
+def test_an_index_is_mapped_where_copies_cannot_be_shared(monkeypatch: pytest.MonkeyPatch) -> None:
+    def unsupported(*_: object) -> int:
+        raise OSError(errno.EXDEV, "other disks")
+
+    monkeypatch.setattr(os, "copy_file_range", unsupported, raising=False)
+    assert_finds_the_same(opened(Maker()))

@@ -36,7 +36,7 @@ from retrieval.milvus.kinds import Search
 from retrieval.multistage.hybrid import Hybrid
 from retrieval.rankings import Rankings
 from tests.doubles import PASSAGES, QUESTIONS, small_set, texts_of
-from tests.hub import SENTENCES, build_bi_encoder, build_cross_encoder_base, build_sparse_encoder
+from tests.hub import SENTENCES, build_bi_encoder, build_cross_encoder_base, build_sparse_encoder, with_head
 from views.choices import choices_for
 from views.words import catalog
 
@@ -471,7 +471,7 @@ def test_of_a_long_passage_the_best_part_is_shown(tmp_path: Path, kind: str) -> 
         folder = build_bi_encoder(tmp_path / "tiny")
         specs: list[Spec] = [DenseSpec(name="Own", model=str(folder), windows=True)]
     else:
-        folder = build_cross_encoder_base(tmp_path / "tiny", segment_types=1)
+        folder = with_head(build_cross_encoder_base(tmp_path / "tiny", segment_types=1))
         specs = [BM25Spec(name="BM25"), RerankSpec(name="Own", first="BM25", model=str(folder), windows=True)]
     experiment = Experiment(data=data.key, retriever=tuple(specs))
     comparison = compare(experiment, asked)
