@@ -141,8 +141,8 @@ class CrossEncoderRecipe:
         return lambda question, row: scorer.windows_of(question, texts[row], int(heads[row]), options)
 
     def _scorer(self, source: ModelSource, *, new_head: bool = False) -> CrossEncoderScorer:
-        told = {"precision": self._options.precision, "new_head": new_head}
-        return CrossEncoderScorer(source, self._material.texts, **told)
+        precision = self._options.precision
+        return CrossEncoderScorer(source, self._material.texts, precision=precision, new_head=new_head)
 
     def _live(self, model: Any) -> CrossEncoderScorer:
         return live_scorer(model, self._options, self._material.texts)

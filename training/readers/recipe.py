@@ -105,8 +105,8 @@ print(spans.starts[0, 0], spans.ends[0, 0], spans.scores[0, 0])  # letters of th
         return answered(reader, self._material.validation, self._material.sample, self._options.rules)
 
     def _reader(self, source: ModelSource, *, new_head: bool = False) -> SpanReader:
-        told = {"options": self._options.span_options, "precision": self._options.precision}
-        return SpanReader(source, **told, new_head=new_head)
+        options = self._options
+        return SpanReader(source, options=options.span_options, precision=options.precision, new_head=new_head)
 
     def _live(self, model: Any) -> SpanReader:
         """A reader with a model as it is."""
