@@ -1,29 +1,34 @@
-"""`make attack`: damage files and let the oracle judge what was read of them; a case is a format and a seed."""
+"""`make attack`: damage files and let oracles judge what comes of them; a case is a format, or an area, and a seed."""
 
 import argparse
+import os
 import sys
+import tempfile
 import time
 from collections import Counter
+from functools import partial
 from itertools import count
 
+from tests.hostile.areas import AREAS
 from tests.hostile.oracle import verdict
 from tests.hostile.written import FORMATS
 
 
 def main() -> int:
     """Run; return 1 where something was wrong, crashed or took long, each with what repeats it."""
+    cases = {name: partial(verdict, name) for name in FORMATS} | AREAS
     parser = argparse.ArgumentParser(prog="python -m tests.hostile")
     parser.add_argument("--minutes", type=float, default=30)
     parser.add_argument("--seed", type=int, default=0, help="the first case; the same seed gives the same cases")
-    parser.add_argument("--only", choices=FORMATS, help="one format")
+    parser.add_argument("--only", nargs="+", choices=cases, help="some formats or areas")
     options = parser.parse_args()
-    formats = [options.only] if options.only else list(FORMATS)
+    formats = options.only or list(cases)
     end, failures, outcomes = time.monotonic() + 60 * options.minutes, 0, Counter[tuple[str, str]]()
     for seed in count(options.seed):
         for format_ in formats:
             began = time.process_time()
             try:
-                outcome, wrong = verdict(format_, seed)
+                outcome, wrong = cases[format_](seed)
             except Exception as error:  # whatever it is, it is what is looked for
                 outcome, wrong = "crashed", [repr(error)]
             if (seconds := time.process_time() - began) > 5:
@@ -37,9 +42,11 @@ def main() -> int:
     for format_ in formats:
         figures = ", ".join(f"{outcome} {number:,}" for (of, outcome), number in outcomes.items() if of == format_)
         print(f"{format_:>14}: {figures}")
-    print(f"{outcomes.total():,} files, {failures:,} wrong; seeds {options.seed} to {seed}")
+    print(f"{outcomes.total():,} cases, {failures:,} wrong; seeds {options.seed} to {seed}")
     return int(failures > 0)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    with tempfile.TemporaryDirectory(prefix="attacked.") as folder:
+        os.environ["MRC_WORKSPACE"] = folder  # what is attacked is nobody's
+        sys.exit(main())

@@ -1,0 +1,260 @@
+"""What else is attacked besides files of questions, each with an oracle of its own; a case is an area and a seed.
+
+A verdict is what came of it ("refused", "told", "silent", "made anew"), and what is wrong.
+"""
+
+import json
+import os
+import random
+import shutil
+import tempfile
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+
+from data.pairs.audit import audit_pairs
+from data.pairs.reading import read_pairs
+from data.pairs.records import PairKind
+from data.pairs.values import LARGEST, score_of
+from data.problems import DataError
+from data.seal import SEAL, is_sound, seal
+from data.workspace import workspace
+from retrieval.comparison.experiment import ExperimentError, read_experiment
+from retrieval.comparison.kinds.first_stage import BM25Spec
+from retrieval.lexical.bm25 import BM25
+from retrieval.lexical.postings.index import Postings
+from retrieval.lexical.postings.mapped import mapped_postings
+from retrieval.rankings import Rankings
+from tests.doubles import QUESTIONS, small_set, texts_of
+from tests.hostile.damages import damaged
+from tests.retrieval.lexical.postings.made import asked, segments_with
+
+Verdict = tuple[str, list[str]]
+_SCORES = (
+    *("1e39", "-1e39", "1e300", "1e999", "9" * 5000, "1e15", "1e16", "-0", "nan", "inf", "1_000", "1,000", "5,000"),
+    *("4,5", "", "-", "0x1", "٣", "1e-320", "1e-999", "true", "네", "+.5", "1,000,000", "2147483648", "."),
+)
+_NUMBERS = (
+    *("nan", "inf", "-inf", "-1", "-1.0", "0", "0.0", "1e308", "1e-308", "2147483647", "2147483648", str(2**63)),
+    *("1" + "0" * 400, "true", '"1"', "[]", "[[1]]", "{}", "0.5", "3", "1e6", "1000001.0", "[" * 3000 + "]" * 3000),
+)
+_OF_ALL = ("ks", "seed", "validation_share", "test_share", "split", "unknown", "data")
+_OF_BM25 = ("k1", "b", "title_weight", "feedback_passages", "feedback_terms", "feedback_share", "name", "engine")
+
+
+def pairs(seed: int) -> Verdict:
+    """Scores that are none, or too large: a row is kept with its number or left out, and all figures are finite."""
+    draw = random.Random(seed)
+    scores = [draw.choice(_SCORES) if draw.random() < 0.3 else f"{draw.random() * 5:.2f}" for _ in range(30)]
+    rows = "".join(f"가 {row}\t나 {row}\t{score}\n" for row, score in enumerate(scores))
+    try:
+        reading = read_pairs([(f"sentence1\tsentence2\tscore\n{rows}".encode(), "damaged.tsv")])
+    except DataError as error:
+        return "refused", [] if str(error) else ["no words"]
+    found, wrong = reading.pairs, []
+    if len(found) + reading.left_out != len(scores):
+        wrong.append("rows were lost")
+    if found.kind is PairKind.SCORED:
+        told = {text: score_of(score) for text, score in zip((f"가 {row}" for row in range(30)), scores, strict=True)}
+        kept = dict(zip(found.texts[0], found.values.tolist(), strict=True))
+        wrong += [f"{text} is {value}" for text, value in kept.items() if np.float32(told[text]) != value]
+        if not (np.isfinite(found.gold).all() and abs(np.array(found.scale)).max() <= LARGEST):
+            wrong.append(f"no finite share of {found.scale}")
+    audit_pairs(found)
+    return ("told" if reading.files[0].problems else "silent"), wrong
+
+
+def experiments(seed: int) -> Verdict:
+    """Values that cannot be: refused by their place, or every score is a number."""
+    draw = random.Random(seed)
+    top = {name: draw.choice(_NUMBERS) for name in draw.sample(_OF_ALL[:-1], draw.randrange(3))}
+    own = {name: draw.choice(_NUMBERS) for name in draw.sample(_OF_BM25[:-2], draw.randrange(4))}
+    if "ks" in top and draw.random() < 0.7:
+        top["ks"] = f"[{top['ks']}]"
+    lines = ['data = "small"', *(f"{name} = {value}" for name, value in top.items())]
+    lines += ["[[retriever]]", 'name = "a"', 'kind = "bm25"', *(f"{name} = {value}" for name, value in own.items())]
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "experiment.toml")
+        path.write_bytes(_text("\n".join(lines).encode(), draw))
+        try:
+            experiment = read_experiment(path)
+        except ExperimentError as error:
+            return "refused", [] if str(error).startswith("experiment.toml") else [str(error)[:200]]
+    for spec in experiment.retriever:
+        if isinstance(spec, BM25Spec) and not spec.dictionary:
+            found = BM25(spec.name, small_set().passages, spec.options()).search(
+                texts_of(QUESTIONS), max(experiment.ks)
+            )
+            if not np.isfinite(found.scores[found.indices >= 0]).all() or found.indices.shape[1] > 5:
+                return "silent", [f"scores that are none, or too many: {lines}"]
+    return "silent", []
+
+
+def _text(content: bytes, draw: random.Random) -> bytes:
+    if draw.random() < 0.7:
+        return content
+    place = draw.randrange(len(content))
+    return content[:place] + draw.randbytes(draw.randrange(1, 4)) + content[place + draw.randrange(3) :]
+
+
+_DOCUMENTS = [[random.Random(row * 50 + word).randrange(7) for word in range(20)] for row in range(200)]
+
+
+def index(seed: int) -> Verdict:
+    """A kept index with files damaged, cut, gone or no files at all: rankings stay what they were, before and after."""
+    drawn = np.random.default_rng(seed)
+    before = _searched()
+    folder = next(path for path in (workspace() / "cache" / "postings").iterdir() if path.is_dir())
+    held = _opened()
+    files = sorted(folder.iterdir())
+    for row in drawn.choice(len(files), drawn.integers(1, 4), replace=False):
+        _spoil(files[row], drawn)
+    wrong = [] if _same(held.search(*asked(_ASKED), 9), before) else ["what was open changed"]
+    del held
+    return "made anew", wrong + ([] if _same(_searched(), before) else ["other rankings"])
+
+
+_ASKED = [[2], [1, 6, 3], [0]]
+
+
+def _opened() -> Postings:
+    return mapped_postings("attacked", len(_DOCUMENTS), lambda: segments_with(_DOCUMENTS, 0.9, 0.4, 64), 64)
+
+
+def _searched() -> Rankings:
+    return _opened().search(*asked(_ASKED), 9)
+
+
+def _same(first: Rankings, second: Rankings) -> bool:
+    return np.array_equal(first.indices, second.indices) and np.array_equal(first.scores, second.scores)
+
+
+def _spoil(path: Path, drawn: np.random.Generator) -> None:
+    content = path.read_bytes()
+    match drawn.integers(0, 6):
+        case 0:
+            os.truncate(path, int(drawn.integers(0, max(1, len(content)))))
+        case 1:
+            path.unlink()
+        case 2:
+            path.unlink()
+            os.mkfifo(path)
+        case 3:
+            path.unlink()
+            path.symlink_to(drawn.choice(["/dev/zero", "/etc/hostname", "nowhere"]))
+        case 4:
+            path.unlink()
+            path.mkdir()
+        case _:
+            path.write_bytes(damaged(content, drawn) if content else b"x")
+
+
+def seals(seed: int) -> Verdict:
+    """A sealed folder: whatever is changed, put there or left out of the list, it is sound only as it was."""
+    drawn = np.random.default_rng(seed)
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(place, "sealed")
+        folder.mkdir()
+        for name in ("config.json", "weights", "tokens"):
+            (folder / name).write_bytes(drawn.bytes(drawn.integers(1, 3000)))
+        seal(folder)
+        whole = {path.name: path.read_bytes() for path in folder.iterdir()}
+        match drawn.integers(0, 4):
+            case 0:
+                listed = json.loads(whole[SEAL])
+                del listed[sorted(listed)[drawn.integers(0, len(listed))]]
+                (folder / SEAL).write_text(json.dumps(listed))
+            case 1:
+                (folder / "more").write_bytes(b"")
+            case _:
+                _spoil(folder / sorted(whole)[drawn.integers(0, len(whole))], drawn)
+        now = {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file() and not path.is_symlink()}
+        if now == whole or ({**now, SEAL: b""} == {**whole, SEAL: b""} and _says_the_same(now, whole)):
+            return "silent", []
+        return "refused", ["taken for sound"] if is_sound(folder) else []
+
+
+def _says_the_same(now: dict[str, bytes], whole: dict[str, bytes]) -> bool:
+    try:
+        return bool(json.loads(now[SEAL]) == json.loads(whole[SEAL]))
+    except (ValueError, KeyError, RecursionError):
+        return False
+
+
+def models(seed: int) -> Verdict:
+    """A reader, reranker or sparse encoder of files that do not fit: refused in words, or its figures are the same."""
+    from models.hub import ModelError
+
+    draw = random.Random(seed)
+    kind = draw.choice([*_model_kinds()])
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(shutil.copytree(_built(kind), Path(place, "model")))
+        told = _unfit(folder, draw)
+        try:
+            found = _model_kinds()[kind](str(folder))
+        except ModelError:
+            return "refused", []
+    same = np.allclose(found, _figures(kind), atol=1e-5)
+    return "silent", [] if same else [f"{kind}: other figures with {told}"]
+
+
+def _model_kinds() -> dict[str, Callable[[str], np.ndarray]]:
+    from models.cross_encoder import CrossEncoderScorer
+    from models.reader import SpanReader
+    from models.sources import find_model
+    from models.sparse_encoder import SparseTextEncoder
+    from tests.hub import SENTENCES
+
+    both = [(SENTENCES[3], text) for text in SENTENCES]
+    return {
+        "reader": lambda folder: SpanReader(find_model(folder)).read(both).scores,
+        "reranker": lambda folder: CrossEncoderScorer(find_model(folder), []).score(both),
+        "sparse": lambda folder: SparseTextEncoder(find_model(folder), []).encode("passage", SENTENCES).toarray(),
+    }
+
+
+@cache
+def _built(kind: str) -> Path:
+    from tests.hub import build_cross_encoder_base, build_sparse_encoder, with_head
+
+    folder = Path(tempfile.mkdtemp(prefix="attacked."), kind)
+    if kind == "sparse":
+        return build_sparse_encoder(folder)
+    base = build_cross_encoder_base(folder)
+    return with_head(base, "QuestionAnswering" if kind == "reader" else "SequenceClassification")
+
+
+@cache
+def _figures(kind: str) -> np.ndarray:
+    return _model_kinds()[kind](str(_built(kind)))
+
+
+def _unfit(folder: Path, draw: random.Random) -> object:
+    """Take weights away, or change what the files say of the layers, the tokens or their lengths."""
+    from safetensors.numpy import load_file, save_file
+
+    if draw.random() < 0.5:
+        weights = load_file(folder / "model.safetensors")
+        gone = draw.sample(sorted(weights), draw.randrange(1, 4))
+        save_file({n: w for n, w in weights.items() if n not in gone}, folder / "model.safetensors", {"format": "pt"})
+        return gone
+    name, places = draw.choice(
+        [("config.json", ("num_hidden_layers", "hidden_size", "intermediate_size", "vocab_size", "pad_token_id"))] * 3
+        + [("tokenizer_config.json", ("model_max_length",))]
+    )
+    content = json.loads((folder / name).read_text())
+    values = (-1, 0, 1, 3, 100_000, 2**70, "x", [], -5, 1e308) if name == "config.json" else (-5, 0, -(2**40), "x", [])
+    changed = {draw.choice(places): draw.choice(values)}
+    (folder / name).write_text(json.dumps(content | changed))
+    return changed
+
+
+AREAS: dict[str, Callable[[int], Verdict]] = {
+    "pairs": pairs,
+    "experiments": experiments,
+    "index": index,
+    "seals": seals,
+    "models": models,
+}
