@@ -15,9 +15,11 @@ from pydantic import BaseModel, FiniteFloat, ValidationError
 
 from data.records import QuestionSet
 from data.workspace import read_json, workspace, write_json
+from models.sources import STARTER
 from retrieval.comparison.kinds.spec import Spec
 
-_GUESS = 1e-4  # seconds a character, of whoever was never measured: how much of the bar it gets, and no more
+# seconds a character, of whoever was never measured: how much of the bar it gets, and no more
+_GUESS, _GUESS_OF_MODELS = 5e-6, 2e-4
 _WORTH_KEEPING = 0.3  # seconds: what took less tells nothing of a longer one
 _ENOUGH = 0.05  # share of its work after which a retriever at work is judged by itself
 _RISE = 1.1  # times the least that was told: people plan by it
@@ -33,6 +35,7 @@ class _Task:
     reader: str  # whose pace it is
     letters: int
     kept: bool  # it is found on disk
+    guess: float  # seconds a character
 
 
 @dataclass(frozen=True)
@@ -126,7 +129,12 @@ class Pace:
 
     def _weight(self, task: _Task) -> float:
         known = self._known.get(task.reader)
-        return known.setup + known.each * task.letters if known else _GUESS * task.letters
+        return known.setup + known.each * task.letters if known else task.guess * task.letters
+
+
+def _guess(spec: Spec) -> float:
+    """A starter reads words, and a transformer multiplies matrices."""
+    return _GUESS_OF_MODELS if getattr(spec, "model", STARTER) != STARTER else _GUESS
 
 
 def _place() -> Path:
