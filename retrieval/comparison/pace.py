@@ -61,7 +61,10 @@ class Pace:
         letters = (int(asked.passages.texts.lengths().sum()), sum(len(question.text) for question in asked.questions))
         self._tasks = {
             name: _Task(
-                spec.reader, spec.letters_read(len(asked.passages), len(asked.questions), *letters), name in kept
+                spec.reader,
+                spec.letters_read(len(asked.passages), len(asked.questions), *letters),
+                name in kept,
+                _guess(spec),
             )
             for name, spec in specs.items()
         }
