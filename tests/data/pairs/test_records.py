@@ -29,6 +29,13 @@ def test_a_score_outside_of_the_scale_is_refused(scores: tuple[float, ...]) -> N
         scored(*scores)
 
 
+@pytest.mark.parametrize("scale", [(0, 1e39), (0, 1e300), (0, float("inf")), (-float("inf"), 5)])
+def test_nothing_infinite_is_a_score_or_a_scale(scale: tuple[float, float]) -> None:
+    """Also of a set that was kept before such scores were left out: it is told as broken, and no figure is made."""
+    with np.errstate(over="ignore"), pytest.raises(ValueError, match="outside"):
+        scored(0, 1e39, 3, scale=scale)
+
+
 def test_scores_become_shares_of_their_scale() -> None:
     assert scored(0, 2.5, 5).gold.tolist() == [0, 0.5, 1]
     assert scored(-1, 0, 1, scale=(-1, 1)).gold.tolist() == [0, 0.5, 1]
