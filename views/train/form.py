@@ -12,6 +12,7 @@ from language.corpus import Corpus, PassageCorpus
 from language.texts import StoredText, opened
 from models.hub import ModelError
 from models.sources import find_model
+from training.options.bi_encoder import BI_ENCODER
 from training.options.common import OptionError, TrainingOptions
 from training.options.language_model import LANGUAGE_MODEL
 from training.recipe import ranking_kinds, recipe_of
@@ -69,13 +70,14 @@ def draw_form(kind: str, base: Base, objective: str, data: Learned | StoredPairs
     if kind == LANGUAGE_MODEL:
         draw_ablation(plan)
     elif kind in ranking_kinds():
-        _draw_several(plan, base)
+        _draw_several(kind, plan, base)
 
 
-def _draw_several(plan: Plan | None, base: Base) -> None:
+def _draw_several(kind: str, plan: Plan | None, base: Base) -> None:
     """Draw the ways to several trainings around the one of the form, once they are opened."""
     key, icon = "train_several_open", ":material/experiment:"
-    with st.expander(word("train.several"), icon=icon, key=key, on_change="rerun") as fold:
+    title = word("settings.find" if base.starter or kind != BI_ENCODER else "train.several")
+    with st.expander(title, icon=icon, key=key, on_change="rerun") as fold:
         if not fold.open:
             return
         told = st.container()
