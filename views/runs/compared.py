@@ -19,7 +19,7 @@ def compare_with_untrained(plan: Plan, data: StoredSet) -> None:
     trained = next((name for name, known in choices.trained.items() if known == plan), None)
     before = _untrained(choices.specs[trained], plan, choices, data) if trained else None
     names = [name for name in (BM25_NAME, before, trained) if name]
-    parameters = {"retrievers": "|".join(names), "baseline": before or BM25_NAME, "part": "test"}
+    parameters = {"retrievers": "|".join(names), "baseline": before or BM25_NAME, "part": "test", "run": "now"}
     open_page("compare", data=data.key, **parameters, lang=language())
 
 
