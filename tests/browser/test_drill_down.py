@@ -109,7 +109,7 @@ def test_a_wrong_passage_of_a_training_question_is_marked_in_the_menu_of_its_col
     page.goto(f"{app}/?view=why&retrievers={RETRIEVERS}")
     compared(page, "Run again")
     page.locator(".st-key-why_first button").click()
-    menus = page.get_by_role("button", name="Use as hard negative")
+    menus = page.get_by_test_id("stExpander").filter(has_text="Use as hard negative")
     for _ in range(20):  # questions that measure models have none
         expect(page.locator(".found-head")).to_have_count(2)
         expect(page.locator('[data-testid="stApp"][data-test-script-state="notRunning"]')).to_be_visible()
@@ -117,10 +117,9 @@ def test_a_wrong_passage_of_a_training_question_is_marked_in_the_menu_of_its_col
             break
         page.locator(".st-key-why_after button").click()
     expect(menus).to_have_count(2)
-    menus.first.click()
-    page.get_by_test_id("stPopoverBody").get_by_test_id("stCheckbox").first.locator("label").click()
-    expect(page.get_by_test_id("stPopoverBody").get_by_role("checkbox").first).to_be_checked()
-    page.keyboard.press("Escape")
+    menus.first.locator("summary").click()
+    menus.first.get_by_test_id("stCheckbox").first.locator("label").click()
+    expect(menus.first.get_by_role("checkbox").first).to_be_checked()
     page.locator(".st-key-why_back button").click()
     expect(page.get_by_text("Your notes and hard negatives (1)")).to_be_visible()
     (kept,) = (workspace / "remarks").glob("*.json")

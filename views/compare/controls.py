@@ -86,7 +86,8 @@ def pick_figure(comparison: Comparison, names: Sequence[str], baseline: str) -> 
     if remembered("view", "", _WITHOUT_FIGURE):
         return figure
     label = word("compare.figure", figure=Measure(measure, int(k)).long, baseline=plain(chosen))
-    with st.container() if folded() else st.popover(label, icon=":material/straighten:"):
+    # no popover: while it is closed, a browser does not send what lies in it, as if all of it had been taken away
+    with st.container() if folded() else st.expander(label, icon=":material/straighten:"):
         _draw_figure(ks, usual, names, baseline)
     return figure
 

@@ -71,7 +71,8 @@ def _draw_marks(case: QuestionCase, name: str, count: int, remarks: Remarks) -> 
     wrong = [row for row in _rows(case, name, count) if row not in case.relevant]
     if not wrong:
         return
-    with st.popover(word("why.mark"), icon=":material/add_circle:", help=word("why.mark_help")):
+    with st.expander(word("why.mark"), icon=":material/add_circle:"):
+        st.caption(word("why.mark_help"))
         ranks = {row: rank for rank, row in enumerate(case.findings[name].rows, start=1)}
         for row in wrong:
             passage = case.passage(row)

@@ -64,7 +64,7 @@ def _draw_quadrants(of: QuestionList) -> None:
 
 def _draw_filters(of: QuestionList) -> None:
     properties = of.view.opened.properties
-    with st.popover(word("why.filters"), icon=":material/filter_alt:"):
+    with st.expander(word("why.filters"), icon=":material/filter_alt:"):
         words = {by.value: word(f"where.by_{by.value}") for by in properties}
         by = of.by.value if of.by in properties else ""
         choose("slice", ["", *words], by, word("why.slice"), [word("why.any"), *words.values()], also=("within",))
