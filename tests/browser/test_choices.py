@@ -45,9 +45,9 @@ def test_what_is_clicked_lies_in_the_address_and_is_there_after_a_reload(app: st
 
 
 def test_another_language_has_the_words_of_a_choice_and_not_another_choice(app: str, page: Page) -> None:
-    page.goto(f"{app}/train?train=cross-encoder&base=other&lang=en")
+    page.goto(f"{app}/train?train=cross-encoder&base=starter&lang=en")
     checked(page, "Cross-encoder")
     page.get_by_test_id("stSidebarUserContent").get_by_role("combobox").last.click()
     page.get_by_role("option", name="한국어").click()
     expect(page.get_by_role("heading", level=1, name="학습")).to_be_visible()
-    expect(page).to_have_url(re.compile(r"(?=.*train=cross-encoder)(?=.*base=other)"))
+    expect(page).to_have_url(re.compile(r"(?=.*train=cross-encoder)(?=.*base=starter)"))
