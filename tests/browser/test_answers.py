@@ -41,7 +41,7 @@ def cells(page: Page) -> list[str]:
 
 def test_a_reader_is_trained_in_the_browser(app: str, korean_page: Page, workspace: Path) -> None:
     base = build_bi_encoder(workspace.parent / "tiny")
-    korean_page.goto(f"{app}/train?train=reader&base=other&base_model={base}")
+    korean_page.goto(f"{app}/train?train=reader&base={base}")
     name = korean_page.get_by_role("textbox", name="학습 이름")
     expect(name).to_be_visible()
     settled(korean_page)

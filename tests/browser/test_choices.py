@@ -74,12 +74,12 @@ def test_a_question_is_one_step_of_history_and_the_address_is_what_is_shown(app:
 
 
 def test_another_language_has_the_words_of_a_choice_and_not_another_choice(app: str, page: Page) -> None:
-    page.goto(f"{app}/train?train=cross-encoder&base=other&lang=en")
+    page.goto(f"{app}/train?train=cross-encoder&base=starter&lang=en")
     checked(page, "Cross-encoder")
     page.get_by_test_id("stSidebarUserContent").get_by_role("combobox").last.click()
     page.get_by_role("option", name="한국어").click()
     expect(page.get_by_role("heading", level=1, name="학습")).to_be_visible()
-    expect(page).to_have_url(re.compile(r"(?=.*train=cross-encoder)(?=.*base=other)"))
+    expect(page).to_have_url(re.compile(r"(?=.*train=cross-encoder)(?=.*base=starter)"))
 
 
 def test_what_is_folded_away_keeps_what_the_address_chose(app: str, page: Page) -> None:

@@ -178,10 +178,9 @@ ATTEMPTS = (
     "/?comparison=../../{user}/comparisons/{comparison}",
     "/data?data=../../{user}/datasets/{data}",
     "/train?train=bi-encoder&base={run}",
-    "/train?train=bi-encoder&base=other&base_model={run}",
-    "/train?train=bi-encoder&base=other&base_model={folder}/runs/{run}",
-    "/train?train=bi-encoder&base=other&base_model=../{user}/runs/{run}",
-    "/train?train=bi-encoder&base=other&base_model=workspace/users/{user}/runs/{run}",
+    "/train?train=bi-encoder&base={folder}/runs/{run}",
+    "/train?train=bi-encoder&base=../{user}/runs/{run}",
+    "/train?train=bi-encoder&base=workspace/users/{user}/runs/{run}",
 )
 
 
@@ -197,7 +196,7 @@ def test_what_is_somebody_elses_opens_by_no_address(app: str, people: dict[str, 
     expect(sidebar.get_by_text("alice")).to_have_count(0)
     if "?comparison=" in attempt:
         expect(bob.page.get_by_text(WORDS["kept.not_here"])).to_be_visible()
-    if "base_model" in attempt:
+    if "train?train=" in attempt:
         refused = WORDS["model.server_path"].split("{")[0]
         in_the_form = (
             bob.page.get_by_role("main")
