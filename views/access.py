@@ -98,8 +98,8 @@ def _who() -> str | None:
     """The folder's name of who is signed in; None where nobody signs in. Raises `NobodySignedInError`."""
     if not is_on():
         return None
-    name, content = _user_in(st.user), _signed(st.context.cookies)
-    if not name or (content and _is_signed_out(content)):
+    name = _user_in(st.user)
+    if not name or _has_signed_out():
         raise NobodySignedInError("nobody is signed in")
     return name
 
@@ -141,6 +141,12 @@ def _sign_out() -> None:
     st.logout()
 
 
+def _has_signed_out() -> bool:
+    """Whether the page was opened by a sign-in that has been ended since, or before."""
+    content = _signed(st.context.cookies)
+    return content is not None and _is_signed_out(content)
+
+
 def _is_signed_out(content: bytes) -> bool:
     return _place_of(content).exists()
 
@@ -159,7 +165,7 @@ def _draw_door() -> None:
     with middle:
         st.title(word("app.title"), anchor=False)
         st.markdown(word("access.about"))
-        if st.user.get("is_logged_in") is True:
+        if st.user.get("is_logged_in") is True and not _has_signed_out():
             st.error(word("access.not_let_in", name=plain(_name())), icon=":material/block:")
             st.button(word("access.sign_out"), icon=":material/logout:", on_click=_sign_out, key="sign_out")
         else:
