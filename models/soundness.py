@@ -35,6 +35,9 @@ def require_possible(reference: str, folder: Path) -> None:
     padding, vocabulary = configuration.get("pad_token_id"), configuration.get("vocab_size")
     if padding is not None and (type(padding) is not int or not -1 <= padding < (vocabulary or padding + 1)):
         raise _impossible(reference, "pad_token_id", padding)
+    read_at_once = next((read for place in places if (read := read_json(place / "tokenizer_config.json"))), {})
+    if (most := read_at_once.get("model_max_length")) is not None and not _is_a_length(most):
+        raise _impossible(reference, "model_max_length", most)
     held = [int(found[1]) + 1 for place in places for name in weight_names(place) if (found := _LAYER.search(name))]
     described = next((configuration[name] for name in _LAYERS if configuration.get(name)), None)
     if described is not None and max(held, default=0) > described:
@@ -67,8 +70,11 @@ def require_readable(reference: str, tokenizer: Any, network: Any, longest: int 
     `longest` is how many tokens are read at once, where that is known besides.
     """
     for name, value in (("model_max_length", tokenizer.model_max_length), ("max_seq_length", longest)):
-        if value is not None and value < 1:
+        if value is not None and not _is_a_length(value):
             raise _impossible(reference, name, value)
+    padding = network.config.pad_token_id
+    if "roberta" in network.config.model_type and padding != tokenizer.pad_token_id:  # its positions are counted by it
+        raise _impossible(reference, "pad_token_id", padding)
     vectors = network.get_input_embeddings().num_embeddings
     if strange := [one for one in tokenizer.all_special_ids if not 0 <= one < vectors]:
         raise _impossible(reference, "token id", strange[0])
@@ -94,6 +100,10 @@ def loading(reference: str) -> Iterator[None]:
         reason = next(iter(str(error).splitlines()), "")[:_REASON] or type(error).__name__
         message = f"the model {reference!r} cannot be loaded: {reason}"
         raise ModelError("unloadable", message, model=reference, reason=reason) from error
+
+
+def _is_a_length(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and value >= 1
 
 
 def _impossible(reference: str, name: str, value: object) -> ModelError:

@@ -122,6 +122,7 @@ def test_a_part_of_the_layers_is_another_model(layers: int, folders: dict[str, P
         ("config.json", {"hidden_act": "none-such"}, "unloadable"),
         ("tokenizer_config.json", {"model_max_length": -5}, "impossible"),
         ("tokenizer_config.json", {"model_max_length": 0}, "impossible"),
+        ("tokenizer_config.json", {"model_max_length": "x"}, "impossible"),
         ("tokenizer_config.json", {"tokenizer_class": 3}, "unloadable"),
     ],
 )
@@ -130,8 +131,6 @@ def test_what_cannot_be_is_told_in_words(
 ) -> None:
     for kind, load in LOADERS.items():
         change(folders[kind], file, **values)
-        if "model_max_length" in values and (folders[kind] / "sentence_bert_config.json").is_file():
-            change(folders[kind], "sentence_bert_config.json", max_seq_length=values["model_max_length"])
         told = refusal(load, folders[kind])
         assert told.code == code, (kind, str(told))
 
@@ -148,6 +147,16 @@ def test_a_token_of_its_own_without_a_vector_is_told(folders: dict[str, Path]) -
             token["id"] += 500 * (token["content"] == "[MASK]")
         path.write_text(json.dumps(content))
         assert refusal(load, folders[kind]).code == "impossible", kind
+
+
+@pytest.mark.slow
+def test_a_padding_by_which_positions_are_counted_is_that_of_the_tokenizer(folders: dict[str, Path]) -> None:
+    for kind, load in LOADERS.items():
+        change(folders[kind], "config.json", pad_token_id=3)
+        if kind == "bi-encoder":
+            load(folders[kind])  # a BERT, which counts positions from 0
+        else:
+            assert refusal(load, folders[kind]).code == "impossible", kind
 
 
 def test_configurations_that_are_possible(tmp_path: Path) -> None:
