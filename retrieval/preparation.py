@@ -39,7 +39,7 @@ def prepare(*, shared: bool = False) -> None:
         sample = read_entry(CATALOG[_FIRST]).question_set
         texts = sample.passages.indexed_texts(title=BM25Options.title)
         analysis = BM25Options().analysis(texts)
-        for one in (texts, [question.text for question in sample.questions]):
-            tokens_of(analysis, one)
+        tokens_of(analysis, [question.text for question in sample.questions])  # first: they are few
+        tokens_of(analysis, texts)
     if base := base_at_hand():
         base.write()

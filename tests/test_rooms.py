@@ -70,6 +70,7 @@ PARTS = {
         ("comparison",),
         ("analysis",),
         ("report",),
+        ("preparation",),
         ("__main__",),
     ),
     "reading": (
@@ -116,6 +117,7 @@ PARTS = {
             "damaged",
             "scrolling",
             "access",
+            "uploading",
         ),
         ("hits", "reasons", "method_words", "side_by_side", "gate"),
         ("state",),

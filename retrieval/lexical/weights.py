@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 
 from retrieval.lexical.fields import FieldStatistics, one_after_the_other
+from retrieval.lexical.postings.counting import segment_of
 from retrieval.lexical.postings.segment import Segment, WeighedTokens
 from retrieval.lexical.statistics import TermStatistics, hashes_of, idf_of
 from text.tokens import Tokens
@@ -43,6 +44,5 @@ def _weighed(
     tokens: Tokens, statistics: TermStatistics, held_back: np.ndarray, heads: np.ndarray, gains: np.ndarray
 ) -> Segment:
     idf = idf_of(statistics.holders[statistics.places_of(tokens.vocabulary)], statistics.n_passages)
-    return WeighedTokens(
-        hashes_of(tokens.vocabulary), tokens.ids, tokens.offsets, idf, held_back, heads, gains
-    ).segment()
+    terms = hashes_of(tokens.vocabulary)
+    return segment_of(WeighedTokens(terms, tokens.ids, tokens.offsets, idf, held_back, heads, gains))

@@ -127,6 +127,7 @@ def pick_view(views: Sequence[str]) -> tuple[str, Any]:
 def pick_also(names: Sequence[str], name: str, part: Part | None = None) -> None:
     """Have the page pick one more retriever than `names` when it is drawn next, and ask the questions of `part`."""
     st.query_params["retrievers"] = "|".join([*(one for one in names if one != name), name])
+    st.query_params["run"] = "now"  # it was asked for: what was compared last is not shown in its place
     st.session_state[_ROUND] = st.session_state.get(_ROUND, 0) + 1
     if part:
         remember("part", part.value)

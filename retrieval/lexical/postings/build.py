@@ -68,7 +68,7 @@ def in_memory(segments: Iterable[Segment], size: int = SEGMENT) -> Lists:
 
 @compiled
 def holders(ids: Array, offsets: Array, n_terms: int) -> Array:
-    """Return how many passages hold each term, `(n_terms,)` int64. As `segment.holders`, which compiles nothing."""
+    """Return how many passages hold each term, `(n_terms,)` int64. As `counting.holders`, which compiles nothing."""
     held = np.zeros(n_terms, dtype=np.int64)
     last = np.full(n_terms, -1, dtype=np.int32)
     for row in range(len(offsets) - 1):
@@ -84,7 +84,7 @@ def holders(ids: Array, offsets: Array, n_terms: int) -> Array:
 def counted(ids: Array, offsets: Array, begins: Array, heads: Array, gains: Array) -> tuple[Array, Array]:
     """Fill the lists of all terms with their passages, and what the term counts in each.
 
-    The list of a term begins at its place of `begins`. As `segment.counted`, which compiles nothing.
+    The list of a term begins at its place of `begins`. As `counting.counted`, which compiles nothing.
     """
     rows = np.empty(begins[-1], dtype=np.uint16)
     counts = np.empty(begins[-1], dtype=np.float64)

@@ -76,7 +76,7 @@ def test_nothing_is_read_before_a_button_is_pressed(data: StoredSet, started: li
         Rules.KORQUAD,
         ReaderSpec(name="Mine", model=run_of.id),
     )
-    assert [spec.name for spec in asked.retriever] == ["BM25 words", "BM25"]
+    assert [spec.name for spec in asked.retriever] == ["BM25", "BM25 words"]
 
 
 def test_without_a_reader_it_says_how_to_get_one(data: StoredSet) -> None:

@@ -20,6 +20,7 @@ SHARED = {
     "views/resources/charts.py: made": "of its arguments alone: tables and words",
     "views/resources/hub.py: _askers": "threads, which are told whose work they do",
     "views/resources/hub.py: hub_answer": "what the hub tells everybody",
+    "views/access.py: _content": "of its arguments alone: a signed cookie, and the secret it is signed with",
     "views/choices.py: _suited_analyzer": "a name, of the content that its fingerprint names",
     "views/words.py: catalog": "the program's words",
 }

@@ -416,7 +416,7 @@ def test_use_in_compare_picks_the_model_as_it_was_before_and_as_it_is_now(
     run(app).button(key=f"use_{made.id}").click()
     run(app)
     wanted = {"data": kept_set().key, "retrievers": "BM25|Dense|Dense · mine", "baseline": "Dense"}
-    assert opened == [wanted | {"part": "test", "lang": "en"}]
+    assert opened == [wanted | {"part": "test", "run": "now", "lang": "en"}]
 
 
 def test_a_base_that_nothing_searches_with_is_added_once_to_compare_with(
