@@ -14,7 +14,7 @@ from models.bi_encoder import BiEncoder
 from models.sources import find_model
 from retrieval.dense.retriever import Dense
 from retrieval.multistage.hybrid import Hybrid
-from retrieval.rankings import NOT_FOUND, Rankings, Retriever
+from retrieval.rankings import NOT_FOUND, Rankings, Retriever, ranked
 from text.marking import answer_spans
 from training.options.negatives import NegativesFrom, RankerOptions
 from training.rankers.material import Material
@@ -42,9 +42,10 @@ def mine(options: RankerOptions, material: Material) -> HardNegatives:
     validation questions ask about; one that holds the answer's text, unless the options allow it. Of these, a mark
     overrules only the last. As many marked passages are taken as a question has hard negatives, the oldest marks first.
     """
-    rankings = _retriever(options, material).search(
-        [question.text for question in material.train.questions], options.negatives_last
-    )
+    asked = [question.text for question in material.train.questions]
+    found = _retriever(options, material).search(asked, options.negatives_last)
+    # as wide whatever the corpus: the lottery has a number for every place
+    rankings = ranked(found.indices, found.scores, options.negatives_last)
     drawn = draw(rankings, material.train, material.relevance, options, material.learnable)
     return led_by(marked_rows(material), drawn, rankings)
 

@@ -16,7 +16,7 @@ from models.bi_encoder import BiEncoder
 from models.cross_encoder import CrossEncoderScorer
 from models.precision import Precision
 from models.sources import STARTER, ModelSource, find_model
-from tests.hub import SENTENCES, build_bi_encoder, build_cross_encoder_base
+from tests.hub import SENTENCES, build_bi_encoder, build_cross_encoder_base, with_head
 from tests.training.worlds import planned, shuffled, source_of, whole
 from training.engine.trainers import make_trainer
 from training.options.bi_encoder import BI_ENCODER, TAUGHT, BiEncoderObjective, BiEncoderOptions
@@ -194,10 +194,10 @@ def test_in_parts_the_gradient_is_that_of_the_whole_batch(name: str, tiny_bi_enc
 def test_the_gradient_reaches_every_pair(
     objective: CrossEncoderObjective, kind: str, tiny_cross_encoder: str, tmp_path: Path
 ) -> None:
-    base = tiny_cross_encoder if kind == "tiny" else STARTER
-    options = CrossEncoderOptions(
-        base=base, objective=objective, teacher=tiny_cross_encoder if kind == "starter" else STARTER, batch_size=5
-    )
+    base, teacher = tiny_cross_encoder, STARTER
+    if kind == "starter":
+        base, teacher = STARTER, str(with_head(build_cross_encoder_base(tmp_path / "teacher", segment_types=1)))
+    options = CrossEncoderOptions(base=base, objective=objective, teacher=teacher, batch_size=5)
     batch = Batch(replace(options, precision=Precision.FLOAT32), five_questions(), tmp_path)
     with batch.watching("scores") as seen:
         batch.backward()
