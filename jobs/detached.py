@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from data.workspace import PROJECT, USER, shared_workspace, user
-from jobs.fork_server import received, send
+from jobs.fork_server import READ_ON, received, send
 from jobs.processes import Process, process_of
 
 # Beside the system libraries of a Mac forking is not safe, nor is it once CUDA is in use.
@@ -50,21 +50,30 @@ def _request(module: str, words: tuple[object, ...], log: Path) -> dict[str, Any
     return {"module": module, "words": [*map(str, words)], "environment": environment, "log": str(log.absolute())}
 
 
-def make_ready() -> bool:
+def make_ready(*, held: bool = False) -> bool:
     """Let the libraries be read before anybody asks for a job: the first one then begins as soon as the others.
 
-    Returns whether that began now.
+    The heavy ones of a `held` one are read once `read_on` says so. Returns whether that began now.
     """
     if not FORKS or os.environ.get(_PLACE):  # asked at every drawing of a page, which waits for no one's job
         return False
     with _starting, suppress(OSError):
         if not os.environ.get(_PLACE):
-            start_fork_server()
+            start_fork_server(held=held)
             return True
     return False
 
 
-def start_fork_server() -> None:
+def read_on() -> None:
+    """Let a held server read its libraries: what was to be done before them is done."""
+    with suppress(OSError), socket.socket(socket.AF_UNIX) as connection:
+        connection.settimeout(_SECONDS_TO_BE_READY)
+        connection.connect(os.environ.get(_PLACE) or os.devnull)
+        received(connection)
+        send(connection, READ_ON)
+
+
+def start_fork_server(*, held: bool = False) -> None:
     """Start what forks the processes of this one and of its jobs. Raises `OSError` where there cannot be one."""
     place = Path(tempfile.mkdtemp(prefix="mrc-"), "socket")  # a folder that only this user can enter
     life_line, end = os.pipe()
@@ -74,7 +83,7 @@ def start_fork_server() -> None:
             one.listen(64)
         inherited = (listener.fileno(), light.fileno(), life_line)
         subprocess.Popen(  # noqa: S603 - a list of our own words
-            [sys.executable, "-m", "jobs.fork_server", *map(str, inherited)],
+            [sys.executable, "-m", "jobs.fork_server", *map(str, inherited), *(["held"] if held else [])],
             cwd=PROJECT,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,

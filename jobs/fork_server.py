@@ -5,7 +5,8 @@ while no job works, and the processes that it forks share them. It reads nothing
 a job runs the code on disk. It ends with the process that started it, or after a while without work; its jobs live on.
 
 While it reads it hears nobody. So there are two: once the few libraries are read that every job needs, it forks a
-second one, which reads no more and is always there for light jobs, those that need no model.
+second one, which reads no more and is always there for light jobs, those that need no model. Reading also takes a core
+of whoever else works: a `held` one reads what is heavy when it is told to, or after some seconds.
 """
 
 import gc
@@ -16,6 +17,7 @@ import select
 import signal
 import socket
 import sys
+import time
 from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
@@ -46,8 +48,10 @@ _LOOKED_UP_ONCE = (
     *("CUDA", "HF_", "KMP_", "LD_", "MALLOC_", "MKL_", "NUMBA_"),
     *("OMP_", "OPENBLAS_", "PYTHON", "TORCH", "TRANSFORMERS"),
 )
+READ_ON = "read on"  # what a held server is told
 _Asked = tuple[dict[str, Any], socket.socket]  # a request, and where it came from
 _SECONDS_WITHOUT_WORK = 900.0
+_SECONDS_HELD = 8.0
 _SECONDS_BETWEEN_LOOKS = 0.2
 _SECONDS_TO_HEAR = 5.0
 
@@ -55,7 +59,7 @@ _SECONDS_TO_HEAR = 5.0
 def main() -> None:
     """Serve until nobody needs it; a forked process leaves the loop and becomes the program that was asked for.
 
-    Words of the command: the socket, the socket for light jobs, and the life line, as numbers of open files.
+    Words of the command: the socket, the socket for light jobs, and the life line, as numbers of open files; `held`.
     """
     listener, light = (socket.socket(fileno=int(number)) for number in sys.argv[1:3])
     life_line = int(sys.argv[3])
@@ -63,10 +67,10 @@ def main() -> None:
     hold_freed_memory()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for the forked ones: the system takes them away
     places, first = [Path(one.getsockname()) for one in (listener, light)], os.getpid()
-    given = dict(os.environ)  # before libraries add to it
+    given, held = dict(os.environ), sys.argv[4:] == ["held"]  # before libraries add to it
     asked = _serve(listener, [life_line], given, [*LIGHT], 0.0)
     if not asked and not select.select([life_line], [], [], 0)[0]:
-        asked = _two_servers(listener, light, life_line, given)
+        asked = _two_servers(listener, light, life_line, given, _SECONDS_HELD if held else 0.0)
     for one in (listener, light):
         one.close()
     os.close(life_line)
@@ -80,7 +84,9 @@ def main() -> None:
         places[0].parent.rmdir()
 
 
-def _two_servers(listener: socket.socket, light: socket.socket, life_line: int, given: dict[str, str]) -> _Asked | None:
+def _two_servers(
+    listener: socket.socket, light: socket.socket, life_line: int, given: dict[str, str], held: float
+) -> _Asked | None:
     """Serve on as two processes, see above."""
     tied, tie = os.pipe()  # the second server sees by it that this one is gone
     is_second = os.fork() == 0
@@ -92,7 +98,7 @@ def _two_servers(listener: socket.socket, light: socket.socket, life_line: int, 
     else:
         light.close()
         heavy = [library for library in LIBRARIES if library not in LIGHT]
-        asked = _serve(listener, [life_line], given, heavy, _SECONDS_WITHOUT_WORK)
+        asked = _serve(listener, [life_line], given, heavy, _SECONDS_WITHOUT_WORK, held=held)
     os.close(tied if is_second else tie)
     return asked
 
@@ -112,17 +118,23 @@ def received(connection: socket.socket) -> Any:
 
 
 def _serve(
-    listener: socket.socket, life_lines: list[int], given: dict[str, str], unread: list[str], seconds_idle: float | None
+    listener: socket.socket,
+    life_lines: list[int],
+    given: dict[str, str],
+    unread: list[str],
+    seconds_idle: float | None,
+    *,
+    held: float = 0.0,
 ) -> _Asked | None:
-    """Fork for every request, and read what is `unread` meanwhile.
+    """Fork for every request, and read what is `unread` meanwhile, after so many seconds where it is `held`.
 
     Returns the request in the forked process, and None in the server: where a life line is cut, or after so many
     seconds without work and with nothing to read.
     """
-    children = list[Process]()
+    children, until = list[Process](), time.monotonic() + held
     while True:
-        children = [child for child in children if child.lives]
-        wait = _SECONDS_BETWEEN_LOOKS if children else 0.0 if unread else seconds_idle
+        children, held = [child for child in children if child.lives], max(0.0, until - time.monotonic())
+        wait = _SECONDS_BETWEEN_LOOKS if children else held if unread else seconds_idle
         ready, _, _ = select.select([listener.fileno(), *life_lines], [], [], wait)
         if listener.fileno() in ready:
             connection, _ = listener.accept()
@@ -130,7 +142,9 @@ def _serve(
                 connection.settimeout(_SECONDS_TO_HEAR)
                 send(connection, "ready")
                 request = received(connection)
-                if not _alike(request["environment"], given):
+                if request == READ_ON:
+                    until = 0.0
+                elif not _alike(request["environment"], given):
                     send(connection, None)
                 elif (pid := os.fork()) == 0:
                     return request, connection
@@ -139,7 +153,7 @@ def _serve(
             connection.close()
         elif any(line in ready for line in life_lines) or not (children or unread):
             return None
-        elif not children:
+        elif not children and time.monotonic() >= until:
             _read(unread.pop(0))
 
 

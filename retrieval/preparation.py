@@ -8,24 +8,26 @@ it instead of doing it twice.
 from threading import Thread
 
 from data.workspace import acting_as, shared_workspace
-from jobs.detached import detached
+from jobs.detached import detached, make_ready, read_on
 
 _FIRST = "sample"
 
 
 def begin(*, signs_in: bool) -> None:
-    """Have a process prepare what is not there; it is started in a thread, and the page waits for neither.
+    """Have the libraries of jobs read, and before them a process prepare what a first start finds missing.
 
-    Where people sign in, each has a workspace of their own, and what is prepared is what all share.
+    It is started in a thread, and the page waits for neither. Where people sign in, each has a workspace of their own,
+    and what is prepared is what all share.
     """
+    is_first = not any((shared_workspace() / name).is_dir() for name in ("datasets", "users"))
+    if make_ready(held=is_first) and is_first:
+        Thread(target=_start, args=(signs_in,), daemon=True).start()
 
-    def start() -> None:
-        words = ("--shared",) if signs_in else ()
-        with acting_as(""):
-            detached("retrieval", "prepare", *words, log=shared_workspace() / "cache" / "prepare.txt", light=True)
 
-    if not any((shared_workspace() / name).is_dir() for name in ("datasets", "users")):  # nobody was here before
-        Thread(target=start, daemon=True).start()
+def _start(signs_in: bool) -> None:
+    words = ("--shared",) if signs_in else ()
+    with acting_as(""):
+        detached("retrieval", "prepare", *words, log=shared_workspace() / "cache" / "prepare.txt", light=True)
 
 
 def prepare(*, shared: bool = False) -> None:
@@ -41,5 +43,6 @@ def prepare(*, shared: bool = False) -> None:
         analysis = BM25Options().analysis(texts)
         tokens_of(analysis, [question.text for question in sample.questions])  # first: they are few
         tokens_of(analysis, texts)
+    read_on()
     if base := base_at_hand():
         base.write()

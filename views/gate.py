@@ -18,7 +18,6 @@ from streamlit.cli_util import open_browser
 from streamlit.web.server.server_util import get_display_address, get_url
 
 from data.limits import LimitError
-from jobs.detached import make_ready
 from retrieval import preparation
 from views import access
 from views.uploads import UPLOADS
@@ -112,8 +111,7 @@ async def serving(_: st.App) -> AsyncIterator[None]:
 
     What the first comparison needs is begun before any page is asked for.
     """
-    if make_ready():
-        preparation.begin(signs_in=access.is_on())
+    preparation.begin(signs_in=access.is_on())
     looking = asyncio.create_task(_let_go())
     if not st.get_option("server.headless"):
         address = get_url(get_display_address(st.get_option("server.address") or "localhost"))

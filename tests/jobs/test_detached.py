@@ -12,7 +12,7 @@ import pytest
 
 from data.workspace import PROJECT, workspace
 from jobs import detached as module
-from jobs.detached import detached, start_fork_server
+from jobs.detached import detached, handed_over, read_on, start_fork_server
 from jobs.fork_server import LIBRARIES
 from jobs.processes import Process
 from tests.programs import run_module, words_of
@@ -86,6 +86,37 @@ def test_the_libraries_are_read_between_two_jobs_and_our_own_modules_never(
         return log.read_text().startswith("[] False")
 
     wait_until(are_read)
+
+
+def test_a_light_job_begins_while_the_libraries_are_read_and_a_held_server_reads_them_when_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MRC_FORK_SERVER", "")
+    start_fork_server(held=True)
+    (first,) = [child for child in psutil.Process().children() if "jobs.fork_server" in " ".join(child.cmdline())]
+
+    def has_read_torch() -> bool:
+        return any("torch" in Path(mapped.path).parts for mapped in first.memory_maps())
+
+    about = ["timeit", "-n1", "-r1", ABOUT_ITSELF]
+    process = detached(about[0], *about[1:], log=tmp_path / "light.txt", light=True)
+    process.wait(60)
+    assert json.loads((tmp_path / "light.txt").read_text().splitlines()[0])["torch"] is False
+    assert not has_read_torch()
+    read_on()
+    wait_until(has_read_torch)
+    sleeping = handed_over("timeit", "-n1", "-r1", "import time; time.sleep(60)", log=tmp_path / "log.txt")
+    assert sleeping is not None
+    assert parent(sleeping) == first.pid
+    os.close(module._life_lines.pop())
+    first.wait(30)
+
+
+def test_nobody_takes_over_where_there_is_no_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MRC_FORK_SERVER", "")
+    assert handed_over("timeit", "1", log=tmp_path / "log.txt") is None
+    monkeypatch.setenv("MRC_FORK_SERVER", str(tmp_path / "gone"))
+    assert handed_over("timeit", "1", log=tmp_path / "log.txt") is None
 
 
 def test_what_libraries_look_up_once_needs_a_fresh_process(
