@@ -60,7 +60,7 @@ def test_a_word_that_is_cut_wrongly_is_taken_tried_used_and_explained(
     expect(page.get_by_role("button", name="다시 실행")).to_be_visible()
 
     name = "BM25 · dictionary 내 사전"
-    page.goto(f"{app}/?retrievers={quote(f'BM25|{name}')}&part=all&view=why&words={WORD}")
+    page.goto(f"{app}/?retrievers={quote(f'BM25|{name}')}&part=all&view=why&words={WORD}&run=now")
     expect(page.get_by_role("button", name="다시 실행")).to_be_visible()
     press(page, "why_first")
     expect(page.get_by_text("목록으로")).to_be_visible()

@@ -62,14 +62,15 @@ def draw() -> None:
         last = None if job.done or job.running else compare_running.last_finished(data, picked, experiment)
         folder = job.folder if job.done else last.folder if last else None
         shown = _shown(folder, data, picked, list(choices.specs)) if folder else None
+    another = last if shown and last and not compare_running.is_of(last, picked, experiment) else None
     with buttons:
-        if not (shown and last):
+        if not another:
             _draw_start(job, experiment, again=shown is not None)
         compare_export.draw(shown)
     if shown:
-        if last and (last.part is not experiment.split or not set(picked) <= set(last.retrievers)):
+        if another:
             with answer:
-                compare_running.offer(job, experiment, last, picked)
+                compare_running.offer(job, experiment, another, picked)
         _draw_comparison(shown, choices, answer)
     else:
         with answer:

@@ -71,6 +71,11 @@ def last_finished(data: StoredSet, picked: Sequence[str], experiment: Experiment
     return next((one for one in with_any if one.part is experiment.split), with_any[0] if with_any else None)
 
 
+def is_of(kept: StoredComparison, picked: Sequence[str], experiment: Experiment) -> bool:
+    """Whether a comparison holds all that is picked, asked the same questions."""
+    return kept.part is experiment.split and set(picked) <= set(kept.retrievers)
+
+
 def offer(job: ComparisonJob, experiment: Experiment, shown: StoredComparison, picked: Sequence[str]) -> None:
     """Say which comparison is shown in the place of the one that is picked, and offer to run that."""
     new = [name for name in picked if name not in shown.retrievers]
