@@ -12,6 +12,7 @@ import streamlit as st
 
 from data.store import StoredSet
 from jobs.status import Status
+from retrieval.comparison.compare import Result
 from retrieval.comparison.experiment import Experiment, needed
 from retrieval.comparison.job import ComparisonJob
 from retrieval.comparison.store import StoredComparison, kept_comparisons
@@ -105,9 +106,11 @@ def _draw_methods(
         icon = "check_circle" if name in told else "pending" if name == status.phase else "schedule"
         lines.append(f":material/{icon}: {plain(method_line(spec, experiment.specs, analyzer))}")
     st.caption("  \n".join(lines))
+    # a row each from the beginning: a browser reads what draws a table while the first figures are searched
+    rows = {name: Result(name) for name in experiment.specs}
     done = [name for name in experiment.specs if name in told]
     if done:
         first = experiment.model_copy(update={"retriever": tuple(needed(experiment.specs, done))})
         found = finished_part(data.key, first.model_dump_json())
-        if found:
-            draw_table(found.results, Measure("recall", CUT), experiment.ks)
+        rows |= {result.name: result for result in found.results} if found else {}
+    draw_table([*rows.values()], Measure("recall", CUT), experiment.ks)
