@@ -69,13 +69,14 @@ def draw_table(
     columns = {
         "retriever": tables.retriever(width=tables.width_of(table["retriever"])),
         "looked_at": tables.measure(of_figure, figure.long, width=85),
-        "interval": tables.text("compare.interval", "compare.interval_help", width=100),
+        **({"interval": tables.text("compare.interval", "compare.interval_help", width=100)} if intervals else {}),
         **({"verdict": tables.text("compare.verdict", width=100)} if against else {}),
         **{column: tables.measure(column, width=_FIGURE_WIDTHS.get(column, 64)) for column in beside},
     }
     st.dataframe(
         styled.format("{:.2f}", subset=[*shares, "build_seconds", "per_question"], na_rep="–"),
         hide_index=True,
+        placeholder="–",
         column_order=[*columns],
         column_config=columns,
     )
