@@ -92,8 +92,9 @@ def test_a_light_job_begins_while_the_libraries_are_read_and_a_held_server_reads
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MRC_FORK_SERVER", "")
+    before = {child.pid for child in psutil.Process().children()}
     start_fork_server(held=True)
-    (first,) = [child for child in psutil.Process().children() if "jobs.fork_server" in " ".join(child.cmdline())]
+    (first,) = [child for child in psutil.Process().children() if child.pid not in before]
 
     def has_read_torch() -> bool:
         return any("torch" in Path(mapped.path).parts for mapped in first.memory_maps())

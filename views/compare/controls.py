@@ -87,7 +87,8 @@ def pick_figure(comparison: Comparison, names: Sequence[str], baseline: str) -> 
         return figure
     label = word("compare.figure", figure=Measure(measure, int(k)).long, baseline=plain(chosen))
     # no popover: while it is closed, a browser does not send what lies in it, as if all of it had been taken away
-    with st.container() if folded() else st.expander(label, icon=":material/straighten:"):
+    # its key keeps it open while its words change with what is chosen in it
+    with st.container() if folded() else st.expander(label, icon=":material/straighten:", key="figure"):
         _draw_figure(ks, usual, names, baseline)
     return figure
 
