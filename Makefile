@@ -7,7 +7,7 @@ PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder --
 CHROMIUM := chromium chromium-browser google-chrome
 
 .DEFAULT_GOAL := help
-.PHONY: help run install test quick attack check bench format chromium
+.PHONY: help run install test quick attack check bench sample format chromium
 
 help: ## list the commands
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -37,6 +37,9 @@ format: .venv/installed-dev ## format the code
 
 bench: .venv/installed-dev ## measure speed and quality (needs MRC_DATA)
 	$(BIN)/python -m benchmarks
+
+sample: .venv/installed ## make again what comes with the sample (after it or an analyzer has changed)
+	$(BIN)/python -m retrieval ship
 
 chromium: .venv/installed-dev
 	@for name in $(CHROMIUM); do if command -v $$name >/dev/null; then exit 0; fi; done; \

@@ -16,6 +16,7 @@ from data.workspace import workspace
 
 logger = logging.getLogger(__name__)
 
+_SHIPPED = Path(__file__).parent / "sample"  # what comes with the sample, see `retrieval.preparation.ship`
 Arrays = dict[str, np.ndarray]
 
 
@@ -61,8 +62,12 @@ def _made_by_one(path: Path) -> Iterator[None]:
 
 
 def read_arrays(kind: str, key: str) -> Arrays | None:
-    """Return the arrays kept as `workspace/cache/<kind>/<key>.npz`; None where there are none that can be read."""
-    return load_arrays(_path(kind, key))
+    """Return the arrays kept as `workspace/cache/<kind>/<key>.npz`; None where there are none that can be read.
+
+    Those that come with the sample are kept from the beginning.
+    """
+    kept = load_arrays(_path(kind, key))
+    return load_arrays(shipped(kind, key)) if kept is None else kept
 
 
 def write_arrays(kind: str, key: str, arrays: Arrays) -> None:
@@ -76,7 +81,18 @@ def write_arrays(kind: str, key: str, arrays: Arrays) -> None:
 
 def are_kept(kind: str, key: str) -> bool:
     """Whether there is a sound file of these arrays, so that they need not be computed."""
-    return is_sound(_path(kind, key))
+    return is_sound(_path(kind, key)) or is_sound(shipped(kind, key))
+
+
+def shipped(kind: str, key: str) -> Path:
+    """Return the place of arrays that come with the sample."""
+    return _SHIPPED / kind / f"{key}.npz"
+
+
+def forget_shipped(kind: str) -> None:
+    """Remove what came with the sample, before it is made again."""
+    for path in (_SHIPPED / kind).glob("*.npz"):
+        path.unlink()
 
 
 def save_arrays(path: Path, arrays: Arrays) -> None:

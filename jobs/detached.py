@@ -50,22 +50,20 @@ def _request(module: str, words: tuple[object, ...], log: Path) -> dict[str, Any
     return {"module": module, "words": [*map(str, words)], "environment": environment, "log": str(log.absolute())}
 
 
-def make_ready(*, held: bool = False) -> bool:
+def make_ready() -> None:
     """Let the libraries be read before anybody asks for a job: the first one then begins as soon as the others.
 
-    The heavy ones of a `held` one are read once `read_on` says so. Returns whether that began now.
+    The heavy ones are read once `read_on` says so, or after some seconds.
     """
     if not FORKS or os.environ.get(_PLACE):  # asked at every drawing of a page, which waits for no one's job
-        return False
+        return
     with _starting, suppress(OSError):
         if not os.environ.get(_PLACE):
-            start_fork_server(held=held)
-            return True
-    return False
+            start_fork_server()
 
 
 def read_on() -> None:
-    """Let a held server read its libraries: what was to be done before them is done."""
+    """Let the heavy libraries be read: a job that needs them is about to be asked for."""
     with suppress(OSError), socket.socket(socket.AF_UNIX) as connection:
         connection.settimeout(_SECONDS_TO_BE_READY)
         connection.connect(os.environ.get(_PLACE) or os.devnull)
@@ -73,7 +71,7 @@ def read_on() -> None:
         send(connection, READ_ON)
 
 
-def start_fork_server(*, held: bool = False) -> None:
+def start_fork_server() -> None:
     """Start what forks the processes of this one and of its jobs. Raises `OSError` where there cannot be one."""
     place = Path(tempfile.mkdtemp(prefix="mrc-"), "socket")  # a folder that only this user can enter
     life_line, end = os.pipe()
@@ -83,7 +81,7 @@ def start_fork_server(*, held: bool = False) -> None:
             one.listen(64)
         inherited = (listener.fileno(), light.fileno(), life_line)
         subprocess.Popen(  # noqa: S603 - a list of our own words
-            [sys.executable, "-m", "jobs.fork_server", *map(str, inherited), *(["held"] if held else [])],
+            [sys.executable, "-m", "jobs.fork_server", *map(str, inherited)],
             cwd=PROJECT,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,

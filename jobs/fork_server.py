@@ -6,7 +6,7 @@ a job runs the code on disk. It ends with the process that started it, or after 
 
 While it reads it hears nobody. So there are two: once the few libraries are read that every job needs, it forks a
 second one, which reads no more and is always there for light jobs, those that need no model. Reading also takes a core
-of whoever else works: a `held` one reads what is heavy when it is told to, or after some seconds.
+of whoever else works, a first page among them: what is heavy is read when somebody tells so, or after some seconds.
 """
 
 import gc
@@ -48,7 +48,7 @@ _LOOKED_UP_ONCE = (
     *("CUDA", "HF_", "KMP_", "LD_", "MALLOC_", "MKL_", "NUMBA_"),
     *("OMP_", "OPENBLAS_", "PYTHON", "TORCH", "TRANSFORMERS"),
 )
-READ_ON = "read on"  # what a held server is told
+READ_ON = "read on"  # what a server is told that waits with what is heavy
 _Asked = tuple[dict[str, Any], socket.socket]  # a request, and where it came from
 _SECONDS_WITHOUT_WORK = 900.0
 _SECONDS_HELD = 8.0
@@ -59,18 +59,18 @@ _SECONDS_TO_HEAR = 5.0
 def main() -> None:
     """Serve until nobody needs it; a forked process leaves the loop and becomes the program that was asked for.
 
-    Words of the command: the socket, the socket for light jobs, and the life line, as numbers of open files; `held`.
+    Words of the command: the socket, the socket for light jobs, and the life line, as numbers of open files.
     """
     listener, light = (socket.socket(fileno=int(number)) for number in sys.argv[1:3])
     life_line = int(sys.argv[3])
     setproctitle("python -m jobs.fork_server")
     hold_freed_memory()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for the forked ones: the system takes them away
+    given = dict(os.environ)  # before libraries add to it
     places, first = [Path(one.getsockname()) for one in (listener, light)], os.getpid()
-    given, held = dict(os.environ), sys.argv[4:] == ["held"]  # before libraries add to it
     asked = _serve(listener, [life_line], given, [*LIGHT], 0.0)
     if not asked and not select.select([life_line], [], [], 0)[0]:
-        asked = _two_servers(listener, light, life_line, given, _SECONDS_HELD if held else 0.0)
+        asked = _two_servers(listener, light, life_line, given)
     for one in (listener, light):
         one.close()
     os.close(life_line)
@@ -84,9 +84,7 @@ def main() -> None:
         places[0].parent.rmdir()
 
 
-def _two_servers(
-    listener: socket.socket, light: socket.socket, life_line: int, given: dict[str, str], held: float
-) -> _Asked | None:
+def _two_servers(listener: socket.socket, light: socket.socket, life_line: int, given: dict[str, str]) -> _Asked | None:
     """Serve on as two processes, see above."""
     tied, tie = os.pipe()  # the second server sees by it that this one is gone
     is_second = os.fork() == 0
@@ -98,7 +96,7 @@ def _two_servers(
     else:
         light.close()
         heavy = [library for library in LIBRARIES if library not in LIGHT]
-        asked = _serve(listener, [life_line], given, heavy, _SECONDS_WITHOUT_WORK, held=held)
+        asked = _serve(listener, [life_line], given, heavy, _SECONDS_WITHOUT_WORK, held=_SECONDS_HELD)
     os.close(tied if is_second else tie)
     return asked
 

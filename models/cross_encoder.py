@@ -44,6 +44,12 @@ class CrossEncoderScorer(SourcedModel):
         super().__init__(source, corpus, precision)
         self._batch_size, self._labels, self._new_head = batch_size, labels, new_head
 
+    def foresee(self, questions: Sequence[str]) -> None:
+        """Hear what will be asked: a starter takes the tokens that BM25 has kept, and analyzes nothing again."""
+        if vocabulary := getattr(self.model[0], "vocabulary", None):
+            vocabulary.remember(self._corpus)
+            vocabulary.remember(questions)
+
     def score(self, pairs: Sequence[tuple[str, str]]) -> np.ndarray:
         """Score pairs, `(n_pairs,)`, or of several labels each `(n_pairs, labels)`.
 

@@ -67,6 +67,15 @@ class WindowScorer(Protocol):
         ...
 
 
+@runtime_checkable
+class ForeseeingScorer(Protocol):
+    """Scores pairs sooner where it knows beforehand which questions are to come."""
+
+    def foresee(self, questions: Sequence[str]) -> None:
+        """Hear what will be asked, of passages of its corpus; scores are the same without."""
+        ...
+
+
 class PairScorer(Protocol):
     """Scores question-passage pairs together; higher is more relevant."""
 

@@ -12,7 +12,7 @@ from data.failure import Failure
 from data.store import find
 from data.terminal import Parser, tell, tell_progress
 from jobs.command import carried_out_alone
-from jobs.detached import handed_over
+from jobs.detached import handed_over, read_on
 from jobs.folder import GoesOn
 from jobs.progress import progress_writer
 from jobs.status import Status
@@ -24,7 +24,7 @@ from retrieval.comparison.pace import Pace
 from retrieval.comparison.provenance import provenance
 from retrieval.comparison.store import damaged_comparisons, delete, keep, kept_comparisons, load, origin_of, rename
 from retrieval.dense import encode as encode_corpus
-from retrieval.preparation import prepare
+from retrieval.preparation import prepare, ship
 from retrieval.report.words import LANGUAGES
 
 
@@ -58,8 +58,8 @@ def _parser() -> argparse.ArgumentParser:
     listing = command("list", _list, "list the comparisons kept in the workspace, the newest first")
     listing.add_argument("--json", action="store_true", help="print JSON")
     encode_corpus.add_arguments(command("encode", _encode, encode_corpus.HELP))
-    preparing = command("prepare", _prepare, "make what the first comparison needs, before anybody asks")
-    preparing.add_argument("--shared", action="store_true", help="only what serves the workspaces of all")
+    command("prepare", _prepare, "make what the first comparison needs, before anybody asks")
+    command("ship", _ship, "make again what comes with the sample: its tokens, after it or its analyzer has changed")
     exporting = command("export", _export, "write all files of a kept comparison")
     for writing in (comparing, exporting):
         writing.add_argument("--out", type=Path, required=True, help="folder for figures, report, TREC and BEIR files")
@@ -95,6 +95,7 @@ def _compare_for_the_page(options: argparse.Namespace) -> int:
         tell("", 0.0)
         path = options.experiment
         if not options.rest:
+            read_on()  # while the light ones are searched
             experiment = read_experiment(path)
             found = find(experiment.data, path.parent)
             is_left = search_light(experiment, found, base=path.parent, on_progress=tell, pace=pace)
@@ -170,7 +171,14 @@ def _list(options: argparse.Namespace) -> int:
 
 
 def _prepare(options: argparse.Namespace) -> int:
-    prepare(shared=options.shared)
+    del options
+    prepare()
+    return 0
+
+
+def _ship(options: argparse.Namespace) -> int:
+    del options
+    ship()
     return 0
 
 

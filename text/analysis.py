@@ -18,6 +18,7 @@ from text.problems import DictionaryError
 
 _WORD = regex.compile(r"[\p{L}\p{M}\p{N}]+")
 WITH_KIWI = (Analyzer.KIWI, Analyzer.KIWI_BIGRAM)
+MORPHEME = "/"  # keeps a two-letter morpheme apart from the same two letters found inside another word
 
 _REMEMBERED_TEXTS = 20_000
 _remembered: dict[tuple[str, tuple[str, ...]], list[str]] = {}
@@ -76,8 +77,7 @@ def analyze(analysis: Analyzer | Analysis, texts: Sequence[str]) -> list[list[st
             return _morphemes(analysis, composed)
         case Analyzer.KIWI_BIGRAM:
             both = zip(_morphemes(analysis, composed), _bigrams(composed), strict=True)
-            # the mark keeps a two-letter morpheme apart from the same two letters found inside another word
-            return [[f"{morpheme}/" for morpheme in found] + bigrams for found, bigrams in both]
+            return [[morpheme + MORPHEME for morpheme in found] + bigrams for found, bigrams in both]
     return as_synonyms(analysis, written_tokens(analysis.analyzer, composed))
 
 

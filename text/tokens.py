@@ -3,14 +3,14 @@ corpus that grew analyzes what is new.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from data import cache
 from data.cache import cached_arrays, key_of
 from data.texts import fingerprint_of, in_blocks
-from text.analysis import Analysis, analyze
+from text.analysis import MORPHEME, Analysis, analyze
 from text.analyzers import VERSION, Analyzer
 
 PART = 1 << 16  # texts kept together: with Kiwi, a minute or two of work
@@ -59,7 +59,9 @@ def tokens_of(
 
 def are_kept(analysis: Analyzer | Analysis, texts: Sequence[str]) -> bool:
     """Whether the tokens of so many texts as make one part are on disk, so that nothing is analyzed."""
-    return 1 < len(texts) <= PART and cache.are_kept("tokens", _key(Analysis.of(analysis), texts))
+    analysis = Analysis.of(analysis)
+    sources = [analysis, *([_with_bigrams(analysis)] if analysis.analyzer is Analyzer.KIWI else [])]
+    return 1 < len(texts) <= PART and any(cache.are_kept("tokens", _key(source, texts)) for source in sources)
 
 
 def token_parts(
@@ -75,26 +77,63 @@ def token_parts(
         yield _part(Analysis.of(analysis), texts[start : start + PART], tell)
 
 
-def _part(analysis: Analysis, texts: Sequence[str], tell: Callable[[int], None]) -> Tokens:
-    def compute() -> dict[str, np.ndarray]:
-        number: dict[str, int] = {}
-        ids, lengths = [np.zeros(0, dtype=np.int32)], [0]
-        for block in in_blocks(texts, _BLOCK):
-            documents = analyze(analysis, block)
-            lengths += map(len, documents)
-            found = (number.setdefault(token, len(number)) for document in documents for token in document)
-            ids.append(np.fromiter(found, dtype=np.int32))
-            tell(len(lengths) - 1)
-        return {
-            "vocabulary": np.frombuffer("\n".join(number).encode(), dtype=np.uint8),  # no analyzer keeps a newline
-            "ids": np.concatenate(ids),
-            "offsets": np.cumsum(lengths, dtype=np.int64),
-        }
+def ship(analysis: Analyzer | Analysis, texts: Sequence[str]) -> None:
+    """Analyze these texts now, and have the sample bring their tokens. Raises `OSError`."""
+    analysis = Analysis.of(analysis)
+    cache.save_arrays(cache.shipped("tokens", _key(analysis, texts)), _analyzed(analysis, texts, lambda _: None))
 
-    key = _key(analysis, texts)
-    arrays = cached_arrays("tokens", key, compute, keep=len(texts) > 1, alone=True)
-    vocabulary = arrays["vocabulary"].tobytes().decode().split("\n") if len(arrays["vocabulary"]) else []
-    return Tokens(vocabulary, arrays["ids"], arrays["offsets"])
+
+def _part(analysis: Analysis, texts: Sequence[str], tell: Callable[[int], None]) -> Tokens:
+    def compute() -> cache.Arrays:
+        if analysis.analyzer is Analyzer.KIWI:
+            both = cache.read_arrays("tokens", _key(_with_bigrams(analysis), texts))
+            if both is not None:
+                return _without_bigrams(both)
+        return _analyzed(analysis, texts, tell)
+
+    arrays = cached_arrays("tokens", _key(analysis, texts), compute, keep=len(texts) > 1, alone=True)
+    return Tokens(_words(arrays["vocabulary"]), arrays["ids"], arrays["offsets"])
+
+
+def _analyzed(analysis: Analysis, texts: Sequence[str], tell: Callable[[int], None]) -> cache.Arrays:
+    number: dict[str, int] = {}
+    ids, lengths = [np.zeros(0, dtype=np.int32)], [0]
+    for block in in_blocks(texts, _BLOCK):
+        documents = analyze(analysis, block)
+        lengths += map(len, documents)
+        found = (number.setdefault(token, len(number)) for document in documents for token in document)
+        ids.append(np.fromiter(found, dtype=np.int32))
+        tell(len(lengths) - 1)
+    return {
+        "vocabulary": _bytes(number),
+        "ids": np.concatenate(ids),
+        "offsets": np.cumsum(lengths, dtype=np.int64),
+    }
+
+
+def _with_bigrams(analysis: Analysis) -> Analysis:
+    return replace(analysis, analyzer=Analyzer.KIWI_BIGRAM)
+
+
+def _without_bigrams(both: cache.Arrays) -> cache.Arrays:
+    """Return the morphemes among kept tokens, as arrays to be kept: Kiwi read these texts before."""
+    marked = _words(both["vocabulary"])
+    is_morpheme = np.array([token.endswith(MORPHEME) for token in marked], dtype=bool)
+    kept = is_morpheme[both["ids"]]
+    numbers = np.cumsum(is_morpheme, dtype=np.int32) - np.int32(1)
+    return {
+        "vocabulary": _bytes(token.removesuffix(MORPHEME) for token in marked if token.endswith(MORPHEME)),
+        "ids": numbers[both["ids"]][kept],
+        "offsets": np.concatenate([[0], np.cumsum(kept, dtype=np.int64)])[both["offsets"]],
+    }
+
+
+def _bytes(vocabulary: Iterable[str]) -> np.ndarray:
+    return np.frombuffer("\n".join(vocabulary).encode(), dtype=np.uint8)  # no analyzer keeps a newline
+
+
+def _words(vocabulary: np.ndarray) -> list[str]:
+    return vocabulary.tobytes().decode().split("\n") if len(vocabulary) else []
 
 
 def _key(analysis: Analysis, texts: Sequence[str]) -> str:

@@ -8,6 +8,7 @@ import asyncio
 import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from threading import Thread
 from urllib.parse import urlsplit
 
 import streamlit as st
@@ -20,6 +21,7 @@ from streamlit.web.server.server_util import get_display_address, get_url
 from data.limits import LimitError
 from retrieval import preparation
 from views import access
+from views.navigation import read_first_page
 from views.uploads import UPLOADS
 
 _FILE = re.compile(r"/_stcore/upload_file/([^/]+)/[^/]+$")
@@ -111,7 +113,8 @@ async def serving(_: st.App) -> AsyncIterator[None]:
 
     What the first comparison needs is begun before any page is asked for.
     """
-    preparation.begin(signs_in=access.is_on())
+    preparation.begin()
+    Thread(target=read_first_page, daemon=True).start()  # while the browser is on its way
     looking = asyncio.create_task(_let_go())
     if not st.get_option("server.headless"):
         address = get_url(get_display_address(st.get_option("server.address") or "localhost"))

@@ -36,6 +36,12 @@ def pages() -> dict[str, list[Any]]:
     return {"": [*usual, named], word("page.more"): [_page(name) for name in MORE]}
 
 
+def read_first_page() -> None:
+    """Read what draws the page that opens, and what stands around it."""
+    for name in ("views.sidebar", "views.compare.page", "views.compare.overview"):
+        import_module(name)
+
+
 def open_page(name: str, **parameters: str) -> None:
     """Go to a page, with these parameters and no others in its address."""
     st.switch_page(_page(name), query_params=parameters)

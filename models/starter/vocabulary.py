@@ -9,7 +9,7 @@ from sklearn.preprocessing import normalize
 
 from text.analysis import analyze
 from text.analyzers import Analyzer
-from text.tokens import Tokens, tokens_of
+from text.tokens import Tokens, are_kept, tokens_of
 
 MAX_TEXTS = 20_000  # passages whose words are related to each other; more cost minutes and change little
 MAX_TOKENS = 50_000  # tokens kept, those that most passages hold: bounds a model at 100 MB
@@ -27,6 +27,13 @@ class Vocabulary:
 
     def __len__(self) -> int:
         return len(self.tokens)
+
+    def remember(self, texts: Sequence[str]) -> None:
+        """Take what is on disk of the tokens of these texts, so that no text of them is analyzed again."""
+        if all(text in self._remembered for text in texts) or not are_kept(self.analyzer, texts):
+            return
+        ids = tokens_of(self.analyzer, texts).ids_in(self._numbers)
+        self._remembered |= {text: list(dict.fromkeys(known.tolist())) for text, known in zip(texts, ids, strict=True)}
 
     def distinct(self, texts: Sequence[str]) -> list[list[int]]:
         """Numbers of the distinct known tokens of each text, in order of appearance."""

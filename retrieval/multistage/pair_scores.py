@@ -9,7 +9,7 @@ import numpy as np
 from data.cache import key_of
 from data.texts import fingerprint_of
 from models.meter import Meter
-from models.protocols import PairScorer, WindowScorer
+from models.protocols import ForeseeingScorer, PairScorer, WindowScorer
 from models.windows import WindowOptions
 from retrieval.multistage.known_pairs import KnownPairs
 from retrieval.rankings import NOT_FOUND, Rankings
@@ -74,6 +74,8 @@ class PairScores:
     def _score(self, questions: Sequence[str], rows: np.ndarray, passages: np.ndarray, known: KnownPairs) -> np.ndarray:
         began = time.perf_counter()
         self._scorer.load()
+        if len(questions) > 1 and isinstance(self._scorer, ForeseeingScorer):
+            self._scorer.foresee(questions)
         loaded = time.perf_counter()
         drawn = zip(rows.tolist(), passages.tolist(), strict=True)
         pairs = [(questions[row], self._texts[passage]) for row, passage in drawn]

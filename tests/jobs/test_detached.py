@@ -88,12 +88,12 @@ def test_the_libraries_are_read_between_two_jobs_and_our_own_modules_never(
     wait_until(are_read)
 
 
-def test_a_light_job_begins_while_the_libraries_are_read_and_a_held_server_reads_them_when_told(
+def test_a_light_job_begins_while_the_libraries_are_read_and_the_heavy_ones_are_read_when_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MRC_FORK_SERVER", "")
     before = {child.pid for child in psutil.Process().children()}
-    start_fork_server(held=True)
+    start_fork_server()
     (first,) = [child for child in psutil.Process().children() if child.pid not in before]
 
     def has_read_torch() -> bool:

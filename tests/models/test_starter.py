@@ -18,6 +18,7 @@ from models.starter import vocabulary
 from tests.doubles import PASSAGES, QUESTIONS, texts_of
 from text.analysis import analyze
 from text.analyzers import Analyzer
+from text.tokens import tokens_of
 
 pytestmark = pytest.mark.slow
 
@@ -137,6 +138,27 @@ def test_the_untrained_cross_encoder_already_ranks() -> None:
     for question in QUESTIONS:
         best = int(np.argmax(scorer.score([(question.text, passage) for passage in KOREAN])))
         assert PASSAGES[best].id in question.relevant
+
+
+def test_what_bm25_has_analyzed_no_reranker_analyzes_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    questions = [*texts_of(QUESTIONS), ""]
+    pairs = [(question, passage) for question in questions for passage in KOREAN]
+    plain = CrossEncoderScorer(find_model(STARTER), KOREAN).score(pairs)
+    for texts in (KOREAN, questions):
+        tokens_of(Analyzer.KIWI_BIGRAM, texts)
+    analyzed: list[str] = []
+
+    def analyze_and_note(analyzer: Analyzer, texts: list[str]) -> list[list[str]]:
+        analyzed.extend(texts)
+        return analyze(analyzer, texts)
+
+    monkeypatch.setattr(vocabulary, "analyze", analyze_and_note)
+    scorer = CrossEncoderScorer(find_model(STARTER), KOREAN)
+    scorer.foresee(questions)
+    np.testing.assert_array_equal(scorer.score(pairs), plain)
+    assert analyzed == []
+    scorer.score([("what nobody foresaw", KOREAN[0])])
+    assert analyzed == ["what nobody foresaw"]
 
 
 @pytest.mark.parametrize("place", ["relative", "absolute", "run"])

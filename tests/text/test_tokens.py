@@ -8,7 +8,7 @@ from tests.text.test_analyzers import ENGLISH, JAPANESE, KOREAN, NAMED
 from text import tokens as tokens_module
 from text.analysis import analyze
 from text.analyzers import Analyzer
-from text.tokens import Tokens, token_parts, tokens_of
+from text.tokens import Tokens, are_kept, token_parts, tokens_of
 
 TEXTS = ["a b a", "c", "", "b z", "a d", "e e c", "z"]
 
@@ -128,3 +128,17 @@ def test_every_text_is_in_one_part(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [len(part) for part in token_parts(Analyzer.WORD, TEXTS)] == [3, 3, 1]
     assert [len(part) for part in token_parts(Analyzer.WORD, [])] == [0]
     assert isinstance(next(token_parts(Analyzer.WORD, TEXTS)), Tokens)
+
+
+def test_morphemes_are_taken_from_those_that_are_kept_with_bigrams(analyzed: list[str]) -> None:
+    texts = [KOREAN, "", ENGLISH, "1/2 그리고/또는 가", KOREAN]
+    assert not are_kept(Analyzer.KIWI, texts)
+    tokens_of(Analyzer.KIWI_BIGRAM, texts)
+    assert are_kept(Analyzer.KIWI, texts)
+    analyzed.clear()
+    taken = tokens_of(Analyzer.KIWI, texts)
+    assert analyzed == []
+    fresh = tokens_of(Analyzer.KIWI, [*texts, "하나 더"])
+    assert taken.texts() == fresh.texts()[: len(texts)] == analyze(Analyzer.KIWI, texts)
+    assert taken.vocabulary == fresh.vocabulary[: len(taken.vocabulary)]
+    assert (taken.ids.dtype, taken.offsets.dtype) == (np.int32, np.int64)
