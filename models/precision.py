@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+_TURNS = 15
 _GAIN = 1.25  # of float32's time to that of bfloat16, from which its coarser numbers are worth it
 
 
@@ -34,19 +35,28 @@ def in_bfloat16(precision: Precision) -> bool:
 
 @cache
 def _gains() -> bool:
-    """Try it: with matrix units a processor is four times as fast, with mere instructions perhaps half as fast."""
+    """Try it: with matrix units a processor is four times as fast, with mere instructions perhaps half as fast.
+
+    One thread is tried, by the time that it computes: what else the machine does would decide in the place of the
+    processor, and two processes would compute in different numbers.
+    """
     import torch
 
-    turns = [(_seconds(torch.float32), _seconds(torch.bfloat16)) for _ in range(5)]
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        turns = [(_seconds(torch.float32), _seconds(torch.bfloat16)) for _ in range(_TURNS)]
+    finally:
+        torch.set_num_threads(threads)
     whole, half = np.min(turns, axis=0)  # the least: whatever else runs only adds to it
     return bool(whole > half * _GAIN)
 
 
 def _seconds(dtype: Any) -> float:
-    """How long a product of the sizes of a small transformer takes."""
+    """How long this thread computes at a product of the sizes of a small transformer."""
     import torch
 
-    tokens, weights = torch.ones(512, 384, dtype=dtype), torch.ones(1536, 384, dtype=dtype)
-    began = time.perf_counter()
+    tokens, weights = torch.ones(128, 384, dtype=dtype), torch.ones(1536, 384, dtype=dtype)
+    began = time.thread_time()
     torch.nn.functional.linear(tokens, weights)
-    return time.perf_counter() - began
+    return time.thread_time() - began

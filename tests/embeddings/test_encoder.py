@@ -1,6 +1,7 @@
 """Vectors of sentences: with the prompt of questions, once each, and resumed where they ended."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -35,11 +36,11 @@ def test_what_was_interrupted_goes_on_after_the_last_whole_block(monkeypatch: py
     asked: list[int] = []
     plain = BiEncoder.encode
 
-    def ended_early(self: BiEncoder, side: str, texts: list[str]) -> np.ndarray:
+    def ended_early(self: BiEncoder, side: str, texts: list[str], *told: Any) -> np.ndarray:
         asked.append(len(texts))
         if len(asked) == 3:
             raise KeyboardInterrupt
-        return plain(self, side, texts)
+        return plain(self, side, texts, *told)
 
     monkeypatch.setattr(BiEncoder, "encode", ended_early)
     with pytest.raises(KeyboardInterrupt):
