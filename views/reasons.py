@@ -6,6 +6,7 @@ from functools import singledispatch
 
 import streamlit as st
 
+from data.records import QuestionSet
 from retrieval.asking import Findings
 from retrieval.comparison.kinds.first_stage import DenseSpec, SparseSpec, TermSpec, WindowedBM25Spec
 from retrieval.comparison.kinds.multistage import HybridSpec, RerankSpec
@@ -15,7 +16,7 @@ from retrieval.report.colours import colour_of, shape_of
 from text.problems import DictionaryError
 from views.highlight import reason_html
 from views.problem_words import failure_text
-from views.resources.explanations import explained_bm25, explained_static
+from views.resources.explanations import counted_bm25, explained_static
 from views.words import word
 
 _NOWHERE_SHOWN = 3
@@ -25,7 +26,8 @@ _NOWHERE_SHOWN = 3
 class AskedQuestion:
     """A question with the passages that answer it (rows), and what retrievers found, those that others wrap included.
 
-    `key` is that of the stored set, `depths` are how deep each retriever was searched.
+    `key` is that of the stored set, `depths` are how deep each retriever was searched, and `among` holds the questions
+    that were asked together with this one.
     """
 
     key: str
@@ -33,6 +35,7 @@ class AskedQuestion:
     relevant: tuple[int, ...]
     findings: Mapping[str, Findings]
     depths: Mapping[str, int]
+    among: QuestionSet | None = None
 
     def duel(self, name: str, against: int | None = None) -> Duel:
         """Return the two passages to set against each other in a retriever's ranking."""
@@ -77,7 +80,7 @@ def _of_words(spec: TermSpec, asked: AskedQuestion, of: Duel) -> list[str]:
     if of.wrong is None:
         return []
     try:
-        right, wrong = (explained_bm25(asked.key, spec, asked.text, row) for row in (of.right, of.wrong))
+        right, wrong = (counted_bm25(asked.key, spec, asked.text, row, asked.among) for row in (of.right, of.wrong))
     except DictionaryError as error:
         return [failure_text(error)]
     table = term_table(right, wrong)

@@ -1,7 +1,8 @@
 """Why BM25 gives a passage its score: what each term of the question adds to it."""
 
 import unicodedata
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -16,9 +17,20 @@ from retrieval.lexical.feedback import Feedback
 from retrieval.lexical.fields import field_statistics
 from retrieval.lexical.statistics import idf_of, term_statistics
 from retrieval.rankings import NOT_FOUND
-from text.analysis import analyze
+from text.analysis import Analysis, analyze
 from text.located import IndexedText, TokenKind, indexed_text, reading, spans_by_token
 from text.matching import Span
+from text.tokens import are_kept, tokens_of
+
+
+class Standing(NamedTuple):
+    """How often a token stands in a text, and where, if that was looked for."""
+
+    count: int = 0
+    spans: tuple[Span, ...] = ()
+
+
+Standings = Mapping[str, Standing]  # by token, in the order of the text
 
 
 @dataclass(frozen=True)
@@ -73,15 +85,21 @@ class BM25Explainer:
 
     It counts the same tokens and follows the written formula, so it needs no index: what it holds is how many passages
     hold each term (kept on disk), and a passage is analyzed again when it is asked about. Build it once and ask often.
-    With feedback it searches for what a question finds first, and does need one.
+    With feedback it searches for what a question finds first, and does need one. `read` says which tokens a composed
+    text holds; without it, an analyzer is loaded.
     """
 
-    def __init__(self, passages: Sequence[Passage], options: BM25Options | None = None) -> None:
+    def __init__(
+        self,
+        passages: Sequence[Passage],
+        options: BM25Options | None = None,
+        read: Callable[[str], Standings] | None = None,
+    ) -> None:
         self.options = options or BM25Options()
         self._passages = Passages.of(passages)
         texts = self._passages.indexed_texts(title=self.options.title)
         self.analysis = self.options.analysis(texts)
-        spans_by_token(self.analysis, [""])  # loads what it needs now, not with the first question
+        self._read = read or _Located(self.analysis)
         self._asked_again = None
         if options_again := self.options.feedback:
             feedback = Feedback(options_again, self.analysis, texts, term_statistics(self.analysis, texts))
@@ -100,8 +118,8 @@ class BM25Explainer:
         """Explain the score of the passage in a row of the corpus for a question."""
         question = unicodedata.normalize("NFC", question)
         passage = indexed_text(self._passages[row], title=self.options.title)
-        (spans,) = spans_by_token(self.analysis, [question])
-        asked = self._asked_again.of(question, spans) if self._asked_again else _as_it_is(spans)
+        standing = self._read(question)
+        asked = self._asked_again.of(question, standing) if self._asked_again else _as_it_is(standing)
         fields = self._fields(passage)
         places = self._corpus.places_of(list(asked)).tolist()
         terms = [
@@ -116,30 +134,29 @@ class BM25Explainer:
     def _fields(self, passage: IndexedText) -> list["_Field"]:
         """Return the whole text as one field, or the passage's own text and its title."""
         if not self.options.title_weight:
-            (spans,) = spans_by_token(self.analysis, [passage.text])
-            return [_Field(1.0, spans, self._mean_lengths[0])]
+            return [_Field(1.0, self._read(passage.text), self._mean_lengths[0])]
         start = passage.start
-        text, title = spans_by_token(self.analysis, [passage.text[start:], passage.text[: max(0, start - 1)]])
-        moved = {token: tuple((first + start, last + start) for first, last in spans) for token, spans in text.items()}
+        text, title = self._read(passage.text[start:]), self._read(passage.text[: max(0, start - 1)])
+        moved = {token: _moved(standing, start) for token, standing in text.items()}
         weights = (1.0, self.options.title_weight)
         return [_Field(*of) for of in zip(weights, (moved, title), self._mean_lengths, strict=True)]
 
     def _term(
         self, token: str, place: int, asked: "_Asked", fields: Sequence["_Field"], start: int
     ) -> TermContribution:
-        found = [field.spans.get(token, ()) for field in fields] if place >= 0 else []
-        spans = tuple(sorted(span for of_field in found for span in of_field))
+        found = [field.standing.get(token, Standing()) for field in fields] if place >= 0 else []
+        spans = tuple(sorted(span for of_field in found for span in of_field.spans))
         idf, holders = (float(self._idf[place]), int(self._corpus.holders[place])) if place >= 0 else (0.0, 0)
-        count = sum(field.counted(len(spans), self.options.b) for field, spans in zip(fields, found, strict=False))
+        count = sum(field.counted(one.count, self.options.b) for field, one in zip(fields, found, strict=False))
         saturated = self._factor * count / (count + self.options.k1) if count else 0.0
         return TermContribution(
             *reading(self.analysis, token),
-            in_question=len(asked.spans),
-            in_passage=len(spans),
+            in_question=asked.standing.count,
+            in_passage=sum(one.count for one in found),
             passages=holders,
             idf=idf,
             value=asked.weight * idf * saturated,
-            question_spans=asked.spans,
+            question_spans=asked.standing.spans,
             passage_spans=spans,
             in_title=sum(end < start for _, end in spans),
             weight=asked.weight,
@@ -147,11 +164,61 @@ class BM25Explainer:
         )
 
 
+def counting_explainer(
+    passages: Sequence[Passage], options: BM25Options, questions: Sequence[str]
+) -> BM25Explainer | None:
+    """Return one that knows the tokens of these questions and all passages from the disk, and not where they stand.
+
+    It loads no analyzer: that of Korean takes two seconds, in which a server does nothing else. None where they are not
+    kept, or where the options ask for more than these tokens.
+    """
+    texts = Passages.of(passages).indexed_texts(title=options.title)
+    analysis = options.analysis(texts)
+    if options.title_weight or options.feedback or not all(are_kept(analysis, some) for some in (texts, questions)):
+        return None
+    return BM25Explainer(passages, options, _Kept(analysis, [texts, questions]))
+
+
+class _Located:
+    """Tokens of any text, with their places."""
+
+    def __init__(self, analysis: Analysis) -> None:
+        self._analysis = analysis
+        spans_by_token(analysis, [""])  # loads what it needs now, not with the first question
+
+    def __call__(self, text: str) -> Standings:
+        (found,) = spans_by_token(self._analysis, [text])
+        return {token: Standing(len(spans), spans) for token, spans in found.items()}
+
+
+class _Kept:
+    """Tokens of texts that were analyzed before; raises `KeyError` for any other text."""
+
+    def __init__(self, analysis: Analysis, lists: Sequence[Sequence[str]]) -> None:
+        self._tokens = [tokens_of(analysis, texts) for texts in lists]
+        self._places = {
+            unicodedata.normalize("NFC", text): (which, row)
+            for which, texts in enumerate(lists)
+            for row, text in enumerate(texts)
+        }
+
+    def __call__(self, text: str) -> Standings:
+        which, row = self._places[text]
+        tokens = self._tokens[which]
+        start, end = tokens.offsets[row : row + 2]
+        held = Counter(tokens.vocabulary[number] for number in tokens.ids[start:end].tolist())
+        return {token: Standing(count) for token, count in held.items()}
+
+
+def _moved(standing: Standing, by: int) -> Standing:
+    return Standing(standing.count, tuple((start + by, end + by) for start, end in standing.spans))
+
+
 class _Asked(NamedTuple):
     """How much a term counts in a question, where it stands there, and the passages that feedback took it from."""
 
     weight: float
-    spans: tuple[Span, ...]
+    standing: Standing
     sources: tuple[int, ...] = ()
 
 
@@ -159,12 +226,12 @@ class _Field(NamedTuple):
     """A text that has a length of its own: what it weighs, where its tokens stand, and the mean length of all such."""
 
     weight: float
-    spans: Mapping[str, tuple[Span, ...]]
+    standing: Standings
     mean_length: float
 
     @property
     def length(self) -> int:
-        return sum(map(len, self.spans.values()))
+        return sum(one.count for one in self.standing.values())
 
     def counted(self, times: int, b: float) -> float:
         """Return a count, held back by the length."""
@@ -178,24 +245,26 @@ class _AskedAgain:
         self._first = BM25("first", passages, replace(options, feedback_passages=0))
         self._feedback = feedback
 
-    def of(self, question: str, spans: Mapping[str, tuple[Span, ...]]) -> dict[str, _Asked]:
+    def of(self, question: str, standing: Standings) -> dict[str, _Asked]:
         """Return the question's terms and the added ones."""
         first = self._first.search([question], self._feedback.options.passages)
         again = self._feedback.asked_again(analyze(self._first.analysis, [question]), first)
         weights = dict(zip(again.tokens.texts()[0], again.factors.tolist(), strict=True))
         rows = [row for row in first.indices[0].tolist() if row != NOT_FOUND]
         held = [set(tokens) for tokens in self._feedback.tokens(rows)]
-        own = {token: _Asked(weights.get(token, 0.0), where) for token, where in spans.items()}
+        own = {token: _Asked(weights.get(token, 0.0), one) for token, one in standing.items()}
         added = {
-            token: _Asked(weight, (), tuple(row for row, tokens in zip(rows, held, strict=True) if token in tokens))
+            token: _Asked(
+                weight, Standing(), tuple(row for row, tokens in zip(rows, held, strict=True) if token in tokens)
+            )
             for token, weight in weights.items()
-            if token not in spans
+            if token not in standing
         }
         return own | added
 
 
-def _as_it_is(spans: Mapping[str, tuple[Span, ...]]) -> dict[str, _Asked]:
-    return {token: _Asked(float(len(where)), where) for token, where in spans.items()}
+def _as_it_is(standing: Standings) -> dict[str, _Asked]:
+    return {token: _Asked(float(one.count), one) for token, one in standing.items()}
 
 
 def _floored_idf(holders: np.ndarray, n_passages: int) -> np.ndarray:

@@ -4,6 +4,7 @@ import logging
 
 from pydantic import TypeAdapter
 
+from data.records import QuestionSet
 from models.bi_encoder import BiEncoder
 from models.cross_encoder import CrossEncoderScorer
 from models.hub import ModelError
@@ -12,7 +13,7 @@ from models.sparse_encoder import SparseTextEncoder
 from models.windows import WindowOptions
 from retrieval.comparison.kinds.first_stage import BM25Spec, DenseSpec, SparseSpec, TermSpec, WindowedBM25Spec
 from retrieval.comparison.kinds.multistage import RerankSpec
-from retrieval.explain.bm25 import BM25Explainer, BM25Explanation
+from retrieval.explain.bm25 import BM25Explainer, BM25Explanation, counting_explainer
 from retrieval.explain.sentences import SentenceExplanation, sentence_contributions
 from retrieval.explain.sparse import SparseExplanation, term_contributions
 from retrieval.explain.starter import StaticExplainer, StaticExplanation, static_explainer
@@ -34,6 +35,24 @@ def explained_bm25(key: str, spec: TermSpec, question: str, row: int) -> BM25Exp
     Raises `DictionaryError` where the retriever's dictionary is gone.
     """
     return _explained_bm25(key, spec.model_dump_json(), dictionary_of(spec.dictionary), question, row)
+
+
+def counted_bm25(key: str, spec: TermSpec, question: str, row: int, among: QuestionSet | None) -> BM25Explanation:
+    """Explain the score as `explained_bm25` does, but for the places of terms where the counts are on disk.
+
+    `among` is the set whose questions were asked together with this one, None where it was asked alone.
+    """
+    if among and isinstance(spec, BM25Spec):
+        counter = _bm25_counter(key, spec.model_dump_json(), dictionary_of(spec.dictionary), among)
+        if counter:
+            return counter.explain(question, row)
+    return explained_bm25(key, spec, question, row)
+
+
+@cached(max_entries=4, hash_funcs={**_BY_CONTENT, QuestionSet: lambda one: one.fingerprint})
+def _bm25_counter(key: str, spec: str, dictionary: Dictionary | None, among: QuestionSet) -> BM25Explainer | None:
+    options = BM25Spec.model_validate_json(spec).options(dictionary)
+    return counting_explainer(question_set(key).passages, options, [question.text for question in among.questions])
 
 
 @cached(max_entries=8, hash_funcs=_BY_CONTENT)

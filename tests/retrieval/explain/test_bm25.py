@@ -12,10 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from data.catalog import CATALOG, read_entry
+from data.passages import Passages
 from data.records import Passage, QuestionSet
 from data.workspace import PROJECT
 from retrieval.explain import bm25 as explain_bm25
-from retrieval.explain.bm25 import BM25Explainer, BM25Explanation
+from retrieval.explain.bm25 import BM25Explainer, BM25Explanation, counting_explainer
 from retrieval.lexical import statistics as term_statistics
 from retrieval.lexical.bm25 import BM25, BM25Options
 from retrieval.lexical.engines import Engine
@@ -24,6 +25,7 @@ from tests.retrieval.lexical.test_fields import bm25f
 from text.analysis import analyze
 from text.analyzers import Analyzer
 from text.located import TokenKind
+from text.tokens import tokens_of
 
 NAMED = [analyzer for analyzer in Analyzer if analyzer is not Analyzer.AUTO]
 PARAMETERS = [(0.9, 0.4), (1.5, 0.75), (0.0, 0.0), (2.0, 1.0)]
@@ -283,3 +285,34 @@ def test_fields_are_explained_without_counting_both_as_one_text(monkeypatch: pyt
     explained = BM25Explainer(PASSAGES, options).explain(PASSAGES[0].text, 0)
     scores = np.concatenate(list(BM25("bm25", PASSAGES, options).score_blocks([PASSAGES[0].text])))
     assert explained.score == pytest.approx(scores[0, 0], rel=1e-5)
+
+
+@pytest.mark.parametrize("analyzer", [Analyzer.KIWI_BIGRAM, Analyzer.KIWI, Analyzer.WORD, Analyzer.BIGRAM])
+def test_counts_from_the_disk_are_those_of_the_analyzer(analyzer: Analyzer, sample: QuestionSet) -> None:
+    options, questions = BM25Options(analyzer, 1.2, 0.75), [question.text for question in sample.questions]
+    tokens_of(analyzer, questions[:40])
+    tokens_of(analyzer, sample.passages.indexed_texts(title=True))
+    counting = counting_explainer(sample.passages, options, questions[:40])
+    locating = BM25Explainer(sample.passages, options)
+    assert counting is not None
+    for question in questions[:40:7]:
+        for row in (0, 57, 199):
+            counted, located = counting.explain(question, row), locating.explain(question, row)
+            assert counted.score == located.score > -1
+            assert counted.length == located.length
+            assert [
+                (term.text, term.kind, term.in_question, term.in_passage, term.value) for term in counted.terms
+            ] == [(term.text, term.kind, term.in_question, term.in_passage, term.value) for term in located.terms]
+            assert not any(term.passage_spans or term.question_spans for term in counted.terms)
+    with pytest.raises(KeyError):
+        counting.explain("nobody asked this", 0)
+
+
+def test_without_kept_tokens_or_with_fields_nothing_is_counted_from_the_disk() -> None:
+    held, asked = passages("a b b", "a c"), ["a", "b c"]
+    assert counting_explainer(held, BM25Options(Analyzer.WORD, 2.5), asked) is None
+    tokens_of(Analyzer.WORD, asked)
+    tokens_of(Analyzer.WORD, Passages.of(held).indexed_texts(title=True))
+    assert counting_explainer(held, BM25Options(Analyzer.WORD, 2.5), asked) is not None
+    assert counting_explainer(held, BM25Options(Analyzer.WORD, title_weight=2.0), asked) is None
+    assert counting_explainer(held, BM25Options(Analyzer.WORD, feedback_passages=1), asked) is None

@@ -49,7 +49,8 @@ class QuestionCase:
     def asked(self) -> AskedQuestion:
         """The same for what gives reasons."""
         depths = {name: self.depth(name) for name in self.findings}
-        return AskedQuestion(self.view.data.key, self.question.text, self.relevant, self.findings, depths)
+        among = self.view.comparison.question_set
+        return AskedQuestion(self.view.data.key, self.question.text, self.relevant, self.findings, depths, among)
 
     def depth(self, name: str) -> int:
         """How deep a retriever was searched."""
