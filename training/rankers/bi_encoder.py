@@ -54,8 +54,9 @@ print(questions @ passages.T)  # cosines, higher is better"""
         self._options, self._material = options, material
 
     def measured(self, source: ModelSource) -> Reached:
-        """Measure a model over the whole corpus."""
-        return self._measured(BiEncoder(source, self._material.texts, precision=self._options.precision))
+        """Measure a model over the whole corpus, on the test questions, too: the passages are encoded already."""
+        encoder = BiEncoder(source, self._material.texts, precision=self._options.precision)
+        return self._measured(encoder, tested=True)
 
     def task(self, source: ModelSource) -> Task:
         """Load the base, change it as told, and gather what its training needs. Raises `OptionError`."""
@@ -113,10 +114,10 @@ print(questions @ passages.T)  # cosines, higher is better"""
             bm25=self._options.teacher_bm25,
         )
 
-    def _measured(self, encoder: BiEncoder) -> Reached:
+    def _measured(self, encoder: BiEncoder, *, tested: bool = False) -> Reached:
         passages, options = self._material.question_set.passages, self._options
         dense = Dense("dense", passages, encoder, title=options.title, windows=options.window_options)
-        return self._material.measure(dense)
+        return self._material.measure(dense, tested=tested)
 
     def _cut(self, model: Any) -> Cut | None:
         """Windows of the passages that the model, as it is adapted, does not read whole."""

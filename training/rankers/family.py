@@ -68,7 +68,7 @@ class Rankers:
 
     def summary(self, measured: Mapping[str, Reached], material: Material, options: QuestionOptions) -> dict[str, Any]:
         """What `scores.json` holds."""
-        return summary(measured, options.best_by, material.validation, material.sample)
+        return summary(measured, options.best_by, material.validation, material.sample, material.test)
 
     def rows(self, options: QuestionOptions, scores: Mapping[str, Any]) -> dict[str, str]:
         """What was measured, as a card's table calls it."""

@@ -19,6 +19,7 @@ from training.rankers.reached import MEASURED_KS, Reached
 
 _MEASURED = (*(f"recall@{k}" for k in MEASURED_KS), f"mrr@{CUT}", f"ndcg@{CUT}")
 _SAMPLE = 100  # training questions that are measured beside the validation questions, at most
+_TESTED = 2000  # test questions that base and finished model are asked, at most: of a large set some tell enough
 Marks = tuple[tuple[str, str], ...]  # ids of a question and of a passage marked as a hard negative of it
 
 
@@ -34,6 +35,7 @@ class Material:
     first_stage: BM25
     marked: Marks = ()
     article_of_passage: np.ndarray | None = None  # (n_passages,) int, as the split has them
+    test: QuestionSet | None = None  # None where there are none; nothing is chosen by these
 
     @classmethod
     def of(cls, question_set: QuestionSet, shares: SplitOptions, options: QuestionOptions, marked: Marks = ()) -> Self:
@@ -43,7 +45,8 @@ class Material:
         """
         parts = split(question_set, shares)  # by the titles as they are
         question_set = as_trained(question_set)
-        train, validation = (parts.questions(question_set, part) for part in (Part.TRAIN, Part.VALIDATION))
+        parted = (parts.questions(question_set, part) for part in (Part.TRAIN, Part.VALIDATION, Part.TEST))
+        train, validation, test = parted
         held_out = question_set.relevance[np.concatenate([parts.rows[Part.VALIDATION], parts.rows[Part.TEST]])].indices
         learnable = ~np.isin(parts.group_of_passage, parts.group_of_passage[held_out])
         if len(train.questions) < 2 or not validation.questions:
@@ -52,13 +55,12 @@ class Material:
                 f"{len(train.questions)} training and {len(validation.questions)} validation questions are too few: "
                 "use more articles, or change the split",
             )
-        limit, title = options.evaluation_limit, options.title
-        if 0 < limit < len(validation.questions):
-            chosen = np.random.default_rng(shares.seed).permutation(len(validation.questions))[:limit]
-            validation = validation.with_questions(np.sort(chosen))
-        first_stage = BM25("BM25", question_set.passages, BM25Options(title=title))
-        texts = list(question_set.passages.indexed_texts(title=title))  # a training asks for them in any order
-        return cls(question_set, train, validation, learnable, texts, first_stage, marked, parts.group_of_passage)
+        validation = some_of(validation, options.evaluation_limit, shares.seed)
+        first_stage = BM25("BM25", question_set.passages, BM25Options(title=options.title))
+        # a training asks for them in any order
+        texts = list(question_set.passages.indexed_texts(title=options.title))
+        told = (question_set, train, validation, learnable, texts, first_stage, marked, parts.group_of_passage)
+        return cls(*told, some_of(test, _TESTED, shares.seed) if test.questions else None)
 
     @cached_property
     def relevance(self) -> csr_array:
@@ -103,23 +105,47 @@ class Material:
         anything = np.ones(len(self.texts), dtype=bool)
         return replace(self, train=self.validation, learnable=anything, marked=())
 
-    def measure(self, retriever: Retriever) -> Reached:
-        """Recall@1, @5, @10, MRR@10, nDCG@10 of a retriever on the questions of `measured`."""
-        return self.evaluated(retriever.search([question.text for question in self.measured.questions], CUT))
+    def measure(self, retriever: Retriever, *, tested: bool = False) -> Reached:
+        """Recall@1, @5, @10, MRR@10, nDCG@10 of a retriever on the questions of `measured`.
+
+        With `tested` on the test questions, too.
+        """
+        reached = self.evaluated(_asked(retriever, self.measured))
+        if not tested or self.test is None:
+            return reached
+        return replace(reached, test=_scores(_asked(retriever, self.test), self.test))
 
     def evaluated(self, rankings: Rankings) -> Reached:
         """The same of rankings of the questions of `measured`."""
-        scores = evaluate(rankings, self.measured, MEASURED_KS)
-        known = {name: scores.per_question[name] for name in _MEASURED if name in scores.per_question}
-        end = len(self.validation.questions)
-        validation = Scores(scores.ks, {name: values[:end] for name, values in known.items()})
-        return Reached(validation, Scores(scores.ks, {name: values[end:] for name, values in known.items()}))
+        scores, end = _scores(rankings, self.measured), len(self.validation.questions)
+        validation = Scores(scores.ks, {name: values[:end] for name, values in scores.per_question.items()})
+        training = Scores(scores.ks, {name: values[end:] for name, values in scores.per_question.items()})
+        return Reached(validation, training)
 
     @cached_property
     def first_stage_scores(self) -> Reached:
         """What BM25 reaches: the line every model is held against."""
-        return self.measure(self.first_stage)
+        return self.measure(self.first_stage, tested=True)
 
     def candidates(self, question_set: QuestionSet, depth: int) -> Rankings:
         """Return BM25's first `depth` passages of the questions."""
         return self.first_stage.search([question.text for question in question_set.questions], depth)
+
+
+def some_of(question_set: QuestionSet, limit: int, seed: int) -> QuestionSet:
+    """Return so many of the questions by chance, in their order; 0: all."""
+    if not 0 < limit < len(question_set.questions):
+        return question_set
+    chosen = np.random.default_rng(seed).permutation(len(question_set.questions))[:limit]
+    return question_set.with_questions(np.sort(chosen))
+
+
+def _asked(retriever: Retriever, question_set: QuestionSet) -> Rankings:
+    return retriever.search([question.text for question in question_set.questions], CUT)
+
+
+def _scores(rankings: Rankings, question_set: QuestionSet) -> Scores:
+    """The measures of a training, of every question."""
+    scores = evaluate(rankings, question_set, MEASURED_KS)
+    known = {name: scores.per_question[name] for name in _MEASURED if name in scores.per_question}
+    return Scores(scores.ks, known)

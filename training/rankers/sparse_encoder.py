@@ -53,8 +53,8 @@ print(model.decode(passages[0], top_k=10))  # its terms of most weight"""
         self._options, self._material = options, material
 
     def measured(self, source: ModelSource) -> Reached:
-        """Measure a model over the whole corpus."""
-        return self._measured(self._encoder(source))
+        """Measure a model over the whole corpus, on the test questions, too: the passages are encoded already."""
+        return self._measured(self._encoder(source), tested=True)
 
     def task(self, source: ModelSource) -> Task:
         """Load the base, change it as told, and gather what its training needs. Raises `OptionError`, `ModelError`."""
@@ -77,7 +77,7 @@ print(model.decode(passages[0], top_k=10))  # its terms of most weight"""
     def concluded(self, model_folder: Path) -> tuple[dict[str, Reached], dict[str, Any]]:
         """Measure the finished model, and how many terms are active in a text on average."""
         encoder = self._encoder(ModelSource(str(model_folder), folder=model_folder))
-        scores = {"after": self._measured(encoder)}  # its texts are kept from here on
+        scores = {"after": self._measured(encoder, tested=True)}  # its texts are kept from here on
         asked = [question.text for question in self._material.validation.questions]
         sides = {
             "question": encoder.encode_questions(asked),
@@ -97,9 +97,10 @@ print(model.decode(passages[0], top_k=10))  # its terms of most weight"""
         sparse = SparseSpec(name=named("Sparse"), model=model, title=title)
         return [sparse, HybridSpec(name=named("Hybrid"), of=(first, sparse.name))]
 
-    def _measured(self, encoder: SparseTextEncoder) -> Reached:
+    def _measured(self, encoder: SparseTextEncoder, *, tested: bool = False) -> Reached:
         passages = self._material.question_set.passages
-        return self._material.measure(LearnedSparse("sparse", passages, encoder, title=self._options.title))
+        sparse = LearnedSparse("sparse", passages, encoder, title=self._options.title)
+        return self._material.measure(sparse, tested=tested)
 
     def _encoder(self, source: ModelSource) -> SparseTextEncoder:
         return SparseTextEncoder(source, self._material.texts, precision=self._options.precision)

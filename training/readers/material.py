@@ -8,7 +8,7 @@ from data.records import Question, QuestionSet
 from data.split import SplitOptions
 from training.options.reader import ReaderOptions
 from training.problems import TrainingError
-from training.rankers.material import Marks, Material
+from training.rankers.material import Marks, Material, some_of
 
 
 def reader_material(
@@ -27,7 +27,7 @@ def reader_material(
             f"{len(train.questions)} training and {len(validation.questions)} validation questions that can be read "
             "are too few: use more articles, or change the split",
         )
-    return replace(material, validation=_some(validation, options.evaluation_limit, shares.seed))
+    return replace(material, validation=some_of(validation, options.evaluation_limit, shares.seed))
 
 
 def with_unanswerable(material: Material) -> Material:
@@ -71,12 +71,3 @@ def _of_answers(material: Material) -> Material:
         return question_set if len(rows) == len(question_set.questions) else question_set.with_questions(rows)
 
     return replace(material, train=kept(material.train), validation=kept(material.validation))
-
-
-def _some(question_set: QuestionSet, limit: int, seed: int) -> QuestionSet:
-    """So many of the questions by chance, in their order; 0: all."""
-    if not 0 < limit < len(question_set.questions):
-        return question_set
-    return question_set.with_questions(
-        np.sort(np.random.default_rng(seed).permutation(len(question_set.questions))[:limit])
-    )

@@ -98,12 +98,20 @@ def _reached(plan: Plan, scores: dict[str, Any], made: dict[str, Any]) -> Iterat
         yield "\n".join(lines)
     yield from family.told(scores, made)
     if gain := scores.get("gain"):
-        low, high = gain["interval"]
         measure = family.measures.get(gain["measure"], gain["measure"])
+        yield f"Against its base, {family.compared}, its {measure} differs by {_difference(gain)}."
+    if test := scores.get("test"):
+        measure = family.measures.get(test["gain"]["measure"], test["gain"]["measure"])
+        before, after = (f"{100 * test[name][test['gain']['measure']]:.2f}" for name in ("before", "after"))
         yield (
-            f"Against its base, {family.compared}, its {measure} differs by {100 * gain['difference']:+.2f} points "
-            f"[{100 * low:+.2f}, {100 * high:+.2f}]."
+            f"On {test['questions']:,} test {family.examples}, which it was not trained on and which chose nothing, "
+            f"its {measure} is {after}, its base's {before}: they differ by {_difference(test['gain'])}."
         )
+
+
+def _difference(gain: dict[str, Any]) -> str:
+    low, high = gain["interval"]
+    return f"{100 * gain['difference']:+.2f} points [{100 * low:+.2f}, {100 * high:+.2f}]"
 
 
 def _cell(value: float | None, interval: list[float] | None) -> str:

@@ -4,7 +4,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from data.split import SplitOptions
+from data.records import QuestionSet
+from data.split import Part, SplitOptions, split
 from jobs.status import State
 from models.bi_encoder import BiEncoder
 from models.loading import load_bi_encoder
@@ -24,10 +25,13 @@ pytestmark = pytest.mark.slow
 MEASURES = ("recall@1", "recall@5", "recall@10", "mrr@10", "ndcg@10")
 
 
-def figures(source: ModelSource, material: Material, title: bool = True) -> dict[str, float]:
+def figures(
+    source: ModelSource, material: Material, title: bool = True, asked: QuestionSet | None = None
+) -> dict[str, float]:
+    """Of the questions asked, those of validation where none are told."""
+    asked = asked or material.validation
     dense = Dense("", material.question_set.passages, BiEncoder(source, material.texts), title=title)
-    rankings = dense.search([question.text for question in material.validation.questions], 10)
-    means = evaluate(rankings, material.validation, (1, 5, 10)).means()
+    means = evaluate(dense.search([question.text for question in asked.questions], 10), asked, (1, 5, 10)).means()
     return {measure: means[measure] for measure in MEASURES}
 
 
@@ -55,6 +59,20 @@ def test_scores_are_those_of_the_retrieval_room(bi_encoder: Trained) -> None:
     assert (scores["measured_on"], scores["questions"]) == ("validation", 48)
     assert scores["bm25"] == material.first_stage_scores.validation.means()
     assert scores["seconds"] > 0
+
+
+def test_on_test_questions_it_reaches_what_a_comparison_would_tell(bi_encoder: Trained) -> None:
+    test, question_set = bi_encoder.run.scores()["test"], bi_encoder.question_set
+    asked = split(question_set).questions(question_set, Part.TEST)
+    assert test["questions"] == len(asked.questions) == 96
+    assert test["before"] == pytest.approx(figures(find_model("starter"), bi_encoder.material, asked=asked), abs=1e-12)
+    assert test["after"] == pytest.approx(figures(source_of(bi_encoder.run), bi_encoder.material, asked=asked))
+    found = bi_encoder.material.first_stage.search([question.text for question in asked.questions], 10)
+    bm25 = evaluate(found, asked, (1, 5, 10)).means()
+    assert test["bm25"] == {measure: bm25[measure] for measure in MEASURES}
+    assert test["gain"]["difference"] == pytest.approx(test["after"]["ndcg@10"] - test["before"]["ndcg@10"], abs=1e-12)
+    assert test["gain"]["interval"][0] <= test["gain"]["difference"] <= test["gain"]["interval"][1]
+    assert test["intervals"].keys() == {"before", "after", "bm25"}
 
 
 def test_the_model_kept_is_the_best_of_those_measured_in_memory(bi_encoder: Trained) -> None:

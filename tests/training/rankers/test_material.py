@@ -16,8 +16,10 @@ from training.engine.task import figures
 from training.options.bi_encoder import BiEncoderOptions
 from training.options.cross_encoder import CrossEncoderOptions
 from training.problems import TrainingError
+from training.rankers import material as material_module
 from training.rankers.examples import encoder_examples
 from training.rankers.negatives import mine
+from training.rankers.reached import Reached
 
 
 @pytest.fixture(scope="module")
@@ -115,6 +117,39 @@ def test_measuring_is_limited_to_so_many_questions(sample: QuestionSet) -> None:
     assert limited == again == [id_ for id_ in whole if id_ in limited]
     assert limited != whole[:7]
     assert other == whole
+
+
+def test_test_questions_are_asked_only_where_that_is_wanted_and_so_many_at_most(
+    sample: QuestionSet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    every = material_of(sample)
+    assert every.measure(every.first_stage).test is None
+    reached = every.measure(every.first_stage, tested=True)
+    assert reached.test is not None
+    assert every.test is not None
+    assert len(every.test.questions) == len(reached.test.per_question["ndcg@10"]) == 96
+    monkeypatch.setattr(material_module, "_TESTED", 10)
+    some = material_of(sample).test
+    assert some is not None
+    assert len(some.questions) == 10
+    assert set(some.questions) < set(every.test.questions)
+
+
+def test_without_test_questions_none_are_asked(sample: QuestionSet) -> None:
+    material = material_of(sample, SplitOptions(0.2, 0.0))
+    assert material.test is None
+    assert material.measure(material.first_stage, tested=True).test is None
+
+
+def test_what_was_kept_is_read_again_with_test_questions_or_without(sample: QuestionSet) -> None:
+    material = material_of(sample)
+    for tested in (True, False):
+        kept = material.measure(material.first_stage, tested=tested).kept()
+        assert ("test" in kept) is tested
+        again = Reached.of(kept)
+        assert again is not None
+        assert again.kept() == kept
+    assert Reached.of({"validation": kept["validation"]}) is None
 
 
 def test_as_many_training_questions_are_measured_up_to_a_hundred(sample: QuestionSet) -> None:

@@ -121,6 +121,17 @@ def test_the_table_holds_before_after_and_bm25() -> None:
     assert "on 1,234 validation questions that it was not trained on, in all 961 passages; they also chose" in text
 
 
+def test_test_questions_that_were_asked_are_told_by_themselves() -> None:
+    gain = {"measure": "ndcg@10", "difference": 0.1, "interval": [0.02, 0.18]}
+    test = {"before": BEFORE, "after": AFTER, "gain": gain, "questions": 1174}
+    told = (
+        "On 1,174 test questions, which it was not trained on and which chose nothing, its nDCG@10 is 75.00, "
+        "its base's 65.00: they differ by +10.00 points [+2.00, +18.00]."
+    )
+    assert told in card_of(finished(scores=SCORES | {"test": test})).text
+    assert " test questions" not in card_of(finished(name="earlier")).text
+
+
 def test_a_cross_encoder_is_shown_alone_and_mixed() -> None:
     scores = {**SCORES, "interpolated": AFTER, "weight": 0.35}
     card = card_of(finished(CROSS_ENCODER, scores=scores))
