@@ -20,6 +20,7 @@ from retrieval.trec.run import RunError
 from views.choices import BM25_NAME, Choices, free_name
 from views.problem_words import failure_text
 from views.resources.sets import question_set
+from views.uploading import translate_field
 from views.words import plain, word
 
 _KINDS = ("dense", "sparse", "rerank", "run", "milvus")
@@ -79,7 +80,9 @@ def _windows() -> dict[str, Any] | None:
 
 
 def _run(choices: Choices, data: StoredSet) -> str | None:
-    file = st.file_uploader(word("imported.file"), key=f"run_{st.session_state.get('runs_added', 0)}")
+    key = f"upload_run_{st.session_state.get('runs_added', 0)}"
+    translate_field(key)
+    file = st.file_uploader(word("imported.file"), key=key)
     st.caption(word("imported.about"))
     if not isinstance(file, UploadedFile) or not st.button(word("compare.add_this"), type="primary"):
         return None

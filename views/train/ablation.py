@@ -24,6 +24,7 @@ from views.state import chosen_set
 from views.train.entered import relabel
 from views.train.judges import experiment_around, pick_judges, start_ablation
 from views.train.start import trainings_started
+from views.uploading import translate_field
 from views.words import plain, word
 
 _COLUMNS = 4
@@ -122,10 +123,11 @@ def _pick(name: str, values: list[Any], reference: Any) -> list[Any]:
 
 def _draw_file() -> None:
     st.markdown(word("ablation.by_file"))
+    translate_field("upload_ablation", megabytes=_LARGEST_FILE)
     file = st.file_uploader(
         word("ablation.experiment_file"),
         type="toml",
-        key="train_ablation_file",
+        key="upload_ablation",
         max_upload_size=_LARGEST_FILE,
         label_visibility="collapsed",
     )

@@ -197,7 +197,7 @@ def test_files_of_the_server_are_not_open_to_users(
 
 
 def upload(app: AppTest, written: str) -> None:
-    app.file_uploader(key="train_ablation_file").set_value(("masks.toml", written.encode(), "application/toml"))
+    app.file_uploader(key="upload_ablation").set_value(("masks.toml", written.encode(), "application/toml"))
     run(app)
 
 
