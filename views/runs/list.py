@@ -120,7 +120,7 @@ def _buttons(run: Run, plan: Plan, status: Status, another_round: Callable[[Run]
             if _button("helps", run, ":material/experiment:", help_text=word("train.helps_help")):
                 open_dialog("helps", run)
         else:
-            help_text = None if data else word("train.use_no_data")
+            help_text = word("train.use_help" if data else "train.use_no_data")
             if _button("use", run, ":material/leaderboard:", disabled=data is None, help_text=help_text) and data:
                 compare_with_untrained(plan, data)
         if isinstance(plan.options, BiEncoderOptions):

@@ -1,26 +1,24 @@
-"""What a training gained: the base, the trained model and BM25 on the same validation questions."""
+"""What a training gained, in sentences: the base, the trained model and BM25 on the same questions."""
 
 from typing import Any
 
-import pandas as pd
 import streamlit as st
 
-from training.recipe import recipe_of
+from training.recipe import ranking_kinds, recipe_of
 from training.runs.advice import advice
 from training.runs.curves import curves
 from training.runs.runs import Plan, Run
-from views import tables
 from views.runs.charts import best_by, measure_names
+from views.runs.scores_table import TESTED, draw_table, of_test
 from views.words import plain, signed, word, word_or
 
 _ROWS = ("unigram", "before", "after", "bm25")
 _MIXED_ROWS = ("interpolated", "bm25", "before", "after")  # of a reranker: first what is used of it
 _TIMES_100 = ("spearman", "pearson", "accuracy")  # as the field writes them
-_WIDTH = 140  # pixels of a figure with its interval: the table fits beside the sidebar of a small screen
 
 
 def draw_scores(run: Run, plan: Plan, scores: dict[str, Any]) -> None:
-    """Draw one sentence and the table; a column's best is bold, and each figure has its 95% interval where known."""
+    """Draw what changed in sentences, and the table: figures with their 95% intervals where known, the best bold."""
     order = _MIXED_ROWS if scores.get("interpolated") else _ROWS
     rows = {name: scores[name] for name in order if isinstance(scores.get(name), dict)}
     if not {"before", "after"} <= set(rows):
@@ -36,14 +34,16 @@ def draw_scores(run: Run, plan: Plan, scores: dict[str, Any]) -> None:
             _mixed_sentences(names[measure], measure, rows, scores)
         else:
             _sentences(names[measure], measure, rows, scores)
+        _test_sentence(names[measure], measure, scores)
         if _asks_questions(scores) and (found := advice(plan, scores, curves(run, [measure]).points[measure])):
             st.info(word(f"advice.{found}"), icon=":material/lightbulb:")
     intervals = scores.get("intervals") or {}
     if "perplexity" in rows["after"]:
         st.markdown(_perplexities(rows))
     if names:
-        _draw_table(rows, scores, names, intervals)
-    st.caption(_measured_on(plan, scores, intervals))
+        draw_table(rows, scores, names, _rows_are(scores))
+    by_question = bool(intervals) and _asks_questions(scores)
+    st.caption(_measured_on(plan, scores, intervals), help=word("train.intervals_help") if by_question else None)
     if kept := scores.get("kept_step"):
         steps = {"step": f"{kept:,}", "total": f"{run.status().total_steps:,}"}
         chosen_by = plan.options.best_by.value if _of_text(scores) else best_by(run, plan)
@@ -52,36 +52,12 @@ def draw_scores(run: Run, plan: Plan, scores: dict[str, Any]) -> None:
         st.caption(word("train.active_terms", **{side: f"{count:,.1f}" for side, count in active.items()}))
 
 
-def _draw_table(
-    rows: dict[str, dict[str, float]], scores: dict[str, Any], names: dict[str, str], intervals: dict[str, Any]
-) -> None:
-    table = pd.DataFrame(rows, index=list(names)).T * 100
-    table.insert(0, "row", [_row_name(name, scores) for name in rows])
-    width = _WIDTH if intervals else "small"
-    columns = {of: tables.measure(of, label, width=width) for of, label in names.items()}
-    st.dataframe(
-        _written(table, intervals, list(names)),
-        hide_index=True,
-        column_config={"row": tables.text(_rows_are(scores), width="medium"), **columns},
-    )
-
-
-def _written(table: pd.DataFrame, intervals: dict[str, Any], measures: list[str]) -> Any:
-    """The table as it is read; underneath, figures stay numbers, so that columns sort by them."""
-    figures = pd.IndexSlice[:, measures]
-    style = table.style.highlight_max(subset=figures, props=tables.BOLD).format("{:.2f}", subset=figures)
-    for row in table.index:
-        for measure, (low, high) in intervals.get(row, {}).items():
-            if measure in measures:
-                interval = f"{low * 100:.1f}–{high * 100:.1f}"
-                style = style.format(f"{{:.2f}} [{interval}]", subset=pd.IndexSlice[[row], [measure]])
-    return style
-
-
 def _sentences(name: str, measure: str, rows: dict[str, dict[str, float]], scores: dict[str, Any]) -> None:
     """Say what changed, whether the questions were enough to be sure of it, and what changed where it learned."""
     text = _change("went", name, measure, rows["before"], rows["after"])
-    if rows["before"] != rows["after"]:
+    if (asked := scores.get("questions")) and _asks_questions(scores):
+        text = word("train.on_validation", questions=f"{asked:,}") + " " + text
+    if _differ(rows["before"], rows["after"], measure):
         text += _surely(scores.get("gain"))
     if (sample := scores.get("training_sample")) and _asks_questions(scores):
         learned = _change("learned", name, measure, sample["before"], sample["after"], questions=sample["questions"])
@@ -92,12 +68,25 @@ def _sentences(name: str, measure: str, rows: dict[str, dict[str, float]], score
 def _mixed_sentences(name: str, measure: str, rows: dict[str, dict[str, float]], scores: dict[str, Any]) -> None:
     """Say what BM25 gains where the model is mixed in, as it is used, and only then what the model is by itself."""
     text = _change("mixed", name, measure, rows["bm25"], rows["interpolated"])
-    if rows["bm25"] != rows["interpolated"]:
+    if _differ(rows["bm25"], rows["interpolated"], measure):
         text += _surely(scores.get("mixed_gain"))
     st.markdown(text)
-    before, after, bm25 = (round(rows[of][measure] * 100, 1) for of in ("before", "after", "bm25"))
+    before, after, bm25 = (_shown(rows[of][measure]) for of in ("before", "after", "bm25"))
     outcome = "same" if after == bm25 else "above" if after > bm25 else "below"
     st.markdown(word(f"train.alone_{outcome}", measure=name, before=before, after=after, bm25=bm25))
+
+
+def _test_sentence(name: str, measure: str, scores: dict[str, Any]) -> None:
+    """Say what changed on test questions, which chose nothing."""
+    test = of_test(scores)
+    if not test:
+        return
+    text = _change("tested", name, measure, test["before"], test["after"], questions=test["questions"])
+    if _differ(test["before"], test["after"], measure):
+        text += _surely(test.get("gain"))
+    if "bm25" in test:
+        text += " " + word("train.tested_bm25", bm25=_shown(test["bm25"][measure]))
+    st.markdown(text, help=word("train.tested_help"))
 
 
 def _surely(gain: dict[str, Any] | None) -> str:
@@ -117,10 +106,19 @@ def _change(
     *,
     questions: int | None = None,
 ) -> str:
-    was, now = round(before[measure] * 100, 1), round(after[measure] * 100, 1)
+    was, now = _shown(before[measure]), _shown(after[measure])
     outcome = "same" if was == now else "up" if now > was else "down"
     about = {"measure": name, "before": was, "after": now, "points": f"{abs(now - was):.1f}"}
     return word(f"train.{what}_{outcome}", **about, **({} if questions is None else {"questions": f"{questions:,}"}))
+
+
+def _shown(share: float) -> float:
+    return round(share * 100, 1)
+
+
+def _differ(before: dict[str, float], after: dict[str, float], measure: str) -> bool:
+    """Whether they do as they are shown: what is said to have stayed is no difference to be sure of."""
+    return _shown(before[measure]) != _shown(after[measure])
 
 
 def _perplexities(rows: dict[str, dict[str, float]]) -> str:
@@ -132,14 +130,6 @@ def _perplexities(rows: dict[str, dict[str, float]]) -> str:
 
 def _rows_are(scores: dict[str, Any]) -> str:
     return "train.row" if _asks_questions(scores) and not _of_passages(scores) else "train.row_model"
-
-
-def _row_name(name: str, scores: dict[str, Any]) -> str:
-    if name == "interpolated":
-        return word("train.row_interpolated", weight=f"{scores.get('weight', 0):g}")
-    if scores.get("interpolated") and name in ("before", "after"):
-        return word(f"train.row_{name}_alone")
-    return word(f"train.row_{name}")
 
 
 def _measured_on(plan: Plan, scores: dict[str, Any], intervals: dict[str, Any]) -> str:
@@ -158,9 +148,14 @@ def _measured_on(plan: Plan, scores: dict[str, Any], intervals: dict[str, Any]) 
         text += " " + word("train.measured_on_made", made=f"{made:,}")
     if intervals:
         text += " " + word("train.intervals_of_text" if _of_text(scores) else "train.intervals")
-        figures = {value for name in intervals for value in scores.get(name, {}).values()}
+        drawn = [*(scores.get(name, {}) for name in intervals), *(of_test(scores).get(name, {}) for name in TESTED)]
+        figures = {value for row in drawn for value in row.values()}
         if not _of_text(scores) and figures & {0, 1}:
             text += " " + word("train.intervals_at_the_end")
+    if test := of_test(scores):
+        text += " " + word("train.measured_on_test", questions=f"{test['questions']:,}")
+    elif plan.kind in ranking_kinds() and plan.split.test:
+        text += " " + word("train.not_tested", use=word("train.use"))
     if plan.options.reranked:
         text += " " + word("train.measured_reranked", depth=plan.options.reranked)
     return text

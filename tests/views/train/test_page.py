@@ -314,6 +314,54 @@ def test_a_reranker_leads_with_what_bm25_gains_by_it_and_not_with_itself(
     assert -1 < shown.index(lead) < shown.index(chance) < shown.index(below)
 
 
+TESTED: dict[str, Any] = {
+    **{name: {of: value - 0.05 for of, value in SCORES[name].items()} for name in ("before", "after", "bm25")},
+    "intervals": {"after": {"recall@1": [0.5, 0.6]}},
+    "gain": {"measure": "ndcg@10", "difference": 0.1, "interval": [0.02, 0.18]},
+    "questions": 96,
+}
+
+
+def test_what_test_questions_say_stands_under_what_validation_questions_say(app: AppTest) -> None:
+    done_run(gain={"measure": "ndcg@10", "difference": 0.1, "interval": [0.01, 0.2]}, test=TESTED)
+    shown = texts(run(app))
+    validation = "On 48 validation questions, nDCG@10 **rose by 10.0 points**, from 60.0% to 70.0%."
+    test = "On **96 test questions**, nDCG@10 **rose by 10.0 points**, from 55.0% to 65.0%."
+    assert -1 < shown.index(validation) < shown.index(test)
+    assert EN["train.gain_sure"].format(low="+2.0", high="+18.0") in shown
+    assert EN["train.tested_bm25"].format(bm25="60.0") in shown
+    assert EN["train.measured_on_test"].format(questions="96") in shown
+    assert EN["train.not_tested"].format(use=EN["train.use"]) not in shown
+    table = app.dataframe[0]
+    rows = ["Before training", "After training", "BM25"]
+    assert table.value["row"].tolist() == [*rows, *(f"{row} · test questions" for row in rows)]
+    assert table.value["ndcg@10"].round(1).tolist() == [60, 70, 65, 55, 65, 60]
+    written = convert_arrow_bytes_to_pandas_df(table.proto.arrow_data.styler.display_values)
+    assert written["recall@1"].tolist()[3:] == ["45.00", "55.00 [50.0–60.0]", "65.00"]
+
+
+def test_what_asked_no_test_questions_says_who_does(app: AppTest) -> None:
+    done_run()
+    told = EN["train.not_tested"].format(use=EN["train.use"])
+    assert told in texts(run(app))
+    assert app.button(key=f"use_{all_runs()[0].id}").help == EN["train.use_help"]
+
+
+def test_a_difference_too_small_to_be_shown_is_none_to_be_sure_of(app: AppTest) -> None:
+    after = SCORES["before"] | {"ndcg@10": 0.6001}
+    done_run(after=after, gain={"measure": "ndcg@10", "difference": 0.0001, "interval": [0.00001, 0.0002]})
+    shown = texts(run(app))
+    assert "nDCG@10 **stayed at 60.0%**." in shown
+    assert "95% interval" not in shown
+
+
+def test_intervals_say_of_which_kind_they_are(app: AppTest) -> None:
+    done_run(intervals={"after": {"recall@1": [0.5, 0.7]}})
+    run(app)
+    (told,) = [caption for caption in app.caption if EN["train.intervals"] in caption.value]
+    assert told.proto.help == EN["train.intervals_help"]
+
+
 def test_figures_at_the_end_of_their_scale_say_how_their_interval_came_about(app: AppTest) -> None:
     intervals = {"after": {"recall@10": [0.79, 1.0]}}
     done_run(intervals=intervals)
