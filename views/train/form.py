@@ -42,13 +42,15 @@ def draw_form(kind: str, base: Base, objective: str, data: Learned | StoredPairs
     """Draw the form. What is entered counts at once, so that neither another base nor another page loses it."""
     form = OptionFields(kind, base, objective)
     with st.container(border=True):
-        name_column, *columns = st.columns(4)
-        with name_column:
-            name = _name_field(kind)
-        form.draw_first(columns)
+        with st.container(key="settings_first"):  # a narrow screen shows what is needed to start, and these when asked
+            name_column, *columns = st.columns(4)
+            with name_column:
+                name = _name_field(kind)
+            form.draw_first(columns)
         form.draw_needed()
-        form.draw_more()
-        found = form.draw_negatives()
+        with st.container(key="settings_more"):
+            form.draw_more()
+            found = form.draw_negatives()
         buttons = st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="right")
         told = st.container()  # below the buttons: they must not move while they are pressed
         with told:

@@ -81,7 +81,10 @@ def _draw_training(kind: str, data: Learned | StoredPairs) -> None:
     if isinstance(data, StoredSet) and data.made and kind != LANGUAGE_MODEL:
         st.caption(f":material/auto_awesome: {word('train.made', made=f'{data.made:,}')}")
     base = pick_base(kind)
-    draw_form(kind, base, pick_objective(kind, base, data), data)
+    st.toggle(word("train.settings"), key="show_settings")  # of a narrow screen alone: see look.css
+    with st.container(key="settings_objective"):
+        objective = pick_objective(kind, base, data)
+    draw_form(kind, base, objective, data)
 
 
 def _is_folded(job: Run, wholes: set[str]) -> bool:
