@@ -85,7 +85,9 @@ def _draw_none_telling(view: ComparisonView, first: str, count: str) -> None:
     """Say that no slice alone is sure, and what all questions together say: they are more than those of any slice."""
     test = view.best_test
     if test is None or not test.sure:
-        st.markdown(word("where.telling_none", first=first, count=count))
+        several = len(view.scored_names) > 2  # the answer above may tell of a difference between two of the others
+        others = " " + word("where.telling_others", first=first) if several else ""
+        st.markdown(word("where.telling_none", first=first, count=count) + others)
         return
     side, points = "ahead" if test.difference > 0 else "behind", f"{abs(test.difference) * 100:.1f}"
     st.markdown(word(f"where.telling_all_{side}", first=first, count=count, name=plain(test.a), points=points))

@@ -136,6 +136,17 @@ def test_where_nothing_is_sure_no_slice_is_named() -> None:
     assert told.startswith("In no group does any retriever surely differ from **BM25**")
 
 
+def test_of_several_it_is_said_that_they_are_held_against_the_baseline_alone() -> None:
+    stored = keep(asked())
+    others = EN["where.telling_others"].format(first="BM25")
+    ranks = {"BM25": [1] * 40, "Dense *1*": [2] + [1] * 39, "Hybrid": [1] * 39 + [2]}
+    kept(stored, asked(), (BM25, DENSE, HYBRID), ranks)
+    (told,) = [text for text in texts(opened(stored)) if "tested together" in text]
+    assert told.endswith(f"none is sure. {others}")
+    (told,) = [text for text in texts(opened(stored, picked=("BM25", "Hybrid"))) if "tested together" in text]
+    assert others not in told
+
+
 def test_where_only_all_questions_together_are_sure_both_are_said() -> None:
     stored = keep(asked())
     lost = [2] * 3 + [1] * 17 + [2] * 4 + [1] * 16  # of 20 easy ones 3, of 20 hard ones 4: too few in each
