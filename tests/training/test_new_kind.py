@@ -20,6 +20,7 @@ from retrieval.comparison.kinds.spec import Spec
 from retrieval.rankings import ranked
 from tests.training.worlds import misleading_set
 from tests.views.driving import run as drawn
+from tests.views.driving import unfolded
 from training.__main__ import main
 from training.engine.task import Examples, Task
 from training.family import Family
@@ -151,7 +152,8 @@ def app(data: StoredSet, monkeypatch: pytest.MonkeyPatch) -> AppTest:
 
 @pytest.mark.slow
 def test_an_added_kind_is_trained_from_the_page(app: AppTest, data: StoredSet) -> None:
-    drawn(app).get("button_group")[0].set_value("toy")
+    app.session_state["train_more_kinds_open"] = True
+    drawn(unfolded(app, "toy")).button(key="train_kind_toy").click()
     assert ToyRecipe.does in [text.value for text in drawn(app).markdown]
     (scale,) = (field for field in app.number_input if field.key == "train_toy_sharpness")
     assert (scale.label, scale.value) == ("sharpness", 20.0)
