@@ -26,7 +26,7 @@ from text.tokens import are_kept, tokens_of
 class Standing(NamedTuple):
     """How often a token stands in a text, and where, if that was looked for."""
 
-    count: int = 0
+    times: int = 0
     spans: tuple[Span, ...] = ()
 
 
@@ -147,12 +147,12 @@ class BM25Explainer:
         found = [field.standing.get(token, Standing()) for field in fields] if place >= 0 else []
         spans = tuple(sorted(span for of_field in found for span in of_field.spans))
         idf, holders = (float(self._idf[place]), int(self._corpus.holders[place])) if place >= 0 else (0.0, 0)
-        count = sum(field.counted(one.count, self.options.b) for field, one in zip(fields, found, strict=False))
+        count = sum(field.counted(one.times, self.options.b) for field, one in zip(fields, found, strict=False))
         saturated = self._factor * count / (count + self.options.k1) if count else 0.0
         return TermContribution(
             *reading(self.analysis, token),
-            in_question=asked.standing.count,
-            in_passage=sum(one.count for one in found),
+            in_question=asked.standing.times,
+            in_passage=sum(one.times for one in found),
             passages=holders,
             idf=idf,
             value=asked.weight * idf * saturated,
@@ -211,7 +211,7 @@ class _Kept:
 
 
 def _moved(standing: Standing, by: int) -> Standing:
-    return Standing(standing.count, tuple((start + by, end + by) for start, end in standing.spans))
+    return Standing(standing.times, tuple((start + by, end + by) for start, end in standing.spans))
 
 
 class _Asked(NamedTuple):
@@ -231,7 +231,7 @@ class _Field(NamedTuple):
 
     @property
     def length(self) -> int:
-        return sum(one.count for one in self.standing.values())
+        return sum(one.times for one in self.standing.values())
 
     def counted(self, times: int, b: float) -> float:
         """Return a count, held back by the length."""
@@ -264,7 +264,7 @@ class _AskedAgain:
 
 
 def _as_it_is(standing: Standings) -> dict[str, _Asked]:
-    return {token: _Asked(float(one.count), one) for token, one in standing.items()}
+    return {token: _Asked(float(one.times), one) for token, one in standing.items()}
 
 
 def _floored_idf(holders: np.ndarray, n_passages: int) -> np.ndarray:

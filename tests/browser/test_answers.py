@@ -18,7 +18,7 @@ from views.words import catalog
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 MINUTES = 60_000
 KO, EN = catalog("ko"), catalog("en")
-QUESTION = read_entry(CATALOG["sample"]).question_set.questions[0]
+QUESTION, UNANSWERED = read_entry(CATALOG["sample"]).question_set.questions[:2]  # nobody answers the second one
 
 
 def settled(page: Page) -> None:
@@ -109,7 +109,7 @@ ENDLESS = {
 
 
 def ask_without_end(app: str, page: Page, server: ChatServer) -> None:
-    page.goto(f"{app}/answers?retrievers=BM25+words%7CBM25&q={QUESTION.text}")
+    page.goto(f"{app}/answers?retrievers=BM25+words%7CBM25&q={UNANSWERED.text}")
     settled(page)
     page.get_by_role("button", name=re.compile("Use a language model|Language model: none")).click()
     for name, value in (("address", server.address), ("model", MODEL), ("secret", KEY)):

@@ -1,6 +1,7 @@
 """Encoding as fast as the machine allows gives what the library's plain `encode` gives."""
 
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,7 @@ from sentence_transformers import SentenceTransformer
 from data.workspace import workspace
 from models.bi_encoder import BiEncoder
 from models.hub import ModelError
-from models.inference import TOKENS_A_PASS, fast_passes, takes_rows
+from models.inference import TOKENS_A_PASS, Told, fast_passes, takes_rows
 from models.loading import load_bi_encoder
 from models.precision import Precision
 from models.sources import STARTER, find_model
@@ -116,11 +117,11 @@ def test_an_end_in_the_middle_is_resumed(folder: Path, monkeypatch: pytest.Monke
     class Ending(BiEncoder):
         calls = 0
 
-        def encode(self, side: str, texts: list[str]) -> np.ndarray:
+        def encode(self, side: str, texts: Sequence[str], on_progress: Told | None = None) -> np.ndarray:
             self.calls += 1
             if self.calls == 4:
                 raise KeyboardInterrupt
-            return super().encode(side, texts)
+            return super().encode(side, texts, on_progress)
 
     with pytest.raises(KeyboardInterrupt):
         Ending(source, []).encode_passages(TEXTS)

@@ -4,6 +4,7 @@ import shutil
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -134,11 +135,16 @@ def test_the_head_that_looks_most_at_the_target_is_chosen(model: str) -> None:
     assert weights.sum(axis=1).tolist() == pytest.approx([1] * 8, abs=1e-5)
 
 
+def models_beside(app: AppTest) -> Any:
+    (pills,) = (group for group in app.get("button_group") if str(group.key).startswith("beside_"))
+    return pills
+
+
 def test_two_models_fill_the_same_gap_side_by_side(model: str, other: str) -> None:
     app = opened(page, network=other)
     app.query_params.update({"network": model, "inside": "fill_mask", "masked": "항구에서 [MASK]를 탔다"})
     run(app)
-    (pills,) = app.get("button_group")
+    pills = models_beside(app)
     pills.set_value([other])
     run(app)
     tables = [one.value for one in app.dataframe]
@@ -151,7 +157,7 @@ def test_two_models_fill_the_same_gap_side_by_side(model: str, other: str) -> No
 def test_what_a_training_went_on_from_stands_beside_it_before_anybody_chooses(other: str) -> None:
     made = trained("went on", base=other)
     app = opened(page, network=made.id, inside="fill_mask")
-    (pills,) = app.get("button_group")
+    pills = models_beside(app)
     assert pills.value == [other]
     assert pills.options[0].replace("\\", "") == f"before: {other}"
     before, after = (app.dataframe[place].value["piece"][0].removeprefix("1. ") for place in (1, 0))
