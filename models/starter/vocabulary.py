@@ -40,7 +40,7 @@ class Vocabulary:
         if len(self._remembered) > _REMEMBERED_TEXTS:
             self._remembered.clear()
         new = list(dict.fromkeys(text for text in texts if text not in self._remembered))
-        for text, tokens in zip(new, analyze(self.analyzer, new), strict=True):
+        for text, tokens in zip(new, analyze(self.analyzer, new) if new else [], strict=True):
             known = dict.fromkeys(token for token in tokens if token in self._numbers)
             self._remembered[text] = [self._numbers[token] for token in known]
         return [self._remembered[text] for text in texts]

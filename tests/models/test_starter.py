@@ -146,19 +146,19 @@ def test_what_bm25_has_analyzed_no_reranker_analyzes_again(monkeypatch: pytest.M
     plain = CrossEncoderScorer(find_model(STARTER), KOREAN).score(pairs)
     for texts in (KOREAN, questions):
         tokens_of(Analyzer.KIWI_BIGRAM, texts)
-    analyzed: list[str] = []
+    analyzed: list[list[str]] = []
 
     def analyze_and_note(analyzer: Analyzer, texts: list[str]) -> list[list[str]]:
-        analyzed.extend(texts)
+        analyzed.append(texts)
         return analyze(analyzer, texts)
 
     monkeypatch.setattr(vocabulary, "analyze", analyze_and_note)
     scorer = CrossEncoderScorer(find_model(STARTER), KOREAN)
     scorer.foresee(questions)
     np.testing.assert_array_equal(scorer.score(pairs), plain)
-    assert analyzed == []
+    assert analyzed == []  # not even of no texts, which would load an analyzer
     scorer.score([("what nobody foresaw", KOREAN[0])])
-    assert analyzed == ["what nobody foresaw"]
+    assert analyzed == [["what nobody foresaw"]]
 
 
 @pytest.mark.parametrize("place", ["relative", "absolute", "run"])
