@@ -24,7 +24,7 @@ from retrieval.comparison.pace import Pace
 from retrieval.comparison.provenance import provenance
 from retrieval.comparison.store import damaged_comparisons, delete, keep, kept_comparisons, load, origin_of, rename
 from retrieval.dense import encode as encode_corpus
-from retrieval.preparation import prepare, ship
+from retrieval.preparation import ship, write_bases
 from retrieval.report.words import LANGUAGES
 
 
@@ -58,7 +58,6 @@ def _parser() -> argparse.ArgumentParser:
     listing = command("list", _list, "list the comparisons kept in the workspace, the newest first")
     listing.add_argument("--json", action="store_true", help="print JSON")
     encode_corpus.add_arguments(command("encode", _encode, encode_corpus.HELP))
-    command("prepare", _prepare, "make what the first comparison needs, before anybody asks")
     command("ship", _ship, "make again what comes with the sample: its tokens, after it or its analyzer has changed")
     exporting = command("export", _export, "write all files of a kept comparison")
     for writing in (comparing, exporting):
@@ -109,6 +108,7 @@ def _compare_for_the_page(options: argparse.Namespace) -> int:
     if is_left and not job.asked_to_stop:
         words = ("compare", options.experiment, "--out", options.out, "--tell", "--rest")
         if process := handed_over("retrieval", *words, log=options.out / "log.txt"):
+            write_bases(read_experiment(options.experiment))  # while that one reads its libraries
             process.wait()
             return 0 if job.done else 2
         options.rest = True  # where nobody has read the libraries they are read here
@@ -167,12 +167,6 @@ def _list(options: argparse.Namespace) -> int:
     for one in () if options.json else kept:
         names = ", ".join(one.retrievers)
         tell(f"{one.key}  {one.made[:16]}  {one.name or one.data} ({one.part}, {one.questions:,} questions): {names}")
-    return 0
-
-
-def _prepare(options: argparse.Namespace) -> int:
-    del options
-    prepare()
     return 0
 
 

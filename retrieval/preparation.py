@@ -1,38 +1,27 @@
-"""What the first comparison of all would wait for, made beside the first page or beforehand.
+"""What is made before somebody waits for it: the folder of a packaged base, and what comes with the sample.
 
-Each start of the server looks whether the packaged base lies in the workspace as a folder that libraries read, and has
-a process write it where it does not: `python -m retrieval prepare`. The sample, which a new workspace opens with,
-brings the tokens that BM25 searches, so that no analyzer is loaded before a person has texts of their own; `make
-sample` makes them again.
+The sample, which a new workspace opens with, brings the tokens that BM25 searches, so that no analyzer is loaded before
+a person has texts of their own; `make sample` makes them again.
 """
 
-from threading import Thread
+from contextlib import suppress
 
 from data.cache import forget_shipped
-from data.workspace import acting_as, shared_workspace
-from jobs.detached import detached, make_ready
-from models.packaged.bases import base_at_hand
+from models.hub import ModelError
+from models.packaged.bases import packaged_base
+from retrieval.comparison.experiment import Experiment
 
 
-def begin() -> None:
-    """Have the libraries of jobs read, and the packaged base written where a first start finds none.
+def write_bases(experiment: Experiment) -> None:
+    """Write the packaged bases of an experiment as folders that libraries read, where they are not there.
 
-    Neither is waited for.
+    It takes seconds and no library of models: another process reads these meanwhile. What goes wrong is told by whoever
+    needs the base.
     """
-    make_ready()
-    if (base := base_at_hand()) and not base.folder.is_dir():
-        Thread(target=_start, daemon=True).start()
-
-
-def _start() -> None:
-    with acting_as(""):
-        detached("retrieval", "prepare", log=shared_workspace() / "cache" / "prepare.txt", light=True)
-
-
-def prepare() -> None:
-    """Write the packaged base where it is not there, as whoever needs it would."""
-    if base := base_at_hand():
-        base.write()
+    for spec in experiment.retriever:
+        with suppress(ModelError, OSError):
+            if base := packaged_base(str(getattr(spec, "model", ""))):
+                base.write()
 
 
 def ship() -> None:

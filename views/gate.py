@@ -19,7 +19,7 @@ from streamlit.cli_util import open_browser
 from streamlit.web.server.server_util import get_display_address, get_url
 
 from data.limits import LimitError
-from retrieval import preparation
+from jobs.detached import make_ready
 from views import access
 from views.navigation import read_first_page
 from views.uploads import UPLOADS
@@ -111,9 +111,9 @@ def _safe(name: bytes, value: bytes) -> bytes:
 async def serving(_: st.App) -> AsyncIterator[None]:
     """While the server runs, let go what was handed in to pages that are open no more; a browser is shown the app.
 
-    What the first comparison needs is begun before any page is asked for.
+    What the first page and the first job need is begun before any page is asked for.
     """
-    preparation.begin()
+    make_ready()
     Thread(target=read_first_page, daemon=True).start()  # while the browser is on its way
     looking = asyncio.create_task(_let_go())
     if not st.get_option("server.headless"):

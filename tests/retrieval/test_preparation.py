@@ -8,8 +8,8 @@ from data.catalog import CATALOG, read_entry
 from data.workspace import workspace
 from retrieval.comparison.compare import compare
 from retrieval.comparison.experiment import Experiment
-from retrieval.comparison.kinds.first_stage import BM25Spec
-from retrieval.preparation import prepare, ship
+from retrieval.comparison.kinds.first_stage import BM25Spec, DenseSpec
+from retrieval.preparation import ship, write_bases
 from text import analysis as analysis_module
 from text.analyzers import Analyzer
 from text.tokens import tokens_of
@@ -55,9 +55,12 @@ def test_what_comes_with_the_sample_is_what_its_analyzer_says_today(
 
 @pytest.mark.slow
 @pytest.mark.packaged
-def test_the_packaged_base_is_written_where_it_is_missing() -> None:
-    prepare()
+def test_the_bases_of_an_experiment_are_written_where_they_are_missing() -> None:
+    dense = DenseSpec(name="Dense", model="packaged:multilingual-e5-small")
+    unknown = DenseSpec(name="unknown", model="packaged:nothing")
+    experiment = Experiment(data="sample", retriever=(BM25Spec(name="BM25"), unknown, dense))
+    write_bases(experiment)
     (folder,) = (workspace() / "cache" / "packaged").glob("multilingual-e5-small-*/")
     written = (folder / "model.safetensors").stat().st_mtime_ns
-    prepare()
+    write_bases(experiment)
     assert (folder / "model.safetensors").stat().st_mtime_ns == written
