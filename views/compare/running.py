@@ -43,13 +43,17 @@ def draw(job: ComparisonJob, experiment: Experiment, data: StoredSet, analyzer: 
 
 def follow(job: ComparisonJob, experiment: Experiment, data: StoredSet, analyzer: Analyzer = Analyzer.AUTO) -> None:
     """Show how far a comparison or a lab is, until it ends; or say that it does not run, and what it wrote last."""
+    if job.running and experiment.lab:
+        job_view.follow(job, _at_work, every=_POLL_SECONDS)
+        return
     if job.running:
-        if not experiment.lab:
-            counts = {"passages": f"{data.passages:,}", "questions": f"{data.questions:,}"}
-            name, count = plain(set_name(data.name)), len(experiment.retriever)
-            st.markdown(word("compare.comparing", name=name, count=count, **counts))
-        below = partial(_draw_methods, job, experiment, data, analyzer)
+        counts = {"passages": f"{data.passages:,}", "questions": f"{data.questions:,}"}
+        name, count = plain(set_name(data.name)), len(experiment.retriever)
+        st.markdown(word("compare.comparing", name=name, count=count, **counts))
+        done = _finished(job)
+        below = partial(_draw_methods, job, experiment, analyzer, done)
         job_view.follow(job, _at_work, below, every=_POLL_SECONDS)
+        _draw_figures(experiment, data, done)
         return
     st.warning(word("compare.lab_not_run") if experiment.lab else word("compare.not_run"), icon=":material/info:")
     if not job.done and (log := job.log(lines=40)):
@@ -95,22 +99,31 @@ def _at_work(status: Status) -> str:
 
 
 def _draw_methods(
-    job: ComparisonJob, experiment: Experiment, data: StoredSet, analyzer: Analyzer, status: Status
+    job: ComparisonJob, experiment: Experiment, analyzer: Analyzer, drawn: set[str], status: Status
 ) -> None:
-    """Draw each retriever with what it does and how it stands, and the figures of those that are done."""
-    if experiment.lab:
-        return
-    told = {str(entry.get("finished")) for entry in job.progress()}
-    lines = []
+    """Draw each retriever with what it does and how it stands.
+
+    Figures of those that are done stand below, drawn once: drawing them at every look takes a core from the search.
+    """
+    done, lines = _finished(job), []
     for name, spec in experiment.specs.items():
-        icon = "check_circle" if name in told else "pending" if name == status.phase else "schedule"
+        icon = "check_circle" if name in done else "pending" if name == status.phase else "schedule"
         lines.append(f":material/{icon}: {plain(method_line(spec, experiment.specs, analyzer))}")
     st.caption("  \n".join(lines))
-    # a row each from the beginning: a browser reads what draws a table while the first figures are searched
+    if done != drawn:
+        st.rerun()
+
+
+def _draw_figures(experiment: Experiment, data: StoredSet, done: set[str]) -> None:
+    """Draw a row for each retriever from the beginning: a browser reads what draws a table before it is filled."""
     rows = {name: Result(name) for name in experiment.specs}
-    done = [name for name in experiment.specs if name in told]
-    if done:
-        first = experiment.model_copy(update={"retriever": tuple(needed(experiment.specs, done))})
+    if names := [name for name in experiment.specs if name in done]:
+        first = experiment.model_copy(update={"retriever": tuple(needed(experiment.specs, names))})
         found = finished_part(data.key, first.model_dump_json())
         rows |= {result.name: result for result in found.results} if found else {}
     draw_table([*rows.values()], Measure("recall", CUT), experiment.ks)
+
+
+def _finished(job: ComparisonJob) -> set[str]:
+    """Names of the retrievers that are done."""
+    return {str(entry["finished"]) for entry in job.progress() if "finished" in entry}
