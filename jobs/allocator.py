@@ -1,12 +1,14 @@
-"""Memory that is freed and soon wanted again: a training step's tensors, thousands of times over.
+"""Memory that is freed and soon wanted again, as a training step's tensors are, and what is not worth looking through.
 
 The C library gives large blocks back to the system as soon as they are freed, and every step has them made anew, page
 by page, by the kernel: up to half of the time of a training on a CPU. A job keeps them.
 """
 
 import ctypes
+import gc
 import os
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 
 _TRIM_THRESHOLD, _TOP_PAD, _MMAP_THRESHOLD, _MMAP_MAX = -1, -2, -3, -4  # of mallopt(3)
 _LARGE = 2**25  # bytes, the most that glibc lets the threshold be
@@ -23,6 +25,21 @@ def hold_freed_memory() -> None:
         mallopt(_MMAP_MAX, 0)  # no block of its own for a large tensor
         mallopt(_TRIM_THRESHOLD, _ALWAYS)
         mallopt(_TOP_PAD, _AT_ONCE)
+
+
+@contextmanager
+def without_collections() -> Iterator[None]:
+    """Within the block nobody looks for garbage: libraries and models that are being read are none.
+
+    A million objects come with them, and to look through all of them again and again takes a third of the time.
+    """
+    looks = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if looks:
+            gc.enable()
 
 
 def give_back_large_blocks() -> None:

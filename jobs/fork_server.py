@@ -65,6 +65,7 @@ def main() -> None:
     life_line = int(sys.argv[3])
     setproctitle("python -m jobs.fork_server")
     hold_freed_memory()
+    gc.disable()  # what is read here stays
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for the forked ones: the system takes them away
     given = dict(os.environ)  # before libraries add to it
     places, first = [Path(one.getsockname()) for one in (listener, light)], os.getpid()
@@ -182,6 +183,7 @@ def _become(request: dict[str, Any], connection: socket.socket) -> None:
     send(connection, this_process())
     connection.close()
     sys.argv = [module, *words]
+    gc.enable()
     runpy.run_module(module, run_name="__main__", alter_sys=True)
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from data.seal import is_sound, sealing
+from jobs.allocator import without_collections
 from models.hub import ModelError, hub_revision, hub_token
 from models.size import require_fitting_download, require_fitting_folder
 from models.soundness import loading, require_possible, require_readable, require_trained
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from models.span_network import SpanNetwork
 
 
+@without_collections()
 def load_bi_encoder(source: ModelSource, corpus: Sequence[str]) -> "SentenceTransformer":
     """Load a bi-encoder in float32 from safetensors. A starter is built from `corpus` once and kept on disk.
 
@@ -36,6 +38,7 @@ def load_bi_encoder(source: ModelSource, corpus: Sequence[str]) -> "SentenceTran
     return model
 
 
+@without_collections()
 def load_cross_encoder(
     source: ModelSource, corpus: Sequence[str], labels: int = 1, *, new_head: bool = False, resized: bool = False
 ) -> "CrossEncoder":
@@ -69,6 +72,7 @@ def load_cross_encoder(
     return model
 
 
+@without_collections()
 def load_reader(source: ModelSource, *, new_head: bool = False) -> "SpanNetwork":
     """Load a reader of spans in float32 from safetensors.
 
@@ -112,6 +116,7 @@ def name_one_segment(tokenizer: Any, config: Any) -> None:
         tokenizer.init_kwargs["model_input_names"] = names  # what is saved with it: others load the model too
 
 
+@without_collections()
 def load_sparse_encoder(source: ModelSource) -> "SparseEncoder":
     """Load a sparse encoder in float32 from safetensors; a masked language model becomes an untrained SPLADE.
 

@@ -12,7 +12,7 @@ from data.failure import Failure
 from data.store import find
 from data.terminal import Parser, tell, tell_progress
 from jobs.command import carried_out_alone
-from jobs.detached import handed_over, read_on
+from jobs.detached import handed_over
 from jobs.folder import GoesOn
 from jobs.progress import progress_writer
 from jobs.status import Status
@@ -94,7 +94,6 @@ def _compare_for_the_page(options: argparse.Namespace) -> int:
         tell("", 0.0)
         path = options.experiment
         if not options.rest:
-            read_on()  # while the light ones are searched
             experiment = read_experiment(path)
             found = find(experiment.data, path.parent)
             is_left = search_light(experiment, found, base=path.parent, on_progress=tell, pace=pace)

@@ -6,6 +6,7 @@ from typing import Any
 
 import streamlit as st
 
+from jobs.allocator import without_collections
 from views.uploads import UPLOADS
 from views.words import word
 
@@ -38,8 +39,9 @@ def pages() -> dict[str, list[Any]]:
 
 def read_first_page() -> None:
     """Read what draws the page that opens, and what stands around it."""
-    for name in ("views.sidebar", "views.compare.page", "views.compare.overview"):
-        import_module(name)
+    with without_collections():
+        for name in ("views.sidebar", "views.compare.page", "views.compare.overview"):
+            import_module(name)
 
 
 def open_page(name: str, **parameters: str) -> None:

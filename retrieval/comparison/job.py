@@ -4,8 +4,11 @@ The process runs `python -m retrieval compare` and leaves rankings in the cache,
 `compare` then reads: both give the same numbers because they are the same function over the same rankings.
 """
 
+from threading import Thread
+
 from data.cache import key_of
 from data.workspace import workspace, write_text
+from jobs.detached import read_on
 from jobs.folder import Job
 from retrieval.comparison.experiment import Experiment, write_experiment
 from retrieval.comparison.kinds.spec import VERSION
@@ -25,5 +28,6 @@ class ComparisonJob(Job):
         """Start the process, where none is at work on it. Raises `LimitError` as `admit` does, and writes nothing."""
         self.admit()
         write_text(self.folder / "experiment.toml", write_experiment(experiment))
+        Thread(target=read_on, daemon=True).start()  # most comparisons need a model soon
         words = ("compare", self.folder / "experiment.toml", "--out", self.folder, "--tell")
         self.launch("retrieval", *words, light=True)
