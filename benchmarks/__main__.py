@@ -5,7 +5,7 @@ import platform
 import sys
 
 from benchmarks import peers, readme
-from benchmarks.app import attackers, deeper_comparison, first_page, first_visit, interactions, ten_sessions
+from benchmarks.app import attackers, deeper_comparison, first_page, first_visit, interactions, own_set, ten_sessions
 from benchmarks.quality import (
     analyzers,
     best_without_download,
@@ -52,6 +52,7 @@ _ALL = {
     "long_passages": long_passages.measure,
     "many_sentences": many_sentences.measure,
     "masked_pretraining": masked_pretraining.measure,
+    "own_set": own_set.measure,
     "pretrained_reranking": pretrained_reranking.measure,
     "pretrained_training": pretrained_training.measure,
     "pretraining_ablation": pretraining_ablation.measure,

@@ -16,6 +16,7 @@ from data.workspace import workspace
 from models.loading import load_bi_encoder
 from models.meter import Meter
 from models.precision import Precision
+from models.reading_cost import reading_costs
 from models.sources import ModelSource, SourcedModel, is_starter
 from models.vector_blocks import StoredVectors, VectorBlocks
 from models.windows import Cutter, WindowOptions, Windows
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
 _VERSION = 4  # raise when what is kept of encoded texts changes
-_PASSAGES_SHARE = 0.8  # of the progress of encoding: passages are longer than questions
+_PASSAGES_SHARE = 0.8  # of the progress of encoding, where nobody says: passages are longer than questions
 
 
 class BiEncoder(SourcedModel):
@@ -47,14 +48,16 @@ class BiEncoder(SourcedModel):
         precision: Precision = Precision.AUTO,
         batch_size: int = 64,
         on_progress: Callable[[float], None] | None = None,
+        passages_share: float = _PASSAGES_SHARE,
     ) -> None:
         super().__init__(source, corpus, precision)
+        self._passages_share = passages_share  # of the progress of encoding passages and questions
         self._batch_size = batch_size  # of models that choose no batches themselves: starters
         self.meter, self._on_progress = Meter(), on_progress
 
     def encode_questions(self, texts: Sequence[str]) -> np.ndarray:
         """Vectors of questions, with the model's own question prompt where it has one."""
-        return self._vectors("question", texts, (_PASSAGES_SHARE, 1.0))
+        return self._vectors("question", texts, (self._passages_share, 1.0))
 
     def encode_sentences(self, texts: Sequence[str]) -> np.ndarray:
         """Vectors of sentences to compare with each other: all as questions, as E5 wants it (Wang et al. 2024)."""
@@ -62,7 +65,7 @@ class BiEncoder(SourcedModel):
 
     def encode_passages(self, texts: Sequence[str]) -> np.ndarray:
         """Vectors of passages, with the model's own passage prompt where it has one."""
-        return self._vectors("passage", texts, (0.0, _PASSAGES_SHARE))
+        return self._vectors("passage", texts, (0.0, self._passages_share))
 
     def windows_of(self, texts: Sequence[str], heads: np.ndarray, options: WindowOptions) -> Windows:
         """Windows of the passages that the model does not read whole; `heads` are the lengths of their titles.
@@ -100,11 +103,11 @@ class BiEncoder(SourcedModel):
         added = windows.texts(texts)
         if not added:
             return self.encode_passages(texts), np.arange(len(texts))
-        letters = sum(map(len, added))
-        share = _PASSAGES_SHARE * (1 - letters / (letters + sum(map(len, texts))))
+        costs = [reading_costs(np.array([*map(len, some)])).sum() for some in (texts, added)]
+        share = self._passages_share * float(costs[0] / sum(costs))
         rows = windows.standing(len(texts))
         whole = self._vectors("passage", texts, (0.0, share))
-        parts = self._vectors("passage", added, (share, _PASSAGES_SHARE))
+        parts = self._vectors("passage", added, (share, self._passages_share))
         whole = whole if len(rows) == len(texts) else whole[rows]
         return np.concatenate([whole, parts]), np.concatenate([rows, windows.rows[windows.added]])
 

@@ -21,6 +21,7 @@ import numpy as np
 from data.cache import load_arrays, save_arrays
 from data.seal import is_sound, sealing
 from data.workspace import number_in, read_json, replacing, write_text
+from models.reading_cost import reading_costs
 
 logger = logging.getLogger(__name__)
 Block = tuple[np.ndarray, float]  # vectors, and the seconds they took
@@ -55,7 +56,7 @@ ALONE = Share()
 class VectorBlocks:
     """Texts to be encoded by `encode(texts)`, `(n_texts, dimensions)` float32, after `load()`.
 
-    `on_progress` is told the share of the characters done, 0 to 1.
+    `on_progress` is told the share of the work done, 0 to 1: the longest texts come first, and cost most.
     """
 
     def __init__(
@@ -68,10 +69,11 @@ class VectorBlocks:
         lengths = np.array([max(1, len(text)) for text in texts], dtype=np.int64)
         order = np.argsort(-lengths, kind="stable")
         self._rows = np.split(order, range(BLOCK, len(order), BLOCK))
-        self._shares = np.array([lengths[rows].sum() for rows in self._rows]) / max(1, lengths.sum())
+        costs = reading_costs(lengths)
+        self._shares = np.array([costs[rows].sum() for rows in self._rows]) / max(1.0, costs.sum())
         self._texts, self._encode, self._load, self._on_progress = texts, encode, load, on_progress
         self._load_seconds = 0.0
-        self._done = self._at_work = 0.0  # shares of the characters: before the block at work, and in it
+        self._done = self._at_work = 0.0  # shares of the work: before the block at work, and in it
         self._unwritten: dict[int, Block] = {}  # what the disk had no place for
 
     def within(self, share: float) -> None:
@@ -97,7 +99,7 @@ class VectorBlocks:
             # the parts go when the first process has assembled them
             if not (is_sound(_part(parts, number)) or path.is_file()):
                 self._write(parts, number, self._block(number))
-            self._done += self._shares[number]
+            self._done = round(self._done + float(self._shares[number]), 9)  # the last one makes it whole
             self._on_progress(min(1.0, self._done))
         if share.rank > 0:
             if path.is_file():  # the first did not wait for the last part of this one

@@ -18,10 +18,12 @@ from benchmarks.app.app import opened_page, running_app
 _VISITS = 5
 _PATIENCE = 120.0  # seconds
 _SECONDS_BETWEEN_LOOKS = 0.1
+BM25_FIGURES = "canvas [role=gridcell]:text-matches('^[0-9]+[.][0-9]+$')"
+EVERYTHING = "[data-test-script-state=notRunning] button:has-text('Run again'):enabled"
 _SEEN = {
     "the heading (wanted: 3)": "h1",
-    "BM25's figures (wanted: 5)": "canvas [role=gridcell]:text-matches('^[0-9]+[.][0-9]+$')",
-    "everything (wanted: 15)": "[data-test-script-state=notRunning] button:has-text('Run again'):enabled",
+    "BM25's figures (wanted: 5)": BM25_FIGURES,
+    "everything (wanted: 15)": EVERYTHING,
 }
 
 
@@ -50,11 +52,11 @@ def _visit(workspace: Path) -> dict[str, float]:
             seconds = {_HEALTHY: began - started}
             page.goto(app.address)
             for name, selector in _SEEN.items():
-                seconds[name] = _seen(page, selector) - began
+                seconds[name] = seen(page, selector) - began
     return seconds
 
 
-def _seen(page: Page, selector: str) -> float:
+def seen(page: Page, selector: str) -> float:
     """Return when it was seen. The browser is asked ten times a second: asked at every frame, it would do little else.
 
     Raises `TimeoutError`.

@@ -1,9 +1,9 @@
 """How far a comparison is, and how long it takes yet, weighed by what each retriever has to read.
 
 What takes time is text: analyzed, encoded, or read in pairs. A retriever takes some seconds to begin (a model is
-loaded) and some for each character. Both are measured whenever one is searched, and kept in the workspace by what
-reads: an analyzer, or a model in a precision. So the next comparison knows before it begins; the first one tells the
-time left once all that is yet to come is known or has begun.
+loaded) and some for each character, or what `reading_costs` makes of it. Both are measured whenever one is searched,
+and kept in the workspace by what reads: an analyzer, or a model in a precision. So the next comparison knows before it
+begins; the first one tells the time left once all that is yet to come is known or has begun.
 """
 
 import time
@@ -11,10 +11,12 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 from pydantic import BaseModel, FiniteFloat, ValidationError
 
 from data.records import QuestionSet
 from data.workspace import read_json, workspace, write_json
+from models.reading_cost import reading_costs
 from models.sources import STARTER
 from retrieval.comparison.kinds.spec import Spec
 
@@ -22,6 +24,7 @@ from retrieval.comparison.kinds.spec import Spec
 _GUESS, _GUESS_OF_MODELS = 5e-6, 2e-4
 _WORTH_KEEPING = 0.3  # seconds: what took less tells nothing of a longer one
 _ENOUGH = 0.05  # share of its work after which a retriever at work is judged by itself
+_TO_END = 1.0  # seconds: what was found is tested, written and drawn
 _RISE = 1.1  # times the least that was told: people plan by it
 
 
@@ -58,11 +61,13 @@ class Pace:
 
     def begin(self, specs: Mapping[str, Spec], asked: QuestionSet, kept: Collection[str]) -> None:
         """Note what is to be done; what is `kept` on disk takes no time."""
-        letters = (int(asked.passages.texts.lengths().sum()), sum(len(question.text) for question in asked.questions))
+        lengths = asked.passages.texts.lengths(), np.array([len(question.text) for question in asked.questions])
+        letters = [round(of.sum()) for of in lengths]
+        costs = [round(reading_costs(of).sum()) for of in lengths]
         self._tasks = {
             name: _Task(
                 spec.reader,
-                spec.letters_read(len(asked.passages), len(asked.questions), *letters),
+                spec.letters_read(*map(len, lengths), *(costs if spec.needs_model else letters)),
                 name in kept,
                 _guess(spec),
             )
@@ -104,7 +109,7 @@ class Pace:
         parts = [self._left_here(), *(self._expected(self._tasks[name]) for name in later)]
         if any(part is None for part in parts):
             return None
-        left = sum(part for part in parts if part is not None)
+        left = _TO_END + sum(part for part in parts if part is not None)
         self._least = min(left, self._least) if self._least is not None else left
         return min(left, _RISE * self._least)
 

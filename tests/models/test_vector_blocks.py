@@ -13,6 +13,7 @@ import pytest
 
 from data.workspace import PROJECT
 from models import vector_blocks
+from models.reading_cost import reading_costs
 from models.vector_blocks import Share, StoredVectors, VectorBlocks, read_vectors
 
 TEXTS = [f"{row} " + "x" * (7 * row % 31) for row in range(50)]
@@ -184,13 +185,12 @@ def test_a_disk_that_cannot_be_written_costs_only_the_saving(tmp_path: Path) -> 
     assert len(encode.asked) == 13
 
 
-def test_the_share_of_the_characters_is_told(tmp_path: Path) -> None:
+def test_the_share_of_the_work_is_told(tmp_path: Path) -> None:
     told: list[float] = []
     encode = Counting()
     VectorBlocks(TEXTS, encode, encode.load, told.append).kept(tmp_path / "vectors.npy")
-    total = sum(map(len, TEXTS))
-    longest = sum(sorted(map(len, TEXTS))[-4:])
-    assert told[0] == pytest.approx(longest / total)
+    costs = reading_costs(np.sort([len(text) or 1 for text in TEXTS]))
+    assert told[0] == pytest.approx(costs[-4:].sum() / costs.sum())
     assert told == sorted(told)
     assert told[-1] == pytest.approx(1)
 

@@ -25,7 +25,7 @@ from views.method_words import method_line
 from views.resources.comparisons import finished_part
 from views.words import moment, plain, word
 
-_POLL_SECONDS = 0.5
+_POLL_SECONDS, _FIRST_POLL_SECONDS = 0.5, 0.3  # the first figures are waited for most
 _NOW = "run"  # in the address of a link whose press means: compare these
 _DRAWN_WITH = "views.compare.overview"
 
@@ -52,7 +52,7 @@ def follow(job: ComparisonJob, experiment: Experiment, data: StoredSet, analyzer
         st.markdown(word("compare.comparing", name=name, count=count, **counts))
         done = _finished(job)
         below = partial(_draw_methods, job, experiment, analyzer, done)
-        job_view.follow(job, _at_work, below, every=_POLL_SECONDS)
+        job_view.follow(job, _at_work, below, every=_POLL_SECONDS if done else _FIRST_POLL_SECONDS)
         _draw_figures(experiment, data, done)
         return
     st.warning(word("compare.lab_not_run") if experiment.lab else word("compare.not_run"), icon=":material/info:")

@@ -7,6 +7,7 @@ from operator import not_
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
+import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt, model_validator
 
 from data.cache import key_of
@@ -16,6 +17,7 @@ from models.bi_encoder import BiEncoder
 from models.cross_encoder import CrossEncoderScorer
 from models.hub import ModelError
 from models.meter import Meter
+from models.reading_cost import reading_costs
 from models.sources import find_model, identity
 from models.sparse_encoder import SparseTextEncoder
 from models.windows import WindowOptions
@@ -161,7 +163,11 @@ class Materials:
         self.dictionary = cache(lambda reference: find_dictionary(reference, base))
         self.encoder = cache(
             lambda model, title, precision: BiEncoder(
-                self.source(model), self.texts(title), precision=precision, on_progress=on_progress
+                self.source(model),
+                self.texts(title),
+                precision=precision,
+                on_progress=on_progress,
+                passages_share=_passages_share(question_set),
             )
         )
         self.term_encoder = cache(
@@ -194,3 +200,10 @@ class Materials:
         corpus = self.question_set.corpus_fingerprint
         key = key_of(VERSION, ANALYZER_VERSION, corpus, values, [part.key for part in parts], *content)
         return CachedRetriever(spec.name, key, build, parts, depth=self._depths[spec.name], meter=meter, timed=timed)
+
+
+def _passages_share(question_set: QuestionSet) -> float:
+    """Return how much of the cost of reading passages and questions is that of the passages."""
+    passages = reading_costs(question_set.passages.texts.lengths()).sum()
+    questions = reading_costs(np.array([len(question.text) for question in question_set.questions])).sum()
+    return float(passages / max(1.0, passages + questions))

@@ -3,9 +3,12 @@
 import json
 from dataclasses import dataclass
 
+import numpy as np
 import pytest
 
 from data.workspace import workspace
+from models.reading_cost import reading_costs
+from retrieval.comparison import pace as pace_module
 from retrieval.comparison.kinds.first_stage import BM25Spec, DenseSpec
 from retrieval.comparison.kinds.multistage import HybridSpec, RerankSpec
 from retrieval.comparison.pace import Pace
@@ -16,7 +19,10 @@ HYBRID = HybridSpec(name="Hybrid", of=("BM25", "Dense"))
 RERANKED = RerankSpec(name="Reranked", first="BM25", depth=3)
 SPECS = {spec.name: spec for spec in (BM25, DENSE, HYBRID, RERANKED)}
 ASKED = small_set()
-LETTERS = sum(len(passage.text) for passage in ASKED.passages) + sum(len(question.text) for question in ASKED.questions)
+END = pace_module._TO_END
+LENGTHS = [np.array([len(one.text) for one in texts]) for texts in (ASKED.passages, ASKED.questions)]
+LETTERS = sum(int(lengths.sum()) for lengths in LENGTHS)
+COSTS = sum(round(reading_costs(lengths).sum()) for lengths in LENGTHS)
 
 
 @dataclass
@@ -28,8 +34,9 @@ class Clock:
 
 
 def know(**seconds: tuple[float, float]) -> None:
-    """Have been measured before: seconds to begin, and for all letters of the small set."""
-    known = {SPECS[name].reader: {"setup": setup, "each": work / LETTERS} for name, (setup, work) in seconds.items()}
+    """Have been measured before: seconds to begin, and for all that the small set costs."""
+    costs = {name: COSTS if SPECS[name].needs_model else LETTERS for name in seconds}
+    known = {SPECS[name].reader: {"setup": of[0], "each": of[1] / costs[name]} for name, of in seconds.items()}
     place = workspace() / "cache" / "pace.json"
     place.parent.mkdir(parents=True, exist_ok=True)
     place.write_text(json.dumps(known))
@@ -63,7 +70,7 @@ def test_a_first_comparison_tells_no_time_until_what_is_to_come_is_known() -> No
     assert pace.seconds_left is None
     clock.now = 17.0
     pace.at("Dense", 0.3)
-    assert pace.seconds_left == pytest.approx(35.0)  # 10 seconds for a fifth; the hybrid reads nothing
+    assert pace.seconds_left == pytest.approx(35.0 + END)  # 10 seconds for a fifth; the hybrid reads nothing
 
 
 def test_what_was_measured_is_known_the_next_time() -> None:
@@ -78,14 +85,14 @@ def test_what_was_measured_is_known_the_next_time() -> None:
     pace.end()
     again = begun(clock, "BM25", "Dense")
     again.at("BM25", 0.0)
-    assert again.seconds_left == pytest.approx(2.0 + 3.0 + 10.0)
+    assert again.seconds_left == pytest.approx(2.0 + 3.0 + 10.0 + END)
     clock.now += 1.5
     again.at("BM25", 0.0)
-    assert again.seconds_left == pytest.approx(0.5 + 13.0)
+    assert again.seconds_left == pytest.approx(0.5 + 13.0 + END)
     again.at("Dense", 0.0)
     clock.now += 3.0
     again.at("Dense", 0.0)
-    assert again.seconds_left == pytest.approx(10.0)
+    assert again.seconds_left == pytest.approx(10.0 + END)
 
 
 def test_the_bar_is_weighed_by_what_each_takes() -> None:
@@ -102,7 +109,7 @@ def test_what_is_kept_takes_no_time_and_what_it_took_is_not_taken_for_work() -> 
     clock = Clock()
     pace = begun(clock, "BM25", "Dense", kept=("BM25", "Dense"))
     pace.at("BM25", 0.0)
-    assert pace.seconds_left == 0.0
+    assert pace.seconds_left == END
     clock.now = 1.0  # read from a slow disk
     pace.at("Dense", 0.0)
     pace.end()
@@ -120,7 +127,7 @@ def test_the_time_left_never_rises_by_more_than_a_tenth() -> None:
         pace.at("Dense", step / 100)
         told.append(pace.seconds_left or 0.0)
     assert all(now <= 1.1 * min(told[: row + 1]) for row, now in enumerate(told[1:]))
-    assert told[0] == pytest.approx(10.0)
+    assert told[0] == pytest.approx(10.0 + END)
 
 
 def test_what_cannot_be_read_is_measured_anew() -> None:
