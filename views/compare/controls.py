@@ -13,7 +13,6 @@ from retrieval.comparison.compare import Comparison
 from retrieval.evaluation.measures import Measure
 from views.choices import Choices, without_plainest
 from views.compare import adding as compare_adding
-from views.method_words import draw_methods
 from views.state import choose, choose_several, choose_tab, remember, remembered
 from views.words import plain, word
 
@@ -41,7 +40,6 @@ def pick_retrievers(choices: Choices, data: StoredSet) -> list[str]:
             st.caption(word("compare.large_set", passages=f"{data.passages:,}"))
     with right, st.popover(word("compare.add"), icon=":material/add:", width="stretch"):
         added = compare_adding.draw(choices, data)
-    draw_methods(picked, choices.specs, choices.analyzer)
     if added:
         pick_also(picked, added)
         st.rerun()

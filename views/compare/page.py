@@ -22,6 +22,7 @@ from views.compare import running as compare_running
 from views.compare.comparison_view import ComparisonView
 from views.compare.controls import folded, pick_among, pick_figure, pick_part, pick_retrievers, pick_view
 from views.data_words import set_name
+from views.method_words import draw_methods
 from views.navigation import way_to
 from views.resources.comparisons import open_comparison
 from views.state import chosen_set
@@ -51,6 +52,7 @@ def draw() -> None:
     controls = _place_of_controls()
     with controls:
         picked = pick_retrievers(choices, data)
+        methods = st.container()
     if not picked:
         st.info(word("compare.pick_one"), icon=":material/info:")
         return
@@ -61,12 +63,16 @@ def draw() -> None:
             job.start(experiment)
         last = None if job.done or job.running else compare_running.last_finished(data, picked, experiment)
         folder = job.folder if job.done else last.folder if last else None
-        shown = _shown(folder, data, picked, list(choices.specs)) if folder else None
+        told = [*picked, *compare_answer.untrained_of(picked, choices)] if last else picked
+        shown = _shown(folder, data, told, list(choices.specs)) if folder else None
     another = last if shown and last and not compare_running.is_of(last, picked, experiment) else None
     with buttons:
         if not another:
             _draw_start(job, experiment, again=shown is not None)
         compare_export.draw(shown)
+    if not job.running:  # one at work tells of each what it does
+        with methods:
+            draw_methods(picked, choices.specs, choices.analyzer)
     if shown:
         if another:
             with answer:
