@@ -34,12 +34,14 @@ def forest(table: pd.DataFrame, names: Sequence[str], *, x: str, detail: str) ->
     A retriever is surely apart where its line leaves out that of none.
     """
     drawn = [*table[detail]]
+    none_differ = not table[["low", "high"]].any(axis=None)
+    scale = alt.Scale(domain=[-1, 1]) if none_differ else alt.Scale()  # an axis from 0 to 0 has no ticks to read
     base = alt.Chart(table).encode(
         y=alt.Y(detail, type="nominal", sort=drawn, title=None, axis=alt.Axis(labelLimit=260)),
         color=colour(detail, drawn, names),
         tooltip=[alt.Tooltip(detail), *with_interval("difference", x, "+.2f")],
     )
-    intervals = base.mark_rule(strokeWidth=3).encode(x=alt.X("low:Q", title=x), x2="high:Q")
+    intervals = base.mark_rule(strokeWidth=3).encode(x=alt.X("low:Q", title=x, scale=scale), x2="high:Q")
     marks = base.mark_point(filled=True, size=110, opacity=1).encode(
         x="difference:Q", shape=shape(detail, drawn, names)
     )

@@ -1,5 +1,7 @@
 """The answer of a comparison in a sentence or two: what beats the baseline, what a training brought, how sure it is."""
 
+from collections.abc import Sequence
+
 import streamlit as st
 
 from retrieval.analysis.evidence import usual_baseline
@@ -56,6 +58,11 @@ def untrained(name: str, choices: Choices) -> str:
         return other.kind == spec.kind and other.parts == parts and dict(other).get("model") == model
 
     return next((one.name for one in choices.specs.values() if one.name not in choices.trained and same(one)), "")
+
+
+def untrained_of(names: Sequence[str], choices: Choices) -> list[str]:
+    """Return what the trained ones of the retrievers were before."""
+    return [before for name in names if name in choices.trained and (before := untrained(name, choices))]
 
 
 def _gain(test: PairTest, key: str) -> str:

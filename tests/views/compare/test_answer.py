@@ -86,6 +86,17 @@ def test_where_what_was_trained_is_compared_without_what_it_was_the_page_says_so
     assert "pick the untrained **Dense** as well" in text
 
 
+def test_the_last_comparison_tells_what_was_trained_from_what_it_was_though_that_is_not_picked(
+    data: StoredSet, asked: QuestionSet
+) -> None:
+    finished(BI_ENCODER, "mine", data)
+    found = {"BM25": LATE, "Dense": LATE, "Dense · mine": RIGHT}
+    compared(data, found, asked)
+    text = said(opened(page, **address({"BM25": LATE, "Dense · mine": RIGHT}, k="1")))
+    assert "83.3 points above the untrained **Dense**" in text
+    assert "pick the untrained" not in text
+
+
 def test_what_all_find_is_left_for_the_first_k_that_tells_them_apart(data: StoredSet, asked: QuestionSet) -> None:
     found = {"BM25": LATE, "Dense": RIGHT}
     compared(data, found, asked)
