@@ -4,7 +4,9 @@ import os
 import runpy
 import sys
 import tempfile
+import time
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from subprocess import CompletedProcess
 
@@ -35,6 +37,16 @@ def run_module(
         )
         log = (folder / "log").read_text(encoding="utf-8")
     return CompletedProcess(asked, int(status or -1), output, errors + log)
+
+
+def end_all_in(folder: Path) -> None:
+    """Kill whoever works in a folder: jobs outlive whoever asked, and one may have handed its work over to another."""
+    for _ in range(3):
+        for process in psutil.process_iter(["cmdline"]):
+            if str(folder) in " ".join(process.info["cmdline"] or []) and process.pid != os.getpid():
+                with suppress(psutil.NoSuchProcess):
+                    process.kill()
+        time.sleep(0.05)  # one that was just asked for begins now
 
 
 def words_of(process: psutil.Process) -> list[str]:

@@ -17,6 +17,7 @@ from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from data.workspace import PROJECT
 from jobs.detached import start_fork_server
+from tests.programs import end_all_in
 
 expect.set_options(timeout=60_000)  # a busy machine draws slowly; nothing here is about speed
 CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
@@ -53,6 +54,7 @@ def running_app(workspace: Path, port: int, *options: object) -> Iterator[str]:
     finally:
         os.killpg(server.pid, signal.SIGTERM)
         server.wait(20)
+        end_all_in(workspace)  # they would go on beside the tests that follow
 
 
 def _wait_for(address: str) -> None:

@@ -6,7 +6,6 @@ import time
 from pathlib import Path
 
 import numpy as np
-import psutil
 import pytest
 
 from data.catalog import CATALOG
@@ -18,6 +17,7 @@ from jobs.processes import Process
 from jobs.status import State
 from retrieval.comparison.store import damaged_comparisons, kept_comparisons
 from tests.hostile.damages import TIMES
+from tests.programs import end_all_in
 from training.runs.runs import Run, all_runs, damaged_runs
 
 pytestmark = pytest.mark.slow
@@ -49,15 +49,6 @@ def killed(process: Process, seconds: float) -> bool:
     return True
 
 
-def all_killed(folder: Path) -> None:
-    """Kill whoever works in a folder: one process may have handed the work over to another."""
-    for _ in range(3):
-        for process in psutil.process_iter(["cmdline"]):
-            if str(folder) in " ".join(process.info["cmdline"] or []):
-                process.kill()
-        time.sleep(0.05)  # one that was just asked for begins now
-
-
 def comparing(folder: Path) -> Process:
     words = ("compare", folder / "experiment.toml", "--out", folder, "--tell")
     return detached("retrieval", *words, log=folder / "log.txt")
@@ -70,7 +61,7 @@ def test_a_comparison_killed_again_and_again_is_done_in_the_end(tmp_path: Path) 
     drawn, kills, longest = np.random.default_rng(5), 0, 1.0
     for _ in range(4 * TIMES):
         kills += killed(comparing(folder), drawn.uniform(0.05, longest))
-        all_killed(folder)
+        end_all_in(folder)
         assert Job(folder).running is False
         assert damaged_comparisons() == []
         assert [one.key for one in kept_comparisons()] in ([], [FOLDER])
