@@ -30,7 +30,8 @@ class Shaded(Protocol):
 
 def draw_sums(of: Duel, right: float, wrong: float, digits: int) -> None:
     """Draw both scores with their ranks, and the difference."""
-    ranks = [f"{rank}" if rank else "–" for rank in (of.right_rank, of.wrong_rank)]
+    ranked = (of.right_rank, of.wrong_rank)
+    ranks = [word("why.sums_rank", rank=rank) if rank else word("why.sums_no_rank") for rank in ranked]
     values = {"right": f"{right:.{digits}f}", "wrong": f"{wrong:.{digits}f}"}
     difference = f"{right - wrong:+.{digits}f}"
     st.markdown(word("why.sums", right_rank=ranks[0], wrong_rank=ranks[1], difference=difference, **values))
