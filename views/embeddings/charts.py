@@ -18,6 +18,7 @@ _RIDGE = 48  # pixels from one ridge's foot to the next
 _OVERLAP = 1.6  # a ridge is as much higher than that
 _CELLS = ("#eef3f8", "#0072B2")
 _WITH_FIGURES = 20  # sentences of a matrix: of more there is no room to write in the cells
+_LEAST_SPAN = 4.0  # points of a scale around the figures of a few models
 
 
 def dots(table: pd.DataFrame, names: Sequence[str], *, x: str) -> alt.LayerChart:
@@ -192,8 +193,8 @@ def against(table: pd.DataFrame, names: Sequence[str], *, y: str) -> alt.LayerCh
     """Spearman with people against a retrieval measure, a point a "model"; columns "spearman" and "value"."""
     drawn = [name for name in names if name in set(table["model"])]
     base = alt.Chart(table).encode(
-        x=alt.X("spearman:Q", title=word("embeddings.spearman"), scale=alt.Scale(zero=False, padding=20)),
-        y=alt.Y("value:Q", title=y, scale=alt.Scale(zero=False, padding=20)),
+        x=alt.X("spearman:Q", title=word("embeddings.spearman"), scale=_around(table["spearman"])),
+        y=alt.Y("value:Q", title=y, scale=_around(table["value"])),
     )
     marks = base.mark_point(filled=True, size=120, opacity=1).encode(
         color=colour("model", drawn, names, legend(columns=2)),
@@ -201,3 +202,10 @@ def against(table: pd.DataFrame, names: Sequence[str], *, y: str) -> alt.LayerCh
         tooltip=["model", alt.Tooltip("spearman:Q", format=".4f"), alt.Tooltip("value:Q", title=y, format=".4f")],
     )
     return alt.layer(marks).properties(height=_HEIGHT)
+
+
+def _around(values: "pd.Series[float]") -> alt.Scale:
+    """Return a scale around figures in percent, so wide that next to no difference does not look like a large one."""
+    low, high = float(values.min()), float(values.max())
+    margin = max(0.1 * (high - low), (_LEAST_SPAN - (high - low)) / 2)
+    return alt.Scale(domain=[low - margin, high + margin])

@@ -88,3 +88,12 @@ def test_what_is_only_computed_is_dashed_and_what_others_report_hollow() -> None
     assert dashed["mark"]["strokeDash"]
     assert solid["transform"] == points["transform"] == [{"filter": "datum.measured"}]
     assert "filled" not in reported["mark"]
+
+
+def test_next_to_no_difference_does_not_fill_the_chart() -> None:
+    table = pd.DataFrame({"model": ["one", "two"], "spearman": [30.0, 50.0], "value": [72.40, 72.42]})
+    (marks,) = layers(charts.against(table, NAMES, y="nDCG@10"))
+    low, high = marks["encoding"]["y"]["scale"]["domain"]
+    assert low < 71
+    assert high > 73
+    assert marks["encoding"]["x"]["scale"]["domain"] == [28.0, 52.0]
