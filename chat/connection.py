@@ -12,7 +12,7 @@ import httpx2
 from chat.problems import EndpointError, hung_up, too_long, too_much
 
 MOST_BYTES = 16 * 2**20  # of an answer, unpacked; a model that thinks aloud for an hour says less
-MOST_LINES = 100_000  # two a piece: what comes in ever smaller pieces keeps the program busy, and fills no memory
+MOST_LINES = 100_000  # or pieces: what comes in ever smaller ones keeps the program busy, and fills no memory
 MOST_SECONDS = 600.0  # from the question to the end of the answer, whatever comes in between
 RETRIES = 4  # for what passes: too many requests, a server's own fault, a lost connection
 _PASSING = (408, 409, 429, *range(500, 600))
@@ -176,7 +176,7 @@ class _Body(httpx2.SyncByteStream):
         with self._call.watched():
             for piece in self._response.iter_bytes():
                 self._call.check()
-                taken, lines = taken + len(piece), lines + piece.count(b"\n")
+                taken, lines = taken + len(piece), lines + max(1, piece.count(b"\n"), piece.count(b"\r"))
                 if taken > MOST_BYTES or lines > MOST_LINES:
                     raise too_much(MOST_BYTES)
                 yield piece

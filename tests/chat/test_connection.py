@@ -94,6 +94,8 @@ TOO_MUCH: dict[str, Callable[[], Reply]] = {
     "pieces": lambda: Reply(200, gigabyte("", chunk("서울 ")), EVENTS),
     "comments": lambda: Reply(200, gigabyte("", ": ping\n\n"), EVENTS),
     "lines": lambda: Reply(200, gigabyte("", "\n"), EVENTS),
+    "lines of other systems": lambda: Reply(200, gigabyte("", "\r"), EVENTS),
+    "chunks": lambda: Reply(0, gigabyte(f"{HEAD}transfer-encoding: chunked\r\n\r\n", "1\r\na\r\n")),
     "error": lambda: Reply(400, gigabyte('{"error": {"message": "', "a"), JSON),
     "error that passes": lambda: Reply(500, gigabyte('{"error": {"message": "', "a"), {**JSON, **AT_ONCE}),
     "packed": lambda: Reply(200, bomb(), {**JSON, **GZIP}),
@@ -113,6 +115,18 @@ def test_an_answer_larger_than_any_is_not_read_on(kind: str, streamed: bool, mon
             ask(Chat(Endpoint(server.address, KEY), MODEL, 0.0, 5), streamed=streamed)
         assert server.left.wait(5), "it is sent on"
     assert (caught.value.code, caught.value.ends, caught.value.details) == ("too_much", False, limit)
+
+
+@pytest.mark.parametrize("streamed", [True, False])
+@pytest.mark.parametrize("kind", ["lines", "lines of other systems", "comments", "pieces", "chunks"])
+def test_an_answer_in_ever_smaller_parts_is_not_read_on(
+    kind: str, streamed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, most in (("MOST_BYTES", 2**40), ("MOST_LINES", 1000), ("MOST_SECONDS", 5.0)):
+        monkeypatch.setattr(f"chat.connection.{name}", most)
+    failure, server = failing(TOO_MUCH[kind](), streamed=streamed)
+    assert failure.code == "too_much"
+    assert server.left.wait(5)
 
 
 def test_what_is_just_small_enough_is_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
