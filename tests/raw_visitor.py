@@ -64,6 +64,16 @@ class Visitor:
     def gets(self, path: str) -> int:
         return self._asks("GET", path, {})
 
+    def reads(self, path: str) -> tuple[int, bytes]:
+        """What lies at an address that is sent as it is, and the answer's status."""
+        connection = http.client.HTTPConnection(urlsplit(self.app).netloc, timeout=120)
+        try:
+            connection.request("GET", path, headers={"Cookie": cookie_header(self.cookies)})
+            answer = connection.getresponse()
+            return answer.status, answer.read()
+        finally:
+            connection.close()
+
     def _file(self, session: str = "") -> str:
         return f"/_stcore/upload_file/{session or self.session}/{secrets.token_hex(8)}"
 

@@ -84,6 +84,23 @@ def test_files_of_who_is_not_signed_in_are_refused_before_they_take_memory(close
         assert nobody.gets("/_stcore/health") == 200
 
 
+_CLIMBING = ("/{0}", "/static/{0}", "/static/../../{0}", "/media/..%2f..%2f{0}", "/component/a/../../{0}", "//{0}")
+
+
+@pytest.mark.slow
+def test_no_address_gives_a_file_of_the_server_or_takes_one(closed: Server) -> None:
+    with visiting(closed.address) as nobody:
+        nobody.draw()
+        _, page = nobody.reads("/")
+        for climbing in _CLIMBING:
+            for file in ("app.py", ".streamlit/config.toml", "etc/passwd", "%2e%2e/app.py"):
+                status, content = nobody.reads(climbing.format(file))
+                assert status in (400, 403, 404) or content == page, climbing
+        own = nobody.session
+        for session in (own, f"{own}%2F..", f"./{own}", f"{own}/", f"%20{own}", f"{own}%0A", f"{own}?", f"x/../{own}"):
+            assert nobody.puts(1, session=session) in (400, 403, 404, 405), session
+
+
 @pytest.mark.slow
 def test_who_is_signed_in_hands_in_files_to_their_own_pages_alone(closed: Server) -> None:
     with visiting(closed.address, closed.cookie("alice")) as alice, visiting(closed.address) as nobody:

@@ -415,3 +415,16 @@ def test_scores_of_the_largest_and_smallest_values_are_numbers(own: str, tmp_pat
     usual = BM25("a", small_set().passages, BM25Options()).search(texts_of(QUESTIONS), 3)
     assert np.isfinite(found.scores[found.indices >= 0]).all()
     np.testing.assert_array_equal((found.indices >= 0).sum(axis=1), (usual.indices >= 0).sum(axis=1))
+
+
+def test_no_more_is_taken_than_there_are_passages_however_many_are_asked_for(tmp_path: Path) -> None:
+    def searched(passages: int) -> list[list[int]]:
+        own = f"feedback_passages = {passages}"
+        experiment = read(BM25_ALONE.format(top=f"ks = [{passages}]", own=own), tmp_path)
+        spec = experiment.retriever[0]
+        assert isinstance(spec, BM25Spec)
+        bm25 = BM25("a", small_set().passages, spec.options())
+        rows: list[list[int]] = bm25.search(texts_of(QUESTIONS), max(experiment.ks)).indices.tolist()
+        return rows
+
+    assert searched(10**9) == searched(len(small_set().passages))

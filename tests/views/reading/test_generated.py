@@ -1,6 +1,8 @@
 """A language model's answer while it comes: drawn within bounds however much comes, and ended with whoever waits."""
 
+import re
 import threading
+import time
 from collections.abc import Generator
 
 import pytest
@@ -9,6 +11,7 @@ from chat.problems import EndpointError, hung_up
 from chat.stream import Usage
 from reading.generation.generator import GeneratedAnswer
 from views.reading.generated import _followed, answer_html
+from views.words import plain
 
 ANSWER = GeneratedAnswer("한강", Usage(None, None, 0.0, 0.0), (), refused=False)
 
@@ -76,3 +79,29 @@ def test_an_answer_without_bounds_is_cut() -> None:
     found = answer_html("강 [1] " * 100_000, "a", 3)
     assert found.endswith(" …</p>")
     assert found.count("<a ") < 5000
+
+
+HOSTILE = (
+    *("<script>alert(1)</script>", "<img src=http://a onerror=alert(1)>", "<svg/onload=alert(1)>", "![a](http://a)"),
+    *("[a](javascript:alert(1))", "$x^2$", ":material/home:", "**굵게**", "`a`", "[<b>](http://a) [1]<i>[2]"),
+)
+
+
+@pytest.mark.parametrize("said", HOSTILE)
+def test_what_a_model_says_is_text_while_it_comes_and_then(said: str) -> None:
+    place, shown = Place(), plain(said)
+
+    def pieces() -> Generator[str, None, GeneratedAnswer]:
+        yield said
+        until = time.monotonic() + 10
+        while shown not in place.drawn and time.monotonic() < until:
+            time.sleep(0.01)
+        return ANSWER
+
+    assert _followed(place, Line(said), pieces()) is ANSWER  # type: ignore[arg-type]
+    assert {one for one in place.drawn if not one.startswith(":gray[")} == {shown}
+    assert not re.search(r"(?<!\\)[<*`$\[:]", shown)
+    found = answer_html(said, 'a"><b>', 1)
+    assert set(re.findall(r"<(/?\w+)", found)) <= {"p", "/p", "a", "/a"}
+    links = re.findall(r'href="([^"]*)"', found)
+    assert links == ["#a&quot;&gt;&lt;b&gt;-1"] * len(links)

@@ -164,6 +164,17 @@ def test_a_bad_score_is_left_out_with_its_row(app: AppTest) -> None:
     assert table["score"].tolist() == ["많이"]
 
 
+@pytest.mark.parametrize("score", ["1e39", "-1e300", "9" * 5000])
+def test_a_score_beyond_all_is_left_out_and_the_rest_is_drawn(app: AppTest, score: str) -> None:
+    upload(app, ("pairs.tsv", SCORED + f"하나\t둘\t{score}\n"))
+    assert "1 of 21 rows were left out." in texts(app)
+    table = next(one.value for one in app.dataframe if "problem" in one.value)
+    assert table["row"].tolist() == [22]
+    assert table["problem"][0].startswith("The score (score) is too large: ")
+    assert not app.exception
+    assert not app.error
+
+
 def test_rows_left_out_of_several_files_stand_under_the_name_of_their_file(app: AppTest) -> None:
     bad = "하나\t둘\t많이\n"
     upload(app, ("a_train.tsv", SCORED), ("a_test.tsv", SCORED.replace("둘", "셋") + bad))
