@@ -107,8 +107,8 @@ def _draw_list(of: QuestionList) -> None:
     st.caption(word("why.pick"))
     share, rank_help = st.column_config.ProgressColumn, word("why.rank_help")
     columns = {
-        "question": tables.text("why.question", width=300, pinned=True),
-        "kind": tables.text("why.kind", width=90),
+        "question": tables.text("why.question", width=280, pinned=True),
+        "kind": tables.text("why.kind", width=110),
         **{
             rank: st.column_config.NumberColumn(name, help=rank_help, width=70)
             for rank, name in zip(ranks, of.names, strict=True)
