@@ -7,10 +7,10 @@ from typing import Any
 import streamlit as st
 
 from jobs.allocator import without_collections
+from views.state import VISIT
 from views.uploads import UPLOADS
 from views.words import word
 
-VISIT = "visit"  # of the session: how often a page was opened
 _KEPT = ("data", "lang")  # of an address, on the way to another page
 PAGES = {
     "compare": ":material/leaderboard:",

@@ -12,9 +12,8 @@ from training.runs.runs import Run
 from views.access import draw_user
 from views.data_words import set_name
 from views.job import with_time_left
-from views.resources.sets import split_of, stored_sets
+from views.resources.sets import chosen_set, split_of, stored_sets, use_set
 from views.run_words import phase_words, run_name
-from views.state import chosen_set, use_set
 from views.words import LANGUAGES, catalog, language, plain, word
 
 _POLL_SECONDS = 2.0

@@ -10,36 +10,11 @@ from typing import Any, cast
 
 import streamlit as st
 
-from data.store import StoredSet, last_used, note_used
-from views.navigation import VISIT
-from views.resources.sets import stored_sets
 from views.words import language
 
+VISIT = "visit"  # of the session: how often a page was opened
 PAGE_OF_LIST = "at"  # its name in the address: where a set's passages are read
 _ON_ITS_WAY = 1.5  # seconds until a browser has surely heard of a choice
-
-
-def chosen_set() -> StoredSet:
-    """Return the question set in use: the one in the address, else the session's, else the last used, else the newest.
-
-    One that is there no more is passed over.
-    """
-    sets = {kept.key: kept for kept in stored_sets()}
-    wanted = (st.query_params.get("data"), st.session_state.get("data"))
-    key = next((key for key in wanted if key in sets), None) or last_used()
-    return sets[key if key in sets else next(iter(sets))]
-
-
-def use_set(key: str) -> None:
-    """Make a set the one in use: on every page, and where the app is opened without an address."""
-    before = st.session_state.get("data")
-    address = {"data": key}
-    if before != key:
-        note_used(key)
-        if before and PAGE_OF_LIST in st.query_params:
-            address[PAGE_OF_LIST] = "1"  # in one step with the set: one entry to go back by
-    st.session_state["data"] = key
-    st.query_params.update(address)
 
 
 def choose(

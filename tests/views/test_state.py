@@ -5,7 +5,7 @@ from streamlit.testing.v1 import AppTest
 
 from tests.views.driving import opened, run
 from views import state
-from views.navigation import VISIT
+from views.state import VISIT
 
 
 def page() -> None:

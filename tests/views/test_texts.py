@@ -24,7 +24,7 @@ HOSTILE = "<b>**글** [x](y)"
 def page() -> None:
     import streamlit as st
 
-    from views.state import chosen_set
+    from views.resources.sets import chosen_set
     from views.texts import characters_in, documents_in, learned_name, pick_text, reference_of
 
     picked = pick_text(chosen_set())

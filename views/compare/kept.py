@@ -13,8 +13,7 @@ from views.compare.scores import in_points
 from views.damaged import draw_damaged
 from views.data_words import set_name
 from views.resources.comparisons import open_comparison
-from views.resources.sets import stored_sets
-from views.state import chosen_set, use_set
+from views.resources.sets import chosen_set, stored_sets, use_set
 from views.words import moment, plain, word
 
 _HEADLINE = "ndcg@10"

@@ -25,7 +25,7 @@ from views.data_words import set_name
 from views.method_words import draw_methods
 from views.navigation import way_to
 from views.resources.comparisons import open_comparison
-from views.state import chosen_set
+from views.resources.sets import chosen_set
 from views.words import moment, plain, word
 
 VIEWS = {

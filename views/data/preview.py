@@ -13,7 +13,7 @@ from data.problems import DataError
 from data.read import Reading
 from data.split import Split, split
 from data.store import StoredSet, keep
-from views.state import use_set
+from views.resources.sets import use_set
 
 _KEY, _KEPT = "preview", "kept_now"
 

@@ -13,7 +13,7 @@ from views.choices import BM25_NAME, Choices, choices_for, free_name
 from views.data_words import set_name
 from views.embeddings.models import Models
 from views.navigation import open_page
-from views.state import chosen_set
+from views.resources.sets import chosen_set
 from views.words import plain, word
 
 _LONGEST_NAME = 60

@@ -1,14 +1,16 @@
 """Cached functions about question sets: read, audited and split once for all sessions."""
 
 import numpy as np
+import streamlit as st
 
 from data.audit.audit import Audit, audit
 from data.audit.browse import passages_with
 from data.catalog import CATALOG, read_entry
 from data.records import QuestionSet
 from data.split import Split, SplitOptions, split
-from data.store import StoredSet, keep, load, stored
+from data.store import StoredSet, keep, last_used, load, note_used, stored
 from views.resources.cached import cached
+from views.state import PAGE_OF_LIST
 
 SAMPLE = "sample"
 
@@ -49,3 +51,26 @@ def split_of(key: str, validation: float, test: float, seed: int) -> Split:
 def passages_found(questions: QuestionSet, wanted: str) -> np.ndarray:
     """Return the rows of the passages that hold what is wanted, in a set that may not be stored."""
     return passages_with(questions, wanted)
+
+
+def chosen_set() -> StoredSet:
+    """Return the question set in use: the one in the address, else the session's, else the last used, else the newest.
+
+    One that is there no more is passed over.
+    """
+    sets = {kept.key: kept for kept in stored_sets()}
+    wanted = (st.query_params.get("data"), st.session_state.get("data"))
+    key = next((key for key in wanted if key in sets), None) or last_used()
+    return sets[key if key in sets else next(iter(sets))]
+
+
+def use_set(key: str) -> None:
+    """Make a set the one in use: on every page, and where the app is opened without an address."""
+    before = st.session_state.get("data")
+    address = {"data": key}
+    if before != key:
+        note_used(key)
+        if before and PAGE_OF_LIST in st.query_params:
+            address[PAGE_OF_LIST] = "1"  # in one step with the set: one entry to go back by
+    st.session_state["data"] = key
+    st.query_params.update(address)

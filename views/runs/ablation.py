@@ -16,11 +16,11 @@ from views.data_words import set_name
 from views.job import follow
 from views.model_words import kind_name
 from views.navigation import open_page
+from views.resources.sets import use_set
 from views.run_words import experiment_of, is_varied, run_name, variant_stage_words
 from views.runs.ablation_table import as_written, draw_table
 from views.runs.ablation_words import conclusions
 from views.runs.parts import draw_parts
-from views.state import use_set
 from views.words import language, plain, word
 
 _POLL_SECONDS = 1.5

@@ -8,7 +8,7 @@ from training.runs.runs import Plan
 from views.choices import BM25_NAME, Choices, choices_for, free_name
 from views.model_words import base_name
 from views.navigation import open_page
-from views.state import use_set
+from views.resources.sets import use_set
 from views.words import language
 
 

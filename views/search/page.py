@@ -15,12 +15,12 @@ from views import reasons
 from views.choices import Choices, choices_for
 from views.highlight import draw_style
 from views.resources.comparisons import open_comparison
-from views.resources.sets import question_set
+from views.resources.sets import chosen_set, question_set
 from views.search import judging
 from views.search.asking import search, try_failed_again
 from views.search.columns import SearchAnswer, draw_columns, draw_table
 from views.side_by_side import MOST as _MOST_COLUMNS
-from views.state import choose, choose_several, chosen_set, remember
+from views.state import choose, choose_several, remember
 from views.words import language, plain, word
 
 _KNOWN = "newest_searched_with"  # of the session: the newest training's retriever when columns were last drawn

@@ -19,8 +19,8 @@ from retrieval.comparison.experiment import ExperimentError, read_as, write_expe
 from training.ablations.experiment import AblationExperiment
 from training.options.language_model import LanguageObjective, LanguageOptions
 from training.runs.runs import Plan
+from views.resources.sets import chosen_set
 from views.runs.search import setting_words, value_words
-from views.state import chosen_set
 from views.train.entered import relabel
 from views.train.judges import experiment_around, pick_judges, start_ablation
 from views.train.start import trainings_started

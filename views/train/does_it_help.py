@@ -6,8 +6,8 @@ from data.failure import Failure
 from training.recipe import recipe_of
 from training.runs.runs import Plan, Run
 from views.problem_words import failure_text
+from views.resources.sets import chosen_set
 from views.runs.dialogs import close_dialog
-from views.state import chosen_set
 from views.train.judges import experiment_around, pick_judges, start_ablation
 from views.train.start import trainings_started
 from views.words import plain, word

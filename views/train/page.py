@@ -22,13 +22,14 @@ from training.sentences.family import PAIRS
 from views.data_words import pair_set_name
 from views.model_words import kind_name
 from views.navigation import open_page
+from views.resources.sets import chosen_set
 from views.runs import at_work as at_work_view
 from views.runs.ablation import draw_ablation_at_work
 from views.runs.line import draw_queue
 from views.runs.list import draw_runs
 from views.runs.search import draw_at_work
 from views.scrolling import show_top
-from views.state import choose, chosen_set, remember, remembered
+from views.state import choose, remember, remembered
 from views.texts import Learned, learned_name, pick_text
 from views.train.base import pick_base
 from views.train.does_it_help import draw_does_it_help

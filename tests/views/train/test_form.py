@@ -56,7 +56,7 @@ def base_box(app: AppTest) -> Selectbox:
 def page() -> None:
     import streamlit as st
 
-    from views.state import chosen_set
+    from views.resources.sets import chosen_set
     from views.train.base import pick_base
     from views.train.form import draw_form
     from views.train.objective import pick_objective
