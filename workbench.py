@@ -13,8 +13,8 @@ import streamlit as st
 from views import access, sidebar
 from views.navigation import draw_ways, pages
 from views.problem_words import errors_told
+from views.ui.words import word
 from views.uploads import UPLOADS
-from views.words import word
 
 # a page's tables are small, and their styles are written a cell at a time: Arrow would copy a column for each
 pd.set_option("mode.string_storage", "python")

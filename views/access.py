@@ -30,8 +30,8 @@ from data.workspace import (
     workspace,
 )
 from models.hub import forget_tokens
+from views.ui.words import plain, word
 from views.uploads import UPLOADS
-from views.words import plain, word
 
 _DAYS_OF_A_COOKIE = 32  # Streamlit takes one for 31
 _LOCAL = {"localhost", "127.0.0.1", "::1"}

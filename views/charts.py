@@ -7,7 +7,7 @@ import pandas as pd
 
 from retrieval.report.colours import PALETTE, READABLE
 from retrieval.report.scales import colour, columns_for, legend, shape
-from views.words import word
+from views.ui.words import word
 
 HEIGHT = 320
 _DISTRIBUTION_HEIGHT = 240

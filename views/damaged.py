@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 
 import streamlit as st
 
-from views.words import plain, word
+from views.ui.words import plain, word
 
 
 def draw_damaged(names: Sequence[str], remove: Callable[[str], None]) -> None:

@@ -8,7 +8,7 @@ from data.pairs.catalog import PAIR_CATALOG
 from data.pairs.store import StoredPairs
 from data.records import Question
 from retrieval.evaluation.slices import Property, Slice, labels_of
-from views.words import known, plain, word
+from views.ui.words import known, plain, word
 
 _SAMPLE = CATALOG["sample"].title
 _PAIRS = {entry.title: entry.id for entry in PAIR_CATALOG.values()}

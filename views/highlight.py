@@ -10,7 +10,7 @@ import streamlit as st
 from retrieval.report.colours import LETTERS
 from text.located import Piece
 from text.marking import MarkedText
-from views.words import word
+from views.ui.words import word
 
 _STYLE = Path(__file__).with_name("found.css")
 

@@ -7,7 +7,7 @@ from retrieval.asking import Findings
 from retrieval.comparison.kinds.spec import Spec
 from text.marking import MarkedText
 from views.highlight import Hit
-from views.words import word
+from views.ui.words import word
 
 
 def hit(

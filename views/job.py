@@ -6,7 +6,7 @@ import streamlit as st
 
 from jobs.folder import Job
 from jobs.status import State, Status
-from views.words import duration, word
+from views.ui.words import duration, word
 
 
 def follow(

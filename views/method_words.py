@@ -14,7 +14,7 @@ from retrieval.milvus.kinds import Search
 from text.analyzers import Analyzer
 from training.runs.runs import find_model_run
 from views.model_words import base_name
-from views.words import plain, word, word_or
+from views.ui.words import plain, word, word_or
 
 
 def draw_methods(names: Sequence[str], specs: Mapping[str, Spec], analyzer: Analyzer) -> None:

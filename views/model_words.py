@@ -6,7 +6,7 @@ from models.sources import STARTER, find_model, is_starter
 from training.options.language_model import LANGUAGE_MODEL
 from training.runs.runs import find_model_run
 from views.data_words import set_name
-from views.words import moment, word, word_or
+from views.ui.words import moment, word, word_or
 
 OTHER = "other"
 

@@ -8,8 +8,8 @@ import streamlit as st
 
 from jobs.allocator import without_collections
 from views.state import VISIT
+from views.ui.words import word
 from views.uploads import UPLOADS
-from views.words import word
 
 _KEPT = ("data", "lang")  # of an address, on the way to another page
 PAGES = {

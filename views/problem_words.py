@@ -12,7 +12,7 @@ from data.workspace import is_of_the_disk
 from language.problems import LanguageError
 from reading.problems import ReadingError
 from text.problems import DictionaryError
-from views.words import catalog, known, language, plain, word
+from views.ui.words import catalog, known, language, plain, word
 
 _NAMED_BY_READERS = ("found", "expected", "unit", "reason")
 _NAMED_BY_USERS = (ProblemCode.MISSING_COLUMN, ProblemCode.UNKNOWN_COLUMN)  # `found` lists the file's own columns

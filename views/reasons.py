@@ -17,7 +17,7 @@ from text.problems import DictionaryError
 from views.highlight import reason_html
 from views.problem_words import failure_text
 from views.resources.explanations import counted_bm25, explained_static
-from views.words import word
+from views.ui.words import word
 
 _NOWHERE_SHOWN = 3
 

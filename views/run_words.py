@@ -8,7 +8,7 @@ from training.runs.ablations import UNTRAINED, Ablation
 from training.runs.runs import Phase, Plan, Run
 from training.runs.searches import Search
 from training.settings.halving import SHARES
-from views.words import word
+from views.ui.words import word
 
 
 def run_name(plan: Plan) -> str:

@@ -14,7 +14,7 @@ from views.data_words import set_name
 from views.job import with_time_left
 from views.resources.sets import chosen_set, split_of, stored_sets, use_set
 from views.run_words import phase_words, run_name
-from views.words import LANGUAGES, catalog, language, plain, word
+from views.ui.words import LANGUAGES, catalog, language, plain, word
 
 _POLL_SECONDS = 2.0
 _AT_ONCE = ("comparisons", "embeddings", "language", "reading", "cache/rehearsals")  # jobs in no line

@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import streamlit as st
 
-from views.words import language
+from views.ui.words import language
 
 VISIT = "visit"  # of the session: how often a page was opened
 PAGE_OF_LIST = "at"  # its name in the address: where a set's passages are read

@@ -11,7 +11,7 @@ from streamlit.elements.lib.column_types import ColumnConfig
 
 from data.csv_export import csv_bytes
 from retrieval.evaluation.measures import Measure
-from views.words import known, word
+from views.ui.words import known, word
 
 _LETTER, _AROUND = 7, 24  # pixels of a letter, and of what is around a text
 _NARROWEST, _WIDEST = 110, 340

@@ -12,8 +12,8 @@ from views.data_words import set_name
 from views.problem_words import errors_told
 from views.resources.tokenizers import characters_of
 from views.state import choose, remember
+from views.ui.words import plain, word
 from views.uploading import translate_field
-from views.words import plain, word
 
 Learned = StoredSet | StoredText
 _IN_ADDRESS = "corpus"

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import streamlit as st
 
-from views.words import word
+from views.ui.words import word
 
 _LOOK = Path(__file__).parent / "uploading.css"
 

@@ -15,7 +15,7 @@ from streamlit import runtime
 from streamlit.runtime.scriptrunner import get_script_run_ctx
 
 from data.limits import MEGABYTE, LimitError, limits
-from views.words import word
+from views.ui.words import word
 
 _SECONDS_WITHOUT_CONNECTION = 30.0  # a network may stumble, and the page comes back to its files
 _BESIDE = 1000  # bytes that a file takes beside its content: a million empty ones are not free

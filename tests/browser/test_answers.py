@@ -13,7 +13,7 @@ from data.catalog import CATALOG, read_entry
 from tests.browser.test_trainings import wait_for
 from tests.chat_server import EVENTS, KEY, MODEL, ChatServer, Reply, chat_server, chunk
 from tests.hub import build_bi_encoder
-from views.words import catalog
+from views.ui.words import catalog
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 MINUTES = 60_000

@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.programs import run_module
-from views.words import catalog
+from views.ui.words import catalog
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 MINUTES = 60_000

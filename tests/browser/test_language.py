@@ -15,7 +15,7 @@ from playwright.sync_api import Browser, Locator, Page, expect
 from tests.browser.conftest import new_page
 from tests.browser.test_answers import MINUTES, no_failure, settled
 from tests.browser.test_trainings import wait_for
-from views.words import catalog
+from views.ui.words import catalog
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 LOCALES = {"ko": "ko-KR", "en": "en-US"}

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect
 
-from views.words import catalog
+from views.ui.words import catalog
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 MINUTE = 60_000

@@ -16,7 +16,7 @@ from data.store import keep
 from data.workspace import acting_as, user_of
 from tests.browser.conftest import free_port, running_app
 from tests.identity_provider import Provider, running_provider, secrets_for
-from views.words import catalog
+from views.ui.words import catalog
 
 pytest.importorskip("authlib")
 pytestmark = [pytest.mark.browser, pytest.mark.slow]

@@ -32,7 +32,7 @@ from training.rankers.reached import Reached
 from training.recipe import RECIPES, Recipe, recipe_of
 from training.runs.runs import Run, all_runs
 from views.choices import choices_for
-from views.words import catalog
+from views.ui.words import catalog
 
 EN = catalog("en")
 

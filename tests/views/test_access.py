@@ -12,7 +12,7 @@ from data import workspace as workspace_module
 from data.workspace import NobodySignedInError, shared_workspace, user_of, users_told_by, workspace
 from tests.views.driving import run
 from views import access
-from views.words import catalog
+from views.ui.words import catalog
 
 ISSUER = "https://id.example.org"
 ALICE = {"is_logged_in": True, "iss": ISSUER, "sub": "alice", "name": "Alice <b>", "email": "alice@example.org"}

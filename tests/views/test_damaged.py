@@ -19,7 +19,7 @@ from tests.hostile.damages import DEEP
 from tests.views.driving import opened, run
 from training.options.bi_encoder import BI_ENCODER, BiEncoderOptions
 from training.runs.runs import Run, create_run, damaged_runs, new_plan
-from views.words import catalog, plain
+from views.ui.words import catalog, plain
 
 EN = catalog("en")
 WORDS = {"name": "words", "kind": "bm25", "analyzer": "word"}

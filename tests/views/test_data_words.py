@@ -22,7 +22,7 @@ def test_in_korean_and_in_english() -> None:
 
 
 def test_every_kind_of_the_sample_has_words() -> None:
-    from views.words import LANGUAGES, catalog
+    from views.ui.words import LANGUAGES, catalog
 
     kinds = {question.kind for question in find("sample").questions}
     for language in LANGUAGES:

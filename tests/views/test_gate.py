@@ -16,7 +16,7 @@ from tests.browser.conftest import free_port, running_app
 from tests.raw_visitor import signed_in, visiting
 from views import access
 from views.gate import Gate
-from views.words import catalog
+from views.ui.words import catalog
 
 ISSUER = "https://id.example.org"
 WORDS = catalog("en")

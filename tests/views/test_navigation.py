@@ -6,7 +6,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from tests.views.driving import run
-from views.words import catalog
+from views.ui.words import catalog
 
 FIVE = ["compare", "data", "train", "search", "answers"]
 EN = catalog("en")

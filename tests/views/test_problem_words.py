@@ -13,7 +13,7 @@ from language.problems import LanguageError
 from reading.problems import ReadingError
 from tests.views.driving import run
 from views.problem_words import failure_text, problem_text, reason_text
-from views.words import LANGUAGES, catalog
+from views.ui.words import LANGUAGES, catalog
 
 
 def fields(template: str) -> set[str]:

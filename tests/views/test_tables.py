@@ -7,7 +7,7 @@ from streamlit.testing.v1 import AppTest
 
 from tests.views.driving import opened
 from views import tables
-from views.words import catalog
+from views.ui.words import catalog
 
 EN = catalog("en")
 

@@ -15,7 +15,7 @@ from data.workspace import workspace
 from language import texts
 from tests.doubles import small_set
 from tests.views.driving import opened, run
-from views.words import LANGUAGES, catalog, plain
+from views.ui.words import LANGUAGES, catalog, plain
 
 EN = catalog("en")
 HOSTILE = "<b>**글** [x](y)"

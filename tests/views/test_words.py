@@ -7,7 +7,7 @@ import pytest
 
 from data.workspace import PROJECT
 from training.runs.runs import Phase
-from views.words import LANGUAGES, catalog, plain
+from views.ui.words import LANGUAGES, catalog, plain
 
 VIEWS = PROJECT / "views"
 SOURCE = "".join(path.read_text(encoding="utf-8") for path in [*VIEWS.rglob("*.py"), VIEWS.parent / "workbench.py"])

@@ -20,8 +20,8 @@ from retrieval.trec.run import RunError
 from views.choices import BM25_NAME, Choices, free_name
 from views.problem_words import failure_text
 from views.resources.sets import question_set
+from views.ui.words import plain, word
 from views.uploading import translate_field
-from views.words import plain, word
 
 _KINDS = ("dense", "sparse", "rerank", "run", "milvus")
 _LONGEST_NAME = 60

@@ -11,7 +11,7 @@ from retrieval.evaluation.significance import PairTest
 from views.choices import Choices
 from views.compare.comparison_view import ComparisonView
 from views.state import remember
-from views.words import plain, signed, word
+from views.ui.words import plain, signed, word
 
 
 def draw(view: ComparisonView, choices: Choices) -> None:

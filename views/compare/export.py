@@ -18,7 +18,7 @@ from training.runs.runs import find_run
 from views.compare.comparison_view import ComparisonView
 from views.compare.scores import means
 from views.resources.sets import question_set
-from views.words import language, word
+from views.ui.words import language, word
 
 
 def draw(view: ComparisonView | None) -> None:

@@ -14,7 +14,7 @@ from views.compare.why.filters import listed
 from views.data_words import answers_line, slice_names
 from views.highlight import draw_style
 from views.resources.charts import draw_chart
-from views.words import plain, signed, word
+from views.ui.words import plain, signed, word
 
 _CHARTED = 5
 

@@ -14,7 +14,7 @@ from views.damaged import draw_damaged
 from views.data_words import set_name
 from views.resources.comparisons import open_comparison
 from views.resources.sets import chosen_set, stored_sets, use_set
-from views.words import moment, plain, word
+from views.ui.words import moment, plain, word
 
 _HEADLINE = "ndcg@10"
 _OPENED = "opened_comparison"

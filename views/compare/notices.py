@@ -11,7 +11,7 @@ from views.compare.adding import run_words
 from views.compare.comparison_view import ComparisonView
 from views.data_words import made_words
 from views.problem_words import failure_text
-from views.words import plain, word
+from views.ui.words import plain, word
 
 
 def draw(view: ComparisonView, choices: Choices) -> None:

@@ -12,7 +12,7 @@ from views.compare.comparison_view import ComparisonView
 from views.compare.notices import draw_footnotes
 from views.compare.scores import draw_table, draw_times, in_points, verdict_of
 from views.resources.charts import draw_chart
-from views.words import plain, word
+from views.ui.words import plain, word
 
 
 def draw(view: ComparisonView) -> None:

@@ -26,7 +26,7 @@ from views.method_words import draw_methods
 from views.navigation import way_to
 from views.resources.comparisons import open_comparison
 from views.resources.sets import chosen_set
-from views.words import moment, plain, word
+from views.ui.words import moment, plain, word
 
 VIEWS = {
     "overview": "views.compare.overview",

@@ -23,7 +23,7 @@ from views.compare.scores import draw_table
 from views.data_words import set_name
 from views.method_words import method_line
 from views.resources.comparisons import finished_part
-from views.words import moment, plain, word
+from views.ui.words import moment, plain, word
 
 _POLL_SECONDS, _FIRST_POLL_SECONDS = 0.5, 0.3  # the first figures are waited for most
 _NOW = "run"  # in the address of a link whose press means: compare these

@@ -10,7 +10,7 @@ from retrieval.comparison.compare import Result
 from retrieval.evaluation.measures import CUT, Measure
 from retrieval.evaluation.significance import PairTest
 from views import tables
-from views.words import word
+from views.ui.words import word
 
 _SHOWN_KS = 4  # columns of the measure looked at
 _FIGURE_WIDTHS = {f"mrr@{CUT}": 76, f"ndcg@{CUT}": 84}  # pixels

@@ -16,7 +16,7 @@ from views import tables
 from views.charts import distribution
 from views.data_words import kind_words
 from views.resources.charts import draw_chart
-from views.words import word
+from views.ui.words import word
 
 _SHOWN_ROWS = 1000
 _COUNT_WIDTH = 160  # pixels: two beside each other on a telephone

@@ -10,8 +10,8 @@ from data.catalog import CATALOG, CatalogEntry, Progress, obtain
 from data.problems import DataError
 from views.data import preview
 from views.resources.sets import SAMPLE
+from views.ui.words import duration, word
 from views.uploading import translate_field
-from views.words import duration, word
 
 KORQUAD = "korquad-v1-dev"
 _MEGABYTE = 10**6

@@ -22,7 +22,7 @@ from views.data_words import made_words, maker_name, set_name
 from views.navigation import open_page
 from views.problem_words import failure_text
 from views.resources.sets import use_set
-from views.words import plain, word
+from views.ui.words import plain, word
 
 _PREVIEWED = 5  # passages
 _SHOWN_CHARACTERS = 160  # of a passage below its question

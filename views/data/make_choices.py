@@ -9,7 +9,7 @@ from chat.endpoint import MODEL, Endpoint, may_be_given
 from data.made import Maker
 from questions.options import MakerOptions, PromptLanguage
 from questions.written import prompts
-from views.words import language, word
+from views.ui.words import language, word
 
 _USUAL = 2000  # passages: enough to train with, and made in a minute
 

@@ -24,7 +24,7 @@ from views.problem_words import errors_told
 from views.resources.sets import audit_of, chosen_set, question_set, split_of
 from views.scrolling import show_top
 from views.state import choose, choose_tab
-from views.words import plain, word
+from views.ui.words import plain, word
 
 _QUESTIONS, _PAIRS = "questions", "pairs"
 _LOOK = "look"  # its name in the address

@@ -11,7 +11,7 @@ from data.records import Passage, Question, QuestionSet
 from text.matching import merged
 from views.resources.sets import passages_found
 from views.state import PAGE_OF_LIST
-from views.words import plain, word
+from views.ui.words import plain, word
 
 _A_PAGE = 5
 _SHOWN_CHARACTERS = 5000

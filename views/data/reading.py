@@ -11,7 +11,7 @@ from views.data import preview, rows
 from views.data.preview import Preview, Read
 from views.data.status import draw_status
 from views.problem_words import errors_told, failure_text
-from views.words import plain, word
+from views.ui.words import plain, word
 
 _ROLES = tuple(role.name for role in fields(Columns))
 

@@ -12,7 +12,7 @@ from data.problems import Problem
 from data.read import Reading
 from views import tables
 from views.problem_words import problem_text, reason_text
-from views.words import catalog, language, plain, word
+from views.ui.words import catalog, language, plain, word
 
 _SHOWN_ROWS = 1000
 _SHOWN_COLUMNS = 30  # of the first rows

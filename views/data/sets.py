@@ -7,7 +7,7 @@ from views.damaged import draw_damaged
 from views.data_words import set_name
 from views.problem_words import errors_told
 from views.resources.sets import stored_sets, use_set
-from views.words import moment, plain, word
+from views.ui.words import moment, plain, word
 
 _WIDTHS = [4, 3, 2, 3]
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import streamlit as st
 
-from views.words import word
+from views.ui.words import word
 
 
 def draw_status(understood: str, warnings: Sequence[str], notes: Sequence[str], *, is_clean: bool) -> None:

@@ -7,7 +7,7 @@ from embeddings.results import ModelResult
 from views.embeddings.evaluation_view import ACCURACY, EvaluationView
 from views.embeddings.figures import turned
 from views.embeddings.models import has_seen
-from views.words import plain, word
+from views.ui.words import plain, word
 
 
 def draw(view: EvaluationView) -> None:

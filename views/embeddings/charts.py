@@ -9,7 +9,7 @@ from retrieval.report.colours import PALETTE, READABLE, colour_of
 from retrieval.report.scales import colour, legend, shape
 from views.charts import with_interval
 from views.embeddings.figures import LINE
-from views.words import word
+from views.ui.words import word
 
 _HEIGHT = 300
 _TIME = alt.Axis(format=",.2~f", tickCount=6)

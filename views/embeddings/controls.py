@@ -16,7 +16,7 @@ from views.model_words import told_with_download
 from views.problem_words import failure_text
 from views.resources.pairs import parts_of
 from views.state import choose, choose_several
-from views.words import plain, word
+from views.ui.words import plain, word
 
 _ROUND = "models_round"  # how often something else than a click changed which models are picked
 _SEPARATOR = "|"  # of references in the address

@@ -15,7 +15,7 @@ from views.embeddings.running import finished
 from views.model_words import base_name
 from views.resources.charts import draw_chart
 from views.state import choose
-from views.words import duration, plain, word
+from views.ui.words import duration, plain, word
 
 _SECONDS = ("10", "30", "60", "300")
 # Reimers & Gurevych 2019, section 1: 10,000 sentences, about 50 million pairs, BERT on a V100

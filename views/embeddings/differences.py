@@ -5,7 +5,7 @@ import streamlit as st
 from views import tables
 from views.embeddings.evaluation_view import SHARES, EvaluationView
 from views.embeddings.figures import difference_table
-from views.words import word
+from views.ui.words import word
 
 
 def draw_differences(view: EvaluationView, measure: str, *, expanded: bool = False) -> None:

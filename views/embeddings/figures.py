@@ -8,7 +8,7 @@ from embeddings.bootstrap import Difference, Figure
 from embeddings.published import Published, published_for
 from embeddings.results import Evaluation
 from views.embeddings.evaluation_view import SHARES, EvaluationView
-from views.words import word
+from views.ui.words import word
 
 LINE = " · "  # where a chart may begin a new line of a name
 MEASURES = (*SHARES, "alignment", "uniformity", "anisotropy")

@@ -13,7 +13,7 @@ from views.embeddings.evaluation_view import EvaluationView
 from views.embeddings.kept import kept_figures
 from views.resources.charts import draw_chart
 from views.resources.sets import chosen_set
-from views.words import plain, word
+from views.ui.words import plain, word
 
 _MEASURE, _LONG = "ndcg@10", "nDCG@10"
 _CORRELATION = "spearman"

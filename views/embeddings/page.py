@@ -17,7 +17,7 @@ from views.embeddings.models import Models, models_at_hand, problem_of
 from views.problem_words import failure_text
 from views.resources.pairs import open_evaluation, stored_pairs
 from views.tabs import choose_view
-from views.words import plain, word
+from views.ui.words import plain, word
 
 TABS = {
     "measures": ("measures",),

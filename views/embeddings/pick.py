@@ -4,7 +4,7 @@ import streamlit as st
 
 from views.embeddings.evaluation_view import EvaluationView
 from views.state import choose
-from views.words import word
+from views.ui.words import word
 
 
 def pick_model(view: EvaluationView, name: str, label: str = "embeddings.model") -> str:

@@ -12,7 +12,7 @@ import streamlit as st
 from pydeck.bindings.json_tools import default_serialize
 
 from retrieval.report.colours import READABLE
-from views.words import word
+from views.ui.words import word
 
 # of bands from the lowest to the highest, and of labels: apart for colour-blind eyes, readable on light and dark
 BAND_COLOURS = ("#4477AA", "#56B4E9", "#009E73", "#E69F00", "#D55E00")

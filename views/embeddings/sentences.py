@@ -18,7 +18,7 @@ from views.embeddings.running import finished
 from views.problem_words import failure_text
 from views.resources.charts import draw_chart
 from views.resources.pairs import distinct_of
-from views.words import plain, word
+from views.ui.words import plain, word
 
 EXAMPLE = (
     "아이가 마당에서 공을 차며 놀고 있다.",

@@ -11,7 +11,7 @@ from views.embeddings.differences import draw_differences
 from views.embeddings.evaluation_view import EvaluationView
 from views.embeddings.figures import ends
 from views.resources.charts import draw_chart
-from views.words import word
+from views.ui.words import word
 
 _MEASURES = ("alignment", "uniformity", "anisotropy")
 _NOTHING = 1e-6  # what is left of a direction that no vector uses, in float32

@@ -14,7 +14,7 @@ from views.data_words import set_name
 from views.embeddings.models import Models
 from views.navigation import open_page
 from views.resources.sets import chosen_set
-from views.words import plain, word
+from views.ui.words import plain, word
 
 _LONGEST_NAME = 60
 

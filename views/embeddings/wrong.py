@@ -9,7 +9,7 @@ from views import tables
 from views.embeddings.evaluation_view import EvaluationView
 from views.embeddings.pick import pick_model
 from views.state import choose
-from views.words import word
+from views.ui.words import word
 
 _MOST = 100
 _SIDES = ("both", "too_alike", "too_different")

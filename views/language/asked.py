@@ -7,7 +7,7 @@ from typing import Any
 import streamlit as st
 
 from data.failure import Failure
-from views.words import word
+from views.ui.words import word
 
 _ASKED = "asked_inside"  # of the session
 

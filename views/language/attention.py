@@ -15,7 +15,7 @@ from views.language.typed import lines_of, typed
 from views.resources.charts import draw_chart
 from views.resources.language import attention
 from views.state import choose
-from views.words import plain, word
+from views.ui.words import plain, word
 
 SENTENCES = (
     "항구에서 배를 탔다",

@@ -7,7 +7,7 @@ import pandas as pd
 
 from retrieval.report.colours import PALETTE, READABLE
 from retrieval.report.scales import colour, legend, shape
-from views.words import word
+from views.ui.words import word
 
 _HEIGHT = 260
 _CELLS = ("#eef3f8", "#0072B2")

@@ -15,7 +15,7 @@ from views.language.typed import lines_of, typed
 from views.resources.charts import draw_chart
 from views.resources.language import contexts
 from views.state import choose
-from views.words import plain, word
+from views.ui.words import plain, word
 
 WORD = "배"
 SENTENCES = ("항구에서 배를 탔다", "사과와 배를 먹었다", "배가 고프다")

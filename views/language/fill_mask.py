@@ -18,7 +18,7 @@ from views.model_words import base_name
 from views.resources.charts import draw_chart
 from views.resources.language import guesses, may_fill
 from views.state import choose_several
-from views.words import plain, word
+from views.ui.words import plain, word
 
 TEXT = f"대한민국의 수도는 {MASK}이다."
 _LETTERS = 500

@@ -17,7 +17,7 @@ from views.navigation import open_page
 from views.problem_words import failure_text
 from views.state import choose
 from views.tabs import choose_view
-from views.words import plain, word
+from views.ui.words import plain, word
 
 TABS = {"in_context": ("contexts", "attention"), "gaps": ("fill_mask", "over_steps"), "layers": ("layers",)}
 _TYPED = "typed_networks"  # of the session

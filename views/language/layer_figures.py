@@ -8,7 +8,7 @@ from language.inside.pooled import Pooling
 from views import tables
 from views.language import charts
 from views.resources.charts import draw_chart
-from views.words import word
+from views.ui.words import word
 
 
 def pooling_name(pooling: str) -> str:

@@ -6,7 +6,7 @@ from importlib import import_module
 import streamlit as st
 
 from views.state import choose
-from views.words import word
+from views.ui.words import word
 
 JUDGES = {
     "people": "views.language.layers_by_people",

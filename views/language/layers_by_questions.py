@@ -15,7 +15,7 @@ from views.language.inside import told
 from views.language.layer_figures import draw_figures, draw_table, pooling_name
 from views.resources.layer_search import LayerFindings, part_to_search, search_by_layer
 from views.resources.sets import chosen_set
-from views.words import plain, signed, word
+from views.ui.words import plain, signed, word
 
 _NAME = "search_layers"
 _MEASURE = "nDCG@10"

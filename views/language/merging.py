@@ -15,7 +15,7 @@ from views.language.typed import typed
 from views.problem_words import failure_text
 from views.resources.tokenizers import steps_of
 from views.state import choose
-from views.words import plain, word
+from views.ui.words import plain, word
 
 WORD = "도서관에서부터"
 MOST_LETTERS = 40

@@ -21,7 +21,7 @@ from views.problem_words import failure_text
 from views.resources.charts import draw_chart
 from views.resources.language import course_of
 from views.state import remember
-from views.words import plain, word
+from views.ui.words import plain, word
 
 MOST_WORDS = 8  # as many as there are colours
 _USUAL = 3  # words, where none is typed

@@ -5,7 +5,7 @@ from importlib import import_module
 import streamlit as st
 
 from views.state import choose_tab
-from views.words import word
+from views.ui.words import word
 
 TABS = {"tokenizers": "views.language.tokenizers", "inside": "views.language.inside"}
 

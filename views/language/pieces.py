@@ -13,7 +13,7 @@ from views.language.tokenizers_view import TokenizersView
 from views.language.typed import typed
 from views.problem_words import failure_text
 from views.resources.tokenizers import CutPiece, cut
-from views.words import plain, word
+from views.ui.words import plain, word
 
 SENTENCE = "세종대왕께서는 집현전 학자들과 함께 훈민정음을 만드셨다고 배웠습니다."
 MOST_LETTERS = 300

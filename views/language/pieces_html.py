@@ -9,7 +9,7 @@ import streamlit as st
 from language.tokenizers.kinds import UNKNOWN
 from language.tokenizers.morphemes import BOUNDARY
 from views.resources.tokenizers import CutPiece
-from views.words import word
+from views.ui.words import word
 
 _STYLE = Path(__file__).with_name("pieces.css")
 _LEADS = {"##": "##", "▁": "▁", BOUNDARY: "+"}  # what a piece begins with, and as what it is seen

@@ -8,7 +8,7 @@ import pandas as pd
 
 from retrieval.report.colours import READABLE
 from retrieval.report.scales import colour, legend, shape
-from views.words import word
+from views.ui.words import word
 
 _HEIGHT = 340
 _DASHES = ([1, 0], [6, 4])  # of the first split and of the second

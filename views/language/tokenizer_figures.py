@@ -15,7 +15,7 @@ from views.language.tokenizer_answer import MOST_UNKNOWN, known_enough
 from views.language.tokenizers_view import TokenizersView
 from views.resources.charts import draw_chart
 from views.state import choose
-from views.words import plain, word
+from views.ui.words import plain, word
 
 SHARES = ("unknown_rate", "unknown_words", "whole_words", "longer_than_512")
 MEASURES = ("tokens_per_word", "tokens_per_character", "f1", "whole_words", "unknown_words", "longer_than_512")

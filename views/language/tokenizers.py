@@ -15,7 +15,7 @@ from views.resources.sets import chosen_set
 from views.resources.tokenizers import open_comparison
 from views.state import choose_tab
 from views.texts import Learned, documents_in, learned_name, pick_text
-from views.words import known, plain, word
+from views.ui.words import known, plain, word
 
 VIEWS = {
     "figures": "views.language.tokenizer_figures",

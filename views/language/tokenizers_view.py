@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from language.tokenizers.comparison import Request
 from language.tokenizers.job import TokenizerRequest
 from language.tokenizers.store import KeptComparison, KeptTokenizer
-from views.words import word
+from views.ui.words import word
 
 
 @dataclass(frozen=True)

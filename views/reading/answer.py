@@ -6,7 +6,7 @@ import streamlit as st
 from reading.scores import EXACT
 from views.reading.evaluation_view import ReadingView
 from views.reading.figures import difference_table
-from views.words import plain, word
+from views.ui.words import plain, word
 
 
 def draw(view: ReadingView) -> None:

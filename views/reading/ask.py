@@ -33,7 +33,7 @@ from views.resources.sets import question_set
 from views.search.asking import search
 from views.search.judging import draw as draw_judged
 from views.search.judging import draw_mark
-from views.words import plain, word
+from views.ui.words import plain, word
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from views.reading.evaluation_view import open_reading
 from views.reading.kept import latest_reading
 from views.resources.sets import question_set
 from views.state import remember
-from views.words import plain, word
+from views.ui.words import plain, word
 
 _LONGEST_QUESTION = 2000
 _EXAMPLES = 3

@@ -8,7 +8,7 @@ import pandas as pd
 from retrieval.report.colours import READABLE
 from retrieval.report.scales import colour, legend, shape
 from views.charts import with_interval
-from views.words import word
+from views.ui.words import word
 
 _HEIGHT = 340
 FATE_COLOURS = {"right": "#009E73", "outranked": "#E69F00", "misread": "#D55E00", "not_found": "#7A8290"}

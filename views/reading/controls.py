@@ -13,7 +13,7 @@ from reading.scores import EXACT
 from views.choices import WORDS_NAME, Choices
 from views.resources.sets import split_of
 from views.state import choose, choose_several
-from views.words import plain, word
+from views.ui.words import plain, word
 
 MOST_RETRIEVERS = 4
 OVERLAP = "overlap"

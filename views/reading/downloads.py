@@ -10,7 +10,7 @@ import streamlit as st
 from views import tables
 from views.reading.evaluation_view import ReadingView
 from views.reading.figures import long_table
-from views.words import word
+from views.ui.words import word
 
 
 def draw(view: ReadingView) -> None:

@@ -22,7 +22,7 @@ from views.reading.evaluation_view import ReadingView, open_reading
 from views.reading.readers import Readers, pick_reader, reader_name
 from views.resources.sets import split_of
 from views.state import choose_tab
-from views.words import plain, word
+from views.ui.words import plain, word
 
 VIEWS = {name: f"views.reading.{name}" for name in ("summary", "slices", "questions")}
 

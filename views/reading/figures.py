@@ -7,7 +7,7 @@ import pandas as pd
 from reading.depth import Fate
 from reading.scores import EXACT
 from views.reading.evaluation_view import ReadingView
-from views.words import word
+from views.ui.words import word
 
 FATES = {fate: fate.name.lower() for fate in Fate}
 

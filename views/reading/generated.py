@@ -22,7 +22,7 @@ from reading.problems import ReadingError
 from reading.rules import Rules
 from views.problem_words import failure_text
 from views.reading.language_model import LanguageModel
-from views.words import plain, word
+from views.ui.words import plain, word
 
 _STOPPED = "answers_stopped"
 _SECONDS_BETWEEN_WORDS = 0.15

@@ -5,7 +5,7 @@ import streamlit as st
 from data.judgements import judge, judge_answer, judged_answer, judged_answers
 from data.records import QuestionSet
 from views.problem_words import errors_told
-from views.words import word
+from views.ui.words import word
 
 
 def draw(questions: QuestionSet, question: str, answer: str, passage: str, key: str) -> None:

@@ -8,7 +8,7 @@ import streamlit as st
 from chat.endpoint import ADDRESS, MODEL, Endpoint, may_be_given
 from reading.generation.generator import Generator
 from reading.generation.prompts import prompts
-from views.words import language, plain, word
+from views.ui.words import language, plain, word
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from text.marking import MarkedText
 from views.highlight import Hit, head_html, hits_html
 from views.reading.column import ReadColumn, ReadPassage, answer_of, spanned
 from views.reading.figures import probability
-from views.words import plain, word
+from views.ui.words import plain, word
 
 _BELOW_THE_TOP = "scroll-margin-top: 5rem"  # the row of pages covers the top
 

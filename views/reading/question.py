@@ -13,7 +13,7 @@ from views.reading.figures import FATES
 from views.reading.passages import draw_head, draw_passages, legend, reason
 from views.scrolling import show_top
 from views.state import remember
-from views.words import plain, word
+from views.ui.words import plain, word
 
 
 def open_question(id_: str) -> None:

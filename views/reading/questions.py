@@ -13,7 +13,7 @@ from views.reading.evaluation_view import ReadingView
 from views.reading.figures import FATES
 from views.reading.slices import label_words
 from views.state import choose
-from views.words import word
+from views.ui.words import word
 
 _ANY = "any"
 _SHOWN = 10  # rows without scrolling

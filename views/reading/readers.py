@@ -12,7 +12,7 @@ from training.options.reader import READER
 from training.runs.runs import Run
 from views.choices import finished_runs, model_place
 from views.state import choose
-from views.words import plain, word
+from views.ui.words import plain, word
 
 _TYPED, _WANTED, _HUB_MODEL = "typed_readers", "wanted_readers", "answers_hub_model_name"  # of the session
 _REFERENCE = re.compile(r"[\w./:-]{1,200}")

@@ -7,7 +7,7 @@ from reading.experiment import ReadingExperiment
 from reading.job import ReadingJob
 from views import job as job_view
 from views.problem_words import errors_told
-from views.words import plain, word
+from views.ui.words import plain, word
 
 _POLL_SECONDS = 0.5
 

@@ -12,7 +12,7 @@ from views.compare.where import charts
 from views.reading.evaluation_view import ReadingView
 from views.resources.charts import draw_chart
 from views.state import choose
-from views.words import plain, word, word_or
+from views.ui.words import plain, word, word_or
 
 
 def label_words(label: str) -> str:

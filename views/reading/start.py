@@ -14,7 +14,7 @@ from training.runs.runs import Run, new_plan
 from views.navigation import open_page
 from views.reading.language_model import draw_language_model, language_model
 from views.reading.readers import draw_hub_model
-from views.words import word
+from views.ui.words import word
 
 
 def draw_start(data: StoredSet) -> None:

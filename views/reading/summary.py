@@ -7,7 +7,7 @@ from views.reading import charts
 from views.reading.evaluation_view import ReadingView
 from views.reading.figures import FATES, curve_table, difference_table, fate_table, figure_table
 from views.resources.charts import draw_chart
-from views.words import word
+from views.ui.words import word
 
 
 def draw(view: ReadingView) -> None:

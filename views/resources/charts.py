@@ -14,7 +14,7 @@ import pandas as pd
 import pyarrow as pa
 import streamlit as st
 
-from views.words import language
+from views.ui.words import language
 
 _at_work = Lock()  # Altair's settings are those of all threads
 

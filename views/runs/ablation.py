@@ -21,7 +21,7 @@ from views.run_words import experiment_of, is_varied, run_name, variant_stage_wo
 from views.runs.ablation_table import as_written, draw_table
 from views.runs.ablation_words import conclusions
 from views.runs.parts import draw_parts
-from views.words import language, plain, word
+from views.ui.words import language, plain, word
 
 _POLL_SECONDS = 1.5
 

@@ -22,7 +22,7 @@ from views.runs.ablation_words import (
     measure_name,
     variant_name,
 )
-from views.words import plain, signed, word
+from views.ui.words import plain, signed, word
 
 _OTHERS = "°"  # marks figures of other hidden tokens
 _MISSING = "–"  # a variant has no such figure

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 from training.runs.ablations import REFERENCE, UNTRAINED, Difference, Table, Variant
 from views.runs.search import setting_words
-from views.words import plain, signed, word
+from views.ui.words import plain, signed, word
 
 PERPLEXITY = "perplexity"  # no share of anything, and the lower the better
 OF_HIDDEN_TOKENS = (PERPLEXITY, "masked_accuracy")  # comparable only where the same tokens are hidden

@@ -13,7 +13,7 @@ from views.job import draw_log, follow
 from views.model_words import kind_name
 from views.run_words import run_name
 from views.runs.charts import best_by, draw_run_figure, measure_name, pick_measure
-from views.words import duration, plain, word
+from views.ui.words import duration, plain, word
 
 _POLL_SECONDS = 1.5
 _LOG_LINES = 15

@@ -15,7 +15,7 @@ from training.runs.curves import MEASURES, Curves, Points
 from training.runs.runs import Plan, Run
 from training.sentences.family import PAIRS
 from views.resources.charts import draw_chart
-from views.words import word, word_or
+from views.ui.words import word, word_or
 
 _GEOMETRY = {"alignment": "Alignment", "uniformity": "Uniformity"}  # of the space: no share of anything
 _NAMES = _GEOMETRY | {of: name for recipe in RECIPES.values() for of, name in recipe.family.measures.items()}

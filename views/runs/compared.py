@@ -9,7 +9,7 @@ from views.choices import BM25_NAME, Choices, choices_for, free_name
 from views.model_words import base_name
 from views.navigation import open_page
 from views.resources.sets import use_set
-from views.words import language
+from views.ui.words import language
 
 
 def compare_with_untrained(plan: Plan, data: StoredSet) -> None:

@@ -12,7 +12,7 @@ from views.job import draw_log
 from views.run_words import run_name
 from views.runs.charts import best_by, draw_figure, draw_run_figure, pick_measure
 from views.runs.facts import draw_provenance, draw_settings
-from views.words import moment, word
+from views.ui.words import moment, word
 
 _LOG_LINES = 200
 _MOST_BESIDE = 5

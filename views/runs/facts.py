@@ -10,7 +10,7 @@ import streamlit as st
 from training.runs.runs import Plan, Run
 from views.data_words import set_name
 from views.model_words import base_name
-from views.words import known, word
+from views.ui.words import known, word
 
 
 def draw_settings(run: Run, plan: Plan) -> None:

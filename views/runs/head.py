@@ -8,7 +8,7 @@ from views.data_words import set_name
 from views.model_words import base_name, kind_name
 from views.problem_words import tell_training_failure
 from views.run_words import run_name
-from views.words import duration, moment, plain, word
+from views.ui.words import duration, moment, plain, word
 
 _BADGES = {
     State.DONE: ("green", ":material/check_circle:"),

@@ -11,7 +11,7 @@ from views.data_words import set_name
 from views.model_words import base_name, kind_name
 from views.run_words import run_name
 from views.runs.dialogs import open_dialog
-from views.words import moment, plain, word
+from views.ui.words import moment, plain, word
 
 _POLL = timedelta(seconds=2)
 _SHOWN = 4  # rows, before the list scrolls

@@ -29,7 +29,7 @@ from views.runs.head import draw_head, has_ended, tell_failure
 from views.runs.model import draw_download, draw_push, draw_push_button
 from views.runs.scores import draw_scores
 from views.runs.search import Use, draw_search
-from views.words import language, plain, word
+from views.ui.words import language, plain, word
 
 _SHOWN_FIRST = 5
 _ANSWERS = "answers"

@@ -10,7 +10,7 @@ from training.runs.archive import zipped_model
 from training.runs.push import PushError, push
 from training.runs.runs import Plan, Run
 from views.runs.dialogs import open_dialog
-from views.words import known, plain, word
+from views.ui.words import known, plain, word
 
 _LOADED_OTHERWISE = {READER: "train.load_reader", LANGUAGE_MODEL: "train.load_language"}
 

@@ -8,7 +8,7 @@ from training.runs.parts import Whole
 from training.runs.runs import Run
 from views.job import draw_log
 from views.runs.dialogs import open_dialog
-from views.words import plain, word
+from views.ui.words import plain, word
 
 _LOG_LINES = 50
 

@@ -10,7 +10,7 @@ from training.runs.curves import curves
 from training.runs.runs import Plan, Run
 from views.runs.charts import best_by, measure_names
 from views.runs.scores_table import TESTED, draw_table, of_test
-from views.words import plain, signed, word, word_or
+from views.ui.words import plain, signed, word, word_or
 
 _ROWS = ("unigram", "before", "after", "bm25")
 _MIXED_ROWS = ("interpolated", "bm25", "before", "after")  # of a reranker: first what is used of it

@@ -6,7 +6,7 @@ import pandas as pd
 import streamlit as st
 
 from views import tables
-from views.words import word
+from views.ui.words import word
 
 TESTED = ("before", "after", "bm25")  # on test questions, where these were asked
 _WIDTH = 140  # pixels of a figure with its interval: the table fits beside the sidebar of a small screen

@@ -17,7 +17,7 @@ from views.job import follow
 from views.model_words import kind_name
 from views.run_words import run_name, stage_words
 from views.runs.parts import draw_parts
-from views.words import plain, signed, word, word_or
+from views.ui.words import plain, signed, word, word_or
 
 Use = Callable[[Plan, Findings], None]  # fills what was found into the form; called as a callback
 _POLL_SECONDS = 1.5

@@ -12,7 +12,7 @@ from retrieval.comparison.cached import CachedRetriever
 from retrieval.comparison.experiment import Experiment
 from views.model_words import base_name
 from views.resources.search import findings, listening, retrievers
-from views.words import duration, plain, word
+from views.ui.words import duration, plain, word
 
 logger = logging.getLogger(__name__)
 

@@ -24,7 +24,7 @@ from views.resources.sets import question_set
 from views.search.asking import Outcome
 from views.search.judging import draw_mark
 from views.side_by_side import card, side_by_side
-from views.words import known, plain, word
+from views.ui.words import known, plain, word
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from views.data_words import set_name
 from views.navigation import way_to
 from views.problem_words import errors_told
 from views.resources.sets import question_set
-from views.words import plain, word
+from views.ui.words import plain, word
 
 _LONGEST_NAME = 80
 _KEPT = "judged_set_kept"

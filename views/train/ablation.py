@@ -24,8 +24,8 @@ from views.runs.search import setting_words, value_words
 from views.train.entered import relabel
 from views.train.judges import experiment_around, pick_judges, start_ablation
 from views.train.start import trainings_started
+from views.ui.words import plain, word
 from views.uploading import translate_field
-from views.words import plain, word
 
 _COLUMNS = 4
 _OFFERED: dict[str, Sequence[Any]] = {

@@ -19,7 +19,7 @@ from views.model_words import is_a_starter, model_label
 from views.problem_words import failure_text
 from views.resources.hub import hub_answer
 from views.state import choose, remember
-from views.words import known, plain, word
+from views.ui.words import known, plain, word
 
 _POLL_SECONDS = 0.5
 

@@ -10,7 +10,7 @@ from views.resources.sets import chosen_set
 from views.runs.dialogs import close_dialog
 from views.train.judges import experiment_around, pick_judges, start_ablation
 from views.train.start import trainings_started
-from views.words import plain, word
+from views.ui.words import plain, word
 
 
 def draw_does_it_help(run: Run) -> None:

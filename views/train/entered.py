@@ -5,7 +5,7 @@ from typing import Any
 
 import streamlit as st
 
-from views.words import language
+from views.ui.words import language
 
 _OFFERED, _SPOKEN = "train_offered", "train_spoken"
 

@@ -27,7 +27,7 @@ from views.train.options import (
     matters,
 )
 from views.train.widgets import Field, draw_field, hold_field, tell_of_packages
-from views.words import word
+from views.ui.words import word
 
 _COLUMNS = 4
 _OF_A_LIST = 4  # negatives offered where a teacher is to order them and there were none

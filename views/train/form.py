@@ -32,7 +32,7 @@ from views.train.options import NEEDED
 from views.train.rehearsal import asked_of, draw_ask_button, draw_estimate
 from views.train.settings import draw_find
 from views.train.start import draw_poolings, draw_start_button, trainings_started
-from views.words import word, word_or
+from views.ui.words import word, word_or
 
 _LONGEST_NAME = 80
 

@@ -23,7 +23,7 @@ from views.resources.pairs import stored_pairs
 from views.resources.sets import stored_sets
 from views.train.entered import offer, relabel
 from views.train.start import begin
-from views.words import plain, word, word_or
+from views.ui.words import plain, word, word_or
 
 _NONE = ""
 _EPOCHS = BiEncoderOptions(base="any").epochs

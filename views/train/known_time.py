@@ -7,7 +7,7 @@ import streamlit as st
 
 from training.runs.runs import Plan
 from views.choices import finished_runs
-from views.words import duration, plain, word
+from views.ui.words import duration, plain, word
 
 # what a training's time does not depend on; it grows with the epochs
 _FREE = {

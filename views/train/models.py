@@ -12,7 +12,7 @@ from training.recipe import kinds_alike, recipe_of
 from views.choices import finished_runs
 from views.model_words import OTHER, is_a_starter, model_label
 from views.train.entered import offer, relabel
-from views.words import word
+from views.ui.words import word
 
 ITSELF = ""  # a guide that is not named is the base
 KINDS = {"guide": BI_ENCODER, "teacher": CROSS_ENCODER, "negatives_model": BI_ENCODER}

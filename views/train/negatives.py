@@ -11,7 +11,7 @@ from training.runs.rehearsal import Task
 from views import tables
 from views.resources.sets import split_of
 from views.train.rehearsal import Asked, draw_ask_button, is_answered
-from views.words import plain, word
+from views.ui.words import plain, word
 
 _SHOWN_ROWS = 500
 _SHOWN_CHARACTERS = 200

@@ -8,7 +8,7 @@ from views.texts import Learned
 from views.train.base import Base, suited_to
 from views.train.entered import offer, relabel
 from views.train.options import objectives, usual_objective
-from views.words import word, word_or
+from views.ui.words import word, word_or
 
 
 def pick_objective(kind: str, base: Base, data: Learned | StoredPairs) -> str:

@@ -38,7 +38,7 @@ from views.train.objective import pick_objective
 from views.train.pairs import pick_pairs
 from views.train.rounds import fill_in_another_round
 from views.train.settings import use_settings
-from views.words import plain, word, word_or
+from views.ui.words import plain, word, word_or
 
 _FIRST_KINDS = (BI_ENCODER, CROSS_ENCODER)
 

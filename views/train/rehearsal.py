@@ -17,7 +17,7 @@ from views.job import follow
 from views.model_words import base_name
 from views.problem_words import failure_text, tell_training_failure
 from views.train.fields import OptionFields
-from views.words import duration, plain, word, word_or
+from views.ui.words import duration, plain, word, word_or
 
 _GIGABYTE = 1e9
 _ICONS = {Task.ESTIMATE: ":material/timer:", Task.NEGATIVES: ":material/visibility:"}

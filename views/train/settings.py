@@ -14,7 +14,7 @@ from views.runs.search import setting_words
 from views.state import remember
 from views.train.fields import field_key
 from views.train.start import begin, trainings_started
-from views.words import word
+from views.ui.words import word
 
 _MINUTES, _MOST_MINUTES = 10, 600
 _MINUTES_WIDTH = 220  # pixels

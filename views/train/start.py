@@ -13,7 +13,7 @@ from training.runs.rounds import create_rounds, rounds_of
 from training.runs.runs import Plan
 from views.problem_words import failure_text
 from views.train.base import Base
-from views.words import plain, word
+from views.ui.words import plain, word
 
 _COMPARED = (Pooling.MEAN, Pooling.CLS, Pooling.MAX)
 _STARTED = "trainings_started"

@@ -14,7 +14,7 @@ from training.options.questions import BestBy
 from views.train.entered import offer, relabel
 from views.train.models import KINDS, hold_model, model_choices, model_field
 from views.train.pairs import judging_sets
-from views.words import word, word_or
+from views.ui.words import word, word_or
 
 _SMALL = {"learning_rate", "question_regularizer", "passage_regularizer"}
 _STEPS = {"epochs": 1.0, "save_minutes": 1.0, "temperature": 0.01, "teacher_temperature": 0.5}

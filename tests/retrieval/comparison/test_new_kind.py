@@ -24,7 +24,7 @@ from retrieval.rankings import Rankings, top_k
 from retrieval.report.files import save
 from tests.doubles import PASSAGES, QUESTIONS, small_set
 from views.choices import choices_for
-from views.words import catalog
+from views.ui.words import catalog
 
 
 class Letters:

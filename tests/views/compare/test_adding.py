@@ -17,7 +17,7 @@ from retrieval.trec.run import read_run
 from tests.doubles import small_set
 from tests.views.driving import opened, run
 from views.choices import BM25_NAME
-from views.words import catalog, plain
+from views.ui.words import catalog, plain
 
 
 def page() -> None:

@@ -24,7 +24,7 @@ from tests.retrieval.compared import comparison_of
 from tests.views.driving import opened
 from views.choices import choices_for
 from views.problem_words import search_failure_text
-from views.words import catalog, plain
+from views.ui.words import catalog, plain
 
 EN = catalog("en")
 NAMES = ("BM25", "Dense")
@@ -160,7 +160,7 @@ def test_what_is_wrong_with_milvus_is_said_in_the_reader_s_words(code: str, monk
     (error,) = opened(page, part="all", retrievers="Milvus").error
     told = EN[f"milvus.milvus_{code}"].format(milvus="http://host:1/mine")
     assert plain(told) in error.value
-    monkeypatch.setattr("views.words.language", lambda: "en")
+    monkeypatch.setattr("views.ui.words.language", lambda: "en")
     assert search_failure_text(result.error or ValueError()) == told  # on the Search page too
 
 

@@ -26,7 +26,7 @@ from views.choices import choices_for
 from views.compare import export as compare_export
 from views.compare.comparison_view import ComparisonView
 from views.resources.comparisons import open_comparison
-from views.words import catalog
+from views.ui.words import catalog
 
 EN = catalog("en")
 MISSED = [[4, 0], [4, 1], [4, 2], [4, 3], [0, 4], [1, 4, 2]]

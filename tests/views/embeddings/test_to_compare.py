@@ -20,7 +20,7 @@ from text.analyzers import Analyzer
 from views import choices
 from views.embeddings.models import Models, models_at_hand
 from views.embeddings.to_compare import retriever_names
-from views.words import catalog
+from views.ui.words import catalog
 
 EN = catalog("en")
 

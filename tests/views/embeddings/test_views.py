@@ -29,7 +29,7 @@ from tests.views.embeddings.worlds import (
     result,
     scored,
 )
-from views.words import catalog
+from views.ui.words import catalog
 
 EN = catalog("en")
 MODELS = ("starter", HUB)

@@ -27,7 +27,7 @@ from training.runs.runs import Run, create_run, new_plan
 from views.language.layers_by_questions import table_of
 from views.language.over_steps import share, words_of
 from views.resources.layer_search import LayerFindings
-from views.words import catalog
+from views.ui.words import catalog
 
 pytestmark = pytest.mark.slow
 EN = catalog("en")

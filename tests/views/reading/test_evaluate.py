@@ -23,7 +23,7 @@ from tests.views.reading.worlds import DISPUTED, QUESTIONS, carried_out, page, r
 from views.reading.downloads import predictions
 from views.reading.evaluation_view import ReadingView, open_reading
 from views.reading.figures import curve_table, fate_table
-from views.words import catalog
+from views.ui.words import catalog
 
 EN = catalog("en")
 BOTH = "BM25 words|BM25"

@@ -11,7 +11,7 @@ from chat.problems import EndpointError, hung_up
 from chat.stream import Usage
 from reading.generation.generator import GeneratedAnswer
 from views.reading.generated import _followed, answer_html
-from views.words import plain
+from views.ui.words import plain
 
 ANSWER = GeneratedAnswer("한강", Usage(None, None, 0.0, 0.0), (), refused=False)
 

@@ -23,7 +23,7 @@ from training.runs.line import LINE
 from training.runs.rehearsal import Estimate, Rehearsal, Task
 from training.runs.runs import new_plan
 from views import access
-from views.words import catalog
+from views.ui.words import catalog
 
 EN = catalog("en")
 HOSTILE = "<img src=x onerror=alert(1)> **굵게** 수도 <script>alert(2)</script>"

@@ -13,7 +13,7 @@ from training.options.cross_encoder import CROSS_ENCODER
 from training.runs.push import PushError
 from training.runs.runs import Run
 from views.runs import model as run_model
-from views.words import catalog
+from views.ui.words import catalog
 
 __all__ = ["app"]  # a fixture
 TOKEN = "hf_very_secret"  # noqa: S105 - nobody's

@@ -13,7 +13,7 @@ from training.runs.runs import Run
 from views import navigation
 from views.choices import choices_for
 from views.runs.charts import best_by, measure_names
-from views.words import catalog
+from views.ui.words import catalog
 
 __all__ = ["app"]  # a fixture
 BEFORE, AFTER = {"em": 0.01, "f1": 0.12}, {"em": 0.5525, "f1": 0.7}

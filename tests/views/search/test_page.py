@@ -33,7 +33,7 @@ from training.runs.runs import create_run, new_plan
 from views.choices import choices_for
 from views.highlight import Hit, hits_html
 from views.resources.search import listening, retrievers
-from views.words import catalog, word
+from views.ui.words import catalog, word
 
 EN = catalog("en")
 QUESTION = QUESTIONS[0].text

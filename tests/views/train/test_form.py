@@ -42,7 +42,7 @@ from training.runs.runs import Plan, Run, all_runs, create_run, new_plan
 from views.resources import hub
 from views.train import start as train_start
 from views.train import widgets as train_widgets
-from views.words import catalog
+from views.ui.words import catalog
 
 EN = catalog("en")
 GIST, TRIPLET, KL = BiEncoderObjective.GIST, BiEncoderObjective.TRIPLET, BiEncoderObjective.KL

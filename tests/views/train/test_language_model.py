@@ -19,7 +19,7 @@ from tests.views.train.test_form import page as form_page
 from training.options.language_model import LANGUAGE_MODEL, LanguageOptions
 from training.recipe import RECIPES, recipe_of
 from training.runs.runs import Run
-from views.words import catalog
+from views.ui.words import catalog
 
 __all__ = ["submitted"]
 EN = catalog("en")

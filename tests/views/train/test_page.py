@@ -34,7 +34,7 @@ from training.recipe import RECIPES
 from training.runs.advice import Advice
 from training.runs.runs import Phase, Run, all_runs, create_run, new_plan
 from views.resources import hub
-from views.words import catalog
+from views.ui.words import catalog
 
 EN = catalog("en")
 TRAINING = PROJECT / "training"

@@ -15,7 +15,7 @@ from tests.views.train.test_form import submitted  # noqa: F401 - a fixture
 from training.options.sentences import SENTENCE_CROSS_ENCODER, SENTENCES, SentenceObjective, SentenceOptions
 from training.recipe import RECIPES
 from training.runs.runs import Run
-from views.words import catalog
+from views.ui.words import catalog
 
 EN = catalog("en")
 ROWS = 30

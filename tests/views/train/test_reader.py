@@ -26,7 +26,7 @@ from training.options.sentences import SENTENCES
 from training.recipe import RECIPES, kinds_to_start_from, usual_base
 from training.runs.runs import Run
 from views.train.base import base_choices
-from views.words import catalog
+from views.ui.words import catalog
 
 __all__ = ["at_the_hub", "submitted"]
 EN = catalog("en")

@@ -25,7 +25,7 @@ from training.recipe import RECIPES
 from training.runs.rehearsal import Estimate, Rehearsal, Task
 from training.runs.runs import Plan, all_runs
 from views.resources import sets
-from views.words import catalog
+from views.ui.words import catalog
 
 __all__ = ["at_the_hub"]  # a fixture
 

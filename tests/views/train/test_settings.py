@@ -21,7 +21,7 @@ from training.runs.runs import all_runs, new_plan
 from training.runs.searches import Findings, Search, Tried, all_searches, create_search
 from views.choices import finished_runs
 from views.resources import hub
-from views.words import catalog
+from views.ui.words import catalog
 
 EN = catalog("en")
 CHANGES = [{}, {"learning_rate": 0.003}, {"objective": "multiple-negatives", "temperature": 0.05}]

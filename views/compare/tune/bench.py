@@ -26,7 +26,7 @@ from views.compare.tune.dictionary.names import names_by_reference
 from views.problem_words import errors_told
 from views.resources.comparisons import open_comparison
 from views.state import remember
-from views.words import plain, signed, word
+from views.ui.words import plain, signed, word
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from views.compare.tune.charts import heat
 from views.resources.charts import draw_chart
 from views.resources.comparisons import analyzers_of
 from views.state import choose_several
-from views.words import plain, word
+from views.ui.words import plain, word
 
 _WINDOWS = ("0", "1", "3")  # sentences; 0 is the whole passage
 _MOST_K1 = 10.0

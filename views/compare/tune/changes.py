@@ -18,7 +18,7 @@ from views.compare.tune.bench import Bench
 from views.compare.tune.dictionary.names import names_by_reference
 from views.resources.comparisons import analyzers_of
 from views.state import choose_several
-from views.words import plain, word
+from views.ui.words import plain, word
 
 _ROUND = "changes_round"  # how often something else than a click changed what is picked
 _USUAL_WEIGHTS, _USUAL_PASSAGES = ("2", "5"), ("10",)

@@ -13,7 +13,7 @@ from views.compare.tune.bench import Bench, LabResult, draw_table, draw_verdict,
 from views.compare.tune.charts import bands
 from views.resources.charts import draw_chart
 from views.state import choose
-from views.words import plain, word
+from views.ui.words import plain, word
 
 
 def draw(bench: Bench) -> None:

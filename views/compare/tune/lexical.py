@@ -24,7 +24,7 @@ from views.compare.tune.dictionary.names import names_by_reference
 from views.problem_words import errors_told
 from views.scrolling import leave, show_top
 from views.state import choose, remember
-from views.words import plain, word
+from views.ui.words import plain, word
 
 _NEW, _TRIED = "new_dictionary", "dictionary_tried"  # of the session: a reference, and whether its lab just began
 

@@ -11,7 +11,7 @@ from views.compare.tune.bench import Bench, LabResult, draw_table, draw_verdict,
 from views.compare.tune.charts import bands, heat, steps
 from views.resources.charts import draw_chart
 from views.state import choose, choose_several
-from views.words import word
+from views.ui.words import word
 
 
 def draw(bench: Bench) -> None:

@@ -10,7 +10,7 @@ from text.analyzers import Analyzer
 from views import tables
 from views.compare.tune.bench import Bench, LabResult
 from views.resources.sets import question_set
-from views.words import word
+from views.ui.words import word
 
 _LONGEST_TEXT = 2000
 

@@ -17,7 +17,7 @@ from views.compare.tune import rerank as tune_rerank
 from views.compare.tune.bench import Bench
 from views.resources.sets import question_set, split_of
 from views.state import choose
-from views.words import word
+from views.ui.words import word
 
 LABS: dict[Lab, Callable[[Bench], None]] = {
     Lab.BM25: tune_bm25.draw,

@@ -13,7 +13,7 @@ from views import tables
 from views.compare.comparison_view import ComparisonView
 from views.compare.where import charts
 from views.resources.charts import draw_chart
-from views.words import plain, word
+from views.ui.words import plain, word
 
 _TOLD = 4  # in sentences; the table has all
 

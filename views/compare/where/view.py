@@ -6,7 +6,7 @@ from views.compare.comparison_view import ComparisonView
 from views.compare.where import ceilings as compare_ceilings
 from views.compare.where import slices as compare_slices
 from views.compare.where import stages as compare_lost
-from views.words import word
+from views.ui.words import word
 
 
 def draw(view: ComparisonView) -> None:

@@ -12,7 +12,7 @@ from views.highlight import head_html, hits_html, legend_html
 from views.hits import hit, right_ranks, truth_line
 from views.resources.search import marked_passages
 from views.side_by_side import MOST, side_by_side
-from views.words import word
+from views.ui.words import word
 
 _COUNTS = ("3", "5", "10", "20")
 _TOLD = 30  # letters of a passage in the menu

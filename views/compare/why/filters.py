@@ -12,7 +12,7 @@ from retrieval.evaluation.slices import Property
 from views.choices import without_plainest
 from views.compare.comparison_view import ComparisonView
 from views.data_words import slice_names
-from views.words import plain, word
+from views.ui.words import plain, word
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from typing import TypeVar
 import streamlit as st
 
 from views.problem_words import search_failure_text
-from views.words import plain, word
+from views.ui.words import plain, word
 
 logger = logging.getLogger(__name__)
 T = TypeVar("T")

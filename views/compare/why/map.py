@@ -12,7 +12,7 @@ from views import tables
 from views.compare.address import change
 from views.compare.why.filters import QuestionList, band_words, block_name
 from views.resources.charts import draw_chart
-from views.words import word
+from views.ui.words import word
 
 # light to dark, green to purple: the order is seen without colour, and each end on light and dark
 _COLOURS = ("#a8ddb5", "#7bccc4", "#4eb3d3", "#2b8cbe", "#3f66ae", "#7a4fa8", "#a1126f")

@@ -11,7 +11,7 @@ from views import tables
 from views.charts import term_bars
 from views.highlight import weighed_html
 from views.resources.charts import draw_chart
-from views.words import word
+from views.ui.words import word
 
 _BARS = 12
 

@@ -6,7 +6,7 @@ from data.remarks import LONGEST_NOTE, Remarks, as_table, mark_negative, unmark_
 from views import tables
 from views.compare.comparison_view import ComparisonView
 from views.resources.sets import question_set
-from views.words import plain, word
+from views.ui.words import plain, word
 
 _SHOWN_CHARACTERS = 200
 

@@ -22,7 +22,7 @@ from views.compare.why.case import QuestionCase
 from views.compare.why.parts import draw_parts_of_words, draw_sums, draw_texts
 from views.resources.charts import draw_chart
 from views.resources.explanations import explained_static
-from views.words import known, plain, word
+from views.ui.words import known, plain, word
 
 _WRONG_OFFERED = 20
 

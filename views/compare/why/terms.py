@@ -21,7 +21,7 @@ from views.problem_words import failure_text
 from views.resources.dictionaries import dictionary_of
 from views.resources.explanations import explained_bm25
 from views.state import keep
-from views.words import plain, word
+from views.ui.words import plain, word
 
 
 def draw(case: QuestionCase, spec: TermSpec, of: Duel) -> None:

@@ -13,7 +13,7 @@ from views.compare.why import remarks as compare_remarks
 from views.compare.why.filters import QuestionList, listed
 from views.data_words import kind_words, slice_names
 from views.scrolling import leave
-from views.words import plain, word
+from views.ui.words import plain, word
 
 
 @st.fragment

@@ -9,7 +9,7 @@ from views.compare.why.case import QuestionCase
 from views.compare.why.loading import once_asked
 from views.compare.why.parts import draw_parts_of_words, draw_sums, draw_texts
 from views.resources.explanations import explained_sparse
-from views.words import word
+from views.ui.words import word
 
 
 def draw(case: QuestionCase, spec: SparseSpec, of: Duel) -> None:

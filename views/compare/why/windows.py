@@ -14,7 +14,7 @@ from views.compare.why.case import QuestionCase
 from views.compare.why.loading import once_asked
 from views.highlight import weighed_html
 from views.resources.explanations import explained_reranking
-from views.words import word
+from views.ui.words import word
 
 
 def draw_reranked(case: QuestionCase, spec: RerankSpec, of: Duel, read: Sequence[bool]) -> None:

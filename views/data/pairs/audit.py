@@ -15,7 +15,7 @@ from views import tables
 from views.data.audit import draw_lengths
 from views.data.pairs.charts import label_bars, score_bars
 from views.resources.charts import draw_chart
-from views.words import word
+from views.ui.words import word
 
 _SHOWN_ROWS = 1000
 _COUNT_WIDTH = 230  # pixels: three in a row on a wide screen

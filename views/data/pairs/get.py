@@ -17,8 +17,8 @@ from views.data.pairs.preview import Preview
 from views.data_words import pairs_name, set_name
 from views.problem_words import errors_told
 from views.resources.sets import question_set
+from views.ui.words import plain, word
 from views.uploading import translate_field
-from views.words import plain, word
 
 _MEGABYTE = 10**6
 _SAMPLES = [entry for entry in PAIR_CATALOG.values() if not entry.size]

@@ -12,7 +12,7 @@ from views.navigation import way_to
 from views.problem_words import errors_told
 from views.resources.pairs import pair_audit, pair_set, parts_of
 from views.scrolling import show_top
-from views.words import plain, word
+from views.ui.words import plain, word
 
 
 def draw(used: StoredSet) -> None:

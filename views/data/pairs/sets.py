@@ -7,7 +7,7 @@ from views.damaged import draw_damaged
 from views.data_words import pairs_name
 from views.problem_words import errors_told
 from views.state import remember, remembered
-from views.words import moment, plain, word
+from views.ui.words import moment, plain, word
 
 _WIDTHS = [4, 3, 2, 3]
 _IN_ADDRESS = "pairs"

@@ -20,7 +20,7 @@ from retrieval.rankings import Rankings
 from tests.views.driving import run
 from views.compare.comparison_view import ComparisonView
 from views.resources.comparisons import open_comparison
-from views.words import catalog
+from views.ui.words import catalog
 
 EN = catalog("en")
 KS = (1, 5, 10)

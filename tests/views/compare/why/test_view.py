@@ -38,7 +38,7 @@ from retrieval.rankings import Rankings
 from tests.doubles import PASSAGES, QUESTIONS, small_set, texts_of
 from tests.hub import SENTENCES, build_bi_encoder, build_cross_encoder_base, build_sparse_encoder, with_head
 from views.choices import choices_for
-from views.words import catalog
+from views.ui.words import catalog
 
 EN = catalog("en")
 NAMES = ("BM25", "Dense", "Hybrid", "Reranked")

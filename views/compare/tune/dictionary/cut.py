@@ -11,7 +11,7 @@ from streamlit.elements.lib.column_types import ColumnConfig
 from views import tables
 from views.compare.tune.bench import Bench
 from views.resources.dictionaries import CutWords, is_read, words_cut_wrongly
-from views.words import duration, word
+from views.ui.words import duration, word
 
 _ASKED = "cut_words_asked"  # of the session
 _TELLING = 0.02  # share of the work from which on the time left is told

@@ -14,8 +14,8 @@ from views.compare.tune.dictionary.names import free_name, names_by_reference
 from views.damaged import draw_damaged
 from views.problem_words import errors_told, failure_text
 from views.resources.dictionaries import lines_of
+from views.ui.words import moment, plain, word
 from views.uploading import translate_field
-from views.words import moment, plain, word
 
 LONGEST_NAME = 60
 _KINDS = ("txt", "dic", "dict", "tsv", "csv")

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable
 
 from text.kept_dictionaries import StoredDictionary, stored
-from views.words import word
+from views.ui.words import word
 
 _PARTING = str.maketrans("|·", "//")  # they part the names of retrievers in the address, and values in a name
 

@@ -17,7 +17,7 @@ from views.problem_words import errors_told, failure_text
 from views.resources.comparisons import analyzers_of
 from views.resources.dictionaries import dictionary_of
 from views.state import choose
-from views.words import plain, word
+from views.ui.words import plain, word
 
 _MOST_TYPED = 5000  # characters
 _ROUND = "dictionary_typed_round"  # of the session

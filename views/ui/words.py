@@ -14,7 +14,7 @@ from data import problems
 
 LANGUAGES = {"ko": "한국어", "en": "English"}
 _NAMED = re.compile(r":(?=[\w+-]+(/\w+)?:)")  # icons and emoji are looked for after what is escaped was read
-_FOLDER = Path(__file__).parent / "locales"
+_FOLDER = Path(__file__).parents[1] / "locales"
 
 
 @cache
