@@ -12,7 +12,7 @@ import streamlit as st
 
 from views import access, sidebar
 from views.navigation import draw_ways, pages
-from views.problem_words import errors_told
+from views.ui.problems import errors_told
 from views.ui.words import word
 from views.uploads import UPLOADS
 

@@ -15,8 +15,8 @@ from retrieval.explain.duel import Duel, duel, telling_token, term_table, token_
 from retrieval.report.colours import colour_of, shape_of
 from text.problems import DictionaryError
 from views.highlight import reason_html
-from views.problem_words import failure_text
 from views.resources.explanations import counted_bm25, explained_static
+from views.ui.problems import failure_text
 from views.ui.words import word
 
 _NOWHERE_SHOWN = 3

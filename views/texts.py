@@ -7,11 +7,10 @@ from data.failure import Failure
 from data.files.opening import set_name as named_by_file
 from data.store import StoredSet
 from language.texts import StoredText, damaged, keep, remove, stored
-from views.damaged import draw_damaged
 from views.data_words import set_name
-from views.problem_words import errors_told
 from views.resources.tokenizers import characters_of
 from views.state import choose, remember
+from views.ui.problems import draw_damaged, errors_told
 from views.ui.words import plain, word
 from views.uploading import translate_field
 

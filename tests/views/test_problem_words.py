@@ -12,7 +12,7 @@ from data.workspace import PROJECT
 from language.problems import LanguageError
 from reading.problems import ReadingError
 from tests.views.driving import run
-from views.problem_words import failure_text, problem_text, reason_text
+from views.ui.problems import failure_text, problem_text, reason_text
 from views.ui.words import LANGUAGES, catalog
 
 
@@ -84,7 +84,7 @@ def test_every_failure_of_a_room_has_words_and_they_are_its_own(room: str, kind:
 
 
 def failing(number: int) -> None:
-    from views.problem_words import errors_told
+    from views.ui.problems import errors_told
 
     with errors_told():
         raise OSError(number, "No space left on device")

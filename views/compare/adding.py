@@ -18,8 +18,8 @@ from retrieval.comparison.kinds.spec import Spec
 from retrieval.milvus.kinds import Search
 from retrieval.trec.run import RunError
 from views.choices import BM25_NAME, Choices, free_name
-from views.problem_words import failure_text
 from views.resources.sets import question_set
+from views.ui.problems import failure_text
 from views.ui.words import plain, word
 from views.uploading import translate_field
 

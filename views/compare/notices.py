@@ -10,7 +10,7 @@ from views.choices import Choices
 from views.compare.adding import run_words
 from views.compare.comparison_view import ComparisonView
 from views.data_words import made_words
-from views.problem_words import failure_text
+from views.ui.problems import failure_text
 from views.ui.words import plain, word
 
 

@@ -20,8 +20,8 @@ from views import tables
 from views.data.make_choices import Chosen, pick
 from views.data_words import made_words, maker_name, set_name
 from views.navigation import open_page
-from views.problem_words import failure_text
 from views.resources.sets import use_set
+from views.ui.problems import failure_text
 from views.ui.words import plain, word
 
 _PREVIEWED = 5  # passages

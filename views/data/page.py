@@ -20,10 +20,10 @@ from views.data.pairs import page as data_pairs
 from views.data.preview import Preview, Read
 from views.data_words import set_name
 from views.navigation import way_to
-from views.problem_words import errors_told
 from views.resources.sets import audit_of, chosen_set, question_set, split_of
 from views.scrolling import show_top
 from views.state import choose, choose_tab
+from views.ui.problems import errors_told
 from views.ui.words import plain, word
 
 _QUESTIONS, _PAIRS = "questions", "pairs"

@@ -10,7 +10,7 @@ from data.read import Reading
 from views.data import preview, rows
 from views.data.preview import Preview, Read
 from views.data.status import draw_status
-from views.problem_words import errors_told, failure_text
+from views.ui.problems import errors_told, failure_text
 from views.ui.words import plain, word
 
 _ROLES = tuple(role.name for role in fields(Columns))

@@ -11,7 +11,7 @@ from data.pairs.reading import FileReading
 from data.problems import Problem
 from data.read import Reading
 from views import tables
-from views.problem_words import problem_text, reason_text
+from views.ui.problems import problem_text, reason_text
 from views.ui.words import catalog, language, plain, word
 
 _SHOWN_ROWS = 1000

@@ -3,10 +3,9 @@
 import streamlit as st
 
 from data.store import StoredSet, damaged, remove
-from views.damaged import draw_damaged
 from views.data_words import set_name
-from views.problem_words import errors_told
 from views.resources.sets import stored_sets, use_set
+from views.ui.problems import draw_damaged, errors_told
 from views.ui.words import moment, plain, word
 
 _WIDTHS = [4, 3, 2, 3]

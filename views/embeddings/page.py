@@ -14,9 +14,9 @@ from views.embeddings import running, to_compare
 from views.embeddings.controls import pick_measure, pick_models, pick_part, pick_set
 from views.embeddings.evaluation_view import EvaluationView
 from views.embeddings.models import Models, models_at_hand, problem_of
-from views.problem_words import failure_text
 from views.resources.pairs import open_evaluation, stored_pairs
 from views.tabs import choose_view
+from views.ui.problems import failure_text
 from views.ui.words import plain, word
 
 TABS = {

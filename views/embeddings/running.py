@@ -11,7 +11,7 @@ from embeddings.requests import Request
 from jobs.status import State, Status
 from models.hub import ModelError
 from views import job as job_view
-from views.problem_words import failure_text
+from views.ui.problems import failure_text
 from views.ui.words import known, plain, word
 
 _POLL_SECONDS = 0.5

@@ -12,9 +12,9 @@ from views import tables
 from views.language import pieces_html
 from views.language.tokenizers_view import TokenizersView
 from views.language.typed import typed
-from views.problem_words import failure_text
 from views.resources.tokenizers import steps_of
 from views.state import choose
+from views.ui.problems import failure_text
 from views.ui.words import plain, word
 
 WORD = "도서관에서부터"

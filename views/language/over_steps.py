@@ -17,10 +17,10 @@ from views.language.fill_mask import draw_text
 from views.language.inside import draw_way_to_training, told
 from views.language.trained import language_runs, models_on_the_way
 from views.language.typed import typed
-from views.problem_words import failure_text
 from views.resources.charts import draw_chart
 from views.resources.language import course_of
 from views.state import remember
+from views.ui.problems import failure_text
 from views.ui.words import plain, word
 
 MOST_WORDS = 8  # as many as there are colours

@@ -11,8 +11,8 @@ from views import tables
 from views.language import pieces_html
 from views.language.tokenizers_view import TokenizersView
 from views.language.typed import typed
-from views.problem_words import failure_text
 from views.resources.tokenizers import CutPiece, cut
+from views.ui.problems import failure_text
 from views.ui.words import plain, word
 
 SENTENCE = "세종대왕께서는 집현전 학자들과 함께 훈민정음을 만드셨다고 배웠습니다."

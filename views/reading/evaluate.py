@@ -14,7 +14,6 @@ from reading.job import ReadingJob
 from reading.rules import Rules
 from retrieval.comparison.kinds.spec import Spec
 from views.choices import Choices
-from views.problem_words import failure_text
 from views.reading import answer as evaluation_answer
 from views.reading import downloads, running
 from views.reading.controls import pick_k, pick_measure, pick_part, pick_retrievers, pick_rules
@@ -22,6 +21,7 @@ from views.reading.evaluation_view import ReadingView, open_reading
 from views.reading.readers import Readers, pick_reader, reader_name
 from views.resources.sets import split_of
 from views.state import choose_tab
+from views.ui.problems import failure_text
 from views.ui.words import plain, word
 
 VIEWS = {name: f"views.reading.{name}" for name in ("summary", "slices", "questions")}

@@ -20,8 +20,8 @@ from reading.generation.generate import answer, kept_answer
 from reading.generation.generator import GeneratedAnswer, Request
 from reading.problems import ReadingError
 from reading.rules import Rules
-from views.problem_words import failure_text
 from views.reading.language_model import LanguageModel
+from views.ui.problems import failure_text
 from views.ui.words import plain, word
 
 _STOPPED = "answers_stopped"

@@ -4,7 +4,7 @@ import streamlit as st
 
 from data.judgements import judge, judge_answer, judged_answer, judged_answers
 from data.records import QuestionSet
-from views.problem_words import errors_told
+from views.ui.problems import errors_told
 from views.ui.words import word
 
 

@@ -6,7 +6,7 @@ from jobs.status import State, Status
 from reading.experiment import ReadingExperiment
 from reading.job import ReadingJob
 from views import job as job_view
-from views.problem_words import errors_told
+from views.ui.problems import errors_told
 from views.ui.words import plain, word
 
 _POLL_SECONDS = 0.5

@@ -17,9 +17,7 @@ from training.runs.parts import Whole
 from training.runs.runs import Plan, Run, damaged_runs
 from training.runs.searches import Search
 from views.choices import model_place
-from views.damaged import draw_damaged
 from views.navigation import PAGES, open_page
-from views.problem_words import failure_text
 from views.run_words import run_name
 from views.runs.ablation import draw_ablation, draw_ablation_buttons
 from views.runs.compared import compare_with_untrained
@@ -29,6 +27,7 @@ from views.runs.head import draw_head, has_ended, tell_failure
 from views.runs.model import draw_download, draw_push, draw_push_button
 from views.runs.scores import draw_scores
 from views.runs.search import Use, draw_search
+from views.ui.problems import draw_damaged, failure_text
 from views.ui.words import language, plain, word
 
 _SHOWN_FIRST = 5

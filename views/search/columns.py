@@ -17,13 +17,13 @@ from views.choices import Choices
 from views.highlight import head_html, hits_html, legend_html
 from views.hits import hit, right_ranks, truth_line
 from views.method_words import method_line
-from views.problem_words import search_failure_text
 from views.reasons import AskedQuestion
 from views.resources.search import marked_passages
 from views.resources.sets import question_set
 from views.search.asking import Outcome
 from views.search.judging import draw_mark
 from views.side_by_side import card, side_by_side
+from views.ui.problems import search_failure_text
 from views.ui.words import known, plain, word
 
 

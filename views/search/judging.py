@@ -9,8 +9,8 @@ from data.store import StoredSet, keep
 from views import tables
 from views.data_words import set_name
 from views.navigation import way_to
-from views.problem_words import errors_told
 from views.resources.sets import question_set
+from views.ui.problems import errors_told
 from views.ui.words import plain, word
 
 _LONGEST_NAME = 80

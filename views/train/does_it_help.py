@@ -5,11 +5,11 @@ import streamlit as st
 from data.failure import Failure
 from training.recipe import recipe_of
 from training.runs.runs import Plan, Run
-from views.problem_words import failure_text
 from views.resources.sets import chosen_set
 from views.runs.dialogs import close_dialog
 from views.train.judges import experiment_around, pick_judges, start_ablation
 from views.train.start import trainings_started
+from views.ui.problems import failure_text
 from views.ui.words import plain, word
 
 

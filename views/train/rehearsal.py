@@ -15,8 +15,8 @@ from training.runs.rounds import rounds_of
 from training.runs.runs import Plan
 from views.job import follow
 from views.model_words import base_name
-from views.problem_words import failure_text, tell_training_failure
 from views.train.fields import OptionFields
+from views.ui.problems import failure_text, tell_training_failure
 from views.ui.words import duration, plain, word, word_or
 
 _GIGABYTE = 1e9

@@ -11,8 +11,8 @@ from training.options.bi_encoder import BiEncoderOptions, Pooling
 from training.runs.line import LINE
 from training.runs.rounds import create_rounds, rounds_of
 from training.runs.runs import Plan
-from views.problem_words import failure_text
 from views.train.base import Base
+from views.ui.problems import failure_text
 from views.ui.words import plain, word
 
 _COMPARED = (Pooling.MEAN, Pooling.CLS, Pooling.MAX)

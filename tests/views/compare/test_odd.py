@@ -23,7 +23,7 @@ from tests.doubles import PASSAGES, QUESTIONS, small_set
 from tests.retrieval.compared import comparison_of
 from tests.views.driving import opened
 from views.choices import choices_for
-from views.problem_words import search_failure_text
+from views.ui.problems import search_failure_text
 from views.ui.words import catalog, plain
 
 EN = catalog("en")

@@ -23,9 +23,9 @@ from views.compare.controls import pick_also
 from views.compare.kept import close
 from views.compare.running import follow
 from views.compare.tune.dictionary.names import names_by_reference
-from views.problem_words import errors_told
 from views.resources.comparisons import open_comparison
 from views.state import remember
+from views.ui.problems import errors_told
 from views.ui.words import plain, signed, word
 
 

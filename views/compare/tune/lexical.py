@@ -21,9 +21,9 @@ from views.compare.tune.bench import (
 from views.compare.tune.changes import in_words, offered, pick, pick_dictionary_alone
 from views.compare.tune.dictionary import view as dictionary_view
 from views.compare.tune.dictionary.names import names_by_reference
-from views.problem_words import errors_told
 from views.scrolling import leave, show_top
 from views.state import choose, remember
+from views.ui.problems import errors_told
 from views.ui.words import plain, word
 
 _NEW, _TRIED = "new_dictionary", "dictionary_tried"  # of the session: a reference, and whether its lab just began

@@ -6,7 +6,7 @@ from typing import TypeVar
 
 import streamlit as st
 
-from views.problem_words import search_failure_text
+from views.ui.problems import search_failure_text
 from views.ui.words import plain, word
 
 logger = logging.getLogger(__name__)

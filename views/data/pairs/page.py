@@ -9,9 +9,9 @@ from views.data.pairs import audit, get, preview, reading, sets
 from views.data.pairs.preview import Preview
 from views.data_words import pairs_name
 from views.navigation import way_to
-from views.problem_words import errors_told
 from views.resources.pairs import pair_audit, pair_set, parts_of
 from views.scrolling import show_top
+from views.ui.problems import errors_told
 from views.ui.words import plain, word
 
 

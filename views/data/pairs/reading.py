@@ -17,7 +17,7 @@ from views.data.pairs import preview, sets
 from views.data.pairs.preview import Preview, Read
 from views.data.status import draw_status
 from views.data_words import pairs_name
-from views.problem_words import errors_told, failure_text, problem_text
+from views.ui.problems import errors_told, failure_text, problem_text
 from views.ui.words import plain, word
 
 _A_ROW = 3  # fields

@@ -3,10 +3,9 @@
 import streamlit as st
 
 from data.pairs.store import StoredPairs, damaged, remove, stored
-from views.damaged import draw_damaged
 from views.data_words import pairs_name
-from views.problem_words import errors_told
 from views.state import remember, remembered
+from views.ui.problems import draw_damaged, errors_told
 from views.ui.words import moment, plain, word
 
 _WIDTHS = [4, 3, 2, 3]

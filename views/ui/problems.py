@@ -1,6 +1,6 @@
-"""What went wrong, in the person's language."""
+"""What went wrong, in the person's language, and what of the workspace cannot be read any more."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 import streamlit as st
@@ -117,3 +117,15 @@ def _translated(value: str, texts: Mapping[str, str]) -> str:
     if not longest.endswith(":"):  # a colon leads names of the file's own
         rest = _translated(rest, texts)
     return f"{texts[f'detail.{longest}']} {rest}".strip()
+
+
+def draw_damaged(names: Sequence[str], remove: Callable[[str], None]) -> None:
+    """Draw a row for each of the folders of these names; `remove` is told the name of one that is to go."""
+    for name in names:
+        with st.container(border=True, horizontal=True, vertical_alignment="center"):
+            st.markdown(word("damaged.about", name=plain(name)), width="stretch")
+            with st.popover(word("damaged.remove"), icon=":material/delete:", key=f"damaged_{name}"):
+                st.markdown(word("damaged.sure"))
+                if st.button(word("damaged.remove"), type="primary", key=f"damaged_yes_{name}"):
+                    remove(name)
+                    st.rerun()
