@@ -9,8 +9,8 @@ from data.store import StoredSet
 from language.texts import StoredText, damaged, keep, remove, stored
 from views.data_words import set_name
 from views.resources.tokenizers import characters_of
-from views.state import choose, remember
 from views.ui.problems import draw_damaged, errors_told
+from views.ui.state import choose, remember
 from views.ui.words import plain, word
 from views.uploading import translate_field
 

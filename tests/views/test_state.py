@@ -4,15 +4,15 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from tests.views.driving import opened, run
-from views import state
-from views.state import VISIT
+from views.ui import state
+from views.ui.state import VISIT
 
 
 def page() -> None:
     import streamlit as st
 
     from views.compare.address import tie
-    from views.state import choose, choose_several
+    from views.ui.state import choose, choose_several
 
     usual = st.session_state.get("usual", "b")
     st.text(choose(st.segmented_control, "one", "One", ["a", "b", "c"], "b"))

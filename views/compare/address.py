@@ -5,7 +5,7 @@ from typing import Any
 
 import streamlit as st
 
-from views.state import keep
+from views.ui.state import keep
 
 
 def choose(

@@ -10,7 +10,7 @@ from retrieval.comparison.kinds.spec import Spec
 from retrieval.evaluation.significance import PairTest
 from views.choices import Choices
 from views.compare.comparison_view import ComparisonView
-from views.state import remember
+from views.ui.state import remember
 from views.ui.words import plain, signed, word
 
 

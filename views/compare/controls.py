@@ -13,7 +13,7 @@ from retrieval.comparison.compare import Comparison
 from retrieval.evaluation.measures import Measure
 from views.choices import Choices, without_plainest
 from views.compare import adding as compare_adding
-from views.state import choose, choose_several, choose_tab, remember, remembered
+from views.ui.state import choose, choose_several, choose_tab, remember, remembered
 from views.ui.words import plain, word
 
 _MEASURES = ("recall", "hit", "mrr", "ndcg")

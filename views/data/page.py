@@ -21,9 +21,8 @@ from views.data.preview import Preview, Read
 from views.data_words import set_name
 from views.navigation import way_to
 from views.resources.sets import audit_of, chosen_set, question_set, split_of
-from views.scrolling import show_top
-from views.state import choose, choose_tab
 from views.ui.problems import errors_told
+from views.ui.state import choose, choose_tab, show_top
 from views.ui.words import plain, word
 
 _QUESTIONS, _PAIRS = "questions", "pairs"

@@ -10,7 +10,7 @@ from data.audit.browse import questions_of
 from data.records import Passage, Question, QuestionSet
 from text.matching import merged
 from views.resources.sets import passages_found
-from views.state import PAGE_OF_LIST
+from views.ui.state import PAGE_OF_LIST
 from views.ui.words import plain, word
 
 _A_PAGE = 5

@@ -14,8 +14,8 @@ from views.embeddings.evaluation_view import measures_of
 from views.embeddings.models import MOST, Models
 from views.model_words import told_with_download
 from views.resources.pairs import parts_of
-from views.state import choose, choose_several
 from views.ui.problems import failure_text
+from views.ui.state import choose, choose_several
 from views.ui.words import plain, word
 
 _ROUND = "models_round"  # how often something else than a click changed which models are picked

@@ -14,7 +14,7 @@ from views.embeddings.pick import pick_model
 from views.embeddings.running import finished
 from views.model_words import base_name
 from views.resources.charts import draw_chart
-from views.state import choose
+from views.ui.state import choose
 from views.ui.words import duration, plain, word
 
 _SECONDS = ("10", "30", "60", "300")

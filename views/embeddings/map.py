@@ -17,7 +17,7 @@ from views.embeddings.pick import pick_model
 from views.embeddings.points import BAND_COLOURS, draw_legend, draw_points
 from views.embeddings.running import finished
 from views.resources.pairs import distinct_of
-from views.state import choose
+from views.ui.state import choose
 from views.ui.words import word
 
 _LISTED = 1000  # rows of a table: a browser asks for all of them, and the file has every one

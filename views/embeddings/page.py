@@ -15,8 +15,8 @@ from views.embeddings.controls import pick_measure, pick_models, pick_part, pick
 from views.embeddings.evaluation_view import EvaluationView
 from views.embeddings.models import Models, models_at_hand, problem_of
 from views.resources.pairs import open_evaluation, stored_pairs
-from views.tabs import choose_view
 from views.ui.problems import failure_text
+from views.ui.state import choose_view
 from views.ui.words import plain, word
 
 TABS = {

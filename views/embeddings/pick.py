@@ -3,7 +3,7 @@
 import streamlit as st
 
 from views.embeddings.evaluation_view import EvaluationView
-from views.state import choose
+from views.ui.state import choose
 from views.ui.words import word
 
 

@@ -8,7 +8,7 @@ from embeddings.wrong import wrong_pairs
 from views import tables
 from views.embeddings.evaluation_view import EvaluationView
 from views.embeddings.pick import pick_model
-from views.state import choose
+from views.ui.state import choose
 from views.ui.words import word
 
 _MOST = 100

@@ -14,7 +14,7 @@ from views.language.inside import told
 from views.language.typed import lines_of, typed
 from views.resources.charts import draw_chart
 from views.resources.language import attention
-from views.state import choose
+from views.ui.state import choose
 from views.ui.words import plain, word
 
 SENTENCES = (

@@ -17,7 +17,7 @@ from views.language.typed import typed
 from views.model_words import base_name
 from views.resources.charts import draw_chart
 from views.resources.language import guesses, may_fill
-from views.state import choose_several
+from views.ui.state import choose_several
 from views.ui.words import plain, word
 
 TEXT = f"대한민국의 수도는 {MASK}이다."

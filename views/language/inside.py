@@ -14,9 +14,8 @@ from training.options.language_model import LANGUAGE_MODEL
 from views.choices import finished_runs, model_place
 from views.model_words import base_name, is_a_starter, told_with_download
 from views.navigation import open_page
-from views.state import choose
-from views.tabs import choose_view
 from views.ui.problems import failure_text
+from views.ui.state import choose, choose_view
 from views.ui.words import plain, word
 
 TABS = {"in_context": ("contexts", "attention"), "gaps": ("fill_mask", "over_steps"), "layers": ("layers",)}

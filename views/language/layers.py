@@ -5,7 +5,7 @@ from importlib import import_module
 
 import streamlit as st
 
-from views.state import choose
+from views.ui.state import choose
 from views.ui.words import word
 
 JUDGES = {

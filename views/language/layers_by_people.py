@@ -17,7 +17,7 @@ from views.language.inside import told
 from views.language.layer_figures import draw_figures, draw_table, pooling_name
 from views.resources.language import MOST_PAIRS, scores_by_layer
 from views.resources.pairs import parts_of, stored_pairs
-from views.state import choose
+from views.ui.state import choose
 from views.ui.words import word
 
 _NAME = "measure_layers"

@@ -13,8 +13,8 @@ from views.language import pieces_html
 from views.language.tokenizers_view import TokenizersView
 from views.language.typed import typed
 from views.resources.tokenizers import steps_of
-from views.state import choose
 from views.ui.problems import failure_text
+from views.ui.state import choose
 from views.ui.words import plain, word
 
 WORD = "도서관에서부터"

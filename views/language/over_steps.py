@@ -19,8 +19,8 @@ from views.language.trained import language_runs, models_on_the_way
 from views.language.typed import typed
 from views.resources.charts import draw_chart
 from views.resources.language import course_of
-from views.state import remember
 from views.ui.problems import failure_text
+from views.ui.state import remember
 from views.ui.words import plain, word
 
 MOST_WORDS = 8  # as many as there are colours

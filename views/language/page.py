@@ -4,7 +4,7 @@ from importlib import import_module
 
 import streamlit as st
 
-from views.state import choose_tab
+from views.ui.state import choose_tab
 from views.ui.words import word
 
 TABS = {"tokenizers": "views.language.tokenizers", "inside": "views.language.inside"}

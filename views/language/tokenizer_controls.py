@@ -13,9 +13,9 @@ from models.hub import ModelError
 from models.sources import STARTER, default_model, find_model
 from views.choices import finished_runs, model_place
 from views.model_words import base_name, is_a_starter
-from views.state import choose_several
 from views.texts import Learned, characters_in, reference_of
 from views.ui.problems import failure_text
+from views.ui.state import choose_several
 from views.ui.words import plain, word
 
 SIZES = (1_000, 2_000, 4_000, 8_000, 16_000, 32_000, 64_000)

@@ -14,7 +14,7 @@ from views.language import tokenizer_charts
 from views.language.tokenizer_answer import MOST_UNKNOWN, known_enough
 from views.language.tokenizers_view import TokenizersView
 from views.resources.charts import draw_chart
-from views.state import choose
+from views.ui.state import choose
 from views.ui.words import plain, word
 
 SHARES = ("unknown_rate", "unknown_words", "whole_words", "longer_than_512")

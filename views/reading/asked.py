@@ -8,7 +8,7 @@ from retrieval.asking import Truth
 from views.reading.evaluation_view import open_reading
 from views.reading.kept import latest_reading
 from views.resources.sets import question_set
-from views.state import remember
+from views.ui.state import remember
 from views.ui.words import plain, word
 
 _LONGEST_QUESTION = 2000

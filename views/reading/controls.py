@@ -12,7 +12,7 @@ from reading.rules import Rules
 from reading.scores import EXACT
 from views.choices import WORDS_NAME, Choices
 from views.resources.sets import split_of
-from views.state import choose, choose_several
+from views.ui.state import choose, choose_several
 from views.ui.words import plain, word
 
 MOST_RETRIEVERS = 4

@@ -20,8 +20,8 @@ from views.reading.controls import pick_k, pick_measure, pick_part, pick_retriev
 from views.reading.evaluation_view import ReadingView, open_reading
 from views.reading.readers import Readers, pick_reader, reader_name
 from views.resources.sets import split_of
-from views.state import choose_tab
 from views.ui.problems import failure_text
+from views.ui.state import choose_tab
 from views.ui.words import plain, word
 
 VIEWS = {name: f"views.reading.{name}" for name in ("summary", "slices", "questions")}

@@ -9,7 +9,7 @@ from views.reading.language_model import language_model
 from views.reading.readers import readers_at_hand
 from views.reading.start import draw_start
 from views.resources.sets import chosen_set
-from views.state import choose_tab
+from views.ui.state import choose_tab
 from views.ui.words import word
 
 TABS = {"ask": "views.reading.ask", "evaluate": "views.reading.evaluate"}

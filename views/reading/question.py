@@ -11,8 +11,7 @@ from views.reading.column import ReadColumn, answer_of, read_column
 from views.reading.evaluation_view import ReadingView
 from views.reading.figures import FATES
 from views.reading.passages import draw_head, draw_passages, legend, reason
-from views.scrolling import show_top
-from views.state import remember
+from views.ui.state import remember, show_top
 from views.ui.words import plain, word
 
 

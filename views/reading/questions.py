@@ -12,7 +12,7 @@ from views.reading import question as one_question
 from views.reading.evaluation_view import ReadingView
 from views.reading.figures import FATES
 from views.reading.slices import label_words
-from views.state import choose
+from views.ui.state import choose
 from views.ui.words import word
 
 _ANY = "any"

@@ -11,7 +11,7 @@ from data.store import StoredSet
 from training.options.reader import READER
 from training.runs.runs import Run
 from views.choices import finished_runs, model_place
-from views.state import choose
+from views.ui.state import choose
 from views.ui.words import plain, word
 
 _TYPED, _WANTED, _HUB_MODEL = "typed_readers", "wanted_readers", "answers_hub_model_name"  # of the session

@@ -10,7 +10,7 @@ from data.records import QuestionSet
 from data.split import Split, SplitOptions, split
 from data.store import StoredSet, keep, last_used, load, note_used, stored
 from views.resources.cached import cached
-from views.state import PAGE_OF_LIST
+from views.ui.state import PAGE_OF_LIST
 
 SAMPLE = "sample"
 

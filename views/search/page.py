@@ -20,7 +20,7 @@ from views.search import judging
 from views.search.asking import search, try_failed_again
 from views.search.columns import SearchAnswer, draw_columns, draw_table
 from views.side_by_side import MOST as _MOST_COLUMNS
-from views.state import choose, choose_several, remember
+from views.ui.state import choose, choose_several, remember
 from views.ui.words import language, plain, word
 
 _KNOWN = "newest_searched_with"  # of the session: the newest training's retriever when columns were last drawn

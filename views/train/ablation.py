@@ -21,9 +21,9 @@ from training.options.language_model import LanguageObjective, LanguageOptions
 from training.runs.runs import Plan
 from views.resources.sets import chosen_set
 from views.runs.search import setting_words, value_words
-from views.train.entered import relabel
 from views.train.judges import experiment_around, pick_judges, start_ablation
 from views.train.start import trainings_started
+from views.ui.state import relabel
 from views.ui.words import plain, word
 from views.uploading import translate_field
 

@@ -17,8 +17,8 @@ from training.runs.runs import Run, find_model_run
 from views.choices import finished_runs
 from views.model_words import is_a_starter, model_label
 from views.resources.hub import hub_answer
-from views.state import choose, remember
 from views.ui.problems import failure_text
+from views.ui.state import choose, remember
 from views.ui.words import known, plain, word
 
 _POLL_SECONDS = 0.5

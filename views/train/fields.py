@@ -13,7 +13,6 @@ from training.options.bi_encoder import BI_ENCODER, TAUGHT
 from training.options.sentences import SENTENCES
 from training.recipe import recipe_of
 from views.train.base import Base, suited_to
-from views.train.entered import is_changed, take_back
 from views.train.models import KINDS
 from views.train.options import (
     DECIDING,
@@ -27,6 +26,7 @@ from views.train.options import (
     matters,
 )
 from views.train.widgets import Field, draw_field, hold_field, tell_of_packages
+from views.ui.state import is_changed, take_back
 from views.ui.words import word
 
 _COLUMNS = 4

@@ -24,7 +24,6 @@ from views.resources.sets import question_set, split_of
 from views.texts import Learned, reference_of
 from views.train.ablation import draw_ablation
 from views.train.base import Base
-from views.train.entered import offer
 from views.train.fields import OptionFields
 from views.train.known_time import draw_known_time
 from views.train.negatives import draw_negatives
@@ -32,6 +31,7 @@ from views.train.options import NEEDED
 from views.train.rehearsal import asked_of, draw_ask_button, draw_estimate
 from views.train.settings import draw_find
 from views.train.start import draw_poolings, draw_start_button, trainings_started
+from views.ui.state import offer
 from views.ui.words import word, word_or
 
 _LONGEST_NAME = 80

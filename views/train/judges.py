@@ -20,9 +20,9 @@ from training.runs.runs import Plan
 from views.data_words import pair_set_name, set_name
 from views.resources.pairs import stored_pairs
 from views.resources.sets import stored_sets
-from views.train.entered import offer, relabel
 from views.train.start import begin
 from views.ui.problems import failure_text
+from views.ui.state import offer, relabel
 from views.ui.words import plain, word, word_or
 
 _NONE = ""

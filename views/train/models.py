@@ -11,7 +11,7 @@ from training.options.cross_encoder import CROSS_ENCODER
 from training.recipe import kinds_alike, recipe_of
 from views.choices import finished_runs
 from views.model_words import OTHER, is_a_starter, model_label
-from views.train.entered import offer, relabel
+from views.ui.state import offer, relabel
 from views.ui.words import word
 
 ITSELF = ""  # a guide that is not named is the base

@@ -3,11 +3,10 @@
 import streamlit as st
 
 from data.pairs.store import StoredPairs
-from views.state import remember, remembered
 from views.texts import Learned
 from views.train.base import Base, suited_to
-from views.train.entered import offer, relabel
 from views.train.options import objectives, usual_objective
+from views.ui.state import offer, relabel, remember, remembered
 from views.ui.words import word, word_or
 
 

@@ -28,8 +28,6 @@ from views.runs.ablation import draw_ablation_at_work
 from views.runs.line import draw_queue
 from views.runs.list import draw_runs
 from views.runs.search import draw_at_work
-from views.scrolling import show_top
-from views.state import choose, remember, remembered
 from views.texts import Learned, learned_name, pick_text
 from views.train.base import pick_base
 from views.train.does_it_help import draw_does_it_help
@@ -38,6 +36,7 @@ from views.train.objective import pick_objective
 from views.train.pairs import pick_pairs
 from views.train.rounds import fill_in_another_round
 from views.train.settings import use_settings
+from views.ui.state import choose, remember, remembered, show_top
 from views.ui.words import plain, word, word_or
 
 _FIRST_KINDS = (BI_ENCODER, CROSS_ENCODER)

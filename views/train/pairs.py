@@ -6,7 +6,7 @@ from data.pairs.records import PairKind
 from data.pairs.store import StoredPairs
 from views.data_words import pair_set_name
 from views.resources.pairs import parts_of, stored_pairs
-from views.state import choose
+from views.ui.state import choose
 from views.ui.words import word
 
 _JUDGING = (PairKind.SCORED, PairKind.LABELLED)

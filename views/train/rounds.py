@@ -7,8 +7,8 @@ import streamlit as st
 from training.options.bi_encoder import BiEncoderOptions
 from training.runs.rounds import mined_by
 from training.runs.runs import Run
-from views.state import remember
 from views.train.fields import field_key
+from views.ui.state import remember
 
 
 def fill_in_another_round(run: Run) -> None:

@@ -11,9 +11,9 @@ from training.runs.runs import Plan
 from training.runs.searches import Findings, create_search
 from training.settings.grid import changes_of
 from views.runs.search import setting_words
-from views.state import remember
 from views.train.fields import field_key
 from views.train.start import begin, trainings_started
+from views.ui.state import remember
 from views.ui.words import word
 
 _MINUTES, _MOST_MINUTES = 10, 600

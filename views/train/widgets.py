@@ -11,9 +11,9 @@ import streamlit as st
 from retrieval.evaluation.measures import Measure
 from training.options.common import Report
 from training.options.questions import BestBy
-from views.train.entered import offer, relabel
 from views.train.models import KINDS, hold_model, model_choices, model_field
 from views.train.pairs import judging_sets
+from views.ui.state import offer, relabel
 from views.ui.words import word, word_or
 
 _SMALL = {"learning_rate", "question_regularizer", "passage_regularizer"}

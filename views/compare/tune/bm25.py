@@ -17,7 +17,7 @@ from views.compare.tune.bench import Bench, LabResult, draw_table, draw_verdict,
 from views.compare.tune.charts import heat
 from views.resources.charts import draw_chart
 from views.resources.comparisons import analyzers_of
-from views.state import choose_several
+from views.ui.state import choose_several
 from views.ui.words import plain, word
 
 _WINDOWS = ("0", "1", "3")  # sentences; 0 is the whole passage

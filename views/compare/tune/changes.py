@@ -17,7 +17,7 @@ from text.morphemes import Compounds
 from views.compare.tune.bench import Bench
 from views.compare.tune.dictionary.names import names_by_reference
 from views.resources.comparisons import analyzers_of
-from views.state import choose_several
+from views.ui.state import choose_several
 from views.ui.words import plain, word
 
 _ROUND = "changes_round"  # how often something else than a click changed what is picked

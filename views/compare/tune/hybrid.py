@@ -12,7 +12,7 @@ from views import tables
 from views.compare.tune.bench import Bench, LabResult, draw_table, draw_verdict, figure_columns, names_of, run
 from views.compare.tune.charts import bands
 from views.resources.charts import draw_chart
-from views.state import choose
+from views.ui.state import choose
 from views.ui.words import plain, word
 
 

@@ -21,7 +21,7 @@ from views.compare.tune.bench import (
 )
 from views.compare.tune.charts import scattered
 from views.resources.charts import draw_chart
-from views.state import choose
+from views.ui.state import choose
 from views.ui.words import signed, word
 
 _MEGABYTE = 1e6

@@ -21,9 +21,8 @@ from views.compare.tune.bench import (
 from views.compare.tune.changes import in_words, offered, pick, pick_dictionary_alone
 from views.compare.tune.dictionary import view as dictionary_view
 from views.compare.tune.dictionary.names import names_by_reference
-from views.scrolling import leave, show_top
-from views.state import choose, remember
 from views.ui.problems import errors_told
+from views.ui.state import choose, leave_top, remember, show_top
 from views.ui.words import plain, word
 
 _NEW, _TRIED = "new_dictionary", "dictionary_tried"  # of the session: a reference, and whether its lab just began
@@ -32,7 +31,7 @@ _NEW, _TRIED = "new_dictionary", "dictionary_tried"  # of the session: a referen
 def draw(bench: Bench) -> None:
     """Draw what is tried, what was found, and the user dictionary."""
     if st.session_state.pop(_TRIED, False):  # from below: the lab is above
-        leave()
+        leave_top()
         show_top("lab")
     names = names_of(bench, BM25Spec, WindowedBM25Spec)
     present = ""

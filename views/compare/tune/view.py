@@ -16,7 +16,7 @@ from views.compare.tune import lexical as tune_lexical
 from views.compare.tune import rerank as tune_rerank
 from views.compare.tune.bench import Bench
 from views.resources.sets import question_set, split_of
-from views.state import choose
+from views.ui.state import choose
 from views.ui.words import word
 
 LABS: dict[Lab, Callable[[Bench], None]] = {

@@ -14,7 +14,7 @@ from views.compare.comparison_view import ComparisonView
 from views.compare.where import charts
 from views.data_words import slice_names
 from views.resources.charts import draw_chart
-from views.state import choose
+from views.ui.state import choose
 from views.ui.words import plain, signed, word
 
 _CHARTED = 12

@@ -17,7 +17,7 @@ from views.data_words import answers_line, kind_words
 from views.highlight import draw_style, marked_html
 from views.resources.search import marked_passages
 from views.resources.sets import question_set, split_of
-from views.scrolling import show_top
+from views.ui.state import show_top
 from views.ui.words import plain, word
 
 _PARTS = ("rankings", "scores")

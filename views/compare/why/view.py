@@ -12,7 +12,7 @@ from views.compare.why import question as compare_question
 from views.compare.why import remarks as compare_remarks
 from views.compare.why.filters import QuestionList, listed
 from views.data_words import kind_words, slice_names
-from views.scrolling import leave
+from views.ui.state import leave_top
 from views.ui.words import plain, word
 
 
@@ -30,7 +30,7 @@ def draw(view: ComparisonView) -> None:
     if asked in rows:
         compare_question.draw(of, rows[asked], ids)
         return
-    leave()
+    leave_top()
     if asked:
         st.warning(word("why.no_such_question", id=plain(asked)), icon=":material/warning:")
     compare_why_map.draw(of)

@@ -10,8 +10,8 @@ from views.data.pairs.preview import Preview
 from views.data_words import pairs_name
 from views.navigation import way_to
 from views.resources.pairs import pair_audit, pair_set, parts_of
-from views.scrolling import show_top
 from views.ui.problems import errors_told
+from views.ui.state import show_top
 from views.ui.words import plain, word
 
 

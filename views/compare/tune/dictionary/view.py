@@ -15,8 +15,8 @@ from views.compare.tune.dictionary import kept as dictionary_kept
 from views.compare.tune.dictionary.names import names_by_reference
 from views.resources.comparisons import analyzers_of
 from views.resources.dictionaries import dictionary_of
-from views.state import choose
 from views.ui.problems import errors_told, failure_text
+from views.ui.state import choose
 from views.ui.words import plain, word
 
 _MOST_TYPED = 5000  # characters

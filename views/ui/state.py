@@ -1,9 +1,8 @@
-"""What a person has chosen, kept in the address so that a reload or a shared link shows the same.
+"""What a person has chosen or entered: in the address, so that a reload or a shared link shows the same, or the session.
 
-Streamlit's own binding of widgets to the address would write the words of a choice there, which are of one language.
-"""
+Streamlit's own binding of widgets to the address would write the words of a choice there, which are of one language."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import inf
 from time import monotonic
 from typing import Any, cast
@@ -127,3 +126,72 @@ def _chosen_here() -> dict[str, float]:
         chosen = {}
     st.session_state["chosen_here"] = (visit, chosen)
     return cast(dict[str, float], chosen)
+
+
+def choose_view(name: str, tabs: Mapping[str, Sequence[str]], called: Callable[[str], str]) -> tuple[str, Any]:
+    """Draw tabs with their views, both `called` by words; returns the view that is open, and where it is drawn.
+
+    The tab lies in the address by `name`, and the view of a tab that holds several by both names. An address may also
+    tell a view alone, as long as no tab of several is called so.
+    """
+    given = st.query_params.get(name, "")
+    for tab, views in tabs.items():
+        if given in views and len(views) > 1:
+            st.query_params[name], st.query_params[f"{name}_{tab}"] = tab, given
+    tab, place = choose_tab(name, {one: called(one) for one in tabs})
+    views = tabs[tab]
+    if len(views) == 1:
+        return views[0], place
+    with place:
+        look: dict[str, Any] = {"format_func": called, "label_visibility": "collapsed"}
+        return choose(st.segmented_control, f"{name}_{tab}", called(tab), views, views[0], **look), place
+
+
+_DONE, _COUNT = "scrolled_to", "scrolled"
+_SCRIPT = "<script>/* {count} */ document.querySelector('[data-testid=stMain]')?.scrollTo({{ top: 0 }})</script>"
+
+
+def show_top(of: str) -> None:
+    """Scroll the page to its top where what stands there, called `of`, is not what was shown last."""
+    if st.session_state.get(_DONE) == of:
+        return
+    st.session_state[_DONE] = of
+    # another number makes it another script, which the browser runs again
+    st.session_state[_COUNT] = count = int(st.session_state.get(_COUNT, 0)) + 1
+    st.html(_SCRIPT.format(count=count), unsafe_allow_javascript=True)
+
+
+def leave_top() -> None:
+    """Note that what was brought into sight is no longer shown: opened again, it is brought there again."""
+    st.session_state.pop(_DONE, None)
+
+
+_OFFERED, _SPOKEN = "train_offered", "train_spoken"
+
+
+def offer(key: str, value: Any) -> None:
+    """Fill in a field that nobody has touched, before it is drawn; what was entered stays."""
+    offered = st.session_state.setdefault(_OFFERED, {})
+    if key not in st.session_state or (key in offered and st.session_state[key] == offered[key] != value):
+        st.session_state[key] = value
+    offered[key] = value
+
+
+def relabel(key: str) -> None:
+    """Send a choice anew, before it is drawn, when the language changed: its box would keep the words of the other."""
+    spoken = st.session_state.setdefault(_SPOKEN, {})
+    if key in st.session_state and spoken.get(key, language()) != language():
+        st.session_state[key] = st.session_state[key]
+    spoken[key] = language()
+
+
+def is_changed(key: str) -> bool:
+    """Whether a field holds something else than it was offered with. An empty number field means the offer."""
+    entered = st.session_state.get(key)
+    return entered is not None and entered != st.session_state.get(_OFFERED, {}).get(key)
+
+
+def take_back(keys: Iterable[str]) -> None:
+    """Fill in what was offered; only while no field is drawn, as in a callback."""
+    for key in keys:
+        st.session_state[key] = st.session_state[_OFFERED][key]
