@@ -14,8 +14,8 @@ from retrieval.comparison.kinds.spec import Spec
 from retrieval.explain.duel import Duel, duel, telling_token, term_table, token_table, word_reason
 from retrieval.report.colours import colour_of, shape_of
 from text.problems import DictionaryError
-from views.highlight import reason_html
 from views.resources.explanations import counted_bm25, explained_static
+from views.ui.passages import reason_html
 from views.ui.problems import failure_text
 from views.ui.words import word
 

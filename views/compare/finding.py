@@ -12,8 +12,8 @@ from views.compare.where import charts
 from views.compare.why.case import QuestionCase
 from views.compare.why.filters import listed
 from views.data_words import answers_line, slice_names
-from views.highlight import draw_style
 from views.resources.charts import draw_chart
+from views.ui.passages import draw_style
 from views.ui.words import plain, signed, word
 
 _CHARTED = 5

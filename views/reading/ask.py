@@ -18,7 +18,6 @@ from reading.generation.generator import GeneratedAnswer
 from reading.rules import Rules
 from retrieval.asking import Findings, truth_of
 from views.choices import Choices
-from views.highlight import draw_style
 from views.reading import asked, generated, judging
 from views.reading.column import ReadColumn, ReadPassage, answer_of, read_column
 from views.reading.controls import pick_k, pick_retrievers
@@ -32,6 +31,7 @@ from views.resources.sets import question_set
 from views.search.asking import search
 from views.search.judging import draw as draw_judged
 from views.search.judging import draw_mark
+from views.ui.passages import draw_style
 from views.ui.problems import failure_text, search_failure_text
 from views.ui.words import plain, word
 

@@ -10,9 +10,9 @@ from data.records import QuestionSet
 from retrieval.comparison.kinds.spec import Spec
 from retrieval.report.colours import colour_of, shape_of
 from text.marking import MarkedText
-from views.highlight import Hit, head_html, hits_html
 from views.reading.column import ReadColumn, ReadPassage, answer_of, spanned
 from views.reading.figures import probability
+from views.ui.passages import Hit, head_html, hits_html
 from views.ui.words import plain, word
 
 _BELOW_THE_TOP = "scroll-margin-top: 5rem"  # the row of pages covers the top

@@ -5,12 +5,12 @@ import streamlit as st
 
 from reading.depth import Fate
 from retrieval.rankings import NOT_FOUND
-from views.highlight import draw_style
 from views.reading import asked
 from views.reading.column import ReadColumn, answer_of, read_column
 from views.reading.evaluation_view import ReadingView
 from views.reading.figures import FATES
 from views.reading.passages import draw_head, draw_passages, legend, reason
+from views.ui.passages import draw_style
 from views.ui.state import remember, show_top
 from views.ui.words import plain, word
 

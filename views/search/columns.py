@@ -14,15 +14,13 @@ from retrieval.report.colours import colour_of, shape_of
 from text.marking import MarkedText
 from views import tables
 from views.choices import Choices
-from views.highlight import head_html, hits_html, legend_html
-from views.hits import hit, right_ranks, truth_line
 from views.method_words import method_line
 from views.reasons import AskedQuestion
 from views.resources.search import marked_passages
 from views.resources.sets import question_set
 from views.search.asking import Outcome
 from views.search.judging import draw_mark
-from views.side_by_side import card, side_by_side
+from views.ui.passages import card, head_html, hit, hits_html, legend_html, right_ranks, side_by_side, truth_line
 from views.ui.problems import search_failure_text
 from views.ui.words import known, plain, word
 

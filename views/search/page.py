@@ -13,13 +13,13 @@ from retrieval.comparison.job import ComparisonJob
 from retrieval.comparison.kinds.spec import Spec
 from views import reasons
 from views.choices import Choices, choices_for
-from views.highlight import draw_style
 from views.resources.comparisons import open_comparison
 from views.resources.sets import chosen_set, question_set
 from views.search import judging
 from views.search.asking import search, try_failed_again
 from views.search.columns import SearchAnswer, draw_columns, draw_table
-from views.side_by_side import MOST as _MOST_COLUMNS
+from views.ui.passages import MOST as _MOST_COLUMNS
+from views.ui.passages import draw_style
 from views.ui.state import choose, choose_several, remember
 from views.ui.words import language, plain, word
 

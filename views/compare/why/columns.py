@@ -8,10 +8,8 @@ from text.marking import MarkedText
 from views.compare.address import tie
 from views.compare.why import remarks as compare_remarks
 from views.compare.why.case import QuestionCase
-from views.highlight import head_html, hits_html, legend_html
-from views.hits import hit, right_ranks, truth_line
 from views.resources.search import marked_passages
-from views.side_by_side import MOST, side_by_side
+from views.ui.passages import MOST, head_html, hit, hits_html, legend_html, right_ranks, side_by_side, truth_line
 from views.ui.words import word
 
 _COUNTS = ("3", "5", "10", "20")

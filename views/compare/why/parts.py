@@ -9,8 +9,8 @@ from retrieval.explain.duel import Duel
 from text.located import Piece
 from views import tables
 from views.charts import term_bars
-from views.highlight import weighed_html
 from views.resources.charts import draw_chart
+from views.ui.passages import weighed_html
 from views.ui.words import word
 
 _BARS = 12

@@ -14,9 +14,9 @@ from views.compare.why import scores as compare_question_scores
 from views.compare.why.case import QuestionCase
 from views.compare.why.filters import QuestionList
 from views.data_words import answers_line, kind_words
-from views.highlight import draw_style, marked_html
 from views.resources.search import marked_passages
 from views.resources.sets import question_set, split_of
+from views.ui.passages import draw_style, marked_html
 from views.ui.state import show_top
 from views.ui.words import plain, word
 

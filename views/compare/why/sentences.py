@@ -12,8 +12,8 @@ from views import tables
 from views.compare.why import windows as compare_windows
 from views.compare.why.case import QuestionCase
 from views.compare.why.loading import once_asked
-from views.highlight import weighed_html
 from views.resources.explanations import explained_cosine, explained_sentences
+from views.ui.passages import weighed_html
 from views.ui.words import word
 
 

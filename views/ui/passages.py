@@ -1,13 +1,17 @@
-"""Hits as HTML: every piece of it that a user wrote is escaped here, and only here."""
+"""Passages found, as HTML and side by side: every piece of it that a user wrote is escaped here, and only here."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
+from itertools import starmap
 from pathlib import Path
 
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
-from retrieval.report.colours import LETTERS
+from retrieval.asking import Findings
+from retrieval.comparison.kinds.spec import Spec
+from retrieval.report.colours import LETTERS, colour_of, shape_of
 from text.located import Piece
 from text.marking import MarkedText
 from views.ui.words import word
@@ -150,3 +154,69 @@ def _text(text: MarkedText) -> str:
         f'<details><summary><span class="more">{more}</span><span class="less">{less}</span></summary>'
         f"<p>{whole}</p></details>"
     )
+
+
+MOST = 4  # that fit side by side, and that `found.css` knows
+
+
+def side_by_side(
+    names: Sequence[str], every: Sequence[str], ranks: Sequence[int | None], key: str, *, wide: int = 0
+) -> list[DeltaGenerator]:
+    """Return a column for each of a few retrievers, each as narrow as one of `wide` where that is more.
+
+    `every` are all names in their fixed order; `ranks` tell where each has its first answer passage, None if nowhere.
+    """
+    marks = [(colour_of(name, every), shape_of(name, every)) for name in names]
+    with st.container(key=f"beside_{key}"):
+        st.html(switch_html(key, names, marks, ranks))
+        return st.columns(max(wide, len(names)))[: len(names)]
+
+
+def card(key: str) -> DeltaGenerator:
+    """Return the place of one passage found, and of a small button in its lower corner."""
+    return st.container(key=f"card_{key}", gap=None)
+
+
+def hit(
+    spec: Spec,
+    found: Mapping[str, Findings],
+    row: int,
+    passage_id: str,
+    texts: tuple[MarkedText, MarkedText],
+    *,
+    relevant: bool,
+    confuser: bool = False,
+) -> Hit:
+    """Return the passage at `row` as a retriever found it; `found` also holds, by name, what those it wraps found."""
+    place = found[spec.name].rows.index(row)
+    ranks = {part: found[part].rank_of(row) if part in found else None for part in spec.parts}
+    return Hit(
+        rank=place + 1,
+        score=f"{found[spec.name].scores[place]:.{spec.local.digits}f}",
+        passage_id=passage_id,
+        title=texts[0],
+        text=texts[1],
+        relevant=relevant,
+        notes=[" · ".join(starmap(_part_rank, ranks.items()))] if len(ranks) > 1 else [],
+        before=next(iter(ranks.values())) if len(ranks) == 1 else None,
+        confuser=confuser,
+    )
+
+
+def _part_rank(name: str, rank: int | None) -> str:
+    return word("search.part_rank", name=name, rank=rank) if rank else word("search.part_missing", name=name)
+
+
+def right_ranks(found: Findings, relevant: Collection[int]) -> list[int]:
+    """Return the ranks of the passages that answer, the first one first."""
+    return sorted(rank for row in relevant if (rank := found.rank_of(row)))
+
+
+def truth_line(found: Findings, relevant: Collection[int], depth: int) -> str:
+    """Say where the passages that answer stand among the first `depth`."""
+    ranks = right_ranks(found, relevant)
+    if not ranks:
+        return word("search.gold_missing", depth=depth)
+    if len(relevant) == 1:
+        return word("search.gold_at", rank=ranks[0])
+    return word("search.gold_several", found=len(ranks), wanted=len(relevant), ranks=", ".join(map(str, ranks)))
