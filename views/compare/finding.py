@@ -12,7 +12,7 @@ from views.compare.where import charts
 from views.compare.why.case import QuestionCase
 from views.compare.why.filters import listed
 from views.data_words import answers_line, slice_names
-from views.resources.charts import draw_chart
+from views.ui.charts import draw_chart
 from views.ui.passages import draw_style
 from views.ui.words import plain, signed, word
 

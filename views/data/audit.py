@@ -13,9 +13,8 @@ from data.audit.overlap import Overlap
 from data.records import Question, QuestionSet
 from data.split import Split
 from views import tables
-from views.charts import distribution
 from views.data_words import kind_words
-from views.resources.charts import draw_chart
+from views.ui.charts import distribution, draw_chart
 from views.ui.words import word
 
 _SHOWN_ROWS = 1000

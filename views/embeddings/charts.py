@@ -7,8 +7,8 @@ import pandas as pd
 
 from retrieval.report.colours import PALETTE, READABLE, colour_of
 from retrieval.report.scales import colour, legend, shape
-from views.charts import with_interval
 from views.embeddings.figures import LINE
+from views.ui.charts import with_interval
 from views.ui.words import word
 
 _HEIGHT = 300

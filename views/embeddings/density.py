@@ -10,7 +10,7 @@ from views import tables
 from views.embeddings import charts
 from views.embeddings.bands import band_labels
 from views.embeddings.evaluation_view import EvaluationView
-from views.resources.charts import draw_chart
+from views.ui.charts import draw_chart
 from views.ui.words import plain, word
 
 _SIDE_BY_SIDE = 3

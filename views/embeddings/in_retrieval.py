@@ -11,8 +11,8 @@ from views.data_words import set_name
 from views.embeddings import charts
 from views.embeddings.evaluation_view import EvaluationView
 from views.embeddings.kept import kept_figures
-from views.resources.charts import draw_chart
 from views.resources.sets import chosen_set
+from views.ui.charts import draw_chart
 from views.ui.words import plain, word
 
 _MEASURE, _LONG = "ndcg@10", "nDCG@10"

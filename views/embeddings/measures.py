@@ -11,7 +11,7 @@ from views.embeddings import charts
 from views.embeddings.differences import draw_differences
 from views.embeddings.evaluation_view import ACCURACY, SHARES, EvaluationView
 from views.embeddings.figures import MEASURES, dot_table, figure_table, long_table, published
-from views.resources.charts import draw_chart
+from views.ui.charts import draw_chart
 from views.ui.words import plain, word
 
 # what the table holds and shows when asked: the view of the space tells it in full, and a screen has not room for all

@@ -15,8 +15,8 @@ from views.embeddings import charts
 from views.embeddings.evaluation_view import EvaluationView
 from views.embeddings.pick import pick_model
 from views.embeddings.running import finished
-from views.resources.charts import draw_chart
 from views.resources.pairs import distinct_of
+from views.ui.charts import draw_chart
 from views.ui.problems import failure_text
 from views.ui.words import plain, word
 

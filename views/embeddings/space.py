@@ -10,7 +10,7 @@ from views.embeddings import charts
 from views.embeddings.differences import draw_differences
 from views.embeddings.evaluation_view import EvaluationView
 from views.embeddings.figures import ends
-from views.resources.charts import draw_chart
+from views.ui.charts import draw_chart
 from views.ui.words import word
 
 _MEASURES = ("alignment", "uniformity", "anisotropy")

@@ -12,8 +12,8 @@ from views import tables
 from views.language import charts
 from views.language.inside import told
 from views.language.typed import lines_of, typed
-from views.resources.charts import draw_chart
 from views.resources.language import attention
+from views.ui.charts import draw_chart
 from views.ui.state import choose
 from views.ui.words import plain, word
 

@@ -15,8 +15,8 @@ from views.language.inside import draw_way_to_training, is_open, let_in, reason
 from views.language.trained import base_of, language_runs
 from views.language.typed import typed
 from views.model_words import base_name
-from views.resources.charts import draw_chart
 from views.resources.language import guesses, may_fill
+from views.ui.charts import draw_chart
 from views.ui.state import choose_several
 from views.ui.words import plain, word
 

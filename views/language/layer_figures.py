@@ -7,7 +7,7 @@ import streamlit as st
 from language.inside.pooled import Pooling
 from views import tables
 from views.language import charts
-from views.resources.charts import draw_chart
+from views.ui.charts import draw_chart
 from views.ui.words import word
 
 

@@ -7,7 +7,7 @@ import pandas as pd
 
 from retrieval.report.colours import READABLE
 from retrieval.report.scales import colour, legend, shape
-from views.charts import with_interval
+from views.ui.charts import with_interval
 from views.ui.words import word
 
 _HEIGHT = 340

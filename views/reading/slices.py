@@ -10,7 +10,7 @@ from reading.slices import FEWEST
 from views import tables
 from views.compare.where import charts
 from views.reading.evaluation_view import ReadingView
-from views.resources.charts import draw_chart
+from views.ui.charts import draw_chart
 from views.ui.state import choose
 from views.ui.words import plain, word, word_or
 

@@ -6,7 +6,7 @@ from views import tables
 from views.reading import charts
 from views.reading.evaluation_view import ReadingView
 from views.reading.figures import FATES, curve_table, difference_table, fate_table, figure_table
-from views.resources.charts import draw_chart
+from views.ui.charts import draw_chart
 from views.ui.words import word
 
 

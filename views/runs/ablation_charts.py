@@ -4,7 +4,7 @@ import altair as alt
 import pandas as pd
 
 from retrieval.report.colours import PALETTE, READABLE
-from views.charts import with_interval
+from views.ui.charts import with_interval
 
 _COLOUR = PALETTE[0]
 _ROW, _AXIS = 36, 80  # pixels

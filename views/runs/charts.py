@@ -14,7 +14,7 @@ from training.recipe import RECIPES, recipe_of
 from training.runs.curves import MEASURES, Curves, Points
 from training.runs.runs import Plan, Run
 from training.sentences.family import PAIRS
-from views.resources.charts import draw_chart
+from views.ui.charts import draw_chart
 from views.ui.words import word, word_or
 
 _GEOMETRY = {"alignment": "Alignment", "uniformity": "Uniformity"}  # of the space: no share of anything

@@ -17,7 +17,7 @@ ALICE, BOB = user_of("https://id.example.org", "alice"), user_of("https://id.exa
 # What is not kept for each workspace apart, and why it may be so.
 SHARED = {
     "views/resources/cached.py: Cached.__init__": "the way itself",
-    "views/resources/charts.py: made": "of its arguments alone: tables and words",
+    "views/ui/charts.py: made": "of its arguments alone: tables and words",
     "views/resources/hub.py: _askers": "threads, which are told whose work they do",
     "views/resources/hub.py: hub_answer": "what the hub tells everybody",
     "views/access.py: _content": "of its arguments alone: a signed cookie, and the secret it is signed with",

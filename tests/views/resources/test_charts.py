@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from data.workspace import PROJECT
 from tests.views.driving import opened, run
-from views.resources.charts import made
+from views.ui.charts import made
 
 VIEWS = PROJECT / "views"
 counted: list[str] = []
@@ -25,7 +25,7 @@ def page() -> None:
     import pandas as pd
 
     from tests.views.resources.test_charts import points
-    from views.resources.charts import draw_chart
+    from views.ui.charts import draw_chart
 
     draw_chart(points, pd.DataFrame({"x": [1, 2], "up": [0.5, None]}), ["a"], y="up", alt="two points")
 

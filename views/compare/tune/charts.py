@@ -7,7 +7,7 @@ import pandas as pd
 
 from retrieval.report.colours import PALETTE, READABLE
 from retrieval.report.scales import colour, legend, shape
-from views.charts import HEIGHT, with_interval
+from views.ui.charts import HEIGHT, with_interval
 
 _CELL = 34
 

@@ -11,7 +11,7 @@ from retrieval.multistage.fusion import Fusion
 from views import tables
 from views.compare.tune.bench import Bench, LabResult, draw_table, draw_verdict, figure_columns, names_of, run
 from views.compare.tune.charts import bands
-from views.resources.charts import draw_chart
+from views.ui.charts import draw_chart
 from views.ui.state import choose
 from views.ui.words import plain, word
 

@@ -12,7 +12,7 @@ from retrieval.comparison.compare import Result
 from views import tables
 from views.compare.comparison_view import ComparisonView
 from views.compare.where import charts
-from views.resources.charts import draw_chart
+from views.ui.charts import draw_chart
 from views.ui.words import plain, word
 
 _TOLD = 4  # in sentences; the table has all

@@ -8,7 +8,7 @@ import pandas as pd
 
 from retrieval.report.colours import FATE_COLOURS, READABLE
 from retrieval.report.scales import colour, columns_for, legend, shape
-from views.charts import HEIGHT, with_interval
+from views.ui.charts import HEIGHT, with_interval
 from views.ui.words import word
 
 _ROW = 14  # pixels a retriever in a slice

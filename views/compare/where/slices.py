@@ -13,7 +13,7 @@ from views.compare.address import show_why
 from views.compare.comparison_view import ComparisonView
 from views.compare.where import charts
 from views.data_words import slice_names
-from views.resources.charts import draw_chart
+from views.ui.charts import draw_chart
 from views.ui.state import choose
 from views.ui.words import plain, signed, word
 

@@ -7,7 +7,7 @@ from retrieval.analysis.stages import FATES, Fate, fate_counts
 from views.compare.address import show_why
 from views.compare.comparison_view import ComparisonView
 from views.compare.where import charts
-from views.resources.charts import draw_chart
+from views.ui.charts import draw_chart
 from views.ui.words import plain, word
 
 _LOST = [fate.value for fate in FATES if fate is not Fate.FOUND]

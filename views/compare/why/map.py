@@ -11,7 +11,7 @@ from retrieval.report.scales import legend
 from views import tables
 from views.compare.address import change
 from views.compare.why.filters import QuestionList, band_words, block_name
-from views.resources.charts import draw_chart
+from views.ui.charts import draw_chart
 from views.ui.words import word
 
 # light to dark, green to purple: the order is seen without colour, and each end on light and dark

@@ -8,8 +8,7 @@ import streamlit as st
 from retrieval.explain.duel import Duel
 from text.located import Piece
 from views import tables
-from views.charts import term_bars
-from views.resources.charts import draw_chart
+from views.ui.charts import draw_chart, term_bars
 from views.ui.passages import weighed_html
 from views.ui.words import word
 

@@ -12,7 +12,6 @@ from retrieval.comparison.kinds.spec import Spec
 from retrieval.explain.duel import Duel, token_table
 from retrieval.explain.multistage import PartContribution
 from views import tables
-from views.charts import part_bars
 from views.compare.address import choose
 from views.compare.why import sentences as compare_question_sentences
 from views.compare.why import terms as compare_terms
@@ -20,8 +19,8 @@ from views.compare.why import weighed as compare_question_weighed
 from views.compare.why import windows as compare_windows
 from views.compare.why.case import QuestionCase
 from views.compare.why.parts import draw_parts_of_words, draw_sums, draw_texts
-from views.resources.charts import draw_chart
 from views.resources.explanations import explained_static
+from views.ui.charts import draw_chart, part_bars
 from views.ui.words import known, plain, word
 
 _WRONG_OFFERED = 20

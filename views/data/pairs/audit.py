@@ -14,7 +14,7 @@ from data.split import Part, SplitOptions
 from views import tables
 from views.data.audit import draw_lengths
 from views.data.pairs.charts import label_bars, score_bars
-from views.resources.charts import draw_chart
+from views.ui.charts import draw_chart
 from views.ui.words import word
 
 _SHOWN_ROWS = 1000
