@@ -7,12 +7,12 @@ import streamlit as st
 
 from retrieval.analysis.changes import comparable
 from retrieval.comparison.store import StoredComparison, damaged_comparisons, delete, kept_comparisons, rename
-from views import tables
 from views.compare.comparison_view import ComparisonView
 from views.compare.scores import in_points
 from views.data_words import set_name
 from views.resources.comparisons import open_comparison
 from views.resources.sets import chosen_set, stored_sets, use_set
+from views.ui import table as tables
 from views.ui.problems import draw_damaged
 from views.ui.words import moment, plain, word
 

@@ -6,12 +6,12 @@ import streamlit as st
 from retrieval.analysis.evidence import turned
 from retrieval.evaluation.measures import Measure
 from retrieval.evaluation.significance import PairTest
-from views import tables
 from views.compare import finding
 from views.compare.comparison_view import ComparisonView
 from views.compare.notices import draw_footnotes
 from views.compare.scores import draw_table, draw_times, in_points, verdict_of
 from views.ui import charts
+from views.ui import table as tables
 from views.ui.charts import draw_chart
 from views.ui.words import plain, word
 

@@ -12,8 +12,8 @@ from data.audit.figures import OVERLAP_WIDTH, histogram, kinds_table, overlap_le
 from data.audit.overlap import Overlap
 from data.records import Question, QuestionSet
 from data.split import Split
-from views import tables
 from views.data_words import kind_words
+from views.ui import table as tables
 from views.ui.charts import distribution, draw_chart
 from views.ui.words import word
 

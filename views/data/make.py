@@ -16,11 +16,11 @@ from questions.draft import Progress
 from questions.make import MadeQuestions, make_questions
 from questions.options import QuestionsError
 from questions.written import Unanswered
-from views import tables
 from views.data.make_choices import Chosen, pick
 from views.data_words import made_words, maker_name, set_name
 from views.navigation import open_page
 from views.resources.sets import use_set
+from views.ui import table
 from views.ui.problems import failure_text
 from views.ui.words import plain, word
 
@@ -139,7 +139,7 @@ def _draw_unanswered(questions: QuestionSet, unanswered: Sequence[Unanswered]) -
             (questions.passages[one.row].text[:_SHOWN_CHARACTERS], _reason(one), one.said)
             for one in unanswered[:_SHOWN_ROWS]
         ]
-        columns = {name: tables.text(f"made.{name}", "", width="medium") for name in ("passage", "reason", "said")}
+        columns = {name: table.text(f"made.{name}", "", width="medium") for name in ("passage", "reason", "said")}
         st.dataframe(pd.DataFrame(rows, columns=list(columns)), hide_index=True, column_config=columns)
 
 

@@ -7,12 +7,12 @@ from embeddings.cost import Cost, Method
 from embeddings.published import REIMERS
 from embeddings.requests import CostRequest
 from models.sources import default_model
-from views import tables
 from views.embeddings import charts
 from views.embeddings.evaluation_view import EvaluationView
 from views.embeddings.pick import pick_model
 from views.embeddings.running import finished
 from views.model_words import base_name
+from views.ui import table as tables
 from views.ui.charts import draw_chart
 from views.ui.state import choose
 from views.ui.words import duration, plain, word

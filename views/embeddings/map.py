@@ -10,13 +10,13 @@ from data.pairs.records import Label, PairKind
 from embeddings.density import bands
 from embeddings.map import Map, Projection
 from embeddings.requests import MapRequest
-from views import tables
 from views.embeddings.bands import band_labels
 from views.embeddings.evaluation_view import EvaluationView
 from views.embeddings.pick import pick_model
 from views.embeddings.points import BAND_COLOURS, draw_legend, draw_points
 from views.embeddings.running import finished
 from views.resources.pairs import distinct_of
+from views.ui import table as tables
 from views.ui.state import choose
 from views.ui.words import word
 

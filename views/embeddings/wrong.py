@@ -5,9 +5,9 @@ import pandas as pd
 import streamlit as st
 
 from embeddings.wrong import wrong_pairs
-from views import tables
 from views.embeddings.evaluation_view import EvaluationView
 from views.embeddings.pick import pick_model
+from views.ui import table as tables
 from views.ui.state import choose
 from views.ui.words import word
 

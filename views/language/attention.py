@@ -8,11 +8,11 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from language.inside.attention import Heads, SentenceAttention, Target, heads_of
-from views import tables
 from views.language import charts
 from views.language.inside import told
 from views.language.typed import lines_of, typed
 from views.resources.language import attention
+from views.ui import table as tables
 from views.ui.charts import draw_chart
 from views.ui.state import choose
 from views.ui.words import plain, word

@@ -5,8 +5,8 @@ import pandas as pd
 import streamlit as st
 
 from language.inside.pooled import Pooling
-from views import tables
 from views.language import charts
+from views.ui import table as tables
 from views.ui.charts import draw_chart
 from views.ui.words import word
 

@@ -8,13 +8,13 @@ from data.split import Part
 from data.store import StoredSet
 from language.inside.layer_search import MOST_PASSAGES, MOST_QUESTIONS
 from language.inside.pooled import Pooling
-from views import tables
 from views.data_words import set_name
 from views.language.asked import asked, watched
 from views.language.inside import told
 from views.language.layer_figures import draw_figures, draw_table, pooling_name
 from views.resources.layer_search import LayerFindings, part_to_search, search_by_layer
 from views.resources.sets import chosen_set
+from views.ui import table
 from views.ui.words import plain, signed, word
 
 _NAME = "search_layers"
@@ -41,7 +41,7 @@ def draw(model: str, answer: DeltaGenerator, controls: DeltaGenerator) -> None:
         draw_figures(means, y=_MEASURE)
         st.caption(_limits(findings, data, part))
         draw_table(means)
-        tables.draw_csv("inside.layers_download", lambda: table_of(findings), "layers.csv", "download_layers")
+        table.draw_csv("inside.layers_download", lambda: table_of(findings), "layers.csv", "download_layers")
 
 
 def _answer(findings: LayerFindings) -> str:

@@ -8,11 +8,11 @@ import streamlit as st
 from language.problems import LanguageError
 from language.tokenizers.kinds import TokenizerKind
 from language.tokenizers.merge_steps import Step
-from views import tables
 from views.language import pieces_html
 from views.language.tokenizers_view import TokenizersView
 from views.language.typed import typed
 from views.resources.tokenizers import steps_of
+from views.ui import table as tables
 from views.ui.problems import failure_text
 from views.ui.state import choose
 from views.ui.words import plain, word

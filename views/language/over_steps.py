@@ -10,7 +10,6 @@ from streamlit.delta_generator import DeltaGenerator
 from data.failure import Failure
 from language.inside.fill_mask import MASK, Course
 from training.runs.runs import Run
-from views import tables
 from views.language import charts
 from views.language.asked import asked, watched
 from views.language.fill_mask import draw_text
@@ -18,6 +17,7 @@ from views.language.inside import draw_way_to_training, told
 from views.language.trained import language_runs, models_on_the_way
 from views.language.typed import typed
 from views.resources.language import course_of
+from views.ui import table as tables
 from views.ui.charts import draw_chart
 from views.ui.problems import failure_text
 from views.ui.state import remember

@@ -9,10 +9,10 @@ import pandas as pd
 import streamlit as st
 
 from language.tokenizers.kinds import TokenizerKind
-from views import tables
 from views.language import tokenizer_charts
 from views.language.tokenizer_answer import MOST_UNKNOWN, known_enough
 from views.language.tokenizers_view import TokenizersView
+from views.ui import table as tables
 from views.ui.charts import draw_chart
 from views.ui.state import choose
 from views.ui.words import plain, word

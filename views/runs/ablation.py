@@ -10,7 +10,6 @@ from retrieval.comparison.experiment import write_experiment
 from retrieval.comparison.kinds.first_stage import DenseSpec
 from training.runs.ablations import UNTRAINED, Ablation
 from training.runs.runs import Run, find_run
-from views import tables
 from views.choices import BM25_NAME, choices_for, model_place
 from views.data_words import set_name
 from views.job import follow
@@ -21,6 +20,7 @@ from views.run_words import experiment_of, is_varied, run_name, variant_stage_wo
 from views.runs.ablation_table import as_written, draw_table
 from views.runs.ablation_words import conclusions
 from views.runs.parts import draw_parts
+from views.ui import table as tables
 from views.ui.words import language, plain, word
 
 _POLL_SECONDS = 1.5

@@ -8,7 +8,6 @@ import streamlit as st
 from streamlit.elements.lib.column_types import ColumnConfig
 
 from training.runs.ablations import REFERENCE, Table, Variant
-from views import tables
 from views.runs.ablation_charts import variants
 from views.runs.ablation_words import (
     OF_HIDDEN_TOKENS,
@@ -20,6 +19,7 @@ from views.runs.ablation_words import (
     measure_name,
     variant_name,
 )
+from views.ui import table as tables
 from views.ui.charts import draw_chart
 from views.ui.problems import tell_training_failure
 from views.ui.words import plain, signed, word

@@ -6,10 +6,10 @@ import streamlit as st
 from data.judgements import Judged, forget, judge, judgements_of, with_judged
 from data.records import QuestionSet
 from data.store import StoredSet, keep
-from views import tables
 from views.data_words import set_name
 from views.navigation import way_to
 from views.resources.sets import question_set
+from views.ui import table as tables
 from views.ui.problems import errors_told
 from views.ui.words import plain, word
 

@@ -16,7 +16,6 @@ from retrieval.comparison.kinds.first_stage import TermSpec
 from retrieval.comparison.kinds.spec import Spec
 from retrieval.comparison.labs import chosen, tried
 from retrieval.evaluation.measures import Measure
-from views import tables
 from views.choices import choices_for
 from views.compare.comparison_view import ComparisonView
 from views.compare.controls import pick_also
@@ -24,6 +23,7 @@ from views.compare.kept import close
 from views.compare.running import follow
 from views.compare.tune.dictionary.names import names_by_reference
 from views.resources.comparisons import open_comparison
+from views.ui import table as tables
 from views.ui.problems import errors_told
 from views.ui.state import remember
 from views.ui.words import plain, signed, word

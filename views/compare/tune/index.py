@@ -8,7 +8,6 @@ import streamlit as st
 from retrieval.comparison.kinds.first_stage import DenseSpec
 from retrieval.comparison.labs import index_lab
 from retrieval.dense.index import IndexKind
-from views import tables
 from views.compare.tune.bench import (
     Bench,
     LabResult,
@@ -20,6 +19,7 @@ from views.compare.tune.bench import (
     run,
 )
 from views.compare.tune.charts import scattered
+from views.ui import table as tables
 from views.ui.charts import draw_chart
 from views.ui.state import choose
 from views.ui.words import signed, word

@@ -8,9 +8,9 @@ from retrieval.analysis.questions import band_counts
 from retrieval.evaluation.ranks import BANDS
 from retrieval.report.colours import READABLE
 from retrieval.report.scales import legend
-from views import tables
 from views.compare.address import change
 from views.compare.why.filters import QuestionList, band_words, block_name
+from views.ui import table as tables
 from views.ui.charts import draw_chart
 from views.ui.words import word
 

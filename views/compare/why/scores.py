@@ -11,7 +11,6 @@ from retrieval.comparison.kinds.multistage import HybridSpec, RerankSpec
 from retrieval.comparison.kinds.spec import Spec
 from retrieval.explain.duel import Duel, token_table
 from retrieval.explain.multistage import PartContribution
-from views import tables
 from views.compare.address import choose
 from views.compare.why import sentences as compare_question_sentences
 from views.compare.why import terms as compare_terms
@@ -20,6 +19,7 @@ from views.compare.why import windows as compare_windows
 from views.compare.why.case import QuestionCase
 from views.compare.why.parts import draw_parts_of_words, draw_sums, draw_texts
 from views.resources.explanations import explained_static
+from views.ui import table as tables
 from views.ui.charts import draw_chart, part_bars
 from views.ui.words import known, plain, word
 

@@ -8,11 +8,11 @@ from retrieval.explain.duel import Duel
 from retrieval.explain.sentences import SentenceExplanation
 from retrieval.explain.token_windows import WindowExplanation
 from text.located import weighted_pieces
-from views import tables
 from views.compare.why import windows as compare_windows
 from views.compare.why.case import QuestionCase
 from views.compare.why.loading import once_asked
 from views.resources.explanations import explained_cosine, explained_sentences
+from views.ui import table as tables
 from views.ui.passages import weighed_html
 from views.ui.words import word
 

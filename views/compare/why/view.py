@@ -4,7 +4,6 @@ import streamlit as st
 
 from data.remarks import remarks_of
 from retrieval.evaluation.ranks import Quadrant
-from views import tables
 from views.compare.address import choose, clear_filters, set_parameter, tie
 from views.compare.comparison_view import ComparisonView
 from views.compare.why import map as compare_why_map
@@ -12,6 +11,7 @@ from views.compare.why import question as compare_question
 from views.compare.why import remarks as compare_remarks
 from views.compare.why.filters import QuestionList, listed
 from views.data_words import kind_words, slice_names
+from views.ui import table as tables
 from views.ui.state import leave_top
 from views.ui.words import plain, word
 

@@ -11,9 +11,9 @@ from data.pairs.columns import SENTENCES
 from data.pairs.records import PARTS, Label, PairKind, PairSet
 from data.pairs.split import part_to_measure
 from data.split import Part, SplitOptions
-from views import tables
 from views.data.audit import draw_lengths
 from views.data.pairs.charts import label_bars, score_bars
+from views.ui import table as tables
 from views.ui.charts import draw_chart
 from views.ui.words import word
 
