@@ -18,11 +18,11 @@ from retrieval.comparison.job import ComparisonJob
 from retrieval.comparison.store import StoredComparison, kept_comparisons
 from retrieval.evaluation.measures import CUT, Measure
 from text.analyzers import Analyzer
-from views import job as job_view
 from views.compare.scores import draw_table
 from views.data_words import set_name
 from views.method_words import method_line
 from views.resources.comparisons import finished_part
+from views.ui import job as job_view
 from views.ui.words import moment, plain, word
 
 _POLL_SECONDS, _FIRST_POLL_SECONDS = 0.5, 0.3  # the first figures are waited for most

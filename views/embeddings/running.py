@@ -10,7 +10,7 @@ from embeddings.job import EmbeddingJob
 from embeddings.requests import Request
 from jobs.status import State, Status
 from models.hub import ModelError
-from views import job as job_view
+from views.ui import job as job_view
 from views.ui.problems import failure_text
 from views.ui.words import known, plain, word
 

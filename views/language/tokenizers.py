@@ -7,12 +7,12 @@ import streamlit as st
 
 from jobs.status import State, Status
 from language.tokenizers.job import TokenizerJob, TokenizerRequest
-from views import job as job_view
 from views.language import tokenizer_answer, tokenizer_controls
 from views.language.tokenizers_view import TokenizersView, called
 from views.resources.sets import chosen_set
 from views.resources.tokenizers import open_comparison
 from views.texts import Learned, documents_in, learned_name, pick_text
+from views.ui import job as job_view
 from views.ui.problems import errors_told, failure_text
 from views.ui.state import choose_tab
 from views.ui.words import known, plain, word

@@ -5,7 +5,7 @@ import streamlit as st
 from jobs.status import State, Status
 from reading.experiment import ReadingExperiment
 from reading.job import ReadingJob
-from views import job as job_view
+from views.ui import job as job_view
 from views.ui.problems import errors_told
 from views.ui.words import plain, word
 

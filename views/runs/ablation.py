@@ -12,7 +12,6 @@ from training.runs.ablations import UNTRAINED, Ablation
 from training.runs.runs import Run, find_run
 from views.choices import BM25_NAME, choices_for, model_place
 from views.data_words import set_name
-from views.job import follow
 from views.model_words import kind_name
 from views.navigation import open_page
 from views.resources.sets import use_set
@@ -21,6 +20,7 @@ from views.runs.ablation_table import as_written, draw_table
 from views.runs.ablation_words import conclusions
 from views.runs.parts import draw_parts
 from views.ui import table as tables
+from views.ui.job import follow
 from views.ui.words import language, plain, word
 
 _POLL_SECONDS = 1.5

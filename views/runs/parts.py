@@ -6,8 +6,8 @@ import streamlit as st
 
 from training.runs.parts import Whole
 from training.runs.runs import Run
-from views.job import draw_log
 from views.runs.dialogs import open_dialog
+from views.ui.job import draw_log
 from views.ui.words import plain, word
 
 _LOG_LINES = 50

@@ -12,11 +12,11 @@ from retrieval.evaluation.measures import Measure
 from training.runs.runs import Plan
 from training.runs.searches import DEFAULTS, Findings, Search, Tried
 from views.data_words import set_name
-from views.job import follow
 from views.model_words import kind_name
 from views.run_words import run_name, stage_words
 from views.runs.parts import draw_parts
 from views.ui import table as tables
+from views.ui.job import follow
 from views.ui.words import plain, signed, word, word_or
 
 Use = Callable[[Plan, Findings], None]  # fills what was found into the form; called as a callback
