@@ -13,7 +13,7 @@ from retrieval.comparison.kinds.spec import Spec
 from retrieval.milvus.kinds import Search
 from text.analyzers import Analyzer
 from training.runs.runs import find_model_run
-from views.model_words import base_name
+from views.names import base_name
 from views.ui.words import plain, word, word_or
 
 

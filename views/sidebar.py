@@ -10,9 +10,8 @@ from jobs.status import State
 from training.runs.line import LINE
 from training.runs.runs import Run
 from views.access import draw_user
-from views.data_words import set_name
+from views.names import phase_words, run_name, set_name
 from views.resources.sets import chosen_set, split_of, stored_sets, use_set
-from views.run_words import phase_words, run_name
 from views.ui.job import with_time_left
 from views.ui.words import LANGUAGES, catalog, language, plain, word
 

@@ -7,7 +7,7 @@ from tests.views.driving import opened
 def page() -> None:
     import streamlit as st
 
-    from views.data_words import kind_words, set_name
+    from views.names import kind_words, set_name
 
     for text in ("Korean sample", "mine"):
         st.text(set_name(text))

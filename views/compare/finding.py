@@ -11,7 +11,7 @@ from views.compare.comparison_view import ComparisonView
 from views.compare.where import charts
 from views.compare.why.case import QuestionCase
 from views.compare.why.filters import listed
-from views.data_words import answers_line, slice_names
+from views.names import answers_line, slice_names
 from views.ui.charts import draw_chart
 from views.ui.passages import draw_style
 from views.ui.words import plain, signed, word

@@ -9,7 +9,7 @@ from retrieval.analysis.changes import comparable
 from retrieval.comparison.store import StoredComparison, damaged_comparisons, delete, kept_comparisons, rename
 from views.compare.comparison_view import ComparisonView
 from views.compare.scores import in_points
-from views.data_words import set_name
+from views.names import set_name
 from views.resources.comparisons import open_comparison
 from views.resources.sets import chosen_set, stored_sets, use_set
 from views.ui import table as tables

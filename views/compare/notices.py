@@ -9,7 +9,7 @@ from retrieval.comparison.store import origin_of
 from views.choices import Choices
 from views.compare.adding import run_words
 from views.compare.comparison_view import ComparisonView
-from views.data_words import made_words
+from views.names import made_words
 from views.ui.problems import failure_text
 from views.ui.words import plain, word
 

@@ -21,8 +21,8 @@ from views.compare import notices as compare_notices
 from views.compare import running as compare_running
 from views.compare.comparison_view import ComparisonView
 from views.compare.controls import folded, pick_among, pick_figure, pick_part, pick_retrievers, pick_view
-from views.data_words import set_name
 from views.method_words import draw_methods
+from views.names import set_name
 from views.navigation import way_to
 from views.resources.comparisons import open_comparison
 from views.resources.sets import chosen_set

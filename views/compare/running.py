@@ -19,8 +19,8 @@ from retrieval.comparison.store import StoredComparison, kept_comparisons
 from retrieval.evaluation.measures import CUT, Measure
 from text.analyzers import Analyzer
 from views.compare.scores import draw_table
-from views.data_words import set_name
 from views.method_words import method_line
+from views.names import set_name
 from views.resources.comparisons import finished_part
 from views.ui import job as job_view
 from views.ui.words import moment, plain, word

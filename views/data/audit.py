@@ -12,7 +12,7 @@ from data.audit.figures import OVERLAP_WIDTH, histogram, kinds_table, overlap_le
 from data.audit.overlap import Overlap
 from data.records import Question, QuestionSet
 from data.split import Split
-from views.data_words import kind_words
+from views.names import kind_words
 from views.ui import table as tables
 from views.ui.charts import distribution, draw_chart
 from views.ui.words import word

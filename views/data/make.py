@@ -17,7 +17,7 @@ from questions.make import MadeQuestions, make_questions
 from questions.options import QuestionsError
 from questions.written import Unanswered
 from views.data.make_choices import Chosen, pick
-from views.data_words import made_words, maker_name, set_name
+from views.names import made_words, maker_name, set_name
 from views.navigation import open_page
 from views.resources.sets import use_set
 from views.ui import table

@@ -18,7 +18,7 @@ from views.data import reading as data_reading
 from views.data import sets as data_sets
 from views.data.pairs import page as data_pairs
 from views.data.preview import Preview, Read
-from views.data_words import set_name
+from views.names import set_name
 from views.navigation import way_to
 from views.resources.sets import audit_of, chosen_set, question_set, split_of
 from views.ui.problems import errors_told

@@ -3,7 +3,7 @@
 import streamlit as st
 
 from data.store import StoredSet, damaged, remove
-from views.data_words import set_name
+from views.names import set_name
 from views.resources.sets import stored_sets, use_set
 from views.ui.problems import draw_damaged, errors_told
 from views.ui.words import moment, plain, word

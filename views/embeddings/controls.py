@@ -9,10 +9,9 @@ from data.pairs.store import StoredPairs
 from data.split import Part
 from embeddings.added import add, remove
 from models.hub import ModelError
-from views.data_words import pair_set_name
 from views.embeddings.evaluation_view import measures_of
 from views.embeddings.models import MOST, Models
-from views.model_words import told_with_download
+from views.names import pair_set_name, told_with_download
 from views.resources.pairs import parts_of
 from views.ui.problems import failure_text
 from views.ui.state import choose, choose_several

@@ -11,7 +11,7 @@ from views.embeddings import charts
 from views.embeddings.evaluation_view import EvaluationView
 from views.embeddings.pick import pick_model
 from views.embeddings.running import finished
-from views.model_words import base_name
+from views.names import base_name
 from views.ui import table as tables
 from views.ui.charts import draw_chart
 from views.ui.state import choose

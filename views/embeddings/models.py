@@ -11,7 +11,7 @@ from models.sources import DEFAULT_BI_ENCODER, STARTER, default_model, find_mode
 from training.recipe import recipe_of
 from training.runs.runs import Plan, Run
 from views.choices import finished_runs, model_place
-from views.model_words import base_name
+from views.names import base_name
 from views.resources.pairs import parts_of
 
 _BI_ENCODER = "sentence-similarity"  # what the hub calls the task of models that make one vector of a sentence

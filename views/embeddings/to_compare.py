@@ -10,8 +10,8 @@ from models.sources import STARTER
 from retrieval.comparison.added import add
 from retrieval.comparison.kinds.first_stage import DenseSpec
 from views.choices import BM25_NAME, Choices, choices_for, free_name
-from views.data_words import set_name
 from views.embeddings.models import Models
+from views.names import set_name
 from views.navigation import open_page
 from views.resources.sets import chosen_set
 from views.ui.words import plain, word

@@ -13,7 +13,7 @@ from views.language import charts
 from views.language.inside import draw_way_to_training, is_open, let_in, reason
 from views.language.trained import base_of, language_runs
 from views.language.typed import typed
-from views.model_words import base_name
+from views.names import base_name
 from views.resources.language import guesses, may_fill
 from views.ui import table as tables
 from views.ui.charts import draw_chart

@@ -12,7 +12,7 @@ from models.hub import ModelError
 from models.sources import DEFAULT_MASKED_LANGUAGE_MODEL, STARTER, default_model, find_model
 from training.options.language_model import LANGUAGE_MODEL
 from views.choices import finished_runs, model_place
-from views.model_words import base_name, is_a_starter, told_with_download
+from views.names import base_name, is_a_starter, told_with_download
 from views.navigation import open_page
 from views.ui.problems import failure_text
 from views.ui.state import choose, choose_view

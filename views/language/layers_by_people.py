@@ -11,10 +11,10 @@ from data.pairs.split import part_to_measure
 from data.pairs.store import StoredPairs
 from language.inside.layers import LayerScores
 from language.inside.pooled import Pooling
-from views.data_words import pair_set_name
 from views.language.asked import asked, watched
 from views.language.inside import told
 from views.language.layer_figures import draw_figures, draw_table, pooling_name
+from views.names import pair_set_name
 from views.resources.language import MOST_PAIRS, scores_by_layer
 from views.resources.pairs import parts_of, stored_pairs
 from views.ui.state import choose

@@ -8,10 +8,10 @@ from data.split import Part
 from data.store import StoredSet
 from language.inside.layer_search import MOST_PASSAGES, MOST_QUESTIONS
 from language.inside.pooled import Pooling
-from views.data_words import set_name
 from views.language.asked import asked, watched
 from views.language.inside import told
 from views.language.layer_figures import draw_figures, draw_table, pooling_name
+from views.names import set_name
 from views.resources.layer_search import LayerFindings, part_to_search, search_by_layer
 from views.resources.sets import chosen_set
 from views.ui import table

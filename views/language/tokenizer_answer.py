@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import streamlit as st
 
 from language.tokenizers.store import KeptTokenizer
-from views.data_words import set_name
 from views.language.tokenizers_view import TokenizersView
+from views.names import set_name
 from views.ui.words import plain, word
 
 MOST_UNKNOWN = 0.05  # share of words with an unknown piece: above it, few pieces are no merit

@@ -12,7 +12,7 @@ from language.tokenizers.kinds import Split, TokenizerKind
 from models.hub import ModelError
 from models.sources import STARTER, default_model, find_model
 from views.choices import finished_runs, model_place
-from views.model_words import base_name, is_a_starter
+from views.names import base_name, is_a_starter
 from views.texts import Learned, characters_in, reference_of
 from views.ui.problems import failure_text
 from views.ui.state import choose_several

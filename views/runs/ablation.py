@@ -11,11 +11,9 @@ from retrieval.comparison.kinds.first_stage import DenseSpec
 from training.runs.ablations import UNTRAINED, Ablation
 from training.runs.runs import Run, find_run
 from views.choices import BM25_NAME, choices_for, model_place
-from views.data_words import set_name
-from views.model_words import kind_name
+from views.names import experiment_of, is_varied, kind_name, run_name, set_name, variant_stage_words
 from views.navigation import open_page
 from views.resources.sets import use_set
-from views.run_words import experiment_of, is_varied, run_name, variant_stage_words
 from views.runs.ablation_table import as_written, draw_table
 from views.runs.ablation_words import conclusions
 from views.runs.parts import draw_parts

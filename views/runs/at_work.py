@@ -8,9 +8,7 @@ from jobs.status import State, Status
 from training.recipe import recipe_of
 from training.runs.curves import MEASURES, Curves, curves
 from training.runs.runs import Phase, Plan, Run
-from views.data_words import set_name
-from views.model_words import kind_name
-from views.run_words import run_name
+from views.names import kind_name, run_name, set_name
 from views.runs.charts import best_by, draw_run_figure, measure_name, pick_measure
 from views.ui.job import draw_log, follow
 from views.ui.words import duration, plain, word

@@ -6,7 +6,7 @@ from retrieval.comparison.kinds.first_stage import DenseSpec
 from retrieval.comparison.kinds.spec import Spec
 from training.runs.runs import Plan
 from views.choices import BM25_NAME, Choices, choices_for, free_name
-from views.model_words import base_name
+from views.names import base_name
 from views.navigation import open_page
 from views.resources.sets import use_set
 from views.ui.words import language

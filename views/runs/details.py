@@ -8,7 +8,7 @@ from retrieval.report.colours import PALETTE
 from training.recipe import recipe_of
 from training.runs.curves import MEASURES, curves
 from training.runs.runs import Plan, Run, all_runs
-from views.run_words import run_name
+from views.names import run_name
 from views.runs.charts import best_by, draw_figure, draw_run_figure, pick_measure
 from views.runs.facts import draw_provenance, draw_settings
 from views.ui.job import draw_log

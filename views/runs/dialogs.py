@@ -6,7 +6,7 @@ import streamlit as st
 
 from training.runs.jobs import find_job
 from training.runs.runs import Run
-from views.run_words import run_name
+from views.names import run_name
 from views.ui.words import plain, word
 
 _OPEN = "run_dialog"  # in the session: its name and the run's id

@@ -8,8 +8,7 @@ import pandas as pd
 import streamlit as st
 
 from training.runs.runs import Plan, Run
-from views.data_words import set_name
-from views.model_words import base_name
+from views.names import base_name, set_name
 from views.ui.words import known, word
 
 

@@ -4,9 +4,7 @@ import streamlit as st
 
 from jobs.status import DAMAGED, RESUMABLE, State, Status
 from training.runs.runs import Plan
-from views.data_words import set_name
-from views.model_words import base_name, kind_name
-from views.run_words import run_name
+from views.names import base_name, kind_name, run_name, set_name
 from views.ui.problems import tell_training_failure
 from views.ui.words import duration, moment, plain, word
 

@@ -7,9 +7,7 @@ import streamlit as st
 from data.workspace import user
 from training.runs.line import LINE
 from training.runs.runs import Run
-from views.data_words import set_name
-from views.model_words import base_name, kind_name
-from views.run_words import run_name
+from views.names import base_name, kind_name, run_name, set_name
 from views.runs.dialogs import open_dialog
 from views.ui.words import moment, plain, word
 

@@ -17,8 +17,8 @@ from training.runs.parts import Whole
 from training.runs.runs import Plan, Run, damaged_runs
 from training.runs.searches import Search
 from views.choices import model_place
+from views.names import run_name
 from views.navigation import PAGES, open_page
-from views.run_words import run_name
 from views.runs.ablation import draw_ablation, draw_ablation_buttons
 from views.runs.compared import compare_with_untrained
 from views.runs.details import draw_details

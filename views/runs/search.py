@@ -11,9 +11,7 @@ from jobs.status import Status
 from retrieval.evaluation.measures import Measure
 from training.runs.runs import Plan
 from training.runs.searches import DEFAULTS, Findings, Search, Tried
-from views.data_words import set_name
-from views.model_words import kind_name
-from views.run_words import run_name, stage_words
+from views.names import kind_name, run_name, set_name, stage_words
 from views.runs.parts import draw_parts
 from views.ui import table as tables
 from views.ui.job import follow

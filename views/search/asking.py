@@ -10,7 +10,7 @@ from data.store import StoredSet
 from retrieval.asking import Findings
 from retrieval.comparison.cached import CachedRetriever
 from retrieval.comparison.experiment import Experiment
-from views.model_words import base_name
+from views.names import base_name
 from views.resources.search import findings, listening, retrievers
 from views.ui.words import duration, plain, word
 

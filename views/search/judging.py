@@ -6,7 +6,7 @@ import streamlit as st
 from data.judgements import Judged, forget, judge, judgements_of, with_judged
 from data.records import QuestionSet
 from data.store import StoredSet, keep
-from views.data_words import set_name
+from views.names import set_name
 from views.navigation import way_to
 from views.resources.sets import question_set
 from views.ui import table as tables

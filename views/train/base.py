@@ -15,7 +15,7 @@ from training.options.language_model import LANGUAGE_MODEL
 from training.recipe import kinds_to_start_from, recipe_of, usual_base
 from training.runs.runs import Run, find_model_run
 from views.choices import finished_runs
-from views.model_words import is_a_starter, model_label
+from views.names import is_a_starter, model_label
 from views.resources.hub import hub_answer
 from views.ui.problems import failure_text
 from views.ui.state import choose, remember

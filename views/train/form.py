@@ -18,7 +18,7 @@ from training.options.language_model import LANGUAGE_MODEL
 from training.recipe import ranking_kinds, recipe_of
 from training.runs.rehearsal import Task
 from training.runs.runs import Plan, all_runs, new_plan
-from views.model_words import kind_name
+from views.names import kind_name
 from views.resources.pairs import pair_set
 from views.resources.sets import question_set, split_of
 from views.texts import Learned, reference_of

@@ -17,7 +17,7 @@ from training.ablations.experiment import AblationExperiment
 from training.options.bi_encoder import BiEncoderOptions
 from training.options.common import OptionError
 from training.runs.runs import Plan
-from views.data_words import pair_set_name, set_name
+from views.names import pair_set_name, set_name
 from views.resources.pairs import stored_pairs
 from views.resources.sets import stored_sets
 from views.train.start import begin

@@ -10,7 +10,7 @@ from training.options.bi_encoder import BI_ENCODER
 from training.options.cross_encoder import CROSS_ENCODER
 from training.recipe import kinds_alike, recipe_of
 from views.choices import finished_runs
-from views.model_words import OTHER, is_a_starter, model_label
+from views.names import OTHER, is_a_starter, model_label
 from views.ui.state import offer, relabel
 from views.ui.words import word
 

@@ -19,8 +19,7 @@ from training.runs.parts import Whole
 from training.runs.runs import Run
 from training.runs.searches import Search
 from training.sentences.family import PAIRS
-from views.data_words import pair_set_name
-from views.model_words import kind_name
+from views.names import kind_name, pair_set_name
 from views.navigation import open_page
 from views.resources.sets import chosen_set
 from views.runs import at_work as at_work_view

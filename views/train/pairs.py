@@ -4,7 +4,7 @@ import streamlit as st
 
 from data.pairs.records import PairKind
 from data.pairs.store import StoredPairs
-from views.data_words import pair_set_name
+from views.names import pair_set_name
 from views.resources.pairs import parts_of, stored_pairs
 from views.ui.state import choose
 from views.ui.words import word

@@ -13,7 +13,7 @@ from training.runs.line import LINE
 from training.runs.rehearsal import Estimate, Rehearsal, Task
 from training.runs.rounds import rounds_of
 from training.runs.runs import Plan
-from views.model_words import base_name
+from views.names import base_name
 from views.train.fields import OptionFields
 from views.ui.job import follow
 from views.ui.problems import failure_text, tell_training_failure

@@ -25,8 +25,8 @@ from training.recipe import RECIPES
 from training.runs.ablations import REFERENCE, UNTRAINED, Ablation
 from training.runs.jobs import all_jobs
 from training.runs.runs import Run
+from views.names import experiment_of
 from views.resources import hub
-from views.run_words import experiment_of
 from views.train.ablation import offered
 
 FILE = """

@@ -11,7 +11,7 @@ from retrieval.evaluation.slices import Property, most_contested, most_telling
 from views.compare.address import show_why
 from views.compare.comparison_view import ComparisonView
 from views.compare.where import charts
-from views.data_words import slice_names
+from views.names import slice_names
 from views.ui import table as tables
 from views.ui.charts import draw_chart
 from views.ui.state import choose

@@ -11,7 +11,7 @@ from retrieval.evaluation.ranks import BANDS, Block, Quadrant
 from retrieval.evaluation.slices import Property
 from views.choices import without_plainest
 from views.compare.comparison_view import ComparisonView
-from views.data_words import slice_names
+from views.names import slice_names
 from views.ui.words import plain, word
 
 

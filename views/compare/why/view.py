@@ -10,7 +10,7 @@ from views.compare.why import map as compare_why_map
 from views.compare.why import question as compare_question
 from views.compare.why import remarks as compare_remarks
 from views.compare.why.filters import QuestionList, listed
-from views.data_words import kind_words, slice_names
+from views.names import kind_words, slice_names
 from views.ui import table as tables
 from views.ui.state import leave_top
 from views.ui.words import plain, word

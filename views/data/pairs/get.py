@@ -14,7 +14,7 @@ from text.sentences import marked_sentences
 from views.data.get import following
 from views.data.pairs import preview
 from views.data.pairs.preview import Preview
-from views.data_words import pairs_name, set_name
+from views.names import pairs_name, set_name
 from views.resources.sets import question_set
 from views.ui.problems import errors_told
 from views.ui.words import plain, word

@@ -7,7 +7,7 @@ from data.store import StoredSet
 from training.options.sentences import SENTENCES
 from views.data.pairs import audit, get, preview, reading, sets
 from views.data.pairs.preview import Preview
-from views.data_words import pairs_name
+from views.names import pairs_name
 from views.navigation import way_to
 from views.resources.pairs import pair_audit, pair_set, parts_of
 from views.ui.problems import errors_told

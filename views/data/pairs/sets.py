@@ -3,7 +3,7 @@
 import streamlit as st
 
 from data.pairs.store import StoredPairs, damaged, remove, stored
-from views.data_words import pairs_name
+from views.names import pairs_name
 from views.ui.problems import draw_damaged, errors_told
 from views.ui.state import remember, remembered
 from views.ui.words import moment, plain, word

@@ -1,0 +1,188 @@
+"""What sets, models, trainings, searches for settings and ablations are called on the pages, and what each is doing."""
+
+from collections.abc import Mapping, Sequence
+
+from pydantic import ValidationError
+
+from data.catalog import CATALOG
+from data.made import Maker, model_of
+from data.pairs.catalog import PAIR_CATALOG
+from data.pairs.store import StoredPairs
+from data.records import Question
+from jobs.status import State, Status
+from models.hub import ModelError, downloaded_commits
+from models.packaged.bases import PackagedBase, packaged_base
+from models.sources import STARTER, find_model, is_starter
+from retrieval.evaluation.slices import Property, Slice, labels_of
+from training.ablations.experiment import AblationExperiment
+from training.options.language_model import LANGUAGE_MODEL
+from training.runs.ablations import UNTRAINED, Ablation
+from training.runs.runs import Phase, Plan, Run, find_model_run
+from training.runs.searches import Search
+from training.settings.halving import SHARES
+from views.ui.words import known, moment, plain, word, word_or
+
+_SAMPLE = CATALOG["sample"].title
+_PAIRS = {entry.title: entry.id for entry in PAIR_CATALOG.values()}
+
+
+def set_name(name: str) -> str:
+    """Return what a set of this name is called: the sample in the person's language, any other as it is."""
+    return word("data_page.sample") if name == _SAMPLE else name
+
+
+def pairs_name(name: str) -> str:
+    """Return what a set of pairs of this name is called: a known one in the person's language, any other as it is."""
+    return word(f"pair_set.{_PAIRS[name]}") if name in _PAIRS else name
+
+
+def pair_set_name(kept: StoredPairs) -> str:
+    """Return what a stored set of pairs is called."""
+    return word("sidebar.shared", name=pairs_name(kept.name)) if kept.shared else pairs_name(kept.name)
+
+
+def kind_words(kind: str) -> str:
+    """Return what a kind of question is called: the sample's in the person's language, any other as it is."""
+    return word(f"question_kind.{kind}") if known(f"question_kind.{kind}") else kind
+
+
+def answers_line(question: Question) -> str:
+    """Return a question's answers, as Markdown; empty where it has none."""
+    return word("why.answers", answers=plain(", ".join(question.answers))) if question.answers else ""
+
+
+def slice_names(parts: Sequence[Slice], by: Property) -> list[str]:
+    """Return what slices by a property are called."""
+    return [kind_words(label) if by is Property.KIND else label for label in labels_of(parts, by)]
+
+
+def maker_name(made: str) -> str:
+    """Return what made a question, as `Question.made` says it: not Markdown, a person named the model."""
+    return model_of(made) or (word(f"made.by_{made}") if made in list(Maker) else made)
+
+
+def made_words(made: Mapping[str, int], questions: int) -> str:
+    """Return, as Markdown, how many of the questions were made and by what."""
+    by = ", ".join(plain(maker_name(one)) for one in made)
+    return word("made.of_this_set", made=f"{sum(made.values()):,}", questions=f"{questions:,}", by=by)
+
+
+OTHER = "other"
+
+
+def kind_name(kind: str) -> str:
+    """Return the words for a kind of training, or its name where there are none."""
+    return word_or(f"train.kind_{kind}", kind)
+
+
+def is_a_starter(reference: str) -> bool:
+    """Whether a model is a starter; one that is nowhere is none."""
+    try:
+        return is_starter(find_model(reference))
+    except (ModelError, OSError, ValueError):
+        return False
+
+
+def model_label(choice: str, kind: str = "") -> str:
+    """Return the words for a model to choose from: a run with its data and time, since names may be given twice.
+
+    `kind` is that of the training which is to start from it, as far as that matters.
+    """
+    if run := find_model_run(choice):
+        plan = run.plan()
+        return word("train.base_run", name=plan.name, data=set_name(plan.data_name), created=moment(plan.created))
+    if packaged := _packaged(choice):
+        return word("train.base_packaged", model=packaged.name)
+    starter = "train.base_new" if kind == LANGUAGE_MODEL else "train.base_starter"
+    words = {STARTER: starter, OTHER: "train.base_other"}
+    return word(words[choice]) if choice in words else word("train.base_hub", model=choice)
+
+
+def base_name(reference: str, kind: str = "") -> str:
+    """Return the words for the base model of a kind of training: a finished run by its name, or as it is called."""
+    if reference == STARTER:
+        return word("train.new_model" if kind == LANGUAGE_MODEL else "train.starter")
+    if packaged := _packaged(reference):
+        return packaged.name
+    run = find_model_run(reference)
+    return run.plan().name if run else reference
+
+
+def told_with_download(reference: str, name: str) -> str:
+    """Return the name of a model, and that it is not on this machine yet where that is so. Not Markdown."""
+    return word("model_words.to_download", model=name) if _is_elsewhere(reference) else name
+
+
+def _is_elsewhere(reference: str) -> bool:
+    try:
+        hub_id = find_model(reference).hub_id
+    except ModelError:
+        return False
+    return hub_id is not None and not downloaded_commits(hub_id)
+
+
+def _packaged(reference: str) -> PackagedBase | None:
+    try:
+        return packaged_base(reference)
+    except ModelError:
+        return None
+
+
+def run_name(plan: Plan) -> str:
+    """Return the words for a training, a trial, a search for settings, or an ablation."""
+    if plan.trial and not plan.trial.whole:
+        return word("settings.trial", number=plan.trial.number, count=plan.trial.count)
+    if plan.ablation:
+        return word("ablation.name" if is_varied(plan) else "ablation.name_helps", name=plan.name)
+    return word("settings.name", name=plan.name) if plan.minutes else plan.name
+
+
+def experiment_of(plan: Plan) -> AblationExperiment | None:
+    """Return what an ablation was asked; None where it cannot be read."""
+    try:
+        return AblationExperiment.model_validate(plan.ablation)
+    except ValidationError:
+        return None
+
+
+def is_varied(plan: Plan) -> bool:
+    """Whether an ablation varies anything: else it asks what pre-training is worth."""
+    experiment = experiment_of(plan)
+    return experiment is None or bool(experiment.vary)
+
+
+def phase_words(run: Run, status: Status) -> str:
+    """Return what it is doing."""
+    if isinstance(run, Search):
+        return stage_words(status)
+    if isinstance(run, Ablation):
+        return variant_stage_words(run.plan(), status)
+    return word(f"phase.{status.phase or Phase.LOADING}")
+
+
+def stage_words(status: Status) -> str:
+    """Return what a search for settings is doing."""
+    if status.state is State.STOPPING:
+        return word("settings.stopping")
+    stage, _, number = status.phase.partition("_")
+    if not number:
+        return word(f"settings.stage_{stage or 'loading'}")
+    values = {"round": number, "rounds": len(SHARES), "number": status.step, "count": status.total_steps}
+    return word("settings.stage_trying", **values)
+
+
+def variant_stage_words(plan: Plan, status: Status) -> str:
+    """Return what an ablation is doing, and with which of its variants."""
+    if status.state is State.STOPPING:
+        return word("ablation.stopping")
+    stage, _, number = status.phase.partition("_")
+    if not number:
+        return word(f"ablation.stage_{stage or 'loading'}")
+    doing = word(f"ablation.stage_{stage}")
+    if number == str(UNTRAINED):
+        return word("ablation.at_untrained", doing=doing)
+    if not is_varied(plan):
+        return word("ablation.at_trained", doing=doing)
+    experiment = experiment_of(plan)
+    count = max(experiment.changes) if experiment else number
+    return word("ablation.at_variant", number=number, count=count, doing=doing)
