@@ -16,7 +16,7 @@ from retrieval.milvus.kinds import Search
 from text.analyzers import Analyzer
 from training.options.bi_encoder import BI_ENCODER, BiEncoderOptions
 from training.runs.runs import create_run, new_plan
-from views.method_words import method_line
+from views.choices import method_line
 
 E5 = "packaged:multilingual-e5-small"
 SPECS: Mapping[str, Spec] = {"BM25": BM25Spec(name="BM25"), "Dense": DenseSpec(name="Dense", model=E5)}

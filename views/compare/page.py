@@ -13,7 +13,7 @@ from retrieval.analysis.evidence import usual_baseline
 from retrieval.comparison.experiment import Experiment
 from retrieval.comparison.job import ComparisonJob
 from retrieval.comparison.store import StoredComparison
-from views.choices import Choices, choices_for
+from views.choices import Choices, choices_for, draw_methods
 from views.compare import answer as compare_answer
 from views.compare import export as compare_export
 from views.compare import kept as compare_kept
@@ -21,7 +21,6 @@ from views.compare import notices as compare_notices
 from views.compare import running as compare_running
 from views.compare.comparison_view import ComparisonView
 from views.compare.controls import folded, pick_among, pick_figure, pick_part, pick_retrievers, pick_view
-from views.method_words import draw_methods
 from views.names import set_name
 from views.navigation import way_to
 from views.resources.comparisons import open_comparison

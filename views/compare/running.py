@@ -18,8 +18,8 @@ from retrieval.comparison.job import ComparisonJob
 from retrieval.comparison.store import StoredComparison, kept_comparisons
 from retrieval.evaluation.measures import CUT, Measure
 from text.analyzers import Analyzer
+from views.choices import method_line
 from views.compare.scores import draw_table
-from views.method_words import method_line
 from views.names import set_name
 from views.resources.comparisons import finished_part
 from views.ui import job as job_view

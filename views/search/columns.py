@@ -12,8 +12,7 @@ from retrieval.asking import DEPTH, Findings, Truth
 from retrieval.comparison.kinds.spec import Spec
 from retrieval.report.colours import colour_of, shape_of
 from text.marking import MarkedText
-from views.choices import Choices
-from views.method_words import method_line
+from views.choices import Choices, method_line
 from views.reasons import AskedQuestion
 from views.resources.search import marked_passages
 from views.resources.sets import question_set
