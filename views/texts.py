@@ -12,7 +12,7 @@ from views.resources.tokenizers import characters_of
 from views.ui.problems import draw_damaged, errors_told
 from views.ui.state import choose, remember
 from views.ui.words import plain, word
-from views.uploading import translate_field
+from views.uploads import translate_field
 
 Learned = StoredSet | StoredText
 _IN_ADDRESS = "corpus"

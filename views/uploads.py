@@ -1,13 +1,15 @@
-"""Files on their way to the pages: Streamlit holds them in memory; of whom, how much and how long is told here.
+"""Files on their way to the pages, and the field for them in the person's language.
 
-A file belongs to a page that is open somewhere, a session. It is let go when its field is emptied, when another page is
-opened in its place, and soon after the session's connection is gone.
-"""
+Streamlit holds files in memory; of whom, how much and how long is told here. A file belongs to a page that is open
+somewhere, a session. It is let go when its field is emptied, when another page is opened in its place, and soon after
+the session's connection is gone."""
 
+import json
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import streamlit as st
@@ -134,3 +136,22 @@ def _held(files: dict[str, Any]) -> int:
 
 
 UPLOADS = Uploads()
+
+
+_LOOK = Path(__file__).parent / "uploading.css"
+
+
+def translate_field(key: str, *, megabytes: int = 0, is_large: bool = False) -> None:
+    """Give the field of this `key`, which begins with "upload", its words; a large one is a place to drop files on.
+
+    `megabytes` is its `max_upload_size`; 0: that of the server.
+    """
+    words = {
+        "press": word("upload.press"),
+        "drop": word("upload.drop"),
+        "limit": word("upload.limit", megabytes=f"{megabytes or st.get_option('server.maxUploadSize'):,}"),
+    }
+    said = "".join(f"--{name}: {json.dumps(text, ensure_ascii=False)}; " for name, text in words.items())
+    room = "--room: 10rem; --flow: column; --place: center" if is_large else ""
+    st.html(_LOOK)
+    st.html(f"<style>.st-key-{key} {{ {said}{room} }}</style>")

@@ -21,7 +21,7 @@ from views.choices import BM25_NAME, Choices, free_name
 from views.resources.sets import question_set
 from views.ui.problems import failure_text
 from views.ui.words import plain, word
-from views.uploading import translate_field
+from views.uploads import translate_field
 
 _KINDS = ("dense", "sparse", "rerank", "run", "milvus")
 _LONGEST_NAME = 60

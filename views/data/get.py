@@ -11,7 +11,7 @@ from data.problems import DataError
 from views.data import preview
 from views.resources.sets import SAMPLE
 from views.ui.words import duration, word
-from views.uploading import translate_field
+from views.uploads import translate_field
 
 KORQUAD = "korquad-v1-dev"
 _MEGABYTE = 10**6

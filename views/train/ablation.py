@@ -25,7 +25,7 @@ from views.train.judges import experiment_around, pick_judges, start_ablation
 from views.train.start import trainings_started
 from views.ui.state import relabel
 from views.ui.words import plain, word
-from views.uploading import translate_field
+from views.uploads import translate_field
 
 _COLUMNS = 4
 _OFFERED: dict[str, Sequence[Any]] = {

@@ -18,7 +18,7 @@ from views.names import pairs_name, set_name
 from views.resources.sets import question_set
 from views.ui.problems import errors_told
 from views.ui.words import plain, word
-from views.uploading import translate_field
+from views.uploads import translate_field
 
 _MEGABYTE = 10**6
 _SAMPLES = [entry for entry in PAIR_CATALOG.values() if not entry.size]

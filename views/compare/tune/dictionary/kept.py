@@ -14,7 +14,7 @@ from views.compare.tune.dictionary.names import free_name, names_by_reference
 from views.resources.dictionaries import lines_of
 from views.ui.problems import draw_damaged, errors_told, failure_text
 from views.ui.words import moment, plain, word
-from views.uploading import translate_field
+from views.uploads import translate_field
 
 LONGEST_NAME = 60
 _KINDS = ("txt", "dic", "dict", "tsv", "csv")
