@@ -6,7 +6,7 @@ import streamlit as st
 from streamlit.testing.v1 import AppTest
 
 from tests.views.driving import opened
-from views.ui import table as tables
+from views.ui import tables
 from views.ui.words import catalog
 
 EN = catalog("en")
@@ -16,7 +16,7 @@ def page() -> None:
     import pandas as pd
     import streamlit as st
 
-    from views.ui import table as tables
+    from views.ui import tables
 
     columns = {
         "retriever": tables.retriever(width=170),

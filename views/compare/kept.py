@@ -12,7 +12,7 @@ from views.compare.scores import in_points
 from views.names import set_name
 from views.resources.comparisons import open_comparison
 from views.resources.sets import chosen_set, stored_sets, use_set
-from views.ui import table as tables
+from views.ui import tables
 from views.ui.problems import draw_damaged
 from views.ui.words import moment, plain, word
 

@@ -9,7 +9,7 @@ from retrieval.analysis.evidence import Intervals
 from retrieval.comparison.compare import Result
 from retrieval.evaluation.measures import CUT, Measure
 from retrieval.evaluation.significance import PairTest
-from views.ui import table as tables
+from views.ui import tables
 from views.ui.words import word
 
 _SHOWN_KS = 4  # columns of the measure looked at

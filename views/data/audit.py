@@ -13,7 +13,7 @@ from data.audit.overlap import Overlap
 from data.records import Question, QuestionSet
 from data.split import Split
 from views.names import kind_words
-from views.ui import table as tables
+from views.ui import tables
 from views.ui.charts import distribution, draw_chart
 from views.ui.words import word
 

@@ -20,7 +20,7 @@ from views.data.make_choices import Chosen, pick
 from views.names import made_words, maker_name, set_name
 from views.navigation import open_page
 from views.resources.sets import use_set
-from views.ui import table
+from views.ui import tables
 from views.ui.problems import failure_text
 from views.ui.words import plain, word
 
@@ -139,7 +139,7 @@ def _draw_unanswered(questions: QuestionSet, unanswered: Sequence[Unanswered]) -
             (questions.passages[one.row].text[:_SHOWN_CHARACTERS], _reason(one), one.said)
             for one in unanswered[:_SHOWN_ROWS]
         ]
-        columns = {name: table.text(f"made.{name}", "", width="medium") for name in ("passage", "reason", "said")}
+        columns = {name: tables.text(f"made.{name}", "", width="medium") for name in ("passage", "reason", "said")}
         st.dataframe(pd.DataFrame(rows, columns=list(columns)), hide_index=True, column_config=columns)
 
 

@@ -10,7 +10,7 @@ from data.files.tables import column_names
 from data.pairs.reading import FileReading
 from data.problems import Problem
 from data.read import Reading
-from views.ui import table as tables
+from views.ui import tables
 from views.ui.problems import problem_text, reason_text
 from views.ui.words import catalog, language, plain, word
 

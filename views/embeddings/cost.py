@@ -12,7 +12,7 @@ from views.embeddings.evaluation_view import EvaluationView
 from views.embeddings.pick import pick_model
 from views.embeddings.running import finished
 from views.names import base_name
-from views.ui import table as tables
+from views.ui import tables
 from views.ui.charts import draw_chart
 from views.ui.state import choose
 from views.ui.words import duration, plain, word

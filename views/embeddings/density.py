@@ -9,7 +9,7 @@ from embeddings.density import Densities, bands, densities
 from views.embeddings import charts
 from views.embeddings.bands import band_labels
 from views.embeddings.evaluation_view import EvaluationView
-from views.ui import table as tables
+from views.ui import tables
 from views.ui.charts import draw_chart
 from views.ui.words import plain, word
 

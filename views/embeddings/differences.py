@@ -4,7 +4,7 @@ import streamlit as st
 
 from views.embeddings.evaluation_view import SHARES, EvaluationView
 from views.embeddings.figures import difference_table
-from views.ui import table as tables
+from views.ui import tables
 from views.ui.words import word
 
 

@@ -11,7 +11,7 @@ from views.embeddings.evaluation_view import EvaluationView
 from views.embeddings.kept import kept_figures
 from views.names import set_name
 from views.resources.sets import chosen_set
-from views.ui import table as tables
+from views.ui import tables
 from views.ui.charts import draw_chart
 from views.ui.words import plain, word
 

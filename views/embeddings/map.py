@@ -16,7 +16,7 @@ from views.embeddings.pick import pick_model
 from views.embeddings.points import BAND_COLOURS, draw_legend, draw_points
 from views.embeddings.running import finished
 from views.resources.pairs import distinct_of
-from views.ui import table as tables
+from views.ui import tables
 from views.ui.state import choose
 from views.ui.words import word
 

@@ -15,7 +15,7 @@ from views.embeddings.evaluation_view import EvaluationView
 from views.embeddings.pick import pick_model
 from views.embeddings.running import finished
 from views.resources.pairs import distinct_of
-from views.ui import table as tables
+from views.ui import tables
 from views.ui.charts import draw_chart
 from views.ui.problems import failure_text
 from views.ui.words import plain, word

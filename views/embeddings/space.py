@@ -9,7 +9,7 @@ from views.embeddings import charts
 from views.embeddings.differences import draw_differences
 from views.embeddings.evaluation_view import EvaluationView
 from views.embeddings.figures import ends
-from views.ui import table
+from views.ui import tables
 from views.ui.charts import draw_chart
 from views.ui.words import word
 
@@ -82,18 +82,18 @@ def _spectra(view: EvaluationView) -> pd.DataFrame:
 
 def _draw_tables(points: pd.DataFrame, path: pd.DataFrame, spectra: pd.DataFrame) -> None:
     columns = {
-        "model": table.text("embeddings.model", "", pinned=True, width="medium"),
-        "alignment": table.number("embeddings.alignment", "%.4f"),
-        "alignment_interval": table.text("embeddings.interval", "compare.interval_help"),
-        "uniformity": table.number("embeddings.uniformity", "%.3f"),
-        "uniformity_interval": table.text("embeddings.interval", "compare.interval_help"),
-        "anisotropy": table.number("embeddings.anisotropy", "%.3f"),
-        "anisotropy_interval": table.text("embeddings.interval", "compare.interval_help"),
-        "half": table.number("embeddings.directions", "%d"),
+        "model": tables.text("embeddings.model", "", pinned=True, width="medium"),
+        "alignment": tables.number("embeddings.alignment", "%.4f"),
+        "alignment_interval": tables.text("embeddings.interval", "compare.interval_help"),
+        "uniformity": tables.number("embeddings.uniformity", "%.3f"),
+        "uniformity_interval": tables.text("embeddings.interval", "compare.interval_help"),
+        "anisotropy": tables.number("embeddings.anisotropy", "%.3f"),
+        "anisotropy_interval": tables.text("embeddings.interval", "compare.interval_help"),
+        "half": tables.number("embeddings.directions", "%d"),
     }
     st.dataframe(points, hide_index=True, column_order=[one for one in columns if one in points], column_config=columns)
     with st.expander(word("compare.as_table")):
         if len(path):
-            st.dataframe(path, hide_index=True, column_config=columns | {"step": table.number("embeddings.step")})
+            st.dataframe(path, hide_index=True, column_config=columns | {"step": tables.number("embeddings.step")})
         wide = spectra.pivot_table(index="rank", columns="model", values="value", sort=False).sort_index()
         st.dataframe(wide.rename_axis(word("embeddings.rank")))

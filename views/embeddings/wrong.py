@@ -7,7 +7,7 @@ import streamlit as st
 from embeddings.wrong import wrong_pairs
 from views.embeddings.evaluation_view import EvaluationView
 from views.embeddings.pick import pick_model
-from views.ui import table as tables
+from views.ui import tables
 from views.ui.state import choose
 from views.ui.words import word
 

@@ -12,7 +12,7 @@ from views.language import charts
 from views.language.inside import told
 from views.language.typed import lines_of, typed
 from views.resources.language import attention
-from views.ui import table as tables
+from views.ui import tables
 from views.ui.charts import draw_chart
 from views.ui.state import choose
 from views.ui.words import plain, word

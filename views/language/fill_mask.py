@@ -15,7 +15,7 @@ from views.language.trained import base_of, language_runs
 from views.language.typed import typed
 from views.names import base_name
 from views.resources.language import guesses, may_fill
-from views.ui import table as tables
+from views.ui import tables
 from views.ui.charts import draw_chart
 from views.ui.state import choose_several
 from views.ui.words import plain, word

@@ -6,7 +6,7 @@ import streamlit as st
 
 from language.inside.pooled import Pooling
 from views.language import charts
-from views.ui import table as tables
+from views.ui import tables
 from views.ui.charts import draw_chart
 from views.ui.words import word
 

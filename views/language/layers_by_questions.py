@@ -14,7 +14,7 @@ from views.language.layer_figures import draw_figures, draw_table, pooling_name
 from views.names import set_name
 from views.resources.layer_search import LayerFindings, part_to_search, search_by_layer
 from views.resources.sets import chosen_set
-from views.ui import table
+from views.ui import tables
 from views.ui.words import plain, signed, word
 
 _NAME = "search_layers"
@@ -41,7 +41,7 @@ def draw(model: str, answer: DeltaGenerator, controls: DeltaGenerator) -> None:
         draw_figures(means, y=_MEASURE)
         st.caption(_limits(findings, data, part))
         draw_table(means)
-        table.draw_csv("inside.layers_download", lambda: table_of(findings), "layers.csv", "download_layers")
+        tables.draw_csv("inside.layers_download", lambda: table_of(findings), "layers.csv", "download_layers")
 
 
 def _answer(findings: LayerFindings) -> str:

@@ -12,7 +12,7 @@ from views.language import pieces_html
 from views.language.tokenizers_view import TokenizersView
 from views.language.typed import typed
 from views.resources.tokenizers import steps_of
-from views.ui import table as tables
+from views.ui import tables
 from views.ui.problems import failure_text
 from views.ui.state import choose
 from views.ui.words import plain, word

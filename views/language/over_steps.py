@@ -17,7 +17,7 @@ from views.language.inside import draw_way_to_training, told
 from views.language.trained import language_runs, models_on_the_way
 from views.language.typed import typed
 from views.resources.language import course_of
-from views.ui import table as tables
+from views.ui import tables
 from views.ui.charts import draw_chart
 from views.ui.problems import failure_text
 from views.ui.state import remember

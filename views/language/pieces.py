@@ -11,7 +11,7 @@ from views.language import pieces_html
 from views.language.tokenizers_view import TokenizersView
 from views.language.typed import typed
 from views.resources.tokenizers import CutPiece, cut
-from views.ui import table
+from views.ui import tables
 from views.ui.problems import failure_text
 from views.ui.words import plain, word
 
@@ -84,11 +84,11 @@ def _draw_table(found: Cuts) -> None:
         for one in pieces
     ]
     columns = {
-        "tokenizer": table.text("tokenizers.tokenizer", "", width="medium"),
-        "piece": table.text("tokenizers.piece", ""),
-        "letters": table.text("tokenizers.letters", ""),
-        "number": table.number("tokenizers.number", "%d"),
-        "occurrences": table.number("tokenizers.occurrences", "localized"),
+        "tokenizer": tables.text("tokenizers.tokenizer", "", width="medium"),
+        "piece": tables.text("tokenizers.piece", ""),
+        "letters": tables.text("tokenizers.letters", ""),
+        "number": tables.number("tokenizers.number", "%d"),
+        "occurrences": tables.number("tokenizers.occurrences", "localized"),
     }
     with st.expander(word("tokenizers.as_table")):
         st.dataframe(pd.DataFrame(rows), hide_index=True, column_config=columns)

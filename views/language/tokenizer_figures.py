@@ -12,7 +12,7 @@ from language.tokenizers.kinds import TokenizerKind
 from views.language import tokenizer_charts
 from views.language.tokenizer_answer import MOST_UNKNOWN, known_enough
 from views.language.tokenizers_view import TokenizersView
-from views.ui import table as tables
+from views.ui import tables
 from views.ui.charts import draw_chart
 from views.ui.state import choose
 from views.ui.words import plain, word

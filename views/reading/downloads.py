@@ -9,13 +9,13 @@ import streamlit as st
 
 from views.reading.evaluation_view import ReadingView
 from views.reading.figures import long_table
-from views.ui import table
+from views.ui import tables
 from views.ui.words import word
 
 
 def draw(view: ReadingView) -> None:
     """Draw the buttons."""
-    table.draw_csv("answers.csv", lambda: long_table(view), "answers.csv", "answers_csv")
+    tables.draw_csv("answers.csv", lambda: long_table(view), "answers.csv", "answers_csv")
     _button("json", lambda: json.dumps(view.told, ensure_ascii=False, indent=2), "scores.json", "application/json")
     _button("predictions", lambda: predictions(view), "predictions.zip", "application/zip")
 

@@ -11,7 +11,7 @@ from views.reading import question as one_question
 from views.reading.evaluation_view import ReadingView
 from views.reading.figures import FATES
 from views.reading.slices import label_words
-from views.ui import table as tables
+from views.ui import tables
 from views.ui.state import choose
 from views.ui.words import word
 

@@ -9,7 +9,7 @@ from reading.labels import Property
 from reading.slices import FEWEST
 from views.compare.where import charts
 from views.reading.evaluation_view import ReadingView
-from views.ui import table as tables
+from views.ui import tables
 from views.ui.charts import draw_chart
 from views.ui.state import choose
 from views.ui.words import plain, word, word_or

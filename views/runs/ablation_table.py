@@ -19,7 +19,7 @@ from views.runs.ablation_words import (
     measure_name,
     variant_name,
 )
-from views.ui import table as tables
+from views.ui import tables
 from views.ui.charts import draw_chart
 from views.ui.problems import tell_training_failure
 from views.ui.words import plain, signed, word

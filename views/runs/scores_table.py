@@ -5,7 +5,7 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
-from views.ui import table as tables
+from views.ui import tables
 from views.ui.words import word
 
 TESTED = ("before", "after", "bm25")  # on test questions, where these were asked

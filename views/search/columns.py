@@ -18,7 +18,7 @@ from views.resources.search import marked_passages
 from views.resources.sets import question_set
 from views.search.asking import Outcome
 from views.search.judging import draw_mark
-from views.ui import table as tables
+from views.ui import tables
 from views.ui.passages import card, head_html, hit, hits_html, legend_html, right_ranks, side_by_side, truth_line
 from views.ui.problems import search_failure_text
 from views.ui.words import known, plain, word

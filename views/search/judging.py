@@ -9,7 +9,7 @@ from data.store import StoredSet, keep
 from views.names import set_name
 from views.navigation import way_to
 from views.resources.sets import question_set
-from views.ui import table as tables
+from views.ui import tables
 from views.ui.problems import errors_told
 from views.ui.words import plain, word
 

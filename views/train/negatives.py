@@ -10,7 +10,7 @@ from data.split import Part
 from training.runs.rehearsal import Task
 from views.resources.sets import split_of
 from views.train.rehearsal import Asked, draw_ask_button, is_answered
-from views.ui import table as tables
+from views.ui import tables
 from views.ui.words import plain, word
 
 _SHOWN_ROWS = 500

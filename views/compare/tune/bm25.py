@@ -15,7 +15,7 @@ from views.compare.tune import terms as tune_terms
 from views.compare.tune.bench import Bench, LabResult, draw_table, draw_verdict, figure_columns, names_of, run
 from views.compare.tune.charts import heat
 from views.resources.comparisons import analyzers_of
-from views.ui import table as tables
+from views.ui import tables
 from views.ui.charts import draw_chart
 from views.ui.state import choose_several
 from views.ui.words import plain, word

@@ -10,7 +10,7 @@ from retrieval.comparison.labs import hybrid_lab
 from retrieval.multistage.fusion import Fusion
 from views.compare.tune.bench import Bench, LabResult, draw_table, draw_verdict, figure_columns, names_of, run
 from views.compare.tune.charts import bands
-from views.ui import table as tables
+from views.ui import tables
 from views.ui.charts import draw_chart
 from views.ui.state import choose
 from views.ui.words import plain, word

@@ -19,7 +19,7 @@ from views.compare.tune.bench import (
     run,
 )
 from views.compare.tune.charts import scattered
-from views.ui import table as tables
+from views.ui import tables
 from views.ui.charts import draw_chart
 from views.ui.state import choose
 from views.ui.words import signed, word

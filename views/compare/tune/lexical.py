@@ -20,7 +20,7 @@ from views.compare.tune.bench import (
 from views.compare.tune.changes import in_words, offered, pick, pick_dictionary_alone
 from views.compare.tune.dictionary import view as dictionary_view
 from views.compare.tune.dictionary.names import names_by_reference
-from views.ui import table as tables
+from views.ui import tables
 from views.ui.problems import errors_told
 from views.ui.state import choose, leave_top, remember, show_top
 from views.ui.words import plain, word

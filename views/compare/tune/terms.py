@@ -9,7 +9,7 @@ from retrieval.lexical.terms import readings
 from text.analyzers import Analyzer
 from views.compare.tune.bench import Bench, LabResult
 from views.resources.sets import question_set
-from views.ui import table as tables
+from views.ui import tables
 from views.ui.words import word
 
 _LONGEST_TEXT = 2000

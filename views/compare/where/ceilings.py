@@ -11,7 +11,7 @@ from retrieval.analysis.stages import DEPTHS
 from retrieval.comparison.compare import Result
 from views.compare.comparison_view import ComparisonView
 from views.compare.where import charts
-from views.ui import table
+from views.ui import tables
 from views.ui.charts import draw_chart
 from views.ui.words import plain, word
 
@@ -115,11 +115,11 @@ def _draw_table(known: Sequence[Reach], curves: pd.DataFrame, k: int) -> None:
     ]
     share = st.column_config.NumberColumn
     columns = {
-        "retriever": table.retriever(),
-        "sources": table.text("where.sources"),
-        "depth": table.number("where.reads"),
+        "retriever": tables.retriever(),
+        "sources": tables.text("where.sources"),
+        "depth": tables.number("where.reads"),
         "hit": share(f"Hit@{k}", format="%.2f"),
-        "ceiling": table.number("where.ceiling", "%.2f"),
+        "ceiling": tables.number("where.ceiling", "%.2f"),
         **{str(depth): share(word("where.ceiling_at", depth=depth), format="%.2f") for depth in depths},
     }
     with st.expander(word("compare.as_table")):

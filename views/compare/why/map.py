@@ -10,7 +10,7 @@ from retrieval.report.colours import READABLE
 from retrieval.report.scales import legend
 from views.compare.address import change
 from views.compare.why.filters import QuestionList, band_words, block_name
-from views.ui import table as tables
+from views.ui import tables
 from views.ui.charts import draw_chart
 from views.ui.words import word
 

@@ -7,7 +7,7 @@ import streamlit as st
 
 from retrieval.explain.duel import Duel
 from text.located import Piece
-from views.ui import table as tables
+from views.ui import tables
 from views.ui.charts import draw_chart, term_bars
 from views.ui.passages import weighed_html
 from views.ui.words import word

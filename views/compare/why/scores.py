@@ -19,7 +19,7 @@ from views.compare.why import windows as compare_windows
 from views.compare.why.case import QuestionCase
 from views.compare.why.parts import draw_parts_of_words, draw_sums, draw_texts
 from views.resources.explanations import explained_static
-from views.ui import table as tables
+from views.ui import tables
 from views.ui.charts import draw_chart, part_bars
 from views.ui.words import known, plain, word
 

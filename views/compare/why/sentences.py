@@ -12,7 +12,7 @@ from views.compare.why import windows as compare_windows
 from views.compare.why.case import QuestionCase
 from views.compare.why.loading import once_asked
 from views.resources.explanations import explained_cosine, explained_sentences
-from views.ui import table as tables
+from views.ui import tables
 from views.ui.passages import weighed_html
 from views.ui.words import word
 

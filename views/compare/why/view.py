@@ -11,7 +11,7 @@ from views.compare.why import question as compare_question
 from views.compare.why import remarks as compare_remarks
 from views.compare.why.filters import QuestionList, listed
 from views.names import kind_words, slice_names
-from views.ui import table as tables
+from views.ui import tables
 from views.ui.state import leave_top
 from views.ui.words import plain, word
 

@@ -13,7 +13,7 @@ from data.pairs.split import part_to_measure
 from data.split import Part, SplitOptions
 from views.data.audit import draw_lengths
 from views.data.pairs.charts import label_bars, score_bars
-from views.ui import table as tables
+from views.ui import tables
 from views.ui.charts import draw_chart
 from views.ui.words import word
 

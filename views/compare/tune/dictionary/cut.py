@@ -10,7 +10,7 @@ from streamlit.elements.lib.column_types import ColumnConfig
 
 from views.compare.tune.bench import Bench
 from views.resources.dictionaries import CutWords, is_read, words_cut_wrongly
-from views.ui import table
+from views.ui import tables
 from views.ui.words import duration, word
 
 _ASKED = "cut_words_asked"  # of the session
@@ -37,7 +37,7 @@ def draw(bench: Bench, reference: str) -> list[str]:
         st.info(word("dictionary_page.cut_none", questions=f"{len(found.questions):,}"), icon=":material/check:")
         return []
     st.caption(word("dictionary_page.cut_found", count=f"{len(found.words):,}", questions=f"{len(found.questions):,}"))
-    rows = table.draw_choice(
+    rows = tables.draw_choice(
         _table(found), _columns(), f"cut_words_{data.key}_{reference}", mode="multi-row", height=_height(found)
     )
     return [found.words[row].word for row in rows]
@@ -58,12 +58,12 @@ def _table(found: CutWords) -> pd.DataFrame:
 
 def _columns() -> dict[str, ColumnConfig]:
     return {
-        "word": table.text("dictionary_page.word", pinned=True),
-        "in_question": table.text("dictionary_page.in_question"),
-        "in_passage": table.text("dictionary_page.in_passage"),
-        "count": table.number("dictionary_page.questions"),
-        "evidence": table.text("dictionary_page.evidence"),
-        "question": table.text("dictionary_page.example", width="large"),
+        "word": tables.text("dictionary_page.word", pinned=True),
+        "in_question": tables.text("dictionary_page.in_question"),
+        "in_passage": tables.text("dictionary_page.in_passage"),
+        "count": tables.number("dictionary_page.questions"),
+        "evidence": tables.text("dictionary_page.evidence"),
+        "question": tables.text("dictionary_page.example", width="large"),
     }
 
 
