@@ -5,7 +5,7 @@ from starlette.middleware import Middleware
 
 from data.terminal import quiet
 from views import access
-from views.gate import Gate, serving
+from views.access import Gate, serving
 
 quiet()
 access.begin()  # before anything asks for a workspace, or for what the environment says

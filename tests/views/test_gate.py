@@ -15,7 +15,7 @@ from starlette.types import Message, Receive, Scope, Send
 from tests.browser.conftest import free_port, running_app
 from tests.raw_visitor import signed_in, visiting
 from views import access
-from views.gate import Gate
+from views.access import Gate
 from views.ui.words import catalog
 
 ISSUER = "https://id.example.org"
