@@ -8,7 +8,7 @@ from data.files.opening import set_name as named_by_file
 from data.store import StoredSet
 from language.texts import StoredText, damaged, keep, remove, stored
 from views.names import set_name
-from views.resources.tokenizers import characters_of
+from views.resources.language import characters_of
 from views.ui.problems import draw_damaged, errors_told
 from views.ui.state import choose, remember
 from views.ui.words import plain, word

@@ -12,7 +12,7 @@ from views.language.asked import asked, watched
 from views.language.inside import told
 from views.language.layer_figures import draw_figures, draw_table, pooling_name
 from views.names import set_name
-from views.resources.layer_search import LayerFindings, part_to_search, search_by_layer
+from views.resources.language import LayerFindings, part_to_search, search_by_layer
 from views.resources.sets import chosen_set
 from views.ui import tables
 from views.ui.words import plain, signed, word

@@ -11,7 +11,7 @@ from language.tokenizers.merge_steps import Step
 from views.language import pieces_html
 from views.language.tokenizers_view import TokenizersView
 from views.language.typed import typed
-from views.resources.tokenizers import steps_of
+from views.resources.language import steps_of
 from views.ui import tables
 from views.ui.problems import failure_text
 from views.ui.state import choose

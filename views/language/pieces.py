@@ -10,7 +10,7 @@ from language.tokenizers.store import KeptTokenizer
 from views.language import pieces_html
 from views.language.tokenizers_view import TokenizersView
 from views.language.typed import typed
-from views.resources.tokenizers import CutPiece, cut
+from views.resources.language import CutPiece, cut_text
 from views.ui import tables
 from views.ui.problems import failure_text
 from views.ui.words import plain, word
@@ -47,7 +47,7 @@ def draw(view: TokenizersView) -> None:
 
 def _cut(view: TokenizersView, one: KeptTokenizer, text: str) -> Sequence[CutPiece]:
     try:
-        return cut(one, text)
+        return cut_text(one, text)
     except LanguageError as error:
         told = {"model": plain(view.name(one)), "reason": plain(failure_text(error))}
         st.error(word("tokenizers.model_failed", **told), icon=":material/error:")

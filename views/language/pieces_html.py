@@ -8,7 +8,7 @@ import streamlit as st
 
 from language.tokenizers.kinds import UNKNOWN
 from language.tokenizers.morphemes import BOUNDARY
-from views.resources.tokenizers import CutPiece
+from views.resources.language import CutPiece
 from views.ui.words import word
 
 _STYLE = Path(__file__).with_name("pieces.css")

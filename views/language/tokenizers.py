@@ -9,8 +9,8 @@ from jobs.status import State, Status
 from language.tokenizers.job import TokenizerJob, TokenizerRequest
 from views.language import tokenizer_answer, tokenizer_controls
 from views.language.tokenizers_view import TokenizersView, called
+from views.resources.language import open_tokenizers
 from views.resources.sets import chosen_set
-from views.resources.tokenizers import open_comparison
 from views.texts import Learned, documents_in, learned_name, pick_text
 from views.ui import job as job_view
 from views.ui.problems import errors_told, failure_text
@@ -34,7 +34,7 @@ def draw() -> None:
         answer.info(word("tokenizers.pick_one"), icon=":material/info:")
         return
     job = TokenizerJob.of(request, learned.fingerprint)
-    kept = open_comparison(job.folder) if job.done else None
+    kept = open_tokenizers(job.folder) if job.done else None
     if kept is None:
         with answer:
             _draw_job(job, request, learned)

@@ -1,21 +1,100 @@
-"""Cached functions of the Language page: the models that stay loaded, and what was seen in them."""
+"""Cached functions of the Language page: tokenizers and texts cut by them, models that stay loaded, and what is seen in these."""
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from data.split import Part
+import numpy as np
+
+from data.split import Part, SplitOptions
+from data.store import StoredSet, passages_of
 from language.inside.attention import SentenceAttention, attention_of
 from language.inside.fill_mask import Course, Guess, course, fill
+from language.inside.layer_search import LayerSearch, drawn, layer_search
 from language.inside.layers import LayerScores, layer_scores
-from language.inside.loading import load_encoder, load_masked, may_have_head
+from language.inside.loading import load_encoder, load_masked, may_have_head, prompts_of
 from language.inside.network import Network
+from language.inside.pooled import Pooling
 from language.inside.words_in_context import WordVectors, words_in_context
+from language.tokenizers.merge_steps import Step, steps
+from language.tokenizers.merges import is_of_bytes, readable
+from language.tokenizers.prepared import PreparedTokenizer, load_tokenizer
+from language.tokenizers.store import KeptComparison, KeptTokenizer, load
 from models.hub import ModelError
 from models.sources import ModelSource, find_model
+from retrieval.evaluation.significance import Pair, PairTest, paired_tests, question_groups, share_intervals
 from views.resources.cached import cached
 from views.resources.pairs import pair_set, parts_of
+from views.resources.sets import question_set, split_of
+
+
+@dataclass(frozen=True)
+class CutPiece:
+    """A piece of a text: as a person reads it, the letters it stands for, its number, and how often it occurs."""
+
+    name: str
+    letters: str
+    number: int
+    known: bool
+    occurrences: int
+
+
+@cached(max_entries=16)
+def characters_of(key: str, fingerprint: str) -> int:
+    """Return how many characters the passages of a stored set have together."""
+    del fingerprint  # only a part of the key: a key may come to mean another set
+    return int(passages_of(key).texts.lengths().sum())
+
+
+def open_tokenizers(folder: Path) -> KeptComparison | None:
+    """Open the finished comparison in a folder; None where it cannot be read."""
+    return _opened(str(folder), (folder / "scores.json").stat().st_mtime)
+
+
+def cut_text(one: KeptTokenizer, text: str) -> Sequence[CutPiece]:
+    """Cut a text by a tokenizer that was kept. Raises `LanguageError` `no_tokenizer`."""
+    tokenizer, counts = _tokenizer(*_place(one)), one.occurrences
+    in_bytes = is_of_bytes(tokenizer)
+    found = []
+    for piece in tokenizer.pieces(text):
+        number = tokenizer.tokenizer.token_to_id(piece.name)
+        if number is not None:
+            name, times = readable(piece.name, in_bytes=in_bytes), int(counts[number])
+            found.append(CutPiece(name, piece.letters, number, piece.known, times))
+    return found
+
+
+def steps_of(one: KeptTokenizer, text: str) -> list[Step]:
+    """Return how a BPE that was kept builds a word. Raises `LanguageError` `no_tokenizer` and `no_merges`."""
+    return _steps(*_place(one), text)
+
+
+@cached(max_entries=8)
+def _opened(folder: str, finished: float) -> KeptComparison | None:
+    del finished  # only a part of the key: one that ran again is another one
+    try:
+        return load(Path(folder))
+    except ValueError:
+        return None
+
+
+@cached(max_entries=32)
+def _tokenizer(folder: str, name: str, written: float) -> PreparedTokenizer:
+    del written
+    return load_tokenizer(Path(folder), name)
+
+
+@cached(max_entries=64)
+def _steps(folder: str, name: str, written: float, text: str) -> list[Step]:
+    return steps(text, _tokenizer(folder, name, written))
+
+
+def _place(one: KeptTokenizer) -> tuple[str, str, float]:
+    file = one.folder / "tokenizer.json"
+    return str(one.folder), one.measured.name, file.stat().st_mtime if file.is_file() else 0.0
+
 
 MOST_PAIRS = 300  # of which layers are judged
 _one_at_a_time = threading.Lock()  # a page that is drawn anew asks the same model from a second thread
@@ -125,3 +204,65 @@ def content_of(reference: str) -> str:
     """Return the key of a model's content as far as it is known at once: empty of a hub model."""
     source = find_model(reference)
     return source.fingerprint("") if source.folder else ""
+
+
+_LEAST_OF_TEST = 50  # questions: where the test part has fewer, all are asked
+_MEASURE = "ndcg@10"
+Way = tuple[int, Pooling]  # to make vectors: a layer, and how it is pooled
+
+
+@dataclass(frozen=True)
+class LayerFindings:
+    """nDCG@10 of a search by every layer and pooling, the 95% intervals of the means, and the tests.
+
+    `tests` hold every other way against the `usual`, the mean of the last layer, tested together, so that they may be
+    read of the best; ways without a figure are in neither.
+    """
+
+    found: LayerSearch
+    intervals: Mapping[Way, tuple[float, float]]
+    tests: Mapping[Way, PairTest]
+
+    @classmethod
+    def of(cls, found: LayerSearch) -> "LayerFindings":
+        """Test what was found; questions about the same passages stand or fall together."""
+        groups = question_groups(found.searched)
+        every = {
+            (layer, pooling): values
+            for layer, of_layer in enumerate(found.ndcg)
+            for pooling, values in zip(Pooling, of_layer, strict=True)
+            if np.isfinite(values).all()
+        }
+        usual = (len(found.ndcg) - 1, Pooling.MEAN)
+        others = {way: values for way, values in every.items() if way != usual}
+        pairs = [Pair(str(way), str(usual), _MEASURE, values, every[usual]) for way, values in others.items()]
+        intervals = share_intervals(np.stack([*every.values()], axis=1), groups).tolist()
+        return cls(
+            found,
+            {way: (low, high) for way, (low, high) in zip(every, intervals, strict=True)},
+            dict(zip(others, paired_tests(pairs, groups), strict=True)),
+        )
+
+
+def search_by_layer(reference: str, data: StoredSet, part: Part, on_progress: Tell) -> LayerFindings:
+    """Search with every layer for some questions of a part. Raises `ModelError`, `LanguageError` and `DataError`."""
+    content = content_of(reference)
+
+    def searched() -> LayerFindings:
+        on_progress(0.0)
+        asked = drawn(question_set(data.key), _rows(data)[part])
+        network = encoder(reference, content)
+        prompts = prompts_of(find_model(reference))  # of a packaged base, what is written when it is loaded
+        return LayerFindings.of(layer_search(network, asked, prompts, on_progress))
+
+    return made_once(place_of(("search", reference, content, data.key, data.fingerprint, part)), searched)
+
+
+def part_to_search(data: StoredSet) -> Part:
+    """Return the test part, of which a model trained on the set knows nothing; all questions where it is small."""
+    return Part.TEST if len(_rows(data)[Part.TEST]) >= _LEAST_OF_TEST else Part.ALL
+
+
+def _rows(data: StoredSet) -> dict[Part, np.ndarray]:
+    shares = SplitOptions()
+    return split_of(data.key, shares.validation, shares.test, shares.seed).rows

@@ -26,7 +26,7 @@ from training.options.language_model import LANGUAGE_MODEL, LanguageOptions
 from training.runs.runs import Run, create_run, new_plan
 from views.language.layers_by_questions import table_of
 from views.language.over_steps import share, words_of
-from views.resources.layer_search import LayerFindings
+from views.resources.language import LayerFindings
 from views.ui.words import catalog
 
 pytestmark = pytest.mark.slow

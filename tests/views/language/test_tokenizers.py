@@ -41,7 +41,7 @@ from views.language.tokenizer_charts import by_size
 from views.language.tokenizer_controls import usual_sizes
 from views.language.tokenizer_figures import best_rows, command_of, zipped
 from views.language.tokenizers_view import TokenizersView
-from views.resources.tokenizers import CutPiece
+from views.resources.language import CutPiece
 from views.ui.words import catalog
 
 EN = catalog("en")
