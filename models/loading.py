@@ -8,8 +8,14 @@ from typing import TYPE_CHECKING, Any
 from data.seal import is_sound, sealing
 from jobs.allocator import without_collections
 from models.hub import ModelError, hub_revision, hub_token
-from models.size import require_fitting_download, require_fitting_folder
-from models.soundness import loading, require_possible, require_readable, require_trained
+from models.soundness import (
+    loading,
+    require_fitting_download,
+    require_fitting_folder,
+    require_possible,
+    require_readable,
+    require_trained,
+)
 from models.sources import ModelSource, is_starter, require_sparse, starter_folder, starter_module
 
 if TYPE_CHECKING:

@@ -10,16 +10,16 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from models import size
+from models import soundness
 from models.hub import HubRevision, ModelError
-from models.size import claimed_parameters, require_fitting_download, require_fitting_folder
+from models.soundness import claimed_parameters, require_fitting_download, require_fitting_folder
 from tests.hub import build_bi_encoder, build_cross_encoder_base
 
 BASE = {"hidden_size": 768, "num_hidden_layers": 12, "intermediate_size": 3072, "vocab_size": 32000}
 
 
 def memory(monkeypatch: pytest.MonkeyPatch, available: int) -> None:
-    monkeypatch.setattr(size.psutil, "virtual_memory", lambda: SimpleNamespace(available=available))
+    monkeypatch.setattr(soundness.psutil, "virtual_memory", lambda: SimpleNamespace(available=available))
 
 
 def folder_of(place: Path, config: Any, shape: tuple[int, ...] = (10, 10)) -> Path:
