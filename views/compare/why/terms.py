@@ -17,8 +17,7 @@ from text.problems import DictionaryError
 from views.compare.address import change
 from views.compare.why.case import QuestionCase
 from views.compare.why.parts import draw_parts_of_words, draw_sums, draw_texts
-from views.resources.dictionaries import dictionary_of
-from views.resources.explanations import explained_bm25
+from views.resources.explanations import dictionary_of, explained_bm25
 from views.ui.problems import failure_text
 from views.ui.state import keep
 from views.ui.words import plain, word

@@ -9,7 +9,7 @@ import streamlit as st
 from streamlit.elements.lib.column_types import ColumnConfig
 
 from views.compare.tune.bench import Bench
-from views.resources.dictionaries import CutWords, is_read, words_cut_wrongly
+from views.resources.explanations import CutWords, is_read, words_cut_wrongly
 from views.ui import tables
 from views.ui.words import duration, word
 

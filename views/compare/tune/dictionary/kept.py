@@ -11,7 +11,7 @@ from text.dictionary_file import MOST_BYTES, read_dictionary
 from text.kept_dictionaries import StoredDictionary, damaged, keep, remove, stored
 from text.problems import DictionaryError
 from views.compare.tune.dictionary.names import free_name, names_by_reference
-from views.resources.dictionaries import lines_of
+from views.resources.explanations import lines_of
 from views.ui.problems import draw_damaged, errors_told, failure_text
 from views.ui.words import moment, plain, word
 from views.uploads import translate_field
