@@ -15,8 +15,7 @@ from data.cache import key_of
 from data.seal import is_sound, sealing
 from data.workspace import shared_workspace
 from models.hub import ModelError
-from models.packaged.quantized import Measures, QuantizedModel, read
-from models.packaged.tokenizer import make_tokenizer
+from models.quantized import Measures, QuantizedModel, make_tokenizer, read
 
 PREFIX = "packaged:"
 _WRITER = 1  # raise when the folder would come out different

@@ -20,9 +20,8 @@ from models.cross_encoder import CrossEncoderScorer
 from models.hub import ModelError
 from models.packaged import bases
 from models.packaged.bases import DEFAULT, PackagedBase, write_folder
-from models.packaged.quantized import QuantizedModel, read
-from models.packaged.tokenizer import make_tokenizer
 from models.precision import Precision
+from models.quantized import QuantizedModel, make_tokenizer, read
 from models.sources import find_model, identity, is_starter
 from tests.models.packaged.test_quantized import written
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from models.packaged.quantized import LayoutError, Measures, Pieces, read
+from models.quantized import LayoutError, Measures, Pieces, read
 
 PIECES = ["<s>", "<pad>", "</s>", "<unk>", "▁물", "은", "<mask>"]
 SCORES = [0.0, 0.0, 0.0, 0.0, -1.5, -2.25, 0.0]

