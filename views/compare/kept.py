@@ -10,7 +10,7 @@ from retrieval.comparison.store import StoredComparison, damaged_comparisons, de
 from views.compare.comparison_view import ComparisonView
 from views.compare.scores import in_points
 from views.names import set_name
-from views.resources.comparisons import open_comparison
+from views.resources.retrieval import open_comparison
 from views.resources.sets import chosen_set, stored_sets, use_set
 from views.ui import tables
 from views.ui.problems import draw_damaged

@@ -23,7 +23,7 @@ from views.compare.comparison_view import ComparisonView
 from views.compare.controls import folded, pick_among, pick_figure, pick_part, pick_retrievers, pick_view
 from views.names import set_name
 from views.navigation import way_to
-from views.resources.comparisons import open_comparison
+from views.resources.retrieval import open_comparison
 from views.resources.sets import chosen_set
 from views.ui.words import moment, plain, word
 

@@ -21,7 +21,7 @@ from text.analyzers import Analyzer
 from views.choices import method_line
 from views.compare.scores import draw_table
 from views.names import set_name
-from views.resources.comparisons import finished_part
+from views.resources.retrieval import finished_part
 from views.ui import job as job_view
 from views.ui.words import moment, plain, word
 

@@ -11,7 +11,7 @@ from retrieval.asking import Findings
 from retrieval.comparison.cached import CachedRetriever
 from retrieval.comparison.experiment import Experiment
 from views.names import base_name
-from views.resources.search import findings, listening, retrievers
+from views.resources.retrieval import findings, listening, retrievers
 from views.ui.words import duration, plain, word
 
 logger = logging.getLogger(__name__)

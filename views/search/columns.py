@@ -14,7 +14,7 @@ from retrieval.report.colours import colour_of, shape_of
 from text.marking import MarkedText
 from views.choices import Choices, method_line
 from views.reasons import AskedQuestion
-from views.resources.search import marked_passages
+from views.resources.retrieval import marked_passages
 from views.resources.sets import question_set
 from views.search.asking import Outcome
 from views.search.judging import draw_mark

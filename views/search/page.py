@@ -13,7 +13,7 @@ from retrieval.comparison.job import ComparisonJob
 from retrieval.comparison.kinds.spec import Spec
 from views import reasons
 from views.choices import Choices, choices_for
-from views.resources.comparisons import open_comparison
+from views.resources.retrieval import open_comparison
 from views.resources.sets import chosen_set, question_set
 from views.search import judging
 from views.search.asking import search, try_failed_again

@@ -25,7 +25,7 @@ from tests.views.driving import opened, run
 from views.choices import choices_for
 from views.compare import export as compare_export
 from views.compare.comparison_view import ComparisonView
-from views.resources.comparisons import open_comparison
+from views.resources.retrieval import open_comparison
 from views.ui.words import catalog
 
 EN = catalog("en")

@@ -31,7 +31,7 @@ from training.options.bi_encoder import BI_ENCODER
 from training.recipe import RECIPES
 from training.runs.runs import create_run, new_plan
 from views.choices import choices_for
-from views.resources.search import listening, retrievers
+from views.resources.retrieval import listening, retrievers
 from views.ui.passages import Hit, hits_html
 from views.ui.words import catalog, word
 

@@ -22,7 +22,7 @@ from views.compare.controls import pick_also
 from views.compare.kept import close
 from views.compare.running import follow
 from views.compare.tune.dictionary.names import names_by_reference
-from views.resources.comparisons import open_comparison
+from views.resources.retrieval import open_comparison
 from views.ui import tables
 from views.ui.problems import errors_told
 from views.ui.state import remember

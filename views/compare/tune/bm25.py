@@ -14,7 +14,7 @@ from text.analyzers import Analyzer
 from views.compare.tune import terms as tune_terms
 from views.compare.tune.bench import Bench, LabResult, draw_table, draw_verdict, figure_columns, names_of, run
 from views.compare.tune.charts import heat
-from views.resources.comparisons import analyzers_of
+from views.resources.retrieval import analyzers_of
 from views.ui import tables
 from views.ui.charts import draw_chart
 from views.ui.state import choose_several

@@ -16,7 +16,7 @@ from text.kept_dictionaries import stored
 from text.morphemes import Compounds
 from views.compare.tune.bench import Bench
 from views.compare.tune.dictionary.names import names_by_reference
-from views.resources.comparisons import analyzers_of
+from views.resources.retrieval import analyzers_of
 from views.ui.state import choose_several
 from views.ui.words import plain, word
 

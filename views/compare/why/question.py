@@ -14,7 +14,7 @@ from views.compare.why import scores as compare_question_scores
 from views.compare.why.case import QuestionCase
 from views.compare.why.filters import QuestionList
 from views.names import answers_line, kind_words
-from views.resources.search import marked_passages
+from views.resources.retrieval import marked_passages
 from views.resources.sets import question_set, split_of
 from views.ui.passages import draw_style, marked_html
 from views.ui.state import show_top

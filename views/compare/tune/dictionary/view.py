@@ -13,8 +13,8 @@ from views.compare.tune.bench import Bench
 from views.compare.tune.dictionary import cut
 from views.compare.tune.dictionary import kept as dictionary_kept
 from views.compare.tune.dictionary.names import names_by_reference
-from views.resources.comparisons import analyzers_of
 from views.resources.explanations import dictionary_of
+from views.resources.retrieval import analyzers_of
 from views.ui.problems import errors_told, failure_text
 from views.ui.state import choose
 from views.ui.words import plain, word
