@@ -15,7 +15,7 @@ from data.split import SplitOptions
 from data.store import StoredSet, keep
 from jobs.status import State, Status
 from models.hub import HubRevision
-from models.packaged.bases import DEFAULT, PackagedBase
+from models.packaged import DEFAULT, PackagedBase
 from models.precision import Precision
 from models.sources import DEFAULT_BI_ENCODER, STARTER
 from reading.rules import Rules
@@ -40,8 +40,8 @@ from training.recipe import RECIPES
 from training.runs.rounds import create_rounds
 from training.runs.runs import Plan, Run, all_runs, create_run, new_plan
 from views.resources import hub
+from views.train import fields as train_widgets
 from views.train import start as train_start
-from views.train import widgets as train_widgets
 from views.ui.words import catalog
 
 EN = catalog("en")
