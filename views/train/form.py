@@ -25,12 +25,18 @@ from views.texts import Learned, reference_of
 from views.train.ablation import draw_ablation
 from views.train.base import Base
 from views.train.fields import OptionFields
-from views.train.known_time import draw_known_time
-from views.train.negatives import draw_negatives
 from views.train.options import NEEDED
-from views.train.rehearsal import asked_of, draw_ask_button, draw_estimate
 from views.train.settings import draw_find
-from views.train.start import draw_poolings, draw_start_button, trainings_started
+from views.train.start import (
+    asked_of,
+    draw_ask_button,
+    draw_estimate,
+    draw_known_time,
+    draw_negatives,
+    draw_poolings,
+    draw_start_button,
+    trainings_started,
+)
 from views.ui.state import offer
 from views.ui.words import word, word_or
 

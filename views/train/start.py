@@ -1,19 +1,248 @@
-"""The buttons that start trainings: at once, or after those that are at work."""
+"""What can be known before a training starts, its time and memory and its hard negatives, and the buttons that start it."""
 
-from collections.abc import Callable
-from dataclasses import replace
+import time
+from collections.abc import Callable, Hashable
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property, partial
+from typing import Any
 
+import pandas as pd
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from data.limits import LimitError
+from data.split import Part
+from jobs.status import Status
 from training.options.bi_encoder import BiEncoderOptions, Pooling
 from training.runs.line import LINE
+from training.runs.rehearsal import Estimate, Rehearsal, Task
 from training.runs.rounds import create_rounds, rounds_of
 from training.runs.runs import Plan
+from views.choices import finished_runs
+from views.names import base_name
+from views.resources.sets import split_of
 from views.train.base import Base
-from views.ui.problems import failure_text
-from views.ui.words import plain, word
+from views.train.fields import OptionFields
+from views.ui import tables
+from views.ui.job import follow
+from views.ui.problems import failure_text, tell_training_failure
+from views.ui.words import duration, plain, word, word_or
+
+# what a training's time does not depend on; it grows with the epochs
+_FREE = {
+    *("epochs", "learning_rate", "weight_decay", "warmup", "seed", "best_by", "patience"),
+    *("temperature", "positive_margin", "negative_margin", "triplet_margin", "scale"),
+    *("logging_steps", "save_limit", "save_minutes", "save_steps", "kept_models", "report_to"),
+}
+
+
+def draw_known_time(plan: Plan | None) -> None:
+    """Tell it by the newest training of the same kind, base, data and settings, and the epochs; else nothing."""
+    if plan is None:
+        return
+    decides = _decides(plan)
+    for run in finished_runs():
+        earlier, spent = run.plan(), run.status().spent
+        if spent and _decides(earlier) == decides:
+            seconds = spent * plan.options.epochs / earlier.options.epochs
+            st.caption(word("train.known_time", time=duration(seconds), name=plain(earlier.name)), width="content")
+            return
+
+
+def _decides(plan: Plan) -> dict[str, Any]:
+    options = {name: value for name, value in asdict(plan.options).items() if name not in _FREE}
+    return options | {"kind": plan.kind, "data": plan.fingerprint, "split": plan.split}
+
+
+_GIGABYTE = 1e9
+_ICONS = {Task.ESTIMATE: ":material/timer:", Task.NEGATIVES: ":material/visibility:"}
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What can be asked of the training as it is entered now."""
+
+    plan: Plan
+    task: Task
+
+    @cached_property
+    def rehearsal(self) -> Rehearsal:
+        """Where its answer is, or will be."""
+        return Rehearsal.of(self.plan, self.task)
+
+
+def asked_of(plan: Plan | None, task: Task) -> Asked | None:
+    """Return what can be asked of the plan; the process that answers for a plan since changed is ended."""
+    asked = Asked(plan, task) if plan else None
+    key = f"train_asked_{task.value}"
+    earlier: Rehearsal | None = st.session_state.get(key)
+    if earlier and (asked is None or asked.rehearsal != earlier):
+        earlier.end()
+        del st.session_state[key]
+    return asked
+
+
+def draw_ask_button(task: Task, asked: Asked | None, told: DeltaGenerator) -> None:
+    """Draw the button that asks, and starts no training; what went wrong is told in `told`."""
+    pressed = st.button(
+        word(f"train.ask_{task.value}"),
+        icon=_ICONS[task],
+        help=word(f"train.ask_{task.value}_help"),
+        disabled=asked is None or asked.rehearsal.running,
+        key=f"train_ask_{task.value}",
+    )
+    if not (pressed and asked) or asked.rehearsal.running:  # the second press of a double click
+        return
+    try:
+        asked.rehearsal.start(asked.plan)
+    except OSError as error:
+        told.error(word("train.not_started", reason=plain(str(error))), icon=":material/error:")
+    except LimitError as error:
+        told.error(plain(failure_text(error)), icon=":material/error:")
+    else:
+        st.session_state[f"train_asked_{task.value}"] = asked.rehearsal
+
+
+def is_answered(asked: Asked) -> bool:
+    """Whether the answer is there; if not, draw how it stands."""
+    if asked.rehearsal.done:
+        return True
+    if asked.rehearsal.running:
+        follow(asked.rehearsal, partial(_at_work, asked.task))
+    elif asked.rehearsal.failed:
+        base = base_name(asked.plan.options.base, asked.plan.kind)
+        tell_training_failure(*asked.rehearsal.problem(), base, unforeseen="train.not_answered")
+    return False
+
+
+def draw_estimate(asked: Asked | None, form: OptionFields) -> None:
+    """Draw what the training would take, and first of all what to do where it does not fit."""
+    if asked is None or not is_answered(asked):
+        return
+    found = asked.rehearsal.estimate()
+    sizes = {"memory": _gigabytes(found.memory), "available": _gigabytes(found.memory_available)}
+    if not found.fits:
+        _tell_too_large(found, form)
+    st.info(
+        word("train.estimate", time=duration(found.seconds), steps=f"{found.steps:,}", **sizes),
+        icon=_ICONS[Task.ESTIMATE],
+    )
+    parts = {"step": f"{found.seconds_a_step:.3g}", "measuring": duration(found.seconds_measuring)}
+    parts["loading"] = duration(found.seconds_loading)
+    st.caption(word("train.estimate_parts", device=plain(found.device), **parts))
+    if (rounds := rounds_of(asked.plan.options)) > 1:
+        st.caption(word("train.estimate_rounds", rounds=rounds, time=duration(rounds * found.seconds)))
+    if found.seconds_teaching:
+        st.caption(word("train.estimate_teaching", teaching=duration(found.seconds_teaching)))
+    if LINE.at_work():
+        st.caption(word("train.estimate_busy"))
+
+
+def _tell_too_large(found: Estimate, form: OptionFields) -> None:
+    if not found.instead:
+        st.error(word("train.too_large"), icon=":material/memory:")
+        return
+    wanted = ", ".join(_told(name, value) for name, value in found.instead.items())
+    st.error(word("train.too_large_instead", options=wanted), icon=":material/memory:")
+    st.button(
+        word("train.use_instead"),
+        on_click=form.enter,
+        args=(found.instead,),
+        icon=":material/check:",
+        key="train_use_instead",
+    )
+
+
+def _told(name: str, value: object) -> str:
+    """An option and its value, as the form has them; a box is ticked where only its words are told."""
+    label = word(f"option.{name}")
+    if isinstance(value, str):
+        return f"{label}: {word_or(f'choice.{name}_{value}', value)}"
+    return label if value is True else f"{label} {value:,}"
+
+
+def _at_work(task: Task, status: Status) -> str:
+    return word(f"train.answering_{task.value}", time=duration(time.time() - status.started))
+
+
+def _gigabytes(number_of_bytes: int) -> str:
+    return f"{number_of_bytes / _GIGABYTE:.1f}"
+
+
+_SHOWN_ROWS = 500
+_SHOWN_CHARACTERS = 200
+_TEXTS = ("question", "positive", "passage")
+
+
+def draw_negatives(asked: Asked | None) -> None:
+    """Draw the button that looks for them and, once they are found, the table."""
+    draw_ask_button(Task.NEGATIVES, asked, st.container())
+    if asked is None or not is_answered(asked):
+        return
+    table = asked.rehearsal.negatives()
+    split = asked.plan.split
+    questions = len(split_of(asked.plan.data, split.validation, split.test, split.seed).rows[Part.TRAIN])
+    counts = {"count": f"{len(table):,}", "with_some": f"{table['question_id'].nunique():,}", "all": f"{questions:,}"}
+    st.markdown(word("train.negatives_found", **counts))
+    if by_hand := int(table["marked"].sum()):
+        st.caption(word("train.negatives_marked_by_hand", count=f"{by_hand:,}"))
+    if table.empty:
+        st.warning(word("train.negatives_none"), icon=":material/warning:")
+        return
+    _downloads(table)
+    _browse(table)
+
+
+def _downloads(table: pd.DataFrame) -> None:
+    with st.container(horizontal=True):
+        tables.draw_csv("train.negatives_csv", lambda: table, "hard-negatives.csv", "train_negatives_csv")
+        st.download_button(
+            word("train.negatives_jsonl"),
+            # made when it is asked for: there may be a hundred thousand rows
+            lambda: table.to_json(orient="records", lines=True, force_ascii=False).encode(),
+            "hard-negatives.jsonl",
+            "application/jsonl",
+            on_click="ignore",
+            icon=":material/download:",
+            key="train_negatives_jsonl",
+        )
+
+
+@st.fragment
+def _browse(table: pd.DataFrame) -> None:
+    wanted = st.text_input(
+        word("train.negatives_search"), key="train_negatives_search", type="search", max_chars=200
+    ).strip()
+    found = table[table["question"].str.contains(wanted, case=False, regex=False)] if wanted else table
+    shown = found.head(_SHOWN_ROWS).reset_index(drop=True)
+    if len(found) > len(shown):
+        st.caption(word("train.negatives_first", shown=f"{len(shown):,}", all=f"{len(found):,}"))
+    short = shown.assign(**{name: shown[name].str.slice(0, _SHOWN_CHARACTERS) for name in _TEXTS})
+    short["rank"] = short["rank"].where(short["rank"] > 0)  # a passage marked by hand may lie past the ranking
+    columns = {  # what counts first
+        "question": tables.text("train.negatives_question", width="medium"),
+        "passage": tables.text("train.negatives_passage", width="medium"),
+        "marked": tables.checkbox("train.negatives_marked", width=70),
+        "rank": tables.number("train.negatives_rank", width=60),
+        "score": tables.number("train.negatives_score", "%.3f", width=90),
+        "positive_score": tables.number("train.negatives_positive_score", "%.3f", width=90),
+        "positive": tables.text("train.negatives_positive", width="medium"),
+        "title": tables.text("train.negatives_title", width="small"),
+    }
+    if rows := tables.draw_choice(short, columns, "train_negatives_table"):
+        _read(shown.to_dict("records")[rows[0]])
+    else:
+        st.caption(word("train.negatives_pick"))
+
+
+def _read(row: dict[Hashable, Any]) -> None:
+    """Draw one negative beside the question's own passage, whole."""
+    st.markdown(f"**{plain(str(row['question']))}**")
+    for column, name in zip(st.columns(2, border=True), ("positive", "passage"), strict=True):
+        with column:
+            st.caption(word(f"train.negatives_{name}"))
+            st.text(str(row[name]))
+
 
 _COMPARED = (Pooling.MEAN, Pooling.CLS, Pooling.MAX)
 _STARTED = "trainings_started"
