@@ -1,6 +1,8 @@
-"""The way to an ablation: what is varied is chosen here, around what the form says, or told by a file."""
+"""The ways to an ablation: around what the form says, told by a file, or around a finished language model; and what judges it."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from enum import Enum
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -10,22 +12,133 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 from streamlit.runtime.uploaded_file_manager import UploadedFile
 
+from data.failure import Failure
 from data.files.opening import set_name as named_by_file
+from data.pairs.records import PairKind
 from language.masking.architectures import Size
 from language.masking.masker import WholeWords
 from language.tokenizers.kinds import TokenizerKind
-from models.sources import STARTER
+from models.sources import STARTER, find_model
 from retrieval.comparison.experiment import ExperimentError, read_as, write_experiment
+from training.ablate import planned_ablation
 from training.ablations.experiment import AblationExperiment
+from training.options.bi_encoder import BiEncoderOptions
+from training.options.common import OptionError
 from training.options.language_model import LanguageObjective, LanguageOptions
-from training.runs.runs import Plan
-from views.resources.sets import chosen_set
+from training.recipe import recipe_of
+from training.runs.runs import Plan, Run
+from views.names import pair_set_name, set_name
+from views.resources.pairs import stored_pairs
+from views.resources.sets import chosen_set, stored_sets
+from views.runs.dialogs import close_dialog
 from views.runs.search import setting_words, value_words
-from views.train.judges import experiment_around, pick_judges, start_ablation
-from views.train.start import trainings_started
-from views.ui.state import relabel
-from views.ui.words import plain, word
+from views.train.start import begin, trainings_started
+from views.ui.problems import failure_text
+from views.ui.state import offer, relabel
+from views.ui.words import plain, word, word_or
 from views.uploads import translate_field
+
+_NONE = ""
+_EPOCHS = BiEncoderOptions(base="any").epochs
+_MOST_EPOCHS = 100.0
+
+
+@dataclass(frozen=True)
+class Judges:
+    """The keys of a question set and of scored pairs, empty: none; and for how long is fine-tuned on the questions."""
+
+    questions: str
+    sentences: str
+    epochs: float
+
+
+def pick_judges(name: str, preferred: Sequence[str]) -> Judges:
+    """Draw the choices; the first of the question sets `preferred` that has questions is chosen before anybody does."""
+    questions = {kept.key: set_name(kept.name) for kept in stored_sets() if kept.questions}
+    pairs = {kept.key: pair_set_name(kept) for kept in stored_pairs() if kept.kind is PairKind.SCORED}
+    usual = next((key for key in (*preferred, *questions) if key in questions), _NONE)
+    columns = st.columns(3, vertical_alignment="bottom")
+    with columns[0]:
+        label, help_text = word("ablation.questions_from"), word("ablation.questions_from_help")
+        asked = _choice(f"{name}_questions", label, help_text, questions, usual)
+    with columns[1]:
+        epochs = _epochs(f"{name}_epochs", disabled=not asked)
+    with columns[2]:
+        label, help_text = word("ablation.pairs_from"), word("ablation.pairs_from_help")
+        scored = _choice(f"{name}_pairs", label, help_text, pairs, _NONE)
+    return Judges(asked, scored, epochs)
+
+
+def experiment_around(
+    plan: Plan, judges: Judges, vary: Mapping[str, Sequence[Any]] | None = None, *, untrained: bool = True
+) -> AblationExperiment:
+    """Return the experiment whose reference is exactly the training of a plan."""
+    return AblationExperiment(
+        text=plan.data,
+        questions=judges.questions,
+        sentences=judges.sentences,
+        validation_share=plan.split.validation,
+        test_share=plan.split.test,
+        seed=plan.split.seed,
+        untrained=untrained,
+        language_model={name: _written(value) for name, value in asdict(plan.options).items()},
+        fine_tuning={"epochs": judges.epochs} if judges.questions else {},
+        vary={name: tuple(map(_written, values)) for name, values in (vary or {}).items()},
+    )
+
+
+def start_ablation(experiment: AblationExperiment, name: str, told: DeltaGenerator) -> None:
+    """Check an experiment and have it begin; what is wrong with it is told in `told`."""
+    try:
+        _check(experiment)
+        begin(lambda: planned_ablation(experiment, name), told)
+    except ExperimentError as error:
+        told.error(word("ablation.wrong", reason=plain(str(error))), icon=":material/error:")
+    except OptionError as error:
+        problem = word_or(f"option_problem.{error.code}", plain(str(error)))
+        told.error(f"**{word_or(f'option.{error.option}', error.option)}**: {problem}", icon=":material/error:")
+    except Failure as error:
+        told.error(plain(failure_text(error)), icon=":material/error:")
+
+
+def _check(experiment: AblationExperiment) -> None:
+    """The bases must be there, too, which a command is told only when it comes to them."""
+    experiment.check()
+    for base in {experiment.learning(number).base for number in experiment.changes}:
+        find_model(base)
+
+
+def _choice(key: str, label: str, help_text: str, names: Mapping[str, str], usual: str) -> str:
+    offer(key, usual)
+    if st.session_state[key] not in {*names, _NONE}:  # such as a set that was removed
+        st.session_state[key] = usual
+    relabel(key)
+    shown = {**names, _NONE: word("ablation.none")}
+    format_func = shown.__getitem__
+    return st.selectbox(label, list(shown), format_func=format_func, key=key, help=help_text, persist_state="session")
+
+
+def _epochs(key: str, *, disabled: bool) -> float:
+    offer(key, _EPOCHS)
+    entered = st.number_input(
+        word("ablation.epochs"),
+        min_value=0.01,
+        max_value=_MOST_EPOCHS,
+        step=1.0,
+        format="%g",
+        value=None,
+        placeholder=f"{_EPOCHS:g}",
+        key=key,
+        help=word("ablation.epochs_help"),
+        disabled=disabled,
+        persist_state="session",
+    )
+    return float(entered or _EPOCHS)
+
+
+def _written(value: Any) -> Any:
+    return value.value if isinstance(value, Enum) else value
+
 
 _COLUMNS = 4
 _OFFERED: dict[str, Sequence[Any]] = {
@@ -177,3 +290,37 @@ def _draw_start(experiment: AblationExperiment, name: str, key: str) -> None:
         )
     if pressed:
         start_ablation(experiment, name, st.container())
+
+
+def draw_does_it_help(run: Run) -> None:
+    """Draw the content of the dialog about a finished language model."""
+    plan = run.plan()
+    st.markdown(word("ablation.helps_about", name=plain(plan.name)))
+    judges = pick_judges(f"helps_{run.id}", (chosen_set().key, plan.data))
+    nothing = not (judges.questions or judges.sentences)
+    pressed = st.button(
+        word("ablation.helps_start"),
+        type="primary",
+        icon=":material/play_arrow:",
+        disabled=nothing,
+        key=f"helps_start_{trainings_started()}",  # the second press of a double click starts nothing
+    )
+    told = st.container()
+    if nothing:
+        told.caption(word("ablation.no_judges"))
+    if pressed and _is_as_it_was(plan):
+        close_dialog()  # starting draws the page anew
+        start_ablation(experiment_around(plan, judges), plan.name, told)
+
+
+def _is_as_it_was(plan: Plan) -> bool:
+    """Whether the text is what was learned from: else the model would be trained again."""
+    try:
+        text = recipe_of(plan.kind).family.find(plan.data)
+    except Failure as error:
+        st.error(plain(failure_text(error)), icon=":material/error:")
+        return False
+    if text.fingerprint != plan.fingerprint:
+        st.error(word("ablation.text_changed"), icon=":material/error:")
+        return False
+    return True

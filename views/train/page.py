@@ -28,8 +28,8 @@ from views.runs.line import draw_queue
 from views.runs.list import draw_runs
 from views.runs.search import draw_at_work
 from views.texts import Learned, learned_name, pick_text
+from views.train.ablation import draw_does_it_help
 from views.train.base import pick_base
-from views.train.does_it_help import draw_does_it_help
 from views.train.form import draw_form
 from views.train.objective import pick_objective
 from views.train.pairs import pick_pairs
