@@ -1,8 +1,12 @@
-"""The form of a training: what is entered is checked at once, and nothing of it is lost."""
+"""The form of a training: what is entered is checked at once, and nothing of it is lost; searches for settings and earlier trainings fill it in."""
 
+from dataclasses import replace
+from enum import Enum
 from itertools import count
+from typing import Any
 
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 from data.pairs.split import split_pairs
 from data.pairs.store import StoredPairs
@@ -12,23 +16,27 @@ from language.corpus import Corpus, PassageCorpus
 from language.texts import StoredText, opened
 from models.hub import ModelError
 from models.sources import find_model
-from training.options.bi_encoder import BI_ENCODER
+from training.options.bi_encoder import BI_ENCODER, BiEncoderOptions
 from training.options.common import OptionError, TrainingOptions
 from training.options.language_model import LANGUAGE_MODEL
 from training.recipe import ranking_kinds, recipe_of
 from training.runs.rehearsal import Task
-from training.runs.runs import Plan, all_runs, new_plan
+from training.runs.rounds import mined_by
+from training.runs.runs import Plan, Run, all_runs, new_plan
+from training.runs.searches import Findings, create_search
+from training.settings.grid import changes_of
 from views.names import kind_name
 from views.resources.pairs import pair_set
 from views.resources.sets import question_set, split_of
+from views.runs.search import setting_words
 from views.texts import Learned, reference_of
 from views.train.ablation import draw_ablation
 from views.train.base import Base
-from views.train.fields import OptionFields
+from views.train.fields import OptionFields, field_key
 from views.train.options import NEEDED
-from views.train.settings import draw_find
 from views.train.start import (
     asked_of,
+    begin,
     draw_ask_button,
     draw_estimate,
     draw_known_time,
@@ -37,8 +45,57 @@ from views.train.start import (
     draw_start_button,
     trainings_started,
 )
-from views.ui.state import offer
+from views.ui.state import offer, remember
 from views.ui.words import word, word_or
+
+_MINUTES, _MOST_MINUTES = 10, 600
+_MINUTES_WIDTH = 220  # pixels
+
+
+def draw_find(plan: Plan | None, told: DeltaGenerator) -> None:
+    """Draw the way to a search: what it tries, how long it may take, and its start; `plan` is None where none fits."""
+    st.markdown(f"**{word('settings.find')}**")
+    st.markdown(word("settings.about"))
+    if plan is None:
+        return
+    tried = "\n".join(f"1. {setting_words(changes)}" for changes in changes_of(plan.options))
+    st.caption(word("settings.tried") + "\n\n" + tried)
+    key = "train_settings_minutes"
+    st.session_state.setdefault(key, _MINUTES)
+    with st.container(horizontal=True, vertical_alignment="bottom"):
+        minutes = st.number_input(
+            word("settings.minutes"),
+            min_value=1,
+            max_value=_MOST_MINUTES,
+            key=key,
+            help=word("settings.minutes_help"),
+            width=_MINUTES_WIDTH,
+            persist_state="session",
+        )
+        pressed = st.button(
+            word("settings.start", minutes=minutes),
+            icon=":material/play_arrow:",
+            key=f"train_find_{trainings_started()}",  # the second press of a double click starts nothing
+        )
+    if pressed and minutes:
+        begin(lambda: create_search(plan, float(minutes)), told)
+
+
+def use_settings(plan: Plan, found: Findings) -> None:
+    """Fill what was found into the form, with kind, base and objective; only as a callback."""
+    options = replace(plan.options, **found.changes)
+    names = {name for one in found.tried for name in one.changed} - {"objective"}
+    remember("train", plan.kind)
+    remember("base", plan.options.base)
+    st.session_state[field_key(plan.kind, "objective")] = options.objective.value
+    remember("objective", options.objective.value)
+    for name in names:
+        st.session_state[field_key(plan.kind, name)] = _entered(getattr(options, name))
+
+
+def _entered(value: Any) -> Any:
+    return value.value if isinstance(value, Enum) else value
+
 
 _LONGEST_NAME = 80
 
@@ -176,3 +233,20 @@ def _free_name(kind: str) -> str:
     """The kind and the first number that is free: short, so that tables can show what searches with it."""
     taken = {run.plan().name.split(" · ")[0] for run in all_runs()}  # those of a comparison share their beginning
     return next(name for number in count(1) if (name := f"{kind_name(kind)} {number}") not in taken)
+
+
+def fill_in_another_round(run: Run) -> None:
+    """Fill in the form; only while no field is drawn, as in a callback."""
+    plan = run.plan()
+    if not isinstance(plan.options, BiEncoderOptions):
+        return
+    options = mined_by(run.id, plan.options)
+    for name, chosen in {"train": plan.kind, "base": run.id, "objective": options.objective.value}.items():
+        remember(name, chosen)
+    entered: dict[str, Any] = {
+        **{name: getattr(options, name).value for name in ("objective", "negatives_from")},
+        **{name: getattr(options, name) for name in ("negatives", "negatives_model")},
+        "rounds": 1,
+    }
+    for name, value in entered.items():
+        st.session_state[field_key(plan.kind, name)] = value

@@ -30,11 +30,9 @@ from views.runs.search import draw_at_work
 from views.texts import Learned, learned_name, pick_text
 from views.train.ablation import draw_does_it_help
 from views.train.base import pick_base
-from views.train.form import draw_form
+from views.train.form import draw_form, fill_in_another_round, use_settings
 from views.train.objective import pick_objective
 from views.train.pairs import pick_pairs
-from views.train.rounds import fill_in_another_round
-from views.train.settings import use_settings
 from views.ui.state import choose, remember, remembered, show_top
 from views.ui.words import plain, word, word_or
 
