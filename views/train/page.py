@@ -1,8 +1,7 @@
 """Train: fine-tune a model of any kind, watch it, and keep what came of it.
 
 What ranks or reads passages learns from the question set in use, an encoder of sentences from pairs picked here, and
-a language model from its passages or from a text.
-"""
+a language model from its passages or from a text."""
 
 import streamlit as st
 
@@ -29,12 +28,40 @@ from views.runs.list import draw_runs
 from views.runs.search import draw_at_work
 from views.texts import Learned, learned_name, pick_text
 from views.train.ablation import draw_does_it_help
-from views.train.base import pick_base
+from views.train.base import Base, pick_base, suited_to
 from views.train.form import draw_form, fill_in_another_round, use_settings
-from views.train.objective import pick_objective
+from views.train.options import objectives, usual_objective
 from views.train.pairs import pick_pairs
-from views.ui.state import choose, remember, remembered, show_top
+from views.ui.state import choose, offer, relabel, remember, remembered, show_top
 from views.ui.words import plain, word, word_or
+
+
+def pick_objective(kind: str, base: Base, data: Learned | StoredPairs) -> str:
+    """Draw the choice of what training makes smaller, with what that does and needs."""
+    pairs = data.kind if isinstance(data, StoredPairs) else None
+    choices, key = objectives(kind, starter=base.starter, pairs=pairs), f"train_{kind}_objective"
+    if not choices:
+        st.info(word("train.no_objective"), icon=":material/info:")
+        st.stop()
+    options = base.run.plan().options if base.run else suited_to(kind, base)
+    usual = usual_objective(options.objective.value, choices)
+    if st.session_state.get(key) not in choices:
+        st.session_state[key] = remembered("objective", usual, choices)
+    offer(key, usual)
+    relabel(key)
+    left, right = st.columns(2, vertical_alignment="bottom")
+    chosen = left.selectbox(
+        word("train.objective"),
+        choices,
+        format_func=lambda choice: word_or(f"objective.{choice}", choice),
+        key=key,
+        help=word("train.objective_help"),
+        persist_state="session",
+    )
+    remember("objective", chosen)
+    right.caption(word_or(f"objective_does.{chosen}", ""))
+    return chosen
+
 
 _FIRST_KINDS = (BI_ENCODER, CROSS_ENCODER)
 

@@ -59,7 +59,7 @@ def page() -> None:
     from views.resources.sets import chosen_set
     from views.train.base import pick_base
     from views.train.form import draw_form
-    from views.train.objective import pick_objective
+    from views.train.page import pick_objective
 
     kind = st.query_params.get("train", "bi-encoder")
     base, data = pick_base(kind), chosen_set()
