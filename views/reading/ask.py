@@ -18,14 +18,13 @@ from reading.generation.generator import GeneratedAnswer
 from reading.rules import Rules
 from retrieval.asking import Findings, truth_of
 from views.choices import Choices
-from views.reading import asked, generated, judging
+from views.reading import controls, generated, judging
 from views.reading.column import ReadColumn, ReadPassage, answer_of, read_column
-from views.reading.controls import pick_k, pick_retrievers
+from views.reading.controls import Readers, is_wanted, pick_k, pick_reader, pick_retrievers
 from views.reading.figures import probability
 from views.reading.kept import Weight, kept_weights
 from views.reading.language_model import LanguageModel, pick_language_model
 from views.reading.passages import draw_head, draw_passages, legend, reason
-from views.reading.readers import Readers, is_wanted, pick_reader
 from views.reading.warm import Reading, read
 from views.resources.sets import question_set
 from views.search.asking import search
@@ -57,9 +56,9 @@ class _Asked:
 def draw(data: StoredSet, choices: Choices, readers: Readers) -> None:
     """Draw the question, the controls, and what comes of both."""
     draw_style()
-    question = asked.draw_box()
+    question = controls.draw_box()
     if data.questions:
-        asked.draw_examples(data)
+        controls.draw_examples(data)
     picked = pick_retrievers(data, choices)
     with st.container(horizontal=True, vertical_alignment="bottom"):
         reader = pick_reader(readers)
@@ -80,7 +79,7 @@ def draw(data: StoredSet, choices: Choices, readers: Readers) -> None:
 def _asked(data: StoredSet, question: str) -> _Asked:
     questions = question_set(data.key)
     truth = truth_of(questions, question)
-    asked.draw_truth(truth)
+    controls.draw_truth(truth)
     ids = judged_passages(judgements_of(questions.corpus_fingerprint), question)
     judged = tuple(questions.row_of_passage[id_] for id_ in ids if id_ in questions.row_of_passage)
     return _Asked(data, question, truth.rows if truth else (), judged)

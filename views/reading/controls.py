@@ -1,7 +1,10 @@
-"""What a person chooses on the Answers page: retrievers, K, the questions, the rules and the measure."""
+"""What a person asks and chooses on the Answers page: the question, retrievers, the reader, K, the questions, the rules and the measure."""
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
+import numpy as np
 import streamlit as st
 
 from data.problems import DataError
@@ -10,10 +13,178 @@ from data.store import StoredSet
 from reading.experiment import DEFAULT_DEPTHS
 from reading.rules import Rules
 from reading.scores import EXACT
-from views.choices import WORDS_NAME, Choices
-from views.resources.sets import split_of
-from views.ui.state import choose, choose_several
+from retrieval.asking import Truth
+from training.options.reader import READER
+from training.runs.runs import Run
+from views.choices import WORDS_NAME, Choices, finished_runs, model_place
+from views.reading.evaluation_view import open_reading
+from views.reading.kept import latest_reading
+from views.resources.sets import question_set, split_of
+from views.ui.state import choose, choose_several, remember
 from views.ui.words import plain, word
+
+_LONGEST_QUESTION = 2000
+_EXAMPLES = 3
+_BOX = "answers_box"
+
+
+def draw_box() -> str:
+    """Draw the box; returns the question asked last, which the address holds, as on Search."""
+    question = str(st.query_params.get("q") or st.session_state.get("kept_q", ""))[:_LONGEST_QUESTION].strip()
+    st.session_state.setdefault(_BOX, question)
+    with st.form("answers_question", border=False):
+        box, button = st.columns([5, 1], vertical_alignment="bottom")
+        box.text_input(
+            word("search.question"),
+            key=_BOX,
+            placeholder=word("search.placeholder"),
+            max_chars=_LONGEST_QUESTION,
+            help=word("answers.question_help"),
+        )
+        button.form_submit_button(
+            word("answers.ask"), type="primary", icon=":material/send:", width="stretch", on_click=_ask_the_box
+        )
+    if question:
+        remember("q", question)
+    return question
+
+
+def draw_examples(data: StoredSet) -> None:
+    """Draw questions to try: those that retrievers are told apart by where an evaluation says so, else the first."""
+    disputed = _disputed(data)
+    questions = disputed or [one.text for one in question_set(data.key).questions[:_EXAMPLES]]
+    if not questions:
+        return
+    label, *places = st.columns([1, *[3] * len(questions)], vertical_alignment="center")
+    label.caption(word("search.examples"), help=word("answers.examples_help") if disputed else None)
+    for number, (place, question) in enumerate(zip(places, questions, strict=True)):
+        key = f"answers_example_{number}"
+        place.button(plain(question), key=key, width="stretch", on_click=ask, args=(question,))
+
+
+def draw_truth(truth: Truth | None) -> None:
+    """Say what the set knows of the question."""
+    if truth is None:
+        st.caption(word("search.truth_unknown"))
+    else:
+        answers = plain(", ".join(truth.answers) or "–")
+        st.caption(word("answers.truth", answers=answers, passages=len(truth.rows)))
+
+
+def _disputed(data: StoredSet) -> list[str]:
+    """Questions that are answered from some retrievers' passages and not from others', or from none; by turns."""
+    folder = latest_reading(data)
+    kept = open_reading(data.key, folder) if folder else None
+    if kept is None or not kept.result.readers or not kept.result.readers[0].by_retriever:
+        return []
+    answered = kept.result.readers[0].by_retriever.values()
+    exact = np.stack([one.depth.exact[:, -1] for one in answered], axis=1)
+    apart = np.flatnonzero(exact.std(axis=1) > 0)[: _EXAMPLES - 1].tolist()
+    lost = np.flatnonzero(exact.max(axis=1) == 0).tolist()
+    questions = kept.result.question_set.questions
+    return [questions[row].text for row in dict.fromkeys([*apart, *lost])][:_EXAMPLES]
+
+
+def _ask_the_box() -> None:
+    ask(st.session_state[_BOX].strip())
+
+
+def ask(question: str) -> None:
+    """Make a question the one that is asked; an empty one is none."""
+    st.session_state[_BOX] = st.session_state["kept_q"] = question[:_LONGEST_QUESTION]
+    if question:
+        st.query_params["q"] = question
+    else:
+        st.query_params.pop("q", None)
+
+
+_TYPED, _WANTED, _HUB_MODEL = "typed_readers", "wanted_readers", "answers_hub_model_name"  # of the session
+_REFERENCE = re.compile(r"[\w./:-]{1,200}")
+
+
+@dataclass(frozen=True)
+class Readers:
+    """Names by reference, the newest first, and the trainings they come from."""
+
+    names: Mapping[str, str]
+    runs: Mapping[str, Run]
+
+    def has_seen(self, reference: str, data: StoredSet, part: Part) -> bool:
+        """Whether a reader learned from questions of this part of the set."""
+        run = self.runs.get(reference)
+        trained_on_it = run is not None and run.plan().fingerprint == data.fingerprint
+        return trained_on_it and part in (Part.ALL, Part.TRAIN)
+
+
+def readers_at_hand() -> Readers:
+    """Return the finished trainings of readers, what was typed in this session, and what the address names."""
+    runs = {model_place(run): run for run in finished_runs() if run.plan().kind == READER}
+    typed = st.session_state.setdefault(_TYPED, {})
+    given = st.query_params.get("reader", "")
+    if given not in runs and _REFERENCE.fullmatch(given):
+        typed[given] = given
+    names = {place: run.plan().name for place, run in runs.items()}
+    return Readers(names | {one: one for one in typed if one not in names}, runs)
+
+
+def pick_reader(readers: Readers) -> str:
+    """Draw the choice of the reader, where one of the hub can be typed, too; returns it, empty without one."""
+    references = [*readers.names] or [""]
+    return choose(
+        st.selectbox,
+        "reader",
+        word("answers.reader"),
+        references,
+        references[0],
+        follows=True,
+        format_func=lambda one: readers.names.get(one, one) or word("answers.type_reader"),
+        help=word("answers.reader_help"),
+        accept_new_options=True,
+        width=200,
+    )
+
+
+def is_wanted(readers: Readers, reference: str) -> bool:
+    """Whether a reader may be loaded: one trained here may; for any other a button is drawn, until it is pressed.
+
+    Whoever follows an address has not asked for a model of the hub that it names.
+    """
+    wanted: set[str] = st.session_state.setdefault(_WANTED, set())
+    if reference in readers.runs or reference in wanted:
+        return True
+    with st.container(horizontal=True, vertical_alignment="center"):
+        st.markdown(f":material/info: {word('answers.not_loaded', reader=plain(reference))}", width="content")
+        st.button(
+            word("answers.load"), icon=":material/download:", key="load_reader", on_click=wanted.add, args=(reference,)
+        )
+    return False
+
+
+def draw_hub_model() -> None:
+    """Draw a box for a reader of the hub; who names one here has asked for it to be loaded."""
+    with st.form("answers_hub_model", border=False):
+        st.text_input(
+            word("answers.hub_model"),
+            key=_HUB_MODEL,
+            placeholder=word("answers.hub_model_form"),
+            help=word("answers.hub_model_help"),
+        )
+        st.form_submit_button(word("answers.use_model"), key="use_hub_model", type="primary", on_click=_use_hub_model)
+    if st.session_state.get(_HUB_MODEL, "").strip():
+        st.error(word("answers.no_hub_model"), icon=":material/error:")
+
+
+def _use_hub_model() -> None:
+    named = st.session_state[_HUB_MODEL].strip()
+    if _REFERENCE.fullmatch(named):
+        st.session_state.setdefault(_WANTED, set()).add(named)
+        st.query_params["reader"] = named
+
+
+def reader_name(readers: Readers, reference: str) -> str:
+    """Return what a reader is called, as Markdown."""
+    return plain(readers.names.get(reference, reference))
+
 
 MOST_RETRIEVERS = 4
 OVERLAP = "overlap"

@@ -16,9 +16,17 @@ from retrieval.comparison.kinds.spec import Spec
 from views.choices import Choices
 from views.reading import answer as evaluation_answer
 from views.reading import downloads, running
-from views.reading.controls import pick_k, pick_measure, pick_part, pick_retrievers, pick_rules
+from views.reading.controls import (
+    Readers,
+    pick_k,
+    pick_measure,
+    pick_part,
+    pick_reader,
+    pick_retrievers,
+    pick_rules,
+    reader_name,
+)
 from views.reading.evaluation_view import ReadingView, open_reading
-from views.reading.readers import Readers, pick_reader, reader_name
 from views.resources.sets import split_of
 from views.ui.problems import failure_text
 from views.ui.state import choose_tab

@@ -5,7 +5,7 @@ import streamlit as st
 
 from reading.depth import Fate
 from retrieval.rankings import NOT_FOUND
-from views.reading import asked
+from views.reading import controls
 from views.reading.column import ReadColumn, answer_of, read_column
 from views.reading.evaluation_view import ReadingView
 from views.reading.figures import FATES
@@ -71,4 +71,4 @@ def _close() -> None:
 def _ask(question: str) -> None:
     """Go to the other tab, where the passages can be judged and a language model be asked."""
     remember("answers", "ask")
-    asked.ask(question)
+    controls.ask(question)

@@ -12,8 +12,8 @@ from training.runs.line import LINE
 from training.runs.rehearsal import Rehearsal, Task
 from training.runs.runs import Run, new_plan
 from views.navigation import open_page
+from views.reading.controls import draw_hub_model
 from views.reading.language_model import draw_language_model, language_model
-from views.reading.readers import draw_hub_model
 from views.ui.words import word
 
 

@@ -8,7 +8,7 @@ from tests.doubles import small_set
 from tests.reading.doubles import SET
 from tests.views.driving import opened
 from tests.views.reading.worlds import page, trained
-from views.reading.readers import Readers
+from views.reading.controls import Readers
 
 
 @pytest.fixture
