@@ -22,8 +22,8 @@ from views.reading import controls, generated, judging
 from views.reading.column import ReadColumn, ReadPassage, answer_of, read_column
 from views.reading.controls import Readers, is_wanted, pick_k, pick_reader, pick_retrievers
 from views.reading.figures import probability
+from views.reading.generated import LanguageModel, pick_language_model
 from views.reading.kept import Weight, kept_weights
-from views.reading.language_model import LanguageModel, pick_language_model
 from views.reading.passages import draw_head, draw_passages, legend, reason
 from views.reading.warm import Reading, read
 from views.resources.sets import question_set

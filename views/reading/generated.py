@@ -1,7 +1,10 @@
-"""A language model's answer as it comes, with its citations held against the passages."""
+"""A language model's answer: which model gives it, if any, and what it says as it comes, its citations held against the passages."""
 
+import os
 import time
-from collections.abc import Generator, Sequence
+from collections.abc import Generator as Pieces
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from html import escape
 from queue import Empty, Queue
 from threading import Thread
@@ -10,19 +13,75 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from chat.answers import without_thoughts
-from chat.endpoint import Chat
+from chat.endpoint import ADDRESS, MODEL, Chat, Endpoint, may_be_given
 from chat.problems import EndpointError
 from data.limits import LimitError
 from data.records import Passage
 from data.workspace import for_this_user
 from reading.generation.citations import CITATION, Support, checked, cited
 from reading.generation.generate import answer, kept_answer
-from reading.generation.generator import GeneratedAnswer, Request
+from reading.generation.generator import GeneratedAnswer, Generator, Request
+from reading.generation.prompts import prompts
 from reading.problems import ReadingError
 from reading.rules import Rules
-from views.reading.language_model import LanguageModel
 from views.ui.problems import failure_text
-from views.ui.words import plain, word
+from views.ui.words import language, plain, word
+
+
+@dataclass(frozen=True)
+class LanguageModel:
+    """A model by name, and what was typed of where it is; what was not typed is the environment's."""
+
+    name: str
+    address: str = field(default="", repr=False)
+    key: str = field(default="", repr=False)
+
+    def endpoint(self) -> Endpoint:
+        """Where it is asked. Raises `EndpointError`."""
+        return Endpoint.of(self.address, self.key)
+
+    def generator(self, k: int) -> Generator:
+        """How it is asked, with the first K passages. Raises `ReadingError`."""
+        return Generator(name=self.name, model=self.name, prompt=prompts()[language()], most_passages=k)
+
+
+def language_model() -> LanguageModel | None:
+    """Return the model that was named; None where none is, or nobody knows where it is."""
+    address, key = (_told("address"), _told("secret")) if may_be_given() else ("", "")
+    name = str(st.session_state.get("answers_model", os.environ.get(MODEL, ""))).strip()
+    known = bool(address or os.environ.get(ADDRESS, "").strip())
+    return LanguageModel(name, address, key) if name and known else None
+
+
+def pick_language_model() -> LanguageModel | None:
+    """Draw the choice behind a button; returns it as `language_model` does."""
+    named = language_model()
+    label = word("answers.language_model_is", model=plain(named.name)) if named else word("answers.no_language_model")
+    with st.popover(label, icon=":material/smart_toy:"):
+        draw_language_model()
+    return language_model()
+
+
+def draw_language_model() -> None:
+    """Draw the boxes of name, address and key."""
+    st.caption(word("answers.language_model_about"))
+    typed = may_be_given()
+    with st.form("answers_language_model", border=False):  # so that nobody is asked before all is typed
+        if typed:
+            _draw_text("address", placeholder="http://localhost:11434/v1")
+        _draw_text("model", value=os.environ.get(MODEL, "").strip())
+        if typed:
+            _draw_text("secret", type="password", autocomplete="off")
+        st.form_submit_button(word("answers.use_model"), key="use_model", type="primary", width="stretch")
+
+
+def _told(name: str) -> str:
+    return str(st.session_state.get(f"answers_{name}", "")).strip()
+
+
+def _draw_text(name: str, **look: str) -> None:
+    st.text_input(word(f"made.{name}"), key=f"answers_{name}", help=word(f"answers.{name}_help"), **look)  # type: ignore[call-overload]
+
 
 _STOPPED = "answers_stopped"
 _SECONDS_BETWEEN_WORDS = 0.15
@@ -88,7 +147,7 @@ def _cut(text: str) -> str:
     return text if len(text) <= _MOST_SAID else f"{text[:_MOST_SAID]} …"
 
 
-def _followed(place: DeltaGenerator, chat: Chat, pieces: Generator[str, None, GeneratedAnswer]) -> GeneratedAnswer:
+def _followed(place: DeltaGenerator, chat: Chat, pieces: Pieces[str, None, GeneratedAnswer]) -> GeneratedAnswer:
     """Draw the end of the answer as it comes. Whoever presses a button, or goes away, ends the call here."""
     news = Queue[_News]()
     Thread(target=for_this_user(_pump), args=(pieces, news), daemon=True).start()
@@ -124,7 +183,7 @@ def _next_of(news: "Queue[_News]") -> _News:
     return came
 
 
-def _pump(pieces: Generator[str, None, GeneratedAnswer], news: "Queue[_News]") -> None:
+def _pump(pieces: Pieces[str, None, GeneratedAnswer], news: "Queue[_News]") -> None:
     """Take the pieces as they come, until the last one or until the call is ended."""
     try:
         while True:

@@ -6,7 +6,7 @@ import streamlit as st
 
 from views.choices import choices_for
 from views.reading.controls import readers_at_hand
-from views.reading.language_model import language_model
+from views.reading.generated import language_model
 from views.reading.start import draw_start
 from views.resources.sets import chosen_set
 from views.ui.state import choose_tab

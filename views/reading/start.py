@@ -13,7 +13,7 @@ from training.runs.rehearsal import Rehearsal, Task
 from training.runs.runs import Run, new_plan
 from views.navigation import open_page
 from views.reading.controls import draw_hub_model
-from views.reading.language_model import draw_language_model, language_model
+from views.reading.generated import draw_language_model, language_model
 from views.ui.words import word
 
 
