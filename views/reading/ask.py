@@ -19,13 +19,22 @@ from reading.rules import Rules
 from retrieval.asking import Findings, truth_of
 from views.choices import Choices
 from views.reading import controls, generated, judging
-from views.reading.column import ReadColumn, ReadPassage, answer_of, read_column
 from views.reading.controls import Readers, is_wanted, pick_k, pick_reader, pick_retrievers
 from views.reading.figures import probability
 from views.reading.generated import LanguageModel, pick_language_model
 from views.reading.kept import Weight, kept_weights
-from views.reading.passages import draw_head, draw_passages, legend, reason
-from views.reading.warm import Reading, read
+from views.reading.passages import (
+    ReadColumn,
+    Reading,
+    ReadPassage,
+    answer_of,
+    draw_head,
+    draw_passages,
+    legend,
+    read,
+    read_column,
+    reason,
+)
 from views.resources.sets import question_set
 from views.search.asking import search
 from views.search.judging import draw as draw_judged

@@ -1,19 +1,174 @@
-"""The passages that retrievers found, side by side, with the spans that the reader sees in them, and why one won."""
+"""The reader that stays loaded, what it sees in the passages that retrievers found, whose span is taken, and why."""
 
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
 from html import escape
+from typing import NamedTuple
 
 import numpy as np
 import streamlit as st
 
 from data.records import QuestionSet
+from models.reader import SpanReader
+from models.sources import find_model
+from reading.depth import summed
 from retrieval.comparison.kinds.spec import Spec
 from retrieval.report.colours import colour_of, shape_of
 from text.marking import MarkedText
-from views.reading.column import ReadColumn, ReadPassage, answer_of, spanned
+from text.matching import Span
 from views.reading.figures import probability
+from views.resources.cached import cached
+from views.resources.sets import question_set
 from views.ui.passages import Hit, head_html, hits_html
 from views.ui.words import plain, word
+
+SPANS = 3  # of each passage
+Spans = tuple[tuple[int, int, float], ...]  # begin, end and log P, better ones first
+
+
+class Reading(NamedTuple):
+    """What is seen in one passage: spans, and whether "no answer" is likelier than the reader's threshold asks for."""
+
+    spans: Spans = ()
+    silent: bool = False
+
+
+# a page that is drawn anew while a question is read asks the same reader from a second thread
+_one_at_a_time = threading.Lock()
+
+
+def read(reference: str, key: str, question: str, rows: tuple[int, ...]) -> list[Reading]:
+    """Read the passages at these rows of a stored set, and return what is seen in each. Raises `ModelError`."""
+    return _read(reference, _content(reference), key, question, rows)
+
+
+@cached(max_entries=128)
+def _read(reference: str, content: str, key: str, question: str, rows: tuple[int, ...]) -> list[Reading]:
+    texts = question_set(key).passages.texts.at(np.array(rows, dtype=np.int64))
+    reader = _reader(reference, content)
+    with _one_at_a_time:
+        found = reader.read([(question, text) for text in texts], spans=SPANS)
+    above = np.inf if reader.threshold is None else reader.threshold
+    silent = (found.nothing - found.scores[:, 0] > above).tolist()
+    columns = (found.starts.tolist(), found.ends.tolist(), found.scores.tolist())
+    spans = (
+        tuple((start, end, score) for start, end, score in zip(*of, strict=True) if start < end)
+        for of in zip(*columns, strict=True)
+    )
+    return [Reading(*of) for of in zip(spans, silent, strict=True)]
+
+
+@cached(max_entries=2)
+def _reader(reference: str, content: str) -> SpanReader:
+    del content  # only a part of the key: a model that took its place is another one
+    return SpanReader(find_model(reference))
+
+
+def _content(reference: str) -> str:
+    source = find_model(reference)
+    return source.fingerprint("") if source.folder else ""
+
+
+@dataclass(frozen=True)
+class ReadPassage:
+    """A passage found: its row, the retriever's score, and the spans read in it, better ones first.
+
+    `scores` are those of the spans, log P, and `total` is what the passage competes by: the best of them less what it
+    lies below the best passage found, weighted.
+    """
+
+    row: int
+    found: float
+    spans: tuple[Span, ...]
+    scores: tuple[float, ...]
+    total: float
+    relevant: bool
+
+    @property
+    def best(self) -> float:
+        """The score of the best span; -inf where there is none."""
+        return self.scores[0] if self.scores else -np.inf
+
+
+@dataclass(frozen=True)
+class ReadColumn:
+    """The passages that a retriever found, the first K; `won` is the place of the one whose span is taken, -1: none.
+
+    The retriever's score counts `weight` times, told in `unit`s. `read` is False where nobody read them, and `silent`
+    is True where the reader finds in all of them that there is no answer.
+    """
+
+    name: str
+    passages: tuple[ReadPassage, ...]
+    won: int
+    weight: float
+    unit: float
+    read: bool = True
+    silent: bool = False
+
+    @property
+    def right(self) -> int:
+        """The place of the passage that answers by the data, the first of several; -1 where there is none."""
+        return next((place for place, one in enumerate(self.passages) if one.relevant), -1)
+
+    def below(self, place: int) -> float:
+        """How far a passage lies below the best one found, in units."""
+        return (max(one.found for one in self.passages) - self.passages[place].found) / self.unit
+
+
+def read_column(
+    name: str,
+    rows: Sequence[int],
+    found: Sequence[float],
+    spans: Sequence[Sequence[tuple[int, int, float]]],
+    *,
+    relevant: Collection[int],
+    weight: float,
+    unit: float,
+    silent: bool = False,
+) -> ReadColumn:
+    """Put a column together; `spans` of each passage are begin, end and log P, better ones first, none where unread."""
+    best = np.array([[one[0][2] if one else -np.inf for one in spans]])
+    totals = summed(best, np.array([found], dtype=np.float64), weight, unit)[0]
+    passages = tuple(
+        ReadPassage(
+            row,
+            score,
+            tuple((start, end) for start, end, _ in of),
+            tuple(value for *_, value in of),
+            total,
+            row in relevant,
+        )
+        for row, score, of, total in zip(rows, found, spans, totals.tolist(), strict=True)
+    )
+    won = int(np.argmax(totals)) if len(totals) and np.isfinite(totals).any() else -1
+    return ReadColumn(name, passages, won, weight, unit, read=any(spans), silent=silent)
+
+
+def answer_of(column: ReadColumn, question_set: QuestionSet, place: int | None = None) -> str:
+    """The text of the span that is taken, or of the best one of another passage; empty where there is none."""
+    place = column.won if place is None else place
+    if place < 0 or not column.passages[place].spans:
+        return ""
+    start, end = column.passages[place].spans[0]
+    return question_set.passages[column.passages[place].row].text[start:end]
+
+
+@dataclass(frozen=True)
+class SpannedText(MarkedText):
+    """A passage with the best span marked, as if it matched, and the others underlined, as if they answered."""
+
+    @property
+    def excerpt(self) -> Span:
+        """The part that holds the best span."""
+        return MarkedText(self.text, (), self.matches).excerpt
+
+
+def spanned(text: str, spans: Sequence[Span]) -> SpannedText:
+    """Mark the spans of a passage, better ones first."""
+    return SpannedText(text, tuple(spans[:1]), tuple(spans[1:]))
+
 
 _BELOW_THE_TOP = "scroll-margin-top: 5rem"  # the row of pages covers the top
 

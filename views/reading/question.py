@@ -6,10 +6,9 @@ import streamlit as st
 from reading.depth import Fate
 from retrieval.rankings import NOT_FOUND
 from views.reading import controls
-from views.reading.column import ReadColumn, answer_of, read_column
 from views.reading.evaluation_view import ReadingView
 from views.reading.figures import FATES
-from views.reading.passages import draw_head, draw_passages, legend, reason
+from views.reading.passages import ReadColumn, answer_of, draw_head, draw_passages, legend, read_column, reason
 from views.ui.passages import draw_style
 from views.ui.state import remember, show_top
 from views.ui.words import plain, word

@@ -5,9 +5,8 @@ import pytest
 
 from reading.depth import summed
 from tests.reading.doubles import SET
-from views.reading.column import answer_of, read_column, spanned
 from views.reading.figures import probability
-from views.reading.passages import reason
+from views.reading.passages import answer_of, read_column, reason, spanned
 
 
 def test_the_span_of_the_highest_sum_is_taken() -> None:

@@ -152,7 +152,7 @@ def test_the_answer_its_probability_and_its_passage(data: StoredSet, made: list[
 def test_a_reader_that_learned_to_says_that_no_passage_answers(
     data: StoredSet, monkeypatch: pytest.MonkeyPatch, threshold: float | None, *, silent: bool
 ) -> None:
-    monkeypatch.setattr("views.reading.warm.SpanReader", lambda _: NextWord(threshold))
+    monkeypatch.setattr("views.reading.passages.SpanReader", lambda _: NextWord(threshold))
     trained(data)
     app = asked("흐르는 강", read="1")  # "no answer" is exp(-9), the span exp(-2): a margin of -7
     assert (EN["answers.says_nothing"] in texts(app)) is silent
@@ -190,7 +190,7 @@ def test_a_reader_that_cannot_be_loaded_is_told(data: StoredSet, monkeypatch: py
     def refuse(_: object) -> NextWord:
         raise ModelError("hub_unreachable", "no hub", model="a/reader")
 
-    monkeypatch.setattr("views.reading.warm.SpanReader", refuse)
+    monkeypatch.setattr("views.reading.passages.SpanReader", refuse)
     app = asked("흐르는 강", reader="a/reader")
     assert not app.error, "an address alone loads nothing"
     app.button(key="load_reader").click()

@@ -45,7 +45,7 @@ def read_by_next_word(monkeypatch: pytest.MonkeyPatch) -> list[NextWord]:
         return made[-1]
 
     monkeypatch.setattr("reading.evaluate.SpanReader", reader)
-    monkeypatch.setattr("views.reading.warm.SpanReader", reader)
+    monkeypatch.setattr("views.reading.passages.SpanReader", reader)
     return made
 
 
