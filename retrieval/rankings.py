@@ -1,11 +1,14 @@
-"""What every search returns, and the one seam every retriever fits."""
+"""What every search returns, the one seam every retriever fits, and one question asked of one retriever."""
 
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 from scipy.sparse import csr_array
+
+from data.records import QuestionSet, composed
 
 NOT_FOUND = -1
 MOST = 2**31 - 1  # passages: their rows are int32
@@ -101,3 +104,48 @@ def top_k_sparse(scores: csr_array, k: int) -> Rankings:
     rankings.indices[rows[kept], place[place < k]] = columns[kept]
     rankings.scores[rows[kept], place[place < k]] = values[kept]
     return rankings
+
+
+DEPTH = 100  # passages fetched, however few are shown: the rank of the answer passage is looked up among them
+
+# a page that is drawn anew while a search goes on asks the same retriever from a second thread
+_one_at_a_time = threading.Lock()
+
+
+@dataclass(frozen=True)
+class Findings:
+    """Rows of the corpus found, best first, and their scores, higher is better."""
+
+    rows: tuple[int, ...]
+    scores: tuple[float, ...]
+
+    def rank_of(self, row: int) -> int | None:
+        """Rank (1 is best) of a passage; None where it was not found."""
+        return self.rows.index(row) + 1 if row in self.rows else None
+
+
+@dataclass(frozen=True)
+class Truth:
+    """What a question set says of a question: its answers and the corpus rows of its relevant passages."""
+
+    answers: tuple[str, ...]
+    rows: tuple[int, ...]
+
+
+def ask(retriever: Retriever, question: str) -> Findings:
+    """Search the first `DEPTH` passages of one question. Raises whatever building the retriever raises."""
+    with _one_at_a_time:
+        rankings = retriever.search([question], DEPTH)
+    found = np.flatnonzero(rankings.indices[0] != NOT_FOUND)
+    return Findings(tuple(rankings.indices[0, found].tolist()), tuple(rankings.scores[0, found].tolist()))
+
+
+def truth_of(question_set: QuestionSet, text: str) -> Truth | None:
+    """Return what the set says of the questions with this text; None where it has none."""
+    wanted = composed(text)
+    same = [question for question in question_set.questions if composed(question.text) == wanted]
+    if not same:
+        return None
+    answers = dict.fromkeys(answer for question in same for answer in question.answers)
+    rows = dict.fromkeys(question_set.row_of_passage[id_] for question in same for id_ in question.relevant)
+    return Truth(tuple(answers), tuple(rows))

@@ -7,11 +7,11 @@ from functools import singledispatch
 import streamlit as st
 
 from data.records import QuestionSet
-from retrieval.asking import Findings
 from retrieval.comparison.kinds.first_stage import DenseSpec, SparseSpec, TermSpec, WindowedBM25Spec
 from retrieval.comparison.kinds.multistage import HybridSpec, RerankSpec
 from retrieval.comparison.kinds.spec import Spec
 from retrieval.explain.duel import Duel, duel, telling_token, term_table, token_table, word_reason
+from retrieval.rankings import Findings
 from retrieval.report.colours import colour_of, shape_of
 from text.problems import DictionaryError
 from views.resources.explanations import counted_bm25, explained_static

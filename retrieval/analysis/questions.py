@@ -7,11 +7,10 @@ import pandas as pd
 
 from data.audit.overlap import word_overlap
 from data.records import QuestionSet
-from retrieval.asking import Findings
 from retrieval.comparison.compare import Comparison
 from retrieval.evaluation.measures import first_relevant_ranks
 from retrieval.evaluation.ranks import BANDS, bands_of
-from retrieval.rankings import NOT_FOUND, Rankings
+from retrieval.rankings import NOT_FOUND, Findings, Rankings
 
 
 def band_counts(ranks: np.ndarray) -> np.ndarray:

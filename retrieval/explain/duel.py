@@ -5,10 +5,10 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from retrieval.asking import Findings
 from retrieval.explain.bm25 import BM25Explanation
 from retrieval.explain.sparse import SparseExplanation
 from retrieval.explain.starter import StaticExplanation
+from retrieval.rankings import Findings
 from text.located import TokenKind
 
 TERMS = ("term", "kind", "in_question", "passages", "idf", "in_right", "right", "in_wrong", "wrong", "difference")

@@ -3,9 +3,9 @@ import unicodedata
 import pytest
 
 from data.records import Question, QuestionSet
-from retrieval.asking import Findings, Truth, ask, truth_of
 from retrieval.dense.retriever import Dense
 from retrieval.lexical.bm25 import BM25
+from retrieval.rankings import Findings, Truth, ask, truth_of
 from tests.doubles import PASSAGES, KeywordEncoder, small_set
 
 

@@ -16,7 +16,7 @@ from reading.depth import spread
 from reading.generation.citations import Support, checked
 from reading.generation.generator import GeneratedAnswer
 from reading.rules import Rules
-from retrieval.asking import Findings, truth_of
+from retrieval.rankings import Findings, truth_of
 from views.choices import Choices
 from views.reading import controls, generated, judging
 from views.reading.controls import Readers, is_wanted, pick_k, pick_reader, pick_retrievers

@@ -13,7 +13,7 @@ from data.store import StoredSet
 from reading.experiment import DEFAULT_DEPTHS
 from reading.rules import Rules
 from reading.scores import EXACT
-from retrieval.asking import Truth
+from retrieval.rankings import Truth
 from training.options.reader import READER
 from training.runs.runs import Run
 from views.choices import WORDS_NAME, Choices, finished_runs, model_place

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import streamlit as st
 
 from data.store import StoredSet
-from retrieval.asking import Findings
 from retrieval.comparison.cached import CachedRetriever
 from retrieval.comparison.experiment import Experiment
+from retrieval.rankings import Findings
 from views.names import base_name
 from views.resources.retrieval import findings, listening, retrievers
 from views.ui.words import duration, plain, word

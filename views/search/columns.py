@@ -8,8 +8,8 @@ import streamlit as st
 
 from data.records import QuestionSet
 from data.store import StoredSet
-from retrieval.asking import DEPTH, Findings, Truth
 from retrieval.comparison.kinds.spec import Spec
+from retrieval.rankings import DEPTH, Findings, Truth
 from retrieval.report.colours import colour_of, shape_of
 from text.marking import MarkedText
 from views.choices import Choices, method_line

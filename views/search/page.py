@@ -8,9 +8,9 @@ from data.judgements import judged_passages, judgements_of
 from data.script import Script, script_of
 from data.split import Part
 from data.store import StoredSet
-from retrieval.asking import Findings, truth_of
 from retrieval.comparison.job import ComparisonJob
 from retrieval.comparison.kinds.spec import Spec
+from retrieval.rankings import Findings, truth_of
 from views import reasons
 from views.choices import Choices, choices_for
 from views.resources.retrieval import open_comparison

@@ -15,11 +15,10 @@ from retrieval.analysis.questions import (
     same_article,
     spread,
 )
-from retrieval.asking import Findings
 from retrieval.comparison.compare import Comparison, Result
 from retrieval.comparison.experiment import Experiment
 from retrieval.comparison.kinds.first_stage import BM25Spec
-from retrieval.rankings import Rankings
+from retrieval.rankings import Findings, Rankings
 from tests.doubles import QUESTIONS, small_set
 
 RANKS = np.array([[1, 1, 4], [1, 6, 1], [3, 0, 100], [0, 0, 0], [12, 1, 2], [1, 1, 0]])

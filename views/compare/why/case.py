@@ -5,9 +5,9 @@ from functools import cached_property
 
 from data.records import Passage, Question
 from retrieval.analysis.questions import findings_of
-from retrieval.asking import Findings
 from retrieval.comparison.kinds.spec import Spec
 from retrieval.explain.duel import Duel
+from retrieval.rankings import Findings
 from views.compare.comparison_view import ComparisonView
 from views.compare.why.filters import QuestionList
 from views.reasons import AskedQuestion
