@@ -1,4 +1,4 @@
-"""The Ask tab: one question, what each retriever finds, and what is answered from it."""
+"""The Ask tab: one question, what each retriever finds, and what is answered from it, right or wrong."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ import numpy as np
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from data.judgements import judged_passages, judgements_of
+from data.judgements import judge, judge_answer, judged_answer, judged_answers, judged_passages, judgements_of
 from data.records import QuestionSet
 from data.split import Part
 from data.store import StoredSet
@@ -18,7 +18,7 @@ from reading.generation.generator import GeneratedAnswer
 from reading.rules import Rules
 from retrieval.rankings import Findings, truth_of
 from views.choices import Choices
-from views.reading import controls, generated, judging
+from views.reading import controls, generated
 from views.reading.controls import Readers, is_wanted, pick_k, pick_reader, pick_retrievers
 from views.reading.figures import probability
 from views.reading.generated import LanguageModel, pick_language_model
@@ -40,8 +40,33 @@ from views.search.asking import search
 from views.search.judging import draw as draw_judged
 from views.search.judging import draw_mark
 from views.ui.passages import draw_style
-from views.ui.problems import failure_text, search_failure_text
+from views.ui.problems import errors_told, failure_text, search_failure_text
 from views.ui.words import plain, word
+
+
+def draw_judging(questions: QuestionSet, question: str, answer: str, passage: str, key: str) -> None:
+    """Draw the buttons that judge an answer to a question, read from a passage (an id; empty where nobody knows)."""
+    corpus = questions.corpus_fingerprint
+    judged = judged_answer(judged_answers(corpus), question, answer)
+    with st.container(horizontal=True):
+        for right, name, icon in ((True, "right", "thumb_up"), (False, "wrong", "thumb_down")):
+            chosen = judged is right
+            st.button(
+                word(f"answers.judge_{name}"),
+                icon=f":material/{icon}:",
+                type="primary" if chosen else "tertiary",
+                help=word("judging.unmark_help" if chosen else f"answers.judge_{name}_help"),
+                on_click=_judge,
+                args=(corpus, question, answer, passage, None if chosen else right),
+                key=f"judge_answer_{name}_{key}",
+            )
+
+
+def _judge(corpus: str, question: str, answer: str, passage: str, right: bool | None) -> None:
+    with errors_told():
+        judge_answer(corpus, question, answer, right)
+        if right and passage:  # where the answer stands is what a question set is made of
+            judge(corpus, question, passage, right=True)
 
 
 @dataclass(frozen=True)
@@ -172,7 +197,7 @@ def _draw_answer(of: _Asked, column: ReadColumn, key: str) -> None:
         st.caption(f":material/do_not_disturb_on: {word('answers.says_nothing')}")
     st.markdown(f"### {plain(answer)}")
     st.caption(word("answers.from_passage", p=probability(won.best), rank=column.won + 1))
-    judging.draw(of.questions, of.question, answer, of.questions.passages.ids[won.row], key)
+    draw_judging(of.questions, of.question, answer, of.questions.passages.ids[won.row], key)
     if of.relevant and (why := reason(column, of.questions)):
         st.caption(why)
 
@@ -184,7 +209,7 @@ def _draw_generated(of: _Asked, place: DeltaGenerator, column: ReadColumn, ancho
     found = generated.draw(place, model, of.question, passages, anchor)
     if found and not found.refused and found.cited.text:
         with place:
-            judging.draw(of.questions, of.question, found.cited.text, _evidence(found), f"{anchor}-model")
+            draw_judging(of.questions, of.question, found.cited.text, _evidence(found), f"{anchor}-model")
 
 
 def _evidence(found: GeneratedAnswer) -> str:
