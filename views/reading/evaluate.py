@@ -1,21 +1,26 @@
 """The Evaluate tab: what a reader answers from what each retriever finds, over the questions of the set."""
 
+import io
+import json
+import re
+import zipfile
 from collections.abc import Sequence
 from importlib import import_module
 
+import pandas as pd
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from data.split import Part, SplitOptions
 from data.store import StoredSet
+from jobs.status import State, Status
 from models.hub import ModelError
 from reading.experiment import ReaderSpec, ReadingExperiment
 from reading.job import ReadingJob
 from reading.rules import Rules
+from reading.scores import EXACT
 from retrieval.comparison.kinds.spec import Spec
 from views.choices import Choices
-from views.reading import answer as evaluation_answer
-from views.reading import downloads, running
 from views.reading.controls import (
     Readers,
     pick_k,
@@ -27,10 +32,125 @@ from views.reading.controls import (
     reader_name,
 )
 from views.reading.evaluation_view import ReadingView, open_reading
+from views.reading.figures import difference_table, long_table
 from views.resources.sets import split_of
-from views.ui.problems import failure_text
+from views.ui import job as job_view
+from views.ui import tables
+from views.ui.problems import errors_told, failure_text
 from views.ui.state import choose_tab
 from views.ui.words import plain, word
+
+
+def draw_answer(view: ReadingView) -> None:
+    """Say what the best retriever's first passages are worth, and how sure it is that it is the best."""
+    best = view.best()
+    told, kind = view.shares(best), "exact" if view.measure == EXACT else "overlap"
+    ends = [f"{100 * end:.0f}" if kind == "exact" else f"{100 * end:.1f}" for end in told["interval"][view.measure]]
+    form = ".0f" if kind == "exact" else ".1f"
+    values = {
+        "name": plain(best),
+        "k": view.k,
+        "value": f"{100 * told[view.measure]:{form}}",
+        "oracle": f"{100 * view.oracle[view.measure]:{form}}",
+        "low": ends[0],
+        "high": ends[1],
+        "measure": word(f"answers.measure_{view.measure}"),
+    }
+    said = [word(f"answers.answer_{kind}_{'one' if view.k == 1 else 'many'}", **values)]
+    st.markdown(" ".join([*said, *_apart(view, best)]))
+
+
+def _apart(view: ReadingView, best: str) -> list[str]:
+    """How sure it is that the best is above the next one and, where that is not sure, above which others it is."""
+    table: pd.DataFrame = difference_table(view)
+    of_best = table[table["a"] == best]
+    if of_best.empty:
+        return []
+    next_one, sure = of_best.iloc[-1], of_best[of_best["sure"]]
+    told = [next_one] if next_one["sure"] or sure.empty else [next_one, sure.iloc[0]]
+    return [_told(view, best, row) for row in told]
+
+
+def _told(view: ReadingView, best: str, row: pd.Series) -> str:
+    ends = {name: f"{row[name]:+.1f}".replace("-", "−") for name in ("low", "high")}
+    alike = not (row["low"] or row["high"])  # question by question
+    key = f"answers.apart_{'not' if alike else 'sure' if row['sure'] else 'unsure'}"
+    return word(key, name=plain(best), other=plain(row["b"]), points=f"{row['difference']:.1f}", k=view.tested, **ends)
+
+
+def draw_downloads(view: ReadingView) -> None:
+    """Draw the buttons."""
+    tables.draw_csv("answers.csv", lambda: long_table(view), "answers.csv", "answers_csv")
+    _button("json", lambda: json.dumps(view.told, ensure_ascii=False, indent=2), "scores.json", "application/json")
+    _button("predictions", lambda: predictions(view), "predictions.zip", "application/zip")
+
+
+def predictions(view: ReadingView) -> bytes:
+    """Return a zip of a file for each retriever and K: an answer by question id, as KorQuAD's script reads them."""
+    ids, archive = [question.id for question in view.asked.questions], io.BytesIO()
+    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as files:
+        for number, (name, answered) in enumerate(view.answered.items(), start=1):
+            plain_name = re.sub(r"[^\w-]+", "-", name).strip("-").lower()[:40]
+            for place, k in enumerate(view.ks):
+                said = dict(zip(ids, answered.answers(place), strict=True))
+                files.writestr(f"{number:02}-{plain_name}-{k}.json", json.dumps(said, ensure_ascii=False, indent=1))
+    return archive.getvalue()
+
+
+def _button(name: str, content: object, file_name: str, kind: str) -> None:
+    st.download_button(
+        word(f"answers.{name}"),
+        content,  # type: ignore[arg-type]
+        file_name,
+        kind,
+        key=f"answers_{name}",
+        on_click="ignore",
+        icon=":material/download:",
+        help=word("answers.predictions_help") if name == "predictions" else None,
+    )
+
+
+_POLL_SECONDS = 0.5
+
+
+def draw_running(job: ReadingJob, experiment: ReadingExperiment, pairs: str) -> None:
+    """Draw how far a job is, or the button that starts it; `pairs` says how much is to be read at most."""
+    if job.running:
+        job_view.follow(job, lambda status: _at_work(status, experiment), every=_POLL_SECONDS)
+        return
+    _tell_end(job)
+    st.markdown(pairs)
+    if st.button(word("answers.evaluate"), type="primary", icon=":material/play_arrow:", key=f"evaluate_{job.id}"):
+        start(job, experiment)
+
+
+def start(job: ReadingJob, experiment: ReadingExperiment) -> None:
+    """Start the job and draw the page anew, or say what keeps it from being started."""
+    with errors_told():
+        job.start(experiment)
+        st.rerun()
+
+
+def _at_work(status: Status, experiment: ReadingExperiment) -> str:
+    if not status.phase:
+        return word("answers.starting")
+    reads = status.phase in {one.name for one in experiment.reader}
+    return word("answers.reading" if reads else "answers.searching", name=plain(status.phase))
+
+
+def _tell_end(job: ReadingJob) -> None:
+    status = job.status()
+    if job.failed:
+        if status.state is State.FAILED:
+            st.error(word("answers.failed", reason=plain(status.message)), icon=":material/error:")
+        else:
+            st.error(word("answers.interrupted"), icon=":material/error:")
+        if log := job.log(lines=40):
+            with st.expander(word("compare.log")):
+                st.code(log, language=None)
+    elif status.state is State.STOPPED:
+        st.info(word("answers.stopped"), icon=":material/info:")
+
 
 VIEWS = {name: f"views.reading.{name}" for name in ("summary", "slices", "questions")}
 
@@ -66,7 +186,7 @@ def draw(data: StoredSet, choices: Choices, readers: Readers) -> None:
     kept = open_reading(data.key, job.folder) if job.done else None
     if kept is None:
         with answer:
-            running.draw(job, experiment, _work(data, experiment))
+            draw_running(job, experiment, _work(data, experiment))
         return
     view = ReadingView(data, job.folder, kept, tuple(picked), tuple(choices.specs), measure, k)
     _draw_evaluation(view, answer)
@@ -74,9 +194,9 @@ def draw(data: StoredSet, choices: Choices, readers: Readers) -> None:
         answer.warning(word("answers.has_seen", reader=reader_name(readers, reader)), icon=":material/warning:")
     with st.container(horizontal=True):
         if view.answered:
-            downloads.draw(view)
+            draw_downloads(view)
         if st.button(word("answers.again"), icon=":material/replay:", key="evaluate_again"):
-            running.start(job, experiment)
+            start(job, experiment)
 
 
 def _draw_evaluation(view: ReadingView, answer: DeltaGenerator) -> None:
@@ -89,7 +209,7 @@ def _draw_evaluation(view: ReadingView, answer: DeltaGenerator) -> None:
                 told = {"name": plain(result.name), "reason": plain(failure_text(result.error))}
                 st.error(word("answers.retriever_failed", **told), icon=":material/error:")
         if view.answered:
-            evaluation_answer.draw(view)
+            draw_answer(view)
     if not view.answered:
         return
     name, place = choose_tab("answers_look", {name: word(f"answers.view_{name}") for name in VIEWS})
