@@ -20,9 +20,8 @@ from retrieval.rankings import Findings, truth_of
 from views.choices import Choices
 from views.reading import controls, generated
 from views.reading.controls import Readers, is_wanted, pick_k, pick_reader, pick_retrievers
-from views.reading.figures import probability
+from views.reading.evaluation import Weight, kept_weights, probability
 from views.reading.generated import LanguageModel, pick_language_model
-from views.reading.kept import Weight, kept_weights
 from views.reading.passages import (
     ReadColumn,
     Reading,

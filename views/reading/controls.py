@@ -17,8 +17,7 @@ from retrieval.rankings import Truth
 from training.options.reader import READER
 from training.runs.runs import Run
 from views.choices import WORDS_NAME, Choices, finished_runs, model_place
-from views.reading.evaluation_view import open_reading
-from views.reading.kept import latest_reading
+from views.reading.evaluation import latest_reading, open_reading
 from views.resources.sets import question_set, split_of
 from views.ui.state import choose, choose_several, remember
 from views.ui.words import plain, word

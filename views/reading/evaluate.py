@@ -31,8 +31,7 @@ from views.reading.controls import (
     pick_rules,
     reader_name,
 )
-from views.reading.evaluation_view import ReadingView, open_reading
-from views.reading.figures import difference_table, long_table
+from views.reading.evaluation import ReadingView, difference_table, long_table, open_reading
 from views.resources.sets import split_of
 from views.ui import job as job_view
 from views.ui import tables

@@ -17,7 +17,7 @@ from retrieval.comparison.kinds.spec import Spec
 from retrieval.report.colours import colour_of, shape_of
 from text.marking import MarkedText
 from text.matching import Span
-from views.reading.figures import probability
+from views.reading.evaluation import probability
 from views.resources.cached import cached
 from views.resources.sets import question_set
 from views.ui.passages import Hit, head_html, hits_html

@@ -6,8 +6,7 @@ import streamlit as st
 from reading.depth import Fate
 from retrieval.rankings import NOT_FOUND
 from views.reading import controls
-from views.reading.evaluation_view import ReadingView
-from views.reading.figures import FATES
+from views.reading.evaluation import FATES, ReadingView
 from views.reading.passages import ReadColumn, answer_of, draw_head, draw_passages, legend, read_column, reason
 from views.ui.passages import draw_style
 from views.ui.state import remember, show_top

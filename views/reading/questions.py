@@ -8,8 +8,7 @@ from data.records import Question
 from reading.depth import Fate
 from reading.labels import Property
 from views.reading import question as one_question
-from views.reading.evaluation_view import ReadingView
-from views.reading.figures import FATES
+from views.reading.evaluation import FATES, ReadingView
 from views.reading.slices import label_words
 from views.ui import tables
 from views.ui.state import choose

@@ -3,8 +3,7 @@
 import streamlit as st
 
 from views.reading import charts
-from views.reading.evaluation_view import ReadingView
-from views.reading.figures import FATES, curve_table, difference_table, fate_table, figure_table
+from views.reading.evaluation import FATES, ReadingView, curve_table, difference_table, fate_table, figure_table
 from views.ui import tables
 from views.ui.charts import draw_chart
 from views.ui.words import word

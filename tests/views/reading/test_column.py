@@ -5,7 +5,7 @@ import pytest
 
 from reading.depth import summed
 from tests.reading.doubles import SET
-from views.reading.figures import probability
+from views.reading.evaluation import probability
 from views.reading.passages import answer_of, read_column, reason, spanned
 
 

@@ -21,8 +21,7 @@ from tests.views.driving import opened, run
 from tests.views.reading.test_page import texts
 from tests.views.reading.worlds import DISPUTED, QUESTIONS, carried_out, page, read_by_next_word, trained
 from views.reading.evaluate import predictions
-from views.reading.evaluation_view import ReadingView, open_reading
-from views.reading.figures import curve_table, fate_table
+from views.reading.evaluation import ReadingView, curve_table, fate_table, open_reading
 from views.ui.words import catalog
 
 EN = catalog("en")

@@ -7,7 +7,7 @@ import pytest
 from data.store import StoredSet, keep
 from data.workspace import workspace, write_json
 from tests.reading.doubles import SET
-from views.reading.kept import Weight, kept_weights, latest_reading
+from views.reading.evaluation import Weight, kept_weights, latest_reading
 
 
 @pytest.fixture
