@@ -16,7 +16,7 @@ from data.split import Part, SplitOptions
 from retrieval.comparison.kinds.first_stage import BM25Spec, WindowedBM25Spec
 from retrieval.comparison.kinds.multistage import HybridSpec, RerankSpec
 from retrieval.comparison.kinds.spec import Spec
-from retrieval.multistage.fusion import Fusion
+from retrieval.hybrid import Fusion
 
 _SPLIT = SplitOptions(validation=99 / 140, test=40 / 140)
 _K1S, _BS = (0.2, 0.4, 0.6, 0.9), (0.4, 0.6, 0.75, 0.9)

@@ -8,11 +8,11 @@ from benchmarks.quality.article_split import MORE_VALIDATION, compared, differen
 from benchmarks.quality.kept_training import best, trained, workspace
 from data.read import read_file
 from data.split import Part
-from models.packaged.bases import DEFAULT
+from models.packaged import DEFAULT
 from retrieval.comparison.kinds.first_stage import BM25Spec, DenseSpec
 from retrieval.comparison.kinds.multistage import HybridSpec
 from retrieval.comparison.kinds.spec import Spec
-from retrieval.multistage.fusion import Fusion
+from retrieval.hybrid import Fusion
 from training.options.bi_encoder import BI_ENCODER, BiEncoderOptions
 
 _SHARES = tuple(step / 20 for step in range(1, 20))  # of BM25 in a mix

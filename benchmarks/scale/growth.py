@@ -187,7 +187,7 @@ def _vectors(size: int) -> Iterator[tuple[str, float]]:
 
 
 def _fusion(size: int) -> Iterator[tuple[str, float]]:
-    from retrieval.multistage.fusion import Fusion, fused
+    from retrieval.hybrid import Fusion, fused
 
     rng = np.random.default_rng(0)
     rankings = [_drawn(rng, size) for _ in range(2)]

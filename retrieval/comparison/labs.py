@@ -17,7 +17,7 @@ from retrieval.comparison.kinds.first_stage import BM25Spec, DenseSpec, TermSpec
 from retrieval.comparison.kinds.multistage import HybridSpec, RerankSpec
 from retrieval.comparison.kinds.spec import Spec
 from retrieval.dense.index import IndexKind
-from retrieval.multistage.fusion import Fusion
+from retrieval.hybrid import Fusion
 from text.analysis import WITH_KIWI
 from text.analyzers import Analyzer, choose
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from retrieval.multistage.fusion import Fusion, min_max, normalised
+from retrieval.hybrid import Fusion, min_max, normalised
 from retrieval.rankings import Rankings
 
 

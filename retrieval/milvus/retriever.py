@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 
 from data.cache import key_of
+from retrieval.hybrid import RRF_CONSTANT
 from retrieval.milvus.connection import PATIENCE, connected
 from retrieval.milvus.fields import MOST, Field, Vectors
 from retrieval.milvus.kinds import Ranker
 from retrieval.milvus.loading import ROW, load
 from retrieval.milvus.place import Place
-from retrieval.multistage.fusion import RRF_CONSTANT
 from retrieval.rankings import NOT_FOUND, Rankings, ranked
 
 _VERSION = 1  # part of a collection's name: raise it when what lies in one changes

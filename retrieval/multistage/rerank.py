@@ -9,7 +9,7 @@ from data.records import Passage
 from models.meter import Meter
 from models.protocols import PairScorer
 from models.windows import WindowOptions
-from retrieval.multistage.fusion import min_max
+from retrieval.hybrid import min_max
 from retrieval.multistage.pair_scores import PairScores
 from retrieval.rankings import NOT_FOUND, Rankings, Retriever, ranked
 

@@ -11,6 +11,7 @@ from data.records import Passage
 from retrieval.comparison.cached import CachedRetriever
 from retrieval.dense.index import IndexKind
 from retrieval.dense.retriever import Dense
+from retrieval.hybrid import Fusion, Hybrid
 from retrieval.lexical.bm25 import BM25, BM25Options
 from retrieval.lexical.engines import Engine
 from retrieval.lexical.learned import LearnedSparse
@@ -18,8 +19,6 @@ from retrieval.lexical.windows import WindowedBM25
 from retrieval.milvus.fields import TermField, VectorField
 from retrieval.milvus.place import place
 from retrieval.milvus.retriever import EngineFusion, Milvus
-from retrieval.multistage.fusion import Fusion
-from retrieval.multistage.hybrid import Hybrid
 from retrieval.multistage.rerank import Reranked
 from retrieval.rankings import Retriever
 from tests.doubles import PASSAGES, QUESTIONS, KeywordEncoder, KeywordTerms, SharedWordScorer, texts_of

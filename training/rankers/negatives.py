@@ -13,7 +13,7 @@ from data.records import QuestionSet
 from models.bi_encoder import BiEncoder
 from models.sources import find_model
 from retrieval.dense.retriever import Dense
-from retrieval.multistage.hybrid import Hybrid
+from retrieval.hybrid import Hybrid
 from retrieval.rankings import NOT_FOUND, Rankings, Retriever, ranked
 from text.marking import answer_spans
 from training.options.negatives import NegativesFrom, RankerOptions

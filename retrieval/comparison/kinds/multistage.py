@@ -10,8 +10,7 @@ from models.precision import Precision
 from models.sources import STARTER, ModelSource
 from retrieval.comparison.cached import CachedRetriever
 from retrieval.comparison.kinds.spec import Count, Materials, ReadingSpec, Spec, Weight
-from retrieval.multistage.fusion import Fusion
-from retrieval.multistage.hybrid import Hybrid
+from retrieval.hybrid import Fusion, Hybrid
 from retrieval.multistage.rerank import Reranked
 from retrieval.multistage.weight import recommended_weight
 

@@ -21,7 +21,7 @@ from retrieval.comparison.compare import Comparison, Result
 from retrieval.comparison.experiment import Experiment
 from retrieval.comparison.kinds.first_stage import DenseSpec
 from retrieval.comparison.kinds.multistage import HybridSpec, RerankSpec
-from retrieval.multistage.fusion import Fusion, fused
+from retrieval.hybrid import Fusion, fused
 from retrieval.multistage.rerank import Reranked
 from retrieval.rankings import Rankings
 from tests.doubles import small_set

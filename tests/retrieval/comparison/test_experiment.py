@@ -10,9 +10,9 @@ from retrieval.comparison.experiment import Experiment, ExperimentError, Lab, re
 from retrieval.comparison.kinds.first_stage import BM25Spec, DenseSpec, RunSpec
 from retrieval.comparison.kinds.multistage import HybridSpec, RerankSpec
 from retrieval.dense.index import IndexKind
+from retrieval.hybrid import Fusion
 from retrieval.lexical.bm25 import BM25, BM25Options
 from retrieval.lexical.engines import Engine
-from retrieval.multistage.fusion import Fusion
 from retrieval.trec.run import RunError
 from tests.doubles import QUESTIONS, small_set, texts_of
 from text.analyzers import Analyzer

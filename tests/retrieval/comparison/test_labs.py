@@ -33,7 +33,7 @@ from retrieval.comparison.labs import (
 from retrieval.dense.index import IndexKind
 from retrieval.evaluation.measures import evaluate
 from retrieval.evaluation.significance import mean_interval, question_groups
-from retrieval.multistage.fusion import Fusion
+from retrieval.hybrid import Fusion
 from retrieval.rankings import Rankings
 from tests.doubles import small_set
 from text.analyzers import Analyzer

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from data.records import Passage
 from retrieval.explain.multistage import fusion_contributions, rerank_contributions
-from retrieval.multistage.fusion import Fusion
-from retrieval.multistage.hybrid import Hybrid
+from retrieval.hybrid import Fusion, Hybrid
 from retrieval.multistage.rerank import Reranked
 from retrieval.rankings import NOT_FOUND, Rankings
 

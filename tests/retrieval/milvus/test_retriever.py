@@ -16,13 +16,13 @@ from retrieval.comparison.kinds.first_stage import BM25Spec, DenseSpec
 from retrieval.comparison.kinds.milvus import MilvusSpec
 from retrieval.dense.index import IndexKind
 from retrieval.dense.retriever import Dense
+from retrieval.hybrid import Hybrid
 from retrieval.lexical.bm25 import BM25, BM25Options
 from retrieval.milvus.fields import Field, TermField, VectorField
 from retrieval.milvus.kinds import Ranker, Search
 from retrieval.milvus.place import Place
 from retrieval.milvus.retriever import EngineFusion, Milvus
 from retrieval.milvus.weights import TermWeights, counts
-from retrieval.multistage.hybrid import Hybrid
 from retrieval.rankings import Rankings
 from tests.doubles import PASSAGES, QUESTIONS, KeywordEncoder, small_set, texts_of
 from text.analyzers import Analyzer

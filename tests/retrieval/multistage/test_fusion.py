@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from retrieval.multistage.fusion import Fusion, fused, min_max, normalised
+from retrieval.hybrid import Fusion, fused, min_max, normalised
 from retrieval.rankings import Rankings, top_k
 
 N_PASSAGES = 7

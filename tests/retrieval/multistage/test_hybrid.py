@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from retrieval.multistage.hybrid import Hybrid
+from retrieval.hybrid import Hybrid
 from retrieval.rankings import Rankings
 
 N_PASSAGES = 8

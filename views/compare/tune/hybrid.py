@@ -7,7 +7,7 @@ from retrieval.comparison.experiment import Experiment
 from retrieval.comparison.kinds.first_stage import BM25Spec, DenseSpec
 from retrieval.comparison.kinds.multistage import HybridSpec
 from retrieval.comparison.labs import hybrid_lab
-from retrieval.multistage.fusion import Fusion
+from retrieval.hybrid import Fusion
 from views.compare.tune.bench import Bench, LabResult, draw_table, draw_verdict, figure_columns, names_of, run
 from views.compare.tune.charts import bands
 from views.ui import tables

@@ -30,10 +30,10 @@ from retrieval.comparison.kinds.multistage import RerankSpec
 from retrieval.comparison.kinds.spec import Spec
 from retrieval.comparison.store import keep as keep_comparison
 from retrieval.evaluation.measures import evaluate
+from retrieval.hybrid import Hybrid
 from retrieval.lexical.bm25 import BM25
 from retrieval.lexical.windows import WindowedBM25
 from retrieval.milvus.kinds import Search
-from retrieval.multistage.hybrid import Hybrid
 from retrieval.rankings import Rankings
 from tests.doubles import PASSAGES, QUESTIONS, small_set, texts_of
 from tests.hub import SENTENCES, build_bi_encoder, build_cross_encoder_base, build_sparse_encoder, with_head

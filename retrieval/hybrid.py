@@ -1,4 +1,4 @@
-"""Fusion: the rankings of several retrievers made into one.
+"""Hybrid retrieval: several retrievers are asked, and their rankings fused into one.
 
 A passage's fused score is the sum over the retrievers of weight * value, higher is better. With ranks and scores of one
 retriever's list for one question, its values are
@@ -7,8 +7,7 @@ retriever's list for one question, its values are
 - min-max: `(score - lowest) / (highest - lowest)`, 0 for a passage that is not in the list, as for the last one that is
   (Lee 1997); where all scores are equal, 1;
 - z-score: `(score - mean) / standard deviation`; a passage that is not in the list counts as the last one that is
-  (Montague & Aslam 2001 shift the scores to the same end); where all scores are equal, 0, and -1 for those not in it.
-"""
+  (Montague & Aslam 2001 shift the scores to the same end); where all scores are equal, 0, and -1 for those not in it."""
 
 from collections.abc import Sequence
 from enum import StrEnum
@@ -16,7 +15,7 @@ from enum import StrEnum
 import numpy as np
 from scipy.sparse import csr_array
 
-from retrieval.rankings import NOT_FOUND, Rankings, top_k_sparse
+from retrieval.rankings import NOT_FOUND, Rankings, Retriever, top_k_sparse
 
 RRF_CONSTANT = 60
 
@@ -96,3 +95,32 @@ def _z_scores(scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 _VALUES = {Fusion.RRF: _reciprocal_ranks, Fusion.MIN_MAX: _by_range, Fusion.Z_SCORE: _z_scores}
+
+
+class Hybrid:
+    """The first `depth` passages of each retriever, all of them fused; see `retrieval.multistage.fusion`.
+
+    What is fused does not depend on how many are asked for: past the passages that the retrievers brought, nothing is
+    found.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        parts: Sequence[Retriever],
+        *,
+        n_passages: int,
+        depth: int = 100,
+        fusion: Fusion = Fusion.RRF,
+        weights: Sequence[float] | None = None,
+    ) -> None:
+        if len(parts) < 2:
+            raise ValueError("a hybrid needs at least two retrievers")
+        self.name = name
+        self._parts, self._n_passages, self._depth = parts, n_passages, depth
+        self._fusion, self._weights = fusion, weights
+
+    def search(self, questions: Sequence[str], k: int) -> Rankings:
+        """Return the best k passages of each question."""
+        rankings = [part.search(questions, self._depth) for part in self._parts]
+        return fused(rankings, self._n_passages, self._fusion, self._weights, k)
