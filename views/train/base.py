@@ -1,25 +1,111 @@
-"""The base model of a training: which one, whether it can be had, and what it costs to get."""
+"""The base model of a training and the models that guide it, teach it, or find its hard negatives: which, whether it can be had, and what it costs to get."""
 
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from models.hub import HubRevision, ModelError
-from models.packaged.bases import DEFAULT, PREFIX, base_at_hand
+from data.workspace import for_this_user
+from models.hub import HubRevision, ModelError, hub_revision
+from models.packaged import DEFAULT, PREFIX, base_at_hand
 from models.sources import STARTER, find_model
+from training.options.bi_encoder import BI_ENCODER
 from training.options.common import OptionError, TrainingOptions
 from training.options.cross_encoder import CROSS_ENCODER
 from training.options.language_model import LANGUAGE_MODEL
-from training.recipe import kinds_to_start_from, recipe_of, usual_base
+from training.recipe import kinds_alike, kinds_to_start_from, recipe_of, usual_base
 from training.runs.runs import Run, find_model_run
 from views.choices import finished_runs
-from views.names import is_a_starter, model_label
-from views.resources.hub import hub_answer
+from views.names import OTHER, is_a_starter, model_label
 from views.ui.problems import failure_text
-from views.ui.state import choose, remember
+from views.ui.state import choose, offer, relabel, remember
 from views.ui.words import known, plain, word
+
+
+@st.cache_resource(show_spinner=False)
+def _askers() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(max_workers=4, thread_name_prefix="hub")
+
+
+@st.cache_resource(show_spinner=False, ttl=300, max_entries=64)
+def hub_answer(hub_id: str) -> Future[HubRevision]:
+    """Ask the hub about a model in the background: a page looks at the answer and never waits for it.
+
+    All users share it: the hub is asked in nobody's name where people sign in.
+    """
+    return _askers().submit(for_this_user(hub_revision), hub_id)
+
+
+ITSELF = ""  # a guide that is not named is the base
+KINDS = {"guide": BI_ENCODER, "teacher": CROSS_ENCODER, "negatives_model": BI_ENCODER}
+
+
+def model_field(words: dict[str, Any], choices: list[str], *, optional: bool) -> str:
+    """Draw the choice of a model, offered by `hold_model`; returns its reference, empty where none is chosen.
+
+    `words` are the widget's; what is `optional` may be left open.
+    """
+    key = words["key"]
+    relabel(key)
+    chosen = st.selectbox(
+        **words,
+        options=choices,
+        index=None if optional else 0,
+        format_func=_label,
+        placeholder=word("train.pick_model"),
+    )
+    return (other_field(_other(key)) if chosen == OTHER else chosen) or ""
+
+
+def hold_model(name: str, key: str, start: str, choices: list[str]) -> str:
+    """Offer the model that a field starts with, and return the reference of the one entered."""
+    known = start in choices or (name == "teacher" and not start)
+    offer(key, (start or (ITSELF if name == "guide" else None)) if known else OTHER)
+    if st.session_state[key] not in choices:  # such as a run that was deleted
+        st.session_state[key] = choices[0] if name != "teacher" else None
+    offer(_other(key), "" if known else start)
+    chosen = st.session_state[key]
+    return str((st.session_state[_other(key)] if chosen == OTHER else chosen) or "").strip()
+
+
+def other_field(key: str) -> str:
+    """Draw the field for a model that is in no list; returns its hub id or folder, empty where none is entered."""
+    return st.text_input(
+        word("train.other"),
+        key=key,
+        max_chars=1000,
+        placeholder=word("train.other_example"),
+        help=word("train.other_help"),
+        persist_state="session",
+    ).strip()
+
+
+def model_choices(name: str, kind: str) -> list[str]:
+    """Return what a field named so offers, of models of a kind."""
+    kinds = kinds_alike(kind)
+    runs = [run.id for run in finished_runs() if run.plan().kind in kinds]
+    if name == "guide":  # it must read texts as the base does, and starters have no tokenizer
+        return [ITSELF, *_packaged(), recipe_of(kind).base, *(run for run in runs if not is_a_starter(run)), OTHER]
+    if kind == CROSS_ENCODER:  # the hub's default has not learned to score anything yet
+        return [STARTER, *runs, OTHER]
+    return [*_packaged(), STARTER, recipe_of(kind).base, *runs, OTHER]
+
+
+def _other(key: str) -> str:
+    return f"{key}_other"
+
+
+def _packaged() -> list[str]:
+    base = base_at_hand()
+    return [base.reference] if base else []
+
+
+def _label(choice: str) -> str:
+    return word("train.guide_itself") if choice == ITSELF else model_label(choice)
+
 
 _POLL_SECONDS = 0.5
 

@@ -18,8 +18,7 @@ from training.options.common import Report
 from training.options.questions import BestBy
 from training.options.sentences import SENTENCES
 from training.recipe import recipe_of
-from views.train.base import Base, suited_to
-from views.train.models import KINDS, hold_model, model_choices, model_field
+from views.train.base import KINDS, Base, hold_model, model_choices, model_field, suited_to
 from views.train.options import (
     DECIDING,
     FIRST,

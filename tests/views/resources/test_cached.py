@@ -18,8 +18,8 @@ ALICE, BOB = user_of("https://id.example.org", "alice"), user_of("https://id.exa
 SHARED = {
     "views/resources/cached.py: Cached.__init__": "the way itself",
     "views/ui/charts.py: made": "of its arguments alone: tables and words",
-    "views/resources/hub.py: _askers": "threads, which are told whose work they do",
-    "views/resources/hub.py: hub_answer": "what the hub tells everybody",
+    "views/train/base.py: _askers": "threads, which are told whose work they do",
+    "views/train/base.py: hub_answer": "what the hub tells everybody",
     "views/access.py: _content": "of its arguments alone: a signed cookie, and the secret it is signed with",
     "views/choices.py: _suited_analyzer": "a name, of the content that its fingerprint names",
     "views/ui/words.py: catalog": "the program's words",

@@ -26,7 +26,7 @@ from training.runs.ablations import REFERENCE, UNTRAINED, Ablation
 from training.runs.jobs import all_jobs
 from training.runs.runs import Run
 from views.names import experiment_of
-from views.resources import hub
+from views.train import base
 from views.train.ablation import offered
 
 FILE = """
@@ -47,11 +47,11 @@ def data() -> StoredSet:
 @pytest.fixture
 def app(data: StoredSet, monkeypatch: pytest.MonkeyPatch) -> Iterator[AppTest]:
     monkeypatch.setattr("jobs.line.Line.start_worker", lambda _: None)
-    hub.hub_answer.clear()
+    base.hub_answer.clear()
     test = unfolded(AppTest.from_function(page, default_timeout=60), *RECIPES)
     test.query_params.update({"lang": "en", "train": LANGUAGE_MODEL, "base": STARTER, "data": data.key})
     yield test
-    hub.hub_answer.clear()
+    base.hub_answer.clear()
 
 
 def the_ablation() -> tuple[Ablation, AblationExperiment]:

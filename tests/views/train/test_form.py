@@ -39,7 +39,7 @@ from training.options.sparse_encoder import SPARSE_ENCODER
 from training.recipe import RECIPES
 from training.runs.rounds import create_rounds
 from training.runs.runs import Plan, Run, all_runs, create_run, new_plan
-from views.resources import hub
+from views.train import base as hub
 from views.train import fields as train_widgets
 from views.train import start as train_start
 from views.ui.words import catalog
@@ -366,7 +366,7 @@ def test_a_finished_run_is_trained_on_as_it_was_trained(app: AppTest, submitted:
 def test_a_run_trained_from_a_starter_is_a_starter_too(app: AppTest) -> None:
     base = done_run()
     (base.model_folder / "modules.json").write_text(
-        '[{"idx": 0, "name": "0", "path": "", "type": "models.starter.bi_encoder.AnalyzedEmbedding"}]',
+        '[{"idx": 0, "name": "0", "path": "", "type": "models.starter.AnalyzedEmbedding"}]',
         encoding="utf-8",
     )
     with_base(app, base.id)

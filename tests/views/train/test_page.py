@@ -33,7 +33,7 @@ from training.options.sparse_encoder import SPARSE_ENCODER
 from training.recipe import RECIPES
 from training.runs.advice import Advice
 from training.runs.runs import Phase, Run, all_runs, create_run, new_plan
-from views.resources import hub
+from views.train import base as hub
 from views.ui.words import catalog
 
 EN = catalog("en")

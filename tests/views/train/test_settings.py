@@ -20,7 +20,7 @@ from training.recipe import RECIPES
 from training.runs.runs import all_runs, new_plan
 from training.runs.searches import Findings, Search, Tried, all_searches, create_search
 from views.choices import finished_runs
-from views.resources import hub
+from views.train import base
 from views.ui.words import catalog
 
 EN = catalog("en")
@@ -62,11 +62,11 @@ def made(
 @pytest.fixture
 def app(monkeypatch: pytest.MonkeyPatch) -> Iterator[AppTest]:
     monkeypatch.setattr("jobs.line.Line.start_worker", lambda _: None)
-    hub.hub_answer.clear()
+    base.hub_answer.clear()
     test = unfolded(AppTest.from_function(page, default_timeout=60), *RECIPES)
     test.query_params["lang"] = "en"
     yield test
-    hub.hub_answer.clear()
+    base.hub_answer.clear()
 
 
 def test_a_search_is_started_with_its_minutes_told(app: AppTest) -> None:
