@@ -17,7 +17,7 @@ from retrieval.analysis.figures import Figure, figures, label, shown_measures
 from retrieval.comparison.compare import Comparison
 from retrieval.evaluation.measures import CUT, first_relevant_ranks
 from retrieval.rankings import NOT_FOUND
-from retrieval.trec.files import trec_ids
+from retrieval.trec import trec_ids
 
 _LATEX = {
     "\\": r"\textbackslash{}",

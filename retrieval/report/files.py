@@ -10,7 +10,7 @@ from retrieval.comparison.compare import Comparison
 from retrieval.comparison.provenance import provenance
 from retrieval.comparison.store import keep
 from retrieval.report.exports import latex_table, markdown_table, per_question_json, per_question_table, write_beir
-from retrieval.trec.files import file_names, write_qrels, write_run
+from retrieval.trec import file_names, write_qrels, write_run
 
 
 def save(comparison: Comparison, folder: Path, origin: dict[str, Any] | None = None, language: str = "en") -> None:

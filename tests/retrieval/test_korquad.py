@@ -14,7 +14,7 @@ from retrieval.comparison.compare import Comparison, compare
 from retrieval.comparison.experiment import Experiment
 from retrieval.lexical.bm25 import BM25
 from retrieval.rankings import top_k
-from retrieval.trec.files import write_qrels, write_run
+from retrieval.trec import write_qrels, write_run
 from text.analysis import analyze
 
 FILE = Path(os.environ.get("MRC_DATA", "")) / "KorQuAD_v1.0_dev.json"

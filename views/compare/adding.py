@@ -16,7 +16,7 @@ from retrieval.comparison.kinds.milvus import MilvusSpec
 from retrieval.comparison.kinds.multistage import RerankSpec
 from retrieval.comparison.kinds.spec import Spec
 from retrieval.milvus.kinds import Search
-from retrieval.trec.run import RunError
+from retrieval.trec import RunError
 from views.choices import BM25_NAME, Choices, free_name
 from views.resources.sets import question_set
 from views.ui.problems import failure_text

@@ -20,7 +20,7 @@ from retrieval.lexical.engines import Engine
 from retrieval.lexical.feedback import FeedbackOptions
 from retrieval.lexical.learned import LearnedSparse
 from retrieval.lexical.windows import WindowedBM25
-from retrieval.trec.run import ImportedRun, find_run, fingerprint
+from retrieval.trec import ImportedRun, find_run, fingerprint
 from text.analysis import Analysis
 from text.analyzers import Analyzer
 from text.dictionary import Dictionary

@@ -11,7 +11,7 @@ from retrieval.comparison.compare import compare
 from retrieval.comparison.experiment import Experiment
 from retrieval.comparison.kinds.first_stage import BM25Spec, DenseSpec, RunSpec
 from retrieval.comparison.kinds.multistage import HybridSpec
-from retrieval.trec.run import RunError
+from retrieval.trec import RunError
 from tests.doubles import small_set
 
 SET = small_set()

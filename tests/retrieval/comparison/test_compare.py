@@ -11,8 +11,7 @@ from retrieval.comparison.kinds import first_stage as making
 from retrieval.evaluation.measures import evaluate, measures
 from retrieval.lexical.bm25 import BM25
 from retrieval.rankings import Rankings
-from retrieval.trec.files import write_run
-from retrieval.trec.run import RunError
+from retrieval.trec import RunError, write_run
 from tests.doubles import PASSAGES, QUESTIONS, small_set, texts_of
 
 BIGRAMS = {"name": "bigrams", "kind": "bm25", "analyzer": "bigram"}

@@ -13,7 +13,7 @@ from retrieval.dense.index import IndexKind
 from retrieval.hybrid import Fusion
 from retrieval.lexical.bm25 import BM25, BM25Options
 from retrieval.lexical.engines import Engine
-from retrieval.trec.run import RunError
+from retrieval.trec import RunError
 from tests.doubles import QUESTIONS, small_set, texts_of
 from text.analyzers import Analyzer
 

@@ -8,8 +8,7 @@ from ir_measures import RR, R, nDCG
 from data.records import Passage, Question, QuestionSet
 from retrieval.evaluation.measures import evaluate
 from retrieval.rankings import Rankings, ranked, top_k
-from retrieval.trec.files import file_names, trec_ids, write_qrels, write_run
-from retrieval.trec.run import read_run
+from retrieval.trec import file_names, read_run, trec_ids, write_qrels, write_run
 from tests.doubles import small_set
 
 

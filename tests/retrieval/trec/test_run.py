@@ -9,8 +9,7 @@ import pytrec_eval
 from data.records import Passage, Question, QuestionSet
 from retrieval.evaluation.measures import evaluate
 from retrieval.rankings import Rankings, top_k
-from retrieval.trec.files import write_run
-from retrieval.trec.run import ImportedRun, Notes, RunError, find_run, fingerprint, read_run
+from retrieval.trec import ImportedRun, Notes, RunError, find_run, fingerprint, read_run, write_run
 from tests.doubles import QUESTIONS, small_set, texts_of
 
 

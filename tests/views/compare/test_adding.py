@@ -13,7 +13,7 @@ from retrieval.comparison.kinds.first_stage import DenseSpec, RunSpec, SparseSpe
 from retrieval.comparison.kinds.milvus import MilvusSpec
 from retrieval.comparison.kinds.multistage import RerankSpec
 from retrieval.milvus.kinds import Search
-from retrieval.trec.run import read_run
+from retrieval.trec import read_run
 from tests.doubles import small_set
 from tests.views.driving import opened, run
 from views.choices import BM25_NAME

@@ -1,1 +1,0 @@
-"""Runs and judgements in the layout of TREC."""
