@@ -11,6 +11,7 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 from streamlit.elements.lib.mutable_expander_container import ExpanderContainer
 
+from data.pairs.records import PairKind
 from data.split import SplitOptions
 from retrieval.evaluation.measures import Measure
 from training.options.bi_encoder import BI_ENCODER, TAUGHT
@@ -18,6 +19,8 @@ from training.options.common import Report
 from training.options.questions import BestBy
 from training.options.sentences import SENTENCES
 from training.recipe import recipe_of
+from views.names import pair_set_name
+from views.resources.pairs import stored_pairs
 from views.train.base import KINDS, Base, hold_model, model_choices, model_field, suited_to
 from views.train.options import (
     DECIDING,
@@ -30,9 +33,16 @@ from views.train.options import (
     fitted,
     matters,
 )
-from views.train.pairs import judging_sets
 from views.ui.state import is_changed, offer, relabel, take_back
 from views.ui.words import word, word_or
+
+_JUDGING = (PairKind.SCORED, PairKind.LABELLED)
+
+
+def judging_sets() -> dict[str, str]:
+    """Return the names, by key, of the sets whose scores or labels can judge a training on others."""
+    return {kept.key: pair_set_name(kept) for kept in stored_pairs() if kept.kind in _JUDGING}
+
 
 _SMALL = {"learning_rate", "question_regularizer", "passage_regularizer"}
 _STEPS = {"epochs": 1.0, "save_minutes": 1.0, "temperature": 0.01, "teacher_temperature": 0.5}
