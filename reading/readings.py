@@ -8,8 +8,8 @@ import numpy as np
 from data.cache import key_of
 from data.texts import Texts
 from models.reader import SpanReader
-from retrieval.multistage.known_pairs import KnownPairs
 from retrieval.rankings import NOT_FOUND, Rankings
+from retrieval.rerank import KnownPairs
 
 _BLOCK = 16  # questions between two words of progress
 _START, _END, _SCORE, _NOTHING = range(4)

@@ -19,8 +19,8 @@ from retrieval.lexical.windows import WindowedBM25
 from retrieval.milvus.fields import TermField, VectorField
 from retrieval.milvus.place import place
 from retrieval.milvus.retriever import EngineFusion, Milvus
-from retrieval.multistage.rerank import Reranked
 from retrieval.rankings import Retriever
+from retrieval.rerank import Reranked
 from tests.doubles import PASSAGES, QUESTIONS, KeywordEncoder, KeywordTerms, SharedWordScorer, texts_of
 from tests.milvus_server import serving
 

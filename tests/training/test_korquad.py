@@ -15,9 +15,8 @@ from models.sources import ModelSource, find_model
 from retrieval.dense.retriever import Dense
 from retrieval.evaluation.measures import evaluate
 from retrieval.lexical.bm25 import BM25
-from retrieval.multistage.rerank import Reranked
-from retrieval.multistage.weight import recommended_weight
 from retrieval.rankings import Retriever
+from retrieval.rerank import Reranked, recommended_weight
 from tests.training.worlds import planned, source_of
 from training.options.bi_encoder import BI_ENCODER
 from training.options.cross_encoder import CROSS_ENCODER

@@ -13,10 +13,9 @@ from models.sources import DEFAULT_CROSS_ENCODER, ModelSource
 from retrieval.comparison.kinds.multistage import RerankSpec
 from retrieval.comparison.kinds.spec import Spec
 from retrieval.evaluation.measures import CUT
-from retrieval.multistage.rerank import Reranked, interpolated
-from retrieval.multistage.weight import recommend_weight
 from retrieval.rankings import Rankings, ranked
 from retrieval.report.colours import PALETTE
+from retrieval.rerank import Reranked, interpolated, recommend_weight
 from training.engine.adaptation import adapt
 from training.engine.live import live_scorer
 from training.engine.probe import seconds_for

@@ -15,8 +15,8 @@ from models.cross_encoder import CrossEncoderScorer
 from models.meter import Meter
 from models.sources import find_model
 from models.windows import WindowOptions
-from retrieval.multistage.pair_scores import PairScores
 from retrieval.rankings import NOT_FOUND, Rankings
+from retrieval.rerank import PairScores
 from training.engine.task import Examples
 from training.rankers.material import Material
 

@@ -11,8 +11,7 @@ from models.sources import STARTER, ModelSource
 from retrieval.comparison.cached import CachedRetriever
 from retrieval.comparison.kinds.spec import Count, Materials, ReadingSpec, Spec, Weight
 from retrieval.hybrid import Fusion, Hybrid
-from retrieval.multistage.rerank import Reranked
-from retrieval.multistage.weight import recommended_weight
+from retrieval.rerank import Reranked, recommended_weight
 
 
 class HybridSpec(Spec):

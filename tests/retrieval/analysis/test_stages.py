@@ -22,8 +22,8 @@ from retrieval.comparison.experiment import Experiment
 from retrieval.comparison.kinds.first_stage import DenseSpec
 from retrieval.comparison.kinds.multistage import HybridSpec, RerankSpec
 from retrieval.hybrid import Fusion, fused
-from retrieval.multistage.rerank import Reranked
 from retrieval.rankings import Rankings
+from retrieval.rerank import Reranked
 from tests.doubles import small_set
 from tests.retrieval.analysis.test_disagreement import rankings_with_first_relevant_at
 

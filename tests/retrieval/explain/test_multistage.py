@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from data.records import Passage
 from retrieval.explain.multistage import fusion_contributions, rerank_contributions
 from retrieval.hybrid import Fusion, Hybrid
-from retrieval.multistage.rerank import Reranked
 from retrieval.rankings import NOT_FOUND, Rankings
+from retrieval.rerank import Reranked
 
 N_PASSAGES = 9
 SCORES = st.one_of(st.integers(-4, 4).map(float), st.floats(-50, 50, width=32))

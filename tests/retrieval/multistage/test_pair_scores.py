@@ -9,9 +9,9 @@ import pytest
 from data.workspace import workspace
 from models.meter import Meter
 from models.windows import WindowOptions
-from retrieval.multistage import known_pairs
-from retrieval.multistage.pair_scores import PairScores
+from retrieval import rerank
 from retrieval.rankings import Rankings
+from retrieval.rerank import PairScores
 
 TEXTS = [f"passage {row}" for row in range(30)]
 ASKED = [f"question {row}" for row in range(70)]  # more than a block
@@ -91,7 +91,7 @@ def test_what_was_scored_before_an_end_is_kept(monkeypatch: pytest.MonkeyPatch) 
                 raise KeyboardInterrupt
             return super().score(pairs)
 
-    monkeypatch.setattr(known_pairs, "_SECONDS_BETWEEN_WRITING", 0.0)
+    monkeypatch.setattr(rerank, "_SECONDS_BETWEEN_WRITING", 0.0)
     with pytest.raises(KeyboardInterrupt):
         PairScores(Ending(), TEXTS, Meter()).of(ASKED, candidates(5))
     assert scored(candidates(5)) == 300 - 55 * 5  # of the first 64 questions 55 have candidates

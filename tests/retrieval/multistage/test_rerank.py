@@ -3,8 +3,8 @@ import pytest
 
 from data.passages import Passages
 from retrieval.lexical.bm25 import BM25, BM25Options
-from retrieval.multistage.rerank import Reranked, interpolated
 from retrieval.rankings import Rankings
+from retrieval.rerank import Reranked, interpolated
 from tests.doubles import PASSAGES, QUESTIONS, SharedWordScorer, texts_of
 from tests.retrieval.multistage.test_hybrid import Fixed
 

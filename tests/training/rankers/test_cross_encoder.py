@@ -13,8 +13,7 @@ from models.loading import load_cross_encoder
 from models.sources import ModelSource, find_model
 from retrieval.evaluation.measures import evaluate
 from retrieval.lexical.bm25 import BM25
-from retrieval.multistage.rerank import Reranked
-from retrieval.multistage.weight import recommended_weight
+from retrieval.rerank import Reranked, recommended_weight
 from tests.doubles import small_set
 from tests.training.worlds import Trained, at_checkpoint, logged, misleading_set, planned, source_of
 from training.options.cross_encoder import CROSS_ENCODER, CrossEncoderOptions

@@ -1,0 +1,230 @@
+"""Reranking: a cross-encoder reads the first passages of another retriever again, each pair once on this machine."""
+
+import json
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import astuple
+from pathlib import Path
+
+import numpy as np
+
+from data.cache import key_of, read_arrays, write_arrays
+from data.passages import Passages
+from data.records import Passage
+from data.texts import fingerprint_of
+from data.workspace import write_json
+from models.meter import Meter
+from models.protocols import ForeseeingScorer, PairScorer, WindowScorer
+from models.sources import ModelSource
+from models.windows import WindowOptions
+from retrieval.hybrid import min_max
+from retrieval.rankings import NOT_FOUND, Rankings, Retriever, ranked
+
+_SECONDS_BETWEEN_WRITING = 30.0  # what is lost at most when the process is ended
+
+
+class KnownPairs:
+    """Numbers by pair, `width` of them, and what they cost; kept on disk as `kind` where there is a `key`.
+
+    A pair's code is `question row * n_passages + passage row`; codes ascend.
+    """
+
+    def __init__(self, n_passages: int, key: str | None = None, *, kind: str = "pairs", width: int = 1) -> None:
+        kept = read_arrays(kind, key) if key else None
+        self._n_passages, self._key, self._kind = n_passages, key, kind
+        self._codes = kept["codes"] if kept else np.zeros(0, dtype=np.int64)
+        kept_scores = kept["scores"] if kept else np.zeros(0, dtype=np.float32)
+        self._scores = kept_scores.reshape(-1, width)
+        self.load_seconds = float(kept["seconds"][0]) if kept else 0.0
+        self._seconds = float(kept["seconds"][1]) if kept else 0.0
+        self._new: list[tuple[np.ndarray, np.ndarray]] = []
+        self._count, self._written = len(self._codes), time.perf_counter()
+
+    @property
+    def seconds_a_pair(self) -> float:
+        """What a pair took, on average."""
+        return self._seconds / max(1, self._count)
+
+    def of(self, indices: np.ndarray) -> np.ndarray:
+        """Numbers of candidates `(n_questions, depth, width)`: NaN where not known, -inf where there is none."""
+        missing = np.where(indices == NOT_FOUND, -np.inf, np.nan).astype(np.float32)
+        scores = np.repeat(missing[..., None], self._scores.shape[1], axis=2)
+        rows, places = np.nonzero(indices != NOT_FOUND)
+        wanted = self._codes_of(rows, indices[rows, places])
+        place = np.searchsorted(self._codes, wanted)
+        there = place < len(self._codes)
+        there[there] = self._codes[place[there]] == wanted[there]
+        scores[rows[there], places[there]] = self._scores[place[there]]
+        return scores
+
+    def add(
+        self, rows: np.ndarray, passages: np.ndarray, scores: np.ndarray, *, load_seconds: float, seconds: float
+    ) -> None:
+        """Take in numbers `(n_pairs, width)` and the seconds they took; write them where the last time is long ago."""
+        self._new.append((self._codes_of(rows, passages), scores))
+        self.load_seconds = max(self.load_seconds, load_seconds)
+        self._seconds += seconds
+        self._count += len(rows)
+        if time.perf_counter() - self._written > _SECONDS_BETWEEN_WRITING:
+            self.write()
+
+    def write(self) -> None:
+        """Write what is new."""
+        if self._key and self._new:
+            codes = np.concatenate([self._codes, *(codes for codes, _ in self._new)])
+            scores = np.concatenate([self._scores, *(scores for _, scores in self._new)])
+            order = np.argsort(codes)
+            self._codes, self._scores, self._new = codes[order], scores[order], []
+            seconds = np.array([self.load_seconds, self._seconds])
+            write_arrays(self._kind, self._key, {"codes": self._codes, "scores": self._scores, "seconds": seconds})
+            self._written = time.perf_counter()
+
+    def _codes_of(self, rows: np.ndarray, passages: np.ndarray) -> np.ndarray:
+        codes: np.ndarray = rows * self._n_passages + passages
+        return codes
+
+
+_BLOCK = 64  # questions between two words of progress
+
+
+class PairScores:
+    """Scores of pairs of a question and a passage of the corpus `texts`.
+
+    With a `meter` they are kept on disk by what the scorer, the corpus and the questions are, whoever brought the
+    candidates: another weight, a smaller depth or another first stage scores only pairs that are new. The meter is told
+    what scoring the pairs takes. `on_progress` is told the share of the questions done.
+    With `windows` the score of a passage that the scorer does not read whole is that of its best window; `heads` are
+    the lengths of the passages' titles, `(n_passages,)`, none where no title is indexed.
+    """
+
+    def __init__(
+        self,
+        scorer: PairScorer,
+        texts: Sequence[str],
+        meter: Meter | None = None,
+        on_progress: Callable[[float], None] | None = None,
+        *,
+        windows: WindowOptions | None = None,
+        heads: np.ndarray | None = None,
+    ) -> None:
+        self._scorer, self._texts, self._meter, self._on_progress = scorer, texts, meter, on_progress
+        self._windows = windows if isinstance(scorer, WindowScorer) else None
+        self._heads = np.zeros(len(texts), dtype=np.int64) if heads is None else heads
+
+    def of(self, questions: Sequence[str], candidates: Rankings) -> np.ndarray:
+        """Scores `(n_questions, depth)` float32 of the candidates, -inf where there is none."""
+        began = time.perf_counter()
+        known = self._known(questions)
+        scores = known.of(candidates.indices)[..., 0]
+        try:
+            for start in range(0, len(questions), _BLOCK):
+                rows, places = np.nonzero(np.isnan(scores[start : start + _BLOCK]))
+                rows += start
+                if len(rows):
+                    scores[rows, places] = self._score(questions, rows, candidates.indices[rows, places], known)
+                if self._on_progress:
+                    self._on_progress(min(1.0, (start + _BLOCK) / len(questions)))
+        finally:
+            known.write()
+        if self._meter:
+            pairs = np.count_nonzero(candidates.indices != NOT_FOUND)
+            self._meter.note(time.perf_counter() - began, known.load_seconds, pairs * known.seconds_a_pair)
+        return scores
+
+    def missing(self, questions: Sequence[str], candidates: Rankings) -> int:
+        """How many pairs are not known yet."""
+        return int(np.count_nonzero(np.isnan(self._known(questions).of(candidates.indices))))
+
+    def _known(self, questions: Sequence[str]) -> KnownPairs:
+        if self._meter is None or len(questions) == 1:  # one question typed by a person is not worth a file
+            return KnownPairs(len(self._texts))
+        told = [self._scorer.fingerprint, fingerprint_of(self._texts), list(questions)]
+        return KnownPairs(len(self._texts), key_of(*told, *([astuple(self._windows)] if self._windows else [])))
+
+    def _score(self, questions: Sequence[str], rows: np.ndarray, passages: np.ndarray, known: KnownPairs) -> np.ndarray:
+        began = time.perf_counter()
+        self._scorer.load()
+        if len(questions) > 1 and isinstance(self._scorer, ForeseeingScorer):
+            self._scorer.foresee(questions)
+        loaded = time.perf_counter()
+        drawn = zip(rows.tolist(), passages.tolist(), strict=True)
+        pairs = [(questions[row], self._texts[passage]) for row, passage in drawn]
+        if self._windows and isinstance(self._scorer, WindowScorer):
+            scores = self._scorer.score_windows(pairs, self._heads[passages].tolist(), self._windows)
+        else:
+            scores = self._scorer.score(pairs)
+        known.add(rows, passages, scores[:, None], load_seconds=loaded - began, seconds=time.perf_counter() - loaded)
+        return scores
+
+
+_FILE = "reranking.json"
+
+
+_UNTRAINED_STARTER = 0.5  # it has learned nothing yet, so it decides half
+
+
+def recommended_weight(source: ModelSource) -> float:
+    """Return the weight saved in a cross-encoder's folder, 1.0 (the reranker alone) where there is none."""
+    if source.folder is None and source.hub_id is None:
+        return _UNTRAINED_STARTER
+    path = source.folder / _FILE if source.folder else None
+    if path is None or not path.is_file():
+        return 1.0
+    return float(json.loads(path.read_text(encoding="utf-8"))["weight"])
+
+
+def recommend_weight(model_folder: Path, weight: float, *, chosen_on: str) -> None:
+    """Save the weight and the words that say what it was chosen on."""
+    write_json(model_folder / _FILE, {"weight": weight, "chosen_on": chosen_on})
+
+
+class Reranked:
+    """The first `depth` passages of `first` in a new order, the others below them as they were.
+
+    Among the first `depth`, the score is `weight * r + (1 - weight) * f` with r the reranker's and f the first
+    retriever's scores, each brought to 0..1 within the question (min-max). Those below score
+    under 0, in their order. With a `meter` the scores of pairs are kept on disk, and with `windows` a passage that the
+    reranker does not read whole has the score of its best window; see `PairScores`.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        first: Retriever,
+        scorer: PairScorer,
+        passages: Sequence[Passage],
+        *,
+        depth: int = 20,
+        weight: float = 1.0,
+        title: bool = True,
+        windows: WindowOptions | None = None,
+        meter: Meter | None = None,
+        on_progress: Callable[[float], None] | None = None,
+    ) -> None:
+        if depth < 1 or not 0 <= weight <= 1:
+            raise ValueError(f"depth must be 1 or more and weight between 0 and 1, not {depth} and {weight}")
+        self.name = name
+        self._first, self._depth, self._weight = first, depth, weight
+        of = Passages.of(passages)
+        texts, heads = of.indexed_texts(title=title), of.heads(title=title) if windows else None
+        self._pairs = PairScores(scorer, texts, meter, on_progress, windows=windows, heads=heads)
+
+    def search(self, questions: Sequence[str], k: int) -> Rankings:
+        """Return the best k passages of each question, no more than the first retriever knows of."""
+        found = self._first.search(questions, max(k, self._depth))
+        candidates = found.first(self._depth)
+        scores = interpolated(candidates, self.candidate_scores(questions, candidates), self._weight)
+        known = found.indices.shape[1]
+        places = np.arange(self._depth, known)
+        rest = np.broadcast_to(self._depth - 1.0 - places, (len(questions), len(places)))
+        return ranked(found.indices, np.hstack([scores, rest]), min(k, known))
+
+    def candidate_scores(self, questions: Sequence[str], candidates: Rankings) -> np.ndarray:
+        """Reranker's scores `(n_questions, depth)` of the candidates, -inf where there is none."""
+        return self._pairs.of(questions, candidates)
+
+
+def interpolated(candidates: Rankings, reranker_scores: np.ndarray, weight: float) -> np.ndarray:
+    """Weighted sum of both scores after min-max within each question; -inf where there is no candidate."""
+    mixed = weight * min_max(reranker_scores) + (1 - weight) * min_max(candidates.scores)
+    return np.where(candidates.indices != NOT_FOUND, mixed, -np.inf)
