@@ -1,1 +1,0 @@
-"""Retrievers made of retrievers: fusion and reranking."""
