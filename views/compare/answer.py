@@ -9,7 +9,7 @@ from retrieval.analysis.figures import at_ceiling, usual_figure
 from retrieval.comparison.kinds.spec import Spec
 from retrieval.evaluation.significance import PairTest
 from views.choices import Choices
-from views.compare.comparison_view import ComparisonView
+from views.compare.scores import ComparisonView
 from views.ui.state import remember
 from views.ui.words import plain, signed, word
 

@@ -15,8 +15,7 @@ from retrieval.comparison.store import origin_of, scores_content
 from retrieval.report.exports import latex_table, markdown_table, per_question_json, per_question_table
 from retrieval.report.files import save
 from training.runs.runs import find_run
-from views.compare.comparison_view import ComparisonView
-from views.compare.scores import means
+from views.compare.scores import ComparisonView, means
 from views.resources.sets import question_set
 from views.ui.words import language, word
 

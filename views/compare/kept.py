@@ -7,8 +7,7 @@ import streamlit as st
 
 from retrieval.analysis.changes import comparable
 from retrieval.comparison.store import StoredComparison, damaged_comparisons, delete, kept_comparisons, rename
-from views.compare.comparison_view import ComparisonView
-from views.compare.scores import in_points
+from views.compare.scores import ComparisonView, in_points
 from views.names import set_name
 from views.resources.retrieval import open_comparison
 from views.resources.sets import chosen_set, stored_sets, use_set

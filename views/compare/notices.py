@@ -8,7 +8,7 @@ from retrieval.comparison.kinds.multistage import RerankSpec
 from retrieval.comparison.store import origin_of
 from views.choices import Choices
 from views.compare.adding import run_words
-from views.compare.comparison_view import ComparisonView
+from views.compare.scores import ComparisonView
 from views.names import made_words
 from views.ui.problems import failure_text
 from views.ui.words import plain, word

@@ -19,8 +19,8 @@ from views.compare import export as compare_export
 from views.compare import kept as compare_kept
 from views.compare import notices as compare_notices
 from views.compare import running as compare_running
-from views.compare.comparison_view import ComparisonView
 from views.compare.controls import folded, pick_among, pick_figure, pick_part, pick_retrievers, pick_view
+from views.compare.scores import ComparisonView
 from views.names import set_name
 from views.navigation import way_to
 from views.resources.retrieval import open_comparison

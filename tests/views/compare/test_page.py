@@ -24,7 +24,7 @@ from tests.retrieval.compared import comparison_of, many_questions
 from tests.views.driving import opened, run
 from views.choices import choices_for
 from views.compare import export as compare_export
-from views.compare.comparison_view import ComparisonView
+from views.compare.scores import ComparisonView
 from views.resources.retrieval import open_comparison
 from views.ui.words import catalog
 

@@ -17,10 +17,10 @@ from retrieval.comparison.kinds.spec import Spec
 from retrieval.comparison.labs import chosen, tried
 from retrieval.evaluation.measures import Measure
 from views.choices import choices_for
-from views.compare.comparison_view import ComparisonView
 from views.compare.controls import pick_also
 from views.compare.kept import close
 from views.compare.running import follow
+from views.compare.scores import ComparisonView
 from views.compare.tune.dictionary.names import names_by_reference
 from views.resources.retrieval import open_comparison
 from views.ui import tables

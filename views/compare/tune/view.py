@@ -8,7 +8,7 @@ from data.split import Part
 from retrieval.comparison.experiment import Lab
 from retrieval.evaluation.measures import Measure, measures
 from retrieval.evaluation.significance import question_groups
-from views.compare.comparison_view import ComparisonView
+from views.compare.scores import ComparisonView
 from views.compare.tune import bm25 as tune_bm25
 from views.compare.tune import hybrid as tune_hybrid
 from views.compare.tune import index as tune_index

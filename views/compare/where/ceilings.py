@@ -9,7 +9,7 @@ import streamlit as st
 
 from retrieval.analysis.stages import DEPTHS
 from retrieval.comparison.compare import Result
-from views.compare.comparison_view import ComparisonView
+from views.compare.scores import ComparisonView
 from views.compare.where import charts
 from views.ui import tables
 from views.ui.charts import draw_chart

@@ -5,7 +5,7 @@ import streamlit as st
 
 from retrieval.analysis.stages import FATES, Fate, fate_counts
 from views.compare.address import show_why
-from views.compare.comparison_view import ComparisonView
+from views.compare.scores import ComparisonView
 from views.compare.where import charts
 from views.ui.charts import draw_chart
 from views.ui.words import plain, word

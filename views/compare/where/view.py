@@ -2,7 +2,7 @@
 
 import streamlit as st
 
-from views.compare.comparison_view import ComparisonView
+from views.compare.scores import ComparisonView
 from views.compare.where import ceilings as compare_ceilings
 from views.compare.where import slices as compare_slices
 from views.compare.where import stages as compare_lost

@@ -8,7 +8,7 @@ from retrieval.analysis.questions import findings_of
 from retrieval.comparison.kinds.spec import Spec
 from retrieval.explain.duel import Duel
 from retrieval.rankings import Findings
-from views.compare.comparison_view import ComparisonView
+from views.compare.scores import ComparisonView
 from views.compare.why.filters import QuestionList
 from views.reasons import AskedQuestion
 

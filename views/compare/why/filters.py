@@ -10,7 +10,7 @@ from retrieval.analysis.stages import FATES, Fate
 from retrieval.evaluation.ranks import BANDS, Block, Quadrant
 from retrieval.evaluation.slices import Property
 from views.choices import without_plainest
-from views.compare.comparison_view import ComparisonView
+from views.compare.scores import ComparisonView
 from views.names import slice_names
 from views.ui.words import plain, word
 

@@ -3,7 +3,7 @@
 import streamlit as st
 
 from data.remarks import LONGEST_NOTE, Remarks, as_table, mark_negative, unmark_negative, write_note
-from views.compare.comparison_view import ComparisonView
+from views.compare.scores import ComparisonView
 from views.resources.sets import question_set
 from views.ui import tables
 from views.ui.words import plain, word

@@ -5,7 +5,7 @@ import streamlit as st
 from data.remarks import remarks_of
 from retrieval.evaluation.ranks import Quadrant
 from views.compare.address import choose, clear_filters, set_parameter, tie
-from views.compare.comparison_view import ComparisonView
+from views.compare.scores import ComparisonView
 from views.compare.why import map as compare_why_map
 from views.compare.why import question as compare_question
 from views.compare.why import remarks as compare_remarks

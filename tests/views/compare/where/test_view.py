@@ -18,7 +18,7 @@ from retrieval.evaluation.measures import evaluate
 from retrieval.evaluation.slices import Property, Slice, labels_of
 from retrieval.rankings import Rankings
 from tests.views.driving import run
-from views.compare.comparison_view import ComparisonView
+from views.compare.scores import ComparisonView
 from views.resources.retrieval import open_comparison
 from views.ui.words import catalog
 
