@@ -7,7 +7,7 @@ from retrieval.analysis.evidence import turned
 from retrieval.evaluation.measures import Measure
 from retrieval.evaluation.significance import PairTest
 from views.compare import finding
-from views.compare.notices import draw_footnotes
+from views.compare.answer import draw_footnotes
 from views.compare.scores import ComparisonView, draw_table, draw_times, in_points, verdict_of
 from views.ui import charts, tables
 from views.ui.charts import draw_chart

@@ -15,9 +15,9 @@ from retrieval.comparison.job import ComparisonJob
 from retrieval.comparison.store import StoredComparison
 from views.choices import Choices, choices_for, draw_methods
 from views.compare import answer as compare_answer
+from views.compare import answer as compare_notices
 from views.compare import export as compare_export
 from views.compare import kept as compare_kept
-from views.compare import notices as compare_notices
 from views.compare import running as compare_running
 from views.compare.controls import folded, pick_among, pick_figure, pick_part, pick_retrievers, pick_view
 from views.compare.scores import ComparisonView
@@ -132,7 +132,7 @@ def _draw_kept(kept: StoredComparison) -> None:
 def _draw_comparison(view: ComparisonView, choices: Choices, answer: DeltaGenerator) -> None:
     with answer:
         compare_answer.draw(view, choices)
-        compare_notices.draw(view, choices)
+        compare_notices.draw_notices(view, choices)
     name, place = pick_view(list(VIEWS))
     with place:
         import_module(VIEWS[name]).draw(view)  # read when it is first drawn: who opens the app does not wait for Altair
