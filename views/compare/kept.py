@@ -1,19 +1,38 @@
-"""The comparisons kept in the workspace: opened again, renamed, set beside the one that is shown, deleted."""
+"""The comparisons kept in the workspace: opened again, renamed, set beside the one that is shown, deleted; and taken away as files."""
 
+import io
+import json
+import tempfile
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
 from typing import NoReturn
 
 import pandas as pd
 import streamlit as st
 
+from data.csv_export import csv_bytes
 from retrieval.analysis.changes import comparable
-from retrieval.comparison.store import StoredComparison, damaged_comparisons, delete, kept_comparisons, rename
-from views.compare.scores import ComparisonView, in_points
+from retrieval.comparison.experiment import write_experiment
+from retrieval.comparison.store import (
+    StoredComparison,
+    damaged_comparisons,
+    delete,
+    kept_comparisons,
+    origin_of,
+    rename,
+    scores_content,
+)
+from retrieval.report.exports import latex_table, markdown_table, per_question_json, per_question_table
+from retrieval.report.files import save
+from training.runs.runs import find_run
+from views.compare.scores import ComparisonView, in_points, means
 from views.names import set_name
 from views.resources.retrieval import open_comparison
-from views.resources.sets import chosen_set, stored_sets, use_set
+from views.resources.sets import chosen_set, question_set, stored_sets, use_set
 from views.ui import tables
 from views.ui.problems import draw_damaged
-from views.ui.words import moment, plain, word
+from views.ui.words import language, moment, plain, word
 
 _HEADLINE = "ndcg@10"
 _OPENED = "opened_comparison"
@@ -177,3 +196,68 @@ def _draw_changes(view: ComparisonView, chosen: StoredComparison, current: Store
         "verdict": tables.text("compare.verdict", ""),
     }
     st.dataframe(table[[*columns]], hide_index=True, column_config=columns)
+
+
+def draw_export(view: ComparisonView | None) -> None:
+    """Draw the button that opens the choice of files; it cannot be pressed where there is nothing to take."""
+    with st.popover(word("compare.export"), icon=":material/download:", disabled=view is None):
+        if view is None:
+            return
+        for name, (file_name, mime, content) in _files(view, language()).items():
+            label, icon = word(f"export.{name}"), ":material/description:" if name == "report" else None
+            st.download_button(label, content, file_name, mime, on_click="ignore", width="stretch", icon=icon)
+        st.caption(word("compare.experiment_help"))
+
+
+def _files(view: ComparisonView, in_language: str) -> dict[str, tuple[str, str, Callable[[], str | bytes]]]:
+    """File name, kind and maker of each export, by its name."""
+    found, opened = view.comparison, view.opened
+
+    def made_report() -> str:
+        from retrieval.report.report import report  # charts and templates: only who takes a report away waits for them
+
+        return report(found, in_language, origin_of(opened.folder), opened.evidence)
+
+    return {
+        "report": ("report.html", "text/html", made_report),
+        "table": ("scores.csv", "text/csv", lambda: csv_bytes(means(found.results))),
+        "questions": (
+            "questions.csv",
+            "text/csv",
+            lambda: csv_bytes(per_question_table(found)),
+        ),
+        "questions_json": ("questions.jsonl", "application/jsonl", lambda: per_question_json(found)),
+        "markdown": ("scores.md", "text/markdown", lambda: markdown_table(found, opened.evidence)),
+        "latex": ("scores.tex", "application/x-tex", lambda: latex_table(found, opened.evidence)),
+        "json": (
+            "scores.json",
+            "application/json",
+            lambda: json.dumps(scores_content(found), ensure_ascii=False, indent=2),
+        ),
+        "experiment": ("experiment.toml", "application/toml", lambda: _experiment(view)),
+        "everything": ("comparison.zip", "application/zip", lambda: _zipped(view, in_language)),
+    }
+
+
+def _experiment(view: ComparisonView) -> str:
+    """The experiment, with what somebody elsewhere must know: `data` and trained models are names of this workspace."""
+    of = view.comparison.question_set
+    counts = {"passages": f"{len(of.passages):,}", "questions": f"{len(question_set(view.data.key).questions):,}"}
+    remarks = [word("export.about_data", name=of.name, fingerprint=view.data.fingerprint, **counts)]
+    for spec in view.comparison.experiment.retriever:
+        if run := find_run(str(dict(spec).get("model", ""))):
+            remarks.append(word("export.about_model", name=spec.name, model=run.id, base=run.plan().options.base))
+    return write_experiment(view.comparison.experiment, remarks)
+
+
+def _zipped(view: ComparisonView, in_language: str) -> bytes:
+    """All that `python -m retrieval compare` writes: TREC files and the BEIR folder too."""
+    content = io.BytesIO()
+    with tempfile.TemporaryDirectory() as holder:
+        folder = Path(holder, "comparison")
+        save(view.comparison, folder, origin_of(view.opened.folder), in_language)
+        with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as archive:
+            for path in sorted(folder.rglob("*")):
+                archive.write(path, path.relative_to(folder.parent))
+            archive.writestr("comparison/experiment.toml", _experiment(view))
+    return content.getvalue()

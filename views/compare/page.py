@@ -16,7 +16,7 @@ from retrieval.comparison.store import StoredComparison
 from views.choices import Choices, choices_for, draw_methods
 from views.compare import answer as compare_answer
 from views.compare import answer as compare_notices
-from views.compare import export as compare_export
+from views.compare import kept as compare_export
 from views.compare import kept as compare_kept
 from views.compare import running as compare_running
 from views.compare.controls import folded, pick_among, pick_figure, pick_part, pick_retrievers, pick_view
@@ -68,7 +68,7 @@ def draw() -> None:
     with buttons:
         if not another:
             _draw_start(job, experiment, again=shown is not None)
-        compare_export.draw(shown)
+        compare_export.draw_export(shown)
     if not job.running:  # one at work tells of each what it does
         with methods:
             draw_methods(picked, choices.specs, choices.analyzer)
@@ -120,7 +120,7 @@ def _draw_kept(kept: StoredComparison) -> None:
         shown = _shown(kept.folder, data, picked, kept.retrievers)
     with buttons.container(horizontal=True, horizontal_alignment="right"):
         st.button(word("kept.back"), icon=":material/arrow_back:", on_click=compare_kept.close)
-        compare_export.draw(shown)
+        compare_export.draw_export(shown)
     if shown is None:
         answer.error(word("kept.cannot_open"), icon=":material/error:")
     elif not picked:

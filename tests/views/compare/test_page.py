@@ -23,7 +23,7 @@ from tests.doubles import small_set
 from tests.retrieval.compared import comparison_of, many_questions
 from tests.views.driving import opened, run
 from views.choices import choices_for
-from views.compare import export as compare_export
+from views.compare import kept as compare_export
 from views.compare.scores import ComparisonView
 from views.resources.retrieval import open_comparison
 from views.ui.words import catalog
