@@ -16,7 +16,7 @@ from views.navigation import open_page
 from views.resources.sets import use_set
 from views.runs.ablation_table import as_written, draw_table
 from views.runs.ablation_words import conclusions
-from views.runs.parts import draw_parts
+from views.runs.head import draw_parts
 from views.ui import tables
 from views.ui.job import follow
 from views.ui.words import language, plain, word

@@ -1,12 +1,41 @@
-"""The head of what has ended, a training or what is made of some: its name, how it ended, and what it was."""
+"""What every ended training is shown by: its head, the dialog about it, and the trainings it is made of, folded under it."""
+
+from collections.abc import Callable, Sequence
 
 import streamlit as st
 
 from jobs.status import DAMAGED, RESUMABLE, State, Status
-from training.runs.runs import Plan
+from training.runs.jobs import find_job
+from training.runs.parts import Whole
+from training.runs.runs import Plan, Run
 from views.names import base_name, kind_name, run_name, set_name
+from views.ui.job import draw_log
 from views.ui.problems import tell_training_failure
 from views.ui.words import duration, moment, plain, word
+
+_OPEN = "run_dialog"  # in the session: its name and the run's id
+
+
+def open_dialog(name: str, run: Run) -> None:
+    """Have the dialog drawn from the next time on that the page is."""
+    st.session_state[_OPEN] = (name, run.id)
+
+
+def close_dialog() -> None:
+    """Have it drawn no more."""
+    st.session_state.pop(_OPEN, None)
+
+
+def draw_dialog(contents: dict[str, Callable[[Run], None]]) -> None:
+    """Draw the dialog that is open, if any; `contents` draws what is in it, by its name."""
+    name, run_id = st.session_state.get(_OPEN, ("", ""))
+    run = find_job(run_id)
+    if run is None:  # none was opened, or somebody else has deleted the run
+        close_dialog()
+        return
+    title = f"{word(f'train.{name}')}: {plain(run_name(run.plan())[:80])}"
+    st.dialog(title, width="large" if name == "details" else "small", on_dismiss=close_dialog)(contents[name])(run)
+
 
 _BADGES = {
     State.DONE: ("green", ":material/check_circle:"),
@@ -52,3 +81,24 @@ def _about(plan: Plan, status: Status) -> str:
         steps = {"step": f"{status.step:,}", "total": f"{status.total_steps:,}"}
         parts.append(word("train.came_to", **steps) if status.total_steps else word("train.came_nowhere"))
     return " · ".join(parts)
+
+
+_LOG_LINES = 50
+
+
+def draw_parts(whole: Whole, parts: Sequence[Run], heading: str, name: Callable[[Run], str]) -> None:
+    """Draw the parts, each of which is a training that can be looked at, and the log; `name` is no Markdown."""
+    if not parts and not whole.log():
+        return
+    with st.expander(heading, icon=":material/science:"):
+        for run in parts:
+            status = run.status()
+            with st.container(horizontal=True, vertical_alignment="center"):
+                steps = word("train.came_to", step=f"{status.step:,}", total=f"{status.total_steps:,}")
+                st.markdown(f"**{plain(name(run))}** · {steps}", width="stretch")
+                # an ablation may show a training that stands elsewhere, too
+                if st.button(word("train.details"), key=f"part_{whole.id}_{run.id}", icon=":material/info:"):
+                    open_dialog("details", run)
+                    st.rerun()
+        if whole.log():
+            draw_log(whole, _LOG_LINES)

@@ -8,7 +8,7 @@ from data.workspace import user
 from training.runs.line import LINE
 from training.runs.runs import Run
 from views.names import base_name, kind_name, run_name, set_name
-from views.runs.dialogs import open_dialog
+from views.runs.head import open_dialog
 from views.ui.words import moment, plain, word
 
 _POLL = timedelta(seconds=2)

@@ -22,8 +22,7 @@ from views.navigation import PAGES, open_page
 from views.runs.ablation import draw_ablation, draw_ablation_buttons
 from views.runs.compared import compare_with_untrained
 from views.runs.details import draw_details
-from views.runs.dialogs import close_dialog, draw_dialog, open_dialog
-from views.runs.head import draw_head, has_ended, tell_failure
+from views.runs.head import close_dialog, draw_dialog, draw_head, has_ended, open_dialog, tell_failure
 from views.runs.model import draw_download, draw_push, draw_push_button
 from views.runs.scores import draw_scores
 from views.runs.search import Use, draw_search

@@ -9,7 +9,7 @@ from training.recipe import recipe_of
 from training.runs.archive import zipped_model
 from training.runs.push import PushError, push
 from training.runs.runs import Plan, Run
-from views.runs.dialogs import open_dialog
+from views.runs.head import open_dialog
 from views.ui.words import known, plain, word
 
 _LOADED_OTHERWISE = {READER: "train.load_reader", LANGUAGE_MODEL: "train.load_language"}

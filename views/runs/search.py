@@ -12,7 +12,7 @@ from retrieval.evaluation.measures import Measure
 from training.runs.runs import Plan
 from training.runs.searches import DEFAULTS, Findings, Search, Tried
 from views.names import kind_name, run_name, set_name, stage_words
-from views.runs.parts import draw_parts
+from views.runs.head import draw_parts
 from views.ui import tables
 from views.ui.job import follow
 from views.ui.words import plain, signed, word, word_or

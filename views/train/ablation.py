@@ -30,7 +30,7 @@ from training.runs.runs import Plan, Run
 from views.names import pair_set_name, set_name
 from views.resources.pairs import stored_pairs
 from views.resources.sets import chosen_set, stored_sets
-from views.runs.dialogs import close_dialog
+from views.runs.head import close_dialog
 from views.runs.search import setting_words, value_words
 from views.train.start import begin, trainings_started
 from views.ui.problems import failure_text
