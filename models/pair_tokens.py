@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from models.inference import replaced
-from models.joint import Joint, joint_of
+from models.windows import Joint, joint_of
 
 _REMEMBERED = 64_000_000  # tokens, 4 bytes each
 _PROBE = ("a b", "c d e")

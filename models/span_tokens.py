@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from models.hub import ModelError
-from models.joint import joint_of
+from models.windows import joint_of
 
 _REMEMBERED = 32_000_000  # tokens; 12 bytes each
 
