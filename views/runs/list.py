@@ -20,10 +20,9 @@ from views.choices import model_place
 from views.names import run_name
 from views.navigation import PAGES, open_page
 from views.runs.ablation import draw_ablation, draw_ablation_buttons
-from views.runs.compared import compare_with_untrained
 from views.runs.details import draw_details
 from views.runs.head import close_dialog, draw_dialog, draw_head, has_ended, open_dialog, tell_failure
-from views.runs.model import draw_download, draw_push, draw_push_button
+from views.runs.model import compare_with_untrained, draw_download, draw_push, draw_push_button
 from views.runs.scores import draw_scores
 from views.runs.search import Use, draw_search
 from views.ui.problems import draw_damaged, failure_text
