@@ -11,7 +11,7 @@ from views.ui.state import VISIT
 def page() -> None:
     import streamlit as st
 
-    from views.compare.address import tie
+    from views.compare.controls import tie
     from views.ui.state import choose, choose_several
 
     usual = st.session_state.get("usual", "b")

@@ -13,7 +13,7 @@ from retrieval.comparison.kinds.spec import Spec
 from retrieval.comparison.store import origin_of
 from retrieval.evaluation.significance import PairTest
 from views.choices import Choices
-from views.compare.adding import run_words
+from views.compare.controls import run_words
 from views.compare.scores import ComparisonView
 from views.names import made_words
 from views.ui.problems import failure_text

@@ -8,7 +8,7 @@ import streamlit as st
 
 from retrieval.analysis.open_comparison import MEASURED_SLICES
 from retrieval.evaluation.slices import Property, most_contested, most_telling
-from views.compare.address import show_why
+from views.compare.controls import show_why
 from views.compare.scores import ComparisonView
 from views.compare.where import charts
 from views.names import slice_names

@@ -5,7 +5,7 @@ import streamlit as st
 from data.remarks import Remarks
 from retrieval.report.colours import colour_of, shape_of
 from text.marking import MarkedText
-from views.compare.address import tie
+from views.compare.controls import tie
 from views.compare.why import remarks as compare_remarks
 from views.compare.why.case import QuestionCase
 from views.resources.retrieval import marked_passages

@@ -7,7 +7,7 @@ import streamlit as st
 from data.remarks import remarks_of
 from data.split import Part
 from views import reasons
-from views.compare.address import change, tie
+from views.compare.controls import change, tie
 from views.compare.why import columns as compare_question_columns
 from views.compare.why import remarks as compare_remarks
 from views.compare.why import scores as compare_question_scores

@@ -11,7 +11,7 @@ from retrieval.comparison.kinds.multistage import HybridSpec, RerankSpec
 from retrieval.comparison.kinds.spec import Spec
 from retrieval.explain.duel import Duel, token_table
 from retrieval.explain.multistage import PartContribution
-from views.compare.address import choose
+from views.compare.controls import choose_in_address
 from views.compare.why import sentences as compare_question_sentences
 from views.compare.why import terms as compare_terms
 from views.compare.why import weighed as compare_question_weighed
@@ -56,7 +56,7 @@ def _pick_retriever(case: QuestionCase, names: Sequence[str]) -> str:
     lost = next((name for name in names if case.duel(name).lost), names[0])
     wanted = st.query_params.get("explained", "")
     chosen = wanted if wanted in names else lost
-    choose("explained", names, chosen, word("compare.retriever"), names, also=("against",))
+    choose_in_address("explained", names, chosen, word("compare.retriever"), names, also=("against",))
     return chosen
 
 
@@ -70,7 +70,7 @@ def _pick_wrong(case: QuestionCase, name: str) -> Duel:
     ]
     wanted = st.query_params.get("against", "")
     chosen = wanted if wanted in ids else (ids or [""])[0]
-    choose("against", ids, chosen, word("why.against"), labels, disabled=not ids)
+    choose_in_address("against", ids, chosen, word("why.against"), labels, disabled=not ids)
     return case.duel(name, wrong[ids.index(chosen)] if ids else None)
 
 

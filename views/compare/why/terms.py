@@ -14,7 +14,7 @@ from text.dictionary import Dictionary, name_of
 from text.located import TokenKind
 from text.morphemes import Compounds
 from text.problems import DictionaryError
-from views.compare.address import change
+from views.compare.controls import change
 from views.compare.why.case import QuestionCase
 from views.compare.why.parts import draw_parts_of_words, draw_sums, draw_texts
 from views.resources.explanations import dictionary_of, explained_bm25

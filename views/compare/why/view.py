@@ -4,7 +4,7 @@ import streamlit as st
 
 from data.remarks import remarks_of
 from retrieval.evaluation.ranks import Quadrant
-from views.compare.address import choose, clear_filters, set_parameter, tie
+from views.compare.controls import choose_in_address, clear_filters, set_parameter, tie
 from views.compare.scores import ComparisonView
 from views.compare.why import map as compare_why_map
 from views.compare.why import question as compare_question
@@ -47,7 +47,7 @@ def _draw_quadrants(of: QuestionList) -> None:
     st.markdown(f"**{word('why.quadrants', k=of.view.k)}**", help=word("why.quadrants_help"))
     with st.container(horizontal=True, vertical_alignment="bottom"):
         for letter, chosen in zip("ab", of.pair, strict=True):
-            choose(letter, of.names, chosen, word(f"why.retriever_{letter}"), of.names)
+            choose_in_address(letter, of.names, chosen, word(f"why.retriever_{letter}"), of.names)
     counts = of.view.opened.quadrants(of.pair, of.view.k)
     a, b = map(plain, of.pair)
     for place, quadrant in zip(st.columns(4), Quadrant, strict=True):
@@ -67,13 +67,17 @@ def _draw_filters(of: QuestionList) -> None:
     with st.expander(word("why.filters"), icon=":material/filter_alt:"):
         words = {by.value: word(f"where.by_{by.value}") for by in properties}
         by = of.by.value if of.by in properties else ""
-        choose("slice", ["", *words], by, word("why.slice"), [word("why.any"), *words.values()], also=("within",))
+        choose_in_address(
+            "slice", ["", *words], by, word("why.slice"), [word("why.any"), *words.values()], also=("within",)
+        )
         parts = of.view.opened.slices(of.by) if of.by else []
         names = slice_names(parts, of.by) if of.by else []
         labels = [f"{name} ({len(part.rows):,})" for name, part in zip(names, parts, strict=True)]
         places = [str(place) for place in range(len(parts))]
         chosen = "" if of.within is None else str(of.within)
-        choose("within", ["", *places], chosen, word("why.within"), [word("why.any"), *labels], disabled=not parts)
+        choose_in_address(
+            "within", ["", *places], chosen, word("why.within"), [word("why.any"), *labels], disabled=not parts
+        )
         place = tie("words", of.words)
         st.text_input(
             word("why.words"), type="search", placeholder=word("why.words_placeholder"), max_chars=200, **place
