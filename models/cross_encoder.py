@@ -15,7 +15,7 @@ from models.windows import Cutter, Window, WindowOptions, score_windows
 if TYPE_CHECKING:
     from sentence_transformers import CrossEncoder
 
-    from models.pair_tokens import PairTokens
+    from models.inference import PairTokens
 
 _PAIRS_AT_ONCE = 4096  # tokenized together; more take memory and gain nothing
 
@@ -99,7 +99,6 @@ class CrossEncoderScorer(SourcedModel):
     @cached_property
     def _tokens(self) -> "PairTokens | None":
         """Tokens of texts read before; None for a starter and other models that are read in their own way."""
-        from models.inference import takes_rows
-        from models.pair_tokens import PairTokens
+        from models.inference import PairTokens, takes_rows
 
         return PairTokens(self.model) if takes_rows(self.model) else None

@@ -12,8 +12,8 @@ from scipy.stats import spearmanr
 
 from models.cross_encoder import CrossEncoderScorer
 from models.hub import ModelError
+from models.inference import PairTokens, longest_first
 from models.loading import load_cross_encoder
-from models.pair_tokens import PairTokens, longest_first
 from models.precision import Precision
 from models.sources import STARTER, find_model
 from tests.hub import SENTENCES, build_bi_encoder, build_cross_encoder_base, with_head
