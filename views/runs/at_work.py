@@ -1,24 +1,28 @@
-"""The training at work: how far it is, how it goes, and the button that ends it."""
+"""The training at work, how far it is and how it goes, and those that stand in line."""
 
+from datetime import UTC, datetime, timedelta
 from functools import partial
 
 import streamlit as st
 
+from data.workspace import user
 from jobs.status import State, Status
 from training.recipe import recipe_of
 from training.runs.curves import MEASURES, Curves, curves
+from training.runs.line import LINE
 from training.runs.runs import Phase, Plan, Run
-from views.names import kind_name, run_name, set_name
+from views.names import base_name, kind_name, run_name, set_name
 from views.runs.charts import best_by, draw_run_figure, measure_name, pick_measure
+from views.runs.head import open_dialog
 from views.ui.job import draw_log, follow
-from views.ui.words import duration, plain, word
+from views.ui.words import duration, moment, plain, word
 
 _POLL_SECONDS = 1.5
 _LOG_LINES = 15
 _DRAWN = ("loss", "learning_rate", "grad_norm")
 
 
-def draw(run: Run) -> None:
+def draw_training_at_work(run: Run) -> None:
     """Draw the run, until it has come to an end."""
     plan = run.plan()
     with st.container(border=True):
@@ -70,3 +74,62 @@ def _charts(run: Run, plan: Plan, status: Status, found: Curves) -> None:
         for column, name in zip(st.columns(2), (left, right), strict=True):
             with column:
                 draw_run_figure(name, found, recipe_of(plan.kind).colour, last_step=status.total_steps)
+
+
+_POLL = timedelta(seconds=2)
+_SHOWN = 4  # rows, before the list scrolls
+_HEIGHT = 330  # pixels
+
+
+def draw_queue() -> None:
+    """Draw the queue, if anything waits; draws the page anew once another training is at work or in line.
+
+    It looks even while nothing waits: another person, or a command, may start a training.
+    """
+    _follow_queue((LINE.at_work(), LINE.queued()))
+
+
+@st.fragment(run_every=_POLL)
+def _follow_queue(seen: tuple[Run | None, list[Run]]) -> None:
+    at_work, waiting = LINE.at_work(), LINE.queued()
+    if (at_work, waiting) != seen:
+        st.rerun()
+    if not waiting:
+        return
+    st.subheader(word("train.queue", count=len(waiting)), help=word("train.queue_help"))
+    holder = None if at_work else LINE.holder()
+    if holder:
+        since = datetime.fromtimestamp(holder.since, UTC).isoformat()
+        told = word("train.machine_held", name=plain(holder.name), moment=plain(moment(since)))
+        # what others train, and since when, is theirs
+        st.info(word("train.machine_in_use") if user() else told, icon=":material/hourglass:")
+    with st.container(height=_HEIGHT if len(waiting) > _SHOWN else "content", border=len(waiting) > _SHOWN):
+        for place, run in enumerate(waiting, start=1):
+            _row(place, run)
+
+
+def _row(place: int, run: Run) -> None:
+    plan, status = run.plan(), run.status()
+    since = datetime.fromtimestamp(status.queued, UTC).isoformat()
+    about = [
+        kind_name(plan.kind),
+        word("train.about_base", base=plain(base_name(plan.options.base, plan.kind))),
+        word("train.about_data", data=plain(set_name(plan.data_name))),
+        word("train.queued_since", moment=plain(moment(since))),
+    ]
+    with st.container(border=True, horizontal=True, vertical_alignment="center"):
+        with st.container(width="stretch", gap=None):
+            badge = f" :blue-badge[{word('train.queue_next')}]" if place == 1 else ""
+            st.markdown(f"**{place}\\. {plain(run_name(plan))}**{badge}")
+            st.caption(" · ".join(about))
+        if st.button(
+            word("train.take_out"),
+            key=f"take_out_{run.id}",
+            icon=":material/playlist_remove:",
+            help=word("train.take_out_help"),
+        ):
+            run.stop()
+            st.rerun()
+        if st.button(word("train.delete"), key=f"delete_{run.id}", icon=":material/delete:"):
+            open_dialog("delete", run)
+            st.rerun()

@@ -20,10 +20,11 @@ from training.runs.searches import Search
 from training.sentences.family import PAIRS
 from views.names import kind_name, pair_set_name
 from views.navigation import open_page
+from views.resources.pairs import parts_of, stored_pairs
 from views.resources.sets import chosen_set
 from views.runs import at_work as at_work_view
 from views.runs.ablation import draw_ablation_at_work
-from views.runs.line import draw_queue
+from views.runs.at_work import draw_queue
 from views.runs.list import draw_runs
 from views.runs.search import draw_at_work
 from views.texts import Learned, learned_name, pick_text
@@ -31,7 +32,6 @@ from views.train.ablation import draw_does_it_help
 from views.train.base import Base, pick_base, suited_to
 from views.train.form import draw_form, fill_in_another_round, use_settings
 from views.train.options import objectives, usual_objective
-from views.train.pairs import pick_pairs
 from views.ui.state import choose, offer, relabel, remember, remembered, show_top
 from views.ui.words import plain, word, word_or
 
@@ -79,7 +79,7 @@ def draw() -> None:
     elif isinstance(at_work, Ablation):
         draw_ablation_at_work(at_work)
     elif at_work:
-        at_work_view.draw(at_work)
+        at_work_view.draw_training_at_work(at_work)
     draw_queue()
     kind = _pick_kind()
     if recipe_of(kind).family is PAIRS:
@@ -148,3 +148,22 @@ def _draw_kinds(kinds: list[str], key: str) -> None:
     for kind in kinds:
         st.button(kind_name(kind), key=f"train_kind_{kind}", on_click=take, args=(kind,), width="stretch")
         st.caption(word_or(f"train.about_{kind}", recipe_of(kind).does))
+
+
+def pick_pairs() -> StoredPairs:
+    """Draw the choice of a set; it lies in the address, and the Embeddings page has the same."""
+    sets = {kept.key: kept for kept in stored_pairs()}
+    left, right = st.columns(2, vertical_alignment="bottom")
+    with left:
+        key = choose(
+            st.selectbox,
+            "pairs",
+            word("train.pairs"),
+            list(sets),
+            next(iter(sets)),
+            format_func=lambda key: pair_set_name(sets[key]),
+            help=word("train.pairs_help"),
+        )
+    counts = {part.value: f"{len(rows):,}" for part, rows in parts_of(key).items()}
+    right.caption(word("train.pairs_about", kind=word(f"pair_kind.{sets[key].kind.value}"), **counts))
+    return sets[key]
