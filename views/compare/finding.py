@@ -6,9 +6,9 @@ import streamlit as st
 from retrieval.comparison.kinds.first_stage import DenseSpec
 from retrieval.evaluation.slices import Property, most_contested, most_telling
 from views import reasons
+from views.compare import charts
 from views.compare.controls import show_why
 from views.compare.scores import ComparisonView
-from views.compare.where import charts
 from views.compare.why.case import QuestionCase
 from views.compare.why.filters import listed
 from views.names import answers_line, slice_names

@@ -7,7 +7,7 @@ import streamlit as st
 
 from reading.labels import Property
 from reading.slices import FEWEST
-from views.compare.where import charts
+from views.compare import charts
 from views.reading.evaluation import ReadingView
 from views.ui import tables
 from views.ui.charts import draw_chart

@@ -11,9 +11,9 @@ from retrieval.comparison.kinds.first_stage import BM25Spec, WindowedBM25Spec
 from retrieval.comparison.labs import BS, K1S, bm25_lab, numbers
 from retrieval.lexical.terms import NAMED
 from text.analyzers import Analyzer
+from views.compare.charts import heat
 from views.compare.tune import terms as tune_terms
 from views.compare.tune.bench import Bench, LabResult, draw_table, draw_verdict, figure_columns, names_of, run
-from views.compare.tune.charts import heat
 from views.resources.retrieval import analyzers_of
 from views.ui import tables
 from views.ui.charts import draw_chart

@@ -8,8 +8,8 @@ from retrieval.comparison.kinds.first_stage import BM25Spec, DenseSpec
 from retrieval.comparison.kinds.multistage import HybridSpec
 from retrieval.comparison.labs import hybrid_lab
 from retrieval.hybrid import Fusion
+from views.compare.charts import bands
 from views.compare.tune.bench import Bench, LabResult, draw_table, draw_verdict, figure_columns, names_of, run
-from views.compare.tune.charts import bands
 from views.ui import tables
 from views.ui.charts import draw_chart
 from views.ui.state import choose

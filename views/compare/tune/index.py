@@ -8,6 +8,7 @@ import streamlit as st
 from retrieval.comparison.kinds.first_stage import DenseSpec
 from retrieval.comparison.labs import index_lab
 from retrieval.dense.index import IndexKind
+from views.compare.charts import scattered
 from views.compare.tune.bench import (
     Bench,
     LabResult,
@@ -18,7 +19,6 @@ from views.compare.tune.bench import (
     names_of,
     run,
 )
-from views.compare.tune.charts import scattered
 from views.ui import tables
 from views.ui.charts import draw_chart
 from views.ui.state import choose

@@ -6,8 +6,8 @@ import streamlit as st
 from retrieval.analysis.lab_results import best
 from retrieval.comparison.kinds.multistage import RerankSpec
 from retrieval.comparison.labs import DEPTHS, rerank_lab
+from views.compare.charts import bands, heat, steps
 from views.compare.tune.bench import Bench, LabResult, draw_table, draw_verdict, figure_columns, names_of, run
-from views.compare.tune.charts import bands, heat, steps
 from views.ui import tables
 from views.ui.charts import draw_chart
 from views.ui.state import choose, choose_several

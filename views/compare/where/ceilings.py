@@ -9,8 +9,8 @@ import streamlit as st
 
 from retrieval.analysis.stages import DEPTHS
 from retrieval.comparison.compare import Result
+from views.compare import charts
 from views.compare.scores import ComparisonView
-from views.compare.where import charts
 from views.ui import tables
 from views.ui.charts import draw_chart
 from views.ui.words import plain, word

@@ -8,9 +8,9 @@ import streamlit as st
 
 from retrieval.analysis.open_comparison import MEASURED_SLICES
 from retrieval.evaluation.slices import Property, most_contested, most_telling
+from views.compare import charts
 from views.compare.controls import show_why
 from views.compare.scores import ComparisonView
-from views.compare.where import charts
 from views.names import slice_names
 from views.ui import tables
 from views.ui.charts import draw_chart

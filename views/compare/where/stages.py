@@ -4,9 +4,9 @@ import pandas as pd
 import streamlit as st
 
 from retrieval.analysis.stages import FATES, Fate, fate_counts
+from views.compare import charts
 from views.compare.controls import show_why
 from views.compare.scores import ComparisonView
-from views.compare.where import charts
 from views.ui.charts import draw_chart
 from views.ui.words import plain, word
 
