@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 
 from models.bi_encoder import BiEncoder, kept_at
+from models.encoders.vector_blocks import read_vectors
 from models.sources import find_model
-from models.vector_blocks import read_vectors
 
 
 @dataclass(frozen=True)

@@ -13,12 +13,10 @@ import numpy as np
 from data.cache import cached_arrays, key_of
 from data.texts import fingerprint_of
 from data.workspace import workspace
+from models.encoders.vector_blocks import Meter, StoredVectors, VectorBlocks, reading_costs
 from models.loading import load_bi_encoder
-from models.meter import Meter
 from models.precision import Precision
-from models.reading_cost import reading_costs
 from models.sources import ModelSource, SourcedModel, is_starter
-from models.vector_blocks import StoredVectors, VectorBlocks
 from models.windows import Cutter, WindowOptions, Windows
 
 if TYPE_CHECKING:

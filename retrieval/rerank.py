@@ -13,7 +13,7 @@ from data.passages import Passages
 from data.records import Passage
 from data.texts import fingerprint_of
 from data.workspace import write_json
-from models.meter import Meter
+from models.encoders.vector_blocks import Meter
 from models.protocols import ForeseeingScorer, PairScorer, WindowScorer
 from models.sources import ModelSource
 from models.windows import WindowOptions

@@ -8,7 +8,7 @@ from threading import RLock
 import numpy as np
 
 from data.cache import are_kept, cached_arrays, key_of
-from models.meter import Meter
+from models.encoders.vector_blocks import Meter
 from retrieval.rankings import Rankings, Retriever
 
 

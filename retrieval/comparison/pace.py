@@ -16,7 +16,7 @@ from pydantic import BaseModel, FiniteFloat, ValidationError
 
 from data.records import QuestionSet
 from data.workspace import read_json, workspace, write_json
-from models.reading_cost import reading_costs
+from models.encoders.vector_blocks import reading_costs
 from models.sources import STARTER
 from retrieval.comparison.kinds.spec import Spec
 

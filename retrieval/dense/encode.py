@@ -1,50 +1,71 @@
 """`python -m retrieval encode`: the vectors of a corpus as files, by one process or by several of several machines."""
 
-import argparse
+import sys
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from pathlib import Path
+from typing import Annotated
 
+from cyclopts import Parameter
+
+from data.commands import one_of
 from data.store import find
+from data.terminal import tell
 from data.workspace import write_json
 from models.bi_encoder import BiEncoder, kept_at
+from models.encoders.vector_blocks import Share, StoredVectors, VectorBlocks, copy_vectors
 from models.precision import Precision
 from models.sources import find_model
-from models.vector_blocks import Share, StoredVectors, VectorBlocks, copy_vectors
 from models.windows import WindowOptions, Windows
 
-HELP = "encode a corpus into vectors, under torchrun by several processes; begun again, it goes on where it was"
+Model = Annotated[str, Parameter(help="a folder, a run, a hub id, or starter")]
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Say what the command takes."""
-    parser.add_argument("--data", required=True, help="a file, or a name of the catalog or the workspace")
-    parser.add_argument("--model", required=True, help="a folder, a run, a hub id, or starter")
-    parser.add_argument("--out", type=Path, required=True, help="folder for the vectors, shared by all processes")
-    parser.add_argument("--precision", type=Precision, choices=[*Precision], default=Precision.AUTO)
-    parser.add_argument("--no-title", dest="title", action="store_false", help="leave the passages' titles out")
-    parser.add_argument(
-        "--no-windows", dest="windows", action="store_false", help="of passages too long, encode only the beginning"
-    )
+def encode_command(
+    *,
+    data: Annotated[str, Parameter(help="a file, or a name of the catalog or the workspace")],
+    model: Model,
+    out: Annotated[Path, Parameter(help="folder for the vectors, shared by all processes")],
+    precision: Annotated[Precision, one_of(Precision)] = Precision.AUTO,
+    title: Annotated[bool, Parameter(help="with the passages' titles, or without")] = True,
+    windows: Annotated[bool, Parameter(help="of passages too long, encode all parts, or only the beginning")] = True,
+) -> int:
+    """Encode a corpus into vectors, under torchrun by several processes; begun again, it goes on where it was."""
+
+    def follow(share: float) -> None:
+        if sys.stderr.isatty():
+            print(f"\r{share:4.0%}\033[K", end="" if share < 1 else "\n", file=sys.stderr)
+
+    tell("\n".join(encode(data, model, out, precision, title=title, windowed=windows, on_progress=follow)))
+    return 0
 
 
-def encode(options: argparse.Namespace, on_progress: Callable[[float], None]) -> list[str]:
+def encode(
+    data: str,
+    model: str,
+    out: Path,
+    precision: Precision = Precision.AUTO,
+    *,
+    title: bool = True,
+    windowed: bool = True,
+    on_progress: Callable[[float], None],
+) -> list[str]:
     """Encode passages and questions, each process its blocks; the first assembles them and returns what it wrote.
 
     It also keeps them in the workspace, where a comparison finds them. Raises `DataError`, `ModelError` and `OSError`
     where data, model or folder cannot be used.
     """
-    question_set, share = find(options.data, Path()), Share.of_environment()
-    corpus = question_set.passages.indexed_texts(title=options.title)
-    encoder = _Sharing(find_model(options.model), corpus, precision=options.precision, on_progress=on_progress)
-    encoder.share, encoder.folder = share, options.out
+    question_set, share = find(data, Path()), Share.of_environment()
+    corpus = question_set.passages.indexed_texts(title=title)
+    encoder = _Sharing(find_model(model), corpus, precision=precision, on_progress=on_progress)
+    encoder.share, encoder.folder = share, out
     vectors = {
         "passages": encoder.encode_passages(corpus),
         "questions": encoder.encode_questions([question.text for question in question_set.questions]),
     }
     windows = Windows.none()
-    if options.windows:
-        heads = question_set.passages.heads(title=options.title)
+    if windowed:
+        heads = question_set.passages.heads(title=title)
         windows = encoder.windows_of(corpus, heads, WindowOptions())
     if added := windows.texts(corpus):
         encoder.named = "windows"  # beside the passages as they are read
@@ -54,17 +75,17 @@ def encode(options: argparse.Namespace, on_progress: Callable[[float], None]) ->
     told = {
         "data": question_set.name,
         "data_fingerprint": question_set.fingerprint,
-        "model": options.model,
+        "model": model,
         "model_fingerprint": encoder.fingerprint,
-        "precision": options.precision,
-        "title": options.title,
+        "precision": precision,
+        "title": title,
         "files": encoder.files,
         "ids": {name: [one.id for one in getattr(question_set, name)] for name in ("passages", "questions")},
         "windows": [[question_set.passages.ids[row], *window[1:]] for row, window in windows.beside()],
     }
-    write_json(options.out / "encoding.json", told)
+    write_json(out / "encoding.json", told)
     return [
-        f"{options.out / encoder.files[name]}: {len(rows):,} {name}, {rows.shape[1]} dimensions"
+        f"{out / encoder.files[name]}: {len(rows):,} {name}, {rows.shape[1]} dimensions"
         for name, rows in vectors.items()
     ]
 

@@ -12,8 +12,7 @@ from data.passages import Passages
 from data.seal import is_sound
 from data.workspace import workspace
 from models.bi_encoder import kept_at
-from models.meter import Meter
-from models.vector_blocks import VectorBlocks
+from models.encoders.vector_blocks import Meter, VectorBlocks
 from retrieval.comparison.cached import CachedRetriever
 from retrieval.comparison.compare import Comparison, compare
 from retrieval.comparison.experiment import Experiment

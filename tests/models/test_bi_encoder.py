@@ -111,7 +111,7 @@ def test_a_pass_holds_no_more_than_it_may_and_hardly_any_padding(folder: Path, m
 
 
 def test_an_end_in_the_middle_is_resumed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("models.vector_blocks.BLOCK", 32)
+    monkeypatch.setattr("models.encoders.vector_blocks.BLOCK", 32)
     source = find_model(str(folder))
 
     class Ending(BiEncoder):

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from models.reading_cost import reading_costs
+from models.encoders.vector_blocks import reading_costs
 
 # milliseconds a text of so many Korean characters took multilingual-e5-small in bfloat16, 8 to 256 of them together
 MEASURED = {15: 1.34, 30: 2.0, 60: 3.4, 120: 6.31, 250: 14.55, 500: 32.42, 800: 63.96}

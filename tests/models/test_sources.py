@@ -228,7 +228,7 @@ def test_what_was_encoded_is_read_without_loading_a_model(models: Path) -> None:
 
 @pytest.mark.slow
 def test_encoding_tells_how_far_it_is_and_what_it_costs(models: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("models.vector_blocks.BLOCK", 2)
+    monkeypatch.setattr("models.encoders.vector_blocks.BLOCK", 2)
     source, told = find_model(str(models / BI_ENCODER)), []
     encoder = BiEncoder(source, [], on_progress=told.append)
     in_blocks = encoder.encode_passages(SENTENCES)
@@ -248,7 +248,7 @@ def test_encoding_tells_how_far_it_is_and_what_it_costs(models: Path, monkeypatc
     assert again.meter.lap()[1] == pytest.approx(work)  # what came from disk costs what it took
     assert encoder.meter.lap() == (0, 0)
     monkeypatch.setattr("models.bi_encoder._VERSION", "another")
-    monkeypatch.setattr("models.vector_blocks.BLOCK", 1024)
+    monkeypatch.setattr("models.encoders.vector_blocks.BLOCK", 1024)
     np.testing.assert_allclose(BiEncoder(source, []).encode_passages(SENTENCES), in_blocks, atol=1e-3)  # bfloat16
 
 

@@ -12,9 +12,8 @@ import numpy as np
 import pytest
 
 from data.workspace import PROJECT
-from models import vector_blocks
-from models.reading_cost import reading_costs
-from models.vector_blocks import Share, StoredVectors, VectorBlocks, read_vectors
+from models.encoders import vector_blocks
+from models.encoders.vector_blocks import Share, StoredVectors, VectorBlocks, read_vectors, reading_costs
 
 TEXTS = [f"{row} " + "x" * (7 * row % 31) for row in range(50)]
 SLOW = """

@@ -7,8 +7,8 @@ import numpy as np
 
 from models.bi_encoder import BiEncoder
 from models.cross_encoder import CrossEncoderScorer
+from models.encoders.vector_blocks import StoredVectors, VectorBlocks
 from models.sources import ModelSource
-from models.vector_blocks import StoredVectors, VectorBlocks
 from models.windows import WindowOptions, Windows
 from training.options.common import TrainingOptions
 

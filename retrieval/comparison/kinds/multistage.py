@@ -5,7 +5,7 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from models.meter import Meter
+from models.encoders.vector_blocks import Meter
 from models.precision import Precision
 from models.sources import STARTER, ModelSource
 from retrieval.comparison.cached import CachedRetriever

@@ -15,9 +15,8 @@ from data.records import QuestionSet
 from data.split import Part
 from models.bi_encoder import BiEncoder
 from models.cross_encoder import CrossEncoderScorer
+from models.encoders.vector_blocks import Meter, reading_costs
 from models.hub import ModelError
-from models.meter import Meter
-from models.reading_cost import reading_costs
 from models.sources import find_model, identity
 from models.sparse_encoder import SparseTextEncoder
 from models.windows import WindowOptions

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from data.workspace import workspace
-from models.meter import Meter
+from models.encoders.vector_blocks import Meter
 from retrieval.comparison.cached import CachedRetriever
 from retrieval.rankings import Rankings, Retriever
 from tests.retrieval.multistage.test_hybrid import Fixed

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from data.workspace import workspace
-from models.reading_cost import reading_costs
+from models.encoders.vector_blocks import reading_costs
 from retrieval.comparison import pace as pace_module
 from retrieval.comparison.kinds.first_stage import BM25Spec, DenseSpec
 from retrieval.comparison.kinds.multistage import HybridSpec, RerankSpec

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from data.workspace import workspace
-from models.meter import Meter
+from models.encoders.vector_blocks import Meter
 from models.windows import WindowOptions
 from retrieval import rerank
 from retrieval.rankings import Rankings
