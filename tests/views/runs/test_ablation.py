@@ -22,7 +22,7 @@ from training.runs.ablations import Ablation, Difference, Interval, Table, Varia
 from training.runs.jobs import all_jobs
 from training.runs.runs import Trial, all_runs, create_run
 from views.choices import choices_for, finished_runs
-from views.runs.ablation_table import as_written
+from views.runs.ablation import as_written
 from views.train import base as hub
 
 NDCG = "ndcg@10"
