@@ -10,7 +10,7 @@ import streamlit as st
 from data.split import Part, SplitOptions
 from data.store import StoredSet, passages_of
 from jobs.status import State
-from models.packaged.bases import PREFIX
+from models.packaged import PREFIX
 from models.sources import STARTER, default_model
 from retrieval.comparison.added import added
 from retrieval.comparison.experiment import Experiment, needed
@@ -19,7 +19,7 @@ from retrieval.comparison.kinds.milvus import MilvusSpec
 from retrieval.comparison.kinds.multistage import HybridSpec, RerankSpec
 from retrieval.comparison.kinds.spec import Spec
 from retrieval.evaluation.measures import DEFAULT_KS
-from retrieval.milvus.kinds import Search
+from retrieval.milvus.retriever import Search
 from text.analyzers import Analyzer, choose
 from training.recipe import recipe_of
 from training.runs.runs import Plan, Run, all_runs, find_model_run, shared_runs

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any
 
 import numpy as np
@@ -10,10 +11,25 @@ from data.cache import key_of
 from retrieval.hybrid import RRF_CONSTANT
 from retrieval.milvus.connection import PATIENCE, connected
 from retrieval.milvus.fields import MOST, Field, Vectors
-from retrieval.milvus.kinds import Ranker
 from retrieval.milvus.loading import ROW, load
 from retrieval.milvus.place import Place
 from retrieval.rankings import NOT_FOUND, Rankings, ranked
+
+
+class Search(StrEnum):
+    """What is compared: BM25 weights of terms, vectors of a bi-encoder, or both, fused by Milvus."""
+
+    BM25 = "bm25"
+    DENSE = "dense"
+    HYBRID = "hybrid"
+
+
+class Ranker(StrEnum):
+    """How Milvus fuses: the sum of 1 / (60 + rank), or of weight * (1/2 + arctan(score) / pi), over what found it."""
+
+    RRF = "rrf"
+    WEIGHTED = "weighted"
+
 
 _VERSION = 1  # part of a collection's name: raise it when what lies in one changes
 _QUESTIONS = 100  # a request

@@ -12,7 +12,7 @@ from retrieval.comparison.kinds.first_stage import BM25Spec, DenseSpec, RunSpec,
 from retrieval.comparison.kinds.milvus import MilvusSpec
 from retrieval.comparison.kinds.multistage import HybridSpec, RerankSpec
 from retrieval.comparison.kinds.spec import Spec
-from retrieval.milvus.kinds import Search
+from retrieval.milvus.retriever import Search
 from text.analyzers import Analyzer
 from training.options.bi_encoder import BI_ENCODER, BiEncoderOptions
 from training.runs.runs import create_run, new_plan

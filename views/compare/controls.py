@@ -20,7 +20,7 @@ from retrieval.comparison.kinds.milvus import MilvusSpec
 from retrieval.comparison.kinds.multistage import RerankSpec
 from retrieval.comparison.kinds.spec import Spec
 from retrieval.evaluation.measures import Measure
-from retrieval.milvus.kinds import Search
+from retrieval.milvus.retriever import Search
 from retrieval.trec import RunError
 from views.choices import BM25_NAME, Choices, free_name, without_plainest
 from views.resources.sets import question_set

@@ -13,9 +13,8 @@ from retrieval.comparison.kinds.spec import Count, Materials, Spec, Weight
 from retrieval.dense.index import IndexKind
 from retrieval.lexical.bm25 import BM25Options
 from retrieval.milvus.fields import Field, TermField, VectorField
-from retrieval.milvus.kinds import Ranker, Search
 from retrieval.milvus.place import place
-from retrieval.milvus.retriever import EngineFusion, Milvus
+from retrieval.milvus.retriever import EngineFusion, Milvus, Ranker, Search
 from text.analyzers import Analyzer
 
 Share = Annotated[float, Value(ge=0, le=1)]

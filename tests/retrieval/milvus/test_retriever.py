@@ -19,9 +19,8 @@ from retrieval.dense.retriever import Dense
 from retrieval.hybrid import Hybrid
 from retrieval.lexical.bm25 import BM25, BM25Options
 from retrieval.milvus.fields import Field, TermField, TermWeights, VectorField, counts
-from retrieval.milvus.kinds import Ranker, Search
 from retrieval.milvus.place import Place
-from retrieval.milvus.retriever import EngineFusion, Milvus
+from retrieval.milvus.retriever import EngineFusion, Milvus, Ranker, Search
 from retrieval.rankings import Rankings
 from tests.doubles import PASSAGES, QUESTIONS, KeywordEncoder, small_set, texts_of
 from text.analyzers import Analyzer

@@ -33,7 +33,7 @@ from retrieval.evaluation.measures import evaluate
 from retrieval.hybrid import Hybrid
 from retrieval.lexical.bm25 import BM25
 from retrieval.lexical.windows import WindowedBM25
-from retrieval.milvus.kinds import Search
+from retrieval.milvus.retriever import Search
 from retrieval.rankings import Rankings
 from tests.doubles import PASSAGES, QUESTIONS, small_set, texts_of
 from tests.hub import SENTENCES, build_bi_encoder, build_cross_encoder_base, build_sparse_encoder, with_head
