@@ -1,90 +1,81 @@
 """`python -m retrieval compare EXPERIMENT.toml --out DIR`, what is done with comparisons that are kept, `encode`."""
 
-import argparse
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
-from data.failure import Failure
+from cyclopts import Parameter
+
+from data.commands import AsJson, commands_of, run
 from data.store import find
-from data.terminal import Parser, tell, tell_progress
+from data.terminal import tell, tell_progress
 from jobs.command import carried_out_alone
 from jobs.detached import handed_over
 from jobs.folder import GoesOn
 from jobs.progress import progress_writer
 from jobs.status import Status
-from retrieval.analysis.figures import shown_measures
+from retrieval.analysis.evidence import shown_measures
 from retrieval.comparison.compare import Comparison, compare, search_light
 from retrieval.comparison.experiment import read_experiment
 from retrieval.comparison.job import ComparisonJob
 from retrieval.comparison.pace import Pace
 from retrieval.comparison.provenance import provenance
 from retrieval.comparison.store import damaged_comparisons, delete, keep, kept_comparisons, load, origin_of, rename
-from retrieval.dense import encode as encode_corpus
+from retrieval.dense.encode import encode_command
 from retrieval.preparation import ship, write_bases
-from retrieval.report.words import LANGUAGES
+
+commands = commands_of("retrieval", "Compare retrievers on a question set.")
+Key = Annotated[str, Parameter(help="its key, as list shows it")]
+Out = Annotated[Path, Parameter(help="folder for figures, report, TREC and BEIR files")]
+ReportLanguage = Annotated[Literal["en", "ko"], Parameter(help="language of the report")]
 
 
-def main(arguments: list[str] | None = None) -> int:
+def main(words: Sequence[str] | None = None) -> int:
     """Run the command; returns its exit status: 0, 1 where a retriever failed, 2 where nothing could be done."""
-    options = _parser().parse_args(arguments)
     try:
-        status: int = options.run(options)
+        return run(commands, words)
     except KeyError as error:
         tell(f"error: no comparison is kept as {error}; `python -m retrieval list` shows those there are", error=True)
         return 2
-    except (Failure, OSError, ValueError) as error:
-        tell(f"error: {error}", error=True)
-        return 2
-    return status
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = Parser(prog="python -m retrieval", description="Compare retrievers on a question set.")
-    commands = parser.add_subparsers(required=True)
+@commands.command(name="compare")
+def compare_command(
+    experiment: Path,
+    /,
+    *,
+    out: Out,
+    language: ReportLanguage = "en",
+    tell_page: Annotated[bool, Parameter("--tell", negative="", show=False)] = False,
+    rest: Annotated[bool, Parameter(negative="", show=False)] = False,
+) -> int:
+    """Run an experiment file.
 
-    def command(name: str, run: Callable[[argparse.Namespace], int], text: str) -> argparse.ArgumentParser:
-        added = commands.add_parser(name, help=text, description=text)
-        added.set_defaults(run=run)
-        return added
-
-    comparing = command("compare", _compare, "run an experiment file")
-    comparing.add_argument("experiment", type=Path, help="experiment file (TOML)")
-    comparing.add_argument("--tell", action="store_true", help="only what the page needs, with the progress noted")
-    comparing.add_argument("--rest", action="store_true", help="what needs no model was searched by another process")
-    listing = command("list", _list, "list the comparisons kept in the workspace, the newest first")
-    listing.add_argument("--json", action="store_true", help="print JSON")
-    encode_corpus.add_arguments(command("encode", _encode, encode_corpus.HELP))
-    command("ship", _ship, "make again what comes with the sample: its tokens, after it or its analyzer has changed")
-    exporting = command("export", _export, "write all files of a kept comparison")
-    for writing in (comparing, exporting):
-        writing.add_argument("--out", type=Path, required=True, help="folder for figures, report, TREC and BEIR files")
-        writing.add_argument("--language", choices=LANGUAGES, default="en", help="language of the report")
-    renaming = command("rename", _rename, "give a kept comparison a name")
-    deleting = command("delete", _delete, "remove a kept comparison")
-    for naming in (exporting, renaming, deleting):
-        naming.add_argument("key", metavar="KEY", help="its key, as list shows it")
-    renaming.add_argument("name", metavar="NAME", help="its new name")
-    return parser
-
-
-def _compare(options: argparse.Namespace) -> int:
-    if options.tell:  # the page waits for no more than it needs, and makes the rest when it is asked for
-        return _compare_for_the_page(options)
-    comparison, origin = _compared(options.experiment, tell_progress)
+    Parameters
+    ----------
+    experiment
+        experiment file (TOML)
+    tell_page
+        only what the page needs, with the progress noted
+    rest
+        what needs no model was searched by another process
+    """
+    if tell_page:  # the page waits for no more than it needs, and makes the rest when it is asked for
+        return _compare_for_the_page(experiment, out, rest=rest)
+    comparison, origin = _compared(experiment, tell_progress)
     status = _report(comparison)  # first: a full disk takes no figures away
     from retrieval.report.files import save  # draws with a library that a page's job does not wait for
 
-    save(comparison, options.out, origin, options.language)
+    save(comparison, out, origin, language)
     return status
 
 
-def _compare_for_the_page(options: argparse.Namespace) -> int:
+def _compare_for_the_page(experiment: Path, out: Path, *, rest: bool) -> int:
     """Compare as a job: what needs no model at once, the rest in a process that has read a model's libraries."""
-    job, reported, is_left = ComparisonJob(options.out), 0, False
+    job, reported, is_left = ComparisonJob(out), 0, False
     least = job.status().seconds_left  # as told by the process that began
 
     def work(began: Status) -> None:
@@ -92,26 +83,24 @@ def _compare_for_the_page(options: argparse.Namespace) -> int:
         pace = Pace(least)
         tell = _finished_too(job, progress_writer(job, began, lambda: pace.seconds_left))
         tell("", 0.0)
-        path = options.experiment
-        if not options.rest:
-            experiment = read_experiment(path)
-            found = find(experiment.data, path.parent)
-            is_left = search_light(experiment, found, base=path.parent, on_progress=tell, pace=pace)
+        if not rest:
+            asked = read_experiment(experiment)
+            found = find(asked.data, experiment.parent)
+            is_left = search_light(asked, found, base=experiment.parent, on_progress=tell, pace=pace)
             if is_left:
                 raise GoesOn
-        comparison, origin = _compared(path, tell, pace)
+        comparison, origin = _compared(experiment, tell, pace)
         reported = _report(comparison)
-        keep(comparison, options.out, origin)
+        keep(comparison, out, origin)
 
     status = carried_out_alone(job, work)
     if is_left and not job.asked_to_stop:
-        words = ("compare", options.experiment, "--out", options.out, "--tell", "--rest")
-        if process := handed_over("retrieval", *words, log=options.out / "log.txt"):
-            write_bases(read_experiment(options.experiment))  # while that one reads its libraries
+        words = ("compare", experiment, "--out", out, "--tell", "--rest")
+        if process := handed_over("retrieval", *words, log=out / "log.txt"):
+            write_bases(read_experiment(experiment))  # while that one reads its libraries
             process.wait()
             return 0 if job.done else 2
-        options.rest = True  # where nobody has read the libraries they are read here
-        return _compare_for_the_page(options)
+        return _compare_for_the_page(experiment, out, rest=True)  # nobody has read the libraries: they are read here
     return status or reported
 
 
@@ -148,49 +137,53 @@ def _report(comparison: Comparison) -> int:
     return int(any(result.error for result in comparison.results))
 
 
-def _encode(options: argparse.Namespace) -> int:
-    def follow(share: float) -> None:
-        if sys.stderr.isatty():
-            print(f"\r{share:4.0%}\033[K", end="" if share < 1 else "\n", file=sys.stderr)
-
-    tell("\n".join(encode_corpus.encode(options, follow)))
-    return 0
+commands.command(encode_command, name="encode")
 
 
-def _list(options: argparse.Namespace) -> int:
+@commands.command(name="list")
+def list_command(*, as_json: AsJson = False) -> int:
+    """List the comparisons kept in the workspace, the newest first."""
     kept = kept_comparisons()
     for key in damaged_comparisons():
         tell(f"{key} cannot be read: it is damaged, or of another version", error=True)
-    if options.json:
+    if as_json:
         tell(json.dumps([asdict(one) | {"folder": str(one.folder)} for one in kept], ensure_ascii=False, indent=2))
-    for one in () if options.json else kept:
+        return 0
+    for one in kept:
         names = ", ".join(one.retrievers)
         tell(f"{one.key}  {one.made[:16]}  {one.name or one.data} ({one.part}, {one.questions:,} questions): {names}")
     return 0
 
 
-def _ship(options: argparse.Namespace) -> int:
-    del options
+@commands.command(name="ship")
+def ship_command() -> int:
+    """Make again what comes with the sample: its tokens, after it or its analyzer has changed."""
     ship()
     return 0
 
 
-def _export(options: argparse.Namespace) -> int:
+@commands.command(name="export")
+def export_command(key: Key, /, *, out: Out, language: ReportLanguage = "en") -> int:
+    """Write all files of a kept comparison."""
     from retrieval.report.files import save
 
-    kept = {one.key: one for one in kept_comparisons()}[options.key]
+    kept = {one.key: one for one in kept_comparisons()}[key]
     comparison = load(kept.folder, find(kept.reference, kept.folder))
-    save(comparison, options.out, origin_of(kept.folder), options.language)
+    save(comparison, out, origin_of(kept.folder), language)
     return 0
 
 
-def _rename(options: argparse.Namespace) -> int:
-    rename(options.key, options.name)
+@commands.command(name="rename")
+def rename_command(key: Key, name: Annotated[str, Parameter(help="its new name")], /) -> int:
+    """Give a kept comparison a name."""
+    rename(key, name)
     return 0
 
 
-def _delete(options: argparse.Namespace) -> int:
-    delete(options.key)
+@commands.command(name="delete")
+def delete_command(key: Key, /) -> int:
+    """Remove a kept comparison."""
+    delete(key)
     return 0
 
 

@@ -14,8 +14,7 @@ import pandas as pd
 from data.records import QuestionSet
 from models.hub import ModelError
 from models.sources import find_model
-from retrieval.analysis.changes import Change, changes
-from retrieval.analysis.evidence import Evidence, evidence
+from retrieval.analysis.evidence import Change, Evidence, changes, evidence
 from retrieval.analysis.lab_results import lab_figures
 from retrieval.analysis.questions import most_disputed, question_table, rows_with_text, same_article
 from retrieval.analysis.stages import ceilings, fates

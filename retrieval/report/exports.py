@@ -12,8 +12,7 @@ import pandas as pd
 
 from data.records import QuestionSet
 from data.workspace import replacing
-from retrieval.analysis.evidence import Evidence
-from retrieval.analysis.figures import Figure, figures, label, shown_measures
+from retrieval.analysis.evidence import Evidence, Figure, figures, label, shown_measures
 from retrieval.comparison.compare import Comparison
 from retrieval.evaluation.measures import CUT, first_relevant_ranks
 from retrieval.rankings import NOT_FOUND

@@ -8,8 +8,7 @@ from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 
-from retrieval.analysis.evidence import Evidence, evidence, turned
-from retrieval.analysis.figures import figures, label, shown_measures
+from retrieval.analysis.evidence import Evidence, evidence, figures, label, shown_measures, turned
 from retrieval.comparison.compare import Comparison
 from retrieval.comparison.provenance import provenance
 from retrieval.evaluation.measures import CUT, depth_of

@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from retrieval.analysis.evidence import Evidence
-from retrieval.analysis.figures import label
+from retrieval.analysis.evidence import Evidence, label
 from retrieval.analysis.stages import DEPTHS, FATES, Fate, ceilings, fates
 from retrieval.comparison.compare import Comparison
 from retrieval.evaluation.measures import CUT, first_relevant_ranks

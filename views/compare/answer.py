@@ -6,8 +6,7 @@ import numpy as np
 import streamlit as st
 
 from data.split import Part
-from retrieval.analysis.evidence import usual_baseline
-from retrieval.analysis.figures import at_ceiling, usual_figure
+from retrieval.analysis.evidence import at_ceiling, usual_baseline, usual_figure
 from retrieval.comparison.kinds.multistage import RerankSpec
 from retrieval.comparison.kinds.spec import Spec
 from retrieval.comparison.store import origin_of

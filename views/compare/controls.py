@@ -12,7 +12,7 @@ from data.limits import LimitError
 from data.split import Part
 from data.store import StoredSet
 from models.sources import STARTER
-from retrieval.analysis.figures import telling_figure, usual_figure
+from retrieval.analysis.evidence import telling_figure, usual_figure
 from retrieval.comparison.added import add, add_run, remove
 from retrieval.comparison.compare import Comparison
 from retrieval.comparison.kinds.first_stage import DenseSpec, SparseSpec

@@ -8,8 +8,7 @@ import pandas as pd
 import streamlit as st
 
 from data.store import StoredSet
-from retrieval.analysis.evidence import Intervals, turned
-from retrieval.analysis.figures import telling_figure
+from retrieval.analysis.evidence import Intervals, telling_figure, turned
 from retrieval.analysis.open_comparison import OpenComparison
 from retrieval.comparison.compare import Comparison, Result
 from retrieval.comparison.kinds.spec import Spec

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from data.split import Part
-from retrieval.analysis.changes import changes, comparable
+from retrieval.analysis.evidence import changes, comparable
 from retrieval.comparison.compare import Comparison
 from retrieval.comparison.store import StoredComparison
 from retrieval.evaluation.significance import pair_tests, question_groups

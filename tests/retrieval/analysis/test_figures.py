@@ -1,7 +1,14 @@
 import pytest
 
-from retrieval.analysis.evidence import evidence
-from retrieval.analysis.figures import at_ceiling, figures, label, shown_measures, telling_figure, usual_figure
+from retrieval.analysis.evidence import (
+    at_ceiling,
+    evidence,
+    figures,
+    label,
+    shown_measures,
+    telling_figure,
+    usual_figure,
+)
 from retrieval.evaluation.measures import Measure
 from tests.retrieval.compared import LATE, RIGHT, comparison_of, many_questions
 
