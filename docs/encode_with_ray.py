@@ -9,7 +9,7 @@ from typing import Any
 
 import ray
 
-from models.bi_encoder import BiEncoder
+from models.encoders.bi_encoder import BiEncoder
 from models.sources import find_model
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from models.bi_encoder import BiEncoder, kept_at
+from models.encoders.bi_encoder import BiEncoder, kept_at
 from models.encoders.vector_blocks import read_vectors
 from models.sources import find_model
 

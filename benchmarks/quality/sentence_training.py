@@ -14,8 +14,8 @@ from data.split import Part, SplitOptions
 from embeddings.distinct import Distinct
 from embeddings.geometry import alignment, positive_rows, uniformity
 from embeddings.sts import correlate, cosines
-from models.bi_encoder import BiEncoder
-from models.packaged.bases import DEFAULT
+from models.encoders.bi_encoder import BiEncoder
+from models.packaged import DEFAULT
 from models.sources import find_model
 from training.options.sentences import SENTENCES, SentenceObjective, SentenceOptions
 from training.runs.runs import Run, all_runs, create_run, new_plan

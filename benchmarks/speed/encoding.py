@@ -14,7 +14,7 @@ from benchmarks import peers
 from benchmarks.korquad import korquad
 from benchmarks.random_models import bi_encoder
 from data.read import read_file
-from models.bi_encoder import BiEncoder
+from models.encoders.bi_encoder import BiEncoder
 from models.precision import Precision
 from models.sources import find_model
 

@@ -12,7 +12,7 @@ from data.commands import one_of
 from data.store import find
 from data.terminal import tell
 from data.workspace import write_json
-from models.bi_encoder import BiEncoder, kept_at
+from models.encoders.bi_encoder import BiEncoder, kept_at
 from models.encoders.vector_blocks import Share, StoredVectors, VectorBlocks, copy_vectors
 from models.precision import Precision
 from models.sources import find_model

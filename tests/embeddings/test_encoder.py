@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from embeddings.encoder import encode, kept_vectors
-from models.bi_encoder import BiEncoder
 from models.encoders import vector_blocks
+from models.encoders.bi_encoder import BiEncoder
 from models.loading import load_bi_encoder
 from models.sources import find_model
 from tests.embeddings.worlds import scored_pairs

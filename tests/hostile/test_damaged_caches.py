@@ -11,7 +11,7 @@ import pytest
 from data.passages import Passages
 from data.seal import is_sound
 from data.workspace import workspace
-from models.bi_encoder import kept_at
+from models.encoders.bi_encoder import kept_at
 from models.encoders.vector_blocks import Meter, VectorBlocks
 from retrieval.comparison.cached import CachedRetriever
 from retrieval.comparison.compare import Comparison, compare

@@ -11,7 +11,7 @@ from safetensors.numpy import load_file, save_file
 from sentence_transformers import SentenceTransformer
 
 from data.workspace import workspace
-from models.bi_encoder import BiEncoder
+from models.encoders.bi_encoder import BiEncoder
 from models.hub import ModelError
 from models.inference import TOKENS_A_PASS, Told, fast_passes, takes_rows
 from models.loading import load_bi_encoder

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 from data.workspace import PROJECT, workspace
-from models.bi_encoder import BiEncoder
 from models.cross_encoder import CrossEncoderScorer
+from models.encoders.bi_encoder import BiEncoder
 from models.hub import ModelError, hub_revision
 from models.sources import STARTER, ModelSource, find_model
 from tests.hub import (
@@ -247,7 +247,7 @@ def test_encoding_tells_how_far_it_is_and_what_it_costs(models: Path, monkeypatc
     assert again.meter.load == pytest.approx(first_load)
     assert again.meter.lap()[1] == pytest.approx(work)  # what came from disk costs what it took
     assert encoder.meter.lap() == (0, 0)
-    monkeypatch.setattr("models.bi_encoder._VERSION", "another")
+    monkeypatch.setattr("models.encoders.bi_encoder._VERSION", "another")
     monkeypatch.setattr("models.encoders.vector_blocks.BLOCK", 1024)
     np.testing.assert_allclose(BiEncoder(source, []).encode_passages(SENTENCES), in_blocks, atol=1e-3)  # bfloat16
 

@@ -11,10 +11,10 @@ import pytest
 from data.passages import Passages
 from data.records import Passage
 from data.workspace import workspace
-from models.bi_encoder import BiEncoder
+from models import starter
 from models.cross_encoder import CrossEncoderScorer
+from models.encoders.bi_encoder import BiEncoder
 from models.sources import STARTER, find_model
-from models.starter import vocabulary
 from tests.doubles import PASSAGES, QUESTIONS, texts_of
 from text.analysis import analyze
 from text.analyzers import Analyzer
@@ -37,10 +37,10 @@ CORPORA = [
 
 
 def test_of_a_large_corpus_some_passages_evenly_spread_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(vocabulary, "MAX_TEXTS", 3)
-    read = vocabulary.tokens_of_some(Analyzer.WORD, ENGLISH)
+    monkeypatch.setattr(starter, "MAX_TEXTS", 3)
+    read = starter.tokens_of_some(Analyzer.WORD, ENGLISH)
     assert read.texts() == analyze(Analyzer.WORD, [ENGLISH[0], ENGLISH[2], ENGLISH[4]])
-    assert len(vocabulary.tokens_of_some(Analyzer.WORD, ENGLISH[:3])) == 3
+    assert len(starter.tokens_of_some(Analyzer.WORD, ENGLISH[:3])) == 3
 
 
 def lsa(documents: list[list[str]], dimensions: int) -> dict[str, tuple[float, np.ndarray]]:
@@ -152,7 +152,7 @@ def test_what_bm25_has_analyzed_no_reranker_analyzes_again(monkeypatch: pytest.M
         analyzed.append(texts)
         return analyze(analyzer, texts)
 
-    monkeypatch.setattr(vocabulary, "analyze", analyze_and_note)
+    monkeypatch.setattr(starter, "analyze", analyze_and_note)
     scorer = CrossEncoderScorer(find_model(STARTER), KOREAN)
     scorer.foresee(questions)
     np.testing.assert_array_equal(scorer.score(pairs), plain)
@@ -163,8 +163,7 @@ def test_what_bm25_has_analyzed_no_reranker_analyzes_again(monkeypatch: pytest.M
 
 @pytest.mark.parametrize("place", ["relative", "absolute", "run"])
 def test_saved_models_come_back_as_they_were(place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from models.starter.bi_encoder import AnalyzedEmbedding
-    from models.starter.cross_encoder import KernelPooling
+    from models.starter import AnalyzedEmbedding, KernelPooling
 
     monkeypatch.setenv("MRC_WORKSPACE", str(tmp_path))
     bi_encoder = BiEncoder(find_model(STARTER), ENGLISH)

@@ -15,7 +15,7 @@ from data.records import Passage, Question, QuestionSet
 from data.split import SplitOptions
 from data.store import keep
 from jobs.status import State, Status
-from models.bi_encoder import BiEncoder
+from models.encoders.bi_encoder import BiEncoder
 from models.sources import STARTER, ModelSource
 from retrieval.lexical.bm25 import BM25
 from tests.hub import SENTENCES, build_bi_encoder, build_sparse_encoder

@@ -10,7 +10,7 @@ import pandas as pd
 from scipy.sparse import csr_array
 
 from data.records import QuestionSet
-from models.bi_encoder import BiEncoder
+from models.encoders.bi_encoder import BiEncoder
 from models.sources import find_model
 from retrieval.dense.retriever import Dense
 from retrieval.hybrid import Hybrid

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_array
 
-from models.bi_encoder import prompts_of
+from models.encoders.bi_encoder import prompts_of
 from models.loading import load_sparse_encoder
 from models.sources import DEFAULT_MASKED_LANGUAGE_MODEL, ModelSource
 from models.sparse_encoder import SparseTextEncoder

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from data.pairs.records import PairSet
-from models.bi_encoder import BiEncoder, prompts_of
+from models.encoders.bi_encoder import BiEncoder, prompts_of
 from models.loading import load_bi_encoder
 from models.sources import DEFAULT_BI_ENCODER, ModelSource, is_starter
 from retrieval.comparison.kinds.first_stage import DenseSpec

@@ -8,7 +8,7 @@ import numpy as np
 
 from data.pairs.records import PairSet
 from data.texts import Texts
-from models.bi_encoder import BiEncoder
+from models.encoders.bi_encoder import BiEncoder
 from models.precision import Precision
 from models.sources import find_model
 from training.engine.probe import seconds_for

@@ -15,11 +15,11 @@ from tokenizers import Tokenizer
 
 from data.catalog import CATALOG, read_entry
 from data.workspace import PROJECT
-from models.bi_encoder import BiEncoder
+from models import packaged
 from models.cross_encoder import CrossEncoderScorer
+from models.encoders.bi_encoder import BiEncoder
 from models.hub import ModelError
-from models.packaged import bases
-from models.packaged.bases import DEFAULT, PackagedBase, write_folder
+from models.packaged import DEFAULT, PackagedBase, write_folder
 from models.precision import Precision
 from models.quantized import QuantizedModel, make_tokenizer, read
 from models.sources import find_model, identity, is_starter
@@ -161,7 +161,7 @@ def base(**other: str) -> PackagedBase:
 
 def test_without_its_package_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     missing = base(package="a_package_nobody_has")
-    monkeypatch.setitem(bases.PACKAGED, "small", missing)
+    monkeypatch.setitem(packaged.PACKAGED, "small", missing)
     assert missing.path is None
     with pytest.raises(ModelError, match=r"pip install a_package_nobody_has==0\.3\.0") as told:
         find_model("packaged:small")
@@ -189,7 +189,7 @@ def test_a_damaged_folder_is_written_anew(tmp_path: Path, monkeypatch: pytest.Mo
     (package / "__init__.py").touch()
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setattr(PackagedBase, "path", file)
-    monkeypatch.setattr(bases, "_tensors", lambda _: [("a.matrix", "matrix", (2, 32)), ("a.plain", "plain", (3,))])
+    monkeypatch.setattr(packaged, "_tensors", lambda _: [("a.matrix", "matrix", (2, 32)), ("a.plain", "plain", (3,))])
     small = base(package="a_small_package", file=file.name, sha256=hashlib.sha256(file.read_bytes()).hexdigest())
     small.write()
     whole = {path: path.read_bytes() for path in small.folder.rglob("*") if path.is_file()}
@@ -197,12 +197,12 @@ def test_a_damaged_folder_is_written_anew(tmp_path: Path, monkeypatch: pytest.Mo
         path.write_bytes(content[: len(content) // 2] + b"?")
         small.write()
         assert {path: path.read_bytes() for path in small.folder.rglob("*") if path.is_file()} == whole
-    monkeypatch.setattr(bases, "write_folder", None)
+    monkeypatch.setattr(packaged, "write_folder", None)
     small.write()  # what is sound stays
 
 
 def test_any_file_of_the_layout_becomes_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bases, "_tensors", lambda _: [("a.matrix", "matrix", (2, 32)), ("a.plain", "plain", (3,))])
+    monkeypatch.setattr(packaged, "_tensors", lambda _: [("a.matrix", "matrix", (2, 32)), ("a.plain", "plain", (3,))])
     write_folder(read(written(tmp_path)), tmp_path / "model", card="words")
     weights = load_file(tmp_path / "model" / "model.safetensors")
     assert {name: array.shape for name, array in weights.items()} == {"a.matrix": (2, 32), "a.plain": (3,)}

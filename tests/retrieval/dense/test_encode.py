@@ -13,7 +13,7 @@ import pytest
 
 from data.store import find
 from data.workspace import PROJECT
-from models.bi_encoder import BiEncoder
+from models.encoders.bi_encoder import BiEncoder
 from models.precision import Precision
 from models.sources import find_model
 from models.windows import WindowOptions

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from data.records import Passage
-from models.bi_encoder import BiEncoder
+from models.encoders.bi_encoder import BiEncoder
 from models.sources import find_model
 from retrieval.explain.sentences import sentence_contributions
 from tests.doubles import KeywordEncoder

@@ -14,7 +14,7 @@ from data.catalog import CATALOG, read_entry
 from data.passages import Passages
 from data.records import Passage, QuestionSet
 from data.workspace import PROJECT
-from models.bi_encoder import BiEncoder
+from models.encoders.bi_encoder import BiEncoder
 from models.hub import ModelError
 from models.sources import STARTER, find_model
 from retrieval.dense.retriever import Dense

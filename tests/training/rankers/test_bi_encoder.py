@@ -7,7 +7,7 @@ import pytest
 from data.records import QuestionSet
 from data.split import Part, SplitOptions, split
 from jobs.status import State
-from models.bi_encoder import BiEncoder
+from models.encoders.bi_encoder import BiEncoder
 from models.loading import load_bi_encoder
 from models.sources import ModelSource, find_model
 from retrieval.dense.retriever import Dense

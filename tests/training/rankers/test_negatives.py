@@ -11,7 +11,7 @@ from data.records import Passage, Question, QuestionSet
 from data.remarks import mark_negative
 from data.split import SplitOptions
 from data.store import find, keep
-from models.bi_encoder import BiEncoder
+from models.encoders.bi_encoder import BiEncoder
 from models.sources import find_model
 from retrieval.rankings import NOT_FOUND, Rankings
 from tests.doubles import small_set

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from data.records import Passage, Question, QuestionSet
 from jobs.status import State
-from models.bi_encoder import BiEncoder
+from models.encoders.bi_encoder import BiEncoder
 from models.sources import find_model
 from models.windows import Window, WindowOptions
 from retrieval.dense.retriever import Dense

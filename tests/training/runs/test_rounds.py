@@ -6,7 +6,7 @@ import pytest
 
 from data.store import keep
 from jobs.status import State
-from models.bi_encoder import BiEncoder
+from models.encoders.bi_encoder import BiEncoder
 from models.sources import STARTER, content_fingerprint
 from retrieval.dense.retriever import Dense
 from tests.training.test_resume import again, assert_came_out_alike, do_at_step

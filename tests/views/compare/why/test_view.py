@@ -16,7 +16,7 @@ from data.remarks import mark_negative, remarks_of, write_note
 from data.split import Part
 from data.store import StoredSet, keep
 from data.workspace import PROJECT
-from models.bi_encoder import BiEncoder
+from models.encoders.bi_encoder import BiEncoder
 from models.precision import Precision
 from models.sources import find_model
 from models.sparse_encoder import SparseTextEncoder
