@@ -9,8 +9,7 @@ from views import reasons
 from views.compare import charts
 from views.compare.controls import show_why
 from views.compare.scores import ComparisonView
-from views.compare.why.case import QuestionCase
-from views.compare.why.filters import listed
+from views.compare.why.questions import QuestionCase, listed
 from views.names import answers_line, slice_names
 from views.ui.charts import draw_chart
 from views.ui.passages import draw_style

@@ -7,7 +7,7 @@ from retrieval.report.colours import colour_of, shape_of
 from text.marking import MarkedText
 from views.compare.controls import tie
 from views.compare.why import remarks as compare_remarks
-from views.compare.why.case import QuestionCase
+from views.compare.why.questions import QuestionCase
 from views.resources.retrieval import marked_passages
 from views.ui.passages import MOST, head_html, hit, hits_html, legend_html, right_ranks, side_by_side, truth_line
 from views.ui.words import word

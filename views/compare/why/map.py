@@ -9,7 +9,7 @@ from retrieval.evaluation.ranks import BANDS
 from retrieval.report.colours import READABLE
 from retrieval.report.scales import legend
 from views.compare.controls import change
-from views.compare.why.filters import QuestionList, band_words, block_name
+from views.compare.why.questions import QuestionList, band_words, block_name
 from views.ui import tables
 from views.ui.charts import draw_chart
 from views.ui.words import word

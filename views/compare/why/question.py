@@ -11,8 +11,7 @@ from views.compare.controls import change, tie
 from views.compare.why import columns as compare_question_columns
 from views.compare.why import remarks as compare_remarks
 from views.compare.why import scores as compare_question_scores
-from views.compare.why.case import QuestionCase
-from views.compare.why.filters import QuestionList
+from views.compare.why.questions import QuestionCase, QuestionList
 from views.names import answers_line, kind_words
 from views.resources.retrieval import marked_passages
 from views.resources.sets import question_set, split_of

@@ -16,8 +16,8 @@ from views.compare.why import sentences as compare_question_sentences
 from views.compare.why import terms as compare_terms
 from views.compare.why import weighed as compare_question_weighed
 from views.compare.why import windows as compare_windows
-from views.compare.why.case import QuestionCase
 from views.compare.why.parts import draw_parts_of_words, draw_sums, draw_texts
+from views.compare.why.questions import QuestionCase
 from views.resources.explanations import explained_static
 from views.ui import tables
 from views.ui.charts import draw_chart, part_bars

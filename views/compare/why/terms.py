@@ -15,8 +15,8 @@ from text.located import TokenKind
 from text.morphemes import Compounds
 from text.problems import DictionaryError
 from views.compare.controls import change
-from views.compare.why.case import QuestionCase
 from views.compare.why.parts import draw_parts_of_words, draw_sums, draw_texts
+from views.compare.why.questions import QuestionCase
 from views.resources.explanations import dictionary_of, explained_bm25
 from views.ui.problems import failure_text
 from views.ui.state import keep

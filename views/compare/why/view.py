@@ -9,7 +9,7 @@ from views.compare.scores import ComparisonView
 from views.compare.why import map as compare_why_map
 from views.compare.why import question as compare_question
 from views.compare.why import remarks as compare_remarks
-from views.compare.why.filters import QuestionList, listed
+from views.compare.why.questions import QuestionList, listed
 from views.names import kind_words, slice_names
 from views.ui import tables
 from views.ui.state import leave_top

@@ -5,9 +5,9 @@ import streamlit as st
 from retrieval.comparison.kinds.first_stage import SparseSpec
 from retrieval.explain.duel import Duel, weighed_table
 from retrieval.explain.sparse import SparseExplanation
-from views.compare.why.case import QuestionCase
 from views.compare.why.loading import once_asked
 from views.compare.why.parts import draw_parts_of_words, draw_sums, draw_texts
+from views.compare.why.questions import QuestionCase
 from views.resources.explanations import explained_sparse
 from views.ui.words import word
 

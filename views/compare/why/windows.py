@@ -9,8 +9,8 @@ from retrieval.comparison.kinds.multistage import RerankSpec
 from retrieval.explain.duel import Duel
 from retrieval.explain.token_windows import WindowExplanation
 from text.located import weighted_pieces
-from views.compare.why.case import QuestionCase
 from views.compare.why.loading import once_asked
+from views.compare.why.questions import QuestionCase
 from views.resources.explanations import explained_reranking
 from views.ui import tables
 from views.ui.passages import weighed_html
