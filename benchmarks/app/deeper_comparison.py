@@ -9,14 +9,13 @@ from pathlib import Path
 from benchmarks.korquad import korquad
 from data.read import read_file
 from retrieval.analysis.evidence import evidence
-from retrieval.analysis.stages import ceilings, fates
+from retrieval.analysis.questions import ceilings, fates, rank_map
 from retrieval.comparison.compare import Comparison, compare
 from retrieval.comparison.experiment import Experiment
 from retrieval.comparison.kinds.first_stage import BM25Spec, DenseSpec, WindowedBM25Spec
 from retrieval.comparison.kinds.multistage import HybridSpec, RerankSpec
 from retrieval.comparison.kinds.spec import Spec
 from retrieval.comparison.store import keep, load
-from retrieval.evaluation.ranks import rank_map
 from retrieval.evaluation.significance import question_groups
 from retrieval.evaluation.slices import Property, slice_table, slices
 from retrieval.report.report import report

@@ -16,11 +16,20 @@ from models.hub import ModelError
 from models.sources import find_model
 from retrieval.analysis.evidence import Change, Evidence, changes, evidence
 from retrieval.analysis.lab_results import lab_figures
-from retrieval.analysis.questions import most_disputed, question_table, rows_with_text, same_article
-from retrieval.analysis.stages import ceilings, fates
+from retrieval.analysis.questions import (
+    Quadrant,
+    RankMap,
+    ceilings,
+    fates,
+    most_disputed,
+    quadrants,
+    question_table,
+    rank_map,
+    rows_with_text,
+    same_article,
+)
 from retrieval.comparison.kinds.multistage import HybridSpec, RerankSpec
 from retrieval.comparison.store import load
-from retrieval.evaluation.ranks import Quadrant, RankMap, quadrants, rank_map
 from retrieval.evaluation.significance import PairTest, intervals_of, pair_tests, question_groups
 from retrieval.evaluation.slices import Property, Slice, properties, slice_table, slice_tests, slices
 from retrieval.explain.multistage import (

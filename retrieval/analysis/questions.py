@@ -1,6 +1,12 @@
-"""From a comparison down to single questions: which to look at, in what order, and what each retriever found of one."""
+"""From a comparison down to single questions: their ranks, which to look at, and where each retriever loses them.
 
-from collections.abc import Sequence
+A question counts as found where one of its relevant passages is among the first K (Hit@K). What a hybrid or a reranker
+cannot find because no part of it brought the passage is one thing; what it was given and put too low is another.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
 
 import numpy as np
 import pandas as pd
@@ -8,9 +14,78 @@ import pandas as pd
 from data.audit.overlap import word_overlap
 from data.records import QuestionSet
 from retrieval.comparison.compare import Comparison
+from retrieval.comparison.kinds.spec import Spec
 from retrieval.evaluation.measures import first_relevant_ranks
-from retrieval.evaluation.ranks import BANDS, bands_of
 from retrieval.rankings import NOT_FOUND, Findings, Rankings
+
+BANDS = (1, 5, 10, 20, 50, 100)  # last rank of each band; one band more holds what lies deeper or was not found
+
+
+class Quadrant(StrEnum):
+    """Which of two retrievers find a question."""
+
+    BOTH = "both"
+    ONLY_FIRST = "only_first"
+    ONLY_SECOND = "only_second"
+    NEITHER = "neither"
+
+
+@dataclass(frozen=True)
+class Block:
+    """Neighbouring questions of the map, from `start` up to `end`, that one retriever (a column) ranks in one band."""
+
+    column: int
+    start: int
+    end: int
+    band: int
+
+
+@dataclass(frozen=True)
+class RankMap:
+    """Ranks `(n_questions, n_retrievers)` int64 of the first relevant passage, 0 where none was found.
+
+    `order` are the question rows as the map shows them: by the band of the first retriever, within it by that of the
+    second and so on, so that what the retrievers see alike lies together.
+    """
+
+    ranks: np.ndarray
+    order: np.ndarray
+
+    def blocks(self) -> list[Block]:
+        """Return the map as few blocks, by column and then by place."""
+        shown = bands_of(self.ranks)[self.order]
+        found: list[Block] = []
+        for column in range(shown.shape[1]):
+            edges = np.flatnonzero(np.diff(shown[:, column])) + 1
+            starts, ends = [0, *edges.tolist()], [*edges.tolist(), len(shown)]
+            found += [Block(column, a, b, int(shown[a, column])) for a, b in zip(starts, ends, strict=True) if a < b]
+        return found
+
+
+def rank_map(rankings: Sequence[Rankings], question_set: QuestionSet) -> RankMap:
+    """Make the map of one or more retrievers' rankings."""
+    ranks = np.stack([first_relevant_ranks(one, question_set) for one in rankings], axis=1)
+    shown = bands_of(ranks)
+    return RankMap(ranks, np.lexsort(shown.T[::-1]))
+
+
+def bands_of(ranks: np.ndarray) -> np.ndarray:
+    """Return the band of each rank: its place in `BANDS`, `len(BANDS)` where it lies deeper or is 0 (not found)."""
+    return np.where(ranks == 0, len(BANDS), np.searchsorted(BANDS, ranks))
+
+
+def quadrants(first: np.ndarray, second: np.ndarray, k: int) -> dict[Quadrant, np.ndarray]:
+    """Return question rows (ascending) by which of two retrievers has a relevant passage among its first k.
+
+    `first` and `second` are ranks `(n_questions,)`, 0 where none was found.
+    """
+    a, b = ((ranks > 0) & (ranks <= k) for ranks in (first, second))
+    return {
+        Quadrant.BOTH: np.flatnonzero(a & b),
+        Quadrant.ONLY_FIRST: np.flatnonzero(a & ~b),
+        Quadrant.ONLY_SECOND: np.flatnonzero(~a & b),
+        Quadrant.NEITHER: np.flatnonzero(~a & ~b),
+    }
 
 
 def band_counts(ranks: np.ndarray) -> np.ndarray:
@@ -119,3 +194,91 @@ def most_disputed(rankings: Sequence[Rankings], question_set: QuestionSet, count
             chosen.append(row)
     chosen += [row for row in order if row not in chosen][: count - len(chosen)]
     return sorted(chosen, key=order.index)
+
+
+DEPTHS = (1, 2, 5, 10, 20, 50, 100)
+
+
+class Fate(StrEnum):
+    """What became of a question. `BELOW` and `NOT_FOUND` are of retrievers that wrap no other."""
+
+    FOUND = "found"
+    BELOW = "below"  # found, but below the first K
+    NOT_FOUND = "not_found"
+    NOT_A_CANDIDATE = "not_a_candidate"  # no part of it brought the passage
+    LOST_IN_FUSION = "lost_in_fusion"
+    LOST_IN_RERANKING = "lost_in_reranking"
+
+
+FATES = tuple(Fate)
+_PLACE = {fate: place for place, fate in enumerate(FATES)}
+
+
+def fates(compared: Comparison, k: int) -> dict[str, np.ndarray]:
+    """Tell the fate of every question with every retriever, as places in `FATES` `(n_questions,)`.
+
+    A retriever that was not searched k deep has none, nor has one that wraps a retriever without rankings: what became
+    of its questions is not known. Raises `ValueError` where k is less than 1.
+    """
+    if k < 1:
+        raise ValueError(f"k must be 1 or more, not {k}")
+    ranks, depths, experiment = _ranks(compared), _depths(compared), compared.experiment
+    traced = [name for name in ranks if all(spec.name in ranks for spec in experiment.needed([name]))]
+    return {name: _fate(experiment.specs, ranks, name, k) for name in traced if depths[name] >= k}
+
+
+def fate_counts(found: Mapping[str, np.ndarray]) -> pd.DataFrame:
+    """Count the fates of `fates`: a row a retriever, by name, a column each of `FATES`, by its value."""
+    counts = {name: np.bincount(places, minlength=len(FATES)) for name, places in found.items()}
+    return pd.DataFrame.from_dict(counts, orient="index", columns=[fate.value for fate in FATES])
+
+
+def ceilings(compared: Comparison, depths: Sequence[int] = DEPTHS) -> dict[str, np.ndarray]:
+    """Share of questions with a relevant passage among the candidates at each depth, `(len(depths),)`.
+
+    That is what no order of so many candidates can exceed: of a reranker the first so many of the retriever it reads,
+    of a hybrid the first so many of every part together, of any other its own. NaN past the depth searched.
+    """
+    ranks, searched = _ranks(compared), _depths(compared)
+    found: dict[str, np.ndarray] = {}
+    for spec in compared.experiment.retriever:
+        if spec.name in ranks and all(name in ranks for name in spec.sources):
+            deepest = min(searched[name] for name in spec.sources)
+            shares = [
+                _any_within(ranks, spec.sources, depth).mean() if depth <= deepest else np.nan for depth in depths
+            ]
+            found[spec.name] = np.array(shares)
+    return found
+
+
+def _ranks(compared: Comparison) -> dict[str, np.ndarray]:
+    return {name: first_relevant_ranks(one, compared.question_set) for name, one in compared.rankings.items()}
+
+
+def _depths(compared: Comparison) -> dict[str, int]:
+    return {name: one.indices.shape[1] for name, one in compared.rankings.items()}
+
+
+def _within(ranks: np.ndarray, depth: int) -> np.ndarray:
+    within: np.ndarray = (ranks > 0) & (ranks <= depth)
+    return within
+
+
+def _any_within(ranks: Mapping[str, np.ndarray], names: Sequence[str], depth: int) -> np.ndarray:
+    return np.any([_within(ranks[name], depth) for name in names], axis=0)  # type: ignore[no-any-return]
+
+
+def _fate(specs: Mapping[str, Spec], ranks: Mapping[str, np.ndarray], name: str, k: int) -> np.ndarray:
+    spec = specs[name]
+    depth = spec.candidates(k)
+    if len(spec.parts) > 1:
+        given = _any_within(ranks, spec.sources, depth)
+        lost = np.where(given, _PLACE[Fate.LOST_IN_FUSION], _PLACE[Fate.NOT_A_CANDIDATE])
+    elif spec.parts:
+        before = _fate(specs, ranks, spec.parts[0], depth)
+        never_near = np.isin(before, (_PLACE[Fate.BELOW], _PLACE[Fate.NOT_FOUND]))
+        lost = np.where(never_near, _PLACE[Fate.NOT_A_CANDIDATE], before)
+        lost = np.where(before == _PLACE[Fate.FOUND], _PLACE[Fate.LOST_IN_RERANKING], lost)
+    else:
+        lost = np.where(ranks[name] > 0, _PLACE[Fate.BELOW], _PLACE[Fate.NOT_FOUND])
+    return np.where(_within(ranks[name], k), _PLACE[Fate.FOUND], lost)

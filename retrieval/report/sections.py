@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from retrieval.analysis.evidence import Evidence, label
-from retrieval.analysis.stages import DEPTHS, FATES, Fate, ceilings, fates
+from retrieval.analysis.questions import DEPTHS, FATES, Fate, ceilings, fates
 from retrieval.comparison.compare import Comparison
 from retrieval.evaluation.measures import CUT, first_relevant_ranks
 from retrieval.evaluation.significance import question_groups

@@ -11,9 +11,8 @@ import pytest
 from retrieval.analysis import open_comparison
 from retrieval.analysis.evidence import evidence
 from retrieval.analysis.open_comparison import OpenComparison
-from retrieval.analysis.stages import fates
+from retrieval.analysis.questions import Quadrant, fates
 from retrieval.comparison.store import keep
-from retrieval.evaluation.ranks import Quadrant
 from retrieval.evaluation.significance import intervals_of, question_groups
 from retrieval.evaluation.slices import Property
 from tests.doubles import small_set

@@ -9,14 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from data.records import Passage, Question, QuestionSet
-from retrieval.analysis.stages import (
-    DEPTHS,
-    FATES,
-    Fate,
-    ceilings,
-    fate_counts,
-    fates,
-)
+from retrieval.analysis.questions import DEPTHS, FATES, Fate, ceilings, fate_counts, fates
 from retrieval.comparison.compare import Comparison, Result
 from retrieval.comparison.experiment import Experiment
 from retrieval.comparison.kinds.first_stage import DenseSpec

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from retrieval.evaluation.ranks import BANDS, Block, Quadrant, RankMap, bands_of, quadrants, rank_map
+from retrieval.analysis.questions import BANDS, Block, Quadrant, RankMap, bands_of, quadrants, rank_map
 from tests.doubles import small_set
 from tests.retrieval.analysis.test_disagreement import rankings_with_first_relevant_at
 

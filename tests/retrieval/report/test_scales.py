@@ -2,7 +2,7 @@
 
 import pytest
 
-from retrieval.analysis.stages import Fate
+from retrieval.analysis.questions import Fate
 from retrieval.report.colours import FATE_COLOURS, LETTERS, PALETTE, SHAPES, colour_of, letter_of, shape_of
 from retrieval.report.scales import colour, columns_for, legend, shape
 

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import streamlit as st
 
-from retrieval.analysis.stages import DEPTHS
+from retrieval.analysis.questions import DEPTHS
 from retrieval.comparison.compare import Result
 from views.compare import charts
 from views.compare.scores import ComparisonView

@@ -3,7 +3,7 @@
 import pandas as pd
 import streamlit as st
 
-from retrieval.analysis.stages import FATES, Fate, fate_counts
+from retrieval.analysis.questions import FATES, Fate, fate_counts
 from views.compare import charts
 from views.compare.controls import show_why
 from views.compare.scores import ComparisonView

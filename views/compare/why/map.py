@@ -4,8 +4,7 @@ import altair as alt
 import pandas as pd
 import streamlit as st
 
-from retrieval.analysis.questions import band_counts
-from retrieval.evaluation.ranks import BANDS
+from retrieval.analysis.questions import BANDS, band_counts
 from retrieval.report.colours import READABLE
 from retrieval.report.scales import legend
 from views.compare.controls import change

@@ -7,10 +7,8 @@ import numpy as np
 import streamlit as st
 
 from data.records import Passage, Question
-from retrieval.analysis.questions import findings_of, most_unlike, rows_in_all
-from retrieval.analysis.stages import FATES, Fate
+from retrieval.analysis.questions import BANDS, FATES, Block, Fate, Quadrant, findings_of, most_unlike, rows_in_all
 from retrieval.comparison.kinds.spec import Spec
-from retrieval.evaluation.ranks import BANDS, Block, Quadrant
 from retrieval.evaluation.slices import Property
 from retrieval.explain.duel import Duel
 from retrieval.rankings import Findings

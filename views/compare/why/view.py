@@ -3,7 +3,7 @@
 import streamlit as st
 
 from data.remarks import remarks_of
-from retrieval.evaluation.ranks import Quadrant
+from retrieval.analysis.questions import Quadrant
 from views.compare.controls import choose_in_address, clear_filters, set_parameter, tie
 from views.compare.scores import ComparisonView
 from views.compare.why import map as compare_why_map
