@@ -20,8 +20,8 @@ import numpy as np
 
 from embeddings.neighbours import neighbours
 from embeddings.problems import EmbeddingError
-from models.cross_encoder import CrossEncoderScorer
 from models.encoders.bi_encoder import BiEncoder
+from models.encoders.cross_encoder import CrossEncoderScorer
 from models.sources import find_model
 
 SIZES = (30, 100, 200, 500, 1_000, 2_000, 5_000, 10_000)  # the first is always measured

@@ -19,7 +19,7 @@ from benchmarks.korquad import korquad
 from benchmarks.random_models import BASE, SMALL, TINY, cross_encoder
 from benchmarks.speed.encoding import rates
 from data.read import read_file
-from models.cross_encoder import CrossEncoderScorer
+from models.encoders.cross_encoder import CrossEncoderScorer
 from models.precision import Precision
 from models.sources import find_model
 from retrieval.lexical.bm25 import BM25

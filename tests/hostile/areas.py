@@ -201,7 +201,7 @@ def models(seed: int) -> Verdict:
 
 
 def _model_kinds() -> dict[str, Callable[[str], np.ndarray]]:
-    from models.cross_encoder import CrossEncoderScorer
+    from models.encoders.cross_encoder import CrossEncoderScorer
     from models.reader import SpanReader
     from models.sources import find_model
     from models.sparse_encoder import SparseTextEncoder

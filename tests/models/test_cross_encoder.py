@@ -10,7 +10,7 @@ import torch
 from safetensors.numpy import load_file, save_file
 from scipy.stats import spearmanr
 
-from models.cross_encoder import CrossEncoderScorer
+from models.encoders.cross_encoder import CrossEncoderScorer
 from models.hub import ModelError
 from models.inference import PairTokens, longest_first
 from models.loading import load_cross_encoder

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 from data.workspace import PROJECT, workspace
-from models.cross_encoder import CrossEncoderScorer
 from models.encoders.bi_encoder import BiEncoder
+from models.encoders.cross_encoder import CrossEncoderScorer
 from models.hub import ModelError, hub_revision
 from models.sources import STARTER, ModelSource, find_model
 from tests.hub import (

@@ -12,8 +12,8 @@ from data.passages import Passages
 from data.records import Passage
 from data.workspace import workspace
 from models import starter
-from models.cross_encoder import CrossEncoderScorer
 from models.encoders.bi_encoder import BiEncoder
+from models.encoders.cross_encoder import CrossEncoderScorer
 from models.sources import STARTER, find_model
 from tests.doubles import PASSAGES, QUESTIONS, texts_of
 from text.analysis import analyze

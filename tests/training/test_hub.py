@@ -18,8 +18,8 @@ from data.split import SplitOptions
 from data.store import keep
 from data.workspace import PROJECT
 from jobs.status import State
-from models.cross_encoder import CrossEncoderScorer
 from models.encoders.bi_encoder import BiEncoder
+from models.encoders.cross_encoder import CrossEncoderScorer
 from models.precision import Precision
 from tests.hub import (
     BI_ENCODER,

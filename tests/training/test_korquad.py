@@ -9,8 +9,8 @@ from data.records import QuestionSet
 from data.split import Part, SplitOptions, split
 from data.store import find
 from jobs.status import State
-from models.cross_encoder import CrossEncoderScorer
 from models.encoders.bi_encoder import BiEncoder
+from models.encoders.cross_encoder import CrossEncoderScorer
 from models.sources import ModelSource, find_model
 from retrieval.dense.retriever import Dense
 from retrieval.evaluation.measures import evaluate

@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from models.cross_encoder import CrossEncoderScorer
 from models.encoders.bi_encoder import BiEncoder
+from models.encoders.cross_encoder import CrossEncoderScorer
 from models.encoders.vector_blocks import StoredVectors, VectorBlocks
 from models.sources import ModelSource
 from models.windows import WindowOptions, Windows

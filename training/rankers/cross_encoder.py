@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from models.cross_encoder import CrossEncoderScorer
+from models.encoders.cross_encoder import CrossEncoderScorer
 from models.loading import load_cross_encoder
 from models.sources import DEFAULT_CROSS_ENCODER, ModelSource
 from retrieval.comparison.kinds.multistage import RerankSpec

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from models.cross_encoder import CrossEncoderScorer
+from models.encoders.cross_encoder import CrossEncoderScorer
 from models.encoders.vector_blocks import Meter
 from models.sources import find_model
 from models.windows import WindowOptions

@@ -11,8 +11,8 @@ from pydantic import TypeAdapter
 from data.records import QuestionSet
 from data.split import Part, SplitOptions
 from data.store import StoredSet
-from models.cross_encoder import CrossEncoderScorer
 from models.encoders.bi_encoder import BiEncoder
+from models.encoders.cross_encoder import CrossEncoderScorer
 from models.hub import ModelError
 from models.sources import find_model
 from models.sparse_encoder import SparseTextEncoder

@@ -13,8 +13,8 @@ from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt, 
 from data.cache import key_of
 from data.records import QuestionSet
 from data.split import Part
-from models.cross_encoder import CrossEncoderScorer
 from models.encoders.bi_encoder import BiEncoder
+from models.encoders.cross_encoder import CrossEncoderScorer
 from models.encoders.vector_blocks import Meter, reading_costs
 from models.hub import ModelError
 from models.sources import find_model, identity

@@ -16,8 +16,8 @@ from tokenizers import Tokenizer
 from data.catalog import CATALOG, read_entry
 from data.workspace import PROJECT
 from models import packaged
-from models.cross_encoder import CrossEncoderScorer
 from models.encoders.bi_encoder import BiEncoder
+from models.encoders.cross_encoder import CrossEncoderScorer
 from models.hub import ModelError
 from models.packaged import DEFAULT, PackagedBase, write_folder
 from models.precision import Precision

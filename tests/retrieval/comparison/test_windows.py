@@ -7,8 +7,8 @@ import pytest
 from pydantic import ValidationError
 
 from data.records import Passage, Question, QuestionSet
-from models.cross_encoder import CrossEncoderScorer
 from models.encoders.bi_encoder import BiEncoder
+from models.encoders.cross_encoder import CrossEncoderScorer
 from models.precision import Precision
 from models.sources import find_model
 from models.windows import WindowOptions

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from data.records import Passage
-from models.cross_encoder import CrossEncoderScorer
 from models.encoders.bi_encoder import BiEncoder
+from models.encoders.cross_encoder import CrossEncoderScorer
 from models.precision import Precision
 from models.sources import find_model
 from models.windows import WindowOptions

@@ -8,7 +8,7 @@ import pytest
 from data.records import Question, QuestionSet
 from data.split import SplitOptions
 from jobs.status import State
-from models.cross_encoder import CrossEncoderScorer
+from models.encoders.cross_encoder import CrossEncoderScorer
 from models.loading import load_cross_encoder
 from models.sources import ModelSource, find_model
 from retrieval.evaluation.measures import evaluate

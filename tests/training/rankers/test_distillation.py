@@ -9,7 +9,7 @@ import pytest
 from data.split import SplitOptions
 from data.store import keep
 from jobs.status import State, Status
-from models.cross_encoder import CrossEncoderScorer
+from models.encoders.cross_encoder import CrossEncoderScorer
 from models.precision import Precision
 from models.sources import STARTER, find_model
 from tests.doubles import small_set

@@ -8,7 +8,7 @@ import pytest
 from data.records import QuestionSet
 from data.split import SplitOptions
 from data.store import find
-from models.cross_encoder import CrossEncoderScorer
+from models.encoders.cross_encoder import CrossEncoderScorer
 from models.sources import find_model
 from tests.doubles import PASSAGES, QUESTIONS, small_set
 from tests.training.worlds import material_of, whole

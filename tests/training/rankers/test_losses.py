@@ -12,8 +12,8 @@ import pytest
 
 from data.split import SplitOptions
 from jobs.status import State
-from models.cross_encoder import CrossEncoderScorer
 from models.encoders.bi_encoder import BiEncoder
+from models.encoders.cross_encoder import CrossEncoderScorer
 from models.precision import Precision
 from models.sources import STARTER, ModelSource, find_model
 from tests.hub import SENTENCES, build_bi_encoder, build_cross_encoder_base, with_head

@@ -17,8 +17,8 @@ from data.store import keep as keep_questions
 from embeddings.sts import spearman
 from embeddings.trajectory import trajectory
 from jobs.status import State
-from models.cross_encoder import CrossEncoderScorer
 from models.encoders.bi_encoder import BiEncoder
+from models.encoders.cross_encoder import CrossEncoderScorer
 from models.hub import ModelError
 from models.loading import load_bi_encoder, load_cross_encoder
 from models.precision import Precision
