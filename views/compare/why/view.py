@@ -8,7 +8,7 @@ from views.compare.controls import choose_in_address, clear_filters, set_paramet
 from views.compare.scores import ComparisonView
 from views.compare.why import map as compare_why_map
 from views.compare.why import question as compare_question
-from views.compare.why import remarks as compare_remarks
+from views.compare.why import question as compare_remarks
 from views.compare.why.questions import QuestionList, listed
 from views.names import kind_words, slice_names
 from views.ui import tables
@@ -38,7 +38,7 @@ def draw(view: ComparisonView) -> None:
     _draw_filters(of)
     _draw_said(of, len(ids))
     _draw_list(of)
-    compare_remarks.draw(view, remarks_of(view.data.fingerprint))
+    compare_remarks.draw_remarks(view, remarks_of(view.data.fingerprint))
 
 
 def _draw_quadrants(of: QuestionList) -> None:

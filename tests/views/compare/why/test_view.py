@@ -557,14 +557,14 @@ def test_only_questions_that_models_are_trained_on_have_marks() -> None:
 
 
 def test_what_is_selected_is_removed(data: StoredSet) -> None:
-    from views.compare.why.remarks import _remove
+    from views.compare.why.question import _remove_remarks
 
     mark_negative(data.fingerprint, "q1", "p2")
     mark_negative(data.fingerprint, "q1", "p3")
     write_note(data.fingerprint, "q1", "note")
     app = opened()
     assert app.button(key="why_remove").disabled
-    _remove(data.fingerprint, [["q1", "p2"], ["q1", ""]])
+    _remove_remarks(data.fingerprint, [["q1", "p2"], ["q1", ""]])
     known = remarks_of(data.fingerprint)
     assert (known.negatives, known.notes) == ((("q1", "p3"),), ())
 
