@@ -8,9 +8,9 @@ import pandas as pd
 from data.records import QuestionSet
 from reading.labels import Property, labels
 from reading.scores import AnswerScores
+from retrieval.analysis.slices import Slice, slice_table, slice_tests
 from retrieval.evaluation.measures import Scores
 from retrieval.evaluation.significance import question_groups
-from retrieval.evaluation.slices import Slice, slice_table, slice_tests
 
 FEWEST = 5  # questions of a slice: of fewer a mean says nothing, and every test made takes from the others
 

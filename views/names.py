@@ -11,9 +11,9 @@ from data.pairs.store import StoredPairs
 from data.records import Question
 from jobs.status import State, Status
 from models.hub import ModelError, downloaded_commits
-from models.packaged.bases import PackagedBase, packaged_base
+from models.packaged import PackagedBase, packaged_base
 from models.sources import STARTER, find_model, is_starter
-from retrieval.evaluation.slices import Property, Slice, labels_of
+from retrieval.analysis.slices import Property, Slice, labels_of
 from training.ablations.experiment import AblationExperiment
 from training.options.language_model import LANGUAGE_MODEL
 from training.runs.ablations import UNTRAINED, Ablation

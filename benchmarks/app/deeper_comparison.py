@@ -10,6 +10,7 @@ from benchmarks.korquad import korquad
 from data.read import read_file
 from retrieval.analysis.evidence import evidence
 from retrieval.analysis.questions import ceilings, fates, rank_map
+from retrieval.analysis.slices import Property, slice_table, slices
 from retrieval.comparison.compare import Comparison, compare
 from retrieval.comparison.experiment import Experiment
 from retrieval.comparison.kinds.first_stage import BM25Spec, DenseSpec, WindowedBM25Spec
@@ -17,7 +18,6 @@ from retrieval.comparison.kinds.multistage import HybridSpec, RerankSpec
 from retrieval.comparison.kinds.spec import Spec
 from retrieval.comparison.store import keep, load
 from retrieval.evaluation.significance import question_groups
-from retrieval.evaluation.slices import Property, slice_table, slices
 from retrieval.report.report import report
 
 RETRIEVERS: tuple[Spec, ...] = (

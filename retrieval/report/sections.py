@@ -9,11 +9,11 @@ import pandas as pd
 
 from retrieval.analysis.evidence import Evidence, label
 from retrieval.analysis.questions import DEPTHS, FATES, Fate, ceilings, fates
+from retrieval.analysis.slices import Property, labels_of, slice_table
+from retrieval.analysis.slices import slices as cut
 from retrieval.comparison.compare import Comparison
 from retrieval.evaluation.measures import CUT, first_relevant_ranks
 from retrieval.evaluation.significance import question_groups
-from retrieval.evaluation.slices import Property, labels_of, slice_table
-from retrieval.evaluation.slices import slices as cut
 from retrieval.report import charts
 from retrieval.report.colours import FATE_COLOURS
 from retrieval.report.words import Say

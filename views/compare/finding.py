@@ -3,8 +3,8 @@
 import pandas as pd
 import streamlit as st
 
+from retrieval.analysis.slices import Property, most_contested, most_telling
 from retrieval.comparison.kinds.first_stage import DenseSpec
-from retrieval.evaluation.slices import Property, most_contested, most_telling
 from views import reasons
 from views.compare import charts
 from views.compare.controls import show_why

@@ -12,9 +12,9 @@ from retrieval.analysis import open_comparison
 from retrieval.analysis.evidence import evidence
 from retrieval.analysis.open_comparison import OpenComparison
 from retrieval.analysis.questions import Quadrant, fates
+from retrieval.analysis.slices import Property
 from retrieval.comparison.store import keep
 from retrieval.evaluation.significance import intervals_of, question_groups
-from retrieval.evaluation.slices import Property
 from tests.doubles import small_set
 from tests.retrieval.compared import LATE, NONE, RIGHT, comparison_of
 

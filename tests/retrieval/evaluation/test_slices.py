@@ -12,9 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from data.records import Passage, Question, QuestionSet
-from retrieval.evaluation.measures import Scores
-from retrieval.evaluation.significance import holm, mean_interval, pair_tests, share_intervals
-from retrieval.evaluation.slices import (
+from retrieval.analysis.slices import (
     Property,
     Slice,
     most_contested,
@@ -25,6 +23,8 @@ from retrieval.evaluation.slices import (
     slices,
     terms_found,
 )
+from retrieval.evaluation.measures import Scores
+from retrieval.evaluation.significance import holm, mean_interval, pair_tests, share_intervals
 from tests.doubles import QUESTIONS, small_set
 
 

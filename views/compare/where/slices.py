@@ -7,7 +7,7 @@ import pandas as pd
 import streamlit as st
 
 from retrieval.analysis.open_comparison import MEASURED_SLICES
-from retrieval.evaluation.slices import Property, most_contested, most_telling
+from retrieval.analysis.slices import Property, most_contested, most_telling
 from views.compare import charts
 from views.compare.controls import show_why
 from views.compare.scores import ComparisonView

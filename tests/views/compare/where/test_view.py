@@ -11,11 +11,11 @@ from streamlit.testing.v1 import AppTest
 from data.records import Passage, Question, QuestionSet
 from data.store import StoredSet, keep
 from data.workspace import workspace
+from retrieval.analysis.slices import Property, Slice, labels_of
 from retrieval.comparison.compare import Comparison, Result
 from retrieval.comparison.experiment import Experiment
 from retrieval.comparison.store import keep as keep_comparison
 from retrieval.evaluation.measures import evaluate
-from retrieval.evaluation.slices import Property, Slice, labels_of
 from retrieval.rankings import Rankings
 from tests.views.driving import run
 from views.compare.scores import ComparisonView
