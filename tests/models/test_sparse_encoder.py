@@ -13,11 +13,11 @@ from scipy.sparse import csr_array
 from sentence_transformers import SparseEncoder
 
 from data.workspace import PROJECT
+from models.encoders.sparse_encoder import SparseTextEncoder
 from models.hub import ModelError
 from models.loading import load_sparse_encoder
 from models.precision import Precision
 from models.sources import STARTER, find_model
-from models.sparse_encoder import SparseTextEncoder
 from tests.hub import (
     SENTENCES,
     build_bi_encoder,
@@ -123,7 +123,7 @@ class Counting(SparseTextEncoder):
 
 
 def test_what_was_encoded_is_found_again_by_block(folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("models.sparse_encoder.BLOCK", 20)
+    monkeypatch.setattr("models.encoders.sparse_encoder.BLOCK", 20)
     source = find_model(str(folders["splade"]))
     told: list[float] = []
     ended = Counting(source, [])

@@ -8,9 +8,9 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from models.encoders.bi_encoder import prompts_of
+from models.encoders.sparse_encoder import SparseTextEncoder
 from models.loading import load_sparse_encoder
 from models.sources import DEFAULT_MASKED_LANGUAGE_MODEL, ModelSource
-from models.sparse_encoder import SparseTextEncoder
 from retrieval.comparison.kinds.first_stage import SparseSpec
 from retrieval.comparison.kinds.multistage import HybridSpec
 from retrieval.comparison.kinds.spec import Spec

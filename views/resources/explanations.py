@@ -13,9 +13,9 @@ from data.split import Part, SplitOptions
 from data.store import StoredSet
 from models.encoders.bi_encoder import BiEncoder
 from models.encoders.cross_encoder import CrossEncoderScorer
+from models.encoders.sparse_encoder import SparseTextEncoder
 from models.hub import ModelError
 from models.sources import find_model
-from models.sparse_encoder import SparseTextEncoder
 from models.windows import WindowOptions
 from retrieval.comparison.kinds.first_stage import BM25Spec, DenseSpec, SparseSpec, TermSpec, WindowedBM25Spec
 from retrieval.comparison.kinds.multistage import RerankSpec

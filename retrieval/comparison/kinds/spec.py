@@ -15,10 +15,10 @@ from data.records import QuestionSet
 from data.split import Part
 from models.encoders.bi_encoder import BiEncoder
 from models.encoders.cross_encoder import CrossEncoderScorer
+from models.encoders.sparse_encoder import SparseTextEncoder
 from models.encoders.vector_blocks import Meter, reading_costs
 from models.hub import ModelError
 from models.sources import find_model, identity
-from models.sparse_encoder import SparseTextEncoder
 from models.windows import WindowOptions
 from retrieval.comparison.cached import CachedRetriever
 from retrieval.rankings import MOST, Retriever

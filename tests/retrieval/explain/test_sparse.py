@@ -7,9 +7,9 @@ import pytest
 from sentence_transformers import SparseEncoder
 
 from data.records import Passage
+from models.encoders.sparse_encoder import SparseTextEncoder
 from models.precision import Precision
 from models.sources import find_model
-from models.sparse_encoder import SparseTextEncoder
 from retrieval.explain.duel import WEIGHED, weighed_table
 from retrieval.explain.sparse import SparseExplanation, term_contributions
 from tests.hub import SENTENCES, build_sparse_encoder

@@ -17,9 +17,9 @@ from data.split import Part
 from data.store import StoredSet, keep
 from data.workspace import PROJECT
 from models.encoders.bi_encoder import BiEncoder
+from models.encoders.sparse_encoder import SparseTextEncoder
 from models.precision import Precision
 from models.sources import find_model
-from models.sparse_encoder import SparseTextEncoder
 from retrieval.comparison.added import add, add_run
 from retrieval.comparison.compare import Comparison, Result, compare
 from retrieval.comparison.experiment import Experiment
