@@ -21,20 +21,20 @@ from data.catalog import CATALOG, read_entry
 from data.read import read_file
 from data.records import QuestionSet
 from data.split import Part, SplitOptions, split
-from retrieval.analysis.lab_results import lab_figures
-from retrieval.comparison.compare import Comparison, compare
-from retrieval.comparison.experiment import Experiment
-from retrieval.comparison.kinds.first_stage import BM25Spec
-from retrieval.comparison.kinds.spec import Spec
-from retrieval.comparison.labs import (
+from retrieval.analysis.labs import (
     FEEDBACK_PASSAGES,
     FEEDBACK_SHARES,
     TITLE_WEIGHTS,
     UNCHANGED,
     Change,
     changes,
+    lab_figures,
     lexical_lab,
 )
+from retrieval.comparison.compare import Comparison, compare
+from retrieval.comparison.experiment import Experiment
+from retrieval.comparison.kinds.first_stage import BM25Spec
+from retrieval.comparison.kinds.spec import Spec
 from retrieval.evaluation.significance import question_groups
 from retrieval.lexical.cut_words import Evidence, cut_words
 from text.dictionary import Dictionary, Word, written

@@ -15,7 +15,7 @@ from data.records import QuestionSet
 from models.hub import ModelError
 from models.sources import find_model
 from retrieval.analysis.evidence import Change, Evidence, changes, evidence
-from retrieval.analysis.lab_results import lab_figures
+from retrieval.analysis.labs import lab_figures
 from retrieval.analysis.questions import (
     Quadrant,
     RankMap,

@@ -9,27 +9,30 @@ import pytest
 from data.catalog import CATALOG, read_entry
 from data.records import QuestionSet
 from data.split import Part
-from retrieval.analysis.lab_results import best, ceiling, lab_figures, overlap
+from retrieval.analysis.labs import (
+    MOST_CHANGES,
+    UNCHANGED,
+    analyzers_for,
+    best,
+    bm25_lab,
+    ceiling,
+    changes,
+    chosen,
+    hybrid_lab,
+    index_lab,
+    lab_figures,
+    lexical_lab,
+    numbers,
+    overlap,
+    rerank_lab,
+    tried,
+)
 from retrieval.comparison.compare import Comparison, Result, compare
 from retrieval.comparison.experiment import Experiment, Lab, read_experiment, write_experiment
 from retrieval.comparison.job import ComparisonJob
 from retrieval.comparison.kinds.first_stage import BM25Spec, DenseSpec, WindowedBM25Spec
 from retrieval.comparison.kinds.multistage import HybridSpec, RerankSpec
 from retrieval.comparison.kinds.spec import Spec
-from retrieval.comparison.labs import (
-    MOST_CHANGES,
-    UNCHANGED,
-    analyzers_for,
-    bm25_lab,
-    changes,
-    chosen,
-    hybrid_lab,
-    index_lab,
-    lexical_lab,
-    numbers,
-    rerank_lab,
-    tried,
-)
 from retrieval.dense.index import IndexKind
 from retrieval.evaluation.measures import evaluate
 from retrieval.evaluation.significance import mean_interval, question_groups

@@ -8,13 +8,13 @@ import streamlit as st
 
 from data.split import Part
 from retrieval.analysis.evidence import turned, usual_baseline
+from retrieval.analysis.labs import chosen, tried
 from retrieval.analysis.open_comparison import OpenComparison
 from retrieval.comparison.added import add
 from retrieval.comparison.experiment import Experiment
 from retrieval.comparison.job import ComparisonJob
 from retrieval.comparison.kinds.first_stage import TermSpec
 from retrieval.comparison.kinds.spec import Spec
-from retrieval.comparison.labs import chosen, tried
 from retrieval.evaluation.measures import Measure
 from views.choices import choices_for
 from views.compare.controls import pick_also

@@ -5,10 +5,9 @@ from collections.abc import Sequence
 import pandas as pd
 import streamlit as st
 
-from retrieval.analysis.lab_results import best
+from retrieval.analysis.labs import BS, K1S, best, bm25_lab, numbers
 from retrieval.comparison.experiment import Experiment
 from retrieval.comparison.kinds.first_stage import BM25Spec, WindowedBM25Spec
-from retrieval.comparison.labs import BS, K1S, bm25_lab, numbers
 from retrieval.lexical.terms import NAMED
 from text.analyzers import Analyzer
 from views.compare.charts import heat

@@ -2,11 +2,10 @@
 
 import streamlit as st
 
-from retrieval.analysis.lab_results import best
+from retrieval.analysis.labs import best, hybrid_lab
 from retrieval.comparison.experiment import Experiment
 from retrieval.comparison.kinds.first_stage import BM25Spec, DenseSpec
 from retrieval.comparison.kinds.multistage import HybridSpec
-from retrieval.comparison.labs import hybrid_lab
 from retrieval.hybrid import Fusion
 from views.compare.charts import bands
 from views.compare.tune.bench import Bench, LabResult, draw_table, draw_verdict, figure_columns, names_of, run

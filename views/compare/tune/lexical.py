@@ -2,11 +2,10 @@
 
 import streamlit as st
 
-from retrieval.analysis.lab_results import best
+from retrieval.analysis.labs import MOST_CHANGES, UNCHANGED, best, changes, lexical_lab
 from retrieval.comparison.experiment import Experiment
 from retrieval.comparison.job import ComparisonJob
 from retrieval.comparison.kinds.first_stage import BM25Spec, TermSpec, WindowedBM25Spec
-from retrieval.comparison.labs import MOST_CHANGES, UNCHANGED, changes, lexical_lab
 from views.compare.tune.bench import (
     Bench,
     LabResult,

@@ -3,9 +3,8 @@
 import pandas as pd
 import streamlit as st
 
-from retrieval.analysis.lab_results import best
+from retrieval.analysis.labs import DEPTHS, best, rerank_lab
 from retrieval.comparison.kinds.multistage import RerankSpec
-from retrieval.comparison.labs import DEPTHS, rerank_lab
 from views.compare.charts import bands, heat, steps
 from views.compare.tune.bench import Bench, LabResult, draw_table, draw_verdict, figure_columns, names_of, run
 from views.ui import tables

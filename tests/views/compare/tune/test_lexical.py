@@ -4,13 +4,12 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from data.store import StoredSet
-from retrieval.analysis.lab_results import best, lab_figures
+from retrieval.analysis.labs import best, changes, lab_figures, lexical_lab, tried
 from retrieval.comparison.added import add, added
 from retrieval.comparison.compare import compare
 from retrieval.comparison.experiment import Experiment
 from retrieval.comparison.job import ComparisonJob
 from retrieval.comparison.kinds.first_stage import BM25Spec, WindowedBM25Spec
-from retrieval.comparison.labs import changes, lexical_lab, tried
 from retrieval.evaluation.significance import question_groups
 from tests.views.compare.tune.worlds import compared, finished, opened, sample, texts
 from tests.views.driving import run

@@ -9,13 +9,12 @@ from data.split import Part
 from data.store import StoredSet, keep
 from jobs.processes import this_process
 from jobs.status import State, Status
-from retrieval.analysis.lab_results import best, lab_figures
+from retrieval.analysis.labs import best, bm25_lab, hybrid_lab, index_lab, lab_figures, rerank_lab, tried
 from retrieval.comparison.added import add, added
 from retrieval.comparison.compare import compare
 from retrieval.comparison.experiment import Experiment
 from retrieval.comparison.job import ComparisonJob
 from retrieval.comparison.kinds.first_stage import BM25Spec, DenseSpec
-from retrieval.comparison.labs import bm25_lab, hybrid_lab, index_lab, rerank_lab, tried
 from retrieval.comparison.store import keep as keep_comparison
 from retrieval.evaluation.significance import question_groups
 from tests.doubles import small_set

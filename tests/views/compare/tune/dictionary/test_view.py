@@ -6,9 +6,9 @@ from streamlit.testing.v1 import AppTest
 from data.records import Passage, Question, QuestionSet
 from data.split import Part, SplitOptions, split
 from data.store import StoredSet, keep
+from retrieval.analysis.labs import changes, lexical_lab
 from retrieval.comparison.experiment import Experiment
 from retrieval.comparison.job import ComparisonJob
-from retrieval.comparison.labs import changes, lexical_lab
 from retrieval.lexical.cut_words import cut_words
 from tests.views.compare.tune.worlds import compared, opened, sample, texts
 from tests.views.driving import run
