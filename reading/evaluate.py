@@ -9,7 +9,7 @@ import numpy as np
 
 from data.records import QuestionSet
 from data.split import Part
-from models.reader import SpanReader
+from models.readers.reader import SpanReader
 from models.sources import find_model
 from reading.depth import ByDepth, Candidates, best_weight, by_depth, candidates, spread
 from reading.experiment import ReaderSpec, ReadingExperiment

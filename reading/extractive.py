@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from data.records import Question, QuestionSet
-from models.reader import SpanReader, Spans
+from models.readers.reader import SpanReader, Spans
 from reading.rules import Rules, judged
 
 

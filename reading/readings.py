@@ -7,7 +7,7 @@ import numpy as np
 
 from data.cache import key_of
 from data.texts import Texts
-from models.reader import SpanReader
+from models.readers.reader import SpanReader
 from retrieval.rankings import NOT_FOUND, Rankings
 from retrieval.rerank import KnownPairs
 

@@ -19,10 +19,9 @@ import numpy as np
 from benchmarks import peers
 from benchmarks.korquad import korquad
 from data.read import read_file
-from models.packaged.bases import DEFAULT
-from models.reader import SpanReader, Spans
+from models.packaged import DEFAULT
+from models.readers.reader import SpanOptions, SpanReader, Spans
 from models.sources import find_model
-from models.span_tokens import SpanOptions
 
 _PIPELINE = ("transformers==4.57.6", "huggingface_hub==0.36.0", "tokenizers==0.22.1")
 _SCRIPT = Path(__file__).with_name("pipeline_script.py")

@@ -10,9 +10,8 @@ from transformers import AutoModelForQuestionAnswering, AutoTokenizer
 
 from models.hub import ModelError
 from models.precision import Precision
-from models.reader import SpanReader, keep_options, options_of, threshold_of
+from models.readers.reader import SpanOptions, SpanReader, keep_options, options_of, threshold_of
 from models.sources import STARTER, find_model
-from models.span_tokens import SpanOptions
 from tests.hub import SENTENCES, build_bi_encoder, build_cross_encoder_base, with_head
 from tests.models.test_cross_encoder import telling
 

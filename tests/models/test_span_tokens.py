@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from transformers import AutoTokenizer
 
 from models.hub import ModelError
-from models.span_tokens import SpanOptions, SpanTokens, batch
+from models.readers.reader import SpanOptions, SpanTokens, batch
 from tests.hub import SENTENCES, build_bi_encoder, build_cross_encoder_base
 
 WORDS = " ".join(SENTENCES).split()

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from data.records import Passage, Question, QuestionSet
-from models.reader import Spans
+from models.readers.reader import Spans
 
 PASSAGES = (
     Passage("p1", "수도 서울 강 한강"),

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Self
 
-from models.packaged.bases import PREFIX, base_at_hand
+from models.packaged import PREFIX, base_at_hand
+from models.readers.reader import SpanOptions
 from models.sources import DEFAULT_READER, STARTER
-from models.span_tokens import SpanOptions
 from reading.rules import Rules
 from training.options.common import Problem, option
 from training.options.negatives import RankerOptions

@@ -8,7 +8,7 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from data.records import Question
-from models.span_tokens import SpanTokens, SpanWindow, batch
+from models.readers.reader import SpanTokens, SpanWindow, batch
 from training.engine.task import Columns, Examples
 from training.readers.answers import Span, located
 

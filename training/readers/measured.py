@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 
 from data.records import QuestionSet
-from models.reader import SpanReader
+from models.readers.reader import SpanReader
 from reading.extractive import ReadPassages, best_threshold, read_own_passages
 from reading.rules import Rules, judged
 from reading.scores import EXACT

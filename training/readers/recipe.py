@@ -10,9 +10,8 @@ import numpy as np
 
 from data.records import Question
 from models.loading import load_reader
-from models.reader import SpanReader, keep_options
+from models.readers.reader import SpanReader, SpanTokens, keep_options
 from models.sources import DEFAULT_READER, ModelSource
-from models.span_tokens import SpanTokens
 from reading.extractive import own_passages
 from retrieval.comparison.kinds.spec import Spec
 from retrieval.rankings import NOT_FOUND

@@ -10,7 +10,7 @@ import numpy as np
 import streamlit as st
 
 from data.records import QuestionSet
-from models.reader import SpanReader
+from models.readers.reader import SpanReader
 from models.sources import find_model
 from reading.depth import summed
 from retrieval.comparison.kinds.spec import Spec

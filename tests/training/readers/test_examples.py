@@ -8,8 +8,8 @@ import torch
 
 from data.records import Question
 from models.loading import load_reader
+from models.readers.reader import SpanOptions, SpanTokens
 from models.sources import find_model
-from models.span_tokens import SpanOptions, SpanTokens
 from tests.training.readers.worlds import CUE, WORDS, tiny_base
 from training.readers.examples import WindowsToRead
 

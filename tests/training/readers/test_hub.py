@@ -10,9 +10,8 @@ import torch
 from transformers import AutoModelForQuestionAnswering, AutoTokenizer
 
 from data.workspace import PROJECT
-from models.reader import SpanReader, options_of
+from models.readers.reader import SpanOptions, SpanReader, options_of
 from models.sources import DEFAULT_READER, find_model
-from models.span_tokens import SpanOptions
 from tests.hub import SENTENCES, build_cross_encoder_base, hub_environment, hub_server
 from training.runs.runs import Run
 

@@ -17,9 +17,8 @@ from data.store import keep
 from jobs.status import State
 from models.loading import load_reader
 from models.precision import Precision
-from models.reader import SpanReader, options_of
+from models.readers.reader import SpanOptions, SpanReader, options_of
 from models.sources import find_model
-from models.span_tokens import SpanOptions
 from reading.extractive import best_threshold, read_own_passages
 from reading.rules import Rules, judged
 from tests.training.readers.worlds import CUE, WORDS, created, cue_set, tiny_base
