@@ -21,7 +21,7 @@ from models.sources import ModelSource, is_starter, require_sparse, starter_fold
 if TYPE_CHECKING:
     from sentence_transformers import CrossEncoder, SentenceTransformer, SparseEncoder
 
-    from models.span_network import SpanNetwork
+    from models.readers.span_network import SpanNetwork
 
 
 @without_collections()
@@ -32,7 +32,7 @@ def load_bi_encoder(source: ModelSource, corpus: Sequence[str]) -> "SentenceTran
     """
     from sentence_transformers import SentenceTransformer
 
-    from models.starter.bi_encoder import AnalyzedEmbedding, build_bi_encoder
+    from models.starter import AnalyzedEmbedding, build_bi_encoder
 
     folder = source.folder or _starter(source, "bi-encoder", corpus, build_bi_encoder)
     if folder and (module := _own_module(folder, AnalyzedEmbedding)):
@@ -56,7 +56,7 @@ def load_cross_encoder(
     import torch
     from sentence_transformers import CrossEncoder
 
-    from models.starter.cross_encoder import KernelPooling, build_cross_encoder
+    from models.starter import KernelPooling, build_cross_encoder
 
     folder = source.folder or _starter(source, "cross-encoder", corpus, build_cross_encoder)
     if folder and (module := _own_module(folder, KernelPooling)):
@@ -88,7 +88,7 @@ def load_reader(source: ModelSource, *, new_head: bool = False) -> "SpanNetwork"
     import torch
     from transformers import AutoModelForQuestionAnswering, AutoTokenizer
 
-    from models.span_network import SpanNetwork
+    from models.readers.span_network import SpanNetwork
 
     if is_starter(source):
         raise ModelError("starter_reader", "a starter reads no passages: take a transformer", model=source.reference)

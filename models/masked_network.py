@@ -13,10 +13,10 @@ from torch.nn.functional import cross_entropy
 from jobs.allocator import give_back_large_blocks
 from models.hub import ModelError
 from models.loading import WEIGHTS, hub_file, most_tokens, name_one_segment, where_of
+from models.readers.span_network import Features, TrainedNetwork, TransformerModule
 from models.sentence_modules import sentence_modules, write_sentence_modules
 from models.soundness import loading, require_readable, require_trained
 from models.sources import ModelSource, is_starter
-from models.trained_network import Features, TrainedNetwork, TransformerModule
 
 _LARGE_VOCABULARY = 60_000  # pieces: logits of a few hundred tokens are blocks of a size that no other has
 _LOGITS_AT_ONCE = 1 << 25  # tokens times pieces: 128 MiB in float32

@@ -21,7 +21,7 @@ from models.sources import ModelSource, SourcedModel
 from models.windows import joint_of
 
 if TYPE_CHECKING:
-    from models.span_network import SpanNetwork
+    from models.readers.span_network import SpanNetwork
 
 _REMEMBERED = 32_000_000  # tokens; 12 bytes each
 
@@ -245,7 +245,7 @@ class SpanReader(SourcedModel):
         """The tokens where the best spans begin and end, their scores, `(n_windows, most)` each, and that of none."""
         import torch
 
-        from models.span_network import log_shares
+        from models.readers.span_network import log_shares
 
         begins, ends = (log_shares(logits[name], allowed) for name in ("starts", "ends"))
         nothing = begins[:, 0] + ends[:, 0]

@@ -13,7 +13,7 @@ from training.engine.task import Columns, Examples
 from training.readers.answers import Span, located
 
 if TYPE_CHECKING:
-    from models.span_network import SpanNetwork
+    from models.readers.span_network import SpanNetwork
 
 _NOTHING = (0,)  # the place that stands for no answer
 
