@@ -2,9 +2,9 @@
 
 import streamlit as st
 
+from views.compare import slices as compare_slices
 from views.compare.scores import ComparisonView
 from views.compare.where import ceilings as compare_ceilings
-from views.compare.where import slices as compare_slices
 from views.compare.where import stages as compare_lost
 from views.ui.words import word
 
