@@ -1,12 +1,74 @@
-"""A connection for as long as it is used: a file is one process's at a time, so it is opened, used and closed."""
+"""Where Milvus is, a connection for as long as it is used, and a corpus loaded into it once.
 
+A file is one process's at a time, so it is opened, used and closed. What is not whole has another name, as with files:
+a collection is filled as `<name>_loading`, in batches, going on where it was interrupted, and renamed when it is.
+"""
+
+import dataclasses
+import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from typing import Any
+from urllib.parse import quote, unquote, urlsplit
 
+from data.failure import Failure
 from data.workspace import workspace
-from retrieval.milvus.place import MilvusError, Place
+from retrieval.milvus.fields import Field
+
+FILES = "Milvus Lite"
+
+
+class MilvusError(Failure):
+    """Milvus cannot be used; the detail `milvus` is where it was looked for.
+
+    Neither that nor the message holds a user, a password or a token.
+    """
+
+
+@dataclasses.dataclass(frozen=True)
+class Place:
+    """A server's `address` (`http://host:port`) and `database`; without an address, files of the workspace."""
+
+    address: str = ""
+    database: str = ""
+    token: str = dataclasses.field(default="", repr=False)
+
+    @property
+    def shown(self) -> str:
+        """What a person may read of it, and what tells it from other places."""
+        return "/".join(filter(None, (self.address, self.database))) or FILES
+
+    def without_secrets(self, text: str) -> str:
+        """Return a text of somebody else's with this place's token and password blotted out."""
+        password = self.token.partition(":")[2]
+        for secret in filter(None, (self.token, password)):
+            for spelled in {secret, quote(secret), quote(secret, safe="")}:
+                text = text.replace(spelled, "***")
+        return text
+
+
+def place() -> Place:
+    """Return the server of `MILVUS_URI` and `MILVUS_TOKEN`, else the workspace's files. Raises `MilvusError`.
+
+    A user and a password in the address become the token, where there is no other; the rest of it is shown.
+    """
+    uri, token = (os.environ.get(name, "").strip() for name in ("MILVUS_URI", "MILVUS_TOKEN"))
+    if not uri:
+        return Place()
+    try:
+        parts = urlsplit(uri)
+        host, port = parts.hostname, parts.port
+    except ValueError:  # it repeats the address, and with it the password
+        host = None
+    if not host or parts.scheme not in ("http", "https"):
+        message = "MILVUS_URI is no address of a Milvus server; one looks like http://127.0.0.1:19530"
+        raise MilvusError("milvus_address", message, milvus="MILVUS_URI")
+    host = f"[{host}]" if ":" in host else host
+    address = f"{parts.scheme}://{host}:{port or (443 if parts.scheme == 'https' else 19530)}"
+    given = ":".join(unquote(part) for part in (parts.username, parts.password) if part)
+    return Place(address, parts.path.strip("/").partition("/")[0], token or given)
+
 
 PATIENCE = {"retry_times": 8}  # of a call whose connection was lost: after 0.01, 0.03, ... 3 seconds, ten in all
 _WAITS = (0.25, 0.5, 1.0, 2.0, 4.0)  # seconds before a connection is tried again
@@ -101,3 +163,74 @@ def _told(error: Any, place: Place) -> MilvusError:
         message = f"Milvus at {place.shown} does not answer; is it running, and is MILVUS_URI right? {said}"
         return MilvusError("milvus_unreachable", message, milvus=place.shown)
     return MilvusError("milvus_failed", f"Milvus at {place.shown} failed: {said}", milvus=place.shown)
+
+
+ROW = "row"  # the id of a passage: its row in the corpus
+_BATCH = 256  # passages a request
+_SECONDS_TO_INDEX = 600.0
+
+
+def load(
+    client: Any, name: str, fields: Sequence[Field], n_passages: int, tell: Callable[[float], None] | None = None
+) -> None:
+    """Fill the collection, unless it is whole. `tell` hears how much of it is loaded, 0 to 1.
+
+    Two that fill one collection at once write the same rows; who is done second finds it whole.
+    """
+    from pymilvus.exceptions import MilvusException
+
+    if client.has_collection(name, **PATIENCE):
+        return
+    under_way = f"{name}_loading"
+    try:
+        _fill(client, under_way, fields, n_passages, tell or (lambda _: None))
+        client.rename_collection(under_way, name, **PATIENCE)
+    except MilvusException:
+        if not client.has_collection(name, **PATIENCE):
+            raise
+
+
+def _fill(client: Any, name: str, fields: Sequence[Field], n_passages: int, tell: Callable[[float], None]) -> None:
+    if not client.has_collection(name, **PATIENCE):
+        _create(client, name, fields)
+    client.load_collection(name, **PATIENCE)
+    # rows are written in order, so those there are the first
+    for start in range(_count(client, name), n_passages, _BATCH):
+        stop = min(start + _BATCH, n_passages)
+        columns = [field.of_passages(start, stop) for field in fields]
+        names = (ROW, *(field.name for field in fields))
+        rows = [dict(zip(names, values, strict=True)) for values in zip(range(start, stop), *columns, strict=True)]
+        client.upsert(name, rows, **PATIENCE)
+        tell(stop / n_passages)
+    client.flush(name, **PATIENCE)
+    _wait_for_indexes(client, name, fields)
+
+
+def _create(client: Any, name: str, fields: Sequence[Field]) -> None:
+    from pymilvus import DataType
+
+    schema, indexes = client.create_schema(auto_id=False, enable_dynamic_field=False), client.prepare_index_params()
+    schema.add_field(ROW, DataType.INT64, is_primary=True)
+    for field in fields:
+        schema.add_field(**field.schema())
+        indexes.add_index(**field.index())
+    # strong: a search sees all that was written before it
+    client.create_collection(name, schema=schema, index_params=indexes, consistency_level="Strong", **PATIENCE)
+
+
+def _count(client: Any, name: str) -> int:
+    (told,) = client.query(name, filter="", output_fields=["count(*)"], **PATIENCE)
+    return int(told["count(*)"])
+
+
+def _wait_for_indexes(client: Any, name: str, fields: Sequence[Field]) -> None:
+    """Wait until a server has built its indexes, which it does by the way: times measured before would tell nothing."""
+    until = time.monotonic() + _SECONDS_TO_INDEX
+    while any(_pending(client, name, field) for field in fields) and time.monotonic() < until:
+        time.sleep(0.5)
+
+
+def _pending(client: Any, name: str, field: Field) -> int:
+    """Return how many rows are not in the field's index yet; 0 where Milvus does not tell."""
+    told = client.describe_index(name, field.name, **PATIENCE) or {}
+    return int(told.get("pending_index_rows", 0))

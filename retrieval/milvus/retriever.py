@@ -9,10 +9,8 @@ import numpy as np
 
 from data.cache import key_of
 from retrieval.hybrid import RRF_CONSTANT
-from retrieval.milvus.connection import PATIENCE, connected
+from retrieval.milvus.connection import PATIENCE, ROW, Place, connected, load
 from retrieval.milvus.fields import MOST, Field, Vectors
-from retrieval.milvus.loading import ROW, load
-from retrieval.milvus.place import Place
 from retrieval.rankings import NOT_FOUND, Rankings, ranked
 
 

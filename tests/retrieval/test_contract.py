@@ -16,8 +16,8 @@ from retrieval.lexical.bm25 import BM25, BM25Options
 from retrieval.lexical.engines import Engine
 from retrieval.lexical.learned import LearnedSparse
 from retrieval.lexical.windows import WindowedBM25
+from retrieval.milvus.connection import place
 from retrieval.milvus.fields import TermField, VectorField
-from retrieval.milvus.place import place
 from retrieval.milvus.retriever import EngineFusion, Milvus
 from retrieval.rankings import Retriever
 from retrieval.rerank import Reranked

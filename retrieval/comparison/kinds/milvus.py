@@ -12,8 +12,8 @@ from retrieval.comparison.kinds.first_stage import BM25Spec, DenseSpec
 from retrieval.comparison.kinds.spec import Count, Materials, Spec, Weight
 from retrieval.dense.index import IndexKind
 from retrieval.lexical.bm25 import BM25Options
+from retrieval.milvus.connection import place
 from retrieval.milvus.fields import Field, TermField, VectorField
-from retrieval.milvus.place import place
 from retrieval.milvus.retriever import EngineFusion, Milvus, Ranker, Search
 from text.analyzers import Analyzer
 

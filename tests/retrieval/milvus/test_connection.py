@@ -23,8 +23,8 @@ from retrieval.comparison.kinds.milvus import MilvusSpec
 from retrieval.comparison.provenance import provenance
 from retrieval.lexical.bm25 import BM25Options
 from retrieval.milvus import connection
+from retrieval.milvus.connection import FILES, MilvusError, Place, place
 from retrieval.milvus.fields import TermField
-from retrieval.milvus.place import FILES, MilvusError, Place, place
 from retrieval.milvus.retriever import Milvus
 from tests.doubles import PASSAGES, QUESTIONS, small_set, texts_of
 from tests.milvus_server import free_port, serving

@@ -10,9 +10,8 @@ import pytest
 from data.records import Passage
 from data.workspace import PROJECT, workspace
 from retrieval.lexical.bm25 import BM25, BM25Options
-from retrieval.milvus.connection import connected
+from retrieval.milvus.connection import Place, connected
 from retrieval.milvus.fields import TermField
-from retrieval.milvus.place import Place
 from retrieval.milvus.retriever import Milvus
 from tests.doubles import PASSAGES
 

@@ -18,8 +18,8 @@ from retrieval.dense.index import IndexKind
 from retrieval.dense.retriever import Dense
 from retrieval.hybrid import Hybrid
 from retrieval.lexical.bm25 import BM25, BM25Options
+from retrieval.milvus.connection import Place
 from retrieval.milvus.fields import Field, TermField, TermWeights, VectorField, counts
-from retrieval.milvus.place import Place
 from retrieval.milvus.retriever import EngineFusion, Milvus, Ranker, Search
 from retrieval.rankings import Rankings
 from tests.doubles import PASSAGES, QUESTIONS, KeywordEncoder, small_set, texts_of

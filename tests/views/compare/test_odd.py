@@ -18,7 +18,7 @@ from retrieval.comparison.job import ComparisonJob
 from retrieval.comparison.kinds.first_stage import BM25Spec
 from retrieval.comparison.kinds.milvus import MilvusSpec
 from retrieval.comparison.store import keep as keep_comparison
-from retrieval.milvus.place import MilvusError
+from retrieval.milvus.connection import MilvusError
 from tests.doubles import PASSAGES, QUESTIONS, small_set
 from tests.retrieval.compared import comparison_of
 from tests.views.driving import opened
