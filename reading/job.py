@@ -9,7 +9,7 @@ from jobs.folder import Job
 from models.sources import find_model
 from reading.experiment import ReadingExperiment, read_experiment
 from retrieval.comparison.experiment import write_experiment
-from retrieval.comparison.kinds.spec import VERSION as RETRIEVAL_VERSION
+from retrieval.comparison.spec import VERSION as RETRIEVAL_VERSION
 from text.analyzers import VERSION as ANALYZER_VERSION
 
 _VERSION = 1  # raise when results of the same experiment change

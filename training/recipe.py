@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from models.sources import ModelSource
-from retrieval.comparison.kinds.spec import Spec
+from retrieval.comparison.spec import Spec
 from training.engine.task import Measurement, Task
 from training.family import Family
 from training.language.recipe import LanguageRecipe

@@ -17,7 +17,7 @@ from retrieval.comparison.experiment import Experiment, needed
 from retrieval.comparison.kinds.first_stage import BM25Spec, DenseSpec, TermSpec, WindowedBM25Spec
 from retrieval.comparison.kinds.milvus import MilvusSpec
 from retrieval.comparison.kinds.multistage import HybridSpec, RerankSpec
-from retrieval.comparison.kinds.spec import Spec
+from retrieval.comparison.spec import Spec
 from retrieval.evaluation.measures import DEFAULT_KS
 from retrieval.milvus.retriever import Search
 from text.analyzers import Analyzer, choose

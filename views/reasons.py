@@ -9,7 +9,7 @@ import streamlit as st
 from data.records import QuestionSet
 from retrieval.comparison.kinds.first_stage import DenseSpec, SparseSpec, TermSpec, WindowedBM25Spec
 from retrieval.comparison.kinds.multistage import HybridSpec, RerankSpec
-from retrieval.comparison.kinds.spec import Spec
+from retrieval.comparison.spec import Spec
 from retrieval.explain.duel import Duel, duel, telling_token, term_table, token_table, word_reason
 from retrieval.rankings import Findings
 from retrieval.report.colours import colour_of, shape_of

@@ -15,7 +15,7 @@ from retrieval.comparison.compare import Comparison, compare
 from retrieval.comparison.experiment import Experiment
 from retrieval.comparison.kinds.first_stage import BM25Spec, DenseSpec, WindowedBM25Spec
 from retrieval.comparison.kinds.multistage import HybridSpec, RerankSpec
-from retrieval.comparison.kinds.spec import Spec
+from retrieval.comparison.spec import Spec
 from retrieval.comparison.store import keep, load
 from retrieval.evaluation.significance import question_groups
 from retrieval.report.report import report

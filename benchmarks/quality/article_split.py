@@ -5,7 +5,7 @@ from data.records import QuestionSet
 from data.split import Part, SplitOptions
 from retrieval.comparison.compare import Comparison, compare
 from retrieval.comparison.experiment import Experiment
-from retrieval.comparison.kinds.spec import Spec
+from retrieval.comparison.spec import Spec
 from retrieval.evaluation.measures import Scores
 from retrieval.evaluation.significance import Pair, intervals_of, paired_tests, question_groups
 

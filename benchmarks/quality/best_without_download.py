@@ -15,7 +15,7 @@ from data.records import QuestionSet
 from data.split import Part, SplitOptions
 from retrieval.comparison.kinds.first_stage import BM25Spec, WindowedBM25Spec
 from retrieval.comparison.kinds.multistage import HybridSpec, RerankSpec
-from retrieval.comparison.kinds.spec import Spec
+from retrieval.comparison.spec import Spec
 from retrieval.hybrid import Fusion
 
 _SPLIT = SplitOptions(validation=99 / 140, test=40 / 140)

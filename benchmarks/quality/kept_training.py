@@ -15,7 +15,7 @@ from benchmarks.quality.article_split import compared, figures
 from data.records import QuestionSet
 from data.split import Part, SplitOptions
 from jobs.status import RESUMABLE, State, Status
-from retrieval.comparison.kinds.spec import Spec
+from retrieval.comparison.spec import Spec
 from training.options.common import TrainingOptions
 from training.runs.runs import Run, all_runs, create_run, new_plan
 from training.train import train

@@ -11,7 +11,7 @@ from data.split import Part
 from models.packaged import DEFAULT
 from retrieval.comparison.kinds.first_stage import BM25Spec, DenseSpec
 from retrieval.comparison.kinds.multistage import HybridSpec
-from retrieval.comparison.kinds.spec import Spec
+from retrieval.comparison.spec import Spec
 from retrieval.hybrid import Fusion
 from training.options.bi_encoder import BI_ENCODER, BiEncoderOptions
 

@@ -19,7 +19,7 @@ from retrieval.comparison.compare import Comparison, Result
 from retrieval.comparison.experiment import Experiment, Lab
 from retrieval.comparison.kinds.first_stage import BM25Spec, DenseSpec, TermSpec, WindowedBM25Spec
 from retrieval.comparison.kinds.multistage import HybridSpec, RerankSpec
-from retrieval.comparison.kinds.spec import Spec
+from retrieval.comparison.spec import Spec
 from retrieval.dense.index import IndexKind
 from retrieval.evaluation.measures import Measure, evaluate
 from retrieval.evaluation.significance import difference_intervals, share_intervals

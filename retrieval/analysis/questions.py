@@ -14,7 +14,7 @@ import pandas as pd
 from data.audit.overlap import word_overlap
 from data.records import QuestionSet
 from retrieval.comparison.compare import Comparison
-from retrieval.comparison.kinds.spec import Spec
+from retrieval.comparison.spec import Spec
 from retrieval.evaluation.measures import first_relevant_ranks
 from retrieval.rankings import NOT_FOUND, Findings, Rankings
 

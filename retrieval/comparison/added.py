@@ -17,7 +17,7 @@ from data.records import QuestionSet
 from data.workspace import read_json, replacing, workspace, write_json
 from retrieval.comparison.experiment import of_kind
 from retrieval.comparison.kinds.first_stage import RunSpec
-from retrieval.comparison.kinds.spec import Spec
+from retrieval.comparison.spec import Spec
 from retrieval.trec import read_run
 
 logger = logging.getLogger(__name__)

@@ -4,9 +4,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from data.records import QuestionSet
-from retrieval.comparison.cached import CachedRetriever
 from retrieval.comparison.experiment import Experiment
-from retrieval.comparison.kinds.spec import Materials
+from retrieval.comparison.spec import CachedRetriever, Materials
 
 
 def retrievers_of(

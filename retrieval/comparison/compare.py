@@ -11,9 +11,9 @@ from data.failure import Failure
 from data.records import QuestionSet
 from data.split import split
 from retrieval.comparison.build import retrievers_of
-from retrieval.comparison.cached import CachedRetriever
 from retrieval.comparison.experiment import Experiment
 from retrieval.comparison.pace import Pace
+from retrieval.comparison.spec import CachedRetriever
 from retrieval.evaluation.measures import Scores, evaluate
 from retrieval.rankings import NOT_FOUND, Rankings
 

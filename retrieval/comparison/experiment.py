@@ -23,7 +23,7 @@ from data.split import Part, SplitOptions
 from retrieval.comparison.kinds.first_stage import BM25Spec, DenseSpec, RunSpec, SparseSpec, WindowedBM25Spec
 from retrieval.comparison.kinds.milvus import MilvusSpec
 from retrieval.comparison.kinds.multistage import HybridSpec, RerankSpec
-from retrieval.comparison.kinds.spec import Count, Spec
+from retrieval.comparison.spec import Count, Spec
 from retrieval.evaluation.measures import DEFAULT_KS, depth_of
 
 E = TypeVar("E", bound=BaseModel)

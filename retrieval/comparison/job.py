@@ -11,7 +11,7 @@ from data.workspace import workspace, write_text
 from jobs.detached import read_on
 from jobs.folder import Job
 from retrieval.comparison.experiment import Experiment, write_experiment
-from retrieval.comparison.kinds.spec import VERSION
+from retrieval.comparison.spec import VERSION
 from text.analyzers import VERSION as ANALYZER_VERSION
 
 

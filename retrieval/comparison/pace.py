@@ -18,7 +18,7 @@ from data.records import QuestionSet
 from data.workspace import read_json, workspace, write_json
 from models.encoders.vector_blocks import reading_costs
 from models.sources import STARTER
-from retrieval.comparison.kinds.spec import Spec
+from retrieval.comparison.spec import Spec
 
 # seconds a character, of whoever was never measured: how much of the bar it gets, and no more
 _GUESS, _GUESS_OF_MODELS = 5e-6, 2e-4

@@ -8,7 +8,7 @@ from data.records import QuestionSet
 from data.split import split
 from jobs.machine import commit, hardware, versions
 from retrieval.comparison.compare import Comparison
-from retrieval.comparison.kinds.spec import Materials
+from retrieval.comparison.spec import Materials
 from retrieval.evaluation.families import LEVEL, PERMUTATIONS
 from retrieval.evaluation.significance import RESAMPLES
 from text.analyzers import VERSION as ANALYZER_VERSION

@@ -13,9 +13,9 @@ from data.seal import is_sound
 from data.workspace import workspace
 from models.encoders.bi_encoder import kept_at
 from models.encoders.vector_blocks import Meter, VectorBlocks
-from retrieval.comparison.cached import CachedRetriever
 from retrieval.comparison.compare import Comparison, compare
 from retrieval.comparison.experiment import Experiment
+from retrieval.comparison.spec import CachedRetriever
 from retrieval.lexical.bm25 import BM25
 from retrieval.lexical.statistics import term_statistics
 from retrieval.rerank import PairScores

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from data.records import Passage
-from retrieval.comparison.cached import CachedRetriever
+from retrieval.comparison.spec import CachedRetriever
 from retrieval.dense.index import IndexKind
 from retrieval.dense.retriever import Dense
 from retrieval.hybrid import Fusion, Hybrid

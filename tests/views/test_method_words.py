@@ -11,7 +11,7 @@ from jobs.status import State
 from retrieval.comparison.kinds.first_stage import BM25Spec, DenseSpec, RunSpec, SparseSpec, WindowedBM25Spec
 from retrieval.comparison.kinds.milvus import MilvusSpec
 from retrieval.comparison.kinds.multistage import HybridSpec, RerankSpec
-from retrieval.comparison.kinds.spec import Spec
+from retrieval.comparison.spec import Spec
 from retrieval.milvus.retriever import Search
 from text.analyzers import Analyzer
 from training.options.bi_encoder import BI_ENCODER, BiEncoderOptions

@@ -9,7 +9,7 @@ from typing import Any
 from language.masking.architectures import configuration
 from language.masking.perplexity import GUESSED, LOG_LIKELIHOOD, Guesses, guesses
 from models.sources import STARTER, ModelSource
-from retrieval.comparison.kinds.spec import Spec
+from retrieval.comparison.spec import Spec
 from retrieval.report.colours import PALETTE
 from training.engine.adaptation import adapt
 from training.engine.arguments import processes

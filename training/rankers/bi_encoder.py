@@ -10,7 +10,7 @@ from models.sources import DEFAULT_BI_ENCODER, ModelSource
 from models.windows import Windows
 from retrieval.comparison.kinds.first_stage import DenseSpec
 from retrieval.comparison.kinds.multistage import HybridSpec
-from retrieval.comparison.kinds.spec import Spec
+from retrieval.comparison.spec import Spec
 from retrieval.dense.retriever import Dense
 from retrieval.report.colours import PALETTE
 from training.engine.adaptation import adapt, pool

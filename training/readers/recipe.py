@@ -13,7 +13,7 @@ from models.loading import load_reader
 from models.readers.reader import SpanReader, SpanTokens, keep_options
 from models.sources import DEFAULT_READER, ModelSource
 from reading.extractive import own_passages
-from retrieval.comparison.kinds.spec import Spec
+from retrieval.comparison.spec import Spec
 from retrieval.rankings import NOT_FOUND
 from retrieval.report.colours import PALETTE
 from training.engine.adaptation import adapt

@@ -10,7 +10,7 @@ from data.pairs.records import Label, PairSet
 from models.encoders.cross_encoder import CrossEncoderScorer
 from models.loading import load_cross_encoder
 from models.sources import DEFAULT_CROSS_ENCODER, ModelSource, is_starter
-from retrieval.comparison.kinds.spec import Spec
+from retrieval.comparison.spec import Spec
 from retrieval.report.colours import PALETTE
 from training.engine.adaptation import adapt
 from training.engine.arguments import processes

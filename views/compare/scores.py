@@ -11,7 +11,7 @@ from data.store import StoredSet
 from retrieval.analysis.evidence import Intervals, telling_figure, turned
 from retrieval.analysis.open_comparison import OpenComparison
 from retrieval.comparison.compare import Comparison, Result
-from retrieval.comparison.kinds.spec import Spec
+from retrieval.comparison.spec import Spec
 from retrieval.evaluation.measures import CUT, Measure
 from retrieval.evaluation.significance import PairTest
 from views.choices import without_plainest

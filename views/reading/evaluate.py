@@ -19,7 +19,7 @@ from reading.experiment import ReaderSpec, ReadingExperiment
 from reading.job import ReadingJob
 from reading.rules import Rules
 from reading.scores import EXACT
-from retrieval.comparison.kinds.spec import Spec
+from retrieval.comparison.spec import Spec
 from views.choices import Choices
 from views.reading.controls import (
     Readers,

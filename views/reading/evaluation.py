@@ -21,7 +21,7 @@ from reading.rules import Rules
 from reading.scores import EXACT, AnswerScores
 from reading.slices import slice_figures, slices
 from reading.store import KeptReading, load
-from retrieval.comparison.kinds.spec import Spec
+from retrieval.comparison.spec import Spec
 from views.resources.cached import cached
 from views.resources.sets import question_set
 from views.ui.words import word

@@ -13,7 +13,7 @@ from data.records import QuestionSet
 from models.readers.reader import SpanReader
 from models.sources import find_model
 from reading.depth import summed
-from retrieval.comparison.kinds.spec import Spec
+from retrieval.comparison.spec import Spec
 from retrieval.report.colours import colour_of, shape_of
 from text.marking import MarkedText
 from text.matching import Span

@@ -9,9 +9,9 @@ from pathlib import Path
 from retrieval.analysis.labs import analyzers_for
 from retrieval.analysis.open_comparison import OpenComparison
 from retrieval.comparison.build import retrievers_of
-from retrieval.comparison.cached import CachedRetriever
 from retrieval.comparison.compare import Comparison, compare, is_kept
 from retrieval.comparison.experiment import Experiment
+from retrieval.comparison.spec import CachedRetriever
 from retrieval.rankings import Findings, ask, truth_of
 from text.analyzers import Analyzer
 from text.marking import MarkedText, marked

@@ -6,7 +6,7 @@ from data.store import StoredSet
 from models.sources import ModelSource, is_starter
 from retrieval.comparison.added import add
 from retrieval.comparison.kinds.first_stage import DenseSpec
-from retrieval.comparison.kinds.spec import Spec
+from retrieval.comparison.spec import Spec
 from training.options.language_model import LANGUAGE_MODEL
 from training.options.reader import READER
 from training.recipe import recipe_of

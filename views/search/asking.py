@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import streamlit as st
 
 from data.store import StoredSet
-from retrieval.comparison.cached import CachedRetriever
 from retrieval.comparison.experiment import Experiment
+from retrieval.comparison.spec import CachedRetriever
 from retrieval.rankings import Findings
 from views.names import base_name
 from views.resources.retrieval import findings, listening, retrievers

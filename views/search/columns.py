@@ -8,7 +8,7 @@ import streamlit as st
 
 from data.records import QuestionSet
 from data.store import StoredSet
-from retrieval.comparison.kinds.spec import Spec
+from retrieval.comparison.spec import Spec
 from retrieval.rankings import DEPTH, Findings, Truth
 from retrieval.report.colours import colour_of, shape_of
 from text.marking import MarkedText

@@ -9,7 +9,7 @@ from pathlib import Path
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from retrieval.comparison.kinds.spec import Spec
+from retrieval.comparison.spec import Spec
 from retrieval.rankings import Findings
 from retrieval.report.colours import LETTERS, colour_of, shape_of
 from text.located import Piece

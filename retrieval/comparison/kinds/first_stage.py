@@ -11,8 +11,7 @@ from pydantic import Field, field_validator, model_validator
 
 from models.precision import Precision
 from models.sources import STARTER
-from retrieval.comparison.cached import CachedRetriever
-from retrieval.comparison.kinds.spec import Count, CountOrNone, Materials, ReadingSpec, Spec, Weight
+from retrieval.comparison.spec import CachedRetriever, Count, CountOrNone, Materials, ReadingSpec, Spec, Weight
 from retrieval.dense.index import IndexKind
 from retrieval.dense.retriever import Dense
 from retrieval.lexical.bm25 import BM25, BM25Options

@@ -7,9 +7,8 @@ from pydantic import model_validator
 
 from models.precision import Precision
 from models.sources import STARTER
-from retrieval.comparison.cached import CachedRetriever
 from retrieval.comparison.kinds.first_stage import BM25Spec, DenseSpec
-from retrieval.comparison.kinds.spec import Count, Materials, Spec, Weight
+from retrieval.comparison.spec import CachedRetriever, Count, Materials, Spec, Weight
 from retrieval.dense.index import IndexKind
 from retrieval.lexical.bm25 import BM25Options
 from retrieval.milvus.connection import place

@@ -8,8 +8,7 @@ from pydantic import Field, model_validator
 from models.encoders.vector_blocks import Meter
 from models.precision import Precision
 from models.sources import STARTER, ModelSource
-from retrieval.comparison.cached import CachedRetriever
-from retrieval.comparison.kinds.spec import Count, Materials, ReadingSpec, Spec, Weight
+from retrieval.comparison.spec import CachedRetriever, Count, Materials, ReadingSpec, Spec, Weight
 from retrieval.hybrid import Fusion, Hybrid
 from retrieval.rerank import Reranked, recommended_weight
 

@@ -7,7 +7,7 @@ import pytest
 
 from data.workspace import workspace
 from models.encoders.vector_blocks import Meter
-from retrieval.comparison.cached import CachedRetriever
+from retrieval.comparison.spec import CachedRetriever
 from retrieval.rankings import Rankings, Retriever
 from tests.retrieval.multistage.test_hybrid import Fixed
 

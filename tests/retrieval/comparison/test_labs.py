@@ -32,7 +32,7 @@ from retrieval.comparison.experiment import Experiment, Lab, read_experiment, wr
 from retrieval.comparison.job import ComparisonJob
 from retrieval.comparison.kinds.first_stage import BM25Spec, DenseSpec, WindowedBM25Spec
 from retrieval.comparison.kinds.multistage import HybridSpec, RerankSpec
-from retrieval.comparison.kinds.spec import Spec
+from retrieval.comparison.spec import Spec
 from retrieval.dense.index import IndexKind
 from retrieval.evaluation.measures import evaluate
 from retrieval.evaluation.significance import mean_interval, question_groups

@@ -13,11 +13,10 @@ from data.split import Part
 from data.store import keep
 from retrieval.comparison import experiment as experiment_file
 from retrieval.comparison.added import add
-from retrieval.comparison.cached import CachedRetriever
 from retrieval.comparison.compare import compare
 from retrieval.comparison.experiment import read_experiment, write_experiment
 from retrieval.comparison.job import ComparisonJob
-from retrieval.comparison.kinds.spec import Materials, Spec
+from retrieval.comparison.spec import CachedRetriever, Materials, Spec
 from retrieval.comparison.store import keep as keep_comparison
 from retrieval.comparison.store import load
 from retrieval.rankings import Rankings, top_k

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from data.catalog import CATALOG, read_entry
 from data.records import Passage
 from retrieval.comparison.build import retrievers_of
-from retrieval.comparison.cached import CachedRetriever
 from retrieval.comparison.experiment import ExperimentError, read_experiment
+from retrieval.comparison.spec import CachedRetriever
 from retrieval.lexical.bm25 import BM25, BM25Options
 from retrieval.lexical.windows import WindowedBM25, windows
 from tests.doubles import PASSAGES, QUESTIONS, small_set, texts_of

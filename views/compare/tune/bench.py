@@ -14,7 +14,7 @@ from retrieval.comparison.added import add
 from retrieval.comparison.experiment import Experiment
 from retrieval.comparison.job import ComparisonJob
 from retrieval.comparison.kinds.first_stage import TermSpec
-from retrieval.comparison.kinds.spec import Spec
+from retrieval.comparison.spec import Spec
 from retrieval.evaluation.measures import Measure
 from views.choices import choices_for
 from views.compare.controls import pick_also

@@ -8,7 +8,7 @@ import streamlit as st
 
 from retrieval.comparison.kinds.first_stage import DenseSpec, SparseSpec, TermSpec
 from retrieval.comparison.kinds.multistage import HybridSpec, RerankSpec
-from retrieval.comparison.kinds.spec import Spec
+from retrieval.comparison.spec import Spec
 from retrieval.explain.duel import Duel, token_table
 from retrieval.explain.multistage import PartContribution
 from views.compare.controls import choose_in_address

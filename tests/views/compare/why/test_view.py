@@ -27,7 +27,7 @@ from retrieval.comparison.job import ComparisonJob
 from retrieval.comparison.kinds.first_stage import BM25Spec, DenseSpec, SparseSpec, WindowedBM25Spec
 from retrieval.comparison.kinds.milvus import MilvusSpec
 from retrieval.comparison.kinds.multistage import RerankSpec
-from retrieval.comparison.kinds.spec import Spec
+from retrieval.comparison.spec import Spec
 from retrieval.comparison.store import keep as keep_comparison
 from retrieval.evaluation.measures import evaluate
 from retrieval.hybrid import Hybrid
