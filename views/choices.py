@@ -16,7 +16,7 @@ from retrieval.comparison.added import added
 from retrieval.comparison.experiment import Experiment, needed
 from retrieval.comparison.kinds.first_stage import BM25Spec, DenseSpec, TermSpec, WindowedBM25Spec
 from retrieval.comparison.kinds.milvus import MilvusSpec
-from retrieval.comparison.kinds.multistage import HybridSpec, RerankSpec
+from retrieval.comparison.multistage import HybridSpec, RerankSpec
 from retrieval.comparison.spec import Spec
 from retrieval.evaluation.measures import DEFAULT_KS
 from retrieval.milvus.retriever import Search

@@ -16,11 +16,11 @@ from benchmarks.quality.article_split import MEASURE, differences, scores
 from data.read import read_file
 from data.records import Passage, Passages, QuestionSet
 from data.split import Part
-from models.packaged.bases import DEFAULT
+from models.packaged import DEFAULT
 from retrieval.comparison.compare import Comparison, compare
 from retrieval.comparison.experiment import Experiment
 from retrieval.comparison.kinds.first_stage import BM25Spec, DenseSpec
-from retrieval.comparison.kinds.multistage import HybridSpec
+from retrieval.comparison.multistage import HybridSpec
 from retrieval.evaluation.significance import intervals_of, question_groups
 
 _WHOLE = 10_000  # paragraphs: more than any article has

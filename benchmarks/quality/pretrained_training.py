@@ -10,7 +10,7 @@ from data.read import read_file
 from data.split import Part
 from models.packaged import DEFAULT
 from retrieval.comparison.kinds.first_stage import BM25Spec, DenseSpec
-from retrieval.comparison.kinds.multistage import HybridSpec
+from retrieval.comparison.multistage import HybridSpec
 from retrieval.comparison.spec import Spec
 from retrieval.hybrid import Fusion
 from training.options.bi_encoder import BI_ENCODER, BiEncoderOptions

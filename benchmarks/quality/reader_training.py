@@ -8,13 +8,13 @@ from benchmarks.quality.article_split import SPLIT
 from benchmarks.quality.kept_training import trained, workspace
 from data.read import read_file
 from data.split import Part
-from models.packaged.bases import DEFAULT
+from models.packaged import DEFAULT
 from reading.depth import Fate
 from reading.evaluate import ReaderResult, ReadingResult, evaluate
 from reading.experiment import ReaderSpec, ReadingExperiment
 from reading.results import as_dict, differences, tested_depth
 from retrieval.comparison.kinds.first_stage import BM25Spec, DenseSpec
-from retrieval.comparison.kinds.multistage import HybridSpec
+from retrieval.comparison.multistage import HybridSpec
 from training.options.reader import READER, ReaderOptions
 
 _KS = (1, 2, 3, 5)

@@ -29,7 +29,7 @@ from retrieval.analysis.questions import (
     same_article,
 )
 from retrieval.analysis.slices import Property, Slice, properties, slice_table, slice_tests, slices
-from retrieval.comparison.kinds.multistage import HybridSpec, RerankSpec
+from retrieval.comparison.multistage import HybridSpec, RerankSpec
 from retrieval.comparison.store import load
 from retrieval.evaluation.significance import PairTest, intervals_of, pair_tests, question_groups
 from retrieval.explain.multistage import (

@@ -22,7 +22,7 @@ from pydantic import (
 from data.split import Part, SplitOptions
 from retrieval.comparison.kinds.first_stage import BM25Spec, DenseSpec, RunSpec, SparseSpec, WindowedBM25Spec
 from retrieval.comparison.kinds.milvus import MilvusSpec
-from retrieval.comparison.kinds.multistage import HybridSpec, RerankSpec
+from retrieval.comparison.multistage import HybridSpec, RerankSpec
 from retrieval.comparison.spec import Count, Spec
 from retrieval.evaluation.measures import DEFAULT_KS, depth_of
 

@@ -10,11 +10,11 @@ from data.records import Passage, Question, QuestionSet
 from data.split import Part, SplitOptions
 from data.store import StoredSet, keep
 from jobs.status import State
-from models.packaged.bases import PackagedBase
+from models.packaged import PackagedBase
 from retrieval.comparison.added import add
 from retrieval.comparison.experiment import Experiment, write_experiment
 from retrieval.comparison.kinds.first_stage import RunSpec, SparseSpec
-from retrieval.comparison.kinds.multistage import HybridSpec
+from retrieval.comparison.multistage import HybridSpec
 from text.analyzers import Analyzer
 from training.options.bi_encoder import BI_ENCODER, BiEncoderOptions
 from training.options.cross_encoder import CROSS_ENCODER

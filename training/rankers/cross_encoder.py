@@ -10,7 +10,7 @@ import numpy as np
 from models.encoders.cross_encoder import CrossEncoderScorer
 from models.loading import load_cross_encoder
 from models.sources import DEFAULT_CROSS_ENCODER, ModelSource
-from retrieval.comparison.kinds.multistage import RerankSpec
+from retrieval.comparison.multistage import RerankSpec
 from retrieval.comparison.spec import Spec
 from retrieval.evaluation.measures import CUT
 from retrieval.rankings import Rankings, ranked

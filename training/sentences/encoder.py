@@ -9,7 +9,7 @@ from models.encoders.bi_encoder import BiEncoder, prompts_of
 from models.loading import load_bi_encoder
 from models.sources import DEFAULT_BI_ENCODER, ModelSource, is_starter
 from retrieval.comparison.kinds.first_stage import DenseSpec
-from retrieval.comparison.kinds.multistage import HybridSpec
+from retrieval.comparison.multistage import HybridSpec
 from retrieval.comparison.spec import Spec
 from retrieval.report.colours import PALETTE
 from training.engine.adaptation import adapt, drop_no_attention

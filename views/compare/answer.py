@@ -7,7 +7,7 @@ import streamlit as st
 
 from data.split import Part
 from retrieval.analysis.evidence import at_ceiling, usual_baseline, usual_figure
-from retrieval.comparison.kinds.multistage import RerankSpec
+from retrieval.comparison.multistage import RerankSpec
 from retrieval.comparison.spec import Spec
 from retrieval.comparison.store import origin_of
 from retrieval.evaluation.significance import PairTest

@@ -17,7 +17,7 @@ from retrieval.comparison.added import add, add_run, remove
 from retrieval.comparison.compare import Comparison
 from retrieval.comparison.kinds.first_stage import DenseSpec, SparseSpec
 from retrieval.comparison.kinds.milvus import MilvusSpec
-from retrieval.comparison.kinds.multistage import RerankSpec
+from retrieval.comparison.multistage import RerankSpec
 from retrieval.comparison.spec import Spec
 from retrieval.evaluation.measures import Measure
 from retrieval.milvus.retriever import Search

@@ -18,7 +18,7 @@ from models.hub import ModelError
 from models.sources import find_model
 from models.windows import WindowOptions
 from retrieval.comparison.kinds.first_stage import BM25Spec, DenseSpec, SparseSpec, TermSpec, WindowedBM25Spec
-from retrieval.comparison.kinds.multistage import RerankSpec
+from retrieval.comparison.multistage import RerankSpec
 from retrieval.explain.bm25 import BM25Explainer, BM25Explanation, counting_explainer
 from retrieval.explain.sentences import SentenceExplanation, sentence_contributions
 from retrieval.explain.sparse import SparseExplanation, term_contributions

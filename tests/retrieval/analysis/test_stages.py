@@ -13,7 +13,7 @@ from retrieval.analysis.questions import DEPTHS, FATES, Fate, ceilings, fate_cou
 from retrieval.comparison.compare import Comparison, Result
 from retrieval.comparison.experiment import Experiment
 from retrieval.comparison.kinds.first_stage import DenseSpec
-from retrieval.comparison.kinds.multistage import HybridSpec, RerankSpec
+from retrieval.comparison.multistage import HybridSpec, RerankSpec
 from retrieval.hybrid import Fusion, fused
 from retrieval.rankings import Rankings
 from retrieval.rerank import Reranked

@@ -10,7 +10,7 @@ from retrieval.comparison.added import add, add_run, added, remove
 from retrieval.comparison.compare import compare
 from retrieval.comparison.experiment import Experiment
 from retrieval.comparison.kinds.first_stage import BM25Spec, DenseSpec, RunSpec
-from retrieval.comparison.kinds.multistage import HybridSpec
+from retrieval.comparison.multistage import HybridSpec
 from retrieval.trec import RunError
 from tests.doubles import small_set
 

@@ -31,7 +31,7 @@ from retrieval.comparison.compare import Comparison, Result, compare
 from retrieval.comparison.experiment import Experiment, Lab, read_experiment, write_experiment
 from retrieval.comparison.job import ComparisonJob
 from retrieval.comparison.kinds.first_stage import BM25Spec, DenseSpec, WindowedBM25Spec
-from retrieval.comparison.kinds.multistage import HybridSpec, RerankSpec
+from retrieval.comparison.multistage import HybridSpec, RerankSpec
 from retrieval.comparison.spec import Spec
 from retrieval.dense.index import IndexKind
 from retrieval.evaluation.measures import evaluate

@@ -11,7 +11,7 @@ from retrieval.comparison.experiment import Experiment
 from retrieval.comparison.job import ComparisonJob
 from retrieval.comparison.kinds.first_stage import DenseSpec, RunSpec, SparseSpec
 from retrieval.comparison.kinds.milvus import MilvusSpec
-from retrieval.comparison.kinds.multistage import RerankSpec
+from retrieval.comparison.multistage import RerankSpec
 from retrieval.milvus.retriever import Search
 from retrieval.trec import read_run
 from tests.doubles import small_set

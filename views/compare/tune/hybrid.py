@@ -5,7 +5,7 @@ import streamlit as st
 from retrieval.analysis.labs import best, hybrid_lab
 from retrieval.comparison.experiment import Experiment
 from retrieval.comparison.kinds.first_stage import BM25Spec, DenseSpec
-from retrieval.comparison.kinds.multistage import HybridSpec
+from retrieval.comparison.multistage import HybridSpec
 from retrieval.hybrid import Fusion
 from views.compare.charts import bands
 from views.compare.tune.bench import Bench, LabResult, draw_table, draw_verdict, figure_columns, names_of, run

@@ -4,7 +4,7 @@ import pandas as pd
 import streamlit as st
 
 from retrieval.analysis.labs import DEPTHS, best, rerank_lab
-from retrieval.comparison.kinds.multistage import RerankSpec
+from retrieval.comparison.multistage import RerankSpec
 from views.compare.charts import bands, heat, steps
 from views.compare.tune.bench import Bench, LabResult, draw_table, draw_verdict, figure_columns, names_of, run
 from views.ui import tables

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import pandas as pd
 import streamlit as st
 
-from retrieval.comparison.kinds.multistage import RerankSpec
+from retrieval.comparison.multistage import RerankSpec
 from retrieval.explain.duel import Duel
 from retrieval.explain.token_windows import WindowExplanation
 from text.located import weighted_pieces
