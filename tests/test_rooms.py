@@ -148,7 +148,7 @@ HEAVY = {"openai", "torch", "sentence_transformers", "transformers", "datasets",
 # files that are themselves imported inside functions only
 LOADED_LATE = {
     "models/inference.py",
-    "models/masked_network.py",
+    "models/readers/masked_network.py",
     "models/inference.py",
     "models/readers/span_network.py",
     "models/starter.py",

@@ -16,7 +16,7 @@ from models.hub import ModelError
 from models.precision import Precision
 
 if TYPE_CHECKING:
-    from models.masked_network import MaskedNetwork
+    from models.readers.masked_network import MaskedNetwork
 
 PERPLEXITY, LOG_LIKELIHOOD = "perplexity", "log_likelihood"
 GUESSED, FOLLOWED = "masked_accuracy", "next_accuracy"

@@ -17,10 +17,10 @@ from transformers import (
     RobertaForMaskedLM,
 )
 
-from models import masked_network
 from models.hub import ModelError
 from models.inference import passes_of_like_length
-from models.masked_network import FOLLOWS, GUESSES, MaskedNetwork, load_masked, new_masked
+from models.readers import masked_network
+from models.readers.masked_network import FOLLOWS, GUESSES, MaskedNetwork, load_masked, new_masked
 from models.sources import STARTER, find_model
 from tests.hub import TINY, build_bi_encoder, build_cross_encoder_base
 

@@ -11,7 +11,7 @@ from safetensors.numpy import load_file, save_file
 from language.inside.loading import load_encoder
 from models.hub import ModelError
 from models.loading import load_bi_encoder, load_cross_encoder, load_reader, load_sparse_encoder
-from models.masked_network import load_masked
+from models.readers.masked_network import load_masked
 from models.soundness import require_possible
 from models.sources import find_model
 from tests.hub import build_bi_encoder, build_cross_encoder_base, build_sparse_encoder, with_head

@@ -75,7 +75,7 @@ print(fill(f"a text with a {tokenizer.mask_token} in it"))  # the likeliest toke
 
     def concluded(self, model_folder: Path) -> tuple[dict[str, Guessed], dict[str, Any]]:
         """Measure the finished model; nothing else is to be found out."""
-        from models.masked_network import load_masked
+        from models.readers.masked_network import load_masked
 
         source = ModelSource(str(model_folder), folder=model_folder)
         return {"after": self._measured(load_masked(source, pairs=self._options.pairs))}, {}
@@ -92,7 +92,7 @@ print(fill(f"a text with a {tokenizer.mask_token} in it"))  # the likeliest toke
         return []
 
     def _loaded(self, source: ModelSource) -> Any:
-        from models.masked_network import load_masked, new_masked
+        from models.readers.masked_network import load_masked, new_masked
 
         options, tokenizer = self._options, self._material.tokenizer
         if options.base != STARTER:

@@ -41,7 +41,7 @@ def tokenizer_of(
         trained = _trained(corpus, shares, options, on_progress) if trains_one(options) else Path(options.tokenizer)
         found = AutoTokenizer.from_pretrained(trained, model_max_length=max(_LEAST_READ, options.max_length))
     else:
-        from models.masked_network import masked_tokenizer
+        from models.readers.masked_network import masked_tokenizer
 
         found = masked_tokenizer(find_model(options.base))
     if not found.is_fast:

@@ -16,7 +16,7 @@ from data.split import Part
 from data.store import keep
 from embeddings.evaluate import evaluate
 from jobs.status import RESUMABLE, State, Status
-from models.masked_network import new_masked
+from models.readers.masked_network import new_masked
 from retrieval.comparison.compare import compare, is_kept
 from retrieval.comparison.experiment import Experiment
 from retrieval.comparison.kinds.first_stage import DenseSpec

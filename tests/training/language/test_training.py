@@ -11,7 +11,7 @@ from safetensors.numpy import load_file
 from transformers import AutoModelForMaskedLM, AutoTokenizer
 
 from jobs.status import State
-from models.masked_network import load_masked
+from models.readers.masked_network import load_masked
 from tests.hub import build_bi_encoder, build_cross_encoder_base
 from tests.training.language.worlds import created, of_topics, text_file
 from tests.training.test_resume import (
