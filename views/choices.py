@@ -12,8 +12,7 @@ from data.store import StoredSet, passages_of
 from jobs.status import State
 from models.packaged import PREFIX
 from models.sources import STARTER, default_model
-from retrieval.comparison.added import added
-from retrieval.comparison.experiment import Experiment, needed
+from retrieval.comparison.experiment import Experiment, added, needed
 from retrieval.comparison.kinds.first_stage import BM25Spec, DenseSpec, TermSpec, WindowedBM25Spec
 from retrieval.comparison.kinds.milvus import MilvusSpec
 from retrieval.comparison.multistage import HybridSpec, RerankSpec

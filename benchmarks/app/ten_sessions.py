@@ -25,8 +25,8 @@ from benchmarks.korquad import korquad
 from data.read import read_file
 from data.split import Part
 from data.store import keep as keep_set
-from retrieval.comparison.added import add
 from retrieval.comparison.compare import compare
+from retrieval.comparison.experiment import add
 from retrieval.comparison.job import ComparisonJob
 from retrieval.comparison.store import keep
 from views.choices import choices_for

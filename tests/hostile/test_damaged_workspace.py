@@ -18,9 +18,8 @@ from data.store import load as load_set
 from data.store import stored
 from data.workspace import workspace, write_json
 from jobs.status import State, Status
-from retrieval.comparison.added import add, added
 from retrieval.comparison.compare import compare
-from retrieval.comparison.experiment import Experiment, of_kind
+from retrieval.comparison.experiment import Experiment, add, added, of_kind
 from retrieval.comparison.job import ComparisonJob
 from retrieval.comparison.store import damaged_comparisons, keep, kept_comparisons, load, origin_of, rename
 from tests.doubles import small_set

@@ -13,8 +13,7 @@ from data.split import Part, SplitOptions
 from data.store import StoredSet, find, keep
 from jobs.status import State
 from models.packaged import PackagedBase
-from retrieval.comparison.added import add
-from retrieval.comparison.experiment import Experiment, write_experiment
+from retrieval.comparison.experiment import Experiment, add, write_experiment
 from retrieval.comparison.kinds.first_stage import BM25Spec, DenseSpec, RunSpec, SparseSpec, WindowedBM25Spec
 from retrieval.comparison.kinds.milvus import MilvusSpec
 from retrieval.comparison.multistage import HybridSpec, RerankSpec

@@ -13,8 +13,8 @@ from data.split import Part
 from data.store import StoredSet
 from models.sources import STARTER
 from retrieval.analysis.evidence import telling_figure, usual_figure
-from retrieval.comparison.added import add, add_run, remove
 from retrieval.comparison.compare import Comparison
+from retrieval.comparison.experiment import add, add_run, remove
 from retrieval.comparison.kinds.first_stage import DenseSpec, SparseSpec
 from retrieval.comparison.kinds.milvus import MilvusSpec
 from retrieval.comparison.multistage import RerankSpec

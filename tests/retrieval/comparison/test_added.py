@@ -6,9 +6,8 @@ import pytest
 
 from data.split import Part
 from data.workspace import workspace
-from retrieval.comparison.added import add, add_run, added, remove
 from retrieval.comparison.compare import compare
-from retrieval.comparison.experiment import Experiment
+from retrieval.comparison.experiment import Experiment, add, add_run, added, remove
 from retrieval.comparison.kinds.first_stage import BM25Spec, DenseSpec, RunSpec
 from retrieval.comparison.multistage import HybridSpec
 from retrieval.trec import RunError

@@ -12,9 +12,8 @@ from streamlit.testing.v1 import AppTest
 from data.split import Part
 from data.store import keep
 from retrieval.comparison import experiment as experiment_file
-from retrieval.comparison.added import add
 from retrieval.comparison.compare import compare
-from retrieval.comparison.experiment import read_experiment, write_experiment
+from retrieval.comparison.experiment import add, read_experiment, write_experiment
 from retrieval.comparison.job import ComparisonJob
 from retrieval.comparison.spec import CachedRetriever, Materials, Spec
 from retrieval.comparison.store import keep as keep_comparison

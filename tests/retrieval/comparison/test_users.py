@@ -6,9 +6,8 @@ import pytest
 
 from data.limits import LimitError
 from data.workspace import acting_as, shared_workspace, user_of, workspace
-from retrieval.comparison.added import add, add_run, added
 from retrieval.comparison.compare import compare
-from retrieval.comparison.experiment import Experiment
+from retrieval.comparison.experiment import Experiment, add, add_run, added
 from retrieval.comparison.job import ComparisonJob
 from retrieval.comparison.kinds.first_stage import BM25Spec
 from retrieval.comparison.store import delete, keep, kept_comparisons, rename

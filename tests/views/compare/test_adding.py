@@ -6,8 +6,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from data.store import StoredSet, keep
-from retrieval.comparison.added import added
-from retrieval.comparison.experiment import Experiment
+from retrieval.comparison.experiment import Experiment, added
 from retrieval.comparison.job import ComparisonJob
 from retrieval.comparison.kinds.first_stage import DenseSpec, RunSpec, SparseSpec
 from retrieval.comparison.kinds.milvus import MilvusSpec

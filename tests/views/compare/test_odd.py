@@ -11,9 +11,8 @@ from streamlit.testing.v1 import AppTest
 from data.records import QuestionSet
 from data.split import Part
 from data.store import keep
-from retrieval.comparison.added import add
 from retrieval.comparison.compare import Comparison, Result
-from retrieval.comparison.experiment import Experiment
+from retrieval.comparison.experiment import Experiment, add
 from retrieval.comparison.job import ComparisonJob
 from retrieval.comparison.kinds.first_stage import BM25Spec
 from retrieval.comparison.kinds.milvus import MilvusSpec

@@ -5,9 +5,8 @@ import pytest
 from data.store import StoredSet, keep
 from embeddings.job import EmbeddingJob
 from models.sources import STARTER
-from retrieval.comparison.added import add, added
 from retrieval.comparison.compare import Comparison
-from retrieval.comparison.experiment import Experiment
+from retrieval.comparison.experiment import Experiment, add, added
 from retrieval.comparison.job import ComparisonJob
 from retrieval.comparison.kinds.first_stage import BM25Spec, DenseSpec
 from retrieval.comparison.store import keep as keep_comparison

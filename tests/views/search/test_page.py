@@ -17,8 +17,8 @@ from data.split import Part, SplitOptions
 from data.store import StoredSet, keep, load, stored
 from data.workspace import PROJECT, workspace
 from jobs.status import State
-from retrieval.comparison.added import add
 from retrieval.comparison.compare import Comparison, Result
+from retrieval.comparison.experiment import add
 from retrieval.comparison.job import ComparisonJob
 from retrieval.comparison.kinds.first_stage import DenseSpec
 from retrieval.comparison.store import keep as keep_comparison

@@ -23,7 +23,7 @@ from data.workspace import PROJECT
 from jobs.processes import this_process
 from jobs.status import RESUMABLE, State, Status
 from models.sources import STARTER
-from retrieval.comparison.added import added
+from retrieval.comparison.experiment import added
 from tests.doubles import small_set
 from tests.views.driving import run, unfolded
 from training.engine.checkpoints import seal

@@ -10,8 +10,7 @@ from data.split import Part
 from retrieval.analysis.evidence import turned, usual_baseline
 from retrieval.analysis.labs import chosen, tried
 from retrieval.analysis.open_comparison import OpenComparison
-from retrieval.comparison.added import add
-from retrieval.comparison.experiment import Experiment
+from retrieval.comparison.experiment import Experiment, add
 from retrieval.comparison.job import ComparisonJob
 from retrieval.comparison.kinds.first_stage import TermSpec
 from retrieval.comparison.spec import Spec

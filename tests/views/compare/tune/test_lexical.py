@@ -5,9 +5,8 @@ from streamlit.testing.v1 import AppTest
 
 from data.store import StoredSet
 from retrieval.analysis.labs import best, changes, lab_figures, lexical_lab, tried
-from retrieval.comparison.added import add, added
 from retrieval.comparison.compare import compare
-from retrieval.comparison.experiment import Experiment
+from retrieval.comparison.experiment import Experiment, add, added
 from retrieval.comparison.job import ComparisonJob
 from retrieval.comparison.kinds.first_stage import BM25Spec, WindowedBM25Spec
 from retrieval.evaluation.significance import question_groups

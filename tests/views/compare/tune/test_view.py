@@ -10,9 +10,8 @@ from data.store import StoredSet, keep
 from jobs.processes import this_process
 from jobs.status import State, Status
 from retrieval.analysis.labs import best, bm25_lab, hybrid_lab, index_lab, lab_figures, rerank_lab, tried
-from retrieval.comparison.added import add, added
 from retrieval.comparison.compare import compare
-from retrieval.comparison.experiment import Experiment
+from retrieval.comparison.experiment import Experiment, add, added
 from retrieval.comparison.job import ComparisonJob
 from retrieval.comparison.kinds.first_stage import BM25Spec, DenseSpec
 from retrieval.comparison.store import keep as keep_comparison

@@ -7,7 +7,7 @@ from streamlit.testing.v1 import AppTest
 from data.records import Passage, Question, QuestionSet
 from data.split import Part
 from data.store import StoredSet, keep
-from retrieval.comparison.added import add
+from retrieval.comparison.experiment import add
 from retrieval.comparison.kinds.first_stage import BM25Spec, TermSpec, WindowedBM25Spec
 from retrieval.explain.bm25 import BM25Explainer
 from retrieval.lexical.bm25 import BM25

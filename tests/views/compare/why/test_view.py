@@ -20,9 +20,8 @@ from models.encoders.bi_encoder import BiEncoder
 from models.encoders.sparse_encoder import SparseTextEncoder
 from models.precision import Precision
 from models.sources import find_model
-from retrieval.comparison.added import add, add_run
 from retrieval.comparison.compare import Comparison, Result, compare
-from retrieval.comparison.experiment import Experiment
+from retrieval.comparison.experiment import Experiment, add, add_run
 from retrieval.comparison.job import ComparisonJob
 from retrieval.comparison.kinds.first_stage import BM25Spec, DenseSpec, SparseSpec, WindowedBM25Spec
 from retrieval.comparison.kinds.milvus import MilvusSpec
