@@ -1,17 +1,26 @@
-"""Who comes in, and that callbacks, which run without `app.py`, are at work in the workspace of who is signed in."""
+"""Who comes in, and that callbacks, which run without `app.py`, are at work in the workspace of who is signed in. Whose files the server takes and how much of them: a visitor without a browser against the real server."""
 
+import asyncio
+import os
+import tomllib
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+import psutil
 import pytest
 import streamlit as st
+from starlette.types import Message, Receive, Scope, Send
 from streamlit.testing.v1 import AppTest
 
 from data import workspace as workspace_module
 from data.workspace import NobodySignedInError, shared_workspace, user_of, users_told_by, workspace
+from tests.browser.conftest import free_port, running_app
+from tests.raw_visitor import signed_in, visiting
 from tests.views.driving import run
 from views import access
+from views.access import Gate
 from views.ui.words import catalog
 
 ISSUER = "https://id.example.org"
@@ -161,3 +170,164 @@ def test_it_is_on_exactly_where_the_secrets_say_so(tmp_path: Path, monkeypatch: 
         except FileNotFoundError:
             found[name] = "nobody gets in"
     assert found == {"none": False, "other": False, "auth": True, "broken": "nobody gets in"}
+
+
+class Server(NamedTuple):
+    address: str
+    pid: int
+    secret: str = ""
+
+    def megabytes(self) -> float:
+        return float(psutil.Process(self.pid).memory_info().rss) / 10**6
+
+    def cookie(self, name: str) -> dict[str, str]:
+        return signed_in(self.secret, self.address, ISSUER, name)
+
+
+def started(workspace: Path, secrets: Path, *options: object) -> Iterator[Server]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("MRC_USER_UPLOADS", "100")
+        patch.setenv("MRC_USER_ALL_UPLOADS", "150")
+        patch.setenv("MRC_FORK_SERVER", os.devnull)  # nothing here starts a job
+        port = free_port()
+        before = set(psutil.Process().children())
+        if secrets.exists():
+            secrets.write_text(secrets.read_text().replace("PORT", str(port)))
+        with running_app(workspace, port, *options) as address:
+            (process,) = set(psutil.Process().children()) - before
+            auth = tomllib.loads(secrets.read_text())["auth"] if secrets.exists() else {"cookie_secret": ""}
+            yield Server(address, process.pid, auth["cookie_secret"])
+
+
+@pytest.fixture(scope="module")
+def closed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A server that people sign in to."""
+    secrets = tmp_path_factory.mktemp("secrets") / "secrets.toml"
+    lines = (
+        "[auth]",
+        'redirect_uri = "http://localhost:PORT/oauth2callback"',
+        f'cookie_secret = "{"s" * 40}"',
+        'client_id = "x"',
+        'client_secret = "x"',
+        'server_metadata_url = "http://127.0.0.1:9"',
+    )
+    secrets.write_text("\n".join(lines))
+    yield from started(tmp_path_factory.mktemp("workspace"), secrets, "--secrets.files", secrets)
+
+
+@pytest.fixture(scope="module")
+def opened(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A server where nobody signs in."""
+    yield from started(tmp_path_factory.mktemp("workspace"), Path("no secrets"))
+
+
+@pytest.mark.slow
+def test_files_of_who_is_not_signed_in_are_refused_before_they_take_memory(closed: Server) -> None:
+    with visiting(closed.address) as nobody:
+        assert WORDS["access.about"][:40] in nobody.draw()
+        before = closed.megabytes()
+        assert [nobody.puts(50) for _ in range(5)] == [403] * 5
+        assert nobody.puts(50, in_chunks=True) == 403
+        assert closed.megabytes() - before < 40
+        assert nobody.removes() == 403
+        assert nobody.gets("/_stcore/metrics") == 403
+        assert nobody.gets("/_stcore/health") == 200
+
+
+_CLIMBING = ("/{0}", "/static/{0}", "/static/../../{0}", "/media/..%2f..%2f{0}", "/component/a/../../{0}", "//{0}")
+
+
+@pytest.mark.slow
+def test_no_address_gives_a_file_of_the_server_or_takes_one(closed: Server) -> None:
+    with visiting(closed.address) as nobody:
+        nobody.draw()
+        _, page = nobody.reads("/")
+        for climbing in _CLIMBING:
+            for file in ("app.py", ".streamlit/config.toml", "etc/passwd", "%2e%2e/app.py"):
+                status, content = nobody.reads(climbing.format(file))
+                assert status in (400, 403, 404) or content == page, climbing
+        own = nobody.session
+        for session in (own, f"{own}%2F..", f"./{own}", f"{own}/", f"%20{own}", f"{own}%0A", f"{own}?", f"x/../{own}"):
+            assert nobody.puts(1, session=session) in (400, 403, 404, 405), session
+
+
+@pytest.mark.slow
+def test_who_is_signed_in_hands_in_files_to_their_own_pages_alone(closed: Server) -> None:
+    with visiting(closed.address, closed.cookie("alice")) as alice, visiting(closed.address) as nobody:
+        alice.draw()
+        assert alice.puts(1) == 204
+        assert alice.removes() == 204
+        assert alice.gets("/_stcore/metrics") == 200
+        assert nobody.puts(1, session=alice.session) == 403
+        with visiting(closed.address, closed.cookie("bob")) as bob:
+            bob.draw()
+            assert bob.puts(1, session=alice.session) == 403
+            assert bob.puts(1) == 204
+
+
+@pytest.mark.slow
+def test_a_user_has_so_much_on_all_open_pages_together_and_is_told(closed: Server) -> None:
+    cookie = closed.cookie("carol")
+    with visiting(closed.address, cookie) as carol, visiting(closed.address, cookie) as other:
+        carol.draw()
+        other.draw()
+        assert [carol.puts(45), other.puts(45), carol.puts(45)] == [204, 204, 413]
+        assert carol.is_told(WORDS["limit.uploads"].format(limit="100"))
+        assert carol.puts(45, in_chunks=True) == 413
+
+
+@pytest.mark.slow
+def test_what_has_no_length_is_counted_as_it_arrives(opened: Server) -> None:
+    with visiting(opened.address) as visitor:
+        assert visitor.puts(1, session="of-no-page") == 403
+        visitor.draw()
+        before = opened.megabytes()
+        assert visitor.puts(400, in_chunks=True) == 413
+        assert opened.megabytes() - before < 60
+        assert visitor.is_told(WORDS["limit.uploads"].format(limit="100"))
+
+
+@pytest.mark.slow
+def test_all_open_pages_have_so_much_together(opened: Server) -> None:
+    with visiting(opened.address) as one, visiting(opened.address) as other:
+        one.draw()
+        other.draw()
+        assert [one.puts(90), other.puts(40), other.puts(40)] == [204, 204, 413]
+        assert other.is_told(WORDS["limit.all_uploads"].format(limit="150"))
+
+
+@pytest.mark.parametrize(
+    ("scheme", "address", "secure"),
+    [
+        ("http", "", False),
+        ("https", "", True),
+        ("http", "https://mrc.example.org/oauth2callback", True),
+        ("http", "http://localhost:8501/oauth2callback", False),
+    ],
+)
+def test_cookies_that_came_by_tls_go_back_by_tls_alone(
+    scheme: str, address: str, secure: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(access, "address_of_sign_in", lambda: address)
+    monkeypatch.setattr(access, "is_on", lambda: False)
+    given = [(b"set-cookie", b"a=secure; Path=/"), (b"Set-Cookie", b"b=1; Secure"), (b"x-other", b"c=1")]
+    answers: list[Message] = []
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": given})
+
+    async def receive() -> Message:
+        return {"type": "http.request"}
+
+    async def send(message: Message) -> None:
+        answers.append(message)
+
+    scope: dict[str, Any] = {"type": "http", "method": "GET", "path": "/", "scheme": scheme, "headers": []}
+    with ThreadPoolExecutor(1) as other:  # a browser's tests may have left a loop running in this thread
+        other.submit(asyncio.run, Gate(app)(scope, receive, send)).result()
+    mark = b"; Secure" if secure else b""
+    assert answers[0]["headers"] == [
+        (b"set-cookie", b"a=secure; Path=/" + mark),
+        (b"Set-Cookie", b"b=1; Secure"),
+        (b"x-other", b"c=1"),
+    ]
