@@ -8,8 +8,7 @@ from pathlib import Path
 
 from retrieval.analysis.labs import analyzers_for
 from retrieval.analysis.open_comparison import OpenComparison
-from retrieval.comparison.build import retrievers_of
-from retrieval.comparison.compare import Comparison, compare, is_kept
+from retrieval.comparison.compare import Comparison, compare, is_kept, retrievers_of
 from retrieval.comparison.experiment import Experiment
 from retrieval.comparison.spec import CachedRetriever
 from retrieval.rankings import Findings, ask, truth_of

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from data.split import Part
-from retrieval.comparison.build import retrievers_of
+from retrieval.comparison.compare import retrievers_of
 from retrieval.comparison.experiment import Experiment, ExperimentError, Lab, read_experiment, write_experiment
 from retrieval.comparison.kinds.first_stage import BM25Spec, DenseSpec, RunSpec
 from retrieval.comparison.multistage import HybridSpec, RerankSpec

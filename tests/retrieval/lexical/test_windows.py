@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from data.catalog import CATALOG, read_entry
 from data.records import Passage
-from retrieval.comparison.build import retrievers_of
+from retrieval.comparison.compare import retrievers_of
 from retrieval.comparison.experiment import ExperimentError, read_experiment
 from retrieval.comparison.spec import CachedRetriever
 from retrieval.lexical.bm25 import BM25, BM25Options

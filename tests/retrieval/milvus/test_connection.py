@@ -16,8 +16,7 @@ from filelock import FileLock
 
 from data.failure import Failure
 from data.workspace import workspace
-from retrieval.comparison.build import retrievers_of
-from retrieval.comparison.compare import compare, failures
+from retrieval.comparison.compare import compare, failures, retrievers_of
 from retrieval.comparison.experiment import Experiment, write_experiment
 from retrieval.comparison.kinds.milvus import MilvusSpec
 from retrieval.comparison.provenance import provenance
