@@ -1,5 +1,7 @@
-"""How long files are held, and how many may arrive: what needs no server."""
+"""How long files are held, and how many may arrive: what needs no server. The fields for files: each has its words in the person's language."""
 
+import re
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -8,6 +10,7 @@ from streamlit.runtime.memory_uploaded_file_manager import MemoryUploadedFileMan
 from streamlit.runtime.uploaded_file_manager import UploadedFileRec
 
 from data.limits import LimitError
+from data.workspace import PROJECT
 from views import uploads
 from views.uploads import Uploads
 
@@ -118,3 +121,18 @@ def test_who_is_kept_out_hands_in_nothing_more(server: Server, monkeypatch: pyte
     drawing(monkeypatch, server, "one")
     found.keep_out()
     assert found.whose("one") is None
+
+
+WITH_A_FIELD = [path for path in (PROJECT / "views").rglob("*.py") if "st.file_uploader(" in path.read_text("utf-8")]
+
+
+@pytest.mark.parametrize("path", WITH_A_FIELD, ids=lambda path: path.stem)
+def test_no_field_has_the_words_of_streamlit_alone(path: Path) -> None:
+    source = path.read_text(encoding="utf-8")
+    assert source.count("translate_field(") == source.count("st.file_uploader(")
+    # the look is that of keys which begin so
+    assert re.search(r'f?"upload_', source)
+
+
+def test_there_are_fields() -> None:
+    assert len(WITH_A_FIELD) > 4
