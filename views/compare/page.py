@@ -29,7 +29,7 @@ from views.ui.words import moment, plain, word
 
 VIEWS = {
     "overview": "views.compare.overview",
-    "where": "views.compare.where.view",
+    "where": "views.compare.losses",
     "why": "views.compare.why.view",
     "tune": "views.compare.tune.view",
     "kept": "views.compare.kept",
