@@ -22,8 +22,16 @@ from retrieval.comparison.compare import Comparison, compare, search_light
 from retrieval.comparison.experiment import read_experiment
 from retrieval.comparison.job import ComparisonJob
 from retrieval.comparison.pace import Pace
-from retrieval.comparison.provenance import provenance
-from retrieval.comparison.store import damaged_comparisons, delete, keep, kept_comparisons, load, origin_of, rename
+from retrieval.comparison.store import (
+    damaged_comparisons,
+    delete,
+    keep,
+    kept_comparisons,
+    load,
+    origin_of,
+    provenance,
+    rename,
+)
 from retrieval.dense.encode import encode_command
 from retrieval.preparation import ship, write_bases
 

@@ -1,13 +1,15 @@
-"""Comparisons on disk: written so that they can be opened again when models, caches and runs are gone.
+"""Comparisons on disk: the job that makes one, what it was made of, and its folder, opened when models and caches are gone.
 
 A folder holds `rankings.npz`, `provenance.json` and, written last, `scores.json`: a folder with scores is whole. The
-name a person gives it stands in `name.json`, never in a path.
+name a person gives it stands in `name.json`, never in a path. The page that asked for a comparison imports no torch,
+and may be closed: a process runs `python -m retrieval compare` and leaves rankings in the cache, from which the page's
+own call of `compare` then reads. Both give the same numbers: they are the same function over the same rankings.
 """
 
 import re
 import zipfile
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -19,12 +21,76 @@ from data.records import QuestionSet
 from data.seal import is_sealed, is_sound
 from data.split import Part, split
 from data.workspace import read_json, remove_folder, workspace, write_json
+from jobs.machine import commit, hardware, versions
 from retrieval.comparison.compare import Comparison, Result, failures
 from retrieval.comparison.experiment import Experiment
-from retrieval.comparison.provenance import provenance
+from retrieval.comparison.spec import Materials
+from retrieval.evaluation.families import LEVEL, PERMUTATIONS
 from retrieval.evaluation.measures import Scores, evaluate
-from retrieval.evaluation.significance import intervals_of, question_groups
+from retrieval.evaluation.significance import RESAMPLES, intervals_of, question_groups
 from retrieval.rankings import Rankings
+from text.analyzers import VERSION as ANALYZER_VERSION
+
+# the libraries whose versions decide numbers; those that are not installed are left out
+LIBRARIES = (
+    "numpy",
+    "scipy",
+    "scikit-learn",
+    "numba",
+    "rank-bm25",
+    "kiwipiepy",
+    "faiss-cpu",
+    "pymilvus",
+    "milvus-lite",
+    "torch",
+    "transformers",
+    "sentence-transformers",
+    "tokenizers",
+)
+
+
+def provenance(
+    comparison: Comparison, question_set: QuestionSet | None = None, base: Path | None = None
+) -> dict[str, Any]:
+    """Return, JSON-able: data, split, experiment, each retriever as resolved, versions, hardware, and the UTC time.
+
+    `question_set` is the set that the questions asked were split from, where there are others; models named by a path
+    are looked for from `base`, as `compare` did.
+    """
+    experiment, asked = comparison.experiment, comparison.question_set
+    whole, materials = question_set or asked, Materials(asked, base)
+    return {
+        "made": datetime.now(UTC).isoformat(timespec="milliseconds"),
+        "data": {
+            "name": whole.name,
+            "fingerprint": whole.fingerprint,
+            "corpus_fingerprint": whole.corpus_fingerprint,
+            "questions": len(whole.questions),
+            **({"made_questions": whole.made} if whole.made else {}),
+            "passages": len(whole.passages),
+        },
+        "split": {
+            "part": experiment.split.value,
+            "validation": experiment.validation_share,
+            "test": experiment.test_share,
+            "seed": experiment.seed,
+            "questions": {part.value: len(rows) for part, rows in split(whole, experiment.split_options).rows.items()},
+        },
+        "experiment": experiment.model_dump(mode="json", exclude_none=True),
+        "retrievers": {spec.name: spec.resolved(materials) for spec in experiment.retriever},
+        "analyzer_version": ANALYZER_VERSION,
+        "statistics": {
+            "level": LEVEL,
+            "resamples": RESAMPLES,
+            "permutations": PERMUTATIONS,
+            "seed": 0,
+            "correction": "holm",
+        },
+        "versions": versions(LIBRARIES),
+        "hardware": hardware(),
+        "commit": commit(),
+    }
+
 
 _KEY = re.compile("[0-9a-f]{16}")
 _SCORES, _PROVENANCE, _RANKINGS, _NAME = "scores.json", "provenance.json", "rankings.npz", "name.json"

@@ -7,8 +7,7 @@ from data.csv_export import csv_bytes
 from data.workspace import replacing, write_json, write_text
 from retrieval.analysis.evidence import as_list, evidence
 from retrieval.comparison.compare import Comparison
-from retrieval.comparison.provenance import provenance
-from retrieval.comparison.store import keep
+from retrieval.comparison.store import keep, provenance
 from retrieval.report.exports import latex_table, markdown_table, per_question_json, per_question_table, write_beir
 from retrieval.trec import file_names, write_qrels, write_run
 

@@ -10,7 +10,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 
 from retrieval.analysis.evidence import Evidence, evidence, figures, label, shown_measures, turned
 from retrieval.comparison.compare import Comparison
-from retrieval.comparison.provenance import provenance
+from retrieval.comparison.store import provenance
 from retrieval.evaluation.measures import CUT, depth_of
 from retrieval.evaluation.significance import PairTest
 from retrieval.report.charts import pictures

@@ -9,8 +9,8 @@ from data.records import Passage, Question, QuestionSet
 from retrieval.comparison.compare import compare
 from retrieval.comparison.experiment import Experiment
 from retrieval.comparison.kinds.first_stage import BM25Spec, WindowedBM25Spec
-from retrieval.comparison.provenance import provenance
 from retrieval.comparison.spec import Materials, Spec
+from retrieval.comparison.store import provenance
 from retrieval.explain.bm25 import BM25Explainer
 from retrieval.lexical.bm25 import BM25, BM25Options
 from retrieval.lexical.terms import unmatched

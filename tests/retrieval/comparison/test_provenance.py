@@ -12,7 +12,7 @@ from data.split import Part, split
 from models.sources import content_fingerprint, find_model
 from retrieval.comparison.compare import compare
 from retrieval.comparison.experiment import Experiment
-from retrieval.comparison.provenance import LIBRARIES, provenance
+from retrieval.comparison.store import LIBRARIES, provenance
 from retrieval.evaluation.families import PERMUTATIONS
 from retrieval.evaluation.significance import RESAMPLES
 from tests.doubles import small_set

@@ -13,7 +13,7 @@ from beir.datasets.data_loader import GenericDataLoader
 from data.csv_export import csv_bytes
 from data.records import Passage, Question, QuestionSet
 from retrieval.analysis.evidence import evidence
-from retrieval.comparison.provenance import provenance
+from retrieval.comparison.store import provenance
 from retrieval.report.exports import (
     latex_table,
     latex_text,
