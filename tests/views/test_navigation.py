@@ -1,11 +1,14 @@
-"""The ways between pages: five names to begin with, and a menu that holds the others and tells when one is open."""
+"""The ways between pages: five names to begin with, and a menu that holds the others and tells when one is open. The sidebar: which set is in use when the app is opened, and how it is split."""
 
 import json
+from pathlib import Path
 
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from tests.views.driving import run
+from data.records import Passage, Question, QuestionSet
+from data.store import StoredSet, keep, last_used, remove
+from tests.views.driving import opened, run
 from views.ui.words import catalog
 
 FIVE = ["compare", "data", "train", "search", "answers"]
@@ -45,3 +48,78 @@ def test_every_page_keeps_its_address() -> None:
 def test_the_menu_is_called_as_the_page_of_it_that_is_open(page: str, told: str) -> None:
     (menu,) = [block.proto.popover.label for block in opened_at(page).get("popover")]
     assert menu == EN[f"page.{told}"]
+
+
+CITIES = ("서울", "부산", "대구", "인천", "광주")
+
+
+def page() -> None:
+    from views import sidebar
+
+    sidebar.draw()
+
+
+def a_set(name: str, title: str = "") -> QuestionSet:
+    return QuestionSet(
+        name,
+        [Passage(f"p{place}", f"{name}의 {city}", title and f"{title} {place}") for place, city in enumerate(CITIES)],
+        tuple(Question(f"q{place}", f"{city}은?", (city,), (f"p{place}",)) for place, city in enumerate(CITIES)),
+    )
+
+
+def in_use(app: AppTest) -> str:
+    (key,) = [app.query_params["data"]] if isinstance(app.query_params["data"], str) else app.query_params["data"]
+    return key
+
+
+@pytest.fixture
+def sets() -> tuple[StoredSet, StoredSet]:
+    """An older and a newer set."""
+    return keep(a_set("older")), keep(a_set("newer"))
+
+
+def test_a_session_without_an_address_opens_the_set_used_last(sets: tuple[StoredSet, StoredSet]) -> None:
+    older, newer = sets
+    assert in_use(opened(page)) == newer.key
+    app = opened(page)
+    app.selectbox[0].set_value(older.key)
+    assert in_use(run(app)) == older.key
+    assert in_use(opened(page)) == older.key
+    assert in_use(opened(page, data=newer.key)) == newer.key
+    assert in_use(opened(page)) == newer.key, "a set that is opened by its address is used"
+
+
+def test_a_session_keeps_its_set_while_another_one_uses_another(sets: tuple[StoredSet, StoredSet]) -> None:
+    older, newer = sets
+    app = opened(page, data=older.key)
+    opened(page, data=newer.key)
+    del app.query_params["data"]  # as on the way to another page
+    assert in_use(run(app)) == older.key
+    assert last_used() == newer.key
+
+
+def test_without_the_set_used_last_it_is_the_newest(sets: tuple[StoredSet, StoredSet], tmp_path: Path) -> None:
+    older, newer = sets
+    opened(page, data=older.key)
+    (tmp_path / "workspace" / "last_used.json").write_text("{", encoding="utf-8")
+    assert in_use(opened(page)) == newer.key
+    opened(page, data=older.key)
+    remove(older.key)
+    assert in_use(opened(page)) == newer.key
+    assert in_use(opened(page, data=older.key)) == newer.key
+
+
+def test_another_set_begins_at_its_first_passages_and_a_page_drawn_again_stays(
+    sets: tuple[StoredSet, StoredSet],
+) -> None:
+    older, newer = sets
+    app = opened(page, data=newer.key, at="3")
+    assert run(app).query_params["at"] in ("3", ["3"])
+    app.selectbox[0].set_value(older.key)
+    assert run(app).query_params["at"] in ("1", ["1"])
+
+
+@pytest.mark.parametrize(("title", "unit"), [("도시", "article"), ("", "passage")])
+def test_the_split_is_told_by_what_is_split(title: str, unit: str) -> None:
+    app = opened(page, data=keep(a_set("도시", title)).key)
+    assert f"Split by {unit}: 4 to train, 0 to validate, 1 to test" in [one.value for one in app.caption]
