@@ -29,7 +29,7 @@ from views.ui.words import moment, plain, word
 
 VIEWS = {
     "overview": "views.compare.overview",
-    "where": "views.compare.losses",
+    "where": "views.compare.where",
     "why": "views.compare.why.view",
     "tune": "views.compare.tune.view",
     "kept": "views.compare.kept",

@@ -79,7 +79,7 @@ def page() -> None:
     import streamlit as st
 
     from tests.views.compare.where.test_view import shown
-    from views.compare import losses as compare_where
+    from views.compare import where as compare_where
 
     compare_where.draw(shown(st.session_state["data"], st.session_state["k"], st.session_state["picked"]))
 
