@@ -2,8 +2,7 @@
 
 Trainings, comparisons, labs and what is worked out before a training are jobs. The folder holds what was asked (a file
 its subject names), `status.json` (how it goes, with a heartbeat), `progress.jsonl` (a line of figures a logged step),
-`log.txt` (what the process wrote), a file `stop` to stop it, and its results. Readable after any kill.
-"""
+`log.txt` (what the process wrote), a file `stop` to stop it, and its results. Readable after any kill."""
 
 import json
 import logging
@@ -15,9 +14,11 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import psutil
-from filelock import FileLock
+from filelock import FileLock, Timeout
 
+from data.failure import Failure
 from data.limits import are_limited, require_place, require_room
+from data.terminal import tell
 from data.workspace import number_in, read_json, write_json, write_text
 from jobs.allocator import hold_freed_memory
 from jobs.detached import detached
@@ -215,3 +216,52 @@ def carry_out(
     ended = replace(ended, seconds_left=None)
     job.write_status(ended)
     return ended
+
+
+_SECONDS_BETWEEN = 0.2  # a page looks no more often
+
+
+def progress_writer(
+    job: Job, began: Status, seconds_left: Callable[[], float | None] | None = None
+) -> Callable[[str, float], None]:
+    """Return what notes a job's phase and the share of all its work that is done, 0 to 1.
+
+    Its time left is what `seconds_left` says, asked then; without, it is told from the share. A few times a second at
+    most, but for a change of phase and for beginning and end, which are never dropped: a page would go on to tell what
+    ended long ago.
+    """
+    written = 0.0
+    phase: str | None = None
+
+    def write(now: str, share: float) -> None:
+        nonlocal written, phase
+        if now != phase or share in (0, 1) or time.monotonic() - written > _SECONDS_BETWEEN:
+            written, phase = time.monotonic(), now
+            status = replace(began, phase=now, share=share)
+            if seconds_left:
+                status = replace(status, seconds_left=seconds_left(), tells_time=True)
+            job.write_status(status)
+
+    return write
+
+
+_SECONDS_TO_END = 5.0  # for a process that was just killed
+
+
+def carried_out_alone(job: Job, work: Callable[[Status], None]) -> int:
+    """Do a job's work in this process unless another is at it; returns a command's exit status, 0 or 2.
+
+    `work` is that of `jobs.folder.carry_out`.
+    """
+    job.folder.mkdir(parents=True, exist_ok=True)
+    try:
+        with FileLock(job.folder / ".at_work.lock", timeout=_SECONDS_TO_END):
+            ended = carry_out(job, work, _problem)
+    except Timeout:
+        tell("error: another process is at work on this", error=True)
+        return 2
+    return 0 if ended.state is State.DONE else 2
+
+
+def _problem(error: BaseException) -> tuple[str, str]:
+    return error.code if isinstance(error, Failure) else "unexpected", str(error)

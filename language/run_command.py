@@ -9,8 +9,7 @@ import numpy as np
 
 from data.texts import in_blocks
 from data.workspace import replacing
-from jobs.command import carried_out_alone
-from jobs.progress import progress_writer
+from jobs.folder import carried_out_alone, progress_writer
 from language.corpus import Corpus, find_corpus
 from language.tokenizers import store
 from language.tokenizers.comparison import Measured, compare

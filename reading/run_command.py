@@ -4,8 +4,7 @@ import argparse
 from pathlib import Path
 
 from data.store import find
-from jobs.command import carried_out_alone
-from jobs.progress import progress_writer
+from jobs.folder import carried_out_alone, progress_writer
 from jobs.status import Status
 from reading import store
 from reading.evaluate import evaluate

@@ -12,10 +12,8 @@ from cyclopts import Parameter
 from data.commands import AsJson, commands_of, run
 from data.store import find
 from data.terminal import tell, tell_progress
-from jobs.command import carried_out_alone
 from jobs.detached import handed_over
-from jobs.folder import GoesOn
-from jobs.progress import progress_writer
+from jobs.folder import GoesOn, carried_out_alone, progress_writer
 from jobs.status import Status
 from retrieval.analysis.evidence import shown_measures
 from retrieval.comparison.compare import Comparison, compare, search_light

@@ -6,9 +6,8 @@ import pytest
 from filelock import FileLock
 
 from data.failure import Failure
-from jobs import command
-from jobs.command import carried_out_alone
-from jobs.folder import AskedToStop, Job
+from jobs import folder
+from jobs.folder import AskedToStop, Job, carried_out_alone
 from jobs.status import State, Status
 
 
@@ -34,7 +33,7 @@ def test_work_that_is_done_and_work_that_fails(job: Job) -> None:
 
 
 def test_one_process_at_a_time(job: Job, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr(command, "_SECONDS_TO_END", 0.05)
+    monkeypatch.setattr(folder, "_SECONDS_TO_END", 0.05)
     done: list[Status] = []
     job.folder.mkdir()
     with FileLock(job.folder / ".at_work.lock"):

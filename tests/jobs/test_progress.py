@@ -4,10 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from jobs import progress
-from jobs.folder import Job
+from jobs import folder
+from jobs.folder import Job, progress_writer
 from jobs.processes import this_process
-from jobs.progress import progress_writer
 from jobs.status import State, Status
 
 PID, PID_STARTED = this_process()
@@ -26,7 +25,7 @@ def told(job: Job) -> tuple[str, float]:
 
 
 def test_a_change_of_phase_is_never_dropped_however_soon_it_comes(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(progress.time, "monotonic", lambda: 100.0)  # no time passes at all
+    monkeypatch.setattr(folder.time, "monotonic", lambda: 100.0)  # no time passes at all
     write = progress_writer(job, BEGAN)
     write("BM25", 0.0)
     write("BM25", 0.1)
@@ -39,7 +38,7 @@ def test_a_change_of_phase_is_never_dropped_however_soon_it_comes(job: Job, monk
 
 def test_what_is_said_of_one_phase_is_said_a_few_times_a_second(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
     now = 100.0
-    monkeypatch.setattr(progress.time, "monotonic", lambda: now)
+    monkeypatch.setattr(folder.time, "monotonic", lambda: now)
     write = progress_writer(job, BEGAN)
     seen = []
     for step in range(100):
