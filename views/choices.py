@@ -13,8 +13,7 @@ from jobs.status import State
 from models.packaged import PREFIX
 from models.sources import STARTER, default_model
 from retrieval.comparison.experiment import Experiment, added, needed
-from retrieval.comparison.kinds.first_stage import BM25Spec, DenseSpec, TermSpec, WindowedBM25Spec
-from retrieval.comparison.kinds.milvus import MilvusSpec
+from retrieval.comparison.first_stage import BM25Spec, DenseSpec, MilvusSpec, TermSpec, WindowedBM25Spec
 from retrieval.comparison.multistage import HybridSpec, RerankSpec
 from retrieval.comparison.spec import Spec
 from retrieval.evaluation.measures import DEFAULT_KS

@@ -7,7 +7,7 @@ from functools import singledispatch
 import streamlit as st
 
 from data.records import QuestionSet
-from retrieval.comparison.kinds.first_stage import DenseSpec, SparseSpec, TermSpec, WindowedBM25Spec
+from retrieval.comparison.first_stage import DenseSpec, SparseSpec, TermSpec, WindowedBM25Spec
 from retrieval.comparison.multistage import HybridSpec, RerankSpec
 from retrieval.comparison.spec import Spec
 from retrieval.explain.duel import Duel, duel, telling_token, term_table, token_table, word_reason

@@ -13,7 +13,7 @@ from retrieval.analysis.questions import ceilings, fates, rank_map
 from retrieval.analysis.slices import Property, slice_table, slices
 from retrieval.comparison.compare import Comparison, compare
 from retrieval.comparison.experiment import Experiment
-from retrieval.comparison.kinds.first_stage import BM25Spec, DenseSpec, WindowedBM25Spec
+from retrieval.comparison.first_stage import BM25Spec, DenseSpec, WindowedBM25Spec
 from retrieval.comparison.multistage import HybridSpec, RerankSpec
 from retrieval.comparison.spec import Spec
 from retrieval.comparison.store import keep, load

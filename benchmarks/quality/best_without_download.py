@@ -13,7 +13,7 @@ from benchmarks.quality.article_split import compared, differences, figures, tab
 from data.read import read_file
 from data.records import QuestionSet
 from data.split import Part, SplitOptions
-from retrieval.comparison.kinds.first_stage import BM25Spec, WindowedBM25Spec
+from retrieval.comparison.first_stage import BM25Spec, WindowedBM25Spec
 from retrieval.comparison.multistage import HybridSpec, RerankSpec
 from retrieval.comparison.spec import Spec
 from retrieval.hybrid import Fusion

@@ -33,7 +33,7 @@ from retrieval.analysis.labs import (
 )
 from retrieval.comparison.compare import Comparison, compare
 from retrieval.comparison.experiment import Experiment
-from retrieval.comparison.kinds.first_stage import BM25Spec
+from retrieval.comparison.first_stage import BM25Spec
 from retrieval.comparison.spec import Spec
 from retrieval.evaluation.significance import question_groups
 from retrieval.lexical.cut_words import Evidence, cut_words

@@ -19,7 +19,7 @@ from data.split import Part
 from models.packaged import DEFAULT
 from retrieval.comparison.compare import Comparison, compare
 from retrieval.comparison.experiment import Experiment
-from retrieval.comparison.kinds.first_stage import BM25Spec, DenseSpec
+from retrieval.comparison.first_stage import BM25Spec, DenseSpec
 from retrieval.comparison.multistage import HybridSpec
 from retrieval.evaluation.significance import intervals_of, question_groups
 

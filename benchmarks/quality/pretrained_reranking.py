@@ -8,7 +8,7 @@ from benchmarks.quality.kept_training import best, trained, workspace
 from data.read import read_file
 from data.split import Part
 from models.packaged import DEFAULT
-from retrieval.comparison.kinds.first_stage import BM25Spec, DenseSpec
+from retrieval.comparison.first_stage import BM25Spec, DenseSpec
 from retrieval.comparison.multistage import HybridSpec, RerankSpec
 from retrieval.comparison.spec import Spec
 from retrieval.hybrid import Fusion

@@ -13,7 +13,7 @@ from reading.depth import Fate
 from reading.evaluate import ReaderResult, ReadingResult, evaluate
 from reading.experiment import ReaderSpec, ReadingExperiment
 from reading.results import as_dict, differences, tested_depth
-from retrieval.comparison.kinds.first_stage import BM25Spec, DenseSpec
+from retrieval.comparison.first_stage import BM25Spec, DenseSpec
 from retrieval.comparison.multistage import HybridSpec
 from training.options.reader import READER, ReaderOptions
 

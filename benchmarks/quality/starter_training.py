@@ -14,7 +14,7 @@ from data.split import Part, SplitOptions
 from jobs.status import State
 from retrieval.comparison.compare import compare
 from retrieval.comparison.experiment import Experiment
-from retrieval.comparison.kinds.first_stage import BM25Spec, DenseSpec
+from retrieval.comparison.first_stage import BM25Spec, DenseSpec
 from retrieval.comparison.multistage import HybridSpec, RerankSpec
 from training.options.bi_encoder import BI_ENCODER
 from training.options.cross_encoder import CROSS_ENCODER

@@ -18,8 +18,8 @@ from benchmarks.app.app import opened_page, running_app
 from data.store import load, stored
 from retrieval.comparison.compare import compare
 from retrieval.comparison.experiment import Experiment
+from retrieval.comparison.first_stage import BM25Spec
 from retrieval.comparison.job import ComparisonJob
-from retrieval.comparison.kinds.first_stage import BM25Spec
 from retrieval.comparison.store import keep, kept_comparisons
 from text.analyzers import Analyzer
 

@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from retrieval.comparison.compare import Comparison
-from retrieval.comparison.kinds.first_stage import BM25Spec
+from retrieval.comparison.first_stage import BM25Spec
 from retrieval.comparison.store import StoredComparison
 from retrieval.evaluation.measures import CUT, Measure, Scores, measures
 from retrieval.evaluation.significance import Pair, PairTest, intervals_of, pair_tests, paired_tests, question_groups

@@ -17,7 +17,7 @@ import pandas as pd
 from data.split import Part
 from retrieval.comparison.compare import Comparison, Result
 from retrieval.comparison.experiment import Experiment, Lab
-from retrieval.comparison.kinds.first_stage import BM25Spec, DenseSpec, TermSpec, WindowedBM25Spec
+from retrieval.comparison.first_stage import BM25Spec, DenseSpec, TermSpec, WindowedBM25Spec
 from retrieval.comparison.multistage import HybridSpec, RerankSpec
 from retrieval.comparison.spec import Spec
 from retrieval.dense.index import IndexKind

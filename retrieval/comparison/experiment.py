@@ -27,8 +27,7 @@ from data.limits import require_room
 from data.records import QuestionSet
 from data.split import Part, SplitOptions
 from data.workspace import read_json, replacing, workspace, write_json
-from retrieval.comparison.kinds.first_stage import BM25Spec, DenseSpec, RunSpec, SparseSpec, WindowedBM25Spec
-from retrieval.comparison.kinds.milvus import MilvusSpec
+from retrieval.comparison.first_stage import BM25Spec, DenseSpec, MilvusSpec, RunSpec, SparseSpec, WindowedBM25Spec
 from retrieval.comparison.multistage import HybridSpec, RerankSpec
 from retrieval.comparison.spec import Count, Spec
 from retrieval.evaluation.measures import DEFAULT_KS, depth_of

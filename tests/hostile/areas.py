@@ -22,7 +22,7 @@ from data.problems import DataError
 from data.seal import SEAL, is_sound, seal
 from data.workspace import workspace
 from retrieval.comparison.experiment import ExperimentError, read_experiment
-from retrieval.comparison.kinds.first_stage import BM25Spec
+from retrieval.comparison.first_stage import BM25Spec
 from retrieval.lexical.bm25 import BM25
 from retrieval.lexical.postings.index import Postings
 from retrieval.lexical.postings.mapped import mapped_postings

@@ -19,7 +19,7 @@ from reading.results import as_dict, save
 from reading.rules import Rules
 from reading.scores import scored
 from retrieval.comparison.experiment import ExperimentError
-from retrieval.comparison.kinds.first_stage import BM25Spec
+from retrieval.comparison.first_stage import BM25Spec
 from retrieval.evaluation.significance import question_groups, share_intervals
 from tests.chat_server import KEY as SECRET
 from tests.chat_server import MODEL, chat_server

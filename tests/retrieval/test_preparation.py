@@ -8,7 +8,7 @@ from data.catalog import CATALOG, read_entry
 from data.workspace import workspace
 from retrieval.comparison.compare import compare
 from retrieval.comparison.experiment import Experiment
-from retrieval.comparison.kinds.first_stage import BM25Spec, DenseSpec
+from retrieval.comparison.first_stage import BM25Spec, DenseSpec
 from retrieval.preparation import ship, write_bases
 from text import analysis as analysis_module
 from text.analyzers import Analyzer

@@ -15,7 +15,7 @@ from data.store import StoredSet, keep
 from jobs.status import State
 from models.loading import load_bi_encoder
 from models.sources import DEFAULT_BI_ENCODER, ModelSource
-from retrieval.comparison.kinds.first_stage import DenseSpec
+from retrieval.comparison.first_stage import DenseSpec
 from retrieval.comparison.spec import Spec
 from retrieval.rankings import ranked
 from tests.training.worlds import misleading_set

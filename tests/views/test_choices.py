@@ -14,8 +14,7 @@ from data.store import StoredSet, find, keep
 from jobs.status import State
 from models.packaged import PackagedBase
 from retrieval.comparison.experiment import Experiment, add, write_experiment
-from retrieval.comparison.kinds.first_stage import BM25Spec, DenseSpec, RunSpec, SparseSpec, WindowedBM25Spec
-from retrieval.comparison.kinds.milvus import MilvusSpec
+from retrieval.comparison.first_stage import BM25Spec, DenseSpec, MilvusSpec, RunSpec, SparseSpec, WindowedBM25Spec
 from retrieval.comparison.multistage import HybridSpec, RerankSpec
 from retrieval.comparison.spec import Spec
 from retrieval.milvus.retriever import Search

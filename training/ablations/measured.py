@@ -10,7 +10,7 @@ from embeddings.evaluate import evaluate
 from language.masking.perplexity import FOLLOWED, GUESSED, PERPLEXITY
 from retrieval.comparison.compare import compare
 from retrieval.comparison.experiment import Experiment
-from retrieval.comparison.kinds.first_stage import DenseSpec
+from retrieval.comparison.first_stage import DenseSpec
 from retrieval.evaluation.significance import Pair, intervals_of, paired_tests, question_groups
 from training.runs.ablations import REFERENCE, Difference, Interval
 from training.runs.runs import Run

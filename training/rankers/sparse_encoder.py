@@ -11,7 +11,7 @@ from models.encoders.bi_encoder import prompts_of
 from models.encoders.sparse_encoder import SparseTextEncoder
 from models.loading import load_sparse_encoder
 from models.sources import DEFAULT_MASKED_LANGUAGE_MODEL, ModelSource
-from retrieval.comparison.kinds.first_stage import SparseSpec
+from retrieval.comparison.first_stage import SparseSpec
 from retrieval.comparison.multistage import HybridSpec
 from retrieval.comparison.spec import Spec
 from retrieval.lexical.learned import LearnedSparse

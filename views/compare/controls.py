@@ -15,8 +15,7 @@ from models.sources import STARTER
 from retrieval.analysis.evidence import telling_figure, usual_figure
 from retrieval.comparison.compare import Comparison
 from retrieval.comparison.experiment import add, add_run, remove
-from retrieval.comparison.kinds.first_stage import DenseSpec, SparseSpec
-from retrieval.comparison.kinds.milvus import MilvusSpec
+from retrieval.comparison.first_stage import DenseSpec, MilvusSpec, SparseSpec
 from retrieval.comparison.multistage import RerankSpec
 from retrieval.comparison.spec import Spec
 from retrieval.evaluation.measures import Measure

@@ -4,9 +4,9 @@ import pandas as pd
 import streamlit as st
 
 from retrieval.analysis.slices import Property, most_contested, most_telling
-from retrieval.comparison.kinds.first_stage import DenseSpec
+from retrieval.comparison.first_stage import DenseSpec
 from views import reasons
-from views.compare import charts
+from views.compare.charts import on_slices
 from views.compare.controls import show_why
 from views.compare.scores import ComparisonView
 from views.compare.why.questions import QuestionCase, listed
@@ -71,7 +71,7 @@ def _draw_kinds(view: ComparisonView) -> None:
     rows = {place: f"{labels[place]} ({count:,})" for place, count in dict(sizes).items()}
     drawn = drawn.assign(row=drawn["slice"].map(rows))
     title = word("where.with_interval", figure=view.figure.long)
-    draw_chart(charts.on_slices, drawn, view.leading, view.names, [*rows.values()], x=title)
+    draw_chart(on_slices, drawn, view.leading, view.names, [*rows.values()], x=title)
 
 
 def _figures(view: ComparisonView, by: Property) -> pd.DataFrame:

@@ -8,7 +8,7 @@ import streamlit as st
 from data.store import StoredSet
 from models.sources import STARTER
 from retrieval.comparison.experiment import add
-from retrieval.comparison.kinds.first_stage import DenseSpec
+from retrieval.comparison.first_stage import DenseSpec
 from views.choices import BM25_NAME, Choices, choices_for, free_name
 from views.embeddings.models import Models
 from views.names import set_name

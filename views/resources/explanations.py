@@ -17,7 +17,7 @@ from models.encoders.sparse_encoder import SparseTextEncoder
 from models.hub import ModelError
 from models.sources import find_model
 from models.windows import WindowOptions
-from retrieval.comparison.kinds.first_stage import BM25Spec, DenseSpec, SparseSpec, TermSpec, WindowedBM25Spec
+from retrieval.comparison.first_stage import BM25Spec, DenseSpec, SparseSpec, TermSpec, WindowedBM25Spec
 from retrieval.comparison.multistage import RerankSpec
 from retrieval.explain.bm25 import BM25Explainer, BM25Explanation, counting_explainer
 from retrieval.explain.sentences import SentenceExplanation, sentence_contributions

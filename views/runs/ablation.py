@@ -12,7 +12,7 @@ from streamlit.elements.lib.column_types import ColumnConfig
 from data.store import StoredSet, stored
 from jobs.status import Status
 from retrieval.comparison.experiment import write_experiment
-from retrieval.comparison.kinds.first_stage import DenseSpec
+from retrieval.comparison.first_stage import DenseSpec
 from retrieval.report.colours import PALETTE, READABLE
 from training.runs.ablations import REFERENCE, UNTRAINED, Ablation, Difference, Table, Variant
 from training.runs.runs import Run, find_run

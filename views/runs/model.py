@@ -5,7 +5,7 @@ import streamlit as st
 from data.store import StoredSet
 from models.sources import ModelSource, is_starter
 from retrieval.comparison.experiment import add
-from retrieval.comparison.kinds.first_stage import DenseSpec
+from retrieval.comparison.first_stage import DenseSpec
 from retrieval.comparison.spec import Spec
 from training.options.language_model import LANGUAGE_MODEL
 from training.options.reader import READER

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from retrieval.analysis.evidence import as_list, evidence, turned, usual_baseline
-from retrieval.comparison.kinds.first_stage import BM25Spec
+from retrieval.comparison.first_stage import BM25Spec
 from retrieval.evaluation.measures import measures
 from retrieval.evaluation.significance import intervals_of, pair_tests, question_groups
 from tests.retrieval.compared import LATE, NONE, RIGHT, comparison_of, many_questions

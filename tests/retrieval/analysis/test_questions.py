@@ -17,7 +17,7 @@ from retrieval.analysis.questions import (
 )
 from retrieval.comparison.compare import Comparison, Result
 from retrieval.comparison.experiment import Experiment
-from retrieval.comparison.kinds.first_stage import BM25Spec
+from retrieval.comparison.first_stage import BM25Spec
 from retrieval.rankings import Findings, Rankings
 from tests.doubles import QUESTIONS, small_set
 

@@ -12,7 +12,7 @@ from data.records import Passage, Question, QuestionSet
 from retrieval.analysis.questions import DEPTHS, FATES, Fate, ceilings, fate_counts, fates
 from retrieval.comparison.compare import Comparison, Result
 from retrieval.comparison.experiment import Experiment
-from retrieval.comparison.kinds.first_stage import DenseSpec
+from retrieval.comparison.first_stage import DenseSpec
 from retrieval.comparison.multistage import HybridSpec, RerankSpec
 from retrieval.hybrid import Fusion, fused
 from retrieval.rankings import Rankings

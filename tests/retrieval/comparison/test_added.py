@@ -8,7 +8,7 @@ from data.split import Part
 from data.workspace import workspace
 from retrieval.comparison.compare import compare
 from retrieval.comparison.experiment import Experiment, add, add_run, added, remove
-from retrieval.comparison.kinds.first_stage import BM25Spec, DenseSpec, RunSpec
+from retrieval.comparison.first_stage import BM25Spec, DenseSpec, RunSpec
 from retrieval.comparison.multistage import HybridSpec
 from retrieval.trec import RunError
 from tests.doubles import small_set

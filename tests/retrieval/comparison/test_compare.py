@@ -5,9 +5,9 @@ import pytest
 
 from data.workspace import workspace
 from models.hub import ModelError
+from retrieval.comparison import first_stage as making
 from retrieval.comparison.compare import compare, failures, is_kept
 from retrieval.comparison.experiment import Experiment
-from retrieval.comparison.kinds import first_stage as making
 from retrieval.evaluation.measures import evaluate, measures
 from retrieval.lexical.bm25 import BM25
 from retrieval.rankings import Rankings

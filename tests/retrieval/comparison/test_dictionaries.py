@@ -8,7 +8,7 @@ import pytest
 from data.records import Passage, Question, QuestionSet
 from retrieval.comparison.compare import compare
 from retrieval.comparison.experiment import Experiment
-from retrieval.comparison.kinds.first_stage import BM25Spec, WindowedBM25Spec
+from retrieval.comparison.first_stage import BM25Spec, WindowedBM25Spec
 from retrieval.comparison.spec import Materials, Spec
 from retrieval.comparison.store import provenance
 from retrieval.explain.bm25 import BM25Explainer

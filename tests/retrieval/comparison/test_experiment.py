@@ -6,7 +6,7 @@ import pytest
 from data.split import Part
 from retrieval.comparison.compare import retrievers_of
 from retrieval.comparison.experiment import Experiment, ExperimentError, Lab, read_experiment, write_experiment
-from retrieval.comparison.kinds.first_stage import BM25Spec, DenseSpec, RunSpec
+from retrieval.comparison.first_stage import BM25Spec, DenseSpec, RunSpec
 from retrieval.comparison.multistage import HybridSpec, RerankSpec
 from retrieval.comparison.spec import CachedRetriever
 from retrieval.dense.index import IndexKind

@@ -9,7 +9,7 @@ import pytest
 from data.workspace import workspace
 from models.encoders.vector_blocks import reading_costs
 from retrieval.comparison import pace as pace_module
-from retrieval.comparison.kinds.first_stage import BM25Spec, DenseSpec
+from retrieval.comparison.first_stage import BM25Spec, DenseSpec
 from retrieval.comparison.multistage import HybridSpec, RerankSpec
 from retrieval.comparison.pace import Pace
 from tests.doubles import small_set

@@ -4,8 +4,7 @@ import pytest
 from pydantic import ValidationError
 
 from retrieval.comparison.experiment import Experiment
-from retrieval.comparison.kinds.first_stage import BM25Spec, WindowedBM25Spec
-from retrieval.comparison.kinds.milvus import MilvusSpec
+from retrieval.comparison.first_stage import BM25Spec, MilvusSpec, WindowedBM25Spec
 from retrieval.lexical.bm25 import BM25Options
 
 BEFORE = {"name", "chosen_on", "kind", "analyzer", "k1", "b", "title"}

@@ -8,8 +8,8 @@ from data.limits import LimitError
 from data.workspace import acting_as, shared_workspace, user_of, workspace
 from retrieval.comparison.compare import compare
 from retrieval.comparison.experiment import Experiment, add, add_run, added
+from retrieval.comparison.first_stage import BM25Spec
 from retrieval.comparison.job import ComparisonJob
-from retrieval.comparison.kinds.first_stage import BM25Spec
 from retrieval.comparison.store import delete, keep, kept_comparisons, rename
 from tests.doubles import small_set
 

@@ -14,7 +14,7 @@ from models.sources import find_model
 from models.windows import WindowOptions
 from retrieval.comparison.compare import compare
 from retrieval.comparison.experiment import Experiment, of_kind
-from retrieval.comparison.kinds.first_stage import BM25Spec, DenseSpec
+from retrieval.comparison.first_stage import BM25Spec, DenseSpec
 from retrieval.comparison.multistage import RerankSpec
 from retrieval.comparison.spec import ReadingSpec
 from tests.hub import SENTENCES, build_bi_encoder, build_cross_encoder_base, with_head

@@ -18,7 +18,7 @@ from data.failure import Failure
 from data.workspace import workspace
 from retrieval.comparison.compare import compare, failures, retrievers_of
 from retrieval.comparison.experiment import Experiment, write_experiment
-from retrieval.comparison.kinds.milvus import MilvusSpec
+from retrieval.comparison.first_stage import MilvusSpec
 from retrieval.comparison.store import provenance
 from retrieval.lexical.bm25 import BM25Options
 from retrieval.milvus import connection

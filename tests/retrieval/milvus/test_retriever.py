@@ -12,8 +12,7 @@ from data.read import read_file
 from data.records import Passage
 from retrieval.comparison.compare import compare
 from retrieval.comparison.experiment import Experiment, read_experiment, write_experiment
-from retrieval.comparison.kinds.first_stage import BM25Spec, DenseSpec
-from retrieval.comparison.kinds.milvus import MilvusSpec
+from retrieval.comparison.first_stage import BM25Spec, DenseSpec, MilvusSpec
 from retrieval.dense.index import IndexKind
 from retrieval.dense.retriever import Dense
 from retrieval.hybrid import Hybrid

@@ -19,7 +19,7 @@ from jobs.status import RESUMABLE, State, Status
 from models.readers.masked_network import new_masked
 from retrieval.comparison.compare import compare, is_kept
 from retrieval.comparison.experiment import Experiment
-from retrieval.comparison.kinds.first_stage import DenseSpec
+from retrieval.comparison.first_stage import DenseSpec
 from retrieval.evaluation.significance import intervals_of, pair_tests, question_groups
 from tests.embeddings.worlds import scored_pairs
 from tests.hub import build_bi_encoder

@@ -25,7 +25,7 @@ from models.precision import Precision
 from models.sources import ModelSource, find_model
 from retrieval.comparison.compare import compare
 from retrieval.comparison.experiment import Experiment
-from retrieval.comparison.kinds.first_stage import DenseSpec
+from retrieval.comparison.first_stage import DenseSpec
 from tests.training.sentences.worlds import (
     KIND,
     SETS,

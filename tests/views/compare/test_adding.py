@@ -7,9 +7,8 @@ from streamlit.testing.v1 import AppTest
 
 from data.store import StoredSet, keep
 from retrieval.comparison.experiment import Experiment, added
+from retrieval.comparison.first_stage import DenseSpec, MilvusSpec, RunSpec, SparseSpec
 from retrieval.comparison.job import ComparisonJob
-from retrieval.comparison.kinds.first_stage import DenseSpec, RunSpec, SparseSpec
-from retrieval.comparison.kinds.milvus import MilvusSpec
 from retrieval.comparison.multistage import RerankSpec
 from retrieval.milvus.retriever import Search
 from retrieval.trec import read_run

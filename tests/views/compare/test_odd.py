@@ -13,9 +13,8 @@ from data.split import Part
 from data.store import keep
 from retrieval.comparison.compare import Comparison, Result
 from retrieval.comparison.experiment import Experiment, add
+from retrieval.comparison.first_stage import BM25Spec, MilvusSpec
 from retrieval.comparison.job import ComparisonJob
-from retrieval.comparison.kinds.first_stage import BM25Spec
-from retrieval.comparison.kinds.milvus import MilvusSpec
 from retrieval.comparison.store import keep as keep_comparison
 from retrieval.milvus.connection import MilvusError
 from tests.doubles import PASSAGES, QUESTIONS, small_set

@@ -11,8 +11,8 @@ from retrieval.analysis.evidence import turned, usual_baseline
 from retrieval.analysis.labs import chosen, tried
 from retrieval.analysis.open_comparison import OpenComparison
 from retrieval.comparison.experiment import Experiment, add
+from retrieval.comparison.first_stage import TermSpec
 from retrieval.comparison.job import ComparisonJob
-from retrieval.comparison.kinds.first_stage import TermSpec
 from retrieval.comparison.spec import Spec
 from retrieval.evaluation.measures import Measure
 from views.choices import choices_for

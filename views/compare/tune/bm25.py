@@ -7,7 +7,7 @@ import streamlit as st
 
 from retrieval.analysis.labs import BS, K1S, best, bm25_lab, numbers
 from retrieval.comparison.experiment import Experiment
-from retrieval.comparison.kinds.first_stage import BM25Spec, WindowedBM25Spec
+from retrieval.comparison.first_stage import BM25Spec, WindowedBM25Spec
 from retrieval.lexical.terms import NAMED
 from text.analyzers import Analyzer
 from views.compare.charts import heat

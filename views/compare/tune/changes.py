@@ -8,7 +8,7 @@ import pandas as pd
 import streamlit as st
 
 from retrieval.analysis.labs import FEEDBACK_PASSAGES, FEEDBACK_SHARES, TITLE_WEIGHTS, Change, changes
-from retrieval.comparison.kinds.first_stage import BM25Spec, TermSpec
+from retrieval.comparison.first_stage import BM25Spec, TermSpec
 from retrieval.lexical.engines import Engine
 from text.analysis import WITH_KIWI
 from text.analyzers import Analyzer

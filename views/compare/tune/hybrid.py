@@ -4,7 +4,7 @@ import streamlit as st
 
 from retrieval.analysis.labs import best, hybrid_lab
 from retrieval.comparison.experiment import Experiment
-from retrieval.comparison.kinds.first_stage import BM25Spec, DenseSpec
+from retrieval.comparison.first_stage import BM25Spec, DenseSpec
 from retrieval.comparison.multistage import HybridSpec
 from retrieval.hybrid import Fusion
 from views.compare.charts import bands

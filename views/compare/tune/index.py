@@ -6,7 +6,7 @@ import pandas as pd
 import streamlit as st
 
 from retrieval.analysis.labs import index_lab
-from retrieval.comparison.kinds.first_stage import DenseSpec
+from retrieval.comparison.first_stage import DenseSpec
 from retrieval.dense.index import IndexKind
 from views.compare.charts import scattered
 from views.compare.tune.bench import (

@@ -4,7 +4,7 @@ import pandas as pd
 import streamlit as st
 
 from retrieval.analysis.labs import tried
-from retrieval.comparison.kinds.first_stage import BM25Spec, WindowedBM25Spec
+from retrieval.comparison.first_stage import BM25Spec, WindowedBM25Spec
 from retrieval.lexical.terms import readings
 from text.analyzers import Analyzer
 from views.compare.tune.bench import Bench, LabResult

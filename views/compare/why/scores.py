@@ -6,7 +6,7 @@ from functools import singledispatch
 import pandas as pd
 import streamlit as st
 
-from retrieval.comparison.kinds.first_stage import DenseSpec, SparseSpec, TermSpec
+from retrieval.comparison.first_stage import DenseSpec, SparseSpec, TermSpec
 from retrieval.comparison.multistage import HybridSpec, RerankSpec
 from retrieval.comparison.spec import Spec
 from retrieval.explain.duel import Duel, token_table

@@ -3,7 +3,7 @@
 import pandas as pd
 import streamlit as st
 
-from retrieval.comparison.kinds.first_stage import DenseSpec
+from retrieval.comparison.first_stage import DenseSpec
 from retrieval.explain.duel import Duel
 from retrieval.explain.sentences import SentenceExplanation
 from retrieval.explain.token_windows import WindowExplanation

@@ -7,7 +7,7 @@ import streamlit as st
 
 from data.records import Passage
 from retrieval.comparison.experiment import Lab
-from retrieval.comparison.kinds.first_stage import BM25Spec, TermSpec
+from retrieval.comparison.first_stage import BM25Spec, TermSpec
 from retrieval.explain.bm25 import BM25Explanation, TermContribution
 from retrieval.explain.duel import Duel, term_table
 from text.dictionary import Dictionary, name_of

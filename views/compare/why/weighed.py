@@ -2,7 +2,7 @@
 
 import streamlit as st
 
-from retrieval.comparison.kinds.first_stage import SparseSpec
+from retrieval.comparison.first_stage import SparseSpec
 from retrieval.explain.duel import Duel, weighed_table
 from retrieval.explain.sparse import SparseExplanation
 from views.compare.why.loading import once_asked

@@ -8,7 +8,7 @@ from data.records import Passage, Question, QuestionSet
 from data.split import Part
 from data.store import StoredSet, keep
 from retrieval.comparison.experiment import add
-from retrieval.comparison.kinds.first_stage import BM25Spec, TermSpec, WindowedBM25Spec
+from retrieval.comparison.first_stage import BM25Spec, TermSpec, WindowedBM25Spec
 from retrieval.explain.bm25 import BM25Explainer
 from retrieval.lexical.bm25 import BM25
 from tests.views.compare.tune.worlds import finished, page

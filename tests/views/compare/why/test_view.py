@@ -22,9 +22,8 @@ from models.precision import Precision
 from models.sources import find_model
 from retrieval.comparison.compare import Comparison, Result, compare
 from retrieval.comparison.experiment import Experiment, add, add_run
+from retrieval.comparison.first_stage import BM25Spec, DenseSpec, MilvusSpec, SparseSpec, WindowedBM25Spec
 from retrieval.comparison.job import ComparisonJob
-from retrieval.comparison.kinds.first_stage import BM25Spec, DenseSpec, SparseSpec, WindowedBM25Spec
-from retrieval.comparison.kinds.milvus import MilvusSpec
 from retrieval.comparison.multistage import RerankSpec
 from retrieval.comparison.spec import Spec
 from retrieval.comparison.store import keep as keep_comparison
