@@ -9,8 +9,8 @@ from data.limits import LimitError
 from data.workspace import acting_as, shared_workspace, user_of, workspace
 from jobs.detached import detached
 from jobs.folder import Job
-from jobs.line import Line
 from jobs.processes import this_process
+from jobs.queue import Line
 from jobs.status import State, Status
 
 ALICE, BOB = user_of("https://id.example.org", "alice"), user_of("https://id.example.org", "bob")

@@ -94,14 +94,14 @@ def test_a_run_resumed_while_its_old_process_goes_is_sent_again(monkeypatch: pyt
         ended = State.QUEUED if times == 1 else State.DONE
         run.write_status(replace(run.status(), state=ended, queued=time.time(), pid=0))
 
-    monkeypatch.setattr("jobs.line.detached", lambda *_, **__: Sent(stopped_and_resumed))
+    monkeypatch.setattr("jobs.queue.detached", lambda *_, **__: Sent(stopped_and_resumed))
     LINE.work()
     assert (times, run.status().state) == (2, State.DONE)
 
 
 def test_a_run_whose_process_says_nothing_is_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
     first, second = short(), short()
-    monkeypatch.setattr("jobs.line.detached", lambda *_, **__: Sent(lambda: None))
+    monkeypatch.setattr("jobs.queue.detached", lambda *_, **__: Sent(lambda: None))
     LINE.work()
     assert states(first, second) == [State.INTERRUPTED, State.INTERRUPTED]
     first.stop()

@@ -78,7 +78,7 @@ def a_table(*variants: Variant) -> Table:
 
 @pytest.fixture
 def app(monkeypatch: pytest.MonkeyPatch) -> Iterator[AppTest]:
-    monkeypatch.setattr("jobs.line.Line.start_worker", lambda _: None)
+    monkeypatch.setattr("jobs.queue.Line.start_worker", lambda _: None)
     hub.hub_answer.clear()
     test = AppTest.from_function(page, default_timeout=60)
     test.query_params["lang"] = "en"

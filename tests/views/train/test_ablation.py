@@ -46,7 +46,7 @@ def data() -> StoredSet:
 
 @pytest.fixture
 def app(data: StoredSet, monkeypatch: pytest.MonkeyPatch) -> Iterator[AppTest]:
-    monkeypatch.setattr("jobs.line.Line.start_worker", lambda _: None)
+    monkeypatch.setattr("jobs.queue.Line.start_worker", lambda _: None)
     base.hub_answer.clear()
     test = unfolded(AppTest.from_function(page, default_timeout=60), *RECIPES)
     test.query_params.update({"lang": "en", "train": LANGUAGE_MODEL, "base": STARTER, "data": data.key})

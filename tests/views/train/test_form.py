@@ -84,7 +84,7 @@ def submitted(monkeypatch: pytest.MonkeyPatch) -> list[Run]:
         runs.extend(create_rounds(plan))
 
     monkeypatch.setattr(train_start, "create_rounds", created)
-    monkeypatch.setattr("jobs.line.Line.start_worker", lambda _: None)
+    monkeypatch.setattr("jobs.queue.Line.start_worker", lambda _: None)
     return runs
 
 

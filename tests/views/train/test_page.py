@@ -68,7 +68,7 @@ def app() -> Iterator[AppTest]:
 @pytest.fixture
 def no_worker(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is queued stays so."""
-    monkeypatch.setattr("jobs.line.Line.start_worker", lambda _: None)
+    monkeypatch.setattr("jobs.queue.Line.start_worker", lambda _: None)
 
 
 def made_run(state: State, kind: str = BI_ENCODER, name: str = "first", base: str = "", **status: Any) -> Run:

@@ -61,7 +61,7 @@ def made(
 
 @pytest.fixture
 def app(monkeypatch: pytest.MonkeyPatch) -> Iterator[AppTest]:
-    monkeypatch.setattr("jobs.line.Line.start_worker", lambda _: None)
+    monkeypatch.setattr("jobs.queue.Line.start_worker", lambda _: None)
     base.hub_answer.clear()
     test = unfolded(AppTest.from_function(page, default_timeout=60), *RECIPES)
     test.query_params["lang"] = "en"
