@@ -1,4 +1,4 @@
-"""The Answers page as a person uses it: asked, judged, answered by a language model, and without any reader."""
+"""The Answers page as a person uses it: asked, judged, answered by a language model, and without any reader. Which readers can be picked, and which have seen what they are judged on."""
 
 import json
 from dataclasses import asdict, replace
@@ -9,11 +9,12 @@ from streamlit.testing.v1 import AppTest
 from data import workspace as workspace_module
 from data.judgements import Judged, judged_answer, judged_answers, judgements_of
 from data.records import Passage, QuestionSet
-from data.split import SplitOptions
+from data.split import Part, SplitOptions
 from data.store import StoredSet, keep
 from data.workspace import acting_as, user_of, workspace, write_json
 from models.hub import ModelError
 from tests.chat_server import KEY, MODEL, ChatServer, chat_server
+from tests.doubles import small_set
 from tests.reading.doubles import PASSAGES, QUESTIONS, SET, NextWord
 from tests.views.driving import opened, run
 from tests.views.reading.worlds import page, read_by_next_word, trained
@@ -23,6 +24,7 @@ from training.runs.line import LINE
 from training.runs.rehearsal import Estimate, Rehearsal, Task
 from training.runs.runs import new_plan
 from views import access
+from views.reading.controls import Readers
 from views.ui.words import catalog
 
 EN = catalog("en")
@@ -289,3 +291,31 @@ def test_who_is_signed_in_is_answered_by_a_language_model_too(monkeypatch: pytes
     assert "[1]</a> ✔ holds the answer" in html(app)
     assert (workspace_module.shared_workspace() / "users" / name / "generated").exists()
     assert not (workspace_module.shared_workspace() / "generated").exists()
+
+
+def options(**address: str) -> list[str]:
+    found: list[str] = opened(page, retrievers="BM25", **address).selectbox(key="reader_en").options
+    return found
+
+
+def test_every_training_is_offered_and_any_of_the_hub_can_be_named(data: StoredSet) -> None:
+    trained(data, "Old")
+    trained(data, "New")
+    assert sorted(options()) == ["New", "Old"]
+    assert options(reader="somebody/reader")[-1] == "somebody/reader"
+    assert opened(page, reader="somebody/reader").query_params["reader"] == "somebody/reader"
+
+
+def test_what_is_no_name_of_a_model_is_left_out(data: StoredSet) -> None:
+    trained(data)
+    assert options(reader="<script>") == ["Mine"]
+
+
+def test_a_training_has_seen_what_it_learned_from(data: StoredSet) -> None:
+    run = trained(data)
+    readers = Readers({run.id: "Mine", "hub/reader": "hub/reader"}, {run.id: run})
+    assert readers.has_seen(run.id, data, Part.ALL)
+    assert readers.has_seen(run.id, data, Part.TRAIN)
+    assert not readers.has_seen(run.id, data, Part.TEST)
+    assert not readers.has_seen(run.id, keep(small_set()), Part.ALL)
+    assert not readers.has_seen("hub/reader", data, Part.ALL)
