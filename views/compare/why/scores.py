@@ -13,11 +13,11 @@ from retrieval.explain.duel import Duel, token_table
 from retrieval.explain.multistage import PartContribution
 from views.compare.controls import choose_in_address
 from views.compare.why import sentences as compare_question_sentences
+from views.compare.why import terms as compare_question_weighed
 from views.compare.why import terms as compare_terms
-from views.compare.why import weighed as compare_question_weighed
 from views.compare.why import windows as compare_windows
-from views.compare.why.parts import draw_parts_of_words, draw_sums, draw_texts
 from views.compare.why.questions import QuestionCase
+from views.compare.why.terms import draw_parts_of_words, draw_sums, draw_texts
 from views.resources.explanations import explained_static
 from views.ui import tables
 from views.ui.charts import draw_chart, part_bars
@@ -76,7 +76,7 @@ def _pick_wrong(case: QuestionCase, name: str) -> Duel:
 
 @_draw_score.register
 def _draw_terms(spec: TermSpec, case: QuestionCase, of: Duel) -> None:
-    compare_terms.draw(case, spec, of)
+    compare_terms.draw_terms(case, spec, of)
 
 
 @_draw_score.register
@@ -94,7 +94,7 @@ def _draw_tokens(spec: DenseSpec, case: QuestionCase, of: Duel) -> None:
 
 @_draw_score.register
 def _draw_weighed(spec: SparseSpec, case: QuestionCase, of: Duel) -> None:
-    compare_question_weighed.draw(case, spec, of)
+    compare_question_weighed.draw_sparse(case, spec, of)
 
 
 @_draw_score.register

@@ -9,8 +9,8 @@ from retrieval.explain.sentences import SentenceExplanation
 from retrieval.explain.token_windows import WindowExplanation
 from text.located import weighted_pieces
 from views.compare.why import windows as compare_windows
-from views.compare.why.loading import once_asked
 from views.compare.why.questions import QuestionCase
+from views.compare.why.terms import once_asked
 from views.resources.explanations import explained_cosine, explained_sentences
 from views.ui import tables
 from views.ui.passages import weighed_html

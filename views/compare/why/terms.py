@@ -1,29 +1,153 @@
-"""The terms of BM25: of the question, of a user dictionary, and those that feedback took from passages."""
+"""What a score is made of, term by term: of BM25 with its dictionary and feedback, and of a sparse encoder."""
 
+import logging
 from collections.abc import Callable, Iterator
+from typing import Any, Protocol, TypeVar
 
 import pandas as pd
 import streamlit as st
 
 from data.records import Passage
 from retrieval.comparison.experiment import Lab
-from retrieval.comparison.first_stage import BM25Spec, TermSpec
+from retrieval.comparison.first_stage import BM25Spec, SparseSpec, TermSpec
 from retrieval.explain.bm25 import BM25Explanation, TermContribution
-from retrieval.explain.duel import Duel, term_table
+from retrieval.explain.duel import Duel, term_table, weighed_table
+from retrieval.explain.sparse import SparseExplanation
 from text.dictionary import Dictionary, name_of
-from text.located import TokenKind
+from text.located import Piece, TokenKind
 from text.morphemes import Compounds
 from text.problems import DictionaryError
 from views.compare.controls import change
-from views.compare.why.parts import draw_parts_of_words, draw_sums, draw_texts
 from views.compare.why.questions import QuestionCase
-from views.resources.explanations import dictionary_of, explained_bm25
-from views.ui.problems import failure_text
+from views.resources.explanations import dictionary_of, explained_bm25, explained_sparse
+from views.ui import tables
+from views.ui.charts import draw_chart, term_bars
+from views.ui.passages import weighed_html
+from views.ui.problems import failure_text, search_failure_text
 from views.ui.state import keep
 from views.ui.words import plain, word
 
+_BARS = 12
 
-def draw(case: QuestionCase, spec: TermSpec, of: Duel) -> None:
+
+class Shaded(Protocol):
+    """An explanation that tells what the letters of a passage add to its score."""
+
+    def title_pieces(self) -> list[Piece]:
+        """Cut the title."""
+        ...
+
+    def text_pieces(self) -> list[Piece]:
+        """Cut the passage's own text."""
+        ...
+
+
+def draw_sums(of: Duel, right: float, wrong: float, digits: int) -> None:
+    """Draw both scores with their ranks, and the difference."""
+    ranked = (of.right_rank, of.wrong_rank)
+    ranks = [word("why.sums_rank", rank=rank) if rank else word("why.sums_no_rank") for rank in ranked]
+    values = {"right": f"{right:.{digits}f}", "wrong": f"{wrong:.{digits}f}"}
+    difference = f"{right - wrong:+.{digits}f}"
+    st.markdown(word("why.sums", right_rank=ranks[0], wrong_rank=ranks[1], difference=difference, **values))
+
+
+def draw_parts_of_words(table: pd.DataFrame) -> None:
+    """Draw the words of most difference as bars, and all of them with the sum as a table."""
+    sides = {"right": word("why.right"), "wrong": word("why.wrong")}
+    shown = table.head(_BARS)
+    labels = [_term(term, kind) for term, kind in zip(shown["term"], shown["kind"], strict=True)]
+    long = pd.concat(
+        [pd.DataFrame({"term": labels, "side": label, "value": shown[side].tolist()}) for side, label in sides.items()]
+    )
+    draw_chart(term_bars, long, labels, list(sides.values()), x=word("why.adds"), y=word("why.term"))
+    with st.expander(word("compare.as_table")):
+        _draw_word_table(table, sides)
+
+
+def _term(text: str, kind: str) -> str:
+    return f"{text} ({word(f'why.kind_{kind}')})" if kind in ("letters", "expansion", "added") else text
+
+
+def _draw_word_table(table: pd.DataFrame, sides: dict[str, str]) -> None:
+    total = {"term": word("why.sum"), **{side: table[side].sum() for side in (*sides, "difference")}}
+    told = table.assign(kind=[word(f"why.kind_{kind}") for kind in table["kind"]])
+    columns = {
+        "term": tables.text("why.term", pinned=True),
+        "kind": tables.text("why.term_kind"),
+        "known": tables.checkbox("why.term_known"),
+        "own": tables.checkbox("why.own"),
+        "stands_as": tables.text("why.stands_as"),
+        "in_question": tables.number("why.in_question"),
+        "weight": tables.number("why.term_weight", "%.3f"),
+        "sources": tables.text("why.sources"),
+        "asked": tables.number("why.weight_asked", "%.3f"),
+        "passages": tables.number("why.in_passages"),
+        "idf": st.column_config.NumberColumn("idf", format="%.2f", help=word("why.idf_help")),
+        "title_right": tables.number("why.title_right", explained_by=""),
+        "text_right": tables.number("why.text_right", explained_by=""),
+        "in_right": _held("right", table),
+        "held_right": tables.number("why.weight_held", "%.3f"),
+        "right": tables.number("why.right", "%.3f"),
+        "title_wrong": tables.number("why.title_wrong", explained_by=""),
+        "text_wrong": tables.number("why.text_wrong", explained_by=""),
+        "in_wrong": _held("wrong", table),
+        "held_wrong": tables.number("why.weight_held", "%.3f"),
+        "wrong": tables.number("why.wrong", "%.3f"),
+        "difference": tables.number("compare.difference", "%+.3f", ""),
+    }
+    shown = {name: column for name, column in columns.items() if name in table}
+    st.dataframe(
+        pd.concat([told.astype(object), pd.DataFrame([total])], ignore_index=True),
+        hide_index=True,
+        placeholder="",
+        column_order=[*shown],
+        column_config=shown,
+    )
+
+
+def _held(side: str, table: pd.DataFrame) -> Any:
+    """The column of how often, or of whether, a term stands in a passage."""
+    whether = pd.api.types.is_bool_dtype(table[f"in_{side}"]) if f"in_{side}" in table else False
+    return tables.checkbox(f"why.stands_{side}") if whether else tables.number(f"why.in_{side}")
+
+
+def draw_texts(right: Shaded, wrong: Shaded) -> None:
+    """Draw both passages, their letters shaded by what they add."""
+    st.caption(word("why.shades"))
+    for place, explained, side in zip(st.columns(2), (right, wrong), ("right", "wrong"), strict=True):
+        with place:
+            st.markdown(f"**{word(f'why.{side}')}**")
+            st.html(weighed_html(explained.title_pieces(), explained.text_pieces(), gold=side == "right"))
+
+
+logger = logging.getLogger(__name__)
+T = TypeVar("T")
+
+
+def once_asked(name: str, ask: str, tell: Callable[[], T]) -> T | None:
+    """Draw the button `ask` for a retriever and, once it was pressed, return what `tell` computes.
+
+    None before, and where the model cannot be asked, which is said.
+    """
+    wanted = f"why_model_{name}"
+    if not st.session_state.get(wanted):
+        st.button(
+            ask,
+            icon=":material/psychology:",
+            on_click=lambda: st.session_state.update({wanted: True}),
+            key=f"ask_{wanted}",
+        )
+        return None
+    try:
+        with st.spinner(word("search.loading"), show_time=True):
+            return tell()
+    except Exception as error:
+        logger.warning("the model of %r cannot be asked: %s", name, error)
+        st.error(plain(search_failure_text(error)), icon=":material/error:")
+        return None
+
+
+def draw_terms(case: QuestionCase, spec: TermSpec, of: Duel) -> None:
     """Draw what both scores are made of, or why that is not known any more."""
     try:
         dictionary = dictionary_of(spec.dictionary)
@@ -128,3 +252,22 @@ def _show_lab() -> None:
     for name, value in chosen.items():
         keep(name, value)
     change({"question": "", **chosen})
+
+
+def draw_sparse(case: QuestionCase, spec: SparseSpec, of: Duel) -> None:
+    """Draw the button that loads the model and, once it was pressed, what the scores are made of."""
+    st.caption(word("why.weighed_help"))
+
+    def tell() -> list[SparseExplanation]:
+        rows = (of.right, of.wrong or 0)
+        return [explained_sparse(case.view.data.key, spec.model_dump_json(), case.question.text, row) for row in rows]
+
+    found = once_asked(spec.name, word("why.weighed_ask"), tell)
+    if found is None:
+        return
+    right, wrong = found
+    draw_sums(of, right.score, wrong.score, spec.digits)
+    expansion = {"right": right.by_expansion, "wrong": wrong.by_expansion}
+    st.markdown(word("why.by_expansion", **{side: f"{value:.{spec.digits}f}" for side, value in expansion.items()}))
+    draw_parts_of_words(weighed_table(right, wrong))
+    draw_texts(right, wrong)

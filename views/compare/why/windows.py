@@ -9,8 +9,8 @@ from retrieval.comparison.multistage import RerankSpec
 from retrieval.explain.duel import Duel
 from retrieval.explain.token_windows import WindowExplanation
 from text.located import weighted_pieces
-from views.compare.why.loading import once_asked
 from views.compare.why.questions import QuestionCase
+from views.compare.why.terms import once_asked
 from views.resources.explanations import explained_reranking
 from views.ui import tables
 from views.ui.passages import weighed_html
@@ -24,17 +24,17 @@ def draw_reranked(case: QuestionCase, spec: RerankSpec, of: Duel, read: Sequence
 
     def tell() -> list[WindowExplanation | None]:
         rows = zip((of.right, of.wrong or 0), read, strict=True)
-        return [explained_reranking(key, json, question, row) if known else None for row, known in rows]
+        return [explained_reranking(key, json, question, row) if is_read else None for row, is_read in rows]
 
     found = once_asked(spec.name, word("why.windows_ask"), tell)
     if found is None:
         return
-    for place, one, side, known in zip(st.columns(2), found, ("right", "wrong"), read, strict=True):
+    for place, one, side, is_read in zip(st.columns(2), found, ("right", "wrong"), read, strict=True):
         with place:
             st.markdown(f"**{word(f'why.{side}')}**")
             if one:
                 draw(one, gold=side == "right")
-            elif known:
+            elif is_read:
                 st.caption(word("why.windows_whole"))
 
 
