@@ -1,21 +1,92 @@
-"""A chat endpoint that speaks OpenAI's protocol: a server of one's own (vLLM, Ollama, llama.cpp) or a service.
+"""A chat endpoint that speaks OpenAI's protocol: a server of one's own (vLLM, Ollama, llama.cpp) or a service; and its answers.
 
-Its address and key come from the environment or from one session. They are never written, and never logged.
-"""
+Its address and key come from the environment or from one session. They are never written, and never logged."""
 
 import logging
 import os
 import time
 from collections.abc import Generator
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Any, NamedTuple, Self, TypeVar
 from urllib.parse import urlsplit
 
-from chat.answers import sound
 from chat.problems import EndpointError, Failures, broken_off
-from chat.stream import Answer, answer_pieces
 from data.limits import limits
 from data.workspace import user
+
+
+def sound(text: str) -> str:
+    """Return a text that can be written: half of a pair of surrogates, which JSON allows, becomes U+FFFD."""
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def without_thoughts(answer: str) -> str:
+    """Return an answer without what a model that thinks aloud says before it, up to `</think>`."""
+    return answer.rpartition("</think>")[2]
+
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Usage:
+    """Tokens as the server counts them, None where it tells none; seconds to the first piece, and in all."""
+
+    prompt_tokens: int | None
+    completion_tokens: int | None
+    first_seconds: float
+    seconds: float
+
+
+class Answer(NamedTuple):
+    """All that a model said, and what that took."""
+
+    text: str
+    usage: Usage
+
+
+def answer_pieces(stream: Any, began: float, failures: Failures) -> Generator[str, None, Answer]:
+    """Yield the pieces of an answer from the library's stream; `began` is when it was asked for, by `perf_counter`.
+
+    An answer ends with a reason for its end. Raises `EndpointError` where none comes.
+    """
+    import openai
+
+    pieces: list[str] = []
+    first, usage, whole = 0.0, None, False
+    events = "event-stream" in stream.response.headers.get("content-type", "")
+    try:
+        for chunk in stream:
+            usage = getattr(chunk, "usage", None) or usage
+            for choice in getattr(chunk, "choices", None) or ():
+                whole = whole or bool(choice.finish_reason)
+                if piece := choice.delta.content:
+                    first = first or time.perf_counter() - began
+                    pieces.append(str(piece))
+                    yield sound(pieces[-1])
+    except (openai.OpenAIError, ValueError, AttributeError, TypeError, RecursionError) as error:
+        raise failures.of_stream(error, events=events, begun=bool(first)) from None
+    if not whole:  # a connection that ends does not say why
+        raise failures.of_stream(None, events=events, begun=bool(first))
+    prompt, completion = (_count(usage, name) for name in ("prompt_tokens", "completion_tokens"))
+    seconds = time.perf_counter() - began
+    return Answer(sound("".join(pieces)), Usage(prompt, completion, first or seconds, seconds))
+
+
+def returned(stream: Generator[Any, None, T]) -> T:
+    """Let a stream come to its end; returns what it returns."""
+    while True:
+        try:
+            next(stream)
+        except StopIteration as end:
+            result: T = end.value
+            return result
+
+
+def _count(usage: Any, name: str) -> int | None:
+    value = getattr(usage, name, None)
+    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+
 
 ADDRESS, MODEL, KEY = "OPENAI_BASE_URL", "OPENAI_MODEL", "OPENAI_API_KEY"  # variables of the environment
 TIMEOUT_SECONDS = 60.0

@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator
 from itertools import islice
 
-from chat.answers import without_thoughts
+from chat.endpoint import without_thoughts
 
 _LONGEST, _SHORTEST = 300, 4  # characters of a question
 _MOST_LISTS = 50  # looked for in an answer

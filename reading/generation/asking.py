@@ -4,10 +4,8 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 
-from chat.answers import without_thoughts
-from chat.endpoint import Chat
+from chat.endpoint import Answer, Chat, returned, without_thoughts
 from chat.problems import EndpointError
-from chat.stream import Answer, returned
 from data.failure import Failure
 from reading.generation.generator import Messages
 from reading.generation.kept import KeptAnswers

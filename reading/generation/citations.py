@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import regex
 
-from chat.answers import without_thoughts
+from chat.endpoint import without_thoughts
 from data.records import Passage
 from reading.generation.containment import contains, contains_words
 from reading.rules import Rules

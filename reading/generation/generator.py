@@ -4,8 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from chat.endpoint import TIMEOUT_SECONDS, Chat, Endpoint
-from chat.stream import Answer, Usage
+from chat.endpoint import TIMEOUT_SECONDS, Answer, Chat, Endpoint, Usage
 from data.cache import key_of
 from data.records import Passage, QuestionSet
 from reading.generation.citations import CitedAnswer, cited

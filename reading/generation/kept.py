@@ -4,8 +4,8 @@ import threading
 from dataclasses import asdict
 from typing import Any
 
+from chat.endpoint import Answer, Usage
 from chat.lines import append_line, lines_of
-from chat.stream import Answer, Usage
 from data.cache import key_of
 from data.workspace import number_in, workspace, write_json
 from reading.generation.generator import Generator, Messages

@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass
 
-from chat.stream import Usage
+from chat.endpoint import Usage
 from reading.problems import ReadingError
 
 _MILLION = 1_000_000

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chat.answers import sound, without_thoughts
+from chat.endpoint import sound, without_thoughts
 
 
 @pytest.mark.parametrize(

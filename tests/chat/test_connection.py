@@ -14,9 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from chat.endpoint import Chat, Endpoint
+from chat.endpoint import Chat, Endpoint, returned
 from chat.problems import EndpointError
-from chat.stream import returned
 from tests.chat_server import AT_ONCE, EVENTS, KEY, MODEL, ChatServer, Reply, chat_server, chunk, completion, event
 
 MEGABYTE = 2**20

@@ -5,9 +5,8 @@ import traceback
 
 import pytest
 
-from chat.endpoint import Chat, Endpoint
+from chat.endpoint import Chat, Endpoint, returned
 from chat.problems import EndpointError
-from chat.stream import returned
 from tests.chat_server import KEY, MODEL, Reply, chat_server
 
 

@@ -6,9 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from chat.endpoint import Chat, Endpoint
+from chat.endpoint import Answer, Chat, Endpoint, returned
 from chat.problems import EndpointError
-from chat.stream import Answer, returned
 from tests.chat_server import AT_ONCE, EVENTS, KEY, MODEL, ChatServer, Reply, chat_server, chunk, event, events
 
 HTML = {"content-type": "text/html"}

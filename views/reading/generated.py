@@ -12,8 +12,7 @@ from threading import Thread
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from chat.answers import without_thoughts
-from chat.endpoint import ADDRESS, MODEL, Chat, Endpoint, may_be_given
+from chat.endpoint import ADDRESS, MODEL, Chat, Endpoint, may_be_given, without_thoughts
 from chat.problems import EndpointError
 from data.limits import LimitError
 from data.records import Passage

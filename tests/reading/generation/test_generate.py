@@ -6,9 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from chat.endpoint import Chat, Endpoint
+from chat.endpoint import Chat, Endpoint, returned
 from chat.problems import EndpointError
-from chat.stream import returned
 from data.records import Passage
 from data.workspace import read_json, workspace
 from reading.generation.generate import Batch, answer, generate, kept_answer

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from chat.stream import Answer, Usage
+from chat.endpoint import Answer, Usage
 from data.records import Passage, Question, QuestionSet
 from reading.generation.generator import Generator, Request
 from reading.generation.prompts import prompts

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from chat.stream import Usage
+from chat.endpoint import Usage
 from reading.generation.prices import Budget, Prices
 from reading.problems import ReadingError
 

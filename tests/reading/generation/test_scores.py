@@ -5,8 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from chat.endpoint import Endpoint
-from chat.stream import Answer, Usage
+from chat.endpoint import Answer, Endpoint, Usage
 from data.records import Passage, Question, QuestionSet
 from reading.generation.generate import Batch, generate
 from reading.generation.generator import GeneratedAnswer, Generator, Request
