@@ -18,9 +18,9 @@ from jobs.status import Status
 from retrieval.analysis.evidence import shown_measures
 from retrieval.comparison.compare import Comparison, compare, search_light
 from retrieval.comparison.experiment import read_experiment
-from retrieval.comparison.job import ComparisonJob
 from retrieval.comparison.pace import Pace
 from retrieval.comparison.store import (
+    ComparisonJob,
     damaged_comparisons,
     delete,
     keep,

@@ -20,8 +20,7 @@ from jobs.status import RESUMABLE, State
 from models.sources import find_model, is_starter
 from retrieval.comparison.compare import compare
 from retrieval.comparison.experiment import Experiment, read_experiment
-from retrieval.comparison.job import ComparisonJob
-from retrieval.comparison.store import kept_comparisons, load
+from retrieval.comparison.store import ComparisonJob, kept_comparisons, load
 from retrieval.rankings import Rankings
 from training.engine.checkpoints import newest_checkpoint, step_of
 from training.runs.runs import Run, all_runs, find_run

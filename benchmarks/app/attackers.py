@@ -32,8 +32,7 @@ from data.split import Part
 from data.store import keep as keep_set
 from retrieval.comparison.compare import compare
 from retrieval.comparison.first_stage import BM25Spec
-from retrieval.comparison.job import ComparisonJob
-from retrieval.comparison.store import keep
+from retrieval.comparison.store import ComparisonJob, keep
 from tests.hostile.files import FILES
 from views.choices import choices_for
 

@@ -14,8 +14,7 @@ from data.read import read_file
 from data.store import keep as keep_set
 from retrieval.comparison.compare import compare
 from retrieval.comparison.experiment import Experiment
-from retrieval.comparison.job import ComparisonJob
-from retrieval.comparison.store import keep
+from retrieval.comparison.store import ComparisonJob, keep
 
 _TIMES = 6
 _SLICES = ["Question length (characters)", "Passage length (characters)", "Wording shared with the passage"]

@@ -27,8 +27,7 @@ from data.split import Part
 from data.store import keep as keep_set
 from retrieval.comparison.compare import compare
 from retrieval.comparison.experiment import add
-from retrieval.comparison.job import ComparisonJob
-from retrieval.comparison.store import keep
+from retrieval.comparison.store import ComparisonJob, keep
 from views.choices import choices_for
 
 _ROUNDS = (2, 1)  # that count, of one and of all: browsers are slow; what is clicked first of all does not count

@@ -19,8 +19,7 @@ from data.store import load, stored
 from retrieval.comparison.compare import compare
 from retrieval.comparison.experiment import Experiment
 from retrieval.comparison.first_stage import BM25Spec
-from retrieval.comparison.job import ComparisonJob
-from retrieval.comparison.store import keep, kept_comparisons
+from retrieval.comparison.store import ComparisonJob, keep, kept_comparisons
 from text.analyzers import Analyzer
 
 _GIB = 2**30

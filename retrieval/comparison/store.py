@@ -11,25 +11,47 @@ import zipfile
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import numpy as np
 from pydantic import BaseModel, FiniteFloat, TypeAdapter
 
-from data.cache import save_arrays
+from data.cache import key_of, save_arrays
 from data.records import QuestionSet
 from data.seal import is_sealed, is_sound
 from data.split import Part, split
-from data.workspace import read_json, remove_folder, workspace, write_json
+from data.workspace import read_json, remove_folder, workspace, write_json, write_text
+from jobs.detached import read_on
+from jobs.folder import Job
 from jobs.machine import commit, hardware, versions
 from retrieval.comparison.compare import Comparison, Result, failures
-from retrieval.comparison.experiment import Experiment
-from retrieval.comparison.spec import Materials
+from retrieval.comparison.experiment import Experiment, write_experiment
+from retrieval.comparison.spec import VERSION, Materials
 from retrieval.evaluation.families import LEVEL, PERMUTATIONS
 from retrieval.evaluation.measures import Scores, evaluate
 from retrieval.evaluation.significance import RESAMPLES, intervals_of, question_groups
 from retrieval.rankings import Rankings
 from text.analyzers import VERSION as ANALYZER_VERSION
+
+
+class ComparisonJob(Job):
+    """The job of one comparison, `workspace/comparisons/<key>/`: experiment, and what `store.keep` writes."""
+
+    @classmethod
+    def of(cls, experiment: Experiment, fingerprint: str) -> "ComparisonJob":
+        """Return the job of an experiment over the question set with this fingerprint; it may not exist yet."""
+        key = key_of(VERSION, ANALYZER_VERSION, experiment.model_dump(mode="json"), fingerprint)[:16]
+        return cls(workspace() / "comparisons" / key)
+
+    def start(self, experiment: Experiment) -> None:
+        """Start the process, where none is at work on it. Raises `LimitError` as `admit` does, and writes nothing."""
+        self.admit()
+        write_text(self.folder / "experiment.toml", write_experiment(experiment))
+        Thread(target=read_on, daemon=True).start()  # most comparisons need a model soon
+        words = ("compare", self.folder / "experiment.toml", "--out", self.folder, "--tell")
+        self.launch("retrieval", *words, light=True)
+
 
 # the libraries whose versions decide numbers; those that are not installed are left out
 LIBRARIES = (

@@ -20,8 +20,15 @@ from data.workspace import workspace, write_json
 from jobs.status import State, Status
 from retrieval.comparison.compare import compare
 from retrieval.comparison.experiment import Experiment, add, added, of_kind
-from retrieval.comparison.job import ComparisonJob
-from retrieval.comparison.store import damaged_comparisons, keep, kept_comparisons, load, origin_of, rename
+from retrieval.comparison.store import (
+    ComparisonJob,
+    damaged_comparisons,
+    keep,
+    kept_comparisons,
+    load,
+    origin_of,
+    rename,
+)
 from tests.doubles import small_set
 from tests.hostile.damages import DEEP, TIMES, damaged_json, overwrite
 from training.options.bi_encoder import BI_ENCODER, BiEncoderOptions

@@ -21,8 +21,7 @@ from jobs.status import State
 from retrieval import __main__ as module
 from retrieval.__main__ import main
 from retrieval.comparison.experiment import read_experiment
-from retrieval.comparison.job import ComparisonJob
-from retrieval.comparison.store import kept_comparisons, load
+from retrieval.comparison.store import ComparisonJob, kept_comparisons, load
 from retrieval.report import files
 from tests.doubles import small_set
 from tests.programs import run_module

@@ -11,8 +11,7 @@ from streamlit.delta_generator import DeltaGenerator
 from data.store import StoredSet
 from retrieval.analysis.evidence import usual_baseline
 from retrieval.comparison.experiment import Experiment
-from retrieval.comparison.job import ComparisonJob
-from retrieval.comparison.store import StoredComparison
+from retrieval.comparison.store import ComparisonJob, StoredComparison
 from views.choices import Choices, choices_for, draw_methods
 from views.compare import answer as compare_answer
 from views.compare import answer as compare_notices

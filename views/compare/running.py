@@ -14,8 +14,7 @@ from data.store import StoredSet
 from jobs.status import Status
 from retrieval.comparison.compare import Result
 from retrieval.comparison.experiment import Experiment, needed
-from retrieval.comparison.job import ComparisonJob
-from retrieval.comparison.store import StoredComparison, kept_comparisons
+from retrieval.comparison.store import ComparisonJob, StoredComparison, kept_comparisons
 from retrieval.evaluation.measures import CUT, Measure
 from text.analyzers import Analyzer
 from views.choices import method_line

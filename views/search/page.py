@@ -8,8 +8,8 @@ from data.judgements import judged_passages, judgements_of
 from data.script import Script, script_of
 from data.split import Part
 from data.store import StoredSet
-from retrieval.comparison.job import ComparisonJob
 from retrieval.comparison.spec import Spec
+from retrieval.comparison.store import ComparisonJob
 from retrieval.rankings import Findings, truth_of
 from views import reasons
 from views.choices import Choices, choices_for

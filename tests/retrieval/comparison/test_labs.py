@@ -30,9 +30,9 @@ from retrieval.analysis.labs import (
 from retrieval.comparison.compare import Comparison, Result, compare
 from retrieval.comparison.experiment import Experiment, Lab, read_experiment, write_experiment
 from retrieval.comparison.first_stage import BM25Spec, DenseSpec, WindowedBM25Spec
-from retrieval.comparison.job import ComparisonJob
 from retrieval.comparison.multistage import HybridSpec, RerankSpec
 from retrieval.comparison.spec import Spec
+from retrieval.comparison.store import ComparisonJob
 from retrieval.dense.index import IndexKind
 from retrieval.evaluation.measures import evaluate
 from retrieval.evaluation.significance import mean_interval, question_groups

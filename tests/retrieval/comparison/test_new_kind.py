@@ -14,10 +14,9 @@ from data.store import keep
 from retrieval.comparison import experiment as experiment_file
 from retrieval.comparison.compare import compare
 from retrieval.comparison.experiment import add, read_experiment, write_experiment
-from retrieval.comparison.job import ComparisonJob
 from retrieval.comparison.spec import CachedRetriever, Materials, Spec
+from retrieval.comparison.store import ComparisonJob, load
 from retrieval.comparison.store import keep as keep_comparison
-from retrieval.comparison.store import load
 from retrieval.rankings import Rankings, top_k
 from retrieval.report.files import save
 from tests.doubles import PASSAGES, QUESTIONS, small_set

@@ -14,8 +14,7 @@ from data.workspace import workspace
 from models.hub import ModelError
 from retrieval.comparison.compare import Comparison, Result, compare
 from retrieval.comparison.experiment import Experiment
-from retrieval.comparison.job import ComparisonJob
-from retrieval.comparison.store import delete, keep, kept_comparisons, load, rename
+from retrieval.comparison.store import ComparisonJob, delete, keep, kept_comparisons, load, rename
 from retrieval.report.files import save
 from tests.doubles import QUESTIONS, small_set
 

@@ -9,8 +9,7 @@ from data.workspace import acting_as, shared_workspace, user_of, workspace
 from retrieval.comparison.compare import compare
 from retrieval.comparison.experiment import Experiment, add, add_run, added
 from retrieval.comparison.first_stage import BM25Spec
-from retrieval.comparison.job import ComparisonJob
-from retrieval.comparison.store import delete, keep, kept_comparisons, rename
+from retrieval.comparison.store import ComparisonJob, delete, keep, kept_comparisons, rename
 from tests.doubles import small_set
 
 ALICE, BOB = user_of("https://id.example.org", "alice"), user_of("https://id.example.org", "bob")

@@ -8,8 +8,8 @@ from streamlit.testing.v1 import AppTest
 from data.store import StoredSet, keep
 from retrieval.comparison.experiment import Experiment, added
 from retrieval.comparison.first_stage import DenseSpec, MilvusSpec, RunSpec, SparseSpec
-from retrieval.comparison.job import ComparisonJob
 from retrieval.comparison.multistage import RerankSpec
+from retrieval.comparison.store import ComparisonJob
 from retrieval.milvus.retriever import Search
 from retrieval.trec import read_run
 from tests.doubles import small_set

@@ -10,7 +10,7 @@ from data.split import Part
 from data.store import StoredSet, keep
 from retrieval.comparison.compare import Comparison, Result
 from retrieval.comparison.first_stage import BM25Spec
-from retrieval.comparison.job import ComparisonJob
+from retrieval.comparison.store import ComparisonJob
 from retrieval.comparison.store import keep as keep_comparison
 from retrieval.evaluation.measures import evaluate
 from tests.doubles import small_set

@@ -14,7 +14,7 @@ from data.store import keep
 from retrieval.comparison.compare import Comparison, Result
 from retrieval.comparison.experiment import Experiment, add
 from retrieval.comparison.first_stage import BM25Spec, MilvusSpec
-from retrieval.comparison.job import ComparisonJob
+from retrieval.comparison.store import ComparisonJob
 from retrieval.comparison.store import keep as keep_comparison
 from retrieval.milvus.connection import MilvusError
 from tests.doubles import PASSAGES, QUESTIONS, small_set

@@ -15,9 +15,8 @@ from data.split import Part
 from data.store import StoredSet, keep
 from data.workspace import workspace
 from retrieval.comparison.compare import Comparison, Result
-from retrieval.comparison.job import ComparisonJob
+from retrieval.comparison.store import ComparisonJob, kept_comparisons, rename
 from retrieval.comparison.store import keep as keep_comparison
-from retrieval.comparison.store import kept_comparisons, rename
 from retrieval.report.words import LANGUAGES
 from tests.doubles import small_set
 from tests.retrieval.compared import comparison_of, many_questions

@@ -8,7 +8,7 @@ from models.sources import STARTER
 from retrieval.comparison.compare import Comparison
 from retrieval.comparison.experiment import Experiment, add, added
 from retrieval.comparison.first_stage import BM25Spec, DenseSpec
-from retrieval.comparison.job import ComparisonJob
+from retrieval.comparison.store import ComparisonJob
 from retrieval.comparison.store import keep as keep_comparison
 from tests.doubles import small_set
 from tests.retrieval.compared import LATE, RIGHT, comparison_of

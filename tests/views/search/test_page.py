@@ -20,7 +20,7 @@ from jobs.status import State
 from retrieval.comparison.compare import Comparison, Result
 from retrieval.comparison.experiment import add
 from retrieval.comparison.first_stage import DenseSpec
-from retrieval.comparison.job import ComparisonJob
+from retrieval.comparison.store import ComparisonJob
 from retrieval.comparison.store import keep as keep_comparison
 from retrieval.evaluation.measures import evaluate
 from retrieval.rankings import Rankings

@@ -19,8 +19,7 @@ from language.problems import LanguageError
 from reading.problems import ReadingError
 from retrieval.comparison.compare import compare
 from retrieval.comparison.experiment import Experiment
-from retrieval.comparison.job import ComparisonJob
-from retrieval.comparison.store import damaged_comparisons
+from retrieval.comparison.store import ComparisonJob, damaged_comparisons
 from retrieval.comparison.store import keep as keep_comparison
 from tests.doubles import small_set
 from tests.hostile.damages import DEEP

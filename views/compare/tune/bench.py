@@ -12,8 +12,8 @@ from retrieval.analysis.labs import chosen, tried
 from retrieval.analysis.open_comparison import OpenComparison
 from retrieval.comparison.experiment import Experiment, add
 from retrieval.comparison.first_stage import TermSpec
-from retrieval.comparison.job import ComparisonJob
 from retrieval.comparison.spec import Spec
+from retrieval.comparison.store import ComparisonJob
 from retrieval.evaluation.measures import Measure
 from views.choices import choices_for
 from views.compare.controls import pick_also

@@ -5,7 +5,7 @@ import streamlit as st
 from retrieval.analysis.labs import MOST_CHANGES, UNCHANGED, best, changes, lexical_lab
 from retrieval.comparison.experiment import Experiment
 from retrieval.comparison.first_stage import BM25Spec, TermSpec, WindowedBM25Spec
-from retrieval.comparison.job import ComparisonJob
+from retrieval.comparison.store import ComparisonJob
 from views.compare.tune.bench import (
     Bench,
     LabResult,

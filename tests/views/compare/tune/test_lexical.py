@@ -8,7 +8,7 @@ from retrieval.analysis.labs import best, changes, lab_figures, lexical_lab, tri
 from retrieval.comparison.compare import compare
 from retrieval.comparison.experiment import Experiment, add, added
 from retrieval.comparison.first_stage import BM25Spec, WindowedBM25Spec
-from retrieval.comparison.job import ComparisonJob
+from retrieval.comparison.store import ComparisonJob
 from retrieval.evaluation.significance import question_groups
 from tests.views.compare.tune.worlds import compared, finished, opened, sample, texts
 from tests.views.driving import run

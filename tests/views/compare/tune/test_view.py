@@ -13,7 +13,7 @@ from retrieval.analysis.labs import best, bm25_lab, hybrid_lab, index_lab, lab_f
 from retrieval.comparison.compare import compare
 from retrieval.comparison.experiment import Experiment, add, added
 from retrieval.comparison.first_stage import BM25Spec, DenseSpec
-from retrieval.comparison.job import ComparisonJob
+from retrieval.comparison.store import ComparisonJob
 from retrieval.comparison.store import keep as keep_comparison
 from retrieval.evaluation.significance import question_groups
 from tests.doubles import small_set

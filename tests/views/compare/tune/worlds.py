@@ -7,7 +7,7 @@ from data.split import Part
 from data.store import StoredSet, keep
 from retrieval.comparison.compare import compare
 from retrieval.comparison.experiment import Experiment
-from retrieval.comparison.job import ComparisonJob
+from retrieval.comparison.store import ComparisonJob
 from retrieval.comparison.store import keep as keep_comparison
 from tests.views.driving import run
 from views.choices import choices_for

@@ -23,9 +23,9 @@ from models.sources import find_model
 from retrieval.comparison.compare import Comparison, Result, compare
 from retrieval.comparison.experiment import Experiment, add, add_run
 from retrieval.comparison.first_stage import BM25Spec, DenseSpec, MilvusSpec, SparseSpec, WindowedBM25Spec
-from retrieval.comparison.job import ComparisonJob
 from retrieval.comparison.multistage import RerankSpec
 from retrieval.comparison.spec import Spec
+from retrieval.comparison.store import ComparisonJob
 from retrieval.comparison.store import keep as keep_comparison
 from retrieval.evaluation.measures import evaluate
 from retrieval.hybrid import Hybrid

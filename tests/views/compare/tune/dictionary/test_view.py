@@ -8,7 +8,7 @@ from data.split import Part, SplitOptions, split
 from data.store import StoredSet, keep
 from retrieval.analysis.labs import changes, lexical_lab
 from retrieval.comparison.experiment import Experiment
-from retrieval.comparison.job import ComparisonJob
+from retrieval.comparison.store import ComparisonJob
 from retrieval.lexical.cut_words import cut_words
 from tests.views.compare.tune.worlds import compared, opened, sample, texts
 from tests.views.driving import run
