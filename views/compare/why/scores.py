@@ -11,17 +11,90 @@ from retrieval.comparison.multistage import HybridSpec, RerankSpec
 from retrieval.comparison.spec import Spec
 from retrieval.explain.duel import Duel, token_table
 from retrieval.explain.multistage import PartContribution
+from retrieval.explain.sentences import SentenceExplanation
+from retrieval.explain.token_windows import WindowExplanation
+from text.located import weighted_pieces
 from views.compare.controls import choose_in_address
-from views.compare.why import sentences as compare_question_sentences
 from views.compare.why import terms as compare_question_weighed
 from views.compare.why import terms as compare_terms
-from views.compare.why import windows as compare_windows
 from views.compare.why.questions import QuestionCase
-from views.compare.why.terms import draw_parts_of_words, draw_sums, draw_texts
-from views.resources.explanations import explained_static
+from views.compare.why.terms import draw_parts_of_words, draw_sums, draw_texts, once_asked
+from views.resources.explanations import explained_cosine, explained_reranking, explained_sentences, explained_static
 from views.ui import tables
 from views.ui.charts import draw_chart, part_bars
+from views.ui.passages import weighed_html
 from views.ui.words import known, plain, word
+
+
+def draw_reranked(case: QuestionCase, spec: RerankSpec, of: Duel, read: Sequence[bool]) -> None:
+    """Draw the button that loads the reranker and, once it was pressed, the windows of what it `read`."""
+    st.caption(word("why.windows_help"))
+    key, json, question = case.view.data.key, spec.model_dump_json(), case.question.text
+
+    def tell() -> list[WindowExplanation | None]:
+        rows = zip((of.right, of.wrong or 0), read, strict=True)
+        return [explained_reranking(key, json, question, row) if is_read else None for row, is_read in rows]
+
+    found = once_asked(spec.name, word("why.windows_ask"), tell)
+    if found is None:
+        return
+    for place, one, side, is_read in zip(st.columns(2), found, ("right", "wrong"), read, strict=True):
+        with place:
+            st.markdown(f"**{word(f'why.{side}')}**")
+            if one:
+                draw_window(one, gold=side == "right")
+            elif is_read:
+                st.caption(word("why.windows_whole"))
+
+
+def draw_window(one: WindowExplanation, *, gold: bool) -> None:
+    """Draw a passage with its best window shaded, and the scores of all windows."""
+    st.caption(word("why.windows_best", place=one.best + 1, count=len(one.windows)))
+    best = one.windows[one.best].window
+    spans = [((best.start, best.end), 1.0), ((0, best.head), 1.0)]
+    pieces = weighted_pieces(one.text, spans, 0, len(one.text))
+    st.html(weighed_html([], pieces, gold=gold))
+    texts = [one.text[scored.window.start : scored.window.end] for scored in one.windows]
+    table = pd.DataFrame({"window": texts, "score": [scored.score for scored in one.windows]})
+    columns = {"window": tables.text("why.window", width="large"), "score": tables.number("why.score", "%.3f")}
+    st.dataframe(table, hide_index=True, column_config=columns)
+
+
+def draw_sentences(case: QuestionCase, spec: DenseSpec, of: Duel) -> None:
+    """Draw the button that loads the model and, once it was pressed, both passages."""
+    st.caption(word("why.sentences_help"))
+    key, question = case.view.data.key, case.question.text
+
+    def tell() -> list[WindowExplanation | SentenceExplanation]:
+        return [
+            explained_cosine(key, spec.model_dump_json(), question, row)
+            or explained_sentences(key, spec.model, spec.title, question, row)
+            for row in (of.right, of.wrong or 0)
+        ]
+
+    found = once_asked(spec.name, word("why.sentences_ask"), tell)
+    if found is None:
+        return
+    for place, one, side in zip(st.columns(2), found, ("right", "wrong"), strict=True):
+        with place:
+            st.markdown(word(f"why.{side}_cosine", score=f"{one.score:.3f}"))
+            if isinstance(one, WindowExplanation):
+                draw_window(one, gold=side == "right")
+            else:
+                _draw_sentence(one, gold=side == "right")
+
+
+def _draw_sentence(one: SentenceExplanation, *, gold: bool) -> None:
+    # the least similar is not shaded: cosines of sentences differ, and have no zero that means something
+    least = min((sentence.cosine for sentence in one.sentences), default=0.0)
+    weights = [(sentence.span, sentence.cosine - least) for sentence in one.sentences]
+    pieces = weighted_pieces(one.passage.text, weights, 0, len(one.passage.text))
+    st.html(weighed_html([], pieces, gold=gold))
+    texts = [one.passage.text[slice(*sentence.span)] for sentence in one.sentences]
+    table = pd.DataFrame({"sentence": texts, "cosine": [sentence.cosine for sentence in one.sentences]})
+    columns = {"sentence": tables.text("why.sentence", width="large"), "cosine": tables.number("why.cosine", "%.3f")}
+    st.dataframe(table, hide_index=True, column_config=columns)
+
 
 _WRONG_OFFERED = 20
 
@@ -84,7 +157,7 @@ def _draw_tokens(spec: DenseSpec, case: QuestionCase, of: Duel) -> None:
     key, question = case.view.data.key, case.question.text
     right, wrong = (explained_static(key, spec.model, spec.title, question, row) for row in (of.right, of.wrong or 0))
     if right is None or wrong is None:
-        compare_question_sentences.draw(case, spec, of)
+        draw_sentences(case, spec, of)
         return
     draw_sums(of, right.score, wrong.score, spec.digits)
     st.caption(word("why.tokens_help"))
@@ -124,7 +197,7 @@ def _draw_reranking(spec: RerankSpec, case: QuestionCase, of: Duel) -> None:
     st.caption(word("why.rerank_help"))
     _draw_added(case, [{name: part for name, part in one.items() if part} for one in read])
     if spec.windows and any(read):
-        compare_windows.draw_reranked(case, spec, of, [bool(one) for one in read])
+        draw_reranked(case, spec, of, [bool(one) for one in read])
 
 
 def _draw_added(case: QuestionCase, found: Sequence[dict[str, PartContribution]]) -> None:
