@@ -30,7 +30,7 @@ from retrieval.comparison.store import (
     provenance,
     rename,
 )
-from retrieval.dense.encode import encode_command
+from retrieval.encode import encode_command
 from retrieval.preparation import ship, write_bases
 
 commands = commands_of("retrieval", "Compare retrievers on a question set.")
