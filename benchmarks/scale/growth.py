@@ -176,7 +176,7 @@ def _words(*, kiwi: bool) -> Iterator[tuple[str, float]]:
 
 
 def _vectors(size: int) -> Iterator[tuple[str, float]]:
-    from retrieval.dense.index import VectorIndex
+    from retrieval.dense import VectorIndex
 
     rng = np.random.default_rng(0)
     vectors = rng.standard_normal((size, _DIMENSIONS), dtype=np.float32)

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks import peers
-from retrieval.dense.index import IndexKind, VectorIndex
+from retrieval.dense import IndexKind, VectorIndex
 
 _DIMENSIONS, _A_TOPIC, _SPREAD = 384, 100, 2.0
 _QUESTIONS, _SINGLE, _DEPTH = 1000, 50, 100

@@ -20,7 +20,7 @@ from retrieval.comparison.experiment import Experiment, Lab
 from retrieval.comparison.first_stage import BM25Spec, DenseSpec, TermSpec, WindowedBM25Spec
 from retrieval.comparison.multistage import HybridSpec, RerankSpec
 from retrieval.comparison.spec import Spec
-from retrieval.dense.index import IndexKind
+from retrieval.dense import IndexKind
 from retrieval.evaluation.measures import Measure, evaluate
 from retrieval.evaluation.significance import difference_intervals, share_intervals
 from retrieval.hybrid import Fusion

@@ -12,8 +12,7 @@ from pydantic import Field, field_validator, model_validator
 from models.precision import Precision
 from models.sources import STARTER
 from retrieval.comparison.spec import CachedRetriever, Count, CountOrNone, Materials, ReadingSpec, Spec, Weight
-from retrieval.dense.index import IndexKind
-from retrieval.dense.retriever import Dense
+from retrieval.dense import Dense, IndexKind
 from retrieval.lexical.bm25 import BM25, BM25Options
 from retrieval.lexical.engines import Engine
 from retrieval.lexical.feedback import FeedbackOptions

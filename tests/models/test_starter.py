@@ -200,7 +200,7 @@ def test_passages_without_a_word_give_no_starter() -> None:
 
 
 def test_passages_are_found_by_the_starter_of_their_own_corpus() -> None:
-    from retrieval.dense.retriever import Dense
+    from retrieval.dense import Dense
 
     retriever = Dense("starter", [*PASSAGES, Passage("p6", "...")], BiEncoder(find_model(STARTER), KOREAN))
     rows = retriever.search(texts_of(QUESTIONS), 1).indices[:, 0].tolist()

@@ -3,7 +3,7 @@ import unicodedata
 import pytest
 
 from data.records import Question, QuestionSet
-from retrieval.dense.retriever import Dense
+from retrieval.dense import Dense
 from retrieval.lexical.bm25 import BM25
 from retrieval.rankings import Findings, Truth, ask, truth_of
 from tests.doubles import PASSAGES, KeywordEncoder, small_set

@@ -9,8 +9,7 @@ import pytest
 
 from data.records import Passage
 from retrieval.comparison.spec import CachedRetriever
-from retrieval.dense.index import IndexKind
-from retrieval.dense.retriever import Dense
+from retrieval.dense import Dense, IndexKind
 from retrieval.hybrid import Fusion, Hybrid
 from retrieval.lexical.bm25 import BM25, BM25Options
 from retrieval.lexical.engines import Engine

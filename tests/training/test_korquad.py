@@ -12,7 +12,7 @@ from jobs.status import State
 from models.encoders.bi_encoder import BiEncoder
 from models.encoders.cross_encoder import CrossEncoderScorer
 from models.sources import ModelSource, find_model
-from retrieval.dense.retriever import Dense
+from retrieval.dense import Dense
 from retrieval.evaluation.measures import evaluate
 from retrieval.lexical.bm25 import BM25
 from retrieval.rankings import Retriever

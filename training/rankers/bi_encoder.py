@@ -11,7 +11,7 @@ from models.windows import Windows
 from retrieval.comparison.first_stage import DenseSpec
 from retrieval.comparison.multistage import HybridSpec
 from retrieval.comparison.spec import Spec
-from retrieval.dense.retriever import Dense
+from retrieval.dense import Dense
 from retrieval.report.colours import PALETTE
 from training.engine.adaptation import adapt, pool
 from training.engine.arguments import processes

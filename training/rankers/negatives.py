@@ -12,7 +12,7 @@ from scipy.sparse import csr_array
 from data.records import QuestionSet
 from models.encoders.bi_encoder import BiEncoder
 from models.sources import find_model
-from retrieval.dense.retriever import Dense
+from retrieval.dense import Dense
 from retrieval.hybrid import Hybrid
 from retrieval.rankings import NOT_FOUND, Rankings, Retriever, ranked
 from text.marking import answer_spans

@@ -9,7 +9,7 @@ from retrieval.comparison.experiment import Experiment, ExperimentError, Lab, re
 from retrieval.comparison.first_stage import BM25Spec, DenseSpec, RunSpec
 from retrieval.comparison.multistage import HybridSpec, RerankSpec
 from retrieval.comparison.spec import CachedRetriever
-from retrieval.dense.index import IndexKind
+from retrieval.dense import IndexKind
 from retrieval.hybrid import Fusion
 from retrieval.lexical.bm25 import BM25, BM25Options
 from retrieval.lexical.engines import Engine

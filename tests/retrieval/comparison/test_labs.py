@@ -33,7 +33,7 @@ from retrieval.comparison.first_stage import BM25Spec, DenseSpec, WindowedBM25Sp
 from retrieval.comparison.multistage import HybridSpec, RerankSpec
 from retrieval.comparison.spec import Spec
 from retrieval.comparison.store import ComparisonJob
-from retrieval.dense.index import IndexKind
+from retrieval.dense import IndexKind
 from retrieval.evaluation.measures import evaluate
 from retrieval.evaluation.significance import mean_interval, question_groups
 from retrieval.hybrid import Fusion

@@ -4,7 +4,7 @@ import faiss
 import numpy as np
 import pytest
 
-from retrieval.dense.index import HNSW_CANDIDATES, IndexKind, VectorIndex, cells
+from retrieval.dense import HNSW_CANDIDATES, IndexKind, VectorIndex, cells
 
 APPROXIMATE = [IndexKind.HNSW, IndexKind.IVF, IndexKind.INT8]
 
@@ -71,10 +71,10 @@ def test_a_large_graph_is_linked_by_all_cores(
     set_threads = faiss.omp_set_num_threads
     monkeypatch.setattr(faiss, "omp_set_num_threads", lambda count: (told.append(count), set_threads(count)))
     cores = faiss.omp_get_max_threads()
-    monkeypatch.setattr("retrieval.dense.index.HNSW_IN_ORDER", 1999)
+    monkeypatch.setattr("retrieval.dense.HNSW_IN_ORDER", 1999)
     large = VectorIndex(vectors, IndexKind.HNSW)
     assert 1 not in told or cores == 1
-    monkeypatch.setattr("retrieval.dense.index.HNSW_IN_ORDER", 2000)
+    monkeypatch.setattr("retrieval.dense.HNSW_IN_ORDER", 2000)
     told.clear()
     small = VectorIndex(vectors, IndexKind.HNSW)
     assert told == [1, cores]

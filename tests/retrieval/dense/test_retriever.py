@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 
 from data.records import Passage
 from models.windows import WindowOptions, Windows
-from retrieval.dense.index import IndexKind
-from retrieval.dense.retriever import Dense
+from retrieval.dense import Dense, IndexKind
 from tests.doubles import PASSAGES, QUESTIONS, KeywordEncoder, texts_of
 
 

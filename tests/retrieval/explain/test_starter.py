@@ -17,7 +17,7 @@ from data.workspace import PROJECT
 from models.encoders.bi_encoder import BiEncoder
 from models.hub import ModelError
 from models.sources import STARTER, find_model
-from retrieval.dense.retriever import Dense
+from retrieval.dense import Dense
 from retrieval.explain.starter import StaticExplainer, StaticExplanation, static_explainer
 from tests.doubles import texts_of
 from tests.hub import build_bi_encoder

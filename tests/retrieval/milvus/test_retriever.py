@@ -13,8 +13,7 @@ from data.records import Passage
 from retrieval.comparison.compare import compare
 from retrieval.comparison.experiment import Experiment, read_experiment, write_experiment
 from retrieval.comparison.first_stage import BM25Spec, DenseSpec, MilvusSpec
-from retrieval.dense.index import IndexKind
-from retrieval.dense.retriever import Dense
+from retrieval.dense import Dense, IndexKind
 from retrieval.hybrid import Hybrid
 from retrieval.lexical.bm25 import BM25, BM25Options
 from retrieval.milvus.connection import Place

@@ -10,7 +10,7 @@ from jobs.status import State
 from models.encoders.bi_encoder import BiEncoder
 from models.loading import load_bi_encoder
 from models.sources import ModelSource, find_model
-from retrieval.dense.retriever import Dense
+from retrieval.dense import Dense
 from retrieval.evaluation.measures import evaluate
 from tests.training.worlds import Trained, at_checkpoint, logged, margin_loss, misleading_set, planned, source_of
 from training.engine.batches import batch_sampler

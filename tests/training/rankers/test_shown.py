@@ -16,7 +16,7 @@ from jobs.status import State
 from models.encoders.bi_encoder import BiEncoder
 from models.sources import find_model
 from models.windows import Window, WindowOptions
-from retrieval.dense.retriever import Dense
+from retrieval.dense import Dense
 from tests.hub import SENTENCES, build_bi_encoder, build_cross_encoder_base
 from tests.training.worlds import material_of, planned, whole
 from training.options.bi_encoder import BI_ENCODER, BiEncoderOptions

@@ -8,7 +8,7 @@ from data.store import keep
 from jobs.status import State
 from models.encoders.bi_encoder import BiEncoder
 from models.sources import STARTER, content_fingerprint
-from retrieval.dense.retriever import Dense
+from retrieval.dense import Dense
 from tests.training.test_resume import again, assert_came_out_alike, do_at_step
 from tests.training.worlds import misleading_set, planned, source_of
 from training.__main__ import main

@@ -7,7 +7,7 @@ import streamlit as st
 
 from retrieval.analysis.labs import index_lab
 from retrieval.comparison.first_stage import DenseSpec
-from retrieval.dense.index import IndexKind
+from retrieval.dense import IndexKind
 from views.compare.charts import scattered
 from views.compare.tune.bench import (
     Bench,
