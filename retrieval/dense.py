@@ -20,7 +20,7 @@ import numpy as np
 
 from data.passages import Passages
 from data.records import Passage
-from models.protocols import Encoder, WindowEncoder
+from models.encoders.protocols import Encoder, WindowEncoder
 from models.windows import WindowOptions
 from retrieval.rankings import NOT_FOUND, Rankings, ranked
 

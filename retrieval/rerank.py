@@ -13,8 +13,8 @@ from data.passages import Passages
 from data.records import Passage
 from data.texts import fingerprint_of
 from data.workspace import write_json
+from models.encoders.protocols import ForeseeingScorer, PairScorer, WindowScorer
 from models.encoders.vector_blocks import Meter
-from models.protocols import ForeseeingScorer, PairScorer, WindowScorer
 from models.sources import ModelSource
 from models.windows import WindowOptions
 from retrieval.hybrid import min_max

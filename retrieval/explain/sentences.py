@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from data.records import Passage
-from models.protocols import Encoder
+from models.encoders.protocols import Encoder
 from text.located import IndexedText, indexed_text
 from text.matching import Span
 from text.sentences import sentence_spans

@@ -8,7 +8,7 @@ import numpy as np
 from data.passages import Passages
 from data.records import Passage
 from models.encoders.cross_encoder import CrossEncoderScorer
-from models.protocols import WindowEncoder
+from models.encoders.protocols import WindowEncoder
 from models.windows import Window, WindowOptions
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from data.passages import Passages
 from data.records import Passage
-from models.protocols import TermEncoder
+from models.encoders.protocols import TermEncoder
 from retrieval.rankings import Rankings
 
 

@@ -12,7 +12,7 @@ from data.cache import key_of
 from data.passages import Passages
 from data.records import Passage
 from data.texts import fingerprint_of
-from models.protocols import Encoder
+from models.encoders.protocols import Encoder
 from retrieval.dense import HNSW_CANDIDATES, HNSW_CANDIDATES_TO_BUILD, HNSW_NEIGHBOURS, IndexKind, cells
 from retrieval.lexical.bm25 import BM25Options
 from retrieval.lexical.statistics import idf_of
