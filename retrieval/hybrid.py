@@ -7,7 +7,8 @@ retriever's list for one question, its values are
 - min-max: `(score - lowest) / (highest - lowest)`, 0 for a passage that is not in the list, as for the last one that is
   (Lee 1997); where all scores are equal, 1;
 - z-score: `(score - mean) / standard deviation`; a passage that is not in the list counts as the last one that is
-  (Montague & Aslam 2001 shift the scores to the same end); where all scores are equal, 0, and -1 for those not in it."""
+  (Montague & Aslam 2001 shift the scores to the same end); where all scores are equal, 0, and -1 for those not in it.
+"""
 
 from collections.abc import Sequence
 from enum import StrEnum
