@@ -1,23 +1,88 @@
-"""The BM25 lab: which analyzer, which k1 and b, and whether passages are better searched in windows of sentences."""
+"""The BM25 lab: which analyzer, which k1 and b, whether windows of sentences; what analyzers make of a text, and which questions no BM25 can answer."""
 
 from collections.abc import Sequence
 
 import pandas as pd
 import streamlit as st
 
-from retrieval.analysis.labs import BS, K1S, best, bm25_lab, numbers
+from retrieval.analysis.labs import BS, K1S, best, bm25_lab, numbers, tried
 from retrieval.comparison.experiment import Experiment
 from retrieval.comparison.first_stage import BM25Spec, WindowedBM25Spec
-from retrieval.lexical.terms import NAMED
+from retrieval.lexical.terms import NAMED, readings
 from text.analyzers import Analyzer
 from views.compare.charts import heat
-from views.compare.tune import terms as tune_terms
 from views.compare.tune.bench import Bench, LabResult, draw_table, draw_verdict, figure_columns, names_of, run
 from views.resources.retrieval import analyzers_of
+from views.resources.sets import question_set
 from views.ui import tables
 from views.ui.charts import draw_chart
 from views.ui.state import choose_several
 from views.ui.words import plain, word
+
+_LONGEST_TEXT = 2000
+
+
+def draw_readings(bench: Bench) -> None:
+    """Draw the box for a text, at first a question, and its tokens under every analyzer."""
+    with st.expander(word("tune.readings"), icon=":material/segment:"):
+        text = st.text_area(
+            word("tune.text"),
+            question_set(bench.view.data.key).questions[0].text[:_LONGEST_TEXT],
+            max_chars=_LONGEST_TEXT,
+            height=80,
+            help=word("tune.text_help"),
+            key="lab_text",
+        )
+        with st.spinner(word("tune.reading")):
+            found = readings(text)
+        rows = [(str(analyzer), len(tokens), tokens) for analyzer, tokens in found.items()]
+        columns = {
+            "analyzer": tables.text("tune.analyzer", width="small", pinned=True),
+            "count": tables.number("tune.token_count", width="small"),
+            "tokens": st.column_config.ListColumn(word("tune.tokens"), width="large"),
+        }
+        st.dataframe(pd.DataFrame(rows, columns=[*columns]), hide_index=True, row_height=44, column_config=columns)
+
+
+def draw_unmatched(found: LabResult) -> None:
+    """Draw, for every analyzer of a lab, the questions none of whose terms is in a passage, or in their own."""
+    specs = [spec for spec in tried(found.experiment) if isinstance(spec, BM25Spec | WindowedBM25Spec)]
+    analyzers = list(dict.fromkeys(spec.analyzer for spec in specs))
+    with st.expander(word("tune.unmatched"), icon=":material/search_off:"):
+        st.caption(word("tune.unmatched_help"))
+        counts = {analyzer: found.opened.unmatched(analyzer) for analyzer in analyzers}
+        table = [(str(analyzer), len(rows.own), len(rows.anywhere)) for analyzer, rows in counts.items()]
+        labels = [word(f"tune.{name}") for name in ("analyzer", "not_in_own", "not_anywhere")]
+        columns = dict(zip(("analyzer", "own", "anywhere"), labels, strict=True))
+        st.dataframe(pd.DataFrame(table, columns=[*columns]), hide_index=True, column_config=columns)
+        with_some = [str(analyzer) for analyzer, rows in counts.items() if len(rows.own)]
+        if not with_some:
+            st.markdown(word("tune.all_matched"))
+            return
+        chosen = st.segmented_control(word("tune.analyzer"), with_some, default=with_some[0], key="lab_unmatched")
+        _draw_questions(found, Analyzer(chosen or with_some[0]))
+
+
+def _draw_questions(found: LabResult, analyzer: Analyzer) -> None:
+    opened = found.opened
+    rows = opened.unmatched(analyzer)
+    nowhere = set(rows.anywhere.tolist())
+    questions = [opened.question_set.questions[row] for row in rows.own]
+    passages = [opened.question_set.passages[opened.question_set.row_of_passage[one.relevant[0]]] for one in questions]
+    table = pd.DataFrame(
+        {
+            "question": [one.text for one in questions],
+            "passage": [" · ".join(part for part in (one.title, one.text) if part) for one in passages],
+            "anywhere": [row not in nowhere for row in rows.own.tolist()],
+        }
+    )
+    columns = {
+        "question": tables.text("column.question", "", width="medium"),
+        "passage": tables.text("tune.own_passage", width="large"),
+        "anywhere": tables.checkbox("tune.in_others"),
+    }
+    st.dataframe(table, hide_index=True, column_config=columns)
+
 
 _WINDOWS = ("0", "1", "3")  # sentences; 0 is the whole passage
 _MOST_K1 = 10.0
@@ -28,14 +93,14 @@ def draw(bench: Bench) -> None:
     names = names_of(bench, BM25Spec, WindowedBM25Spec)
     if not names:
         st.info(word("tune.needs_bm25"), icon=":material/info:")
-        tune_terms.draw_readings(bench)
+        draw_readings(bench)
         return
     experiment = _pick(bench, names)
     found = run(bench, experiment) if experiment else None
     if found and experiment:
         _draw_found(bench, found, _present(experiment))
-        tune_terms.draw_unmatched(found)
-    tune_terms.draw_readings(bench)
+        draw_unmatched(found)
+    draw_readings(bench)
 
 
 def _pick(bench: Bench, names: list[str]) -> Experiment | None:
