@@ -20,9 +20,8 @@ from data.failure import Failure
 from data.limits import are_limited, require_place, require_room
 from data.terminal import tell
 from data.workspace import number_in, read_json, write_json, write_text
-from jobs.allocator import hold_freed_memory
 from jobs.detached import detached
-from jobs.processes import this_process
+from jobs.processes import hold_freed_memory, this_process
 from jobs.status import DAMAGED, State, Status, read_status
 
 logger = logging.getLogger(__name__)

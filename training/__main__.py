@@ -1,23 +1,33 @@
 """`python -m training`: train, stand in line, stop, resume, and see what there is, without the page."""
 
-import argparse
 import json
 import os
 import sys
 import time
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+from cyclopts import App, Group, Parameter
+from cyclopts.validators import MutuallyExclusive
+
+from data.commands import AsJson, commands_of, one_of, run
 from data.csv_export import csv_bytes
-from data.failure import Failure
-from data.terminal import Parser, tell
+from data.terminal import tell
 from data.workspace import workspace
 from jobs.status import State
-from training.ablate import add_ablate
-from training.command_line import add_plan, followed, followed_rounds, known_job, planned, stopping_on_signals
-from training.find_settings import add_find_settings
-from training.options.common import TrainingOptions
+from training.ablate import ablate
+from training.command_line import (
+    PlanWords,
+    followed,
+    followed_rounds,
+    known_job,
+    options_of,
+    planned,
+    stopping_on_signals,
+)
+from training.find_settings import find_settings_commands
 from training.recipe import RECIPES
 from training.runs.ablations import Ablation
 from training.runs.jobs import all_jobs, job_at
@@ -27,77 +37,109 @@ from training.runs.rounds import create_rounds, rounds_of
 from training.runs.runs import Plan, Run, damaged_runs
 from training.runs.searches import Search
 
+Reference = Annotated[str, Parameter(help="id of the run, as `list` shows it, or its folder")]
 
-def main(arguments: list[str] | None = None) -> int:
+
+def main(words: Sequence[str] | None = None) -> int:
     """Run the command; returns its exit status: 0 when done or stopped, 1 when failed, 2 when it could not start."""
-    given = _parser().parse_args(arguments)
-    try:
-        status: int = given.do(given)
-    except (Failure, OSError, ValueError) as error:
-        tell(f"error: {error}", error=True)
-        return 2
-    return status
+    return run(_commands("training"), words)
 
 
-def _train(given: argparse.Namespace) -> int:
-    if int(os.environ.get("RANK", "0")) > 0:
-        return _run(argparse.Namespace(folder=given.out))
-    if int(os.environ.get("WORLD_SIZE", "1")) > 1 and not given.out:
-        raise ValueError("several processes need --out: a new folder that all of them see")
-    plan = planned(given)
-    if int(os.environ.get("WORLD_SIZE", "1")) > 1 and rounds_of(plan.options) > 1:
-        raise ValueError("several processes take one round at a time: --base and --negatives-model name the one before")
-    if given.negatives_file:
-        return _write_negatives(plan, given.negatives_file)
-    if given.estimate:
-        return _print_estimate(plan)
-    if given.fit:
-        plan = _fitted(plan)
-    runs = create_rounds(plan, given.out, attended=not given.queue)
-    if given.queue:
-        LINE.start_worker()
-        tell("\n".join(run.id for run in runs))
-        return 0
-    return followed_rounds(runs)
+def _commands(name: str) -> App:
+    commands = commands_of(name, "Train, stand in line, stop, resume, and see what there is, without the page.")
+    for kind in RECIPES:
+        commands.command(_training_of(kind), name=kind, help=f"train a {kind}")
+    commands.command(find_settings_commands(), name="find-settings")
+    for command in (ablate, list_runs, stop, resume, delete, push):
+        commands.command(command, name="list" if command is list_runs else None)
+    for internal in (run_folder, work, rehearse):  # what processes are started by
+        commands.command(internal, name="run" if internal is run_folder else None, show=False)
+    return commands
 
 
-def _run(given: argparse.Namespace) -> int:
+def _training_of(kind: str) -> Callable[..., int]:
+    instead = Group("Instead", validator=MutuallyExclusive())
+
+    def only(text: str) -> Parameter:
+        return Parameter(negative="", help=text, group=instead)
+
+    @options_of(kind)
+    def train(
+        *,
+        words: PlanWords,
+        out: Annotated[Path | None, Parameter(help="run folder elsewhere; the model is in its folder model/")] = None,
+        fit: Annotated[
+            bool, Parameter(negative="", help="estimate first; change what does not fit into memory")
+        ] = False,
+        queue: Annotated[bool, only("only put it in line, and print its id")] = False,
+        estimate: Annotated[bool, only("only take a few steps and say what it would take")] = False,
+        negatives_file: Annotated[Path | None, only("only write the hard negatives there")] = None,
+        **chosen: Any,
+    ) -> int:
+        processes = int(os.environ.get("WORLD_SIZE", "1"))
+        if int(os.environ.get("RANK", "0")) > 0 and out:
+            return run_folder(out)
+        if processes > 1 and not out:
+            raise ValueError("several processes need --out: a new folder that all of them see")
+        plan = planned(kind, words, chosen)
+        if processes > 1 and rounds_of(plan.options) > 1:
+            raise ValueError(
+                "several processes take one round at a time: --base and --negatives-model name the one before"
+            )
+        if negatives_file:
+            return _write_negatives(plan, negatives_file)
+        if estimate:
+            return _print_estimate(plan)
+        runs = create_rounds(_fitted(plan) if fit else plan, out, attended=not queue)
+        if queue:
+            LINE.start_worker()
+            tell("\n".join(run.id for run in runs))
+            return 0
+        return followed_rounds(runs)
+
+    return train
+
+
+def run_folder(folder: Path, /) -> int:
+    """Carry out a run folder (a worker, or torchrun, uses this)."""
     from training.ablations.carry import ablate
     from training.settings.find import find_settings
     from training.train import train
 
     # of several processes the first one alone makes the folder
-    run = Run(given.folder) if int(os.environ.get("RANK", "0")) > 0 else job_at(given.folder)
-    with stopping_on_signals(run):
-        if isinstance(run, Search):
-            return int(find_settings(run, sent_by_worker=True).state is State.FAILED)
-        if isinstance(run, Ablation):
-            return int(ablate(run, sent_by_worker=True).state is State.FAILED)
-        return int(train(run, sent_by_worker=True).state is State.FAILED)
+    found = Run(folder) if int(os.environ.get("RANK", "0")) > 0 else job_at(folder)
+    with stopping_on_signals(found):
+        if isinstance(found, Search):
+            return int(find_settings(found, sent_by_worker=True).state is State.FAILED)
+        if isinstance(found, Ablation):
+            return int(ablate(found, sent_by_worker=True).state is State.FAILED)
+        return int(train(found, sent_by_worker=True).state is State.FAILED)
 
 
-def _work(given: argparse.Namespace) -> int:
-    del given
+def work() -> int:
+    """Carry out the queued runs, then end (started by itself)."""
     LINE.work()
     return 0
 
 
-def _rehearse(given: argparse.Namespace) -> int:
+def rehearse(task: Annotated[Task, one_of(Task)], folder: Path, /) -> int:
+    """Work out what the page asks before a training."""
     from training.rehearse import rehearse
 
-    return rehearse(given.task, given.folder)
+    return rehearse(task, folder)
 
 
-def _list(given: argparse.Namespace) -> int:
-    runs = [_told(run) for run in all_jobs()]
+def list_runs(*, as_json: AsJson = False) -> int:
+    """List the runs of the workspace, the newest first."""
+    runs = [_told(one) for one in all_jobs()]
     for damaged in damaged_runs():
         tell(f"{damaged.id} cannot be read: its run.json is damaged", error=True)
-    if given.json:
+    if as_json:
         tell(json.dumps(runs, ensure_ascii=False, indent=2))
         return 0
-    for run in runs:
-        steps = f"{run['step']}/{run['total_steps']}" if run["total_steps"] else "-"
-        tell(f"{run['id']}  {run['state']:<11}  {run['kind']:<13}  {steps:>13}  {run['name']}")
+    for one in runs:
+        steps = f"{one['step']}/{one['total_steps']}" if one["total_steps"] else "-"
+        tell(f"{one['id']}  {one['state']:<11}  {one['kind']:<13}  {steps:>13}  {one['name']}")
     return 0
 
 
@@ -113,39 +155,49 @@ def _told(run: Run) -> dict[str, Any]:
     return {"id": run.id, **part, **about, **kept, **times, "folder": str(run.folder)}
 
 
-def _stop(given: argparse.Namespace) -> int:
-    run = known_job(given.run)
-    if not (run.status().at_work or run.status().state is State.QUEUED):
-        raise ValueError(f"{run.id} is {run.status().state.value}: there is nothing to stop")
-    run.stop()
-    tell(run.status().state.value)
+def stop(run: Reference, /) -> int:
+    """End a running training after its step, with a checkpoint; take a queued one out of the line."""
+    found = known_job(run)
+    if not (found.status().at_work or found.status().state is State.QUEUED):
+        raise ValueError(f"{found.id} is {found.status().state.value}: there is nothing to stop")
+    found.stop()
+    tell(found.status().state.value)
     return 0
 
 
-def _resume(given: argparse.Namespace) -> int:
-    run = known_job(given.run)
-    LINE.resume(run)
-    if run.folder.resolve().parent != workspace() / "runs":  # the workspace's worker knows nothing of it
-        return followed(run)
+def resume(run: Reference, /) -> int:
+    """Put a stopped, failed or interrupted run in line; it goes on from its last checkpoint."""
+    found = known_job(run)
+    LINE.resume(found)
+    if found.folder.resolve().parent != workspace() / "runs":  # the workspace's worker knows nothing of it
+        return followed(found)
     tell(State.QUEUED.value)
     return 0
 
 
-def _delete(given: argparse.Namespace) -> int:
-    run = next((run for run in damaged_runs() if run.id == given.run), None) or known_job(given.run)
-    run.delete()
-    tell(f"deleted {run.id}")
+def delete(run: Reference, /) -> int:
+    """Remove a run and its model."""
+    found = next((one for one in damaged_runs() if one.id == run), None) or known_job(run)
+    found.delete()
+    tell(f"deleted {found.id}")
     return 0
 
 
-def _push(given: argparse.Namespace) -> int:
+def push(
+    run: Reference,
+    repository: Annotated[str, Parameter(help="name/of-the-model on the hub")],
+    /,
+    *,
+    public: Annotated[bool, Parameter(negative="", help="for everybody to see; else private")] = False,
+) -> int:
+    """Send a finished model to the hub; the token comes from HF_TOKEN or is asked for."""
     from getpass import getpass
 
     from training.runs.push import PushError, push
 
     token = os.environ.get("HF_TOKEN") or getpass("hub token (not shown, not kept): ")
     try:
-        tell(push(known_job(given.run), given.repository, token, private=not given.public))
+        tell(push(known_job(run), repository, token, private=not public))
     except PushError as error:
         tell(f"error: {error}", error=True)
         return 1
@@ -199,7 +251,7 @@ def _estimated(plan: Plan) -> Estimate:
 
 
 def _print_estimate(plan: Plan) -> int:
-    from jobs.allocator import hold_freed_memory
+    from jobs.processes import hold_freed_memory
     from training.estimate import estimate
 
     hold_freed_memory()  # as a training does
@@ -207,53 +259,7 @@ def _print_estimate(plan: Plan) -> int:
     return 0
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = Parser(prog="python -m training", description=__doc__)
-    commands = parser.add_subparsers(dest="command", required=True)
-    for kind, recipe in RECIPES.items():
-        _add_kind(commands, kind, recipe.options)
-    add_find_settings(commands)
-    add_ablate(commands)
-    listed = commands.add_parser("list", help="runs of the workspace, newest first")
-    listed.add_argument("--json", action="store_true", help="as JSON")
-    listed.set_defaults(do=_list)
-    for name, do, text in (
-        ("stop", _stop, "end a running training after its step, with a checkpoint; take a queued one out of the line"),
-        ("resume", _resume, "put a stopped, failed or interrupted run in line; it goes on from its last checkpoint"),
-        ("delete", _delete, "remove a run and its model"),
-        ("push", _push, "send a finished model to the hub; the token comes from HF_TOKEN or is asked for"),
-    ):
-        command = commands.add_parser(name, help=text)
-        command.add_argument("run", help="id of the run, as `list` shows it, or its folder")
-        command.set_defaults(do=do)
-    command.add_argument("repository", help="name/of-the-model on the hub")
-    command.add_argument("--public", action="store_true", help="for everybody to see; else private")
-    _add_internal(commands)
-    return parser
-
-
-def _add_kind(commands: Any, kind: str, options: type[TrainingOptions]) -> None:
-    formatter = argparse.ArgumentDefaultsHelpFormatter
-    command = commands.add_parser(kind, help=f"train a {kind}", formatter_class=formatter)
-    command.add_argument("--out", type=Path, help="run folder elsewhere; the model is in its folder model/")
-    command.add_argument("--fit", action="store_true", help="estimate first; change what does not fit into memory")
-    instead = command.add_mutually_exclusive_group()
-    instead.add_argument("--queue", action="store_true", help="only put it in line, and print its id")
-    instead.add_argument("--estimate", action="store_true", help="only take a few steps and say what it would take")
-    instead.add_argument("--negatives-file", type=Path, help="only write the hard negatives there")
-    add_plan(command, options)
-    command.set_defaults(do=_train, kind=kind)
-
-
-def _add_internal(commands: Any) -> None:
-    run = commands.add_parser("run", help="carry out a run folder (a worker, or torchrun, uses this)")
-    run.add_argument("folder", type=Path)
-    run.set_defaults(do=_run)
-    commands.add_parser("work", help="carry out the queued runs, then end (started by itself)").set_defaults(do=_work)
-    rehearse = commands.add_parser("rehearse", help="work out what the page asks before a training")
-    rehearse.add_argument("task", type=Task)
-    rehearse.add_argument("folder", type=Path)
-    rehearse.set_defaults(do=_rehearse)
+commands, train_commands = _commands("training"), _commands("train")
 
 
 if __name__ == "__main__":

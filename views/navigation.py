@@ -6,7 +6,7 @@ from typing import Any
 
 import streamlit as st
 
-from jobs.allocator import without_collections
+from jobs.processes import without_collections
 from views.ui.state import VISIT
 from views.ui.words import word
 from views.uploads import UPLOADS

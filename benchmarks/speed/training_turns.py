@@ -19,7 +19,7 @@ import psutil
 from benchmarks.korquad import korquad
 from benchmarks.quality.article_split import SPLIT
 from data.read import read_file
-from models.packaged.bases import DEFAULT
+from models.packaged import DEFAULT
 from models.precision import Precision
 from models.sources import find_model
 from training.engine.task import Columns
@@ -89,7 +89,7 @@ def options_of(turn: Turn) -> QuestionOptions:
 
 def take(turn: Turn) -> Took:
     """Load and train. Raises `RuntimeError` or `MemoryError` where memory does not suffice."""
-    from jobs.allocator import hold_freed_memory
+    from jobs.processes import hold_freed_memory
     from training.engine.passes import short_passes
     from training.engine.tokens import tokenized_once
 
