@@ -10,8 +10,7 @@ from data.cache import key_of
 from data.passages import Passages
 from retrieval.lexical.engines import Index, InOneSegment, InPostings, NothingFound
 from retrieval.lexical.fields import field_statistics
-from retrieval.lexical.postings.counting import FEW
-from retrieval.lexical.postings.segment import Segment
+from retrieval.lexical.postings.segment import FEW, Segment
 from retrieval.lexical.statistics import TermStatistics, term_statistics
 from retrieval.lexical.weights import bm25_segments, bm25f_segments
 from text.analysis import Analysis

@@ -12,8 +12,7 @@ import pandas as pd
 
 from data.cache import cached_arrays, key_of
 from data.texts import fingerprint_of
-from retrieval.lexical.postings.counting import holders
-from retrieval.lexical.postings.segment import first_places, in_one
+from retrieval.lexical.postings.segment import first_places, holders, in_one
 from text.analysis import Analysis
 from text.analyzers import VERSION, Analyzer
 from text.tokens import Tokens, token_parts

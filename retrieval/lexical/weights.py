@@ -5,8 +5,7 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 
 from retrieval.lexical.fields import FieldStatistics, one_after_the_other
-from retrieval.lexical.postings.counting import segment_of
-from retrieval.lexical.postings.segment import Segment, WeighedTokens
+from retrieval.lexical.postings.segment import Segment, WeighedTokens, segment_of
 from retrieval.lexical.statistics import TermStatistics, hashes_of, idf_of
 from text.tokens import Tokens
 
