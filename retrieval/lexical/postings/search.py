@@ -11,8 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from retrieval.lexical.postings.asked import Asked, ask, room_for
-from retrieval.lexical.postings.heap import key_of, offer, row_of, score_of, sort
+from retrieval.lexical.postings.asked import Asked, ask, key_of, offer, room_for, row_of, score_of, sort
 from retrieval.lexical.postings.lists import WORD, Array, Lists, compiled
 
 _SHARE = 0.3  # of the score to reach, which the lists that are not added up may make up: measured, see benchmarks
