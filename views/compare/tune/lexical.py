@@ -26,6 +26,7 @@ from text.analysis import WITH_KIWI
 from text.analyzers import Analyzer
 from text.kept_dictionaries import stored
 from text.morphemes import Compounds
+from views.compare.tune import dictionaries as dictionary_view
 from views.compare.tune.bench import (
     Bench,
     LabResult,
@@ -36,7 +37,6 @@ from views.compare.tune.bench import (
     names_of,
     run,
 )
-from views.compare.tune.dictionary import view as dictionary_view
 from views.compare.tune.dictionary.names import names_by_reference
 from views.resources.retrieval import analyzers_of
 from views.ui import tables
