@@ -5,10 +5,7 @@ from dataclasses import dataclass
 from chat.endpoint import Endpoint
 from data.made import Maker
 from data.records import Passages, Question, QuestionSet
-from questions.draft import Draft, Progress
-from questions.options import MakerOptions, QuestionsError
-from questions.sentences import sentence_drafts
-from questions.titles import title_drafts
+from questions.drafts import Draft, MakerOptions, Progress, QuestionsError, sentence_drafts, title_drafts
 from questions.written import Unanswered, Written, written_drafts
 
 

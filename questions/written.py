@@ -11,9 +11,8 @@ from pathlib import Path
 from chat.endpoint import Chat, Endpoint
 from chat.problems import EndpointError
 from data.records import Passage, Passages
-from questions.draft import Draft, Progress, drawn
+from questions.drafts import Draft, MakerOptions, Progress, PromptLanguage, drawn
 from questions.kept_answers import KeptAnswers
-from questions.options import MakerOptions, PromptLanguage
 from questions.parsing import questions_in
 
 _LONGEST_PASSAGE = 8000  # characters that are sent

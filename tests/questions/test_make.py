@@ -6,9 +6,8 @@ from hypothesis import strategies as st
 
 from data.made import Maker, as_trained
 from data.records import Passage, QuestionSet
+from questions.drafts import MakerOptions, QuestionsError, sentences_of
 from questions.make import make_questions
-from questions.options import MakerOptions, QuestionsError
-from questions.sentences import sentences_of
 
 WORDS = ("서울은", "한강이", "산이", "많다", "the", "river", "flows", "바다로", "17", "빠르게", "흐른다")
 sentences = st.lists(st.sampled_from(WORDS), min_size=1, max_size=9).map(lambda words: f"{' '.join(words)}.")

@@ -13,8 +13,8 @@ from data.made import Maker
 from data.records import Passage, QuestionSet
 from data.store import keep, load
 from data.workspace import workspace
+from questions.drafts import MakerOptions, PromptLanguage, QuestionsError
 from questions.make import MadeQuestions, make_questions
-from questions.options import MakerOptions, PromptLanguage, QuestionsError
 from tests.chat_server import AT_ONCE, KEY, MODEL, ChatServer, Reply, chat_server, completion
 
 CITIES = ("서울", "부산", "대구", "인천", "광주", "대전", "울산", "세종", "수원", "포항")

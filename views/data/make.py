@@ -12,9 +12,8 @@ from data.limits import LimitError
 from data.made import Maker, as_trained
 from data.records import QuestionSet
 from data.store import StoredSet, keep
-from questions.draft import Progress
+from questions.drafts import Progress, QuestionsError
 from questions.make import MadeQuestions, make_questions
-from questions.options import QuestionsError
 from questions.written import Unanswered
 from views.data.make_choices import Chosen, pick
 from views.names import made_words, maker_name, set_name

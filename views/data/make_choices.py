@@ -7,7 +7,7 @@ import streamlit as st
 
 from chat.endpoint import MODEL, Endpoint, may_be_given
 from data.made import Maker
-from questions.options import MakerOptions, PromptLanguage
+from questions.drafts import MakerOptions, PromptLanguage
 from questions.written import prompts
 from views.ui.words import language, word
 

@@ -5,8 +5,8 @@ from data.made import Maker
 from data.records import Passage, Question, QuestionSet
 from data.split import SplitOptions
 from data.store import find
+from questions.drafts import MakerOptions
 from questions.make import make_questions
-from questions.options import MakerOptions
 from retrieval.evaluation.measures import evaluate
 from retrieval.lexical.bm25 import BM25, BM25Options
 from retrieval.rankings import NOT_FOUND
