@@ -73,7 +73,7 @@ def _in_memory(segments: Iterator[Segment], statistics: TermStatistics) -> Index
 def _mapped(key: str, segments: Callable[[], Iterator[Segment]], statistics: TermStatistics) -> Index:
     if not statistics.mean_length:
         return NothingFound(statistics.n_passages)
-    from retrieval.lexical.postings.mapped import mapped_postings  # imports a compiler
+    from retrieval.lexical.postings.index import mapped_postings  # imports a compiler
 
     return InPostings(mapped_postings(key, statistics.n_passages, segments, PART))
 

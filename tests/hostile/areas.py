@@ -24,8 +24,7 @@ from data.workspace import workspace
 from retrieval.comparison.experiment import ExperimentError, read_experiment
 from retrieval.comparison.first_stage import BM25Spec
 from retrieval.lexical.bm25 import BM25
-from retrieval.lexical.postings.index import Postings
-from retrieval.lexical.postings.mapped import mapped_postings
+from retrieval.lexical.postings.index import Postings, mapped_postings
 from retrieval.rankings import Rankings
 from tests.doubles import QUESTIONS, small_set, texts_of
 from tests.hostile.damages import damaged

@@ -65,7 +65,7 @@ class Ours:
 
 def _mapped(folder: Path, n_passages: int, clones: Clones | None = None) -> "Postings":
     """Open the index of a folder; it is made of the clones where they are given."""
-    from retrieval.lexical.postings.mapped import mapped_postings
+    from retrieval.lexical.postings.index import mapped_postings
 
     os.environ["MRC_WORKSPACE"] = str(folder)  # where indexes are kept
     return mapped_postings(_KEY, n_passages, lambda: _segments(clones))

@@ -9,7 +9,7 @@ from data.passages import Passage
 from data.workspace import workspace
 from retrieval.lexical import corpus_index, fields
 from retrieval.lexical.bm25 import BM25, BM25Options
-from retrieval.lexical.postings import mapped
+from retrieval.lexical.postings import index
 from text import tokens
 from text.analyzers import Analyzer
 from text.tokens import Tokens
@@ -58,7 +58,7 @@ def test_segments_make_no_difference(options: BM25Options, request: pytest.Fixtu
 @pytest.mark.parametrize("options", OPTIONS)
 def test_a_second_opening_builds_nothing(options: BM25Options, monkeypatch: pytest.MonkeyPatch) -> None:
     expected = BM25("first", PASSAGES, options).search(QUESTIONS, 20)
-    monkeypatch.setattr(mapped, "_write", lambda *_: pytest.fail("it was built again"))
+    monkeypatch.setattr(index, "_write", lambda *_: pytest.fail("it was built again"))
     for module in (corpus_index, fields):
         monkeypatch.setattr(module, "token_parts", unread(module.token_parts))
     found = BM25("second", PASSAGES, options).search(QUESTIONS, 20)
@@ -68,7 +68,7 @@ def test_a_second_opening_builds_nothing(options: BM25Options, monkeypatch: pyte
 
 @pytest.mark.usefixtures("segments_of_eight")
 def test_another_weight_another_text_and_another_order_are_other_indexes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mapped, "_KEPT", 9)
+    monkeypatch.setattr(index, "_KEPT", 9)
     for options in (*OPTIONS, BM25Options(Analyzer.WORD, k1=1.0), BM25Options(Analyzer.WORD, title=False)):
         BM25("", PASSAGES, options)
     BM25("", PASSAGES[::-1], OPTIONS[0])

@@ -15,9 +15,8 @@ import numpy as np
 import pytest
 
 from data.workspace import PROJECT, workspace
-from retrieval.lexical.postings import mapped
-from retrieval.lexical.postings.index import Postings
-from retrieval.lexical.postings.mapped import mapped_postings
+from retrieval.lexical.postings import index
+from retrieval.lexical.postings.index import Postings, mapped_postings
 from retrieval.lexical.postings.segment import Segment
 from tests.retrieval.lexical.postings.made import asked, postings_with, segments_with
 
@@ -157,12 +156,12 @@ def test_where_the_disk_cannot_be_written_it_is_made_in_memory(monkeypatch: pyte
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(mapped, "_write", full)
+    monkeypatch.setattr(index, "_write", full)
     assert_finds_the_same(opened(Maker()))
 
 
 def test_the_indexes_not_used_for_longest_are_removed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mapped, "_KEPT", 2)
+    monkeypatch.setattr(index, "_KEPT", 2)
     maker = Maker()
     for number, key in enumerate(("a", "b")):
         mapped_postings(key, len(DOCUMENTS), maker, SIZE)
