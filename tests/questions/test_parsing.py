@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from questions.parsing import questions_in
+from questions.written import questions_in
 
 
 @pytest.mark.parametrize(
