@@ -1,9 +1,9 @@
 """Dense retrieval: the passages whose vectors lie nearest to the question's.
 
-FAISS indexes of vectors of length 1 compare by inner product, so that scores are cosines. `exact` compares a question with every
-vector; `int8` too, with 8 bits a dimension in place of 32. `hnsw` walks a graph of near neighbours (Malkov & Yashunin
-2018) and never finds more than `HNSW_CANDIDATES`; `ivf` looks into the cells nearest to the question (Sivic & Zisserman
-2003), so it may find fewer than it is asked for.
+FAISS indexes of vectors of length 1 compare by inner product, so that scores are cosines. `exact` compares a question
+with every vector; `int8` too, with 8 bits a dimension in place of 32. `hnsw` walks a graph of near neighbours (Malkov &
+Yashunin 2018) and never finds more than `HNSW_CANDIDATES`; `ivf` looks into the cells nearest to the question (Sivic &
+Zisserman 2003), so it may find fewer than it is asked for.
 
 Memory for n vectors of d dimensions, in bytes: `exact` adds nothing to the vectors it is given (4nd; where these are
 mapped from a file, the pages are the system's to share and to drop); `hnsw` holds a copy and the graph, n(4d + 272);

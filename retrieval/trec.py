@@ -1,4 +1,4 @@
-"""TREC files, what every evaluation tool of the field reads: judgements and runs written, and runs made elsewhere read."""
+"""TREC files, which every evaluation tool reads: judgements and runs written, and runs made elsewhere read."""
 
 import csv
 import os

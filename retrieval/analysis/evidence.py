@@ -1,4 +1,4 @@
-"""What a comparison says: how sure its figures are, the table that exports and the report show, and what changed since."""
+"""What a comparison says: how sure its figures are, the table that exports and reports show, and what changed."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace

@@ -1,4 +1,4 @@
-"""Comparisons on disk: the job that makes one, what it was made of, and its folder, opened when models and caches are gone.
+"""Comparisons on disk: the job that makes one, what it was made of, and its folder, opened when models are gone.
 
 A folder holds `rankings.npz`, `provenance.json` and, written last, `scores.json`: a folder with scores is whole. The
 name a person gives it stands in `name.json`, never in a path. The page that asked for a comparison imports no torch,
