@@ -34,10 +34,10 @@ from views.compare.tune.bench import (
     draw_table,
     draw_verdict,
     figure_columns,
+    names_by_reference,
     names_of,
     run,
 )
-from views.compare.tune.dictionary.names import names_by_reference
 from views.resources.retrieval import analyzers_of
 from views.ui import tables
 from views.ui.problems import errors_told

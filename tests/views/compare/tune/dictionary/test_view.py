@@ -15,7 +15,7 @@ from tests.views.driving import run
 from text.dictionary import Dictionary, Word, written
 from text.kept_dictionaries import keep as keep_dictionary
 from text.kept_dictionaries import load, stored
-from views.compare.tune.dictionary.names import free_name, names_by_reference
+from views.compare.tune.bench import free_name, names_by_reference
 from views.resources.sets import question_set
 
 
