@@ -12,7 +12,7 @@ import numpy as np
 
 from data.records import Question, QuestionSet
 from reading.answer_kinds import AnswerKind, answer_kinds
-from reading.question_words import QuestionWord, question_words
+from reading.judge.question_words import QuestionWord, question_words
 
 NO_ANSWER = "no_answer"
 UNKNOWN = "unknown"
