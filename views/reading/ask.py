@@ -35,7 +35,7 @@ from views.reading.passages import (
     reason,
 )
 from views.resources.sets import question_set
-from views.search.asking import search
+from views.search.answer import search
 from views.search.judging import draw as draw_judged
 from views.search.judging import draw_mark
 from views.ui.passages import draw_style

@@ -16,8 +16,7 @@ from views.choices import Choices, choices_for
 from views.resources.retrieval import open_comparison
 from views.resources.sets import chosen_set, question_set
 from views.search import judging
-from views.search.asking import search, try_failed_again
-from views.search.columns import SearchAnswer, draw_columns, draw_table
+from views.search.answer import SearchAnswer, draw_columns, draw_table, search, try_failed_again
 from views.ui.passages import MOST as _MOST_COLUMNS
 from views.ui.passages import draw_style
 from views.ui.state import choose, choose_several, remember
