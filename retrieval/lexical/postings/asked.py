@@ -1,4 +1,4 @@
-"""What a question asks of an index, compiled: its distinct terms, their lists in every segment, and the best passages."""
+"""What a question asks of an index, compiled: its distinct terms, their lists in every segment, the best passages."""
 
 from typing import Any, NamedTuple
 

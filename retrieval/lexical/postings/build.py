@@ -10,8 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 import numpy as np
 from scipy.sparse import csr_array
 
-from retrieval.lexical.postings.lists import DTYPES, LIST, SEGMENT, WORD, Array, Lists, compiled
-from retrieval.lexical.postings.search import ones
+from retrieval.lexical.postings.lists import DTYPES, LIST, SEGMENT, WORD, Array, Lists, compiled, ones
 from retrieval.lexical.postings.segment import Segment, first_places, in_one
 
 _AT_A_TIME = 1 << 20  # lists that are written

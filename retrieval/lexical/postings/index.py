@@ -1,4 +1,4 @@
-"""An index of passages by weighed terms and its search, exact and on all cores; kept in the workspace, mapped into memory.
+"""An index of passages by weighed terms and its search, exact and on all cores; large ones are mapped into memory.
 
 What is mapped is read from the file where it is asked for, and belongs to the system's cache of files: an index may be
 larger than what is free.

@@ -54,3 +54,12 @@ def compiled(function: Function) -> Function:
     """Compile, once on a machine, into what runs without holding the interpreter's lock."""
     made: Function = numba.njit(nogil=True, cache=True)(function)
     return made
+
+
+@compiled
+def ones(word: Any) -> Any:
+    """Count the bits that are set, by adding up ever more of them side by side."""
+    word -= (word >> np.uint64(1)) & np.uint64(0x5555555555555555)
+    word = (word & np.uint64(0x3333333333333333)) + ((word >> np.uint64(2)) & np.uint64(0x3333333333333333))
+    word = (word + (word >> np.uint64(4))) & np.uint64(0x0F0F0F0F0F0F0F0F)
+    return np.int64((word * np.uint64(0x0101010101010101)) >> np.uint64(56))

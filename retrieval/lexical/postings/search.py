@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from retrieval.lexical.postings.asked import Asked, ask, key_of, offer, room_for, row_of, score_of, sort
-from retrieval.lexical.postings.lists import WORD, Array, Lists, compiled
+from retrieval.lexical.postings.lists import WORD, Array, Lists, compiled, ones
 
 _SHARE = 0.3  # of the score to reach, which the lists that are not added up may make up: measured, see benchmarks
 _PASSAGES = 1 << 14  # searched at a time while there is no score to reach
@@ -239,15 +239,6 @@ def _in_map(lists: Lists, one: int, row: int) -> int:
     before = np.int64(lists.ranks[word]) + ones(lists.bits[word] & (bit - np.uint64(1)))
     place: int = lists.found[one].begin + before
     return place
-
-
-@compiled
-def ones(word: Any) -> Any:
-    """Count the bits that are set, by adding up ever more of them side by side."""
-    word -= (word >> np.uint64(1)) & np.uint64(0x5555555555555555)
-    word = (word & np.uint64(0x3333333333333333)) + ((word >> np.uint64(2)) & np.uint64(0x3333333333333333))
-    word = (word + (word >> np.uint64(4))) & np.uint64(0x0F0F0F0F0F0F0F0F)
-    return np.int64((word * np.uint64(0x0101010101010101)) >> np.uint64(56))
 
 
 @compiled

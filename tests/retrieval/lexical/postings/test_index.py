@@ -14,7 +14,7 @@ from retrieval.lexical.engines import InOneSegment
 from retrieval.lexical.postings import build, segment
 from retrieval.lexical.postings.build import segments_of
 from retrieval.lexical.postings.index import Postings
-from retrieval.lexical.postings.search import ones
+from retrieval.lexical.postings.lists import ones
 from retrieval.rankings import NOT_FOUND, Rankings, top_k
 from tests.doubles import texts_of
 from tests.retrieval.lexical.postings.made import (
