@@ -1,1 +1,0 @@
-"""User dictionaries on the Compare page: kept ones, and new ones made of words that are cut wrongly."""
