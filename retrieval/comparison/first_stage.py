@@ -13,11 +13,10 @@ from models.precision import Precision
 from models.sources import STARTER
 from retrieval.comparison.spec import CachedRetriever, Count, CountOrNone, Materials, ReadingSpec, Spec, Weight
 from retrieval.dense import Dense, IndexKind
-from retrieval.lexical.bm25 import BM25, BM25Options
+from retrieval.lexical.bm25 import BM25, BM25Options, WindowedBM25
 from retrieval.lexical.engines import Engine
 from retrieval.lexical.feedback import FeedbackOptions
 from retrieval.lexical.learned import LearnedSparse
-from retrieval.lexical.windows import WindowedBM25
 from retrieval.milvus.connection import place
 from retrieval.milvus.fields import TermField, VectorField
 from retrieval.milvus.retriever import EngineFusion, Milvus, Ranker, Search

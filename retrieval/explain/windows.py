@@ -4,8 +4,7 @@ from collections.abc import Sequence
 
 from data.records import Passage
 from retrieval.explain.bm25 import BM25Explainer, BM25Explanation
-from retrieval.lexical.bm25 import BM25Options
-from retrieval.lexical.windows import windows_of
+from retrieval.lexical.bm25 import BM25Options, windows_of
 
 
 class WindowedBM25Explainer:

@@ -1,9 +1,12 @@
-"""BM25 over analyzed passages.
+"""BM25 over analyzed passages, or over windows of their sentences.
 
 Scores follow Lucene's BM25 (Robertson & Zaragoza 2009 without the constant factor k1 + 1):
 `sum over question terms of ln(1 + (N - n + .5) / (n + .5)) * f / (f + k1 * (1 - b + b * length / mean length))`
 with N passages, n of them holding the term, f its count in the passage. Higher is better; a passage that shares no
 term is not found. See Kamphuis et al. 2020, "Which BM25 do you mean?", for the variants.
+A question is often answered by one sentence, whose words the rest of a long passage dilutes, so a passage may be as
+relevant as its best window (Callan 1994; Dai & Callan 2019 call it MaxP). A window alone has lost what its passage is
+about, so the title stands before it; fused with BM25 over whole passages it finds more than either does.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -12,17 +15,94 @@ from itertools import chain
 
 import numpy as np
 
+from data.cache import key_of
 from data.passages import Passage, Passages
-from retrieval.lexical.corpus_index import field_index, text_index
-from retrieval.lexical.engines import Engine, Index, NothingFound, RankBM25
+from retrieval.lexical.engines import Engine, Index, InOneSegment, InPostings, NothingFound, RankBM25, best_of_blocks
 from retrieval.lexical.feedback import QUESTIONS, Feedback, FeedbackOptions
-from retrieval.lexical.statistics import term_statistics
+from retrieval.lexical.fields import field_statistics
+from retrieval.lexical.postings.segment import FEW, Segment
+from retrieval.lexical.statistics import TermStatistics, term_statistics
+from retrieval.lexical.weights import bm25_segments, bm25f_segments
 from retrieval.rankings import Rankings, joined
 from text.analysis import Analysis, analyze
 from text.analyzers import Analyzer
 from text.dictionary import Dictionary
 from text.morphemes import Compounds
-from text.tokens import Tokens, are_kept, tokens_of
+from text.sentences import marked_sentences
+from text.tokens import PART, Tokens, are_kept, token_parts, tokens_of
+
+_ANALYSIS = 0.9  # the share of analysis in all the work
+Told = Callable[[float], None]
+
+
+def text_index(
+    passages: Passages, analysis: Analysis, k1: float, b: float, *, title: bool, on_progress: Told | None = None
+) -> Index:
+    """Return the index of passages as one text each, `on_progress` told the share of the work that is done."""
+    texts = passages.indexed_texts(title=title)
+    parts = token_parts(analysis, texts, _analysis_told(on_progress))
+    if len(texts) <= PART:
+        tokens = [next(parts)]
+        statistics = term_statistics(analysis, texts, tokens)
+        return _in_memory(bm25_segments(tokens, statistics, k1, b), statistics)
+    statistics = term_statistics(analysis, texts, parts)
+
+    def segments() -> Iterator[Segment]:
+        return _told(bm25_segments(token_parts(analysis, texts), statistics, k1, b), len(texts), on_progress)
+
+    return _mapped(key_of("bm25", *analysis.key, texts.fingerprint, k1, b), segments, statistics)
+
+
+def field_index(
+    passages: Passages,
+    analysis: Analysis,
+    k1: float,
+    b: float,
+    *,
+    title_weight: float,
+    on_progress: Told | None = None,
+) -> Index:
+    """Return the index of passages as a title and a text each; see `text_index`."""
+    statistics = field_statistics(analysis, passages, _analysis_told(on_progress))
+
+    def segments() -> Iterator[Segment]:
+        both = zip(token_parts(analysis, passages.titles), token_parts(analysis, passages.texts), strict=True)
+        return _told(bm25f_segments(both, statistics, k1, b, title_weight), len(passages), on_progress)
+
+    if len(passages) <= PART:
+        return _in_memory(segments(), statistics.terms)
+    told_by = passages.titles.fingerprint, passages.texts.fingerprint
+    return _mapped(key_of("bm25f", *analysis.key, *told_by, k1, b, title_weight), segments, statistics.terms)
+
+
+def _in_memory(segments: Iterator[Segment], statistics: TermStatistics) -> Index:
+    if not statistics.mean_length:
+        return NothingFound(statistics.n_passages)
+    if statistics.n_tokens <= FEW:
+        return InOneSegment(next(segments), statistics.n_passages)
+    from retrieval.lexical.postings.index import Postings  # imports a compiler
+
+    return InPostings(Postings.of(segments, statistics.n_passages, PART))
+
+
+def _mapped(key: str, segments: Callable[[], Iterator[Segment]], statistics: TermStatistics) -> Index:
+    if not statistics.mean_length:
+        return NothingFound(statistics.n_passages)
+    from retrieval.lexical.postings.index import mapped_postings  # imports a compiler
+
+    return InPostings(mapped_postings(key, statistics.n_passages, segments, PART))
+
+
+def _analysis_told(on_progress: Told | None) -> Told | None:
+    return on_progress and (lambda share: on_progress(_ANALYSIS * share))
+
+
+def _told(segments: Iterator[Segment], n_passages: int, on_progress: Told | None) -> Iterator[Segment]:
+    for number, segment in enumerate(segments, start=1):
+        yield segment
+        if on_progress:
+            on_progress(_ANALYSIS + (1 - _ANALYSIS) * min(1.0, number * PART / n_passages))
+
 
 _MOST_WEIGHT = 1e6  # of a count: sums and quotients of such are numbers in float32, too
 
@@ -128,3 +208,62 @@ class BM25:
         for start in range(0, max(1, len(questions)), QUESTIONS):
             some = slice(start, start + QUESTIONS)
             yield self._feedback.asked_again(analyzed[some], Rankings(first.indices[some], first.scores[some]))
+
+
+class WindowedBM25:
+    """`score(passage) = max over its windows of BM25(window)`, windows being all runs of `sentences` sentences.
+
+    The windows of all passages are the collection that BM25 counts in: its N, n and mean length are of windows. A
+    passage of fewer sentences is one window. Raises `ValueError` where `sentences` is less than 1.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        passages: Sequence[Passage],
+        options: BM25Options | None = None,
+        *,
+        sentences: int = 1,
+        on_progress: Callable[[float], None] | None = None,
+    ) -> None:
+        if sentences < 1:
+            raise ValueError(f"a window must hold 1 sentence or more, not {sentences}")
+        self.name = name
+        texts, bounds = windows_of(passages, sentences)
+        self._first = bounds[:-1]
+        self._index = BM25(name, texts, options, on_progress)
+        self.memory_bytes = self._index.memory_bytes
+
+    def make_ready(self, questions: Sequence[str]) -> None:
+        """Load what analyzes these questions; see `BM25.make_ready`."""
+        self._index.make_ready(questions)
+
+    def search(self, questions: Sequence[str], k: int) -> Rankings:
+        """Return the best k passages of each question; a score is the BM25 of the best window, higher is better."""
+        blocks = self._index.score_blocks(questions) if len(self._first) else ()
+        best_windows = (np.maximum.reduceat(scores, self._first, axis=1) for scores in blocks)
+        return best_of_blocks(best_windows, (len(questions), len(self._first)), k)
+
+
+def windows_of(passages: Sequence[Passage], sentences: int) -> tuple[Passages, np.ndarray]:
+    """Cut passages into windows, each with its passage's title; those of row i are `bounds[i]` to `bounds[i + 1]`."""
+    bounds = [0]
+
+    def cut() -> Iterator[Passage]:
+        for passage in passages:
+            found = windows(passage.text, sentences)
+            bounds.append(bounds[-1] + len(found))
+            yield from (Passage("", text, passage.title) for text in found)
+
+    return Passages.of(cut()), np.array(bounds)
+
+
+def windows(text: str, sentences: int) -> list[str]:
+    """Return every run of `sentences` sentences, each beginning one sentence later; the whole text where it has fewer.
+
+    They are `marked_sentences`, in Korean too.
+    """
+    spans = marked_sentences(text)
+    if len(spans) <= sentences:
+        return [text]
+    return [text[start:end] for (start, _), (_, end) in zip(spans, spans[sentences - 1 :], strict=False)]

@@ -11,10 +11,9 @@ from data.records import Passage
 from retrieval.comparison.spec import CachedRetriever
 from retrieval.dense import Dense, IndexKind
 from retrieval.hybrid import Fusion, Hybrid
-from retrieval.lexical.bm25 import BM25, BM25Options
+from retrieval.lexical.bm25 import BM25, BM25Options, WindowedBM25
 from retrieval.lexical.engines import Engine
 from retrieval.lexical.learned import LearnedSparse
-from retrieval.lexical.windows import WindowedBM25
 from retrieval.milvus.connection import place
 from retrieval.milvus.fields import TermField, VectorField
 from retrieval.milvus.retriever import EngineFusion, Milvus

@@ -2,8 +2,7 @@ import pytest
 
 from data.records import Passage
 from retrieval.explain.windows import WindowedBM25Explainer
-from retrieval.lexical.bm25 import BM25Options
-from retrieval.lexical.windows import WindowedBM25
+from retrieval.lexical.bm25 import BM25Options, WindowedBM25
 from text.analyzers import Analyzer
 
 PASSAGES = (

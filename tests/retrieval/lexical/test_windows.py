@@ -13,8 +13,7 @@ from data.records import Passage
 from retrieval.comparison.compare import retrievers_of
 from retrieval.comparison.experiment import ExperimentError, read_experiment
 from retrieval.comparison.spec import CachedRetriever
-from retrieval.lexical.bm25 import BM25, BM25Options
-from retrieval.lexical.windows import WindowedBM25, windows
+from retrieval.lexical.bm25 import BM25, BM25Options, WindowedBM25, windows
 from tests.doubles import PASSAGES, QUESTIONS, small_set, texts_of
 from text.analyzers import Analyzer
 

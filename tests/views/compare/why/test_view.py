@@ -29,8 +29,7 @@ from retrieval.comparison.store import ComparisonJob
 from retrieval.comparison.store import keep as keep_comparison
 from retrieval.evaluation.measures import evaluate
 from retrieval.hybrid import Hybrid
-from retrieval.lexical.bm25 import BM25
-from retrieval.lexical.windows import WindowedBM25
+from retrieval.lexical.bm25 import BM25, WindowedBM25
 from retrieval.milvus.retriever import Search
 from retrieval.rankings import Rankings
 from tests.doubles import PASSAGES, QUESTIONS, small_set, texts_of
