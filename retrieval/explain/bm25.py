@@ -14,8 +14,7 @@ from retrieval.explain.terms import TermExplanation
 from retrieval.lexical.bm25 import BM25, BM25Options
 from retrieval.lexical.engines import Engine
 from retrieval.lexical.feedback import Feedback
-from retrieval.lexical.fields import field_statistics
-from retrieval.lexical.statistics import idf_of, term_statistics
+from retrieval.lexical.weights import field_statistics, idf_of, term_statistics
 from retrieval.rankings import NOT_FOUND
 from text.analysis import Analysis, analyze
 from text.located import IndexedText, TokenKind, indexed_text, reading, spans_by_token

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 from retrieval.lexical.postings.segment import Segment
-from retrieval.lexical.statistics import hashes_of
+from retrieval.lexical.weights import hashes_of
 from retrieval.rankings import Rankings, joined, top_k
 from text.tokens import Tokens
 

@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 from scipy.sparse import csr_array, diags_array
 
-from retrieval.lexical.statistics import TermStatistics
+from retrieval.lexical.weights import TermStatistics
 from retrieval.rankings import NOT_FOUND, Rankings
 from text.analysis import Analysis, analyze
 from text.analyzers import Analyzer

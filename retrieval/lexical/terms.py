@@ -6,7 +6,7 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from data.records import QuestionSet
-from retrieval.lexical.statistics import term_statistics
+from retrieval.lexical.weights import term_statistics
 from text.analysis import Analysis, analyze
 from text.analyzers import Analyzer
 from text.tokens import Tokens, tokens_of

@@ -1,13 +1,141 @@
-"""From analyzed passages to lists of weights, a part of the passages at a time: BM25 and BM25F."""
+"""What BM25 knows of a corpus beside each passage, and what a term weighs in a passage: BM25 and BM25F.
 
-from collections.abc import Iterable, Iterator
+Which terms there are, and how many passages hold them: terms are told apart by 64-bit hashes: as strings, those of a million passages take gigabytes. That any two of ten
+million terms share a hash happens in one of 400,000 corpora.
+
+BM25F weighs apassage's title and its text as two fields, each with lengths of its own.
+
+A term adds `idf * c / (c + k1)`, with `c = sum over the fields of weight * f / (1 - b + b * length / mean length)`: f
+is its count in the field, lengths are of the field, and the text weighs 1. So it is saturated once, however its counts
+are parted. Its idf is that of BM25, of the passages that hold it in either field. Robertson, Zaragoza & Taylor 2004,
+"Simple BM25 extension to multiple weighted fields"; Zaragoza et al. 2004, "Microsoft Cambridge at TREC 13", for the
+lengths.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
+import pandas as pd
 
-from retrieval.lexical.fields import FieldStatistics, one_after_the_other
-from retrieval.lexical.postings.segment import Segment, WeighedTokens, segment_of
-from retrieval.lexical.statistics import TermStatistics, hashes_of, idf_of
-from text.tokens import Tokens
+from data.cache import cached_arrays, key_of
+from data.passages import Passages
+from data.texts import fingerprint_of
+from retrieval.lexical.postings.segment import Segment, WeighedTokens, first_places, holders, in_one, segment_of
+from text.analysis import Analysis
+from text.analyzers import VERSION, Analyzer
+from text.tokens import Tokens, token_parts
+
+
+@dataclass(frozen=True)
+class TermStatistics:
+    """Terms by ascending `hashes`, how many passages hold each (`holders`), and the passages' mean length in tokens."""
+
+    hashes: np.ndarray  # (n_terms,) uint64
+    holders: np.ndarray  # (n_terms,) int64
+    n_passages: int
+    mean_length: float
+
+    @property
+    def n_tokens(self) -> int:
+        """How many tokens all passages have."""
+        return round(self.mean_length * self.n_passages)
+
+    def places_of(self, terms: Sequence[str]) -> np.ndarray:
+        """Return each term's place in `holders`, `(len(terms),)` int64; -1 where no passage holds it."""
+        asked = hashes_of(terms)
+        places = np.searchsorted(self.hashes, asked)
+        known = places < len(self.hashes)
+        known[known] = self.hashes[places[known]] == asked[known]
+        return np.where(known, places, -1)
+
+
+def term_statistics(
+    analysis: Analyzer | Analysis, texts: Sequence[str], parts: Iterable[Tokens] | None = None
+) -> TermStatistics:
+    """Count the passages that hold each term, or read the counts that were kept.
+
+    `parts` are the tokens of the texts, of some at a time, where they are at hand; else they are read from the disk
+    cache.
+    """
+
+    def count() -> dict[str, np.ndarray]:
+        return counts_of(token_parts(analysis, texts) if parts is None else parts)
+
+    kept = cached_arrays("terms", key_of(VERSION, *Analysis.of(analysis).key, fingerprint_of(texts)), count)
+    mean_length = float(kept["n_tokens"]) / max(1, len(texts))
+    return TermStatistics(kept["hashes"], kept["holders"], len(texts), mean_length)
+
+
+def counts_of(parts: Iterable[Tokens]) -> dict[str, np.ndarray]:
+    """Count the passages that hold each term, of analyzed passages a part at a time."""
+    hashes, counts, n_tokens = [np.zeros(0, np.uint64)], [np.zeros(0, np.int64)], 0
+    for part in parts:
+        hashes.append(hashes_of(part.vocabulary))
+        counts.append(holders(part.ids, part.offsets, len(part.vocabulary)))
+        n_tokens += len(part.ids)
+    terms, held = in_one(hashes), in_one(counts)
+    order = np.argsort(terms, kind="stable")
+    terms = terms[order]
+    firsts = first_places(terms)
+    held = np.add.reduceat(held[order], firsts) if len(firsts) else held
+    return {"hashes": terms[firsts], "holders": held, "n_tokens": np.array(n_tokens)}
+
+
+def hashes_of(terms: Sequence[str]) -> np.ndarray:
+    """Return what terms are told apart by, `(len(terms),)` uint64."""
+    hashes: np.ndarray = pd.util.hash_array(np.array(terms, dtype=object), categorize=False)
+    return hashes
+
+
+def idf_of(holders: np.ndarray, n_passages: int) -> np.ndarray:
+    """Return `ln(1 + (N - n + .5) / (n + .5))` of terms that so many passages hold."""
+    return np.log1p((n_passages - holders + 0.5) / (holders + 0.5))
+
+
+@dataclass(frozen=True)
+class FieldStatistics:
+    """The terms of both fields together, and the mean lengths of titles and of texts in tokens, of all passages."""
+
+    terms: TermStatistics
+    mean_title: float
+    mean_text: float
+
+
+def field_statistics(
+    analysis: Analysis, passages: Passages, on_progress: Callable[[float], None] | None = None
+) -> FieldStatistics:
+    """Count the passages that hold each term in either field, or read the counts that were kept.
+
+    `on_progress` is told the share of the texts that are analyzed; titles are few letters beside them.
+    """
+
+    def count() -> dict[str, np.ndarray]:
+        n_title = 0
+
+        def both() -> Iterator[Tokens]:
+            nonlocal n_title
+            parts = token_parts(analysis, passages.titles), token_parts(analysis, passages.texts, on_progress)
+            for titles, texts in zip(*parts, strict=True):
+                n_title += len(titles.ids)
+                yield one_after_the_other(titles, texts)
+
+        return counts_of(both()) | {"n_title": np.array(n_title)}
+
+    key = key_of(VERSION, *analysis.key, passages.titles.fingerprint, passages.texts.fingerprint)
+    kept, n_passages = cached_arrays("field-terms", key, count), max(1, len(passages))
+    n_title, n_all = int(kept["n_title"]), int(kept["n_tokens"])
+    terms = TermStatistics(kept["hashes"], kept["holders"], len(passages), n_all / n_passages)
+    return FieldStatistics(terms, n_title / n_passages, (n_all - n_title) / n_passages)
+
+
+def one_after_the_other(titles: Tokens, texts: Tokens) -> Tokens:
+    """Return the tokens of each passage's title and text as one, in one vocabulary."""
+    number = {token: place for place, token in enumerate(texts.vocabulary)}
+    translation = np.array([number.setdefault(token, len(number)) for token in titles.vocabulary], dtype=np.int32)
+    rows = np.concatenate([np.repeat(np.arange(len(part)), np.diff(part.offsets)) for part in (titles, texts)])
+    ids = np.concatenate([translation[titles.ids], texts.ids])[np.argsort(rows, kind="stable")]
+    return Tokens(list(number), ids, titles.offsets + texts.offsets)
 
 
 def bm25_segments(parts: Iterable[Tokens], statistics: TermStatistics, k1: float, b: float) -> Iterator[Segment]:

@@ -15,7 +15,7 @@ from data.texts import fingerprint_of
 from models.encoders.protocols import Encoder
 from retrieval.dense import HNSW_CANDIDATES, HNSW_CANDIDATES_TO_BUILD, HNSW_NEIGHBOURS, IndexKind, cells
 from retrieval.lexical.bm25 import BM25Options
-from retrieval.lexical.statistics import idf_of
+from retrieval.lexical.weights import idf_of
 from text.analysis import analyze
 from text.tokens import Tokens, tokens_of
 

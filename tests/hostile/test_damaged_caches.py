@@ -17,7 +17,7 @@ from retrieval.comparison.compare import Comparison, compare
 from retrieval.comparison.experiment import Experiment
 from retrieval.comparison.spec import CachedRetriever
 from retrieval.lexical.bm25 import BM25
-from retrieval.lexical.statistics import term_statistics
+from retrieval.lexical.weights import term_statistics
 from retrieval.rerank import PairScores
 from tests.doubles import PASSAGES, QUESTIONS, KeywordEncoder, SharedWordScorer, small_set, texts_of
 from tests.hostile.damages import TIMES, damaged, overwrite

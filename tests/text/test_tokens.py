@@ -3,7 +3,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from retrieval.lexical.statistics import term_statistics
+from retrieval.lexical.weights import term_statistics
 from tests.text.test_analyzers import ENGLISH, JAPANESE, KOREAN, NAMED
 from text import tokens as tokens_module
 from text.analysis import analyze

@@ -17,7 +17,7 @@ import numpy as np
 
 from data.records import Question
 from models.windows import Window
-from retrieval.lexical.statistics import TermStatistics, term_statistics
+from retrieval.lexical.weights import TermStatistics, term_statistics
 from retrieval.rankings import NOT_FOUND
 from text.analysis import analyze
 from text.marking import answer_spans

@@ -53,7 +53,7 @@ class Ours:
 
     def search(self, asked: Tokens, k: int, threads: int) -> "Rankings":
         """See `Engine`."""
-        from retrieval.lexical.statistics import hashes_of
+        from retrieval.lexical.weights import hashes_of
 
         return self._postings.search(hashes_of(asked.vocabulary)[asked.ids], asked.offsets, k, cores=threads)
 
@@ -73,8 +73,7 @@ def _mapped(folder: Path, n_passages: int, clones: Clones | None = None) -> "Pos
 
 def _segments(clones: Clones | None) -> "Iterator[Segment]":
     """Count and weigh the passages, a part at a time."""
-    from retrieval.lexical.statistics import TermStatistics, counts_of
-    from retrieval.lexical.weights import bm25_segments
+    from retrieval.lexical.weights import TermStatistics, bm25_segments, counts_of
 
     if clones is None:
         raise FileNotFoundError("there is no index to open")

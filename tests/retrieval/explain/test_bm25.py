@@ -17,7 +17,7 @@ from data.records import Passage, QuestionSet
 from data.workspace import PROJECT
 from retrieval.explain import bm25 as explain_bm25
 from retrieval.explain.bm25 import BM25Explainer, BM25Explanation, counting_explainer
-from retrieval.lexical import statistics as term_statistics
+from retrieval.lexical import weights as term_statistics
 from retrieval.lexical.bm25 import BM25, BM25Options
 from retrieval.lexical.engines import Engine
 from tests.doubles import PASSAGES, texts_of

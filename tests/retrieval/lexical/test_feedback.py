@@ -14,7 +14,7 @@ from data.records import Passage, QuestionSet
 from retrieval.lexical.bm25 import BM25, BM25Options
 from retrieval.lexical.engines import Engine
 from retrieval.lexical.feedback import QUESTIONS, Feedback, FeedbackOptions, Weighed
-from retrieval.lexical.statistics import term_statistics
+from retrieval.lexical.weights import term_statistics
 from retrieval.rankings import Rankings
 from tests.doubles import texts_of
 from text.analysis import Analysis, analyze

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from data.passages import Passages
 from data.records import Passage
 from retrieval.lexical.bm25 import BM25, BM25Options
-from retrieval.lexical.fields import field_statistics, one_after_the_other
+from retrieval.lexical.weights import field_statistics, one_after_the_other
 from text.analysis import Analysis, analyze
 from text.analyzers import Analyzer
 from text.tokens import tokens_of

@@ -7,8 +7,7 @@ import numpy as np
 
 from retrieval.lexical.postings.index import Postings
 from retrieval.lexical.postings.segment import Segment
-from retrieval.lexical.statistics import TermStatistics, counts_of, hashes_of
-from retrieval.lexical.weights import bm25_segments
+from retrieval.lexical.weights import TermStatistics, bm25_segments, counts_of, hashes_of
 from text.tokens import Tokens
 
 Documents = Sequence[Sequence[int]]
