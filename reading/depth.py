@@ -8,8 +8,8 @@ from enum import IntEnum
 import numpy as np
 
 from data.records import Question, QuestionSet
+from reading.judge.rules import Rules, judged
 from reading.readings import Readings
-from reading.rules import Rules, judged
 from retrieval.rankings import NOT_FOUND, Rankings
 from text.marking import answer_spans
 

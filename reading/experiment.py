@@ -5,7 +5,7 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, PositiveInt, StringConstraints, model_validator
 
-from reading.rules import Rules
+from reading.judge.rules import Rules
 from retrieval.comparison.experiment import Experiment, read_as
 
 DEFAULT_DEPTHS = (1, 2, 3, 5, 10, 20)

@@ -7,7 +7,7 @@ import numpy as np
 
 from data.records import Question, QuestionSet
 from models.readers.reader import SpanReader, Spans
-from reading.rules import Rules, judged
+from reading.judge.rules import Rules, judged
 
 
 @dataclass(frozen=True)

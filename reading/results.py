@@ -11,7 +11,7 @@ from data.workspace import write_json
 from reading.depth import Fate
 from reading.evaluate import Answered, ReaderResult, ReadingResult
 from reading.generation.by_retriever import Generated, GeneratorResult
-from reading.predictions import write_predictions
+from reading.judge.rules import write_predictions
 from reading.scores import EXACT
 from retrieval.evaluation.significance import Pair, PairTest, paired_tests, question_groups, share_intervals
 

@@ -10,9 +10,8 @@ import pandas as pd
 
 from data.store import find
 from data.terminal import tell
+from reading.judge.rules import Rules, read_predictions
 from reading.labels import Property
-from reading.predictions import read_predictions
-from reading.rules import Rules
 from reading.scores import AnswerScores, compared, scored
 from reading.slices import FEWEST, slice_figures
 from retrieval.evaluation.significance import PairTest

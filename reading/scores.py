@@ -7,8 +7,7 @@ from itertools import combinations
 import numpy as np
 
 from data.records import Question, QuestionSet
-from reading.problems import ReadingError
-from reading.rules import Rules, judged
+from reading.judge.rules import ReadingError, Rules, judged
 from retrieval.evaluation.significance import Pair, PairTest, paired_tests, question_groups, share_intervals
 
 EXACT = "em"

@@ -10,7 +10,7 @@ from data.failure import Failure
 from reading.generation.generator import Messages
 from reading.generation.kept import KeptAnswers
 from reading.generation.prices import Budget
-from reading.problems import ReadingError
+from reading.judge.rules import ReadingError
 
 Progress = Callable[[int, int, float], None]  # different requests done, those in all, and what was spent
 

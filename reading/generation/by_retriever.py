@@ -13,8 +13,7 @@ from reading.generation.generator import Generator
 from reading.generation.prices import Prices
 from reading.generation.prompts import prompts
 from reading.generation.scores import GeneratedScores, generated_scores
-from reading.problems import ReadingError
-from reading.rules import Rules
+from reading.judge.rules import ReadingError, Rules
 from retrieval.comparison.compare import Comparison
 
 

@@ -10,7 +10,7 @@ import regex
 from chat.endpoint import without_thoughts
 from data.records import Passage
 from reading.generation.containment import contains, contains_words
-from reading.rules import Rules
+from reading.judge.rules import Rules
 
 _NUMBER = r"\d{1,3}"  # of any script, full-width ones too; four digits in brackets are a year
 _ONE = rf"{_NUMBER}(?:\s*[-‐–—－~～〜]\s*{_NUMBER})?"

@@ -2,7 +2,7 @@
 
 import unicodedata
 
-from reading.rules import Rules, normalized
+from reading.judge.rules import Rules, normalized
 from text.marking import answer_spans
 from text.matching import matched_spans
 

@@ -9,8 +9,7 @@ from data.cache import key_of
 from data.records import Passage, QuestionSet
 from reading.generation.citations import CitedAnswer, cited
 from reading.generation.prompts import Prompt, as_sent, prompts
-from reading.problems import ReadingError
-from reading.rules import Rules, normalized
+from reading.judge.rules import ReadingError, Rules, normalized
 from retrieval.rankings import NOT_FOUND, Rankings
 
 _RANGES = {

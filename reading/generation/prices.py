@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass
 
 from chat.endpoint import Usage
-from reading.problems import ReadingError
+from reading.judge.rules import ReadingError
 
 _MILLION = 1_000_000
 _FIRST_COMPLETION = 500  # tokens of an answer, while none has come

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from data.records import Passage
 from reading.generation.citations import CITATION
-from reading.problems import ReadingError
+from reading.judge.rules import ReadingError
 
 _PLACEHOLDER = re.compile(r"\{(passages|question|refusal)\}")
 _QUOTED = "> "

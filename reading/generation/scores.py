@@ -9,8 +9,7 @@ from data.records import Question, QuestionSet
 from reading.generation.citations import Support, checked
 from reading.generation.containment import contains
 from reading.generation.generator import GeneratedAnswer
-from reading.problems import ReadingError
-from reading.rules import Rules, judged
+from reading.judge.rules import ReadingError, Rules, judged
 from reading.scores import EXACT
 from retrieval.evaluation.significance import question_groups, share_intervals
 

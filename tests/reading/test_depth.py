@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from reading.depth import WEIGHTS, Fate, best_weight, by_depth, candidates, spread
+from reading.judge.rules import Rules
 from reading.readings import CorpusReader
-from reading.rules import Rules
 from retrieval.rankings import Rankings
 from tests.reading.doubles import SET, NextWord
 

@@ -14,9 +14,8 @@ from data.store import keep
 from reading.__main__ import main
 from reading.evaluate import evaluate
 from reading.experiment import ReaderSpec, ReadingExperiment, read_experiment
-from reading.predictions import read_predictions
+from reading.judge.rules import Rules, read_predictions
 from reading.results import as_dict, save
-from reading.rules import Rules
 from reading.scores import scored
 from retrieval.comparison.experiment import ExperimentError
 from retrieval.comparison.first_stage import BM25Spec

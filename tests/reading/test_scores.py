@@ -8,9 +8,7 @@ import pytest
 
 from data.records import Passage, Question, QuestionSet
 from reading.__main__ import main
-from reading.predictions import read_predictions, write_predictions
-from reading.problems import ReadingError
-from reading.rules import Rules
+from reading.judge.rules import ReadingError, Rules, read_predictions, write_predictions
 from reading.scores import compared, scored
 from retrieval.evaluation.significance import question_groups, share_intervals
 

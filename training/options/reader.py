@@ -8,7 +8,7 @@ from typing import Self
 from models.packaged import PREFIX, base_at_hand
 from models.readers.reader import SpanOptions
 from models.sources import DEFAULT_READER, STARTER
-from reading.rules import Rules
+from reading.judge.rules import Rules
 from training.options.common import Problem, option
 from training.options.negatives import RankerOptions
 

@@ -15,7 +15,7 @@ from models.hub import ModelError
 from reading.depth import spread
 from reading.generation.citations import Support, checked
 from reading.generation.generator import GeneratedAnswer
-from reading.rules import Rules
+from reading.judge.rules import Rules
 from retrieval.rankings import Findings, truth_of
 from views.choices import Choices
 from views.reading import controls, generated

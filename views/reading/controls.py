@@ -1,4 +1,5 @@
-"""What a person asks and chooses on the Answers page: the question, retrievers, the reader, K, the questions, the rules and the measure."""
+"""What a person asks and chooses on the Answers page: the question, retrievers, the reader, K, the questions, the rules
+and the measure."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -11,7 +12,7 @@ from data.problems import DataError
 from data.split import Part, SplitOptions
 from data.store import StoredSet
 from reading.experiment import DEFAULT_DEPTHS
-from reading.rules import Rules
+from reading.judge.rules import Rules
 from reading.scores import EXACT
 from retrieval.rankings import Truth
 from training.options.reader import READER

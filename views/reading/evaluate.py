@@ -13,11 +13,11 @@ from streamlit.delta_generator import DeltaGenerator
 
 from data.split import Part, SplitOptions
 from data.store import StoredSet
-from jobs.status import State, Status
+from jobs.status import Status
 from models.hub import ModelError
 from reading.experiment import ReaderSpec, ReadingExperiment
 from reading.job import ReadingJob
-from reading.rules import Rules
+from reading.judge.rules import Rules
 from reading.scores import EXACT
 from retrieval.comparison.spec import Spec
 from views.choices import Choices
@@ -33,9 +33,9 @@ from views.reading.controls import (
 )
 from views.reading.evaluation import ReadingView, difference_table, long_table, open_reading
 from views.resources.sets import split_of
-from views.ui import job as job_view
 from views.ui import tables
-from views.ui.problems import errors_told, failure_text
+from views.ui.job import begin, draw_job
+from views.ui.problems import failure_text
 from views.ui.state import choose_tab
 from views.ui.words import plain, word
 
@@ -109,46 +109,11 @@ def _button(name: str, content: object, file_name: str, kind: str) -> None:
     )
 
 
-_POLL_SECONDS = 0.5
-
-
-def draw_running(job: ReadingJob, experiment: ReadingExperiment, pairs: str) -> None:
-    """Draw how far a job is, or the button that starts it; `pairs` says how much is to be read at most."""
-    if job.running:
-        job_view.follow(job, lambda status: _at_work(status, experiment), every=_POLL_SECONDS)
-        return
-    _tell_end(job)
-    st.markdown(pairs)
-    if st.button(word("answers.evaluate"), type="primary", icon=":material/play_arrow:", key=f"evaluate_{job.id}"):
-        start(job, experiment)
-
-
-def start(job: ReadingJob, experiment: ReadingExperiment) -> None:
-    """Start the job and draw the page anew, or say what keeps it from being started."""
-    with errors_told():
-        job.start(experiment)
-        st.rerun()
-
-
 def _at_work(status: Status, experiment: ReadingExperiment) -> str:
     if not status.phase:
         return word("answers.starting")
     reads = status.phase in {one.name for one in experiment.reader}
     return word("answers.reading" if reads else "answers.searching", name=plain(status.phase))
-
-
-def _tell_end(job: ReadingJob) -> None:
-    status = job.status()
-    if job.failed:
-        if status.state is State.FAILED:
-            st.error(word("answers.failed", reason=plain(status.message)), icon=":material/error:")
-        else:
-            st.error(word("answers.interrupted"), icon=":material/error:")
-        if log := job.log(lines=40):
-            with st.expander(word("compare.log")):
-                st.code(log, language=None)
-    elif status.state is State.STOPPED:
-        st.info(word("answers.stopped"), icon=":material/info:")
 
 
 VIEWS = {name: f"views.reading.{name}" for name in ("summary", "slices", "questions")}
@@ -185,7 +150,14 @@ def draw(data: StoredSet, choices: Choices, readers: Readers) -> None:
     kept = open_reading(data.key, job.folder) if job.done else None
     if kept is None:
         with answer:
-            draw_running(job, experiment, _work(data, experiment))
+            draw_job(
+                job,
+                lambda: job.start(experiment),
+                lambda status: _at_work(status, experiment),
+                "answers",
+                word("answers.evaluate"),
+                about=_work(data, experiment),
+            )
         return
     view = ReadingView(data, job.folder, kept, tuple(picked), tuple(choices.specs), measure, k)
     _draw_evaluation(view, answer)
@@ -195,7 +167,7 @@ def draw(data: StoredSet, choices: Choices, readers: Readers) -> None:
         if view.answered:
             draw_downloads(view)
         if st.button(word("answers.again"), icon=":material/replay:", key="evaluate_again"):
-            start(job, experiment)
+            begin(lambda: job.start(experiment))
 
 
 def _draw_evaluation(view: ReadingView, answer: DeltaGenerator) -> None:

@@ -1,4 +1,5 @@
-"""A language model's answer: which model gives it, if any, and what it says as it comes, its citations held against the passages."""
+"""A language model's answer: which model gives it, if any, and what it says as it comes, its citations held against the
+passages."""
 
 import os
 import time
@@ -21,8 +22,7 @@ from reading.generation.citations import CITATION, Support, checked, cited
 from reading.generation.generate import answer, kept_answer
 from reading.generation.generator import GeneratedAnswer, Generator, Request
 from reading.generation.prompts import prompts
-from reading.problems import ReadingError
-from reading.rules import Rules
+from reading.judge.rules import ReadingError, Rules
 from views.ui.problems import failure_text
 from views.ui.words import language, plain, word
 

@@ -10,7 +10,7 @@ from data.limits import LimitError
 from data.problems import DataError, Problem, ProblemCode
 from data.workspace import is_of_the_disk
 from language.problems import LanguageError
-from reading.problems import ReadingError
+from reading.judge.rules import ReadingError
 from text.problems import DictionaryError
 from views.ui.words import catalog, known, language, plain, word
 

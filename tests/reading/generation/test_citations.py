@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from data.records import Passage
 from reading.generation.citations import Citation, Support, checked, cited
 from reading.generation.containment import contains, contains_words
-from reading.rules import Rules
+from reading.judge.rules import Rules
 
 SENT = (
     Passage("p1", "세종대왕은 1443년에 훈민정음을 만들었다.", "세종대왕"),

@@ -14,7 +14,7 @@ from reading.generation.generate import Batch, answer, generate, kept_answer
 from reading.generation.generator import Generator, Request
 from reading.generation.prices import Prices
 from reading.generation.prompts import prompts
-from reading.problems import ReadingError
+from reading.judge.rules import ReadingError
 from tests.chat_server import (
     AT_ONCE,
     EVENTS,

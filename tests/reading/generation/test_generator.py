@@ -5,7 +5,7 @@ from chat.endpoint import Answer, Usage
 from data.records import Passage, Question, QuestionSet
 from reading.generation.generator import Generator, Request
 from reading.generation.prompts import prompts
-from reading.problems import ReadingError
+from reading.judge.rules import ReadingError
 from retrieval.rankings import Rankings
 
 USAGE = Usage(10, 2, 0.1, 0.2)

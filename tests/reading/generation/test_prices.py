@@ -6,7 +6,7 @@ import pytest
 
 from chat.endpoint import Usage
 from reading.generation.prices import Budget, Prices
-from reading.problems import ReadingError
+from reading.judge.rules import ReadingError
 
 
 def usage(prompt: int | None, completion: int | None) -> Usage:

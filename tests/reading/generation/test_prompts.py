@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from data.records import Passage
 from reading.generation.citations import cited
 from reading.generation.prompts import Prompt, as_sent, numbered, prompts
-from reading.problems import ReadingError
+from reading.judge.rules import ReadingError
 
 PROMPT = Prompt("Answer. {refusal} {passages}", "{passages}\n---\n{question} {other}", " Nothing. ")
 letters = st.text(alphabet="[]［］【】{}<|>0123９,- \n\r\x0b\x85\u2028가passages", max_size=40)

@@ -11,8 +11,7 @@ from reading.generation.generate import Batch, generate
 from reading.generation.generator import GeneratedAnswer, Generator, Request
 from reading.generation.prompts import prompts
 from reading.generation.scores import GeneratedScores, generated_scores
-from reading.problems import ReadingError
-from reading.rules import Rules
+from reading.judge.rules import ReadingError, Rules
 from retrieval.evaluation.significance import question_groups, share_intervals
 from tests.chat_server import KEY, chat_server
 from tests.reading.generation.cities import GENERATOR, PASSAGES, REQUESTS, SET, asked_of, right

@@ -20,7 +20,7 @@ from models.precision import Precision
 from models.readers.reader import SpanOptions, SpanReader, options_of
 from models.sources import find_model
 from reading.extractive import best_threshold, read_own_passages
-from reading.rules import Rules, judged
+from reading.judge.rules import Rules, judged
 from tests.training.readers.worlds import CUE, WORDS, created, cue_set, tiny_base
 from tests.training.test_resume import (
     OFTEN,

@@ -15,8 +15,7 @@ from data.workspace import workspace
 from reading.depth import Fate
 from reading.experiment import ReaderSpec, ReadingExperiment
 from reading.job import ReadingJob
-from reading.predictions import read_predictions
-from reading.rules import Rules
+from reading.judge.rules import Rules, read_predictions
 from tests.views.driving import opened, run
 from tests.views.reading.test_page import texts
 from tests.views.reading.worlds import DISPUTED, QUESTIONS, carried_out, page, read_by_next_word, trained
@@ -51,7 +50,7 @@ def begun(data: StoredSet, started: list[ReadingExperiment], **address: str) -> 
     if not started:
         trained(data)
         app = tab(**address)
-        next(one for one in app.button if (one.key or "").startswith("evaluate_")).click()
+        next(one for one in app.button if (one.key or "").startswith("start_")).click()
         run(app)
         carried_out(started[0], data)
     return tab(**address)
@@ -67,7 +66,7 @@ def test_nothing_is_read_before_a_button_is_pressed(data: StoredSet, started: li
     assert started == []
     assert "for each of 4 questions" in texts(app)
     assert "160 pairs at most" in texts(app)
-    next(one for one in app.button if (one.key or "").startswith("evaluate_")).click()
+    next(one for one in app.button if (one.key or "").startswith("start_")).click()
     run(app)
     (asked,) = started
     assert (asked.split, asked.rules, asked.reader[0]) == (
@@ -194,7 +193,7 @@ def test_a_damaged_evaluation_is_offered_anew(data: StoredSet, started: list[Rea
     path.write_text(json.dumps({"readers": 1}), encoding="utf-8")
     app = tab()
     assert not app.dataframe
-    assert any((one.key or "").startswith("evaluate_") for one in app.button)
+    assert any((one.key or "").startswith("start_") for one in app.button)
 
 
 def test_what_is_kept_holds_no_more_than_numbers_and_texts(data: StoredSet, started: list[ReadingExperiment]) -> None:

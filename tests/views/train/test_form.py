@@ -18,7 +18,7 @@ from models.hub import HubRevision
 from models.packaged import DEFAULT, PackagedBase
 from models.precision import Precision
 from models.sources import DEFAULT_BI_ENCODER, STARTER
-from reading.rules import Rules
+from reading.judge.rules import Rules
 from tests.doubles import small_set
 from tests.hub import build_bi_encoder
 from tests.views.driving import run, unfolded

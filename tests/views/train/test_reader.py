@@ -12,7 +12,7 @@ from streamlit.testing.v1 import AppTest
 from data.records import Passage, Question, QuestionSet
 from data.store import StoredSet, keep
 from models.sources import DEFAULT_READER, STARTER
-from reading.rules import Rules
+from reading.judge.rules import Rules
 from tests.hub import build_bi_encoder
 from tests.views.driving import run, unfolded
 from tests.views.train.test_form import at_the_hub, button, done_run, submitted, texts  # fixtures and helpers
@@ -130,7 +130,7 @@ def test_a_starter_is_no_base_of_a_reader(app: AppTest) -> None:
 
 def test_it_begins_at_what_is_a_transformer() -> None:
     started = done_run(BI_ENCODER, "of a starter")
-    modules = [{"idx": 0, "name": "0", "path": "", "type": "models.starter.bi_encoder.AnalyzedEmbedding"}]
+    modules = [{"idx": 0, "name": "0", "path": "", "type": "models.starter.AnalyzedEmbedding"}]
     (started.model_folder / "modules.json").write_text(json.dumps(modules), encoding="utf-8")
     fitting = [done_run(kind, kind).id for kind in (READER, BI_ENCODER, SENTENCES, LANGUAGE_MODEL)]
     done_run(CROSS_ENCODER, "reranks")

@@ -16,7 +16,7 @@ from data.store import keep, stored
 from data.workspace import PROJECT, workspace
 from jobs.status import State, Status
 from language.problems import LanguageError
-from reading.problems import ReadingError
+from reading.judge.rules import ReadingError
 from retrieval.comparison.compare import compare
 from retrieval.comparison.experiment import Experiment
 from retrieval.comparison.store import ComparisonJob, damaged_comparisons

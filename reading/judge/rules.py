@@ -9,16 +9,28 @@ they count, is theirs alone:
   characters, spaces among them, that both answers have.
 
 A question without answer is answered rightly by no answer, the empty text, and by nothing else. Where the rules leave
-nothing of both texts, each script says something of its own, and so do these functions.
-"""
+nothing of both texts, each script says something of its own, and so do these functions. Files of answers are in
+KorQuAD's and SQuAD's official form, one JSON object with a text for each id."""
 
+import json
 import re
 import string
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from difflib import SequenceMatcher
 from enum import StrEnum
 from functools import lru_cache
+from pathlib import Path
+
+from pydantic import TypeAdapter, ValidationError
+
+from data.failure import Failure
+from data.workspace import write_text
+
+
+class ReadingError(Failure):
+    """Answers that cannot be generated, read or judged; `code` is a key of `reading.` in the locale files."""
+
 
 _PUNCTUATION = str.maketrans("", "", string.punctuation)
 _MARKS = str.maketrans(dict.fromkeys("'\"《》<>〈〉()‘’", " "))
@@ -101,3 +113,22 @@ _OVERLAPS: dict[Rules, Callable[[str, str], float]] = {
     Rules.SQUAD: _of_words,
     Rules.KLUE: _of_longest_run,
 }
+
+
+_FORM: TypeAdapter[dict[str, str]] = TypeAdapter(dict[str, str])
+
+
+def read_predictions(path: Path) -> dict[str, str]:
+    """Read the answers of a file; the empty text is "no answer". Raises `ReadingError`, `OSError`."""
+    try:
+        return _FORM.validate_json(path.read_bytes(), strict=True)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = "".join(f" at {place!r}" for place in first["loc"][:1])
+        form = 'one object of question ids and answers is needed, as {"q1": "서울", "q2": ""}'
+        raise ReadingError("bad_predictions", f"{path.name}{where}: {first['msg']}; {form}") from error
+
+
+def write_predictions(answers: Mapping[str, str], path: Path) -> None:
+    """Write answers so that `read_predictions` and the published scripts read them. Raises `OSError`."""
+    write_text(path, json.dumps(answers, ensure_ascii=False, indent=1))
