@@ -36,7 +36,7 @@ from retrieval.comparison.experiment import Experiment
 from retrieval.comparison.first_stage import BM25Spec
 from retrieval.comparison.spec import Spec
 from retrieval.evaluation.significance import question_groups
-from retrieval.lexical.cut_words import Evidence, cut_words
+from retrieval.lexical.terms import Evidence, cut_words
 from text.dictionary import Dictionary, Word, written
 from text.morphemes import Compounds
 

@@ -1,14 +1,28 @@
-"""What the analyzers make of texts, and which questions BM25 cannot answer whatever its weights."""
+"""What analyzers make of texts: questions that BM25 cannot answer, and words of questions that Kiwi cuts wrongly.
 
+What is known of a word is how it is read in the questions and in the passages. A word that stands in a question and in
+its own passage, with other morphemes here than there, finds nothing: that is told by the labels. Without labels, nouns
+in pieces of one letter, words that Kiwi does not know, and words that it extracts from the passages are suspicious.
+"""
+
+import unicodedata
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, NamedTuple
 
 import numpy as np
+import regex
 from scipy.sparse import csr_array
 
 from data.records import QuestionSet
+from data.texts import in_blocks
 from retrieval.lexical.weights import term_statistics
 from text.analysis import Analysis, analyze
-from text.analyzers import Analyzer
+from text.analyzers import CONTENT_TAGS, Analyzer
+from text.dictionary import Dictionary
+from text.morphemes import Reader, reader_of
 from text.tokens import Tokens, tokens_of
 
 NAMED = tuple(analyzer for analyzer in Analyzer if analyzer is not Analyzer.AUTO)
@@ -72,3 +86,222 @@ def _holds(ids: np.ndarray, offsets: np.ndarray, n_terms: int) -> csr_array:
     found.sum_duplicates()
     found.data[:] = 1
     return found
+
+
+_WORD = regex.compile(r"[\p{L}\p{M}\p{N}]+")
+_HANGUL = regex.compile(r"\p{Hangul}")
+_NOUN_TAGS = ("NNG", "NNP", "NR", "NP", "XR", "XPN", "XSN", "SL", "SH", "SN")
+_PIECE_TAGS = ("NNG", "NNP")
+_TAIL_TAGS = ("J", "E", "XSV", "XSA", "VCP")  # particles, and what makes a noun a verb or a statement
+_SHORTEST, _LONGEST = 2, 12  # letters of a proposal
+_FEWEST_TAILS = 5  # times that a tail is seen: once, it may be a wrongly cut word's own
+_FEWEST = 5  # times that a word stands in the passages to be extracted from them
+_BLOCK = 512  # texts read at a time
+
+
+class Evidence(StrEnum):
+    """Why a word is proposed, the surest first.
+
+    `DIFFERS`: it is cut in a question in another way than in its own passage, and they share less for that. `PIECES`:
+    it falls into nouns of one letter. `EXTRACTED`: Kiwi's extraction of new words finds it in the passages, and
+    questions cut it. `UNKNOWN`: Kiwi guesses where it ends.
+    """
+
+    DIFFERS = "differs"
+    PIECES = "pieces"
+    EXTRACTED = "extracted"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True)
+class CutWord:
+    """A word without its particles, its morphemes in questions and in passages, as they are read most often there.
+
+    `in_passages` is empty where no passage was compared. `questions` are the rows of the questions it was found in,
+    ascending.
+    """
+
+    word: str
+    evidence: Evidence
+    in_questions: tuple[str, ...]
+    in_passages: tuple[str, ...]
+    questions: tuple[int, ...]
+
+
+class _Morpheme(NamedTuple):
+    form: str
+    tag: str
+    start: int  # in its word
+    end: int
+    known: bool
+
+
+class _Read(NamedTuple):
+    """A word between spaces and marks, how it is cut, and how many of its letters are nouns, from the first one on."""
+
+    word: str
+    cut: tuple[_Morpheme, ...]
+    nouns: int
+
+    def tokens(self, end: int) -> tuple[str, ...]:
+        """The content morphemes that its first letters have a part in."""
+        return tuple(one.form for one in self.cut if one.start < end and one.tag.startswith(CONTENT_TAGS))
+
+
+class _Finding(NamedTuple):
+    word: str
+    evidence: Evidence
+    in_question: tuple[str, ...]
+    in_passage: tuple[str, ...] = ()
+
+
+def cut_words(
+    question_set: QuestionSet,
+    dictionary: Dictionary | None = None,
+    on_progress: Callable[[float], None] | None = None,
+) -> list[CutWord]:
+    """Return words that may be cut wrongly, those of the surest evidence first, of these those of most questions.
+
+    They are read with a dictionary's words where one is given, so that what it mends is not proposed again. Titles are
+    read with their passages, of which only those are read that answer a question. `on_progress` is told the share of
+    the work done.
+    """
+    tell = on_progress or _say_nothing
+    rows, columns = question_set.relevance.tocoo().coords
+    relevant = sorted(set(columns.tolist()))
+    indexed = question_set.passages.indexed_texts(title=True)
+    texts = [question.text for question in question_set.questions]
+    texts += [indexed[row] for row in relevant]
+    reader = reader_of(dictionary)
+    read = list(_read(texts, reader, lambda share: tell(0.8 * share)))
+    asked, passages = read[: len(question_set.questions)], read[len(question_set.questions) :]
+    held = dict(zip(relevant, passages, strict=True))
+    evidence = _Evidence(read)
+    found: dict[str, dict[int, _Finding]] = defaultdict(dict)
+    for row, column in zip(rows.tolist(), columns.tolist(), strict=True):
+        for finding in evidence.differing(asked[row], held[column]):
+            found[finding.word].setdefault(row, finding)
+    tell(0.9)
+    differing = frozenset(found)
+    extracted = reader.new_words(texts[len(asked) :], fewest=_FEWEST, longest=_LONGEST)
+    for row, words in enumerate(asked):
+        for finding in evidence.suspicious(words, extracted):
+            found[evidence.shortened(finding.word, differing)].setdefault(row, finding)
+    tell(1.0)
+    order = list(Evidence)
+    told = [_told(word, findings) for word, findings in found.items()]
+    return sorted(told, key=lambda one: (order.index(one.evidence), -len(one.questions), one.word))
+
+
+def _say_nothing(share: float) -> None:
+    del share
+
+
+def _told(word: str, findings: dict[int, _Finding]) -> CutWord:
+    order = list(Evidence)
+    evidence = min((finding.evidence for finding in findings.values()), key=order.index)
+    surest = [finding for finding in findings.values() if finding.evidence is evidence]
+    (in_question, in_passage), _ = Counter((one.in_question, one.in_passage) for one in surest).most_common(1)[0]
+    return CutWord(word, evidence, in_question, in_passage, tuple(sorted(findings)))
+
+
+class _Evidence:
+    """What all texts together say: which tails words have, and how often letters are read as nouns."""
+
+    def __init__(self, texts: Sequence[Sequence[_Read]]) -> None:
+        words = [word for text in texts for word in text]
+        tails = Counter(tail for word in words if (tail := _tail_of(word)))
+        self._tails = {"", *(tail for tail, count in tails.items() if count >= _FEWEST_TAILS)}
+        self._nouns = Counter(word.word[: word.nouns] for word in words if word.nouns)
+
+    def differing(self, question: Sequence[_Read], passage: Sequence[_Read]) -> Iterator[_Finding]:
+        """Yield the words that stand in both and are read in two ways, so that a morpheme of the question is missed."""
+        held = {form for word in passage for form in word.tokens(len(word.word))}
+        by_start: dict[str, list[_Read]] = defaultdict(list)
+        for word in dict.fromkeys(passage):
+            by_start[word.word[:_SHORTEST]].append(word)
+        for asked in question:
+            if all(form in held for form in asked.tokens(len(asked.word))):
+                continue
+            findings = (self._finding(asked, other, held) for other in by_start[asked.word[:_SHORTEST]])
+            yield from [finding for finding in findings if finding][:1]
+
+    def _finding(self, asked: _Read, held_word: _Read, held: set[str]) -> _Finding | None:
+        candidates = {asked.word[: asked.nouns], held_word.word[: held_word.nouns]}
+        fitting = [word for word in candidates if self._fits(word, asked) and self._fits(word, held_word)]
+        if not fitting:
+            return None
+        word = max(fitting, key=lambda one: (self._nouns[one], one))
+        here, there = asked.tokens(len(word)), held_word.tokens(len(word))
+        if here == there or all(form in held for form in here):
+            return None
+        return _Finding(word, Evidence.DIFFERS, here, there)
+
+    def _fits(self, word: str, read: _Read) -> bool:
+        return _is_proposable(word) and read.word.startswith(word) and read.word[len(word) :] in self._tails
+
+    def shortened(self, word: str, known: frozenset[str]) -> str:
+        """Return the known word that a word is with what Kiwi did not take for its particle; else the word."""
+        ends = (end for end in range(_SHORTEST, len(word)) if word[:end] in known and word[end:] in self._tails)
+        return word[: next(ends, len(word))]
+
+    def suspicious(self, question: Sequence[_Read], extracted: set[str]) -> Iterator[_Finding]:
+        """Yield the words of a question that are suspicious by themselves."""
+        for read in question:
+            word, cut = read.word[: read.nouns], read.tokens(read.nouns)
+            nouns = [one for one in read.cut if one.end <= read.nouns]
+            if not _is_proposable(word) or read.word[read.nouns :] not in self._tails:
+                continue
+            if sum(one.tag in _PIECE_TAGS and one.end - one.start == 1 for one in nouns) > 1:
+                yield _Finding(word, Evidence.PIECES, cut)
+            elif word in extracted and len(cut) > 1:
+                yield _Finding(word, Evidence.EXTRACTED, cut)
+            elif not all(one.known for one in nouns):
+                yield _Finding(word, Evidence.UNKNOWN, cut)
+
+
+def _is_proposable(word: str) -> bool:
+    return _SHORTEST <= len(word) <= _LONGEST and bool(_HANGUL.match(word))
+
+
+def _tail_of(read: _Read) -> str:
+    """What follows the nouns of a word where that is particles and endings alone."""
+    after = [one for one in read.cut if one.start >= read.nouns]
+    return read.word[read.nouns :] if after and all(one.tag.startswith(_TAIL_TAGS) for one in after) else ""
+
+
+def _read(texts: Sequence[str], reader: Reader, tell: Callable[[float], None]) -> Iterator[tuple[_Read, ...]]:
+    done = 0
+    for block in in_blocks(texts, _BLOCK):
+        composed = [unicodedata.normalize("NFC", text) for text in block]
+        for text, tokens in zip(composed, reader.tokens(composed), strict=True):
+            yield tuple(_words(text, [one for token in tokens for one in _morphemes(reader, text, token)]))
+        done += len(block)
+        tell(done / len(texts))
+
+
+def _morphemes(reader: Reader, text: str, token: Any) -> Iterator[_Morpheme]:
+    """A token as the analyzer reads it: a name of several words is several."""
+    for form, (start, end) in reader.units(text, token):
+        yield _Morpheme(form, token.tag, start, end, not token.oov)
+
+
+def _words(text: str, morphemes: Iterable[_Morpheme]) -> Iterator[_Read]:
+    rest = iter(morphemes)
+    morpheme = next(rest, None)
+    for match in _WORD.finditer(text):
+        cut = []
+        while morpheme and morpheme.start < match.end():
+            if morpheme.end > match.start():
+                cut.append(morpheme._replace(start=morpheme.start - match.start(), end=morpheme.end - match.start()))
+            morpheme = next(rest, None)
+        yield _Read(match.group().lower(), tuple(cut), _nouns(match.group(), cut))
+
+
+def _nouns(word: str, cut: Sequence[_Morpheme]) -> int:
+    nouns = 0
+    for one in cut:
+        if one.tag not in _NOUN_TAGS or one.start > nouns:
+            break
+        nouns = max(nouns, min(one.end, len(word)))
+    return nouns

@@ -1,4 +1,5 @@
-"""Cached functions: user dictionaries and words cut wrongly, and what a single score is made of, by models that stay loaded."""
+"""Cached functions: user dictionaries and words cut wrongly, and what a single score is made of, by models that stay
+loaded."""
 
 import logging
 from collections.abc import Callable
@@ -25,7 +26,7 @@ from retrieval.explain.sparse import SparseExplanation, term_contributions
 from retrieval.explain.starter import StaticExplainer, StaticExplanation, static_explainer
 from retrieval.explain.token_windows import WindowExplanation, dense_windows, reranker_windows
 from retrieval.explain.windows import WindowedBM25Explainer
-from retrieval.lexical.cut_words import CutWord, cut_words
+from retrieval.lexical.terms import CutWord, cut_words
 from text.dictionary import Dictionary, written
 from text.kept_dictionaries import StoredDictionary, find, load, stored
 from views.resources.cached import cached

@@ -3,7 +3,7 @@
 import pytest
 
 from data.records import Passage, Question, QuestionSet
-from retrieval.lexical.cut_words import CutWord, Evidence, cut_words
+from retrieval.lexical.terms import CutWord, Evidence, cut_words
 from text.dictionary import Dictionary, Word
 from text.dictionary_file import with_words
 from text.morphemes import morphemes

@@ -9,7 +9,7 @@ from data.store import StoredSet, keep
 from retrieval.analysis.labs import changes, lexical_lab
 from retrieval.comparison.experiment import Experiment
 from retrieval.comparison.store import ComparisonJob
-from retrieval.lexical.cut_words import cut_words
+from retrieval.lexical.terms import cut_words
 from tests.views.compare.tune.worlds import compared, opened, sample, texts
 from tests.views.driving import run
 from text.dictionary import Dictionary, Word, written
