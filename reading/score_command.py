@@ -10,8 +10,8 @@ import pandas as pd
 
 from data.store import find
 from data.terminal import tell
+from reading.judge.labels import Property
 from reading.judge.rules import Rules, read_predictions
-from reading.labels import Property
 from reading.scores import AnswerScores, compared, scored
 from reading.slices import FEWEST, slice_figures
 from retrieval.evaluation.significance import PairTest

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from data.records import QuestionSet
-from reading.labels import Property, labels
+from reading.judge.labels import Property, labels
 from reading.scores import AnswerScores
 from retrieval.analysis.slices import Slice, slice_table, slice_tests
 from retrieval.evaluation.measures import Scores

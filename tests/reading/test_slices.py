@@ -9,8 +9,8 @@ import pytest
 from data.read import read_file
 from data.records import Passage, Question, QuestionSet
 from reading.__main__ import main
+from reading.judge.labels import NO_ANSWER, Property
 from reading.judge.rules import Rules, write_predictions
-from reading.labels import NO_ANSWER, Property
 from reading.scores import AnswerScores, scored
 from reading.slices import FEWEST, slice_figures, slices
 from retrieval.evaluation.significance import (

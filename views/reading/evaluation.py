@@ -15,8 +15,8 @@ from data.store import StoredSet
 from data.workspace import read_json, workspace
 from reading.depth import Fate
 from reading.evaluate import Answered, ReaderResult
+from reading.judge.labels import Labels, Property, labels
 from reading.judge.rules import Rules
-from reading.labels import Labels, Property, labels
 from reading.results import tested_depth
 from reading.scores import EXACT, AnswerScores
 from reading.slices import slice_figures, slices

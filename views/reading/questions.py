@@ -1,4 +1,5 @@
-"""The questions of an evaluation: filtered by what became of them and by slice, and one of them with the passages read."""
+"""The questions of an evaluation: filtered by what became of them and by slice, and one of them with the passages
+read."""
 
 import numpy as np
 import pandas as pd
@@ -6,7 +7,7 @@ import streamlit as st
 
 from data.records import Question
 from reading.depth import Fate
-from reading.labels import Property
+from reading.judge.labels import Property
 from retrieval.rankings import NOT_FOUND
 from views.reading import controls
 from views.reading.evaluation import FATES, ReadingView

@@ -5,7 +5,7 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
-from reading.labels import Property
+from reading.judge.labels import Property
 from reading.slices import FEWEST
 from views.compare import charts
 from views.reading.evaluation import ReadingView
