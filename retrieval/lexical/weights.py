@@ -1,15 +1,13 @@
 """What BM25 knows of a corpus beside each passage, and what a term weighs in a passage: BM25 and BM25F.
 
-Which terms there are, and how many passages hold them: terms are told apart by 64-bit hashes: as strings, those of a million passages take gigabytes. That any two of ten
+Terms are told apart by 64-bit hashes: as strings, those of a million passages take gigabytes. That any two of ten
 million terms share a hash happens in one of 400,000 corpora.
 
-BM25F weighs apassage's title and its text as two fields, each with lengths of its own.
-
-A term adds `idf * c / (c + k1)`, with `c = sum over the fields of weight * f / (1 - b + b * length / mean length)`: f
-is its count in the field, lengths are of the field, and the text weighs 1. So it is saturated once, however its counts
-are parted. Its idf is that of BM25, of the passages that hold it in either field. Robertson, Zaragoza & Taylor 2004,
-"Simple BM25 extension to multiple weighted fields"; Zaragoza et al. 2004, "Microsoft Cambridge at TREC 13", for the
-lengths.
+BM25F weighs a passage's title and its text as two fields, each with lengths of its own. A term adds `idf * c / (c +
+k1)`, with `c = sum over the fields of weight * f / (1 - b + b * length / mean length)`: f is its count in the field,
+lengths are of the field, and the text weighs 1. So it is saturated once, however its counts are parted. Its idf is that
+of BM25, of the passages that hold it in either field. Robertson, Zaragoza & Taylor 2004, "Simple BM25 extension to
+multiple weighted fields"; Zaragoza et al. 2004, "Microsoft Cambridge at TREC 13", for the lengths.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
