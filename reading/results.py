@@ -12,7 +12,7 @@ from reading.depth import Fate
 from reading.evaluate import Answered, ReaderResult, ReadingResult
 from reading.generation.by_retriever import Generated, GeneratorResult
 from reading.judge.rules import write_predictions
-from reading.scores import EXACT
+from reading.judge.scores import EXACT
 from retrieval.evaluation.significance import Pair, PairTest, paired_tests, question_groups, share_intervals
 
 _TESTED = 5  # the depth at which retrievers are told apart, or the nearest below

@@ -12,8 +12,7 @@ from data.store import find
 from data.terminal import tell
 from reading.judge.labels import Property
 from reading.judge.rules import Rules, read_predictions
-from reading.scores import AnswerScores, compared, scored
-from reading.slices import FEWEST, slice_figures
+from reading.judge.scores import FEWEST, AnswerScores, compared, scored, slice_figures
 from retrieval.evaluation.significance import PairTest
 
 HELP = "judge files of answers, one or several side by side"

@@ -10,7 +10,7 @@ from reading.generation.citations import Support, checked
 from reading.generation.containment import contains
 from reading.generation.generator import GeneratedAnswer
 from reading.judge.rules import ReadingError, Rules, judged
-from reading.scores import EXACT
+from reading.judge.scores import EXACT
 from retrieval.evaluation.significance import question_groups, share_intervals
 
 CONTAINS = "contains"

@@ -11,8 +11,7 @@ from data.records import Passage, Question, QuestionSet
 from reading.__main__ import main
 from reading.judge.labels import NO_ANSWER, Property
 from reading.judge.rules import Rules, write_predictions
-from reading.scores import AnswerScores, scored
-from reading.slices import FEWEST, slice_figures, slices
+from reading.judge.scores import FEWEST, AnswerScores, scored, slice_figures, slices
 from retrieval.evaluation.significance import (
     Pair,
     holm,

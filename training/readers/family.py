@@ -6,7 +6,7 @@ from typing import Any
 from data.records import QuestionSet
 from data.split import Part, SplitOptions, split
 from data.store import find
-from reading.scores import EXACT
+from reading.judge.scores import EXACT
 from training.family import Family
 from training.options.common import OptionError
 from training.options.reader import ReaderOptions

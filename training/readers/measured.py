@@ -8,7 +8,7 @@ from data.records import QuestionSet
 from models.readers.reader import SpanReader
 from reading.extractive import ReadPassages, best_threshold, read_own_passages
 from reading.judge.rules import Rules, judged
-from reading.scores import EXACT
+from reading.judge.scores import EXACT
 from retrieval.evaluation.measures import Scores
 from training.rankers.reached import Reached
 

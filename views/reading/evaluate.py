@@ -18,7 +18,7 @@ from models.hub import ModelError
 from reading.experiment import ReaderSpec, ReadingExperiment
 from reading.job import ReadingJob
 from reading.judge.rules import Rules
-from reading.scores import EXACT
+from reading.judge.scores import EXACT
 from retrieval.comparison.spec import Spec
 from views.choices import Choices
 from views.reading.controls import (

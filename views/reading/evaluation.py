@@ -17,9 +17,8 @@ from reading.depth import Fate
 from reading.evaluate import Answered, ReaderResult
 from reading.judge.labels import Labels, Property, labels
 from reading.judge.rules import Rules
+from reading.judge.scores import EXACT, AnswerScores, slice_figures, slices
 from reading.results import tested_depth
-from reading.scores import EXACT, AnswerScores
-from reading.slices import slice_figures, slices
 from reading.store import KeptReading, load
 from retrieval.comparison.spec import Spec
 from views.resources.cached import cached

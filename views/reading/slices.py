@@ -6,7 +6,7 @@ import pandas as pd
 import streamlit as st
 
 from reading.judge.labels import Property
-from reading.slices import FEWEST
+from reading.judge.scores import FEWEST
 from views.compare import charts
 from views.reading.evaluation import ReadingView
 from views.ui import tables
