@@ -15,6 +15,7 @@ import pytest
 from data.workspace import PROJECT, workspace
 from models.encoders.bi_encoder import BiEncoder
 from models.encoders.cross_encoder import CrossEncoderScorer
+from models.encoders.vector_blocks import reading_costs
 from models.hub import ModelError, hub_revision
 from models.sources import STARTER, ModelSource, find_model
 from tests.hub import (
@@ -233,8 +234,8 @@ def test_encoding_tells_how_far_it_is_and_what_it_costs(models: Path, monkeypatc
     encoder = BiEncoder(source, [], on_progress=told.append)
     in_blocks = encoder.encode_passages(SENTENCES)
     encoder.encode_questions(SENTENCES[:3])
-    lengths = sorted(map(len, SENTENCES), reverse=True), sorted(map(len, SENTENCES[:3]), reverse=True)
-    passages, questions = ([sum(some[:end]) / sum(some) for end in range(2, len(some) + 2, 2)] for some in lengths)
+    costs = [np.sort(reading_costs(np.array([*map(len, texts)])))[::-1] for texts in (SENTENCES, SENTENCES[:3])]
+    passages, questions = ([some[:end].sum() / some.sum() for end in range(2, len(some) + 2, 2)] for some in costs)
     ends = [*(0.8 * share for share in passages), *(0.8 + 0.2 * share for share in questions)]
     assert told == sorted(told)
     assert told[-1] == pytest.approx(1.0)

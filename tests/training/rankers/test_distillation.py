@@ -165,7 +165,7 @@ def test_a_teacher_is_followed_even_where_it_is_wrong() -> None:
     scores = run.scores()
     assert scores["after"]["recall@1"] <= scores["before"]["recall@1"]
     losses = [entry["loss"] for entry in run.progress() if "loss" in entry]
-    assert losses[-1] < losses[0] / 2
+    assert np.mean(losses[-10:]) < np.mean(losses[:10]) / 2  # the first alone is of a student that is its teacher still
 
 
 @pytest.mark.parametrize("objective", TAUGHT)
