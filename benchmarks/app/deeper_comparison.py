@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from benchmarks.korquad import korquad
+from benchmarks.material import korquad
 from data.read import read_file
 from retrieval.analysis.evidence import evidence
 from retrieval.analysis.questions import ceilings, fates, rank_map

@@ -9,7 +9,7 @@ from typing import Any
 
 from benchmarks.app.app import opened_page, running_app
 from benchmarks.app.deeper_comparison import RETRIEVERS
-from benchmarks.korquad import korquad
+from benchmarks.material import korquad
 from data.read import read_file
 from data.store import keep as keep_set
 from retrieval.comparison.compare import compare

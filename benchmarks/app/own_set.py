@@ -16,7 +16,7 @@ from playwright.sync_api import Page
 
 from benchmarks.app.app import opened_page, running_app
 from benchmarks.app.first_visit import BM25_FIGURES, EVERYTHING, seen
-from benchmarks.korquad import korquad
+from benchmarks.material import korquad
 from data.workspace import read_json
 
 _PASSAGES = 1400

@@ -21,7 +21,7 @@ from playwright.sync_api import Browser, Page
 from benchmarks.app.app import RunningApp, opened_browser, running_app
 from benchmarks.app.deeper_comparison import RETRIEVERS
 from benchmarks.app.visitors import visits
-from benchmarks.korquad import korquad
+from benchmarks.material import korquad
 from data.read import read_file
 from data.split import Part
 from data.store import keep as keep_set

@@ -12,8 +12,8 @@ from itertools import count, islice
 from statistics import median
 from time import perf_counter
 
-from benchmarks import peers, synthetic
-from benchmarks.korquad import korquad
+from benchmarks import material, peers
+from benchmarks.material import korquad
 from data.read import read_file
 from data.texts import fingerprint_of
 from text.analysis import analyze
@@ -28,7 +28,7 @@ _TAGS = ("N", "V", "M", "XR", "SL", "SH", "SN")
 def measure() -> list[str]:
     """Return both comparisons as lines of a report."""
     texts = list(read_file(korquad()).question_set.passages.indexed_texts(title=True))
-    many = list(islice(synthetic.texts(_size()), _size()))
+    many = list(islice(material.texts(_size()), _size()))
     kiwi = _against_a_loop(texts)
     with tempfile.TemporaryDirectory() as folder:
         os.environ["MRC_WORKSPACE"] = folder

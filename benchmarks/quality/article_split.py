@@ -1,6 +1,6 @@
 """KorQuAD's dev set by its articles: the first 40 of the shuffled ones are the test, 14 choose values, 86 teach."""
 
-from benchmarks.korquad import korquad
+from benchmarks.material import korquad
 from data.records import QuestionSet
 from data.split import Part, SplitOptions
 from retrieval.comparison.compare import Comparison, compare

@@ -8,7 +8,7 @@ import os
 import tempfile
 from itertools import product
 
-from benchmarks.korquad import korquad
+from benchmarks.material import korquad
 from benchmarks.quality.article_split import compared, differences, figures, table
 from data.read import read_file
 from data.records import QuestionSet

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from benchmarks.korquad import korquad
+from benchmarks.material import korquad
 from benchmarks.quality.article_split import MEASURE, differences, table
 from benchmarks.quality.told_synonyms import told_synonyms
 from data.catalog import CATALOG, read_entry

@@ -11,7 +11,7 @@ from itertools import groupby
 
 import numpy as np
 
-from benchmarks.korquad import korquad
+from benchmarks.material import korquad
 from benchmarks.quality.article_split import MEASURE, differences, scores
 from data.read import read_file
 from data.records import Passage, Passages, QuestionSet

@@ -3,7 +3,7 @@
 import os
 from dataclasses import replace
 
-from benchmarks.korquad import korquad
+from benchmarks.material import korquad
 from benchmarks.quality.kept_training import finished, workspace
 from data.split import SplitOptions
 from language.corpus import find_corpus

@@ -2,7 +2,7 @@
 
 import os
 
-from benchmarks.korquad import korquad
+from benchmarks.material import korquad
 from benchmarks.quality.article_split import SPLIT, compared, differences, table
 from benchmarks.quality.kept_training import best, trained, workspace
 from data.read import read_file

@@ -3,7 +3,7 @@
 import os
 from dataclasses import replace
 
-from benchmarks.korquad import korquad
+from benchmarks.material import korquad
 from benchmarks.quality.article_split import MORE_VALIDATION, compared, differences, table
 from benchmarks.quality.kept_training import best, trained, workspace
 from data.read import read_file

@@ -2,7 +2,7 @@
 
 import time
 
-from benchmarks.korquad import korquad
+from benchmarks.material import korquad
 from benchmarks.quality.kept_training import workspace
 from data.pairs.store import find as find_pairs
 from data.pairs.store import keep as keep_pairs

@@ -8,7 +8,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from benchmarks.korquad import korquad
+from benchmarks.material import korquad
 from data.read import read_file
 from data.split import Part, SplitOptions
 from jobs.status import State

@@ -6,7 +6,7 @@ from functools import cached_property
 
 import numpy as np
 
-from benchmarks.korquad import korquad
+from benchmarks.material import korquad
 from data.read import read_file
 from data.records import QuestionSet
 from text.analyzers import Analyzer

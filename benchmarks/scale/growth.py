@@ -137,10 +137,10 @@ def _in_a_process(size: int, kiwi: bool) -> dict[str, float]:
 
 def _one_size(size: int, folder: Path, *, kiwi: bool) -> dict[str, float]:
     """Go through the stages; returns the seconds of each."""
-    from benchmarks import synthetic
+    from benchmarks import material
 
     file = folder / "set.jsonl"
-    synthetic.write(file, size, questions=_FUSED)
+    material.write_set(file, size, questions=_FUSED)
     _compile()
     return dict([*_reading(file), *_words(kiwi=kiwi), *_vectors(size), *_fusion(size)])
 

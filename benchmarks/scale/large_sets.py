@@ -46,7 +46,7 @@ def measure() -> list[str]:
     for size in map(int, os.environ.get("MRC_LARGE", "10000,100000").split(",")):
         with tempfile.TemporaryDirectory() as folder:
             file = Path(folder) / "set.jsonl"
-            subprocess.run([sys.executable, "-m", "benchmarks.synthetic", str(size), str(file)], check=True)
+            subprocess.run([sys.executable, "-m", "benchmarks.material", str(size), str(file)], check=True)
             before = f"| {size:,} | {file.stat().st_size / 10**6:,.0f} MB |"
             for step, program in _STEPS.items():
                 seconds, peak = _in_process(_IMPORTS + program.format(file=str(file)), Path(folder))

@@ -19,14 +19,14 @@ from PIL import Image
 from playwright.sync_api import Page
 
 from benchmarks.app.app import opened_page, running_app
-from benchmarks.korquad import korquad
+from benchmarks.material import korquad
 from data.pairs.sentences import sentence_set
 from data.pairs.store import keep
 from data.read import read_file
 from data.split import Part
 from embeddings.job import EmbeddingJob
 from embeddings.requests import EvaluationRequest
-from models.packaged.bases import DEFAULT
+from models.packaged import DEFAULT
 from text.sentences import marked_sentences
 
 Row = tuple[str, float, float]  # what was done, seconds, bytes

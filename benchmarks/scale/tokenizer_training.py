@@ -16,7 +16,7 @@ from time import perf_counter
 
 import numpy as np
 
-from benchmarks.korquad import korquad
+from benchmarks.material import korquad
 from data.read import read_file
 from data.workspace import PROJECT
 from language.tokenizers.kinds import Split, TokenizerKind

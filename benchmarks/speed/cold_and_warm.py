@@ -7,7 +7,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from benchmarks.korquad import korquad
+from benchmarks.material import korquad
 
 _EXPERIMENT = """
 data = '{data}'

@@ -11,8 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks import peers
-from benchmarks.korquad import korquad
-from benchmarks.random_models import bi_encoder
+from benchmarks.material import bi_encoder, korquad
 from data.read import read_file
 from models.encoders.bi_encoder import BiEncoder
 from models.precision import Precision

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks import peers
-from benchmarks.korquad import korquad
+from benchmarks.material import korquad
 from data.read import read_file
 from models.packaged import DEFAULT
 from models.readers.reader import SpanOptions, SpanReader, Spans

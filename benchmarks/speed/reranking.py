@@ -15,8 +15,7 @@ import numpy as np
 from scipy.stats import spearmanr
 
 from benchmarks import peers
-from benchmarks.korquad import korquad
-from benchmarks.random_models import BASE, SMALL, TINY, cross_encoder
+from benchmarks.material import BASE, SMALL, TINY, cross_encoder, korquad
 from benchmarks.speed.encoding import rates
 from data.read import read_file
 from models.encoders.cross_encoder import CrossEncoderScorer

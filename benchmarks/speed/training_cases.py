@@ -11,13 +11,12 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from benchmarks.korquad import korquad
+from benchmarks.material import bi_encoder, korquad
 from benchmarks.quality.article_split import SPLIT
-from benchmarks.random_models import bi_encoder
 from benchmarks.speed.training_turns import PLAIN, Took, Turn, options_of
 from data.read import read_file
 from data.records import QuestionSet
-from models.packaged.bases import DEFAULT
+from models.packaged import DEFAULT
 from training.options.bi_encoder import BI_ENCODER
 from training.options.cross_encoder import CROSS_ENCODER
 from training.rankers.examples import cross_encoder_examples, encoder_examples

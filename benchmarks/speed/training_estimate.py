@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.korquad import korquad
+from benchmarks.material import korquad
 from benchmarks.quality.article_split import SPLIT
 from benchmarks.speed.training_cases import Case, cases, taken
 from benchmarks.speed.training_turns import Turn, options_of

@@ -16,7 +16,7 @@ from typing import Any
 
 import psutil
 
-from benchmarks.korquad import korquad
+from benchmarks.material import korquad
 from benchmarks.quality.article_split import SPLIT
 from data.read import read_file
 from models.packaged import DEFAULT

@@ -17,8 +17,7 @@ from time import perf_counter
 from typing import Any
 
 from benchmarks import peers
-from benchmarks.korquad import korquad
-from benchmarks.random_models import TINY, bi_encoder, cross_encoder
+from benchmarks.material import TINY, bi_encoder, cross_encoder, korquad
 from data.read import read_file
 
 _WANTED = 10

@@ -1,18 +1,81 @@
-"""Question sets of any size whose words are spread as KorQuAD's are: `python -m benchmarks.synthetic COUNT FILE`."""
+"""What benchmarks are made with: KorQuAD 1.0 dev, random models of real sizes, and question sets of any size whose words are spread as KorQuAD's are.
+
+`python -m benchmarks.material COUNT FILE` writes a set. What a model costs does not depend on what it knows."""
 
 import json
+import os
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
-from benchmarks.korquad import korquad
 from data.read import read_file
 from data.workspace import replacing
+
+NAME = "KorQuAD_v1.0_dev.json"
+
+
+def korquad() -> Path:
+    """Return the file's path; ends the program with a hint where it is not there."""
+    path = Path(os.environ.get("MRC_DATA", "")) / NAME
+    if not path.is_file():
+        sys.exit(f"set MRC_DATA to the folder that holds {NAME}")
+    return path
+
+
+_VOCABULARY = 32_000
+_NO_DROPOUT = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}  # so that losses can be compared
+BASE: dict[str, int] = {}  # BERT's own size: 12 layers of 768
+TINY = {"num_hidden_layers": 2, "hidden_size": 128, "num_attention_heads": 2, "intermediate_size": 512}
+SMALL = {"num_hidden_layers": 6, "hidden_size": 384, "num_attention_heads": 12, "intermediate_size": 1536}
+
+
+def bi_encoder(
+    folder: Path, texts: Sequence[str], max_length: int, size: dict[str, int] = BASE, *, forgets: bool = False
+) -> Path:
+    """Write a random BERT with mean pooling whose word pieces are those of the texts; return the model's folder.
+
+    Where it `forgets`, it has BERT's own dropout, else none.
+    """
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
+    from transformers import BertConfig, BertModel
+
+    settings = size if forgets else {**_NO_DROPOUT, **size}
+    _write_model(folder, texts, max_length, BertModel, BertConfig(vocab_size=_VOCABULARY, **settings))
+    transformer = Transformer(str(folder / "bert"), max_seq_length=max_length)
+    pooling = Pooling(transformer.get_embedding_dimension())
+    SentenceTransformer(modules=[transformer, pooling]).save_pretrained(str(folder / "model"))
+    return folder / "model"
+
+
+def cross_encoder(folder: Path, texts: Sequence[str], max_length: int, size: dict[str, int] = BASE) -> Path:
+    """Write a random BERT with one score. Its layers' weights are wider than is usual, so that scores differ."""
+    from transformers import BertConfig, BertForSequenceClassification
+
+    settings = {"initializer_range": 0.06, "num_labels": 1, **_NO_DROPOUT, **size}
+    _write_model(
+        folder, texts, max_length, BertForSequenceClassification, BertConfig(vocab_size=_VOCABULARY, **settings)
+    )
+    return folder / "bert"
+
+
+def _write_model(folder: Path, texts: Sequence[str], max_length: int, kind: type, config: object) -> None:
+    import torch
+    from tokenizers import BertWordPieceTokenizer
+    from transformers import BertTokenizerFast
+
+    pieces = BertWordPieceTokenizer(strip_accents=False, lowercase=False)
+    pieces.train_from_iterator(texts, vocab_size=_VOCABULARY, show_progress=False)
+    tokenizer = BertTokenizerFast(tokenizer_object=pieces._tokenizer, model_max_length=max_length)
+    torch.manual_seed(0)
+    kind(config).save_pretrained(folder / "bert")
+    tokenizer.save_pretrained(folder / "bert")
+
 
 QUESTIONS = 2_000
 _ARTICLE = 7  # passages, as in KorQuAD
@@ -32,7 +95,7 @@ class Model(NamedTuple):
     syllables: list[str]
 
 
-def model() -> Model:
+def word_model() -> Model:
     """Count the words of KorQuAD dev; beta is taken between half of its tokens and all of them."""
     passages = [text.split() for text in read_file(korquad()).question_set.passages.texts]
     tokens = [word for words in passages for word in words]
@@ -55,7 +118,7 @@ def texts(count: int, seed: int = 0) -> Iterator[str]:
     Words are drawn as often as KorQuAD has them. One that it has once stands for all rare words: in its place comes a
     word that was never there, as often as Heaps' law lets the vocabulary grow, or one that came so before.
     """
-    source, random = model(), np.random.default_rng(seed)
+    source, random = word_model(), np.random.default_rng(seed)
     k, beta = source.growth
     tokens, rare_words = int(source.lengths.sum()), 0
     for start in range(0, count, _BLOCK):
@@ -73,7 +136,7 @@ def texts(count: int, seed: int = 0) -> Iterator[str]:
         yield from (" ".join(words[a:b]) for a, b in pairwise(accumulate(lengths.tolist(), initial=0)))
 
 
-def write(path: Path, count: int, *, questions: int = QUESTIONS, seed: int = 0) -> None:
+def write_set(path: Path, count: int, *, questions: int = QUESTIONS, seed: int = 0) -> None:
     """Write a set in SQuAD's layout, an article a line; a question is some words of its passage, the answer one more.
 
     The passages asked about are spread evenly over the corpus.
@@ -105,4 +168,4 @@ def _spelled(number: int, syllables: list[str]) -> str:
 
 
 if __name__ == "__main__":
-    write(Path(sys.argv[2]), int(sys.argv[1]))
+    write_set(Path(sys.argv[2]), int(sys.argv[1]))
