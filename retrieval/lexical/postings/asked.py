@@ -4,7 +4,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from retrieval.lexical.postings.lists import Array, Lists, compiled
+from retrieval.lexical.postings.build import Array, Lists, compiled
 
 _ROUNDING = 1 + 1e-9  # more than sums of bounds can lose
 

@@ -30,8 +30,7 @@ from filelock import FileLock
 from data.cache import key_of
 from data.seal import is_sound, sealing
 from data.workspace import is_of_the_disk, read_json, remove_folder, workspace
-from retrieval.lexical.postings.build import in_memory, put_together
-from retrieval.lexical.postings.lists import DTYPES, SEGMENT, Array, Lists
+from retrieval.lexical.postings.build import DTYPES, SEGMENT, Array, Lists, in_memory, put_together
 from retrieval.lexical.postings.search import all_scores, search
 from retrieval.lexical.postings.segment import Segment
 from retrieval.rankings import NOT_FOUND, Rankings

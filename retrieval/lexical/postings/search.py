@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from retrieval.lexical.postings.asked import Asked, ask, key_of, offer, room_for, row_of, score_of, sort
-from retrieval.lexical.postings.lists import WORD, Array, Lists, compiled, ones
+from retrieval.lexical.postings.build import WORD, Array, Lists, compiled, ones
 
 _SHARE = 0.3  # of the score to reach, which the lists that are not added up may make up: measured, see benchmarks
 _PASSAGES = 1 << 14  # searched at a time while there is no score to reach

@@ -12,9 +12,8 @@ from data.catalog import CATALOG, read_entry
 from retrieval.lexical.bm25 import BM25, BM25Options
 from retrieval.lexical.engines import InOneSegment
 from retrieval.lexical.postings import build, segment
-from retrieval.lexical.postings.build import segments_of
+from retrieval.lexical.postings.build import ones, segments_of
 from retrieval.lexical.postings.index import Postings
-from retrieval.lexical.postings.lists import ones
 from retrieval.rankings import NOT_FOUND, Rankings, top_k
 from tests.doubles import texts_of
 from tests.retrieval.lexical.postings.made import (
