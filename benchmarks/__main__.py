@@ -4,7 +4,7 @@ import logging
 import platform
 import sys
 
-from benchmarks import peers, readme
+from benchmarks import peers
 from benchmarks.app import attackers, deeper_comparison, first_page, first_visit, interactions, own_set, ten_sessions
 from benchmarks.quality import (
     analyzers,
@@ -77,17 +77,17 @@ def main(names: list[str]) -> int:
     machine = _machine()
     print(machine)
     if not names:
-        readme.put("machine", [machine])
+        peers.put("machine", [machine])
     for name in names or _ALL:
         print(f"\n## {name}", flush=True)
         lines = _ALL[name]() + (["", f"Measured on its own on: {machine}."] if names else [])
         print("\n".join(lines), flush=True)
-        readme.put(name, lines)
+        peers.put(name, lines)
     if peers.RESULTS.is_file():
         lines = peers.table()
         print("\n" + "\n".join(lines))
-        readme.put("all_peers", lines)
-        readme.put("peers", peers.table(bounded=True))
+        peers.put("all_peers", lines)
+        peers.put("peers", peers.table(bounded=True))
     return 0
 
 

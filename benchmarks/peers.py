@@ -1,4 +1,4 @@
-"""Ours against what others would use, on the same data and machine, in turns: the lines of `results.json`."""
+"""Ours against what others would use, on the same data and machine, in turns: the lines of `results.json`; and where what was measured is read: between two marks of README.md or of a page of docs."""
 
 import gc
 import json
@@ -9,6 +9,8 @@ from pathlib import Path
 from statistics import median
 from time import perf_counter
 from typing import Any
+
+from data.workspace import PROJECT
 
 RESULTS = Path(__file__).parent / "results.json"
 _ELSEWHERE = "BM25 "  # so begin the names of what has a table of its own
@@ -132,3 +134,13 @@ def _seconds(work: Callable[[], object]) -> float:
     start = perf_counter()
     work()
     return perf_counter() - start
+
+
+def put(name: str, lines: list[str]) -> None:
+    """Replace what stands between the marks `<!-- bench: NAME -->` and `<!-- /bench -->`; without marks, do nothing."""
+    for page in (PROJECT / "README.md", *sorted((PROJECT / "docs").glob("*.md"))):
+        text = page.read_text(encoding="utf-8")
+        before, mark, rest = text.partition(f"<!-- bench: {name} -->\n")
+        if mark:
+            after = rest[rest.index("<!-- /bench -->") :]
+            page.write_text(before + mark + "\n".join(lines) + "\n" + after, encoding="utf-8")
