@@ -1,25 +1,74 @@
-"""Why BM25 gives a passage its score: what each term of the question adds to it."""
+"""Why BM25 gives a passage its score, as a whole or by its best window: what each term of the question adds to it."""
 
+import math
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Generic, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
 from data.passages import Passages
 from data.records import Passage
-from retrieval.explain.terms import TermExplanation
-from retrieval.lexical.bm25 import BM25, BM25Options
+from retrieval.lexical.bm25 import BM25, BM25Options, windows_of
 from retrieval.lexical.engines import Engine
 from retrieval.lexical.feedback import Feedback
 from retrieval.lexical.weights import field_statistics, idf_of, term_statistics
 from retrieval.rankings import NOT_FOUND
 from text.analysis import Analysis, analyze
-from text.located import IndexedText, TokenKind, indexed_text, reading, spans_by_token
+from text.located import IndexedText, Piece, TokenKind, indexed_text, reading, spans_by_token, weighted_pieces
 from text.matching import Span
 from text.tokens import are_kept, tokens_of
+
+
+class LocatedTerm(Protocol):
+    """A term, what it adds to the score, and the letters of the composed texts where it stands."""
+
+    @property
+    def value(self) -> float:
+        """What it adds."""
+
+    @property
+    def question_spans(self) -> tuple[Span, ...]:
+        """Where it stands in the question."""
+
+    @property
+    def passage_spans(self) -> tuple[Span, ...]:
+        """Where it stands in the passage as it is indexed."""
+
+
+T = TypeVar("T", bound=LocatedTerm)
+
+
+@dataclass(frozen=True)
+class TermExplanation(Generic[T]):
+    """The terms of a question over one passage, those that add most first; their values sum to the score."""
+
+    question: str
+    passage: IndexedText
+    terms: tuple[T, ...]
+
+    @property
+    def score(self) -> float:
+        """The sum of all values. A passage whose score is not above 0 is not found."""
+        return math.fsum(term.value for term in self.terms)
+
+    def question_pieces(self) -> list[Piece]:
+        """Cut the question by what its letters add to the score."""
+        weights = [(span, term.value) for term in self.terms for span in term.question_spans]
+        return weighted_pieces(self.question, weights, 0, len(self.question))
+
+    def title_pieces(self) -> list[Piece]:
+        """Cut the title by what the terms that stand there add to the score."""
+        return self.passage.title_pieces(self._passage_weights())
+
+    def text_pieces(self) -> list[Piece]:
+        """Cut the passage's own text by what the terms that stand there add to the score."""
+        return self.passage.text_pieces(self._passage_weights())
+
+    def _passage_weights(self) -> list[tuple[Span, float]]:
+        return [(span, term.value) for term in self.terms for span in term.passage_spans]
 
 
 class Standing(NamedTuple):
@@ -270,3 +319,17 @@ def _floored_idf(holders: np.ndarray, n_passages: int) -> np.ndarray:
     """Okapi's idf; where it is below 0, for a term of more than half of the passages, a quarter of the mean idf."""
     idf = np.log((n_passages - holders + 0.5) / (holders + 0.5))
     return np.where(idf < 0, 0.25 * idf.mean(), idf) if len(idf) else idf
+
+
+class WindowedBM25Explainer:
+    """Explains the scores of a `WindowedBM25` over the same passages with the same options and sentences a window."""
+
+    def __init__(self, passages: Sequence[Passage], options: BM25Options | None = None, *, sentences: int = 1) -> None:
+        texts, self._bounds = windows_of(passages, sentences)
+        self._explainer = BM25Explainer(texts, options)
+
+    def explain(self, question: str, row: int) -> BM25Explanation:
+        """Explain the score of the passage in a row of the corpus; the passage explained is its best window."""
+        of_passage = range(self._bounds[row], self._bounds[row + 1])
+        explained = (self._explainer.explain(question, window) for window in of_passage)
+        return max(explained, key=lambda one: one.score)

@@ -9,7 +9,7 @@ import numpy as np
 from data.passages import Passages
 from data.records import Passage
 from models.encoders.sparse_encoder import SparseTextEncoder
-from retrieval.explain.terms import TermExplanation
+from retrieval.explain.bm25 import TermExplanation
 from text.located import indexed_text
 from text.matching import Span
 

@@ -20,12 +20,11 @@ from models.sources import find_model
 from models.windows import WindowOptions
 from retrieval.comparison.first_stage import BM25Spec, DenseSpec, SparseSpec, TermSpec, WindowedBM25Spec
 from retrieval.comparison.multistage import RerankSpec
-from retrieval.explain.bm25 import BM25Explainer, BM25Explanation, counting_explainer
+from retrieval.explain.bm25 import BM25Explainer, BM25Explanation, WindowedBM25Explainer, counting_explainer
 from retrieval.explain.sentences import SentenceExplanation, sentence_contributions
 from retrieval.explain.sparse import SparseExplanation, term_contributions
 from retrieval.explain.starter import StaticExplainer, StaticExplanation, static_explainer
 from retrieval.explain.token_windows import WindowExplanation, dense_windows, reranker_windows
-from retrieval.explain.windows import WindowedBM25Explainer
 from retrieval.lexical.terms import CutWord, cut_words
 from text.dictionary import Dictionary, written
 from text.kept_dictionaries import StoredDictionary, find, load, stored

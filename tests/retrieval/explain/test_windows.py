@@ -1,7 +1,7 @@
 import pytest
 
 from data.records import Passage
-from retrieval.explain.windows import WindowedBM25Explainer
+from retrieval.explain.bm25 import WindowedBM25Explainer
 from retrieval.lexical.bm25 import BM25Options, WindowedBM25
 from text.analyzers import Analyzer
 
