@@ -1,0 +1,265 @@
+"""Pages that are written while the documents are built: commands, experiment files and options, out of their own types.
+
+mkdocs calls `on_files` (`hooks` in mkdocs.yml). What these pages say of a flag or a field is what the program itself
+says of it, so nothing here is written by hand but a sentence at the head of each page.
+"""
+
+import sys
+from argparse import SUPPRESS, ArgumentParser, _SubParsersAction
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import MISSING, Field, fields
+from enum import StrEnum
+from importlib import import_module
+from inspect import Parameter, cleandoc
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+
+from cyclopts import App, Argument
+from docstring_parser import parse
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import File, Files
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+
+from training.options.common import TrainingOptions  # noqa: E402
+from training.recipe import RECIPES  # noqa: E402
+
+_HOLDS = {int: "a number", float: "a number", str: "text", bool: "`true` or `false`", Path: "a path"}
+ROOMS = ("data", "retrieval", "training", "embeddings", "reading", "language", "text")
+_COMMANDS_HEAD = """\
+# Commands
+
+Each room of the project has its commands: `python -m ROOM COMMAND`. `--help` after any of them prints what stands here,
+`-v` adds what the libraries say. A command ends with 0 when it has done what was asked, and with 1 or 2 when it has
+not.
+"""
+_EXPERIMENT_HEAD = """\
+# Experiment files
+
+Three commands read a TOML file: `retrieval compare` a comparison, `reading evaluate` one with readers and generators,
+`training ablate` one of language models. A field that is not known is refused.
+"""
+_TRAINING_HEAD = """\
+# Training options
+
+What each kind of training can be told. On the command line `batch_size` is `--batch-size`, in the `[language_model]`
+and `[fine_tuning]` parts of an ablation it is `batch_size`, and on the Train page it is a field of the form. The usual
+values are those for a transformer; a starter's training suits them to itself.
+"""
+
+
+def on_files(files: Files, *, config: MkDocsConfig) -> Files:
+    """Add the written pages to the files of the site."""
+    for path, write in PAGES.items():
+        files.append(File.generated(config, path, content=write()))
+    files.append(File.generated(config, "icon.svg", abs_src_path=str(ROOT / "views" / "icon.svg")))
+    return files
+
+
+def commands() -> str:
+    """Return the page of all commands with their flags."""
+    return "\n".join([_COMMANDS_HEAD, *(line for room in ROOMS for line in _room(room))])
+
+
+def experiment_files() -> str:
+    """Return the page of the fields of every experiment file."""
+    from reading.experiment import GeneratorSpec, ReaderSpec, ReadingExperiment
+    from retrieval.comparison.experiment import KINDS, Experiment
+    from training.ablations.experiment import AblationExperiment
+
+    parts: list[tuple[str, type[BaseModel], type[BaseModel] | None]] = [("A comparison", Experiment, None)]
+    parts += [(f'`[[retriever]]`, `kind = "{kind.model_fields["kind"].default}"`', kind, None) for kind in KINDS]
+    parts += [("Reading, besides", ReadingExperiment, Experiment)]
+    parts += [("`[[reader]]`", ReaderSpec, None), ("`[[generator]]`", GeneratorSpec, None)]
+    parts += [("An ablation", AblationExperiment, None)]
+    lines = [_EXPERIMENT_HEAD]
+    for title, model, told in parts:
+        known = {name: field for name, field in model.model_fields.items() if not told or name not in told.model_fields}
+        rows = [
+            (_field(name, field), _type(field.annotation), _usual(field), _limits(field.metadata))
+            for name, field in known.items()
+        ]
+        lines += [f"## {title}\n", f"{cleandoc(model.__doc__ or '')}\n"]
+        lines += _table(("field", "holds", "usually", "limits"), rows)
+    return "\n".join(lines)
+
+
+def training_options() -> str:
+    """Return the page of the options of every kind of training."""
+    common = {known.name for known in fields(TrainingOptions)}
+    lines = [_TRAINING_HEAD, "## Every kind\n", *_options(TrainingOptions, set())]
+    for kind, recipe in RECIPES.items():
+        lines += [f"## {kind}\n", f"{cleandoc(recipe.options.__doc__ or '')}\n", *_options(recipe.options, common)]
+    return "\n".join(lines)
+
+
+def changelog() -> str:
+    """Return CHANGELOG.md, whose links begin at the project's folder, as a page of the site."""
+    return (ROOT / "CHANGELOG.md").read_text(encoding="utf-8").replace("](docs/", "](")
+
+
+PAGES: dict[str, Callable[[], str]] = {
+    "reference/commands.md": commands,
+    "reference/experiment.md": experiment_files,
+    "reference/training.md": training_options,
+    "changelog.md": changelog,
+}
+
+
+def _room(room: str) -> Iterator[str]:
+    module = import_module(f"{room}.__main__")
+    if not hasattr(module, "commands"):
+        yield from _parsed_room(room, module._parser())
+        return
+    app: App = module.commands
+    yield from (f"## {room}\n", f"{cleandoc(app.help or '')}\n")
+    yield from _commands(app, f"python -m {room}")
+
+
+def _parsed_room(room: str, parser: ArgumentParser) -> Iterator[str]:
+    yield from (f"## {room}\n", f"{parser.description}\n")
+    (commands,) = (one for one in parser._actions if isinstance(one, _SubParsersAction))
+    for name, command in commands.choices.items():
+        if name == "run":  # what processes are started by
+            continue
+        yield from (f"### python -m {room} {name}\n", _sentence(command.description or "") + "\n")
+        rows = []
+        for one in command._actions:
+            if one.dest == "help" or one.help == SUPPRESS:
+                continue
+            names = ", ".join(f"`{word}`" for word in one.option_strings or [one.metavar or one.dest.upper()])
+            kind = ", ".join(f"`{choice}`" for choice in one.choices or ())
+            usual = "" if one.default in (None, False, SUPPRESS) or one.required else _value(one.default)
+            rows.append((names + (" (needed)" if one.required else ""), one.help or "", kind, usual))
+        yield from _table(("", "says", "holds", "usually"), rows)
+
+
+def _commands(app: App, called: str) -> Iterator[str]:
+    for name in app:
+        command = app[name]
+        if name.startswith("-") or not command.show:
+            continue
+        if command.default_command is None:
+            yield from _commands(command, f"{called} {name}")
+            continue
+        said = parse(command.help or "")
+        told = {one.arg_name: one.description or "" for one in said.params}
+        arguments = [one for one in command.assemble_argument_collection() if one.show]
+        kind = RECIPES[name].options if name in RECIPES else None
+        optional = {known.name for known in fields(kind)} if kind else set()
+        own = [one for one in arguments if one.field_info.name not in optional]
+        yield f"### {called} {name}\n"
+        yield "\n\n".join(_sentence(part) for part in (said.short_description, said.long_description) if part) + "\n"
+        rows = [
+            (_flag(one), one.parameter.help or told.get(one.field_info.name, ""), _after_flag(one), _default(one))
+            for one in own
+        ]
+        yield from _table(("", "says", "holds", "usually"), rows)
+        if len(own) < len(arguments):
+            options = f"[every option of {name}](training.md#{name}) and [of every kind](training.md#every-kind)"
+            yield f"Besides, {options}, as flags.\n"
+
+
+def _sentence(text: str) -> str:
+    text = text[0].upper() + text[1:]
+    return text if text.endswith((".", ":", "?")) else f"{text}."
+
+
+def _flag(argument: Argument) -> str:
+    names = [name for name in argument.names if not name.startswith("--empty-")]
+    return ", ".join(f"`{name}`" for name in names) + (" (needed)" if argument.required else "")
+
+
+def _after_flag(argument: Argument) -> str:
+    return "" if argument.hint is bool else _type(argument.hint)
+
+
+def _default(argument: Argument) -> str:
+    default = argument.field_info.default
+    if argument.required or argument.parameter.show_default is False or default in (Parameter.empty, False):
+        return ""
+    return _value(default)
+
+
+def _options(options: type[Any], told: set[str]) -> list[str]:
+    types = get_type_hints(options)
+    rows = []
+    for known in fields(options):
+        if known.name in told or "help" not in known.metadata:
+            continue
+        low, high = known.metadata.get("low"), known.metadata.get("high")
+        limits = (
+            "" if low is None else f"{_number(low)} or more" if high is None else f"{_number(low)} to {_number(high)}"
+        )
+        rows.append((f"`{known.name}`", known.metadata["help"], _type(types[known.name]), _default_of(known), limits))
+    return _table(("option", "says", "holds", "usually", "limits"), rows)
+
+
+def _field(name: str, field: FieldInfo) -> str:
+    return f"`{name}`{' (needed)' if field.is_required() else ''}"
+
+
+def _default_of(known: Field[Any]) -> str:
+    return "" if known.default is MISSING else _value(known.default)
+
+
+def _usual(field: FieldInfo) -> str:
+    if field.is_required():
+        return ""
+    return _value(field.get_default(call_default_factory=True))
+
+
+def _value(value: Any) -> str:
+    if value is None or value == "" or value in ((), {}):
+        return ""
+    if isinstance(value, bool):
+        return f"`{str(value).lower()}`"
+    if isinstance(value, tuple | list):
+        return f"`{list(value)}`"
+    return f"`{value:g}`" if isinstance(value, float) else f"`{value}`"
+
+
+def _number(value: Any) -> str:
+    if isinstance(value, bool | str):
+        return str(value)
+    return f"{int(value):,}" if int(value) == value else f"{value:g}"
+
+
+def _type(hint: Any) -> str:
+    """Say what a value of a type looks like in a file or after a flag."""
+    origin, parts = get_origin(hint), get_args(hint)
+    if hasattr(hint, "__metadata__"):  # Annotated
+        return _type(parts[0])
+    if isinstance(hint, type) and issubclass(hint, StrEnum):
+        parts, origin = tuple(hint), Literal
+    if origin is Literal:
+        return ", ".join(f"`{one}`" for one in parts)
+    if origin in (Union, UnionType):
+        return " or ".join(dict.fromkeys(_type(one) for one in parts if one is not NoneType))
+    if origin in (tuple, list):
+        return f"several: {_type(parts[0])}"
+    return _HOLDS.get(hint, "text" if origin is None and not _is_table(hint) else "a table")
+
+
+def _is_table(hint: Any) -> bool:
+    return isinstance(hint, type) and issubclass(hint, BaseModel | dict)
+
+
+def _limits(metadata: Iterable[Any]) -> str:
+    words = {"ge": "{} or more", "gt": "above {}", "le": "{} or less", "lt": "below {}", "min_length": "not empty"}
+    found = [(name, value) for one in metadata for name in words if (value := getattr(one, name, None)) is not None]
+    return ", ".join(words[name].format(_number(value)) for name, value in found)
+
+
+def _table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> list[str]:
+    rows = [[cell.replace("|", "\\|").replace("\n", " ") for cell in row] for row in rows]
+    kept = [place for place in range(len(list(head))) if any(row[place] for row in rows)]
+    if not rows:
+        return []
+    names = list(head)
+    lines = [[names[place] for place in kept], ["---"] * len(kept), *([row[place] for place in kept] for row in rows)]
+    return [*(f"| {' | '.join(line)} |" for line in lines), ""]

@@ -1,0 +1,205 @@
+"""What README and docs tell is so: commands are commands, examples run, links lead somewhere, two READMEs are one."""
+
+import re
+import shlex
+import subprocess
+import sys
+import tomllib
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+
+from data.__main__ import main as data_command
+from data.workspace import PROJECT
+from reading.experiment import ReadingExperiment
+from retrieval.comparison import experiment as experiment_file
+from retrieval.comparison.compare import compare
+from retrieval.comparison.experiment import Experiment, read_experiment
+from tests.doubles import small_set
+from text.__main__ import main as text_command
+from training.ablations.experiment import AblationExperiment
+
+DOCS = PROJECT / "docs"
+READMES = [PROJECT / "README.md", PROJECT / "README.ko.md"]
+PAGES = [*READMES, PROJECT / "CONTRIBUTING.md", PROJECT / "CHANGELOG.md", *sorted(DOCS.rglob("*.md"))]
+WRITTEN = {"reference/commands.md", "reference/experiment.md", "reference/training.md", "changelog.md"}
+ROOMS = ("data", "retrieval", "training", "embeddings", "reading", "language", "text", "benchmarks")
+# programs of others: what follows them is not looked at, but for paths
+OTHERS = ("pip", "docker", "export", "rsync", "systemctl", "git", "curl", "ip", "milvus-lite")
+
+
+def blocks(kind: str, pages: list[Path] = PAGES) -> list[Any]:
+    """The blocks of a kind, each once, called by its page and line."""
+    found: dict[str, Any] = {}
+    for page in pages:
+        text = page.read_text(encoding="utf-8")
+        for block in re.finditer(r"^```(\w*)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL):
+            if block[1] == kind:
+                line = text.count("\n", 0, block.start()) + 1
+                found.setdefault(block[2], pytest.param(block[2], id=f"{page.relative_to(PROJECT)}:{line}"))
+    return [*found.values()]
+
+
+def command_lines(block: str) -> list[list[str]]:
+    """The words of each command: `[--flag]` is as good as `--flag`, and `A && B` is two."""
+    lines = block.replace("\\\n", " ").splitlines()
+    words = [shlex.split(re.sub(r"\[(--.*?)\]", r"\1", line), comments=True) for line in lines]
+    return [part for line in words for part in _commands(line) if part]
+
+
+def _commands(words: list[str]) -> list[list[str]]:
+    found: list[list[str]] = [[]]
+    for word in words:
+        if word in ("&&", "|"):
+            found.append([])
+        elif not (re.fullmatch(r"[A-Z_]+=.*", word) and not found[-1]):
+            found[-1].append(word.removesuffix(";").removesuffix("..."))
+    return found
+
+
+def require_known(words: list[str]) -> None:
+    """Fail where words are no command of this project, or of one that is known here."""
+    program = Path(words[0]).name
+    if "-m" in words and program in ("python", "torchrun"):
+        at = words.index("-m")
+        require_room_command(words[at + 1], words[at + 2 :])
+    elif program == "make":
+        assert re.search(rf"^{words[1]}:", (PROJECT / "Makefile").read_text(), re.MULTILINE), words
+    elif program == "streamlit":
+        assert words[1:] == ["run", "app.py"]
+    elif words[:2] == ["python", "-c"]:
+        compile(words[2], "<document>", "exec")
+    else:
+        assert program in OTHERS, words
+    for word in words:
+        if word.startswith("docs/"):
+            assert (PROJECT / word).exists(), word
+
+
+def require_room_command(room: str, words: list[str]) -> None:
+    assert room in ROOMS
+    if room == "benchmarks":  # not imported: it reads what every benchmark needs
+        known = (PROJECT / "benchmarks" / "__main__.py").read_text(encoding="utf-8")
+        assert all(f'"{name}": ' in known for name in words)
+        return
+    module = import_module(f"{room}.__main__")
+    if hasattr(module, "commands"):
+        module.commands.parse_args(words, exit_on_error=False, print_error=False)
+    else:
+        module._parser().parse_args(words)
+
+
+def test_readme_is_a_page() -> None:
+    for page in READMES:
+        assert len(page.read_text(encoding="utf-8").splitlines()) <= 200
+
+
+def test_both_readmes_say_the_same() -> None:
+    english, korean = (page.read_text(encoding="utf-8") for page in READMES)
+    for pattern in (r"^(#+) ", r"^```.*?^```$", r"\]\((?!README)([^)]*)\)", r"^!\[.*?\]\((.*)\)"):
+        flags = re.MULTILINE | re.DOTALL if "`" in pattern else re.MULTILINE
+        assert re.findall(pattern, english, flags) == re.findall(pattern, korean, flags)
+    rows = [re.findall(r"^\|[^|]*(\|.*\|)$", text, re.MULTILINE) for text in (english, korean)]
+    assert len(rows[0]) == len(rows[1])
+    figures = [[re.findall(r"\d+\.\d\d", row) for row in side if re.search(r"\d\.\d", row)] for side in rows]
+    assert figures[0] == figures[1]
+    assert len(figures[0]) == 4
+
+
+@pytest.mark.parametrize("block", blocks("bash"))
+def test_commands_are_commands(block: str) -> None:
+    for words in command_lines(block):
+        require_known(words)
+
+
+def test_commands_in_sentences_are_commands() -> None:
+    for page in PAGES:
+        text = re.sub(r"^```.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+        for room, command in re.findall(r"`python -m (\w+) ([a-z][\w-]*)[^`]*`", text):
+            if room == "benchmarks":
+                require_room_command(room, [command])
+                continue
+            module = import_module(f"{room}.__main__")
+            known = module.commands if hasattr(module, "commands") else module._parser().format_help()
+            assert command in known, (page, command)
+
+
+@pytest.mark.parametrize("block", blocks("toml"))
+def test_experiment_files_are_read(block: str) -> None:
+    values = tomllib.loads(block)
+    if "auth" in values:
+        return
+    kind: type[BaseModel] = Experiment
+    if "language_model" in values:
+        kind = AblationExperiment
+    elif "reader" in values or "generator" in values:
+        kind = ReadingExperiment
+    if kind is Experiment:
+        values.setdefault("data", "sample")
+    kind.model_validate(values)
+
+
+@pytest.mark.parametrize("block", [*blocks("csv"), *blocks("json"), *blocks("text")])
+def test_files_are_read(block: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    is_pairs, is_dictionary = block.startswith("sentence1"), block.startswith("#")
+    path = tmp_path / ("words.txt" if is_dictionary else "file.json" if block.startswith("{") else "file.csv")
+    head, _, rows = block.partition("\n")
+    path.write_text(f"{head}\n{rows * 5}" if is_pairs else block, encoding="utf-8")  # a set of pairs has ten
+    if is_dictionary:
+        assert text_command(["keep-dictionary", str(path)]) == 0
+        return
+    assert data_command(["inspect-pairs" if is_pairs else "inspect", str(path)]) == 0
+    said = capsys.readouterr().out
+    assert "Problems: none" in said
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("block", blocks("python"))
+def test_python_runs(block: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A retriever that is added is read from a file, and compared."""
+    monkeypatch.setattr(experiment_file, "KINDS", [*experiment_file.KINDS])
+    exec(compile(block, "<document>", "exec"), {})  # noqa: S102 - an example of ours
+    added = experiment_file.KINDS[-1].model_fields["kind"].default
+    path = tmp_path / "experiment.toml"
+    path.write_text(f'data = "small"\n[[retriever]]\nname = "Added"\nkind = "{added}"\n', encoding="utf-8")
+    found = compare(read_experiment(path), small_set())
+    assert [result.error for result in found.results] == [None]
+    assert found.scores["Added"].means()["hit@1"] > 0.5
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(PROJECT)))
+def test_links_and_paths_lead_somewhere(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    for link in re.findall(r"\]\(([^)#]+)[^)]*\)", text):
+        if not link.startswith(("http:", "https:")):
+            target = (page.parent / link).resolve()
+            assert target.exists() or str(target).removeprefix(f"{DOCS}/") in WRITTEN, link
+    rooms = "|".join((*ROOMS, "docs", "tests", "views", "models", "jobs", "chat", "questions"))
+    for path in re.findall(rf"`((?:{rooms})/[\w./-]*)`", text):
+        assert (PROJECT / path).exists(), path
+
+
+def test_every_requirement_is_told_of() -> None:
+    told = (DOCS / "architecture.md").read_text(encoding="utf-8").lower()
+    for path in (PROJECT / "requirements.txt", *(PROJECT / "requirements").glob("*.txt")):
+        for name in re.findall(r"^([A-Za-z0-9_.-]+)(?:\[\w+\])?==", path.read_text(), re.MULTILINE):
+            assert re.search(rf"\b{re.escape(name.lower())}\b", told), f"{name} of {path.name}"
+
+
+@pytest.mark.slow
+def test_the_site_is_built_and_asks_no_other_host(tmp_path: Path) -> None:
+    pytest.importorskip("mkdocs", reason="the documents' own requirements are not installed")
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path / "site")]
+    built = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, check=False)
+    assert built.returncode == 0, built.stderr
+    for page in (tmp_path / "site").rglob("*.html"):
+        html = page.read_text(encoding="utf-8")
+        asked = re.findall(r"<(?:script|img|link|iframe)\b[^>]*?(?:src|href)=[\"']?(https?:[^\"' >]+)", html)
+        assert not asked, (page.name, asked)
+        assert 'class="mermaid"' not in html  # the theme would ask for its library elsewhere
+    commands = (tmp_path / "site" / "reference" / "commands.html").read_text(encoding="utf-8")
+    for room in ROOMS[:-1]:
+        assert f"python -m {room} " in commands
