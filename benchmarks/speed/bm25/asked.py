@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from benchmarks.scale.cloned_articles import Clones
+from benchmarks.clones import Clones
 from benchmarks.speed.bm25.engine import Words
 from text.tokens import PART
 

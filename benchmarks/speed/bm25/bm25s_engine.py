@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.scale.cloned_articles import Clones
+from benchmarks.clones import Clones
 from benchmarks.speed.bm25.engine import K1, B, Words
 
 _MOST_IN_LISTS = 100_000  # passages whose tokens fit into memory as Python's numbers, which it is quickest with

@@ -6,7 +6,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from benchmarks.scale.cloned_articles import Clones
+from benchmarks.clones import Clones
 
 K1, B = 1.2, 0.75  # what Tantivy scores by, whatever is asked for
 POSTING_BYTES = 8  # a passage's row and a weight of 4 bytes each, as bm25s holds them; ours takes 2 and 4

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from benchmarks.scale.cloned_articles import Clones
+from benchmarks.clones import Clones
 from benchmarks.speed.bm25.engine import K1, B, Words
 from text.tokens import Tokens
 

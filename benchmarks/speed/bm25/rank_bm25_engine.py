@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.scale.cloned_articles import Clones
+from benchmarks.clones import Clones
 from benchmarks.speed.bm25.engine import K1, B, Words
 
 

@@ -9,9 +9,8 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
+from benchmarks.clones import Clones, cloned, korquad_articles
 from benchmarks.peers import Measured
-from benchmarks.scale.articles import korquad_articles
-from benchmarks.scale.cloned_articles import Clones, cloned
 from benchmarks.speed.bm25.agreement import difference, overlap, own_passage_found
 from benchmarks.speed.bm25.asked import asked_of
 from benchmarks.speed.bm25.bm25s_engine import BM25S

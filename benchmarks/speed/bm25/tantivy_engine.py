@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.scale.cloned_articles import Clones
+from benchmarks.clones import Clones
 from benchmarks.speed.bm25.engine import Words
 
 _FIELD, _ROW, _FREQUENCIES = "text", "row", "freq"

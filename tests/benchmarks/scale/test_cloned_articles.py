@@ -8,8 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks.scale.articles import Articles, articles_of
-from benchmarks.scale.cloned_articles import Clones, cloned
+from benchmarks.clones import Articles, Clones, articles_of, cloned
 from benchmarks.speed.bm25.asked import asked_of
 from benchmarks.speed.bm25.bm25s_engine import BM25S
 from data.passages import Passage, Passages

@@ -5,7 +5,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from benchmarks.scale.cloned_articles import Clones
+from benchmarks.clones import Clones
 from benchmarks.speed.bm25.agreement import difference, overlap, own_passage_found
 from benchmarks.speed.bm25.asked import asked_of
 from benchmarks.speed.bm25.engine import K1, B, Engine
