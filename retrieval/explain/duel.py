@@ -6,8 +6,7 @@ from dataclasses import dataclass
 import pandas as pd
 
 from retrieval.explain.bm25 import BM25Explanation
-from retrieval.explain.sparse import SparseExplanation
-from retrieval.explain.starter import StaticExplanation
+from retrieval.explain.encoders import SparseExplanation, StaticExplanation
 from retrieval.rankings import Findings
 from text.located import TokenKind
 

@@ -21,10 +21,18 @@ from models.windows import WindowOptions
 from retrieval.comparison.first_stage import BM25Spec, DenseSpec, SparseSpec, TermSpec, WindowedBM25Spec
 from retrieval.comparison.multistage import RerankSpec
 from retrieval.explain.bm25 import BM25Explainer, BM25Explanation, WindowedBM25Explainer, counting_explainer
-from retrieval.explain.sentences import SentenceExplanation, sentence_contributions
-from retrieval.explain.sparse import SparseExplanation, term_contributions
-from retrieval.explain.starter import StaticExplainer, StaticExplanation, static_explainer
-from retrieval.explain.token_windows import WindowExplanation, dense_windows, reranker_windows
+from retrieval.explain.encoders import (
+    SentenceExplanation,
+    SparseExplanation,
+    StaticExplainer,
+    StaticExplanation,
+    WindowExplanation,
+    dense_windows,
+    reranker_windows,
+    sentence_contributions,
+    static_explainer,
+    term_contributions,
+)
 from retrieval.lexical.terms import CutWord, cut_words
 from text.dictionary import Dictionary, written
 from text.kept_dictionaries import StoredDictionary, find, load, stored

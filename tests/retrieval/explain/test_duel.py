@@ -4,7 +4,7 @@ import pytest
 from data.records import Passage
 from retrieval.explain.bm25 import BM25Explainer
 from retrieval.explain.duel import TERMS, TOKENS, Duel, duel, telling_token, term_table, token_table, word_reason
-from retrieval.explain.starter import StaticExplanation, TokenContribution
+from retrieval.explain.encoders import StaticExplanation, TokenContribution
 from retrieval.lexical.bm25 import BM25, BM25Options
 from retrieval.rankings import Findings
 from text.analyzers import Analyzer

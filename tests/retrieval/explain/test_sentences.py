@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from data.records import Passage
 from models.encoders.bi_encoder import BiEncoder
 from models.sources import find_model
-from retrieval.explain.sentences import sentence_contributions
+from retrieval.explain.encoders import sentence_contributions
 from tests.doubles import KeywordEncoder
 from tests.hub import build_bi_encoder
 from text.sentences import sentence_spans

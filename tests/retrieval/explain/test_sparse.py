@@ -11,7 +11,7 @@ from models.encoders.sparse_encoder import SparseTextEncoder
 from models.precision import Precision
 from models.sources import find_model
 from retrieval.explain.duel import WEIGHED, weighed_table
-from retrieval.explain.sparse import SparseExplanation, term_contributions
+from retrieval.explain.encoders import SparseExplanation, term_contributions
 from tests.hub import SENTENCES, build_sparse_encoder
 
 pytestmark = pytest.mark.slow

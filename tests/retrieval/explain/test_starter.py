@@ -18,7 +18,7 @@ from models.encoders.bi_encoder import BiEncoder
 from models.hub import ModelError
 from models.sources import STARTER, find_model
 from retrieval.dense import Dense
-from retrieval.explain.starter import StaticExplainer, StaticExplanation, static_explainer
+from retrieval.explain.encoders import StaticExplainer, StaticExplanation, static_explainer
 from tests.doubles import texts_of
 from tests.hub import build_bi_encoder
 from text.analysis import analyze

@@ -12,7 +12,7 @@ from models.precision import Precision
 from models.sources import find_model
 from models.windows import WindowOptions
 from retrieval.dense import Dense
-from retrieval.explain.token_windows import dense_windows, reranker_windows
+from retrieval.explain.encoders import dense_windows, reranker_windows
 from tests.hub import SENTENCES, build_bi_encoder, build_cross_encoder_base, with_head
 
 pytestmark = pytest.mark.slow

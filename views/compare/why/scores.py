@@ -10,9 +10,8 @@ from retrieval.comparison.first_stage import DenseSpec, SparseSpec, TermSpec
 from retrieval.comparison.multistage import HybridSpec, RerankSpec
 from retrieval.comparison.spec import Spec
 from retrieval.explain.duel import Duel, token_table
+from retrieval.explain.encoders import SentenceExplanation, WindowExplanation
 from retrieval.explain.multistage import PartContribution
-from retrieval.explain.sentences import SentenceExplanation
-from retrieval.explain.token_windows import WindowExplanation
 from text.located import weighted_pieces
 from views.compare.controls import choose_in_address
 from views.compare.why import terms as compare_question_weighed

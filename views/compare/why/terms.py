@@ -12,7 +12,7 @@ from retrieval.comparison.experiment import Lab
 from retrieval.comparison.first_stage import BM25Spec, SparseSpec, TermSpec
 from retrieval.explain.bm25 import BM25Explanation, TermContribution
 from retrieval.explain.duel import Duel, term_table, weighed_table
-from retrieval.explain.sparse import SparseExplanation
+from retrieval.explain.encoders import SparseExplanation
 from text.dictionary import Dictionary, name_of
 from text.located import Piece, TokenKind
 from text.morphemes import Compounds

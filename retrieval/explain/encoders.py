@@ -1,0 +1,293 @@
+"""Why a model gives a passage its score: tokens of a starter, terms of a sparse encoder, sentences, windows of tokens.
+
+Nothing here imports torch before a model is read.
+"""
+
+import json
+import math
+import unicodedata
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from data.passages import Passages
+from data.records import Passage
+from models.encoders.cross_encoder import CrossEncoderScorer
+from models.encoders.protocols import Encoder, WindowEncoder
+from models.encoders.sparse_encoder import SparseTextEncoder
+from models.sources import find_model, is_starter, starter_bi_encoder_folder
+from models.windows import Window, WindowOptions
+from retrieval.explain.bm25 import TermExplanation
+from text.analyzers import Analyzer
+from text.located import IndexedText, Piece, TokenKind, indexed_text, reading, spans_by_token, weighted_pieces
+from text.matching import Span
+from text.sentences import sentence_spans
+
+
+@dataclass(frozen=True)
+class TokenContribution:
+    """A distinct token as a person reads it, and `value`, what it adds to the cosine (below 0: what it takes).
+
+    A token the model does not know adds 0. Spans are letters of the composed text it comes from.
+    """
+
+    text: str
+    kind: TokenKind
+    known: bool
+    value: float
+    spans: tuple[Span, ...]
+
+
+@dataclass(frozen=True)
+class StaticExplanation:
+    """The cosine of a question and a passage, told twice: the values of either's tokens sum to it.
+
+    Tokens that add most come first.
+    """
+
+    question: str
+    passage: IndexedText
+    question_tokens: tuple[TokenContribution, ...]
+    passage_tokens: tuple[TokenContribution, ...]
+
+    @property
+    def score(self) -> float:
+        """The cosine; 0 where nothing is known of one of the texts."""
+        return math.fsum(token.value for token in self.question_tokens)
+
+    def question_pieces(self) -> list[Piece]:
+        """Cut the question by what its letters add to the cosine."""
+        return weighted_pieces(self.question, _weights(self.question_tokens), 0, len(self.question))
+
+    def title_pieces(self) -> list[Piece]:
+        """Cut the title by what its letters add to the cosine."""
+        return self.passage.title_pieces(_weights(self.passage_tokens))
+
+    def text_pieces(self) -> list[Piece]:
+        """Cut the passage's own text by what its letters add to the cosine."""
+        return self.passage.text_pieces(_weights(self.passage_tokens))
+
+
+class StaticExplainer:
+    """Explains the cosines of a starter bi-encoder, read from its folder. Build it once and ask often.
+
+    With v_i the vectors of the distinct known tokens of a question and w_j those of a passage, the cosine is
+    `(sum v_i) . (sum w_j) / (|sum v_i| |sum w_j|)`, so token i of the question adds
+    `v_i . (sum w_j) / (|sum v_i| |sum w_j|)`, and token j of the passage the same with its own vector.
+    An index that keeps vectors in 8 bits scores the pair a little differently.
+    """
+
+    def __init__(self, folder: Path, passages: Sequence[Passage], *, title: bool = True) -> None:
+        from safetensors import safe_open
+        from tokenizers import Tokenizer
+
+        modules = json.loads((folder / "modules.json").read_text(encoding="utf-8"))
+        module = folder / modules[0]["path"]
+        self.analyzer = Analyzer(json.loads((module / "config.json").read_text(encoding="utf-8"))["analyzer"])
+        self._passages, self._title = passages, title
+        self._number: dict[str, int] = Tokenizer.from_file(str(module / "tokenizer.json")).get_vocab()
+        # rows are read when they are asked for: all of them may be 100 MB
+        weights: Any = safe_open(module / "model.safetensors", framework="np")
+        self._vectors = weights.get_slice("embedding.weight")
+        spans_by_token(self.analyzer, [""])  # loads what it needs now, not with the first question
+
+    def explain(self, question: str, row: int) -> StaticExplanation:
+        """Explain the cosine of a question and the passage in a row of the corpus."""
+        question = unicodedata.normalize("NFC", question)
+        passage = indexed_text(self._passages[row], title=self._title)
+        asked, held = spans_by_token(self.analyzer, [question, passage.text])
+        asked_vectors, held_vectors = self._vectors_of(asked), self._vectors_of(held)
+        asked_sum, held_sum = asked_vectors.sum(axis=0), held_vectors.sum(axis=0)
+        lengths = float(np.linalg.norm(asked_sum) * np.linalg.norm(held_sum)) or math.inf
+        return StaticExplanation(
+            question,
+            passage,
+            self._contributions(asked, asked_vectors @ held_sum / lengths),
+            self._contributions(held, held_vectors @ asked_sum / lengths),
+        )
+
+    def _vectors_of(self, tokens: Mapping[str, object]) -> np.ndarray:
+        """Vectors of tokens, `(n_tokens, dimensions)` float64; zeros for a token that is not known."""
+        vectors = np.zeros((len(tokens), self._vectors.get_shape()[1]))
+        for place, token in enumerate(tokens):
+            if (number := self._number.get(token)) is not None:
+                vectors[place] = self._vectors[number : number + 1][0]
+        return vectors
+
+    def _contributions(
+        self, tokens: Mapping[str, tuple[Span, ...]], values: np.ndarray
+    ) -> tuple[TokenContribution, ...]:
+        told = [
+            TokenContribution(*reading(self.analyzer, token), token in self._number, value, spans)
+            for (token, spans), value in zip(tokens.items(), values.tolist(), strict=True)
+        ]
+        return tuple(sorted(told, key=lambda token: -token.value))
+
+
+def static_explainer(
+    model: str, passages: Sequence[Passage], *, title: bool = True, base: Path | None = None
+) -> StaticExplainer | None:
+    """Return an explainer of a dense retriever's model over passages, None where the model is no starter.
+
+    Raises `ModelError` where there is no such model, `FileNotFoundError` where the starter was never built.
+    """
+    source = find_model(model, base)
+    if not is_starter(source):
+        return None
+    return StaticExplainer(
+        starter_bi_encoder_folder(source, Passages.of(passages).indexed_texts(title=title)), passages, title=title
+    )
+
+
+def _weights(tokens: Sequence[TokenContribution]) -> list[tuple[Span, float]]:
+    return [(span, token.value) for token in tokens for span in token.spans]
+
+
+@dataclass(frozen=True)
+class WeighedTerm:
+    """A term as a person reads it, and its weight in the question and in the passage.
+
+    The spans, letters of the composed texts, say where it stands; where it stands in neither it is expansion.
+    """
+
+    text: str
+    question: float
+    passage: float
+    question_spans: tuple[Span, ...]
+    passage_spans: tuple[Span, ...]
+
+    @property
+    def value(self) -> float:
+        """What it adds to the score: the product of both weights."""
+        return self.question * self.passage
+
+    @property
+    def is_expansion(self) -> bool:
+        """Whether it stands in neither text."""
+        return not (self.question_spans or self.passage_spans)
+
+
+class SparseExplanation(TermExplanation[WeighedTerm]):
+    """The terms that a question and a passage share; the score is the dot product."""
+
+    @property
+    def by_expansion(self) -> float:
+        """What terms add to the score that stand in neither text."""
+        return math.fsum(term.value for term in self.terms if term.is_expansion)
+
+
+def term_contributions(
+    encoder: SparseTextEncoder, question: str, passage: Passage, *, title: bool = True
+) -> SparseExplanation:
+    """Explain the score of a passage for a question by reading both anew, which loads the model. Raises `ModelError`.
+
+    In bfloat16 texts that are read alone have weights that differ in the last digits from those of the ranking.
+    """
+    held_text = Passages.of([passage]).indexed_texts(title=title)[0]
+    asked, held = encoder.encode("question", [question]), encoder.encode("passage", [held_text])
+    composed, indexed = unicodedata.normalize("NFC", question), indexed_text(passage, title=title)
+    in_question, in_passage = encoder.spans_by_term(composed), encoder.spans_by_term(indexed.text)
+    shared, asked_places, held_places = np.intersect1d(asked.indices, held.indices, return_indices=True)
+    weights = zip(asked.data[asked_places].tolist(), held.data[held_places].tolist(), strict=True)
+    terms = [
+        WeighedTerm(text, *both, in_question.get(term, ()), in_passage.get(term, ()))
+        for term, text, both in zip(shared.tolist(), encoder.readings(shared.tolist()), weights, strict=True)
+    ]
+    return SparseExplanation(composed, indexed, tuple(sorted(terms, key=lambda term: -term.value)))
+
+
+@dataclass(frozen=True)
+class SentenceScore:
+    """A sentence as letters of the indexed text, and its cosine with the question when it is read by itself."""
+
+    span: Span
+    cosine: float
+
+
+@dataclass(frozen=True)
+class SentenceExplanation:
+    """The cosine of the whole passage, and those of its sentences in their order.
+
+    They do not add up: a model that reads words in their context scores a whole that is no sum or mean of its parts,
+    and a sentence read alone has lost its context. Compare them with each other, not with the score.
+    """
+
+    passage: IndexedText
+    score: float
+    sentences: tuple[SentenceScore, ...]
+
+
+def sentence_contributions(
+    encoder: Encoder, question: str, passage: Passage, *, title: bool = True
+) -> SentenceExplanation:
+    """Score a passage sentence by sentence with the model of a dense retriever, which may load it.
+
+    The title counts as a sentence where it is indexed.
+    """
+    indexed = indexed_text(passage, title=title)
+    spans = sentence_spans(indexed.text)
+    vectors = encoder.encode_passages([indexed.text, *(indexed.text[start:end] for start, end in spans)])
+    whole, *cosines = (vectors @ encoder.encode_questions([question])[0]).tolist()
+    sentences = (SentenceScore(span, cosine) for span, cosine in zip(spans, cosines, strict=True))
+    return SentenceExplanation(indexed, whole, tuple(sentences))
+
+
+@dataclass(frozen=True)
+class WindowScore:
+    """A window of the indexed text, and its cosine with the question or the reranker's score of both."""
+
+    window: Window
+    score: float
+
+
+@dataclass(frozen=True)
+class WindowExplanation:
+    """The windows of a passage, as it is indexed, in their order: one or more."""
+
+    text: str
+    windows: tuple[WindowScore, ...]
+
+    @property
+    def best(self) -> int:
+        """Place of the window whose score is the passage's; of equals the first."""
+        return max(range(len(self.windows)), key=lambda place: self.windows[place].score)
+
+    @property
+    def score(self) -> float:
+        """The passage's score."""
+        return self.windows[self.best].score
+
+
+def dense_windows(
+    encoder: WindowEncoder, question: str, passage: Passage, options: WindowOptions, *, title: bool = True
+) -> WindowExplanation | None:
+    """Score a passage window by window with a bi-encoder, which may load it; None where the model reads it whole."""
+    text, head = _indexed(passage, title=title)
+    windows = encoder.windows_of([text], np.array([head]), options).of(0)
+    if not windows:
+        return None
+    vectors = encoder.encode_passages([window.text(text) for window in windows])
+    return _explained(text, windows, vectors @ encoder.encode_questions([question])[0])
+
+
+def reranker_windows(
+    scorer: CrossEncoderScorer, question: str, passage: Passage, options: WindowOptions, *, title: bool = True
+) -> WindowExplanation | None:
+    """Score a passage window by window with a cross-encoder, which loads it; None where it fits beside the question."""
+    text, head = _indexed(passage, title=title)
+    windows = scorer.windows_of(question, text, head, options)
+    if not windows:
+        return None
+    return _explained(text, windows, scorer.score([(question, window.text(text)) for window in windows]))
+
+
+def _indexed(passage: Passage, *, title: bool) -> tuple[str, int]:
+    of = Passages.of([passage])
+    return of.indexed_texts(title=title)[0], int(of.heads(title=title)[0])
+
+
+def _explained(text: str, windows: Sequence[Window], scores: np.ndarray) -> WindowExplanation:
+    return WindowExplanation(text, tuple(map(WindowScore, windows, scores.tolist())))
