@@ -14,7 +14,7 @@ from models.sources import find_model
 from reading.depth import ByDepth, Candidates, best_weight, by_depth, candidates, spread
 from reading.experiment import ReaderSpec, ReadingExperiment
 from reading.extractive import own_passages
-from reading.generation.by_retriever import GeneratorResult, generated
+from reading.generate.by_retriever import GeneratorResult, generated
 from reading.readings import CorpusReader, Readings
 from retrieval.comparison.compare import Comparison, compare
 from retrieval.rankings import Rankings

@@ -10,7 +10,7 @@ from data.failure import Failure
 from data.workspace import write_json
 from reading.depth import Fate
 from reading.evaluate import Answered, ReaderResult, ReadingResult
-from reading.generation.by_retriever import Generated, GeneratorResult
+from reading.generate.by_retriever import Generated, GeneratorResult
 from reading.judge.rules import write_predictions
 from reading.judge.scores import EXACT
 from retrieval.evaluation.significance import Pair, PairTest, paired_tests, question_groups, share_intervals
