@@ -6,8 +6,7 @@ from typing import Any
 import altair as alt
 import pandas as pd
 
-from retrieval.report.colours import FATE_COLOURS, PALETTE, READABLE
-from retrieval.report.scales import colour, columns_for, legend, shape
+from retrieval.report.charts import FATE_COLOURS, PALETTE, READABLE, colour, columns_for, legend, shape
 from views.ui.charts import HEIGHT, with_interval
 from views.ui.words import word
 

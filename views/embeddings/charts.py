@@ -5,8 +5,7 @@ from collections.abc import Sequence
 import altair as alt
 import pandas as pd
 
-from retrieval.report.colours import PALETTE, READABLE, colour_of
-from retrieval.report.scales import colour, legend, shape
+from retrieval.report.charts import PALETTE, READABLE, colour, colour_of, legend, shape
 from views.embeddings.figures import LINE
 from views.ui.charts import with_interval
 from views.ui.words import word

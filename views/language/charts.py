@@ -5,8 +5,7 @@ from collections.abc import Sequence
 import altair as alt
 import pandas as pd
 
-from retrieval.report.colours import PALETTE, READABLE
-from retrieval.report.scales import colour, legend, shape
+from retrieval.report.charts import PALETTE, READABLE, colour, legend, shape
 from views.ui.words import word
 
 _HEIGHT = 260

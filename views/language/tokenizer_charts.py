@@ -6,8 +6,7 @@ from math import sqrt
 import altair as alt
 import pandas as pd
 
-from retrieval.report.colours import READABLE
-from retrieval.report.scales import colour, legend, shape
+from retrieval.report.charts import READABLE, colour, legend, shape
 from views.ui.words import word
 
 _HEIGHT = 340

@@ -6,8 +6,7 @@ import altair as alt
 import pandas as pd
 import streamlit as st
 
-from retrieval.report.colours import READABLE
-from retrieval.report.scales import colour, legend, shape
+from retrieval.report.charts import READABLE, colour, legend, shape
 from views.reading.evaluation import FATES, ReadingView, curve_table, difference_table, fate_table, figure_table
 from views.ui import tables
 from views.ui.charts import draw_chart, with_interval
@@ -111,7 +110,7 @@ def _draw_figures(view: ReadingView) -> None:
         }
         best = table[str(view.k)] == table[str(view.k)].max()
         styled = table.style.map(lambda _: tables.BOLD, subset=(best, ["retriever", str(view.k)]))
-        st.dataframe(styled, hide_index=True, column_order=[*columns], column_config=columns)
+        tables.draw(styled, columns)
         st.caption(word("answers.figures_help", k=view.k))
 
 
@@ -132,7 +131,7 @@ def _draw_fates(view: ReadingView) -> None:
             columns[fate] = st.column_config.TextColumn(
                 word(f"answers.fate_{fate}"), help=word(f"answers.fate_{fate}_help")
             )
-        st.dataframe(wide, hide_index=True, column_order=[*columns], column_config=columns)
+        tables.draw(wide, columns)
 
 
 def _draw_differences(view: ReadingView) -> None:
@@ -148,5 +147,5 @@ def _draw_differences(view: ReadingView) -> None:
             **tables.interval("%+.2f"),
             "p_family": tables.p_family(),
         }
-        st.dataframe(table, hide_index=True, column_order=[*columns], column_config=columns)
+        tables.draw(table, columns)
         st.caption(word("answers.differences_help", k=view.tested))

@@ -1,7 +1,6 @@
-"""An ablation: at work, and what came of it in words, as a picture and as a table, with its trainings folded under it."""
+"""An ablation: at work, and what came of it in words, as a picture and as a table, with its trainings folded under
+it."""
 
-from collections.abc import Callable
-from functools import partial
 from typing import Any, NamedTuple
 
 import altair as alt
@@ -10,21 +9,19 @@ import streamlit as st
 from streamlit.elements.lib.column_types import ColumnConfig
 
 from data.store import StoredSet, stored
-from jobs.status import Status
 from retrieval.comparison.experiment import write_experiment
 from retrieval.comparison.first_stage import DenseSpec
-from retrieval.report.colours import PALETTE, READABLE
+from retrieval.report.charts import PALETTE, READABLE
 from training.runs.ablations import REFERENCE, UNTRAINED, Ablation, Difference, Table, Variant
 from training.runs.runs import Run, find_run
 from views.choices import BM25_NAME, choices_for, model_place
-from views.names import experiment_of, is_varied, kind_name, run_name, set_name, variant_stage_words
+from views.names import experiment_of, is_varied, kind_name, run_name
 from views.navigation import open_page
 from views.resources.sets import use_set
 from views.runs.head import draw_parts
 from views.runs.search import setting_words
 from views.ui import tables
 from views.ui.charts import draw_chart, with_interval
-from views.ui.job import follow
 from views.ui.problems import tell_training_failure
 from views.ui.words import language, plain, signed, word
 
@@ -234,21 +231,19 @@ def _draw_numbers(table: Table, measures: list[str], measure: str, *, varied: bo
     best = {name: _best_number(table, name) for name in measures}
     for place, one in enumerate(table.variants):
         for name in measures:
-            cell = pd.IndexSlice[[place], [name]]
-            style = style.format(_as(_cell(one, name)), subset=cell)
+            style = tables.write(style, place, name, _cell(one, name))
             if one.number == best[name]:
-                style = style.set_properties(subset=cell, **{"font-weight": "700"})
+                style = style.map(lambda _: tables.BOLD, subset=pd.IndexSlice[[place], [name]])
         apart = (one.differences or {}).get(measure)
         told = f"{signed(apart.value)} [{signed(apart.low)}, {signed(apart.high)}]" if apart else ""
-        style = style.format(_as(told), subset=pd.IndexSlice[[place], ["difference"]])
+        style = tables.write(style, place, "difference", told)
     known = any(measure in (one.differences or {}) for one in table.variants)
     columns = {"variant": tables.text("ablation.variant", pinned=True, width=150), measure: _column(measure)}
     if known:
         columns["difference"] = tables.number("ablation.difference", width=125)
         columns["p"] = tables.number("ablation.p", "%.4f", width=60)
     columns |= {name: _column(name) for name in measures if name != measure}
-    order = [*columns]
-    st.dataframe(style, hide_index=True, column_order=order, column_config=columns, placeholder=_MISSING)
+    tables.draw(style, columns, placeholder=_MISSING)
 
 
 def _column(measure: str) -> ColumnConfig:
@@ -284,10 +279,6 @@ def _best_number(table: Table, name: str) -> int:
     return max(known, key=lambda number: sign * known[number], default=-1)
 
 
-def _as(text: str) -> Callable[[object], str]:
-    return lambda _: text
-
-
 def _notes(table: Table, measure: str, *, varied: bool) -> list[str]:
     notes = [word("ablation.dashed", name=variant_name(Variant(REFERENCE, {}), varied=varied))]
     if varied and any(measure in (one.differences or {}) for one in table.variants):
@@ -307,17 +298,6 @@ def _failures(table: Table, base: str, *, varied: bool) -> None:
         if one.code:
             st.markdown(word("ablation.failed", name=plain(variant_name(one, varied=varied))))
             tell_training_failure(one.code, one.message, base)
-
-
-_POLL_SECONDS = 1.5
-
-
-def draw_ablation_at_work(ablation: Ablation) -> None:
-    """Draw an ablation that goes on, until it has come to an end."""
-    plan = ablation.plan()
-    with st.container(border=True):
-        st.markdown(f"**{plain(run_name(plan))}** · {kind_name(plan.kind)} · {plain(set_name(plan.data_name))}")
-        follow(ablation, partial(variant_stage_words, plan), partial(_so_far, ablation), every=_POLL_SECONDS)
 
 
 def draw_ablation(ablation: Ablation) -> None:
@@ -348,8 +328,8 @@ def draw_ablation_buttons(ablation: Ablation) -> None:
         )
 
 
-def _so_far(ablation: Ablation, status: Status) -> None:
-    del status
+def draw_ablation_so_far(ablation: Ablation) -> None:
+    """Draw what an ablation at work has come to."""
     st.caption(word("ablation.goes_on"))
     _draw_known(ablation)
 

@@ -7,8 +7,7 @@ import altair as alt
 import pandas as pd
 import streamlit as st
 
-from retrieval.report.colours import PALETTE
-from retrieval.report.scales import legend, shape
+from retrieval.report.charts import PALETTE, legend, shape
 from training.readers.family import READERS
 from training.recipe import RECIPES, recipe_of
 from training.runs.curves import MEASURES, Curves, Points

@@ -15,8 +15,7 @@ import pandas as pd
 import pyarrow as pa
 import streamlit as st
 
-from retrieval.report.colours import PALETTE, READABLE
-from retrieval.report.scales import colour, columns_for, legend, shape
+from retrieval.report.charts import PALETTE, READABLE, colour, columns_for, legend, shape
 from views.ui.words import language, word
 
 HEIGHT = 320

@@ -1,6 +1,5 @@
 """The Tokenizers tab as a person uses it, over a comparison of two small tokenizers and a model's."""
 
-import argparse
 import re
 import shlex
 import zipfile
@@ -22,9 +21,9 @@ from data.store import StoredSet
 from data.store import keep as keep_set
 from data.workspace import workspace
 from jobs.status import State, Status
+from language.__main__ import commands
 from language.problems import LanguageError
 from language.texts import keep as keep_text
-from language.tokenizers import command as tokenizers_command
 from language.tokenizers import store
 from language.tokenizers.comparison import Measured, Refusal, Request
 from language.tokenizers.fertility import HeldOut, fertility
@@ -33,7 +32,7 @@ from language.tokenizers.kinds import Split, TokenizerKind
 from language.tokenizers.morphemes import BOUNDARY
 from language.tokenizers.prepared import PreparedTokenizer
 from language.tokenizers.train import TrainedTokenizer
-from retrieval.report.colours import colour_of
+from retrieval.report.charts import colour_of
 from tests.language.tokenizers.test_train import SENTENCES, trained
 from tests.views.driving import opened, run
 from views.language.pieces_html import cut_html, names_html
@@ -289,7 +288,7 @@ def test_a_kept_text_is_compared_and_told_without_a_question_set(asked: list[Tok
     text = keep_text(BytesIO("\n".join(TEXTS).encode()), "문장들")
     app = opened(page, corpus=text.reference, **ADDRESS)
     assert "2 tokenizers are trained on 60 documents" in texts(app)
-    next(one for one in app.button if str(one.key).startswith("compare_")).click()
+    next(one for one in app.button if str(one.key).startswith("start_")).click()
     run(app)
     request = TokenizerRequest(text.reference, Request(KINDS, (Split.WORDS,), (1_000,)))
     assert asked == [request]
@@ -333,15 +332,13 @@ def test_a_tokenizer_is_taken_away_whole(tmp_path: Path) -> None:
 
 
 def test_the_command_asks_for_the_same(data: StoredSet) -> None:
-    parser = argparse.ArgumentParser()
-    tokenizers_command.add_arguments(parser)
     asked = Request(KINDS, tuple(Split), (1_000, 2_000), ("a/b", "c d"))
     view: Any = SimpleNamespace(request=TokenizerRequest(data.key, asked))
     line = command_of(view)
     assert "'c d'" in line
-    told = parser.parse_args(shlex.split(line)[4:])
-    found = Request(tuple(told.kind), tuple(told.split), tuple(told.vocabulary), tuple(told.against))
-    assert (told.data, found) == (data.key, asked)
+    _, told, _ = commands.parse_args(shlex.split(line)[3:])
+    found = Request(*(told.arguments[name] for name in ("kind", "split", "vocabulary", "against")))
+    assert (told.arguments["data"], found) == (data.key, asked)
 
 
 def test_names_say_what_differs(data: StoredSet) -> None:

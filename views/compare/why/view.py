@@ -6,8 +6,7 @@ import streamlit as st
 
 from data.remarks import remarks_of
 from retrieval.analysis.questions import BANDS, Quadrant, band_counts
-from retrieval.report.colours import READABLE
-from retrieval.report.scales import legend
+from retrieval.report.charts import READABLE, legend
 from views.compare.controls import change, choose_in_address, clear_filters, set_parameter, tie
 from views.compare.scores import ComparisonView
 from views.compare.why import question as compare_question

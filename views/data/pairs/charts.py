@@ -3,7 +3,7 @@
 import altair as alt
 import pandas as pd
 
-from retrieval.report.colours import PALETTE
+from retrieval.report.charts import PALETTE
 
 _HEIGHT = 240
 _A_LABEL = 44  # pixels
