@@ -73,7 +73,7 @@ def compare_command(
         return _compare_for_the_page(experiment, out, rest=rest)
     comparison, origin = _compared(experiment, tell_progress)
     status = _report(comparison)  # first: a full disk takes no figures away
-    from retrieval.report.files import save  # draws with a library that a page's job does not wait for
+    from retrieval.report.exports import save  # draws with a library that a page's job does not wait for
 
     save(comparison, out, origin, language)
     return status
@@ -171,7 +171,7 @@ def ship_command() -> int:
 @commands.command(name="export")
 def export_command(key: Key, /, *, out: Out, language: ReportLanguage = "en") -> int:
     """Write all files of a kept comparison."""
-    from retrieval.report.files import save
+    from retrieval.report.exports import save
 
     kept = {one.key: one for one in kept_comparisons()}[key]
     comparison = load(kept.folder, find(kept.reference, kept.folder))

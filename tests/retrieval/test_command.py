@@ -22,7 +22,7 @@ from retrieval import __main__ as module
 from retrieval.__main__ import main
 from retrieval.comparison.experiment import read_experiment
 from retrieval.comparison.store import ComparisonJob, kept_comparisons, load
-from retrieval.report import files
+from retrieval.report import exports
 from tests.doubles import small_set
 from tests.programs import run_module
 
@@ -259,7 +259,7 @@ def test_a_full_disk_takes_no_figures_away(
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(files, "save", full)
+    monkeypatch.setattr(exports, "save", full)
     done = run_here(WORDS, tmp_path, capsys)
     assert done.status == 2
     assert done.errors == "error: [Errno 28] No space left on device\n"

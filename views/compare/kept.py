@@ -23,8 +23,7 @@ from retrieval.comparison.store import (
     rename,
     scores_content,
 )
-from retrieval.report.exports import latex_table, markdown_table, per_question_json, per_question_table
-from retrieval.report.files import save
+from retrieval.report.exports import latex_table, markdown_table, per_question_json, per_question_table, save
 from training.runs.runs import find_run
 from views.compare.scores import ComparisonView, in_points, means
 from views.names import set_name

@@ -18,7 +18,7 @@ from retrieval.comparison.spec import CachedRetriever, Materials, Spec
 from retrieval.comparison.store import ComparisonJob, load
 from retrieval.comparison.store import keep as keep_comparison
 from retrieval.rankings import Rankings, top_k
-from retrieval.report.files import save
+from retrieval.report.exports import save
 from tests.doubles import PASSAGES, QUESTIONS, small_set
 from views.choices import choices_for
 from views.ui.words import catalog

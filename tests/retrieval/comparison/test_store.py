@@ -15,7 +15,7 @@ from models.hub import ModelError
 from retrieval.comparison.compare import Comparison, Result, compare
 from retrieval.comparison.experiment import Experiment
 from retrieval.comparison.store import ComparisonJob, delete, keep, kept_comparisons, load, rename
-from retrieval.report.files import save
+from retrieval.report.exports import save
 from tests.doubles import QUESTIONS, small_set
 
 BIGRAMS = {"name": "bigrams", "kind": "bm25", "analyzer": "bigram"}
