@@ -1,105 +1,84 @@
 """`python -m data inspect FILE`: what is understood of a file, what is wrong with it, and what it is like.
 
-`python -m data keep FILE` puts it among the sets of the workspace: a file too large to be uploaded, for one.
-`python -m data inspect-pairs FILE...` and `keep-pairs` do the same with sentence pairs.
-`python -m data make-questions SET` makes questions of the passages of a set; see `python -m questions`.
+`keep` puts a file among the sets of the workspace, one too large to be uploaded, for one; `inspect-pairs` and
+`keep-pairs` do the same with sentence pairs; `make-questions` makes questions of the passages of a set.
 """
 
-import argparse
 import json
 import math
 import sys
+from collections.abc import Sequence
 from dataclasses import asdict, fields, is_dataclass
-from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
+from cyclopts import Parameter
 
 from data.apart.reading import read_file_apart
 from data.audit.audit import Audit, audit
 from data.audit.figures import PARTS
 from data.audit.overlap import Unit
-from data.pairs import command as pair_commands
+from data.commands import AsJson, columns_of, commands_of, run
+from data.pairs.command import inspect_pairs, keep_pairs
 from data.problems import DataError
 from data.read import Columns, Reading
 from data.split import Split, split
 from data.store import keep, note_used
-from data.terminal import Parser, tell
+from data.terminal import tell
 from data.workspace import is_of_the_disk
 
-_ROLES = [field.name for field in fields(Columns)]
 _SHOWN_PROBLEMS = 10
-_MAKE_QUESTIONS = "make-questions"
-_NO_QUESTION = f"No questions: these passages can be searched, and `{_MAKE_QUESTIONS}` makes some to train with"
+_NO_QUESTION = "No questions: these passages can be searched, and `make-questions` makes some to train with"
+
+commands = commands_of("data", "Look at question sets and sets of sentence pairs.")
+File = Annotated[Path, Parameter(help="SQuAD JSON, JSON, JSONL, CSV, TSV, Excel, Parquet or text")]
+NamedColumns = Annotated[dict[str, str] | None, columns_of(Columns)]
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """Run the command; return 0, or 1 where the data cannot be used, or not be kept."""
-    words = sys.argv[1:] if arguments is None else arguments
-    if words[:1] == [_MAKE_QUESTIONS]:  # a room above this one, called as any program is
-        status: int = import_module("questions.__main__").main(words[1:])
-        return status
-    options = _parser().parse_args(words)
-    try:
-        if options.command in pair_commands.COMMANDS:
-            pair_commands.run(options)
-        else:
-            reading = read_file_apart(options.file, dict(options.columns))
-            (_keep if options.command == "keep" else _inspect)(reading, options)
-    except DataError as error:
+def main(words: Sequence[str] | None = None) -> int:
+    """Run the command; return 0, 1 where the data cannot be used, or not be kept, 2 where the words make no sense."""
+    return run(commands, words, _refused)
+
+
+def _refused(error: Exception) -> int:
+    if isinstance(error, DataError):
         rows = [problem.message for problem in error.others if problem.leaves_out_row][:_SHOWN_PROBLEMS]
         for line in (str(error), *(f"  {row}" for row in rows)):
             tell(line, error=True)
-        return 1
-    except OSError as error:
-        if not is_of_the_disk(error):
-            raise
+    elif isinstance(error, OSError) and is_of_the_disk(error):
         tell(f"The disk cannot be written to ({error.strerror}). Nothing that was kept is lost.", error=True)
-        return 1
-    return 0
+    else:
+        tell(f"error: {error}", error=True)
+    return 1
 
 
-def _keep(reading: Reading, options: argparse.Namespace) -> None:
-    kept = keep(reading.question_set, source=options.file.name)
-    note_used(kept.key)  # as on the Data page
-    tell("\n".join([*_understood(reading), *_problems(reading), f"Kept as {kept.key}"]))
-
-
-def _inspect(reading: Reading, options: argparse.Namespace) -> None:
+@commands.command
+def inspect(file: File, /, *, columns: NamedColumns = None, as_json: AsJson = False) -> int:
+    """Tell what a file holds."""
+    reading = read_file_apart(file, columns or {})
     figures, parts = audit(reading.question_set), split(reading.question_set)
-    if options.json:
+    if as_json:
         tell(json.dumps(_as_json(reading, figures, parts), ensure_ascii=False, indent=1))
     else:
         tell("\n".join([*_understood(reading), *_problems(reading), *_figures(figures), *_parts(parts)]))
+    return 0
 
 
-def _parser() -> argparse.ArgumentParser:
-    about = "Look at question sets and sets of sentence pairs."
-    parser = Parser(prog="python -m data", description=about)
-    commands = parser.add_subparsers(dest="command", required=True)
-    inspect = commands.add_parser("inspect", help="tell what a file holds")
-    inspect.add_argument("--json", action="store_true", help="print everything as JSON")
-    commands.add_parser(_MAKE_QUESTIONS, help="make questions of the passages of a set, to train with")
-    pair_commands.add_commands(commands)
-    for command in (inspect, commands.add_parser("keep", help="put a file among the sets of the workspace")):
-        command.add_argument("file", type=Path, help="SQuAD JSON, JSON, JSONL, CSV, TSV, Excel, Parquet or text")
-        command.add_argument(
-            "--columns",
-            nargs="+",
-            type=_column,
-            default=[],
-            metavar="ROLE=NAME",
-            help=f"name columns yourself, for example question=질문; roles: {', '.join(_ROLES)}",
-        )
-    return parser
+@commands.command(name="keep")
+def keep_file(file: File, /, *, columns: NamedColumns = None) -> int:
+    """Put a file among the sets of the workspace."""
+    reading = read_file_apart(file, columns or {})
+    kept = keep(reading.question_set, source=file.name)
+    note_used(kept.key)  # as on the Data page
+    tell("\n".join([*_understood(reading), *_problems(reading), f"Kept as {kept.key}"]))
+    return 0
 
 
-def _column(text: str) -> tuple[str, str]:
-    role, mark, name = text.partition("=")
-    if not mark or role not in _ROLES:
-        raise argparse.ArgumentTypeError(f"{text!r} is not ROLE=NAME with a role of {', '.join(_ROLES)}")
-    return role, name
+commands.command(inspect_pairs, name="inspect-pairs")
+commands.command(keep_pairs, name="keep-pairs")
+about = "make questions of the passages of a set, to train with"
+commands.command("questions.__main__:make_questions", name="make-questions", help=about)  # of a room above this one
 
 
 def _understood(reading: Reading) -> list[str]:

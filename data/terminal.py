@@ -4,14 +4,11 @@ Texts of a person's files and of others reach a terminal. Libraries draw bars th
 writes programs: a command shows them with `--verbose`; a job, or the app, where `MRC_VERBOSE` is set.
 """
 
-import argparse
 import logging
 import os
 import re
 import sys
 import warnings
-from collections.abc import Sequence
-from typing import Any
 
 VERBOSE = "MRC_VERBOSE"
 _LIBRARIES = (
@@ -29,21 +26,6 @@ QUIET = {
 }
 # control characters but tab and line break, and the marks that turn the direction of writing
 _COMMANDS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
-
-
-class Parser(argparse.ArgumentParser):
-    """The parser of a command: with `--verbose`, before or after its subcommand, libraries speak as well."""
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        more = "show what the libraries say, too"
-        self.add_argument("-v", "--verbose", action="store_true", default=argparse.SUPPRESS, help=more)
-
-    def parse_args(self, args: Sequence[str] | None = None, namespace: Any = None) -> Any:  # type: ignore[override]
-        """Read the words of a command, and be as quiet as they want."""
-        given = super().parse_args(args, namespace)
-        quiet(verbose="verbose" in given)
-        return given
 
 
 def quiet(*, verbose: bool = False) -> None:

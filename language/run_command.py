@@ -1,6 +1,5 @@
 """`python -m language run FOLDER`: carries out what a page asked for."""
 
-import argparse
 from collections.abc import Callable, Sequence
 from itertools import takewhile
 from pathlib import Path
@@ -17,20 +16,14 @@ from language.tokenizers.job import TokenizerJob
 from language.tokenizers.morphemes import composed_letters, morpheme_cuts
 from language.tokenizers.prepared import PreparedTokenizer, find_tokenizer, load_tokenizer
 
-HELP = "carry out what a page asked for"
 COUNTED = 1_000_000  # characters in which pieces are counted: of a larger corpus, its first documents
 _COMPARING = 0.85  # share of the work before pieces are counted
 _BLOCK = 64  # documents cut at a time
 
 
-def add_arguments(command: argparse.ArgumentParser) -> None:
-    """Let a command be told the job's folder, and carry it out."""
-    command.set_defaults(run=_run)
-    command.add_argument("folder", type=Path)
-
-
-def _run(options: argparse.Namespace) -> int:
-    job = TokenizerJob(options.folder)
+def run_folder(folder: Path, /) -> int:
+    """Carry out what a page asked for."""
+    job = TokenizerJob(folder)
     return carried_out_alone(job, lambda began: _work(job, progress_writer(job, began)))
 
 

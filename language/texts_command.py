@@ -1,34 +1,29 @@
 """`python -m language keep-text` and `texts`: the texts of the workspace."""
 
-import argparse
 import json
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
+from typing import Annotated
 
+from cyclopts import Parameter
+
+from data.commands import AsJson
 from data.files.opening import set_name
 from data.terminal import tell, tell_progress
 from language.problems import LanguageError
 from language.texts import StoredText, keep, stored
 
-KEEP_HELP = "keep texts in the workspace, for pages and commands to learn from"
-LIST_HELP = "list the kept texts"
 
+def keep_text(file: Path, /, *files: Annotated[Path, Parameter(help="more of them")]) -> int:
+    """Keep texts in the workspace, for pages and commands to learn from.
 
-def add_keep_arguments(command: argparse.ArgumentParser) -> None:
-    """Let a command be told files, and keep them."""
-    command.set_defaults(run=_keep)
-    command.add_argument("files", type=Path, nargs="+", metavar="FILE", help="a text in UTF-8, of any size")
-
-
-def add_list_arguments(command: argparse.ArgumentParser) -> None:
-    """Let a command list what is kept."""
-    command.set_defaults(run=_list)
-    command.add_argument("--json", action="store_true", help="print JSON")
-
-
-def _keep(options: argparse.Namespace) -> int:
-    for path in options.files:
+    Parameters
+    ----------
+    file
+        a text in UTF-8, of any size
+    """
+    for path in (file, *files):
         if not path.is_file():
             message = f"{path.name} is no file that can be read: check the path"
             raise LanguageError("unreadable_text", message, file=path.name)
@@ -38,9 +33,10 @@ def _keep(options: argparse.Namespace) -> int:
     return 0
 
 
-def _list(options: argparse.Namespace) -> int:
+def texts(*, as_json: AsJson = False) -> int:
+    """List the kept texts."""
     kept = stored()
-    if options.json:
+    if as_json:
         tell(json.dumps([asdict(one) for one in kept], ensure_ascii=False, indent=2))
         return 0
     for one in kept:

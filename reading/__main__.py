@@ -1,30 +1,22 @@
 """`python -m reading`: judge files of answers, or let readers answer from what retrievers find."""
 
-import argparse
 import sys
+from collections.abc import Sequence
 
-from data.failure import Failure
-from data.terminal import Parser, tell
-from reading import evaluate_command, run_command, score_command
+from data.commands import commands_of, run
+from reading.evaluate_command import evaluate_command
+from reading.run_command import run_folder
+from reading.score_command import score
+
+commands = commands_of("reading", "Answers, and how right they are.")
+commands.command(score)
+commands.command(evaluate_command, name="evaluate")
+commands.command(run_folder, name="run", show=False)
 
 
-def main(arguments: list[str] | None = None) -> int:
+def main(words: Sequence[str] | None = None) -> int:
     """Run the command; returns its exit status: 0, 1 where a reader failed, 2 where nothing could be done."""
-    options = _parser().parse_args(arguments)
-    try:
-        status: int = options.run(options)
-    except (Failure, OSError, ValueError) as error:
-        tell(f"error: {error}", error=True)
-        return 2
-    return status
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = Parser(prog="python -m reading", description="Answers, and how right they are.")
-    commands = parser.add_subparsers(required=True)
-    for name, command in (("score", score_command), ("evaluate", evaluate_command), ("run", run_command)):
-        command.add_arguments(commands.add_parser(name, help=command.HELP, description=command.HELP))
-    return parser
+    return run(commands, words)
 
 
 if __name__ == "__main__":

@@ -1,40 +1,38 @@
 """`python -m reading evaluate EXPERIMENT.toml --out DIR`: answers from what every retriever finds."""
 
-import argparse
 import json
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+from cyclopts import Parameter
+
+from data.commands import AsJson
 from data.store import find
 from data.terminal import tell, tell_progress
 from reading.evaluate import ReadingResult, evaluate
 from reading.experiment import read_experiment
 from reading.results import as_dict, save
 
-HELP = "let readers answer from the first passages that retrievers find"
 
-
-def add_arguments(command: argparse.ArgumentParser) -> None:
-    """Let a command be told what to evaluate, and carry it out."""
-    command.set_defaults(run=_evaluate)
-    command.add_argument(
-        "experiment", type=Path, help="experiment file (TOML): [[retriever]] as for a comparison, and [[reader]]"
-    )
-    command.add_argument("--out", type=Path, help="folder for scores.json and for the answers")
-    command.add_argument("--json", action="store_true", help="print scores.json: shares from 0 to 1")
-
-
-def _evaluate(options: argparse.Namespace) -> int:
-    experiment = read_experiment(options.experiment)
-    base = options.experiment.parent
-    result = evaluate(experiment, find(experiment.data, base), base=base, on_progress=tell_progress)
-    tell(json.dumps(as_dict(result), ensure_ascii=False, indent=2) if options.json else table(result))
+def evaluate_command(
+    experiment: Annotated[
+        Path, Parameter(help="experiment file (TOML): [[retriever]] as for a comparison, and [[reader]]")
+    ],
+    /,
+    *,
+    out: Annotated[Path | None, Parameter(help="folder for scores.json and for the answers")] = None,
+    as_json: AsJson = False,
+) -> int:
+    """Let readers answer from the first passages that retrievers find: as JSON, shares from 0 to 1."""
+    asked, base = read_experiment(experiment), experiment.parent
+    result = evaluate(asked, find(asked.data, base), base=base, on_progress=tell_progress)
+    tell(json.dumps(as_dict(result), ensure_ascii=False, indent=2) if as_json else table(result))
     tried: tuple[Any, ...] = (*result.comparison.results, *result.readers, *result.generators)
     failed = [one for one in tried if one.error]
     for one in failed:
         tell(f"{one.name} failed: {one.error}", error=True)
-    if options.out:
-        save(result, options.out)
+    if out:
+        save(result, out)
     return int(bool(failed))
 
 

@@ -1,6 +1,5 @@
 """`python -m reading run FOLDER`: carries out what a page asked for."""
 
-import argparse
 from pathlib import Path
 
 from data.store import find
@@ -10,17 +9,10 @@ from reading import store
 from reading.evaluate import evaluate
 from reading.job import ReadingJob
 
-HELP = "carry out what a page asked for"
 
-
-def add_arguments(command: argparse.ArgumentParser) -> None:
-    """Let a command be told the job's folder, and carry it out."""
-    command.set_defaults(run=_run)
-    command.add_argument("folder", type=Path)
-
-
-def _run(options: argparse.Namespace) -> int:
-    job = ReadingJob(options.folder)
+def run_folder(folder: Path, /) -> int:
+    """Carry out what a page asked for."""
+    job = ReadingJob(folder)
 
     def work(began: Status) -> None:
         say = progress_writer(job, began)

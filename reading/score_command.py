@@ -1,13 +1,14 @@
 """`python -m reading score`: how right answers in files are, by each field's own rules."""
 
-import argparse
 import json
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import pandas as pd
+from cyclopts import Parameter
 
+from data.commands import AsJson, one_of
 from data.store import find
 from data.terminal import tell
 from reading.judge.labels import Property
@@ -15,48 +16,33 @@ from reading.judge.rules import Rules, read_predictions
 from reading.judge.scores import FEWEST, AnswerScores, compared, scored, slice_figures
 from retrieval.evaluation.significance import PairTest
 
-HELP = "judge files of answers, one or several side by side"
 
-
-def add_arguments(scoring: argparse.ArgumentParser) -> None:
-    """Let a command be told what to judge, and carry it out."""
-    scoring.set_defaults(run=_score)
-    scoring.add_argument(
-        "--data", required=True, help="the questions: a file, or a name of the catalog or the workspace"
-    )
-    scoring.add_argument(
-        "--predictions",
-        required=True,
-        action="append",
-        type=Path,
-        metavar="FILE",
-        help='JSON of question ids and answers, as {"q1": "서울"}; once for each reader',
-    )
-    scoring.add_argument(
-        "--rules",
-        type=Rules,
-        choices=[*Rules],
-        default=Rules.KORQUAD,
-        help="whose rules say what is right: %(default)s",
-    )
-    scoring.add_argument(
-        "--by-slice",
-        action="store_true",
-        help="also judge kinds of questions, answers and passages apart, with differences from the first file",
-    )
-    scoring.add_argument("--json", action="store_true", help="print JSON: shares from 0 to 1")
-
-
-def _score(options: argparse.Namespace) -> int:
-    question_set = find(options.data)
-    scores = {str(path): scored(question_set, read_predictions(path), options.rules) for path in options.predictions}
+def score(
+    *,
+    data: Annotated[str, Parameter(help="the questions: a file, or a name of the catalog or the workspace")],
+    predictions: Annotated[
+        tuple[Path, ...], Parameter(help='JSON of question ids and answers, as {"q1": "서울"}; once for each reader')
+    ],
+    rules: Annotated[Rules, one_of(Rules, help="whose rules say what is right")] = Rules.KORQUAD,
+    by_slice: Annotated[
+        bool,
+        Parameter(
+            negative="",
+            help="also judge kinds of questions, answers and passages apart, with differences from the first file",
+        ),
+    ] = False,
+    as_json: AsJson = False,
+) -> int:
+    """Judge files of answers, one or several side by side: as JSON, shares from 0 to 1."""
+    question_set = find(data)
+    scores = {str(path): scored(question_set, read_predictions(path), rules) for path in predictions}
     tests = compared(question_set, scores)
-    figures = {by: slice_figures(question_set, scores, by) for by in Property} if options.by_slice else {}
-    if options.json:
+    figures = {by: slice_figures(question_set, scores, by) for by in Property} if by_slice else {}
+    if as_json:
         slices = {"slices": {by: _records(table) for by, table in figures.items()}} if figures else {}
-        tell(json.dumps(_as_json(options.rules, scores, tests) | slices, ensure_ascii=False, indent=2))
+        tell(json.dumps(_as_json(rules, scores, tests) | slices, ensure_ascii=False, indent=2))
         return 0
-    tell(f"{question_set.name}: {len(question_set.questions):,} questions, by the rules of {options.rules}")
+    tell(f"{question_set.name}: {len(question_set.questions):,} questions, by the rules of {rules}")
     for name, one in scores.items():
         tell("\n".join([name, *_lines(one)]))
     for test in tests:

@@ -1,55 +1,54 @@
 """`python -m text`: the dictionaries of the workspace."""
 
-import argparse
 import json
 import sys
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
+from typing import Annotated
 
-from data.failure import Failure
+from cyclopts import Parameter
+
+from data.commands import AsJson, commands_of, run
 from data.files.opening import set_name
-from data.terminal import Parser, tell
+from data.terminal import tell
 from text.dictionary_file import open_dictionary
 from text.kept_dictionaries import StoredDictionary, keep, stored
 from text.problems import DictionaryError
 
+commands = commands_of("text", "User dictionaries for the analyzers.")
 
-def main(arguments: list[str] | None = None) -> int:
+
+def main(words: Sequence[str] | None = None) -> int:
     """Run the command; returns its exit status: 0, or 2 where nothing was done."""
-    options = _parser().parse_args(arguments)
-    try:
-        status: int = options.run(options)
-    except (Failure, OSError, ValueError) as error:
-        others = error.others if isinstance(error, DictionaryError) else ()
-        for line in (error, *others):
-            tell(f"error: {line}", error=True)
-        return 2
-    return status
+    return run(commands, words, _refused)
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = Parser(prog="python -m text", description="User dictionaries for the analyzers.")
-    commands = parser.add_subparsers(required=True)
-    text = "keep dictionaries in the workspace, for pages and experiments"
-    keeping = commands.add_parser("keep-dictionary", help=text, description=text)
-    keeping.set_defaults(run=_keep)
-    keeping.add_argument("files", type=Path, nargs="+", metavar="FILE", help="words and synonyms, in UTF-8")
-    text = "list the kept dictionaries"
-    listing = commands.add_parser("dictionaries", help=text, description=text)
-    listing.set_defaults(run=_list)
-    listing.add_argument("--json", action="store_true", help="print JSON")
-    return parser
+def _refused(error: Exception) -> int:
+    for line in (error, *(error.others if isinstance(error, DictionaryError) else ())):
+        tell(f"error: {line}", error=True)
+    return 2
 
 
-def _keep(options: argparse.Namespace) -> int:
-    for path in options.files:
+@commands.command(name="keep-dictionary")
+def keep_dictionary(file: Path, /, *files: Annotated[Path, Parameter(help="more of them")]) -> int:
+    """Keep dictionaries in the workspace, for pages and experiments.
+
+    Parameters
+    ----------
+    file
+        words and synonyms, in UTF-8
+    """
+    for path in (file, *files):
         tell(_line(keep(open_dictionary(path), set_name(path.name, "dictionary"), source=str(path))))
     return 0
 
 
-def _list(options: argparse.Namespace) -> int:
+@commands.command
+def dictionaries(*, as_json: AsJson = False) -> int:
+    """List the kept dictionaries."""
     kept = stored()
-    if options.json:
+    if as_json:
         tell(json.dumps([asdict(one) for one in kept], ensure_ascii=False, indent=2))
         return 0
     for one in kept:

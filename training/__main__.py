@@ -48,7 +48,11 @@ def main(words: Sequence[str] | None = None) -> int:
 def _commands(name: str) -> App:
     commands = commands_of(name, "Train, stand in line, stop, resume, and see what there is, without the page.")
     for kind in RECIPES:
-        commands.command(_training_of(kind), name=kind, help=f"train a {kind}")
+        commands.command(
+            _training_of(kind),
+            name=kind,
+            help=f"train a {kind}; the defaults told here suit the starter, and other bases have others",
+        )
     commands.command(find_settings_commands(), name="find-settings")
     for command in (ablate, list_runs, stop, resume, delete, push):
         commands.command(command, name="list" if command is list_runs else None)

@@ -1,13 +1,15 @@
 """`python -m training ablate FILE`: variants of a language model's training, and the table of what they came to."""
 
-import argparse
 import json
 import os
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Annotated
 
+from cyclopts import Parameter
+
+from data.commands import AsJson
 from data.limits import limits
 from data.pairs.store import find as find_pairs
 from data.store import find as find_questions
@@ -22,28 +24,25 @@ from training.runs.ablations import UNTRAINED, Ablation, Table, Variant, create_
 from training.runs.runs import Plan, new_plan
 
 
-def add_ablate(commands: Any) -> None:
-    """Add the command."""
-    command = commands.add_parser("ablate", help="vary one thing of a language model's training at a time, and compare")
-    command.add_argument("experiment", type=Path, help="file (TOML) that says what is learned from, varied and asked")
-    command.add_argument("--name", default="", help="name of the ablation")
-    command.add_argument("--json", action="store_true", help="print what came out as JSON")
-    command.add_argument("--queue", action="store_true", help="only put it in line, and print its id")
-    command.set_defaults(do=_ablate)
+def ablate(
+    experiment: Annotated[Path, Parameter(help="file (TOML) that says what is learned from, varied and asked")],
+    /,
+    *,
+    name: Annotated[str, Parameter(help="name of the ablation")] = "",
+    as_json: AsJson = False,
+    queue: Annotated[bool, Parameter(negative="", help="only put it in line, and print its id")] = False,
+) -> int:
+    """Vary one thing of a language model's training at a time, and compare."""
+    from training.ablations.carry import ablate as carry
 
-
-def _ablate(given: argparse.Namespace) -> int:
-    from training.ablations.carry import ablate
-
-    experiment = read_as(AblationExperiment, given.experiment)
-    ablation = planned_ablation(experiment, given.name or given.experiment.stem, attended=not given.queue)
-    status = carried_out_whole(ablation, "ablation", partial(ablate, ablation), queue=given.queue)
+    ablation = planned_ablation(read_as(AblationExperiment, experiment), name or experiment.stem, attended=not queue)
+    status = carried_out_whole(ablation, "ablation", partial(carry, ablation), queue=queue)
     if status is not None:
         return status
     if (table := ablation.table) is None:
         raise ValueError(f"{ablation.result} cannot be read")
     told = {"ablation": ablation.id, **asdict(table)}
-    tell(json.dumps(told, ensure_ascii=False, indent=2) if given.json else _as_text(table))
+    tell(json.dumps(told, ensure_ascii=False, indent=2) if as_json else _as_text(table))
     return 0
 
 

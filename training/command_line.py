@@ -1,20 +1,20 @@
 """What the commands share: a plan from the words of a command, and a job followed to its end."""
 
-import argparse
 import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout
-from dataclasses import Field, fields, replace
-from enum import StrEnum
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Annotated, Any
 
+from cyclopts import Parameter
+
+from data.commands import Command, takes
 from data.split import SplitOptions
 from data.terminal import tell
 from jobs.status import State, Status
-from training.options.common import TrainingOptions
 from training.recipe import recipe_of, usual_base
 from training.runs.jobs import find_job, job_at
 from training.runs.line import LINE
@@ -22,33 +22,37 @@ from training.runs.parts import Whole
 from training.runs.runs import Plan, Run, new_plan, run_in
 
 
-def add_plan(command: argparse.ArgumentParser, options: type[TrainingOptions]) -> None:
-    """Let a command be told data, split and every option of a kind of training."""
-    command.add_argument("--data", required=True, help="a file, or a name of the catalog or the workspace")
-    command.add_argument("--name", default="", help="name of the run")
-    command.add_argument(
-        "--test-share", type=float, default=0.2, help="share of the articles, or pairs, kept for the test"
-    )
-    command.add_argument("--validation-share", type=float, default=0.1, help="share to measure on")
-    command.add_argument("--split-seed", type=int, default=0, help="seed of the split")
-    for known in fields(options):
-        _add_option(command, known, options.suited_to())
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class PlanWords:
+    """What every training is told besides the options of its kind."""
+
+    data: Annotated[str, Parameter(help="a file, or a name of the catalog or the workspace")]
+    name: Annotated[str, Parameter(help="name of the run")] = ""
+    test_share: Annotated[float, Parameter(help="share of the articles, or pairs, kept for the test")] = 0.2
+    validation_share: Annotated[float, Parameter(help="share to measure on")] = 0.1
+    split_seed: Annotated[int, Parameter(help="seed of the split")] = 0
 
 
-def planned(given: argparse.Namespace) -> Plan:
+def options_of(kind: str) -> Callable[[Command], Command]:
+    """Let a command's `**chosen` be every option of a kind of training, with the defaults that suit the starter."""
+    suited = recipe_of(kind).options.suited_to()
+    return takes(type(suited), suited=suited)
+
+
+def planned(kind: str, words: PlanWords, chosen: dict[str, Any]) -> Plan:
     """Return the plan of what was given; options that were not suit the base."""
-    recipe = recipe_of(given.kind)
-    found, made = recipe.family.find(given.data), recipe.options
-    chosen = {field.name: getattr(given, field.name) for field in fields(made) if hasattr(given, field.name)}
+    recipe = recipe_of(kind)
+    found, made = recipe.family.find(words.data), recipe.options
     if judges := chosen.get("judged_on"):
-        chosen["judged_on"] = placed(judges)
-    suited = made.suited_to(chosen.get("base", usual_base(given.kind)))
+        chosen = chosen | {"judged_on": placed(judges)}
+    suited = made.suited_to(chosen.get("base", usual_base(kind)))
     objective = chosen.get("objective", suited.objective)
     options = replace(suited, **(made.settings_for(objective) | chosen))
     recipe.family.check(found, options)
-    data = (placed(given.data), found.name, found.fingerprint)
-    shares = SplitOptions(given.validation_share, given.test_share, given.split_seed)
-    return new_plan(given.kind, given.name or given.kind, data, shares, options)
+    data = (placed(words.data), found.name, found.fingerprint)
+    shares = SplitOptions(words.validation_share, words.test_share, words.split_seed)
+    return new_plan(kind, words.name or kind, data, shares, options)
 
 
 def placed(reference: str) -> str:
@@ -132,17 +136,3 @@ def stopping_on_signals(run: Run) -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-def _add_option(command: argparse.ArgumentParser, known: "Field[Any]", suited: TrainingOptions) -> None:
-    # without a value the default suits the base, which is not known yet
-    default = getattr(suited, known.name)
-    help_text = f"{known.metadata['help']} ({suited.base}: {default}; other bases may differ)".replace("%", "%%")
-    flag = f"--{known.name.replace('_', '-')}"
-    if isinstance(default, bool):
-        command.add_argument(flag, action=argparse.BooleanOptionalAction, default=argparse.SUPPRESS, help=help_text)
-        return
-    kind = type(known.default)
-    choices = [choice.value for choice in kind] if issubclass(kind, StrEnum) else None
-    wanted = str if choices else kind
-    command.add_argument(flag, type=wanted, choices=choices, default=argparse.SUPPRESS, help=help_text)

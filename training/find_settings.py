@@ -1,52 +1,64 @@
 """`python -m training find-settings KIND`: a search for settings, its table, and a training with what came out."""
 
-import argparse
 import json
+from collections.abc import Callable
 from dataclasses import asdict, replace
 from functools import partial
-from typing import Any
+from typing import Annotated, Any
 
+from cyclopts import App, Group, Parameter
+from cyclopts.validators import MutuallyExclusive
+
+from data.commands import AsJson, commands_of
 from data.terminal import tell
 from retrieval.evaluation.measures import Measure
-from training.command_line import add_plan, carried_out_whole, followed_rounds, planned
-from training.recipe import RECIPES, ranking_kinds
+from training.command_line import PlanWords, carried_out_whole, followed_rounds, options_of, planned
+from training.recipe import ranking_kinds
 from training.runs.rounds import create_rounds
 from training.runs.runs import Plan
 from training.runs.searches import DEFAULTS, Findings, Search, Tried, create_search
 
-_MINUTES = 10.0
 
-
-def add_find_settings(commands: Any) -> None:
-    """Add the command."""
-    command = commands.add_parser("find-settings", help="try a few settings on validation questions, and tell which do")
-    kinds = command.add_subparsers(dest="kind", required=True)
+def find_settings_commands() -> App:
+    """Return the commands that find settings, one a kind of training that ranks passages."""
+    commands = commands_of("find-settings", "Try a few settings on validation questions, and tell which do.")
     for kind in ranking_kinds():
-        recipe = RECIPES[kind]
-        one = kinds.add_parser(kind, help=f"of a {kind}", formatter_class=argparse.ArgumentDefaultsHelpFormatter)
-        one.add_argument("--minutes", type=float, default=_MINUTES, help="time it may take, in minutes")
-        one.add_argument("--json", action="store_true", help="print what came out as JSON")
-        instead = one.add_mutually_exclusive_group()
-        instead.add_argument("--queue", action="store_true", help="only put it in line, and print its id")
-        instead.add_argument("--train", action="store_true", help="go on with a whole training, with what was chosen")
-        add_plan(one, recipe.options)
-        one.set_defaults(do=_find, kind=kind)
+        commands.command(_command_of(kind), name=kind, help=f"of a {kind}")
+    return commands
 
 
-def _find(given: argparse.Namespace) -> int:
-    from training.settings.find import find_settings
+def _command_of(kind: str) -> Callable[..., int]:
+    instead = Group("Instead", validator=MutuallyExclusive())
 
-    if not 0 < given.minutes <= 1440:
-        raise ValueError(f"minutes must be above 0 and 1440 at most, not {given.minutes:g}")
-    plan = planned(given)
-    search = create_search(plan, given.minutes, attended=not given.queue)
-    status = carried_out_whole(search, "search", partial(find_settings, search), queue=given.queue)
-    if status is not None:
-        return status
-    if (found := search.found) is None:
-        raise ValueError(f"{search.result} cannot be read")
-    tell(_as_json(search, found) if given.json else _as_table(found))
-    return _trained(plan, found) if given.train else 0
+    @options_of(kind)
+    def find(
+        *,
+        words: PlanWords,
+        minutes: Annotated[float, Parameter(help="time it may take, in minutes")] = 10.0,
+        as_json: AsJson = False,
+        queue: Annotated[
+            bool, Parameter(negative="", help="only put it in line, and print its id", group=instead)
+        ] = False,
+        train: Annotated[
+            bool, Parameter(negative="", help="go on with a whole training, with what was chosen", group=instead)
+        ] = False,
+        **chosen: Any,
+    ) -> int:
+        from training.settings.find import find_settings
+
+        if not 0 < minutes <= 1440:
+            raise ValueError(f"minutes must be above 0 and 1440 at most, not {minutes:g}")
+        plan = planned(kind, words, chosen)
+        search = create_search(plan, minutes, attended=not queue)
+        status = carried_out_whole(search, "search", partial(find_settings, search), queue=queue)
+        if status is not None:
+            return status
+        if (found := search.found) is None:
+            raise ValueError(f"{search.result} cannot be read")
+        tell(_as_json(search, found) if as_json else _as_table(found))
+        return _trained(plan, found) if train else 0
+
+    return find
 
 
 def _trained(plan: Plan, found: Findings) -> int:

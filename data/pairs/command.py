@@ -3,14 +3,16 @@
 `python -m data keep-pairs FILE...` puts the set among those of the workspace.
 """
 
-import argparse
 import json
-from dataclasses import asdict, fields
+from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
+from cyclopts import CoercionError, Parameter, Token
 
+from data.commands import AsJson, columns_of, one_of
 from data.pairs.apart import read_pair_files_apart
 from data.pairs.audit import Leak, PairAudit, audit_pairs
 from data.pairs.columns import PairColumns
@@ -21,84 +23,86 @@ from data.pairs.store import keep
 from data.split import Part, SplitOptions
 from data.terminal import tell
 
-COMMANDS = {"inspect-pairs": "tell what files of sentence pairs hold", "keep-pairs": "keep sentence pairs as a set"}
-
-_ROLES = [field.name for field in fields(PairColumns)]
 _NO_PART = "none"
 _SHOWN_PROBLEMS = 10
 _SPREAD = ("min", "median", "mean", "max")
 
 
-def add_commands(commands: Any) -> None:
-    """Add the commands to a parser's."""
-    for name, about in COMMANDS.items():
-        command = commands.add_parser(name, help=about)
-        formats = "TSV, CSV, JSON, JSONL, Parquet, Excel or text; several are parts of one set"
-        command.add_argument("files", type=Path, nargs="+", metavar="FILE", help=formats)
-        command.add_argument("--kind", type=PairKind, choices=list(PairKind), metavar="KIND", help=", ".join(PairKind))
-        command.add_argument("--scale", type=float, nargs=2, metavar=("LOW", "HIGH"), help="ends of the scores' scale")
-        command.add_argument(
-            "--columns",
-            nargs="+",
-            type=_column,
-            default=[],
-            metavar="ROLE=NAME",
-            help=f"name columns yourself, for example sentence1=문장; roles: {', '.join(_ROLES)}",
-        )
-        command.add_argument(
-            "--parts",
-            nargs="+",
-            type=_part,
-            default=[],
-            metavar="PART",
-            help=f"what each file was published for: {', '.join(PARTS)}, or {_NO_PART}; told by their names otherwise",
-        )
-        command.set_defaults(check=_checked(command))
-    commands.choices["inspect-pairs"].add_argument("--json", action="store_true", help="print everything as JSON")
+File = Annotated[Path, Parameter(help="TSV, CSV, JSON, JSONL, Parquet, Excel or text")]
+Files = Annotated[Path, Parameter(help="more files of the same set")]
+Kind = Annotated[PairKind | None, one_of(PairKind, help="what the pairs are judged by; told by the columns otherwise")]
+Scale = Annotated[tuple[float, float] | None, Parameter(help="lowest and highest score there can be")]
+NamedColumns = Annotated[dict[str, str] | None, columns_of(PairColumns)]
 
 
-def run(options: argparse.Namespace) -> None:
-    """Carry out a command. Raises `DataError` and `OSError`."""
-    reading = read_pair_files_apart(options.files, options.check(options))
-    lines = [*_understood(reading), *(line for file in reading.files for line in _problems(file, reading))]
-    if options.command == "keep-pairs":
-        kept = keep(reading.pairs, source=", ".join(path.name for path in options.files))
-        tell("\n".join([*lines, f"Kept as {kept.key}"]))
-        return
+def _parts_named(_: Any, tokens: Sequence[Token]) -> tuple[Part | None, ...]:
+    for token in tokens:
+        if token.value not in (*PARTS, _NO_PART):
+            raise CoercionError(msg=f"{token.value!r} is none of {', '.join(PARTS)} and {_NO_PART}")
+    return tuple(None if token.value == _NO_PART else Part(token.value) for token in tokens)
+
+
+_PARTS_HELP = f"what each file was published for: {', '.join(PARTS)}, or {_NO_PART}; told by their names otherwise"
+Parts = Annotated[
+    tuple[Part | None, ...], Parameter(converter=_parts_named, n_tokens=-1, help=_PARTS_HELP, metavar="PART")
+]
+
+
+def inspect_pairs(
+    file: File,
+    /,
+    *files: Files,
+    kind: Kind = None,
+    scale: Scale = None,
+    columns: NamedColumns = None,
+    parts: Parts = (),
+    as_json: AsJson = False,
+) -> int:
+    """Tell what files of sentence pairs hold; several are parts of one set."""
+    reading = _read((file, *files), kind, scale, columns, parts)
     rows = split_pairs(reading.pairs)
     figures = audit_pairs(reading.pairs, rows)
-    if options.json:
+    if as_json:
         tell(json.dumps(_as_json(reading, figures, rows), ensure_ascii=False, indent=1))
     else:
-        tell("\n".join([*lines, *_figures(figures), *_parts(figures)]))
+        tell("\n".join([*_lines(reading), *_figures(figures), *_parts(figures)]))
+    return 0
 
 
-def _checked(command: argparse.ArgumentParser) -> Any:
-    """What turns the words of a command into `PairOptions`, and tells what is wrong with them as the parser does."""
-
-    def options_of(words: argparse.Namespace) -> PairOptions:
-        if words.parts and len(words.parts) != len(words.files):
-            command.error(f"--parts names {len(words.parts)} parts of {len(words.files)} files")
-        try:
-            scale = tuple(words.scale) if words.scale else None
-            return PairOptions(dict(words.columns), words.kind, scale, tuple(words.parts))
-        except ValueError as error:
-            command.error(str(error))
-
-    return options_of
-
-
-def _column(text: str) -> tuple[str, str]:
-    role, mark, name = text.partition("=")
-    if not mark or role not in _ROLES:
-        raise argparse.ArgumentTypeError(f"{text!r} is not ROLE=NAME with a role of {', '.join(_ROLES)}")
-    return role, name
+def keep_pairs(
+    file: File,
+    /,
+    *files: Files,
+    kind: Kind = None,
+    scale: Scale = None,
+    columns: NamedColumns = None,
+    parts: Parts = (),
+) -> int:
+    """Keep sentence pairs as a set of the workspace; several files are parts of one set."""
+    reading = _read((file, *files), kind, scale, columns, parts)
+    kept = keep(reading.pairs, source=", ".join(path.name for path in (file, *files)))
+    tell("\n".join([*_lines(reading), f"Kept as {kept.key}"]))
+    return 0
 
 
-def _part(text: str) -> Part | None:
-    if text not in (*PARTS, _NO_PART):
-        raise argparse.ArgumentTypeError(f"{text!r} is none of {', '.join(PARTS)} and {_NO_PART}")
-    return None if text == _NO_PART else Part(text)
+def _read(
+    files: tuple[Path, ...],
+    kind: PairKind | None,
+    scale: tuple[float, float] | None,
+    columns: dict[str, str] | None,
+    parts: tuple[Part | None, ...],
+) -> PairReading:
+    if parts and len(parts) != len(files):
+        raise CoercionError(msg=f"--parts names {len(parts)} parts of {len(files)} files")
+    try:
+        options = PairOptions(columns or {}, kind, scale, parts)
+    except ValueError as error:
+        raise CoercionError(msg=str(error)) from error
+    return read_pair_files_apart(files, options)
+
+
+def _lines(reading: PairReading) -> list[str]:
+    return [*_understood(reading), *(line for file in reading.files for line in _problems(file, reading))]
 
 
 def _understood(reading: PairReading) -> list[str]:

@@ -1,84 +1,59 @@
 """`python -m language tokenizers --data DATA`: which tokenizer cuts a text well."""
 
-import argparse
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+from cyclopts import Parameter
+
+from data.commands import AsJson, several_of
 from data.terminal import tell, tell_progress
 from language.corpus import find_corpus
 from language.tokenizers.comparison import Measured, Request, compare
 from language.tokenizers.kinds import Split, TokenizerKind
 from language.tokenizers.material import Sample
 
-HELP = "train tokenizers on a text, and compare how they cut what they were not trained on"
 _COLUMNS = ("tokens_per_word", "unknown_words", "whole_words", "precision", "recall", "f1", "longer_than_512")
 
 
-def add_arguments(command: argparse.ArgumentParser) -> None:
-    """Let a command be told what to train, and carry it out."""
-    command.set_defaults(run=_compare)
-    command.add_argument(
-        "--data",
-        required=True,
-        help="a text: a file (.txt), or text: and the key of a kept one; or a question set: a file, or a name of the "
-        "catalog or workspace",
-    )
-    command.add_argument(
-        "--vocabulary",
-        type=int,
-        nargs="+",
-        action="extend",
-        metavar="PIECES",
-        help="pieces, 1000 to 64000, one number or several: 8000",
-    )
-    for name, values, default in (("--kind", TokenizerKind, "all of them"), ("--split", Split, Split.WORDS)):
-        command.add_argument(
-            name, type=values, choices=[*values], nargs="+", action="extend", help=f"one or several: {default}"
-        )
-    command.add_argument(
-        "--against",
-        action="append",
-        metavar="MODEL",
-        help="compare with the tokenizer of a model as well; several times",
-    )
-    command.add_argument("--lowercase", action="store_true", help="write all in small letters")
-    command.add_argument("--held-out", type=float, default=0.1, help="share of documents to measure on: %(default)s")
-    command.add_argument("--seed", type=int, default=0, help="which documents these are: %(default)s")
-    command.add_argument(
-        "--most-characters",
-        type=int,
-        default=Sample.most_characters,
-        help="of a larger text a part is learned from, which bounds the memory: %(default)s",
-    )
-    command.add_argument("--out", type=Path, help="folder for the tokenizers, each in a folder of its own")
-    command.add_argument("--json", action="store_true", help="print JSON: shares from 0 to 1")
+_DATA = (
+    "a text: a file (.txt), or text: and the key of a kept one; or a question set: a file, or a name of the catalog or "
+    "workspace"
+)
 
 
-def _compare(options: argparse.Namespace) -> int:
-    sample = Sample(
-        lowercase=options.lowercase,
-        held_out=options.held_out,
-        seed=options.seed,
-        most_characters=options.most_characters,
-    )
-    asked = {
-        "kinds": options.kind,
-        "splits": options.split,
-        "vocabularies": options.vocabulary,
-        "against": options.against,
-    }
+def tokenizers(
+    *,
+    data: Annotated[str, Parameter(help=_DATA)],
+    vocabulary: Annotated[tuple[int, ...], Parameter(help="pieces, 1000 to 64000, one number or several: 8000")] = (),
+    kind: Annotated[tuple[TokenizerKind, ...], several_of(TokenizerKind, help="one or several: all of them")] = (),
+    split: Annotated[tuple[Split, ...], several_of(Split, help=f"one or several: {Split.WORDS}")] = (),
+    against: Annotated[
+        tuple[str, ...], Parameter(help="compare with the tokenizer of a model as well; several times")
+    ] = (),
+    lowercase: Annotated[bool, Parameter(negative="", help="write all in small letters")] = False,
+    held_out: Annotated[float, Parameter(help="share of documents to measure on")] = 0.1,
+    seed: Annotated[int, Parameter(help="which documents these are")] = 0,
+    most_characters: Annotated[
+        int, Parameter(help="of a larger text a part is learned from, which bounds the memory")
+    ] = Sample.most_characters,
+    out: Annotated[Path | None, Parameter(help="folder for the tokenizers, each in a folder of its own")] = None,
+    as_json: AsJson = False,
+) -> int:
+    """Train tokenizers on a text, and compare how they cut what they were not trained on: shares from 0 to 1."""
+    sample = Sample(lowercase=lowercase, held_out=held_out, seed=seed, most_characters=most_characters)
+    asked = {"kinds": kind, "splits": split, "vocabularies": vocabulary, "against": against}
     given: dict[str, Any] = {name: tuple(dict.fromkeys(values)) for name, values in asked.items() if values}
     request = replace(Request(sample=sample), **given)
-    corpus = find_corpus(options.data)
-    found = compare(corpus, request, out=options.out, on_progress=tell_progress)
+    corpus = find_corpus(data)
+    found = compare(corpus, request, out=out, on_progress=tell_progress)
     told = {
         "data": corpus.name,
         "fingerprint": corpus.fingerprint,
         "tokenizers": {one.name: one.as_dict() for one in found},
     }
-    tell(json.dumps(told, ensure_ascii=False, indent=2) if options.json else table(found))
+    tell(json.dumps(told, ensure_ascii=False, indent=2) if as_json else table(found))
     failed = {one.name: one.refusal.failure for one in found if one.refusal}
     for name, error in failed.items():
         tell(f"{name} failed: {error}", error=True)

@@ -73,8 +73,7 @@ def test_a_file_that_is_not_there(tmp_path: Path, capsys: pytest.CaptureFixture[
 
 
 def test_a_column_without_a_role(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
-        main(["inspect", str(file), "--columns", "질문"])
+    assert main(["inspect", str(file), "--columns", "질문"]) == 2
     assert "is not ROLE=NAME with a role of question, context, answers, title, id, kind" in capsys.readouterr().err
 
 

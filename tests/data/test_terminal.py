@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from data.terminal import QUIET, VERBOSE, Parser, harmless, quiet, tell
+from data.terminal import QUIET, VERBOSE, harmless, quiet, tell
 
 
 def test_no_text_commands_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
@@ -45,16 +45,3 @@ def test_libraries_keep_to_themselves_what_is_no_error() -> None:
         warnings.warn_explicit("a hint", UserWarning, "model.py", 1, module="transformers.models.bert")
         warnings.warn_explicit("ours", UserWarning, "store.py", 1, module="data.store")
     assert [str(one.message) for one in told] == ["ours"]
-
-
-@pytest.mark.usefixtures("unset")
-@pytest.mark.parametrize("words", [["-v", "do"], ["do", "--verbose"], ["do"]])
-def test_a_command_says_more_wherever_it_is_asked_to(words: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    parser = Parser(prog="command")
-    parser.add_subparsers(dest="what").add_parser("do")
-    quiet()
-    if len(words) == 1:
-        monkeypatch.setenv(VERBOSE, "1")
-    assert parser.parse_args(words).what == "do"
-    assert os.environ[VERBOSE] == "1"
-    assert not set(QUIET) & set(os.environ)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Self
 
-from models.packaged.bases import PREFIX
+from models.packaged import PREFIX
 from models.sources import STARTER
 from training.options.common import Problem, option
 from training.options.negatives import WindowedOptions

@@ -6,7 +6,7 @@ from enum import StrEnum
 from typing import Any, Self
 
 from data.pairs.records import PairKind
-from models.packaged.bases import PREFIX
+from models.packaged import PREFIX
 from models.sources import DEFAULT_BI_ENCODER, DEFAULT_CROSS_ENCODER, STARTER, default_model
 from training.options.common import OptionError, Problem, TrainingOptions, option
 

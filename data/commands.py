@@ -1,0 +1,147 @@
+"""One shape for every command line: typed functions are the commands, their docstrings are the help.
+
+A room's `__main__.py` makes `commands = commands_of("retrieval", "...")`, puts functions into it by `@commands.command`
+and runs them as those of `python -m retrieval`. `mrc.py` puts the rooms together under one word.
+"""
+
+import inspect
+import sys
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import Field, fields
+from enum import StrEnum
+from typing import Annotated, Any, TypeVar
+
+from cyclopts import App, CoercionError, CycloptsError, Parameter, Token
+
+from data.failure import Failure
+from data.terminal import quiet, tell
+
+Command = TypeVar("Command", bound=Callable[..., int])
+AsJson = Annotated[bool, Parameter(name="json", negative="", help="print JSON")]
+_VERBOSE = ("-v", "--verbose")
+_NOTHING_DONE = 2
+
+
+def commands_of(name: str, about: str, **options: Any) -> App:
+    """Return the commands of a room, empty yet: functions that return an exit status are put in by `.command`."""
+    return App(
+        name=name,
+        help=about,
+        help_format="markdown",
+        help_formatter="plain",
+        help_epilogue="-v, --verbose: show what the libraries say, too",
+        default_parameter=Parameter(
+            negative_iterable=(), consume_multiple=True, allow_repeating=True, show_default=_value
+        ),
+        result_action="return_value",
+        exit_on_error=False,
+        print_error=False,
+        suppress_keyboard_interrupt=False,
+        **{"version_flags": ()} | options,
+    )
+
+
+def run(room: App, words: Sequence[str] | None = None, refused: Callable[[Exception], int] | None = None) -> int:
+    """Carry out what follows `python -m ROOM`, the process's own words unless others are given; see `carry_out`."""
+    python = commands_of("python -m", "")
+    python.command(room)
+    return carry_out(python, [room.name[0], *(sys.argv[1:] if words is None else words)], refused)
+
+
+def carry_out(commands: App, words: Sequence[str], refused: Callable[[Exception], int] | None = None) -> int:
+    """Do what words say; returns the exit status, 2 where nothing could be done.
+
+    `refused` tells an error of the work in another way than as one line, and returns the status.
+    """
+    quiet(verbose=any(word in _VERBOSE for word in words))
+    try:
+        status = commands([word for word in words if word not in _VERBOSE])
+    except CycloptsError as error:
+        error.verbose = False
+        tell(f"error: {error}", error=True)
+        return _NOTHING_DONE
+    except (Failure, OSError, ValueError) as error:
+        if refused is not None:
+            return refused(error)
+        tell(f"error: {error}", error=True)
+        return _NOTHING_DONE
+    return int(status or 0)
+
+
+def one_of(kind: type[StrEnum], **more: Any) -> Parameter:
+    """Let an option be given by the value of a choice, as it stands in files and in the figures."""
+
+    def by_value(_: Any, tokens: Sequence[Token]) -> StrEnum:
+        return kind(tokens[0].value)
+
+    return Parameter(converter=by_value, choices=_values(kind), **more)
+
+
+def several_of(kind: type[StrEnum], **more: Any) -> Parameter:
+    """Let one or several choices follow a flag, or the flag be given several times."""
+
+    def by_value(_: Any, tokens: Sequence[Token]) -> tuple[StrEnum, ...]:
+        return tuple(kind(token.value) for token in tokens)
+
+    return Parameter(converter=by_value, choices=_values(kind), n_tokens=-1, **more)
+
+
+def _values(kind: type[StrEnum]) -> tuple[str, ...] | None:
+    return tuple(one.value for one in kind) or None
+
+
+def _value(default: Any) -> str | None:
+    """What help tells as the default: nothing where an option that is not given changes nothing."""
+    return None if default is False or default in (None, "", ()) else str(default)
+
+
+def columns_of(roles: type[Any]) -> Parameter:
+    """Let columns of a file be named as ROLE=NAME, several after one flag; roles are the fields of a dataclass."""
+    names = ", ".join(known.name for known in fields(roles))
+
+    def by_role(_: Any, tokens: Sequence[Token]) -> dict[str, str]:
+        named = {}
+        for token in tokens:
+            role, mark, name = token.value.partition("=")
+            if not mark or role not in names.split(", "):
+                raise CoercionError(msg=f"{token.value!r} is not ROLE=NAME with a role of {names}")
+            named[role] = name
+        return named
+
+    about = f"name columns yourself, for example {fields(roles)[0].name}=질문; roles: {names}"
+    return Parameter(converter=by_role, n_tokens=-1, accepts_keys=False, help=about, metavar="ROLE=NAME")
+
+
+def takes(
+    options: type[Any],
+    *,
+    without: Collection[str] = (),
+    required: Collection[str] = (),
+    suited: Any = None,
+) -> Callable[[Command], Command]:
+    """Let the `**chosen` of a command be given by flags, one for each field of a dataclass of options.
+
+    A field's metadata has its `help`. Only what was given is in `chosen`: the defaults, those of `suited`, an instance,
+    or else of the fields, are told and not passed on.
+    """
+
+    def flag(known: Field[Any]) -> inspect.Parameter:
+        kind, default = type(known.default), getattr(suited, known.name, known.default)
+        chosen = one_of(kind) if issubclass(kind, StrEnum) else Parameter()
+        return inspect.Parameter(
+            known.name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=inspect.Parameter.empty if known.name in required else default,
+            annotation=Annotated[kind, chosen, Parameter(help=known.metadata["help"])],
+        )
+
+    def with_flags(command: Command) -> Command:
+        own = inspect.signature(command, eval_str=True)
+        said = [one for one in own.parameters.values() if one.kind is not inspect.Parameter.VAR_KEYWORD]
+        flags = [flag(known) for known in fields(options) if known.name not in without]
+        signature = own.replace(parameters=[*said, *flags])
+        command.__signature__ = signature  # type: ignore[attr-defined]
+        command.__annotations__ = {name: one.annotation for name, one in signature.parameters.items()}
+        return command
+
+    return with_flags

@@ -1,0 +1,129 @@
+import os
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Annotated, Any
+
+import pytest
+from cyclopts import App, Parameter
+
+from data.commands import AsJson, columns_of, commands_of, one_of, run, several_of, takes
+from data.terminal import QUIET, VERBOSE, quiet
+
+
+class Size(StrEnum):
+    VERY_SMALL = "s"
+    LARGE = "l"
+
+
+@dataclass
+class Options:
+    size: Size = field(default=Size.LARGE, metadata={"help": "how large"})
+    steps: int = field(default=3, metadata={"help": "how many steps"})
+    titled: bool = field(default=True, metadata={"help": "with titles"})
+
+
+@pytest.fixture
+def given() -> list[dict[str, Any]]:
+    return []
+
+
+@pytest.fixture
+def room(given: list[dict[str, Any]]) -> App:
+    commands = commands_of("toys", "Toys.")
+
+    @commands.command
+    @takes(Options, suited=Options(steps=5))
+    def make(name: str, /, *, sizes: Annotated[tuple[Size, ...], several_of(Size)] = (), **chosen: Any) -> int:
+        """Make a toy."""
+        given.append({"name": name, "sizes": sizes, **chosen})
+        return 3 if name == "three" else 0
+
+    @commands.command
+    def look(
+        *,
+        size: Annotated[Size | None, one_of(Size)] = None,
+        columns: Annotated[dict[str, str] | None, columns_of(Options)] = None,
+        scale: Annotated[tuple[float, float] | None, Parameter(help="its ends")] = None,
+        as_json: AsJson = False,
+    ) -> int:
+        """Look at it."""
+        given.append({"size": size, "columns": columns, "scale": scale, "json": as_json})
+        if size is Size.LARGE:
+            raise ValueError("too large")
+        return 0
+
+    return commands
+
+
+def test_only_what_was_given_is_passed_on(room: App, given: list[dict[str, Any]]) -> None:
+    assert run(room, ["make", "three", "--size", "s", "--no-titled", "--sizes", "s", "l", "--sizes", "s"]) == 3
+    assert run(room, ["make", "one"]) == 0
+    sizes = (Size.VERY_SMALL, Size.LARGE, Size.VERY_SMALL)
+    assert given == [
+        {"name": "three", "sizes": sizes, "size": Size.VERY_SMALL, "titled": False},
+        {"name": "one", "sizes": ()},
+    ]
+
+
+def test_values_of_choices_columns_and_numbers_below_zero(room: App, given: list[dict[str, Any]]) -> None:
+    words = ["--size", "s", "--columns", "size=크기", "steps=a=b", "--scale", "-5", "5", "--json"]
+    assert run(room, ["look", *words]) == 0
+    told = {"size": Size.VERY_SMALL, "columns": {"size": "크기", "steps": "a=b"}, "scale": (-5.0, 5.0), "json": True}
+    assert given == [told]
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["look", "--size", "very-small"], 'Invalid value "very-small" for --size. Choose from: "s", "l".'),
+        (["look", "--columns", "크기"], "is not ROLE=NAME with a role of size, steps, titled"),
+        (["look", "--size", "l"], "too large"),
+        (["make"], "requires an argument"),
+        (["make", "one", "--steps", "many"], "--steps"),
+        (["make", "one", "--stepps", "3"], "Did you mean --steps"),
+        (["mend"], "make"),
+    ],
+)
+def test_what_makes_no_sense_is_told_in_a_line(
+    words: list[str], told: str, room: App, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(room, words) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("error: ")
+    assert told in said
+    assert "Traceback" not in said
+
+
+def test_an_error_can_be_told_otherwise(room: App, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(room, ["look", "--size", "l"], lambda error: len(str(error))) == len("too large")
+    assert capsys.readouterr().err == ""
+
+
+def test_help_tells_every_flag_with_what_suits(room: App, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(room, ["make", "--help"]) == 0
+    told = " ".join(capsys.readouterr().out.split())
+    assert "Usage: python -m toys make" in told
+    assert "--size CHOICE: how large [choices: s, l] [default: l]" in told
+    assert "--steps INT: how many steps [default: 5]" in told
+    assert "--titled, --no-titled: with titles [default: True]" in told
+    assert "--sizes CHOICE...: [choices: s, l]" in told
+
+
+@pytest.fixture
+def unset(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in (VERBOSE, *QUIET):
+        monkeypatch.setenv(name, "")  # so that it is put back
+        monkeypatch.delenv(name)
+
+
+@pytest.mark.usefixtures("unset")
+@pytest.mark.parametrize("words", [["-v", "make", "a"], ["make", "a", "--verbose"], ["make", "a"]])
+def test_libraries_speak_wherever_they_are_asked_to(
+    words: list[str], room: App, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    quiet()
+    if len(words) == 2:
+        monkeypatch.setenv(VERBOSE, "1")
+    assert run(room, words) == 0
+    assert os.environ[VERBOSE] == "1"
+    assert not set(QUIET) & set(os.environ)
