@@ -1,4 +1,4 @@
-"""`python -m benchmarks [NAME ...]` measures everything, or what is named, and puts it where README.md shows it."""
+"""`python -m benchmarks [NAME ...]` measures everything, or what is named, and puts it where the documents show it."""
 
 import logging
 import platform
@@ -87,7 +87,6 @@ def main(names: list[str]) -> int:
         lines = peers.table()
         print("\n" + "\n".join(lines))
         peers.put("all_peers", lines)
-        peers.put("peers", peers.table(bounded=True))
     return 0
 
 

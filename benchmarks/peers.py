@@ -1,4 +1,7 @@
-"""Ours against what others would use, on the same data and machine, in turns: the lines of `results.json`; and where what was measured is read: between two marks of README.md or of a page of docs."""
+"""Ours against what others would use, on the same data and machine, in turns: the lines of `results.json`.
+
+What was measured is put where it is read: between two marks of a page of docs.
+"""
 
 import gc
 import json
@@ -85,11 +88,11 @@ def kept(path: Path = RESULTS) -> list[Measured]:
     return [Measured(**one) for one in json.loads(path.read_text(encoding="utf-8"))] if path.is_file() else []
 
 
-def table(path: Path = RESULTS, *, bounded: bool = False) -> list[str]:
-    """Return a table of what `results.json` holds and no table of its own tells, or of what should reach some ratio."""
+def table(path: Path = RESULTS) -> list[str]:
+    """Return a table of what `results.json` holds and no table of its own tells."""
     lines = ["| | against | of | ours | theirs | times better | |", "|---|---|---|---:|---:|---:|---|"]
     for one in _in_order(json.loads(path.read_text(encoding="utf-8"))):
-        if not one["wanted"] and (bounded or one["name"].startswith(_ELSEWHERE)):
+        if not one["wanted"] and one["name"].startswith(_ELSEWHERE):
             continue
         theirs = shown(one["theirs"], one["unit"]) if one["theirs"] is not None else "–"
         ratio = "–"
@@ -138,7 +141,7 @@ def _seconds(work: Callable[[], object]) -> float:
 
 def put(name: str, lines: list[str]) -> None:
     """Replace what stands between the marks `<!-- bench: NAME -->` and `<!-- /bench -->`; without marks, do nothing."""
-    for page in (PROJECT / "README.md", *sorted((PROJECT / "docs").glob("*.md"))):
+    for page in sorted((PROJECT / "docs").rglob("*.md")):
         text = page.read_text(encoding="utf-8")
         before, mark, rest = text.partition(f"<!-- bench: {name} -->\n")
         if mark:

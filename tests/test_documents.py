@@ -182,6 +182,16 @@ def test_links_and_paths_lead_somewhere(page: Path) -> None:
         assert (PROJECT / path).exists(), path
 
 
+def test_what_is_measured_has_its_benchmark() -> None:
+    known = (PROJECT / "benchmarks" / "__main__.py").read_text(encoding="utf-8")
+    for page in PAGES:
+        text = page.read_text(encoding="utf-8")
+        names = re.findall(r"<!-- bench: (\w+) -->", text)
+        assert len(names) == text.count("<!-- /bench -->")
+        for name in names:
+            assert f'"{name}": ' in known or f'put("{name}"' in known, (page, name)
+
+
 def test_every_requirement_is_told_of() -> None:
     told = (DOCS / "architecture.md").read_text(encoding="utf-8").lower()
     for path in (PROJECT / "requirements.txt", *(PROJECT / "requirements").glob("*.txt")):

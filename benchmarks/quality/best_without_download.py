@@ -1,4 +1,4 @@
-"""The best retrieval of KorQuAD that needs no downloaded model: the README's second table of its article split.
+"""The best retrieval of KorQuAD that needs no downloaded model: a table of its article split.
 
 BM25 over whole passages and over single sentences, fused by min-max, and reranked by the starter as it comes. Nothing
 is trained, so of the articles that are not the test's all but one choose its values (one must be left to train on).

@@ -1,4 +1,4 @@
-"""What training the starter models does on KorQuAD's article split: the figures of the README's table.
+"""What training the starter models does on KorQuAD's article split: the figures of a table.
 
 The first 40 of the shuffled articles are the test, the next 14 choose checkpoint and weight, the rest is learned from.
 """

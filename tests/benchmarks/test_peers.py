@@ -24,4 +24,3 @@ def test_sizes_are_told_in_their_order(tmp_path: Path) -> None:
     peers.keep([measured[0], other, *measured[1:]], tmp_path / "results.json")
     rows = [row.split(" | ")[2] for row in peers.table(tmp_path / "results.json")[2:]]
     assert rows == [sizes[2], sizes[0], sizes[1], "9 passages"]
-    assert peers.table(tmp_path / "results.json", bounded=True)[2:] == []
