@@ -1,10 +1,11 @@
-# docs/deploy.md tells how it is run: behind a proxy, with sign-in.
+# docs/guides/deploy.md tells how it is run: behind a proxy, with sign-in.
 FROM python:3.11-slim
 
 RUN useradd --create-home --uid 1000 mrc && install --directory --owner mrc --group mrc /workspace
 WORKDIR /app
 COPY requirements.txt .
-RUN pip install --no-cache-dir --requirement requirements.txt
+COPY requirements/milvus.txt requirements/
+RUN pip install --no-cache-dir --requirement requirements.txt --requirement requirements/milvus.txt
 COPY . .
 
 ENV MRC_WORKSPACE=/workspace \

@@ -7,7 +7,7 @@ PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder --
 CHROMIUM := chromium chromium-browser google-chrome
 
 .DEFAULT_GOAL := help
-.PHONY: help run install test quick attack check bench sample format chromium
+.PHONY: help run install test quick attack check bench sample format docs chromium
 
 help: ## list the commands
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -38,6 +38,9 @@ format: .venv/installed-dev ## format the code
 bench: .venv/installed-dev ## measure speed and quality (needs MRC_DATA)
 	$(BIN)/python -m benchmarks
 
+docs: .venv/installed-docs ## build the documents into site/
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
+
 sample: .venv/installed ## make again what comes with the sample (after it or an analyzer has changed)
 	$(BIN)/python -m retrieval ship
 
@@ -47,11 +50,15 @@ chromium: .venv/installed-dev
 		apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq chromium fonts-noto-cjk >/dev/null; \
 	else $(BIN)/playwright install chromium; fi || echo "no Chromium could be installed: browser tests are skipped"
 
-.venv/installed: requirements.txt
+.venv/installed: requirements.txt requirements/milvus.txt
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.txt -r requirements/milvus.txt
 	@touch $@
 
-.venv/installed-dev: requirements-dev.txt .venv/installed
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-dev.txt
+.venv/installed-dev: requirements/dev.txt .venv/installed
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements/dev.txt
+	@touch $@
+
+.venv/installed-docs: requirements/docs.txt .venv/installed
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements/docs.txt
 	@touch $@
