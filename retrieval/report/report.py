@@ -13,7 +13,8 @@ from retrieval.comparison.compare import Comparison
 from retrieval.comparison.store import provenance
 from retrieval.evaluation.measures import CUT, depth_of
 from retrieval.evaluation.significance import PairTest
-from retrieval.report.charts import colour_of, letter_of, pictures
+from retrieval.report.charts import pictures
+from retrieval.report.colours import colour_of, letter_of
 from retrieval.report.sections import cost, curves, hardest, lost, settings, slices
 from retrieval.report.words import Say, words_of
 

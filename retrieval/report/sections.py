@@ -15,7 +15,7 @@ from retrieval.comparison.compare import Comparison
 from retrieval.evaluation.measures import CUT, first_relevant_ranks
 from retrieval.evaluation.significance import question_groups
 from retrieval.report import charts
-from retrieval.report.charts import FATE_COLOURS
+from retrieval.report.colours import FATE_COLOURS
 from retrieval.report.words import Say
 
 _MOST_SLICES = 10

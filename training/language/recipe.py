@@ -10,7 +10,7 @@ from language.masking.architectures import configuration
 from language.masking.perplexity import GUESSED, LOG_LIKELIHOOD, Guesses, guesses
 from models.sources import STARTER, ModelSource
 from retrieval.comparison.spec import Spec
-from retrieval.report.charts import PALETTE
+from retrieval.report.colours import PALETTE
 from training.engine.adaptation import adapt
 from training.engine.arguments import processes
 from training.engine.probe import seconds_for

@@ -12,7 +12,7 @@ from retrieval.comparison.first_stage import DenseSpec
 from retrieval.comparison.multistage import HybridSpec
 from retrieval.comparison.spec import Spec
 from retrieval.dense import Dense
-from retrieval.report.charts import PALETTE
+from retrieval.report.colours import PALETTE
 from training.engine.adaptation import adapt, pool
 from training.engine.arguments import processes
 from training.engine.live import live_bi_encoder

@@ -14,7 +14,7 @@ from retrieval.comparison.multistage import RerankSpec
 from retrieval.comparison.spec import Spec
 from retrieval.evaluation.measures import CUT
 from retrieval.rankings import Rankings, ranked
-from retrieval.report.charts import PALETTE
+from retrieval.report.colours import PALETTE
 from retrieval.rerank import Reranked, interpolated, recommend_weight
 from training.engine.adaptation import adapt
 from training.engine.live import live_scorer

@@ -15,7 +15,7 @@ from retrieval.comparison.first_stage import SparseSpec
 from retrieval.comparison.multistage import HybridSpec
 from retrieval.comparison.spec import Spec
 from retrieval.lexical.learned import LearnedSparse
-from retrieval.report.charts import PALETTE
+from retrieval.report.colours import PALETTE
 from training.engine.adaptation import adapt
 from training.engine.arguments import processes
 from training.engine.probe import seconds_for

@@ -15,7 +15,7 @@ from models.sources import DEFAULT_READER, ModelSource
 from reading.extractive import own_passages
 from retrieval.comparison.spec import Spec
 from retrieval.rankings import NOT_FOUND
-from retrieval.report.charts import PALETTE
+from retrieval.report.colours import PALETTE
 from training.engine.adaptation import adapt
 from training.engine.arguments import processes
 from training.engine.probe import seconds_for

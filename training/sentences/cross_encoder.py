@@ -11,7 +11,7 @@ from models.encoders.cross_encoder import CrossEncoderScorer
 from models.loading import load_cross_encoder
 from models.sources import DEFAULT_CROSS_ENCODER, ModelSource, is_starter
 from retrieval.comparison.spec import Spec
-from retrieval.report.charts import PALETTE
+from retrieval.report.colours import PALETTE
 from training.engine.adaptation import adapt
 from training.engine.arguments import processes
 from training.engine.live import live_scorer

@@ -11,7 +11,7 @@ from models.sources import DEFAULT_BI_ENCODER, ModelSource, is_starter
 from retrieval.comparison.first_stage import DenseSpec
 from retrieval.comparison.multistage import HybridSpec
 from retrieval.comparison.spec import Spec
-from retrieval.report.charts import PALETTE
+from retrieval.report.colours import PALETTE
 from training.engine.adaptation import adapt, drop_no_attention
 from training.engine.arguments import processes
 from training.engine.live import live_bi_encoder

@@ -6,8 +6,9 @@ from typing import Any
 import altair as alt
 import pandas as pd
 
-from retrieval.report.charts import FATE_COLOURS, PALETTE, READABLE, colour, columns_for, legend, shape
-from views.ui.charts import HEIGHT, with_interval
+from retrieval.report.charts import colour, columns_for, legend, shape
+from retrieval.report.colours import FATE_COLOURS, PALETTE, READABLE
+from views.ui.charts import HEIGHT, apart, marked_lines, no_difference, present, tips, with_interval
 from views.ui.words import word
 
 _ROW = 14  # pixels a retriever in a slice
@@ -33,8 +34,7 @@ def on_slices(
         yOffset=alt.YOffset("retriever:N", sort=drawn),
         color=colour("retriever", drawn, names, legend(columns=columns_for(drawn))),
         tooltip=[
-            alt.Tooltip("row:N", title=word("where.slice")),
-            alt.Tooltip("retriever:N", title=word("compare.retriever")),
+            *tips(("row:N", word("where.slice")), ("retriever:N", word("compare.retriever"))),
             *with_interval("value", x, form),
         ],
     )
@@ -46,8 +46,7 @@ def on_slices(
     )
     layers = [intervals, marks]
     if kind == "difference":
-        nothing = alt.Chart(pd.DataFrame({"zero": [0]})).mark_rule(color=READABLE, strokeDash=[4, 3])
-        layers.insert(0, nothing.encode(x="zero:Q"))
+        layers.insert(0, no_difference())
     return alt.layer(*layers).properties(height=_BELOW + len(order) * (len(drawn) * _ROW + 12))
 
 
@@ -64,11 +63,7 @@ def lost_questions(table: pd.DataFrame, *, order: Sequence[str], fates: Mapping[
         y=alt.Y("retriever:N", sort=list(order), title=None, axis=alt.Axis(labelLimit=220, labelOverlap=False)),
         x=alt.X("count:Q", stack="zero", title=x, scale=room, axis=alt.Axis(tickMinStep=1, format=",d")),
         order=alt.Order("place:Q"),
-        tooltip=[
-            alt.Tooltip("retriever:N", title=word("compare.retriever")),
-            alt.Tooltip("label:N", title=word("where.fate")),
-            alt.Tooltip("count:Q", title=x, format=","),
-        ],
+        tooltip=tips(("retriever:N", word("compare.retriever")), ("label:N", word("where.fate")), ("count:Q", x, ",")),
     )
     scale = alt.Scale(domain=list(fates), range=[FATE_COLOURS[fate] for fate in fates.values()])
     bars = base.mark_bar().encode(color=alt.Color("label:N", scale=scale, legend=legend(columns=2)))
@@ -85,24 +80,23 @@ def ceilings(curves: pd.DataFrame, own: pd.DataFrame, names: Sequence[str], *, x
 
     `own` says at which "depth" it reads, its "hit" there, and its "ceiling"; the gap of the two is drawn upright.
     """
-    drawn = [name for name in names if name in set(curves["retriever"])]
+    drawn = present(names, curves["retriever"])
     depths = sorted(curves["depth"].unique().tolist())
     scale: dict[str, Any] = {"type": "log", "domain": [depths[0], depths[-1]], "nice": False}
     across = alt.X("depth:Q", title=x, scale=alt.Scale(**scale), axis=alt.Axis(values=depths, format="d"))
-    of_retriever = colour("retriever", drawn, names, legend(columns=columns_for(drawn)))
-    mark = shape("retriever", drawn, names, legend(columns=columns_for(drawn)))
+    of_retriever, mark = apart("retriever", drawn, names, legend(columns=columns_for(drawn)))
     up = alt.Scale(zero=False, nice=True)
-    tips = [alt.Tooltip("retriever:N", title=word("compare.retriever")), alt.Tooltip("depth:Q", title=x)]
+    said = tips(("retriever:N", word("compare.retriever")), ("depth:Q", x))
     ceiling_tip = alt.Tooltip("ceiling:Q", title=word("where.ceiling"), format=".2%")
     lines = alt.Chart(curves).encode(
         x=across, y=alt.Y("ceiling:Q", title=y, scale=up, axis=alt.Axis(format="%")), color=of_retriever
     )
     at_depth = alt.Chart(own).encode(
-        color=of_retriever, tooltip=[*tips, alt.Tooltip("hit:Q", title=word("where.own"), format=".2%"), ceiling_tip]
+        color=of_retriever, tooltip=[*said, *tips(("hit:Q", word("where.own"), ".2%")), ceiling_tip]
     )
     return (
         lines.mark_line()
-        + lines.mark_point(size=30, filled=True).encode(tooltip=[*tips, ceiling_tip])
+        + lines.mark_point(size=30, filled=True).encode(tooltip=[*said, ceiling_tip])
         + at_depth.mark_rule(strokeDash=[6, 4]).encode(y="hit:Q")
         + at_depth.mark_rule(strokeWidth=2).encode(x=across, y="hit:Q", y2="ceiling:Q")
         + at_depth.mark_point(size=90, filled=True, opacity=1).encode(x=across, y="hit:Q", shape=mark)
@@ -120,11 +114,7 @@ def heat(
     base = alt.Chart(table).encode(
         x=alt.X(f"{x[0]}:O", title=x[1], axis=alt.Axis(labelAngle=0)),
         y=alt.Y(f"{y[0]}:O", title=y[1], sort="descending"),
-        tooltip=[
-            alt.Tooltip(f"{x[0]}:O", title=x[1]),
-            alt.Tooltip(f"{y[0]}:O", title=y[1]),
-            *with_interval("value", value),
-        ],
+        tooltip=[*tips((f"{x[0]}:O", x[1]), (f"{y[0]}:O", y[1])), *with_interval("value", value)],
     )
     scale = alt.Scale(scheme="viridis", domain=[*bounds])
     cells = base.mark_rect().encode(color=alt.Color("value:Q", scale=scale, legend=None))  # the figures stand in them
@@ -147,22 +137,18 @@ def bands(
     low, high = float(table["low"].min()), float(table["high"].max())
     scale = alt.Scale(domain=[max(0.0, low - 0.005), min(1.0, high + 0.005)])
     across = alt.X("x:O", title=x, axis=alt.Axis(labelAngle=0)) if ordinal else alt.X("x:Q", title=x)
+    tint, mark = apart(detail[0], names, names, legend())
     base = alt.Chart(table).encode(
         x=across,
         y=alt.Y("value:Q", title=y, scale=scale, axis=alt.Axis(format=".1%")),
-        color=colour(detail[0], names, names, legend()),
-        tooltip=[
-            alt.Tooltip(f"{detail[0]}:N", title=detail[1]),
-            alt.Tooltip("x:Q", title=x),
-            *with_interval("value", y),
-        ],
+        color=tint,
+        tooltip=[*tips((f"{detail[0]}:N", detail[1]), ("x:Q", x)), *with_interval("value", y)],
     )
     areas = base.mark_area(fillOpacity=0.1).encode(y=alt.Y("low:Q", title=y, scale=scale), y2="high:Q")
-    points = base.mark_point(filled=True, size=45, opacity=1).encode(shape=shape(detail[0], names, names, legend()))
     ring = base.transform_filter(alt.datum["name"] == best).mark_point(
         size=260, stroke=READABLE, strokeWidth=3, filled=False, shape="circle"
     )
-    return (areas + base.mark_line() + points + ring).properties(height=HEIGHT)
+    return (areas + marked_lines(base, mark, size=45) + ring).properties(height=HEIGHT)
 
 
 def steps(table: pd.DataFrame, *, x: str, y: str, label: tuple[str, str]) -> alt.LayerChart:
@@ -177,8 +163,7 @@ def scattered(table: pd.DataFrame, *, x: str, y: str, detail: tuple[str, str]) -
     """One point a name of `detail` (column and title) of "y" over the cost "x"."""
     names = table[detail[0]].tolist()
     points = _against_cost(table, x, y, detail).mark_point(filled=True, size=140, opacity=1)
-    apart = (detail[0], names, names, legend())
-    return points.encode(color=colour(*apart), shape=shape(*apart)).properties(height=HEIGHT)
+    return points.encode(*apart(detail[0], names, names, legend())).properties(height=HEIGHT)
 
 
 def _against_cost(table: pd.DataFrame, x: str, y: str, label: tuple[str, str]) -> alt.Chart:
@@ -188,9 +173,5 @@ def _against_cost(table: pd.DataFrame, x: str, y: str, label: tuple[str, str]) -
     return alt.Chart(table).encode(
         x=alt.X("x:Q", title=x, scale=alt.Scale(domain=[0, float(table["x"].max()) * 1.15])),  # room for the words
         y=alt.Y("y:Q", title=y, scale=alt.Scale(domain=[low - room, high + room]), axis=shares),
-        tooltip=[
-            alt.Tooltip(f"{label[0]}:N", title=label[1]),
-            alt.Tooltip("x:Q", title=x, format=".3f"),
-            alt.Tooltip("y:Q", title=y, format=".2%"),
-        ],
+        tooltip=tips((f"{label[0]}:N", label[1]), ("x:Q", x, ".3f"), ("y:Q", y, ".2%")),
     )

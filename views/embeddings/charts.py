@@ -5,9 +5,10 @@ from collections.abc import Sequence
 import altair as alt
 import pandas as pd
 
-from retrieval.report.charts import PALETTE, READABLE, colour, colour_of, legend, shape
+from retrieval.report.charts import colour, legend, shape
+from retrieval.report.colours import PALETTE, READABLE, colour_of
 from views.embeddings.figures import LINE
-from views.ui.charts import with_interval
+from views.ui.charts import cells, present, tips, with_interval
 from views.ui.words import word
 
 _HEIGHT = 300
@@ -15,7 +16,6 @@ _TIME = alt.Axis(format=",.2~f", tickCount=6)
 _ROW, _ROW_OF_LINES = 30, 42
 _RIDGE = 48  # pixels from one ridge's foot to the next
 _OVERLAP = 1.6  # a ridge is as much higher than that
-_CELLS = ("#eef3f8", "#0072B2")
 _WITH_FIGURES = 20  # sentences of a matrix: of more there is no room to write in the cells
 _LEAST_SPAN = 4.0  # points of a scale around the figures of a few models
 
@@ -40,11 +40,7 @@ def dots(table: pd.DataFrame, names: Sequence[str], *, x: str) -> alt.LayerChart
         .mark_point(size=80, strokeWidth=2, color=READABLE)
         .encode(
             x=alt.X("value:Q", scale=scale),
-            tooltip=[
-                name,
-                alt.Tooltip("value:Q", title=x, format=".2f"),
-                alt.Tooltip("source:N", title=word("embeddings.source")),
-            ],
+            tooltip=[name, *tips(("value:Q", x, ".2f"), ("source:N", word("embeddings.source")))],
         )
     )
     return (intervals + marks + published).properties(
@@ -73,11 +69,11 @@ def ridges(table: pd.DataFrame, bands: Sequence[str], name: str, names: Sequence
             y=alt.Y("place:Q", title=word("embeddings.band"), axis=axis, scale=scale),
             y2="top:Q",
             detail="place:O",
-            tooltip=[
-                alt.Tooltip("band:N", title=word("embeddings.band")),
-                alt.Tooltip("cosine:Q", title=x, format=".2f"),
-                alt.Tooltip("density:Q", title=word("embeddings.density"), format=".2f"),
-            ],
+            tooltip=tips(
+                ("band:N", word("embeddings.band")),
+                ("cosine:Q", x, ".2f"),
+                ("density:Q", word("embeddings.density"), ".2f"),
+            ),
         )
         .properties(height=90 + _RIDGE * len(bands))
     )
@@ -92,11 +88,11 @@ def plane(table: pd.DataFrame, path: pd.DataFrame, names: Sequence[str]) -> alt.
     across = alt.X("uniformity:Q", title=word("embeddings.uniformity"), scale=alt.Scale(zero=False, padding=16))
     up = alt.Y("alignment:Q", title=word("embeddings.alignment"), scale=alt.Scale(zero=False, padding=16))
     tint = colour("model", drawn, names, legend(columns=2))
-    tooltip = [
-        alt.Tooltip("model:N", title=word("embeddings.model")),
-        alt.Tooltip("uniformity:Q", title=word("embeddings.uniformity"), format=".3f"),
-        alt.Tooltip("alignment:Q", title=word("embeddings.alignment"), format=".4f"),
-    ]
+    tooltip = tips(
+        ("model:N", word("embeddings.model")),
+        ("uniformity:Q", word("embeddings.uniformity"), ".3f"),
+        ("alignment:Q", word("embeddings.alignment"), ".4f"),
+    )
     points = (
         alt.Chart(table)
         .mark_point(filled=True, size=130, opacity=1)
@@ -106,14 +102,14 @@ def plane(table: pd.DataFrame, path: pd.DataFrame, names: Sequence[str]) -> alt.
     if len(path):
         steps = alt.Chart(path).encode(across, up, tint, detail="model:N", order="step:Q")
         small = steps.mark_point(filled=True, size=24, opacity=0.8)
-        told = [*tooltip, alt.Tooltip("step:Q", title=word("embeddings.step"))]
+        told = [*tooltip, *tips(("step:Q", word("embeddings.step")))]
         layers = [steps.mark_line(strokeWidth=1.5, opacity=0.7), small.encode(tooltip=told), points]
     return alt.layer(*layers).properties(height=_HEIGHT + 60)
 
 
 def spectrum(table: pd.DataFrame, names: Sequence[str]) -> alt.Chart:
     """The singular values of each "model"'s space against their "rank", both on logarithmic scales."""
-    drawn = [name for name in names if name in set(table["model"])]
+    drawn = present(names, table["model"])
     scale = alt.Scale(type="log", nice=False)
     return (
         alt.Chart(table)
@@ -127,11 +123,11 @@ def spectrum(table: pd.DataFrame, names: Sequence[str]) -> alt.Chart:
                 axis=alt.Axis(tickCount=4, format=".2~g"),
             ),
             color=colour("model", drawn, names, legend(columns=2, symbolOpacity=1)),
-            tooltip=[
-                alt.Tooltip("model:N", title=word("embeddings.model")),
-                alt.Tooltip("rank:Q", title=word("embeddings.rank")),
-                alt.Tooltip("value:Q", title=word("embeddings.singular_value"), format=".4f"),
-            ],
+            tooltip=tips(
+                ("model:N", word("embeddings.model")),
+                ("rank:Q", word("embeddings.rank")),
+                ("value:Q", word("embeddings.singular_value"), ".4f"),
+            ),
         )
         .properties(height=_HEIGHT + 60)
     )
@@ -148,19 +144,11 @@ def matrix(table: pd.DataFrame, order: Sequence[str]) -> alt.LayerChart:
     base = alt.Chart(table).encode(
         x=alt.X("column:N", sort=list(order), title=None, axis=alt.Axis(labelAngle=0, orient="top")),
         y=alt.Y("row:N", sort=list(order), title=None),
-        tooltip=[
-            alt.Tooltip("first:N", title="1"),
-            alt.Tooltip("second:N", title="2"),
-            alt.Tooltip("cosine:Q", title=word("embeddings.cosine"), format=".3f"),
-        ],
+        tooltip=tips(("first:N", "1"), ("second:N", "2"), ("cosine:Q", word("embeddings.cosine"), ".3f")),
     )
-    scale = alt.Scale(domain=[low, high], range=list(_CELLS), clamp=True)
-    cells = base.mark_rect().encode(color=alt.Color("cosine:Q", scale=scale, legend=None))
-    if len(order) > _WITH_FIGURES:
-        return alt.layer(cells).properties(height=60 + 14 * len(order))
-    on_dark = alt.condition(f"datum.cosine > {(low + high) / 2}", alt.value("white"), alt.value("#1f2430"))
-    figures = base.mark_text(fontSize=11).encode(text=alt.Text("cosine:Q", format=".2f"), color=on_dark)
-    return (cells + figures).properties(height=60 + 34 * len(order))
+    written = len(order) <= _WITH_FIGURES
+    shaded = cells(base, "cosine", (low, high), ".2f", written=written)
+    return shaded.properties(height=60 + (34 if written else 14) * len(order))
 
 
 def costs(table: pd.DataFrame, theirs: pd.DataFrame) -> alt.LayerChart:
@@ -171,11 +159,11 @@ def costs(table: pd.DataFrame, theirs: pd.DataFrame) -> alt.LayerChart:
     ways = list(dict.fromkeys(table["way"]))
     x = alt.X("sentences:Q", title=word("embeddings.sentences"), scale=alt.Scale(type="log", domain=[20, 12_000]))
     y = alt.Y("seconds:Q", title=word("embeddings.seconds"), scale=alt.Scale(type="log"), axis=_TIME)
-    tooltip = [
-        alt.Tooltip("way:N", title=" "),
-        alt.Tooltip("sentences:Q", title=word("embeddings.sentences"), format=","),
-        alt.Tooltip("seconds:Q", title=word("embeddings.seconds"), format=",.2f"),
-    ]
+    tooltip = tips(
+        ("way:N", " "),
+        ("sentences:Q", word("embeddings.sentences"), ","),
+        ("seconds:Q", word("embeddings.seconds"), ",.2f"),
+    )
     scale = alt.Scale(domain=ways, range=list(PALETTE[: len(ways)]))
     base = alt.Chart(table).encode(
         x, y, alt.Color("way:N", scale=scale, legend=legend(columns=1, symbolOpacity=1)), tooltip=tooltip
@@ -190,7 +178,7 @@ def costs(table: pd.DataFrame, theirs: pd.DataFrame) -> alt.LayerChart:
 
 def against(table: pd.DataFrame, names: Sequence[str], *, y: str) -> alt.LayerChart:
     """Spearman with people against a retrieval measure, a point a "model"; columns "spearman" and "value"."""
-    drawn = [name for name in names if name in set(table["model"])]
+    drawn = present(names, table["model"])
     base = alt.Chart(table).encode(
         x=alt.X("spearman:Q", title=word("embeddings.spearman"), scale=_around(table["spearman"])),
         y=alt.Y("value:Q", title=y, scale=_around(table["value"])),
@@ -198,7 +186,7 @@ def against(table: pd.DataFrame, names: Sequence[str], *, y: str) -> alt.LayerCh
     marks = base.mark_point(filled=True, size=120, opacity=1).encode(
         color=colour("model", drawn, names, legend(columns=2)),
         shape=shape("model", drawn, names),
-        tooltip=["model", alt.Tooltip("spearman:Q", format=".4f"), alt.Tooltip("value:Q", title=y, format=".4f")],
+        tooltip=["model", alt.Tooltip("spearman:Q", format=".4f"), *tips(("value:Q", y, ".4f"))],
     )
     return alt.layer(marks).properties(height=_HEIGHT)
 

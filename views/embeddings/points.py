@@ -11,7 +11,7 @@ import pydeck
 import streamlit as st
 from pydeck.bindings.json_tools import default_serialize
 
-from retrieval.report.charts import READABLE
+from retrieval.report.colours import READABLE
 from views.ui.words import word
 
 # of bands from the lowest to the highest, and of labels: apart for colour-blind eyes, readable on light and dark

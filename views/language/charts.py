@@ -5,11 +5,12 @@ from collections.abc import Sequence
 import altair as alt
 import pandas as pd
 
-from retrieval.report.charts import PALETTE, READABLE, colour, legend, shape
+from retrieval.report.charts import legend
+from retrieval.report.colours import PALETTE, READABLE
+from views.ui.charts import apart, cells, marked_lines, tips
 from views.ui.words import word
 
 _HEIGHT = 260
-_CELLS = ("#eef3f8", "#0072B2")
 _SHORT = 3  # letters of a name
 _WITH_FIGURES = 13  # columns of a grid: of more there is no room to write in the cells
 
@@ -21,10 +22,7 @@ def plane(table: pd.DataFrame, reach: float) -> alt.LayerChart:
     base = alt.Chart(table).encode(
         x=alt.X("x:Q", title=word("inside.first_direction"), scale=scale, axis=axis),
         y=alt.Y("y:Q", title=word("inside.second_direction"), scale=scale, axis=axis),
-        tooltip=[
-            alt.Tooltip("number:N", title=word("inside.number")),
-            alt.Tooltip("sentence:N", title=word("inside.sentence")),
-        ],
+        tooltip=tips(("number:N", word("inside.number")), ("sentence:N", word("inside.sentence"))),
     )
     points = base.mark_point(filled=True, size=130, opacity=1, color=PALETTE[0])
     labels = base.mark_text(align="left", dx=9, dy=-7, fontWeight="bold", fontSize=13, color=PALETTE[4])
@@ -42,20 +40,11 @@ def grid(
     base = alt.Chart(table).encode(
         x=alt.X("column:N", sort=list(columns), title=None, axis=alt.Axis(orient="top", labelLimit=70, **across)),
         y=alt.Y("row:N", sort=list(rows), title=None, axis=alt.Axis(labelLimit=120, grid=False)),
-        tooltip=[
-            alt.Tooltip("first:N", title=word("inside.from")),
-            alt.Tooltip("second:N", title=word("inside.to")),
-            alt.Tooltip("value:Q", title=title, format=form),
-        ],
+        tooltip=tips(("first:N", word("inside.from")), ("second:N", word("inside.to")), ("value:Q", title, form)),
     )
-    scale = alt.Scale(domain=[min(low, high - 1e-6), high], range=list(_CELLS), clamp=True)
-    cells = base.mark_rect().encode(color=alt.Color("value:Q", scale=scale, legend=None))
-    height = 40 + (34 if len(columns) <= _WITH_FIGURES else 22) * len(rows)
-    if len(columns) > _WITH_FIGURES:
-        return alt.layer(cells).properties(height=height)
-    on_dark = alt.condition(f"datum.value > {(low + high) / 2}", alt.value("white"), alt.value("#1f2430"))
-    figures = base.mark_text(fontSize=11).encode(text=alt.Text("value:Q", format=form), color=on_dark)
-    return (cells + figures).properties(height=height)
+    written = len(columns) <= _WITH_FIGURES
+    shaded = cells(base, "value", (min(low, high - 1e-6), high), form, written=written)
+    return shaded.properties(height=40 + (34 if written else 22) * len(rows))
 
 
 def by_layer(table: pd.DataFrame, *, y: str) -> alt.LayerChart:
@@ -63,10 +52,7 @@ def by_layer(table: pd.DataFrame, *, y: str) -> alt.LayerChart:
     base = alt.Chart(table).encode(
         x=_layers(table),
         y=alt.Y("value:Q", title=y, scale=alt.Scale(zero=False, padding=8), axis=alt.Axis(format=".2f", tickCount=5)),
-        tooltip=[
-            alt.Tooltip("layer:N", title=word("inside.layer")),
-            alt.Tooltip("value:Q", title=y, format=".3f"),
-        ],
+        tooltip=tips(("layer:N", word("inside.layer")), ("value:Q", y, ".3f")),
     )
     marks = base.mark_point(filled=True, size=60, opacity=1, color=PALETTE[0])
     return (base.mark_line(color=PALETTE[0], strokeWidth=2.5) + marks).properties(height=_HEIGHT)
@@ -74,40 +60,34 @@ def by_layer(table: pd.DataFrame, *, y: str) -> alt.LayerChart:
 
 def poolings(table: pd.DataFrame, order: Sequence[str], *, y: str) -> alt.LayerChart:
     """One line a "pooling" of "value" over "layer"."""
-    below = legend(symbolOpacity=1)
+    tint, mark = apart("pooling", order, order, legend(symbolOpacity=1))
     base = alt.Chart(table).encode(
         x=_layers(table),
         y=alt.Y("value:Q", title=y, scale=alt.Scale(zero=False, padding=8), axis=alt.Axis(format=".0f", tickCount=5)),
-        color=colour("pooling", order, order, below),
-        tooltip=[
-            alt.Tooltip("pooling:N", title=word("inside.pooling")),
-            alt.Tooltip("layer:N", title=word("inside.layer")),
-            alt.Tooltip("value:Q", title=y, format=".1f"),
-        ],
+        color=tint,
+        tooltip=tips(("pooling:N", word("inside.pooling")), ("layer:N", word("inside.layer")), ("value:Q", y, ".1f")),
     )
-    lines, marks = base.mark_line(strokeWidth=2.5), base.mark_point(filled=True, size=70, opacity=1)
-    return (lines + marks.encode(shape=shape("pooling", order, order, below))).properties(height=_HEIGHT + 60)
+    return marked_lines(base, mark, strokeWidth=2.5).properties(height=_HEIGHT + 60)
 
 
 def over_steps(table: pd.DataFrame, order: Sequence[str], kept: int) -> alt.LayerChart:
     """One line a "word" of "probability" (0 to 1) over "step"; the step `kept`, if any, is marked by a dashed line."""
-    below = legend(symbolOpacity=1)
+    tint, mark = apart("word", order, order, legend(symbolOpacity=1))
     base = alt.Chart(table).encode(
         x=alt.X("step:Q", title=word("inside.step"), axis=alt.Axis(format=",d", tickCount=6, grid=False)),
         y=alt.Y("probability:Q", title=word("inside.probability"), axis=alt.Axis(format=".2~%", tickCount=5)),
-        color=colour("word", order, order, below),
-        tooltip=[
-            alt.Tooltip("word:N", title=word("inside.word")),
-            alt.Tooltip("step:Q", title=word("inside.step"), format=","),
-            alt.Tooltip("probability:Q", title=word("inside.probability"), format=".3%"),
-        ],
+        color=tint,
+        tooltip=tips(
+            ("word:N", word("inside.word")),
+            ("step:Q", word("inside.step"), ","),
+            ("probability:Q", word("inside.probability"), ".3%"),
+        ),
     )
-    lines, marks = base.mark_line(strokeWidth=2.5), base.mark_point(filled=True, size=70, opacity=1)
-    layers = [lines, marks.encode(shape=shape("word", order, order, below))]
+    lines = marked_lines(base, mark, strokeWidth=2.5)
     if kept:
         rule = alt.Chart(pd.DataFrame({"step": [kept]})).mark_rule(strokeDash=[4, 4], color=READABLE)
-        layers = [rule.encode(x="step:Q"), *layers]
-    return alt.layer(*layers).properties(height=_HEIGHT + 60)
+        lines = rule.encode(x="step:Q") + lines
+    return lines.properties(height=_HEIGHT + 60)
 
 
 def guesses(table: pd.DataFrame, order: Sequence[str], reach: float) -> alt.Chart:
@@ -116,10 +96,7 @@ def guesses(table: pd.DataFrame, order: Sequence[str], reach: float) -> alt.Char
     base = alt.Chart(table).encode(
         y=alt.Y("piece:N", sort=list(order), title=None, axis=alt.Axis(labelLimit=120)),
         x=alt.X("probability:Q", title=word("inside.probability"), scale=scale, axis=axis),
-        tooltip=[
-            alt.Tooltip("piece:N", title=word("inside.piece")),
-            alt.Tooltip("probability:Q", title=word("inside.probability"), format=".2%"),
-        ],
+        tooltip=tips(("piece:N", word("inside.piece")), ("probability:Q", word("inside.probability"), ".2%")),
     )
     return base.mark_bar(color=PALETTE[0]).properties(height=60 + 24 * len(order))
 

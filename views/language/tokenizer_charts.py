@@ -6,7 +6,9 @@ from math import sqrt
 import altair as alt
 import pandas as pd
 
-from retrieval.report.charts import READABLE, colour, legend, shape
+from retrieval.report.charts import colour, legend, shape
+from retrieval.report.colours import READABLE
+from views.ui.charts import present, tips
 from views.ui.words import word
 
 _HEIGHT = 340
@@ -22,15 +24,15 @@ def by_size(
     mark. `kinds` are all there are, in their fixed order. A `share` is written in percent.
     """
     up = alt.Y("value:Q", title=y, scale=alt.Scale(zero=False, padding=14), axis=_axis(share))
-    tooltip = [
-        alt.Tooltip("name:N", title=word("tokenizers.tokenizer")),
-        alt.Tooltip("pieces:Q", title=word("tokenizers.pieces"), format=","),
-        alt.Tooltip("value:Q", title=y, format=".1%" if share else ".2f"),
-    ]
+    tooltip = tips(
+        ("name:N", word("tokenizers.tokenizer")),
+        ("pieces:Q", word("tokenizers.pieces"), ","),
+        ("value:Q", y, ".1%" if share else ".2f"),
+    )
     layers = [*_rules(models, up, tooltip)] if len(models) else []
     if len(table):
         base = alt.Chart(table).encode(x=_sizes(table), y=up, tooltip=tooltip)
-        drawn = [kind for kind in kinds if kind in set(table["kind"])]
+        drawn = present(kinds, table["kind"])
         tint = colour("kind", drawn, kinds, legend(columns=2, symbolOpacity=1))
         mark = shape("kind", drawn, kinds, legend(columns=2))
         filled = base.transform_filter("datum.able").mark_point(filled=True, size=80, opacity=1)

@@ -14,7 +14,7 @@ from models.readers.reader import SpanReader
 from models.sources import find_model
 from reading.depth import summed
 from retrieval.comparison.spec import Spec
-from retrieval.report.charts import colour_of, shape_of
+from retrieval.report.colours import colour_of, shape_of
 from text.marking import MarkedText
 from text.matching import Span
 from views.reading.evaluation import probability

@@ -6,10 +6,11 @@ import altair as alt
 import pandas as pd
 import streamlit as st
 
-from retrieval.report.charts import READABLE, colour, legend, shape
+from retrieval.report.charts import colour, legend, shape
+from retrieval.report.colours import READABLE
 from views.reading.evaluation import FATES, ReadingView, curve_table, difference_table, fate_table, figure_table
 from views.ui import tables
-from views.ui.charts import draw_chart, with_interval
+from views.ui.charts import draw_chart, present, tips, with_interval
 from views.ui.words import word
 
 _HEIGHT = 340
@@ -20,18 +21,18 @@ def curves(
     table: pd.DataFrame, names: Sequence[str], oracle: float, *, chosen: int, y: str, label: str
 ) -> alt.LayerChart:
     """One line a "retriever" of its "value" over "k" in its band, its "ceiling" dashed; a rule at the `oracle`."""
-    drawn = [name for name in names if name in set(table["retriever"])]
+    drawn = present(names, table["retriever"])
     lowest = max(0.0, min(float(table["low"].min()), oracle) - 0.03)
     scale = alt.Scale(domain=[lowest, 1.0], nice=False)
     axis = alt.Axis(format="%", tickCount=6)
-    tips = [alt.Tooltip("retriever:N", title=word("compare.retriever")), alt.Tooltip("k:O", title="K")]
+    said = tips(("retriever:N", word("compare.retriever")), ("k:O", "K"))
     base = alt.Chart(table).encode(
         x=alt.X("k:O", title=word("answers.first_passages"), axis=alt.Axis(labelAngle=0)),
         color=colour("retriever", drawn, names, legend(columns=2, symbolOpacity=1)),
     )
     value = alt.Y("value:Q", title=y, scale=scale, axis=axis)
     bands = base.mark_area(fillOpacity=0.12).encode(y=alt.Y("low:Q", title=y, scale=scale, axis=axis), y2="high:Q")
-    told = [*tips, *with_interval("value", y), alt.Tooltip("ceiling:Q", title=word("answers.ceiling"), format=".2%")]
+    told = [*said, *with_interval("value", y), *tips(("ceiling:Q", word("answers.ceiling"), ".2%"))]
     marks = base.mark_point(filled=True, size=70, opacity=1).encode(
         y=value, shape=shape("retriever", drawn, names, legend(columns=2)), tooltip=told
     )
@@ -64,12 +65,12 @@ def lost(table: pd.DataFrame, *, order: Sequence[str], fates: Mapping[str, str],
             x=alt.X("share:Q", stack="zero", title=x, axis=alt.Axis(format="%"), scale=alt.Scale(domain=[0, 1])),
             color=alt.Color("label:N", scale=scale, legend=legend(columns=2)),
             order=alt.Order("place:Q"),
-            tooltip=[
-                alt.Tooltip("retriever:N", title=word("compare.retriever")),
-                alt.Tooltip("label:N", title=word("where.fate")),
-                alt.Tooltip("count:Q", title=word("where.questions"), format=","),
-                alt.Tooltip("share:Q", title=x, format=".1%"),
-            ],
+            tooltip=tips(
+                ("retriever:N", word("compare.retriever")),
+                ("label:N", word("where.fate")),
+                ("count:Q", word("where.questions"), ","),
+                ("share:Q", x, ".1%"),
+            ),
         )
     )
     return bars.properties(height=130 + 36 * len(order))

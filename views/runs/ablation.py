@@ -11,7 +11,7 @@ from streamlit.elements.lib.column_types import ColumnConfig
 from data.store import StoredSet, stored
 from retrieval.comparison.experiment import write_experiment
 from retrieval.comparison.first_stage import DenseSpec
-from retrieval.report.charts import PALETTE, READABLE
+from retrieval.report.colours import PALETTE, READABLE
 from training.runs.ablations import REFERENCE, UNTRAINED, Ablation, Difference, Table, Variant
 from training.runs.runs import Run, find_run
 from views.choices import BM25_NAME, choices_for, model_place
@@ -21,7 +21,7 @@ from views.resources.sets import use_set
 from views.runs.head import draw_parts
 from views.runs.search import setting_words
 from views.ui import tables
-from views.ui.charts import draw_chart, with_interval
+from views.ui.charts import draw_chart, tips, with_interval
 from views.ui.problems import tell_training_failure
 from views.ui.words import language, plain, signed, word
 
@@ -36,7 +36,7 @@ def variants_chart(table: pd.DataFrame, *, x: str, y: str) -> alt.LayerChart:
     """
     base = alt.Chart(table).encode(
         y=alt.Y("variant:N", sort=None, title=None, axis=alt.Axis(labelLimit=170)),
-        tooltip=[alt.Tooltip("variant:N", title=y), *with_interval("value", x, ",.2f")],
+        tooltip=[*tips(("variant:N", y)), *with_interval("value", x, ",.2f")],
     )
     scale = alt.Scale(zero=False, padding=12)
     whole = alt.X("value:Q", title=x, scale=scale, axis=alt.Axis(tickCount=5))

@@ -7,13 +7,14 @@ import altair as alt
 import pandas as pd
 import streamlit as st
 
-from retrieval.report.charts import PALETTE, legend, shape
+from retrieval.report.charts import legend, shape
+from retrieval.report.colours import PALETTE
 from training.readers.family import READERS
 from training.recipe import RECIPES, recipe_of
 from training.runs.curves import MEASURES, Curves, Points
 from training.runs.runs import Plan, Run
 from training.sentences.family import PAIRS
-from views.ui.charts import draw_chart
+from views.ui.charts import draw_chart, tips
 from views.ui.words import word, word_or
 
 _GEOMETRY = {"alignment": "Alignment", "uniformity": "Uniformity"}  # of the space: no share of anything
@@ -159,8 +160,7 @@ def _lines(name: str, table: pd.DataFrame, runs: list[str], colours: Sequence[st
         color=alt.Color("run:N", scale=alt.Scale(domain=runs, range=list(colours)), legend=names),
         tooltip=[
             *([alt.Tooltip("run:N", title=word("train.run"))] if several else []),
-            alt.Tooltip("step:Q", title=word("train.step")),
-            alt.Tooltip("value:Q", title=_short(name), format=number),
+            *tips(("step:Q", word("train.step")), ("value:Q", _short(name), number)),
         ],
     )
     marks = base.mark_point(filled=True, opacity=1, size=45 if name in MEASURES else 12)

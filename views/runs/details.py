@@ -7,7 +7,7 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
-from retrieval.report.charts import PALETTE
+from retrieval.report.colours import PALETTE
 from training.recipe import recipe_of
 from training.runs.curves import MEASURES, curves
 from training.runs.runs import Plan, Run, all_runs

@@ -13,7 +13,7 @@ from data.store import StoredSet
 from retrieval.comparison.experiment import Experiment
 from retrieval.comparison.spec import CachedRetriever, Spec
 from retrieval.rankings import DEPTH, Findings, Truth
-from retrieval.report.charts import colour_of, shape_of
+from retrieval.report.colours import colour_of, shape_of
 from text.marking import MarkedText
 from views.choices import Choices, method_line
 from views.names import base_name

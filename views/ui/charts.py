@@ -9,22 +9,69 @@ from threading import Lock
 from types import FunctionType
 from typing import Any, Literal
 
-import altair
 import altair as alt
 import pandas as pd
 import pyarrow as pa
 import streamlit as st
 
-from retrieval.report.charts import PALETTE, READABLE, colour, columns_for, legend, shape
+from retrieval.report.charts import colour, columns_for, legend, shape
+from retrieval.report.colours import PALETTE, READABLE
 from views.ui.words import language, word
 
 HEIGHT = 320
 _DISTRIBUTION_HEIGHT = 240
+_CELLS = ("#eef3f8", "#0072B2")
+
+
+def tips(*of: tuple[str, str] | tuple[str, str, str]) -> list[alt.Tooltip]:
+    """Return what is said of a mark: columns ("value:Q") with their titles and, of figures, how they are written."""
+    return [alt.Tooltip(field, title=title, **({"format": form[0]} if form else {})) for field, title, *form in of]
+
+
+def with_interval(value: str, title: str, form: str = ".2%") -> list[alt.Tooltip]:
+    """Return what is said of a figure, a column with its title, and of the ends of its interval, "low" and "high"."""
+    titles = {value: title, "low": word("compare.low"), "high": word("compare.high")}
+    return tips(*((f"{name}:Q", title, form) for name, title in titles.items()))
+
+
+def present(names: Sequence[str], column: "pd.Series[str]") -> list[str]:
+    """Return those of the names, in their fixed order, that a column holds."""
+    held = set(column)
+    return [name for name in names if name in held]
+
+
+def apart(
+    field: str, drawn: Sequence[str], names: Sequence[str], told: alt.Legend | None = None
+) -> tuple[alt.Color, alt.Shape]:
+    """Return the colours and the marks of the names `drawn`, told by the same legend if by any."""
+    return colour(field, drawn, names, told), shape(field, drawn, names, told)
+
+
+def marked_lines(base: alt.Chart, mark: alt.Shape | None = None, *, size: int = 70, **line: Any) -> alt.LayerChart:
+    """Return lines with a filled mark at each point; `line` is as of Altair's lines."""
+    marks = base.mark_point(filled=True, size=size, opacity=1)
+    return base.mark_line(**line) + (marks if mark is None else marks.encode(shape=mark))
+
+
+def cells(base: alt.Chart, value: str, bounds: tuple[float, float], form: str, *, written: bool) -> alt.LayerChart:
+    """Return cells shaded by a column within `bounds`, its figures `written` in them where there is room."""
+    scale = alt.Scale(domain=[*bounds], range=list(_CELLS), clamp=True)
+    shaded = base.mark_rect().encode(color=alt.Color(f"{value}:Q", scale=scale, legend=None))
+    if not written:
+        return alt.layer(shaded)
+    on_dark = alt.condition(f"datum.{value} > {sum(bounds) / 2}", alt.value("white"), alt.value("#1f2430"))
+    figures = base.mark_text(fontSize=11).encode(text=alt.Text(f"{value}:Q", format=form), color=on_dark)
+    return shaded + figures
+
+
+def no_difference() -> alt.Chart:
+    """Return the dashed line where two are alike."""
+    return alt.Chart(pd.DataFrame({"zero": [0]})).mark_rule(color=READABLE, strokeDash=[4, 3]).encode(x="zero:Q")
 
 
 def curves(table: pd.DataFrame, names: Sequence[str], *, x: str, y: str, detail: str) -> alt.LayerChart:
     """One line a retriever of `y` (a share) over `x` in its band; columns `x`, `y`, "low", "high" and `detail`."""
-    drawn = [name for name in names if name in set(table[detail])]
+    drawn = present(names, table[detail])
     scale = alt.Scale(domain=[max(0.0, float(table["low"].min()) - 0.01), 1.0])
     base = alt.Chart(table).encode(
         x=alt.X(x, type="ordinal", axis=alt.Axis(labelAngle=0)),
@@ -54,8 +101,7 @@ def forest(table: pd.DataFrame, names: Sequence[str], *, x: str, detail: str) ->
     marks = base.mark_point(filled=True, size=110, opacity=1).encode(
         x="difference:Q", shape=shape(detail, drawn, names)
     )
-    nothing = alt.Chart(pd.DataFrame({"none": [0]})).mark_rule(color=READABLE, strokeDash=[4, 3]).encode(x="none:Q")
-    return (nothing + intervals + marks).properties(height=HEIGHT)
+    return (no_difference() + intervals + marks).properties(height=HEIGHT)
 
 
 def distribution(
@@ -73,11 +119,7 @@ def distribution(
             x=alt.X("from:Q", bin="binned", title=x, axis=axis, scale=scale),
             x2="to",
             y=alt.Y("count:Q", title=y, axis=alt.Axis(tickMinStep=1)),
-            tooltip=[
-                alt.Tooltip("from:Q", title="≥", format=form),
-                alt.Tooltip("to:Q", title="<", format=form),
-                alt.Tooltip("count:Q", title=y, format=","),
-            ],
+            tooltip=tips(("from:Q", "≥", form), ("to:Q", "<", form), ("count:Q", y, ",")),
         )
     )
     middle = alt.Chart(pd.DataFrame({"median": [median], "label": [label]})).encode(x="median:Q")
@@ -99,11 +141,7 @@ def term_bars(table: pd.DataFrame, terms: Sequence[str], sides: Sequence[str], *
             yOffset=alt.YOffset("side:N", sort=list(sides)),
             x=alt.X("value:Q", title=x),
             color=alt.Color("side:N", scale=scale, legend=legend(orient="top")),
-            tooltip=[
-                alt.Tooltip("term", title=y),
-                alt.Tooltip("side", title=" "),
-                alt.Tooltip("value:Q", title=x, format="+.3f"),
-            ],
+            tooltip=tips(("term", y), ("side", " "), ("value:Q", x, "+.3f")),
         )
         .properties(height=110 + 26 * len(terms))  # legend and axis, and the bars
     )
@@ -111,7 +149,7 @@ def term_bars(table: pd.DataFrame, terms: Sequence[str], sides: Sequence[str], *
 
 def part_bars(table: pd.DataFrame, names: Sequence[str], *, x: str, title: str) -> alt.Chart:
     """One bar a "side", stacked of what each "part" (a retriever) adds, "value"."""
-    drawn = [name for name in names if name in set(table["part"])]
+    drawn = present(names, table["part"])
     sides = list(dict.fromkeys(table["side"]))
     return (
         alt.Chart(table)
@@ -120,20 +158,10 @@ def part_bars(table: pd.DataFrame, names: Sequence[str], *, x: str, title: str) 
             y=alt.Y("side:N", sort=sides, title=None, axis=alt.Axis(labelLimit=220)),
             x=alt.X("value:Q", title=x),
             color=colour("part", drawn, names, legend(orient="top")),
-            tooltip=[
-                alt.Tooltip("side", title=" "),
-                alt.Tooltip("part", title=title),
-                alt.Tooltip("value:Q", title=x, format="+.4f"),
-            ],
+            tooltip=tips(("side", " "), ("part", title), ("value:Q", x, "+.4f")),
         )
         .properties(height=200)
     )
-
-
-def with_interval(value: str, title: str, form: str = ".2%") -> list[alt.Tooltip]:
-    """Return what is said of a figure, a column with its title, and of the ends of its interval, "low" and "high"."""
-    titles = {value: title, "low": word("compare.low"), "high": word("compare.high")}
-    return [alt.Tooltip(name, type="quantitative", title=title, format=form) for name, title in titles.items()]
 
 
 _at_work = Lock()  # Altair's settings are those of all threads
@@ -175,7 +203,7 @@ def made(language: str, make: Callable[..., Any], *of: Any, **named: Any) -> dic
     """Return the chart as Vega-Lite, its data as Arrow; `language` is that of the words in it."""
     del language  # only a part of the key
     chart = make(*of, **named)
-    with _at_work, altair.data_transformers.enable("default", max_rows=None):
+    with _at_work, alt.data_transformers.enable("default", max_rows=None):
         spec: dict[str, Any] = chart.to_dict()
     spec.pop("config")  # Altair's sizes of a plot: the page has its own
     # as the page sends them: else it would make them of rows every time

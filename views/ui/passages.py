@@ -11,7 +11,7 @@ from streamlit.delta_generator import DeltaGenerator
 
 from retrieval.comparison.spec import Spec
 from retrieval.rankings import Findings
-from retrieval.report.charts import LETTERS, colour_of, shape_of
+from retrieval.report.colours import LETTERS, colour_of, shape_of
 from text.located import Piece
 from text.marking import MarkedText
 from views.ui.words import word

@@ -18,7 +18,7 @@ def draw(lines: Sequence[Measured], path: Path) -> None:
     import altair as alt
     import vl_convert
 
-    from retrieval.report.charts import PALETTE, SHAPES
+    from retrieval.report.colours import PALETTE, SHAPES
 
     points = _points(lines)
     engines = list(points["engine"].unique())

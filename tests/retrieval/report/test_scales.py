@@ -3,19 +3,8 @@
 import pytest
 
 from retrieval.analysis.questions import Fate
-from retrieval.report.charts import (
-    FATE_COLOURS,
-    LETTERS,
-    PALETTE,
-    SHAPES,
-    colour,
-    colour_of,
-    columns_for,
-    legend,
-    letter_of,
-    shape,
-    shape_of,
-)
+from retrieval.report.charts import colour, columns_for, legend, shape
+from retrieval.report.colours import FATE_COLOURS, LETTERS, PALETTE, SHAPES, colour_of, letter_of, shape_of
 
 NAMES = [f"retriever {number}" for number in range(12)]  # more than there are colours, and marks
 

@@ -32,7 +32,7 @@ from language.tokenizers.kinds import Split, TokenizerKind
 from language.tokenizers.morphemes import BOUNDARY
 from language.tokenizers.prepared import PreparedTokenizer
 from language.tokenizers.train import TrainedTokenizer
-from retrieval.report.charts import colour_of
+from retrieval.report.colours import colour_of
 from tests.language.tokenizers.test_train import SENTENCES, trained
 from tests.views.driving import opened, run
 from views.language.pieces_html import cut_html, names_html

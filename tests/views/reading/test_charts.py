@@ -4,7 +4,7 @@ from typing import Any
 
 import pandas as pd
 
-from retrieval.report.charts import colour_of
+from retrieval.report.colours import colour_of
 from views.reading import summary
 
 NAMES = ("one", "two", "three")

@@ -6,7 +6,7 @@ import streamlit as st
 
 from data.remarks import LONGEST_NOTE, Remarks, as_table, mark_negative, remarks_of, unmark_negative, write_note
 from data.split import Part
-from retrieval.report.charts import colour_of, shape_of
+from retrieval.report.colours import colour_of, shape_of
 from text.marking import MarkedText
 from views import reasons
 from views.compare.controls import change, tie

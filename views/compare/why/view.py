@@ -6,7 +6,8 @@ import streamlit as st
 
 from data.remarks import remarks_of
 from retrieval.analysis.questions import BANDS, Quadrant, band_counts
-from retrieval.report.charts import READABLE, legend
+from retrieval.report.charts import legend
+from retrieval.report.colours import READABLE
 from views.compare.controls import change, choose_in_address, clear_filters, set_parameter, tie
 from views.compare.scores import ComparisonView
 from views.compare.why import question as compare_question
@@ -14,7 +15,7 @@ from views.compare.why import question as compare_remarks
 from views.compare.why.questions import QuestionList, band_words, block_name, listed
 from views.names import kind_words, slice_names
 from views.ui import tables
-from views.ui.charts import draw_chart
+from views.ui.charts import draw_chart, tips
 from views.ui.state import leave_top
 from views.ui.words import plain, word
 
@@ -109,11 +110,7 @@ def _chart(table: pd.DataFrame, names: tuple[str, ...], first: int, count: int) 
             ),
             strokeWidth=alt.condition("datum.chosen", alt.value(3), alt.value(0)),
             opacity=alt.condition(chosen, alt.value(1), alt.value(0.45)),
-            tooltip=[
-                alt.Tooltip("retriever", title=word("compare.retriever")),
-                alt.Tooltip("band", title=rank),
-                alt.Tooltip("count", title=questions, format=","),
-            ],
+            tooltip=tips(("retriever", word("compare.retriever")), ("band", rank), ("count", questions, ",")),
         )
         .add_params(chosen)
         .properties(height=_ROW * len(names) + _AROUND)

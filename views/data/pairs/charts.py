@@ -3,7 +3,8 @@
 import altair as alt
 import pandas as pd
 
-from retrieval.report.charts import PALETTE
+from retrieval.report.colours import PALETTE
+from views.ui.charts import tips
 
 _HEIGHT = 240
 _A_LABEL = 44  # pixels
@@ -20,11 +21,7 @@ def score_bars(table: pd.DataFrame, *, x: str, y: str) -> alt.Chart:
             x=alt.X("from:Q", bin="binned", title=x, axis=alt.Axis(values=edges, format="~g"), scale=scale),
             x2="to",
             y=alt.Y("count:Q", title=y, axis=alt.Axis(tickMinStep=1)),
-            tooltip=[
-                alt.Tooltip("from:Q", title="≥", format="~g"),
-                alt.Tooltip("to:Q", title="<", format="~g"),
-                alt.Tooltip("count:Q", title=y, format=","),
-            ],
+            tooltip=tips(("from:Q", "≥", "~g"), ("to:Q", "<", "~g"), ("count:Q", y, ",")),
         )
         .properties(height=_HEIGHT)
     )
@@ -38,11 +35,7 @@ def label_bars(table: pd.DataFrame, *, x: str, y: str) -> alt.Chart:
         .encode(
             y=alt.Y("label:N", sort=[*table["label"]], title=None, axis=alt.Axis(labelLimit=220)),
             x=alt.X("count:Q", title=x, axis=alt.Axis(tickMinStep=1)),
-            tooltip=[
-                alt.Tooltip("label", title=y),
-                alt.Tooltip("count:Q", title=x, format=","),
-                alt.Tooltip("share:Q", title="%", format=".1%"),
-            ],
+            tooltip=tips(("label", y), ("count:Q", x, ","), ("share:Q", "%", ".1%")),
         )
         .properties(height=50 + _A_LABEL * len(table))
     )
