@@ -15,8 +15,7 @@ from retrieval.evaluation.measures import CUT, depth_of
 from retrieval.evaluation.significance import PairTest
 from retrieval.report.charts import pictures
 from retrieval.report.colours import colour_of, letter_of
-from retrieval.report.sections import cost, curves, hardest, lost, settings, slices
-from retrieval.report.words import Say, words_of
+from retrieval.report.sections import Say, cost, curves, hardest, lost, settings, slices, words_of
 
 _RUN_NOTES = ("unknown_passages", "repeated", "other_questions")  # what of an imported run was passed over
 _MOST_PAIRS = 28  # those of 8 retrievers: of more, only the pairs with the first

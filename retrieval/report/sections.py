@@ -1,11 +1,18 @@
-"""What the parts of the report show: plain rows for its tables, and the charts drawn of the same rows."""
+"""The report's sections and its words in the reader's language.
 
-from collections.abc import Mapping, Sequence
+What a person named or wrote is put into the words as text, never as HTML.
+"""
+
+import tomllib
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from markupsafe import Markup
 
 from retrieval.analysis.evidence import Evidence, label
 from retrieval.analysis.questions import DEPTHS, FATES, Fate, ceilings, fates
@@ -16,7 +23,29 @@ from retrieval.evaluation.measures import CUT, first_relevant_ranks
 from retrieval.evaluation.significance import question_groups
 from retrieval.report import charts
 from retrieval.report.colours import FATE_COLOURS
-from retrieval.report.words import Say
+
+LANGUAGES = ("en", "ko")
+Say = Callable[..., Markup]
+
+
+@cache
+def catalog(language: str) -> dict[str, str]:
+    """Return the texts of a language by key, `section.name`. Raises `ValueError` where the language is not known."""
+    if language not in LANGUAGES:
+        raise ValueError(f"the report is written in {' or '.join(LANGUAGES)}, not in {language!r}")
+    tables = tomllib.loads(Path(__file__).with_name(f"{language}.toml").read_text(encoding="utf-8"))
+    return {f"{section}.{name}": text for section, entries in tables.items() for name, text in entries.items()}
+
+
+def words_of(language: str) -> Say:
+    """Return `say(key, **values)`: the text of a key as HTML, with its fields filled in and escaped."""
+    texts = catalog(language)
+
+    def say(key: str, /, **values: Any) -> Markup:
+        return Markup(texts[key]).format(**values)  # noqa: S704 - our own words; format escapes the values
+
+    return say
+
 
 _MOST_SLICES = 10
 _HARDEST = 15

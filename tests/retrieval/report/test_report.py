@@ -14,7 +14,7 @@ from retrieval.analysis.evidence import evidence
 from retrieval.comparison.compare import Comparison
 from retrieval.report import report as report_module
 from retrieval.report.report import headline, points, report
-from retrieval.report.words import LANGUAGES, catalog
+from retrieval.report.sections import LANGUAGES, catalog
 from tests.doubles import small_set
 from tests.retrieval.compared import LATE, NONE, RIGHT, comparison_of, many_questions
 

@@ -17,7 +17,7 @@ from data.workspace import workspace
 from retrieval.comparison.compare import Comparison, Result
 from retrieval.comparison.store import ComparisonJob, kept_comparisons, rename
 from retrieval.comparison.store import keep as keep_comparison
-from retrieval.report.words import LANGUAGES
+from retrieval.report.sections import LANGUAGES
 from tests.doubles import small_set
 from tests.retrieval.compared import comparison_of, many_questions
 from tests.views.driving import opened, run
