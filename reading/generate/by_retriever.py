@@ -8,12 +8,9 @@ import numpy as np
 from chat.endpoint import Endpoint
 from data.records import Question, QuestionSet
 from reading.experiment import GeneratorSpec
-from reading.generation.citations import Support, checked
-from reading.generation.containment import contains
+from reading.generate.generator import GeneratedAnswer, Generator, Support, checked, contains, prompts
 from reading.generation.generate import Batch, generate
-from reading.generation.generator import GeneratedAnswer, Generator
 from reading.generation.prices import Prices
-from reading.generation.prompts import prompts
 from reading.judge.rules import ReadingError, Rules, judged
 from reading.judge.scores import EXACT
 from retrieval.comparison.compare import Comparison

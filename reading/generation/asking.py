@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from chat.endpoint import Answer, Chat, returned, without_thoughts
 from chat.problems import EndpointError
 from data.failure import Failure
-from reading.generation.generator import Messages
+from reading.generate.generator import Messages
 from reading.generation.kept import KeptAnswers
 from reading.generation.prices import Budget
 from reading.judge.rules import ReadingError

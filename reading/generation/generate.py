@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from chat.endpoint import Chat, Endpoint
 from data.failure import Failure
 from data.limits import require_room
+from reading.generate.generator import GeneratedAnswer, Generator, Request, require_range
 from reading.generation.asking import Asking, Progress, nothing_said, says_something
-from reading.generation.generator import GeneratedAnswer, Generator, Request, require_range
 from reading.generation.kept import KeptAnswers
 from reading.generation.prices import Budget, Prices
 

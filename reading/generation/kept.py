@@ -8,7 +8,7 @@ from chat.endpoint import Answer, Usage
 from chat.lines import append_line, lines_of
 from data.cache import key_of
 from data.workspace import number_in, workspace, write_json
-from reading.generation.generator import Generator, Messages
+from reading.generate.generator import Generator, Messages
 
 
 class KeptAnswers:

@@ -13,8 +13,7 @@ from data.split import Part
 from data.store import StoredSet
 from models.hub import ModelError
 from reading.depth import spread
-from reading.generation.citations import Support, checked
-from reading.generation.generator import GeneratedAnswer
+from reading.generate.generator import GeneratedAnswer, Support, checked
 from reading.judge.rules import Rules
 from retrieval.rankings import Findings, truth_of
 from views.choices import Choices

@@ -5,8 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from data.records import Passage
-from reading.generation.citations import Citation, Support, checked, cited
-from reading.generation.containment import contains, contains_words
+from reading.generate.generator import Citation, Support, checked, cited, contains, contains_words
 from reading.judge.rules import Rules
 
 SENT = (

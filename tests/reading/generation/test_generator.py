@@ -3,8 +3,7 @@ import pytest
 
 from chat.endpoint import Answer, Usage
 from data.records import Passage, Question, QuestionSet
-from reading.generation.generator import Generator, Request
-from reading.generation.prompts import prompts
+from reading.generate.generator import Generator, Request, prompts
 from reading.judge.rules import ReadingError
 from retrieval.rankings import Rankings
 

@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from data.records import Passage
-from reading.generation.citations import cited
-from reading.generation.prompts import Prompt, as_sent, numbered, prompts
+from reading.generate.generator import Prompt, as_sent, cited, numbered, prompts
 from reading.judge.rules import ReadingError
 
 PROMPT = Prompt("Answer. {refusal} {passages}", "{passages}\n---\n{question} {other}", " Nothing. ")

@@ -9,7 +9,7 @@ import pytest
 
 from chat.endpoint import Usage
 from chat.problems import EndpointError, hung_up
-from reading.generation.generator import GeneratedAnswer
+from reading.generate.generator import GeneratedAnswer
 from views.reading.generated import _followed, answer_html
 from views.ui.words import plain
 
