@@ -8,9 +8,8 @@ import numpy as np
 from chat.endpoint import Endpoint
 from data.records import Question, QuestionSet
 from reading.experiment import GeneratorSpec
+from reading.generate.generate import Batch, Prices, generate
 from reading.generate.generator import GeneratedAnswer, Generator, Support, checked, contains, prompts
-from reading.generation.generate import Batch, generate
-from reading.generation.prices import Prices
 from reading.judge.rules import ReadingError, Rules, judged
 from reading.judge.scores import EXACT
 from retrieval.comparison.compare import Comparison

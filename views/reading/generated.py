@@ -18,8 +18,8 @@ from chat.problems import EndpointError
 from data.limits import LimitError
 from data.records import Passage
 from data.workspace import for_this_user
+from reading.generate.generate import answer, kept_answer
 from reading.generate.generator import CITATION, GeneratedAnswer, Generator, Request, Support, checked, cited, prompts
-from reading.generation.generate import answer, kept_answer
 from reading.judge.rules import ReadingError, Rules
 from views.ui.problems import failure_text
 from views.ui.words import language, plain, word

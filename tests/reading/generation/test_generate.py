@@ -10,9 +10,8 @@ from chat.endpoint import Chat, Endpoint, returned
 from chat.problems import EndpointError
 from data.records import Passage
 from data.workspace import read_json, workspace
+from reading.generate.generate import Batch, Prices, answer, generate, kept_answer
 from reading.generate.generator import Generator, Request, prompts
-from reading.generation.generate import Batch, answer, generate, kept_answer
-from reading.generation.prices import Prices
 from reading.judge.rules import ReadingError
 from tests.chat_server import (
     AT_ONCE,

@@ -5,7 +5,7 @@ import math
 import pytest
 
 from chat.endpoint import Usage
-from reading.generation.prices import Budget, Prices
+from reading.generate.generate import Budget, Prices
 from reading.judge.rules import ReadingError
 
 

@@ -11,7 +11,7 @@ import pytest
 from chat.endpoint import Endpoint
 from data.workspace import workspace
 from reading.generate.by_retriever import generated_scores
-from reading.generation.generate import Batch, generate
+from reading.generate.generate import Batch, generate
 from reading.judge.rules import Rules, write_predictions
 from tests.chat_server import AT_ONCE, EVENTS, KEY, Reply, chat_server, event
 from tests.reading.generation.cities import GENERATOR, REQUESTS, SET, asked_of, right

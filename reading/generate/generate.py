@@ -1,0 +1,297 @@
+"""Retrieval-augmented generation (Lewis et al. 2020): a language model answers from the passages that were found.
+
+Many requests are asked several at a time within a budget, and what was answered is kept by all that the model was told,
+so that nobody is asked twice."""
+
+import math
+import threading
+from collections import abc
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from chat.endpoint import Answer, Chat, Endpoint, Usage, returned, without_thoughts
+from chat.lines import append_line, lines_of
+from chat.problems import EndpointError
+from data.cache import key_of
+from data.failure import Failure
+from data.limits import require_room
+from data.workspace import number_in, workspace, write_json
+from reading.generate.generator import GeneratedAnswer, Generator, Messages, Request, require_range
+from reading.judge.rules import ReadingError
+
+_MILLION = 1_000_000
+_FIRST_COMPLETION = 500  # tokens of an answer, while none has come
+
+
+@dataclass(frozen=True)
+class Prices:
+    """What a million tokens cost, in any currency, and the most that one batch may cost (None: whatever it does).
+
+    Raises `ReadingError` (`price_range`) where one is no number from 0.
+    """
+
+    prompt: float
+    completion: float
+    most: float | None = None
+
+    def __post_init__(self) -> None:
+        for value in (self.prompt, self.completion, self.most or 0.0):
+            if not 0 <= value < math.inf:
+                raise ReadingError("price_range", f"a price is a number from 0, not {value}")
+
+    def of(self, prompt_tokens: float, completion_tokens: float) -> float:
+        """Return what so many tokens cost."""
+        return (prompt_tokens * self.prompt + completion_tokens * self.completion) / _MILLION
+
+
+class Budget:
+    """What a batch has spent, and may spend yet. For one thread.
+
+    What a request will cost nobody knows before. It is taken for as dear as those so far would make it: by the most
+    tokens a byte of text that the server has told, and by its longest answer. Before the first answer it is a token a
+    byte, which is never fewer than there are, and an answer of 500 tokens. So an answer much longer than any before it
+    can still pass the most, by itself. Where a server tells no tokens, or an answer breaks off, what was set aside for
+    it counts as spent: `estimated` is that part of `spent`.
+    """
+
+    def __init__(self, prices: Prices | None) -> None:
+        self.spent, self.estimated = 0.0, 0.0
+        self._prices = prices or Prices(0, 0)
+        self._set_aside: dict[str, tuple[int, float]] = {}  # bytes of a request, and what it may cost
+        self._tokens_a_byte, self._completion_tokens = 0.0, 0
+
+    def set_aside(self, request: str, size: int) -> bool:
+        """Set aside what a request of so many bytes may cost; False where the most might be passed by it."""
+        cost = self._prices.of(size * (self._tokens_a_byte or 1.0), self._completion_tokens or _FIRST_COMPLETION)
+        most, others = self._prices.most, sum(cost for _, cost in self._set_aside.values())
+        if most is not None and self.spent + others + cost > most:
+            return False
+        self._set_aside[request] = size, cost
+        return True
+
+    def settle(self, request: str, usage: Usage | None) -> None:
+        """Count what a request has cost: by the tokens told, or else what was set aside for it."""
+        size, cost = self._set_aside.pop(request)
+        if usage and usage.prompt_tokens is not None and usage.completion_tokens is not None:
+            cost = self._prices.of(usage.prompt_tokens, usage.completion_tokens)
+            self._tokens_a_byte = max(self._tokens_a_byte, usage.prompt_tokens / max(1, size))
+            self._completion_tokens = max(self._completion_tokens, usage.completion_tokens)
+        else:
+            self.estimated += cost
+        self.spent += cost
+
+    def release(self, request: str) -> None:
+        """Count a request that was refused, and cost nothing."""
+        del self._set_aside[request]
+
+
+class KeptAnswers:
+    """The answers so far of a model with one prompt and temperature; any thread may add some.
+
+    A line of `workspace/generated/<key>/answers.jsonl` each; beside it, `generator.json` says who answered. An answer
+    is found by the text that was sent: the question, and the passages as far as they were. So whichever retriever found
+    them gets it, and wherever the model was served.
+    """
+
+    def __init__(self, generator: Generator) -> None:
+        self._told = {
+            "model": generator.model,
+            "temperature": float(generator.temperature),
+            "prompt": asdict(generator.prompt),
+        }
+        self._folder = workspace() / "generated" / key_of(self._told)[:16]
+        self._writing = threading.Lock()
+        self._answers = {
+            str(entry["asked"]): _answer(entry)
+            for entry in lines_of(self._folder / "answers.jsonl")
+            if "asked" in entry and isinstance(entry.get("said"), str)
+        }
+
+    def get(self, messages: Messages) -> Answer | None:
+        """Return what was answered, None where it was not yet."""
+        return self._answers.get(messages.key)
+
+    def add(self, messages: Messages, answer: Answer) -> None:
+        """Keep an answer. Raises `OSError`: a full disk."""
+        with self._writing:
+            if not (self._folder / "generator.json").exists():
+                write_json(self._folder / "generator.json", self._told)
+            entry = {"asked": messages.key, "said": answer.text, **asdict(answer.usage)}
+            append_line(self._folder / "answers.jsonl", entry)
+            self._answers[messages.key] = answer
+
+
+def _answer(entry: dict[str, Any]) -> Answer:
+    prompt, completion = (_tokens(entry.get(name)) for name in ("prompt_tokens", "completion_tokens"))
+    usage = Usage(prompt, completion, number_in(entry, "first_seconds"), number_in(entry, "seconds"))
+    return Answer(str(entry["said"]), usage)
+
+
+def _tokens(value: object) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+Progress = Callable[[int, int, float], None]  # different requests done, those in all, and what was spent
+
+_FAILED_IN_A_ROW = 8  # then the endpoint itself is at fault
+_MAY_HAVE_COST = ("broken_off", "timeout", "too_long", "too_much")
+_SECONDS_BETWEEN_WORDS = 0.5  # it can be stopped while all wait for answers
+
+
+def says_something(answer: Answer) -> bool:
+    """Whether there is an answer in it: silence is none, and no refusal."""
+    return bool(without_thoughts(answer.text).strip())
+
+
+def nothing_said() -> ReadingError:
+    """Return the failure of a request that was answered by silence."""
+    return ReadingError("nothing_said", "the model said nothing")
+
+
+@dataclass
+class Asking:
+    """One round of asking: what it may spend, whom it tells, what stops it; `failures` by the messages' keys."""
+
+    kept: KeptAnswers
+    budget: Budget
+    on_progress: Progress
+    stopped: Callable[[], bool]
+    failures: dict[str, Failure] = field(default_factory=dict)
+    in_a_row: int = 0
+
+    def about(self, new: Mapping[str, Messages], chat: Chat, concurrency: int) -> Failure | None:
+        """Ask, and keep the answers; returns why the rest was not asked, None where all were."""
+        pool, waiting = ThreadPoolExecutor(concurrency), dict[Future[Answer], str]()
+        left, ended = [*new.values()][::-1], None
+        try:
+            while (left or waiting) and not ended:
+                if self.stopped():
+                    return ReadingError("generation_stopped", "stopped: what was answered is kept")
+                while left and len(waiting) < concurrency and self.budget.set_aside(left[-1].key, left[-1].size):
+                    messages = left.pop()
+                    waiting[pool.submit(self._ask, chat, messages)] = messages.key
+                if not waiting:
+                    return ReadingError("price_ceiling", f"{len(left):,} more might pass the price", left=len(left))
+                self._tell(len(new) - len(left) - len(waiting), len(new))
+                for future in wait(waiting, _SECONDS_BETWEEN_WORDS, FIRST_COMPLETED).done:
+                    ended = self._settled(waiting.pop(future), future) or ended
+            self._tell(len(new) - len(left) - len(waiting), len(new))
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
+        return ended
+
+    def _tell(self, done: int, total: int) -> None:
+        self.on_progress(done, total, self.budget.spent)
+
+    def _ask(self, chat: Chat, messages: Messages) -> Answer:
+        answer = returned(chat.stream(messages.system, messages.text))
+        if says_something(answer):  # kept by this thread: perhaps nobody waits for it any more
+            self.kept.add(messages, answer)
+        return answer
+
+    def _settled(self, key: str, future: "Future[Answer]") -> EndpointError | None:
+        """Count what came of a request; returns the error that ends them all."""
+        try:
+            answer = future.result()
+        except EndpointError as error:
+            return self._failed(key, error)
+        self.budget.settle(key, answer.usage)
+        self.in_a_row = 0
+        if not says_something(answer):
+            self.failures[key] = nothing_said()
+        return None
+
+    def _failed(self, key: str, error: EndpointError) -> EndpointError | None:
+        if error.code in _MAY_HAVE_COST:
+            self.budget.settle(key, None)
+        else:
+            self.budget.release(key)
+        self.in_a_row += 1
+        if not error.ends:
+            self.failures[key] = error
+        return error if error.ends or self.in_a_row == _FAILED_IN_A_ROW else None
+
+
+_MOST_AT_ONCE = 64
+
+
+@dataclass(frozen=True)
+class Batch:
+    """What came of many requests, by their ids: answers, or why there is none.
+
+    `failures` are of single requests (a timeout, a refusal, silence), which are asked again the next time. `left` were
+    not asked, or their answers were not waited for; `ended` says why, None where nothing ended the batch. `spent` is of
+    this batch alone, what was kept before costs nothing, and no server told the part of it that is `estimated`.
+    """
+
+    answers: dict[str, GeneratedAnswer]
+    failures: dict[str, Failure]
+    left: int
+    ended: Failure | None
+    spent: float
+    estimated: float
+
+
+def kept_answer(generator: Generator, request: Request) -> GeneratedAnswer | None:
+    """Return what was answered before; None where nothing was."""
+    messages = generator.messages(request)
+    known = KeptAnswers(generator).get(messages)
+    return generator.answer(known, messages.sent) if known else None
+
+
+def answer(generator: Generator, chat: Chat, request: Request) -> abc.Generator[str, None, GeneratedAnswer]:
+    """Yield the answer of the generator's model to a request piece by piece, return it, and keep it once it is whole.
+
+    Close it to stop, or stop the `chat` from another thread. Raises `EndpointError`, `ReadingError` (`nothing_said`),
+    `LimitError` (`megabytes`), `OSError`: a full disk.
+    """
+    messages = generator.messages(request)
+    require_room()
+    said = yield from chat.stream(messages.system, messages.text)
+    if not says_something(said):
+        raise nothing_said()
+    KeptAnswers(generator).add(messages, said)
+    return generator.answer(said, messages.sent)
+
+
+def generate(
+    generator: Generator,
+    requests: Sequence[Request],
+    endpoint: Endpoint | None,
+    *,
+    prices: Prices | None = None,
+    concurrency: int = 4,
+    on_progress: Progress | None = None,
+    stopped: Callable[[], bool] | None = None,
+) -> Batch:
+    """Answer many requests (their ids differ), `concurrency` at a time; without an endpoint, take what was kept.
+
+    Each answer is kept as it comes, and what was answered is never asked again, whoever ends this: `stopped`, asked
+    twice a second, `on_progress` by an error of its own, or a kill. Answers under way are then not waited for, and kept
+    if they still come. A request that might pass `prices.most` is not begun (`ended` is `price_ceiling`; `Budget` says
+    how sure that is), nor is any after an error of the endpoint that the others would meet, too (`ended` is that
+    error). Raises `ReadingError` (`generator_range`), `LimitError` (`megabytes`), `OSError`: a full disk.
+    """
+    require_range("concurrency", concurrency, 1, _MOST_AT_ONCE)
+    kept, budget = KeptAnswers(generator), Budget(prices)
+    messages = {request.id: generator.messages(request) for request in requests}
+    new = {one.key: one for one in messages.values() if not kept.get(one)}
+    asking = Asking(kept, budget, on_progress or _say_nothing, stopped or _never)
+    ended = None
+    if endpoint and new:
+        require_room()
+        ended = asking.about(new, generator.chat(endpoint), concurrency)
+    answers = {id_: generator.answer(known, one.sent) for id_, one in messages.items() if (known := kept.get(one))}
+    failures = {id_: asking.failures[one.key] for id_, one in messages.items() if one.key in asking.failures}
+    left = len(messages) - len(answers) - len(failures)
+    return Batch(answers, failures, left, ended, budget.spent, budget.estimated)
+
+
+def _say_nothing(done: int, total: int, spent: float) -> None:
+    del done, total, spent
+
+
+def _never() -> bool:
+    return False
