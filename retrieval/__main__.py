@@ -16,7 +16,7 @@ from jobs.detached import handed_over
 from jobs.folder import GoesOn, carried_out_alone, progress_writer
 from jobs.status import Status
 from retrieval.analysis.evidence import shown_measures
-from retrieval.comparison.compare import Comparison, compare, search_light
+from retrieval.comparison.compare import Comparison, compare, search_light, ship, write_bases
 from retrieval.comparison.experiment import read_experiment
 from retrieval.comparison.pace import Pace
 from retrieval.comparison.store import (
@@ -31,7 +31,6 @@ from retrieval.comparison.store import (
     rename,
 )
 from retrieval.encode import encode_command
-from retrieval.preparation import ship, write_bases
 
 commands = commands_of("retrieval", "Compare retrievers on a question set.")
 Key = Annotated[str, Parameter(help="its key, as list shows it")]

@@ -6,10 +6,9 @@ import pytest
 from data import cache
 from data.catalog import CATALOG, read_entry
 from data.workspace import workspace
-from retrieval.comparison.compare import compare
+from retrieval.comparison.compare import compare, ship, write_bases
 from retrieval.comparison.experiment import Experiment
 from retrieval.comparison.first_stage import BM25Spec, DenseSpec
-from retrieval.preparation import ship, write_bases
 from text import analysis as analysis_module
 from text.analyzers import Analyzer
 from text.tokens import tokens_of
