@@ -171,7 +171,7 @@ def _lines(entries: Iterable[dict[str, Any]]) -> Iterator[str]:
 
 
 def save(comparison: Comparison, folder: Path, origin: dict[str, Any] | None = None, language: str = "en") -> None:
-    """Write all there is of a comparison into `folder`, the report in a language of `retrieval.report.words.LANGUAGES`.
+    """Write all there is of a comparison into `folder`, the report in a language of `retrieval.report.sections.LANGUAGES`.
 
     `origin` is the comparison's provenance, found out where left out.
     """
