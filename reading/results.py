@@ -8,8 +8,7 @@ import numpy as np
 
 from data.failure import Failure
 from data.workspace import write_json
-from reading.depth import Fate
-from reading.evaluate import Answered, ReaderResult, ReadingResult
+from reading.evaluate import Answered, Fate, ReaderResult, ReadingResult
 from reading.generate.by_retriever import Generated, GeneratorResult
 from reading.judge.rules import write_predictions
 from reading.judge.scores import EXACT

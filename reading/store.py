@@ -15,8 +15,7 @@ from data.cache import Arrays, load_arrays, save_arrays
 from data.failure import Failure
 from data.records import QuestionSet
 from data.workspace import read_json, write_json
-from reading.depth import ByDepth, Candidates
-from reading.evaluate import Answered, ReaderResult, ReadingResult
+from reading.evaluate import Answered, ByDepth, Candidates, ReaderResult, ReadingResult
 from reading.experiment import ReadingExperiment
 from reading.results import as_dict
 from retrieval.comparison import store as comparison_store

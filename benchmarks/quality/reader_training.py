@@ -9,8 +9,7 @@ from benchmarks.quality.kept_training import trained, workspace
 from data.read import read_file
 from data.split import Part
 from models.packaged import DEFAULT
-from reading.depth import Fate
-from reading.evaluate import ReaderResult, ReadingResult, evaluate
+from reading.evaluate import Fate, ReaderResult, ReadingResult, evaluate
 from reading.experiment import ReaderSpec, ReadingExperiment
 from reading.results import as_dict, differences, tested_depth
 from retrieval.comparison.first_stage import BM25Spec, DenseSpec

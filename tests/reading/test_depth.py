@@ -3,7 +3,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from reading.depth import WEIGHTS, Fate, best_weight, by_depth, candidates, spread
+from reading.evaluate import WEIGHTS, Fate, best_weight, by_depth, candidates, spread
 from reading.judge.rules import Rules
 from reading.readings import CorpusReader
 from retrieval.rankings import Rankings

@@ -12,7 +12,7 @@ from data.records import QuestionSet
 from data.split import Part
 from data.store import StoredSet
 from models.hub import ModelError
-from reading.depth import spread
+from reading.evaluate import spread
 from reading.generate.generator import GeneratedAnswer, Support, checked
 from reading.judge.rules import Rules
 from retrieval.rankings import Findings, truth_of

@@ -13,8 +13,7 @@ import pandas as pd
 from data.records import QuestionSet
 from data.store import StoredSet
 from data.workspace import read_json, workspace
-from reading.depth import Fate
-from reading.evaluate import Answered, ReaderResult
+from reading.evaluate import Answered, Fate, ReaderResult
 from reading.judge.labels import Labels, Property, labels
 from reading.judge.rules import Rules
 from reading.judge.scores import EXACT, AnswerScores, slice_figures, slices

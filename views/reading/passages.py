@@ -12,7 +12,7 @@ import streamlit as st
 from data.records import QuestionSet
 from models.readers.reader import SpanReader
 from models.sources import find_model
-from reading.depth import summed
+from reading.evaluate import summed
 from retrieval.comparison.spec import Spec
 from retrieval.report.colours import colour_of, shape_of
 from text.marking import MarkedText

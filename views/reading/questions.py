@@ -6,7 +6,7 @@ import pandas as pd
 import streamlit as st
 
 from data.records import Question
-from reading.depth import Fate
+from reading.evaluate import Fate
 from reading.judge.labels import Property
 from retrieval.rankings import NOT_FOUND
 from views.reading import controls

@@ -12,7 +12,7 @@ from data.cache import load_arrays
 from data.split import Part
 from data.store import StoredSet, keep
 from data.workspace import workspace
-from reading.depth import Fate
+from reading.evaluate import Fate
 from reading.experiment import ReaderSpec, ReadingExperiment
 from reading.job import ReadingJob
 from reading.judge.rules import Rules, read_predictions
