@@ -2,9 +2,11 @@
 
 import os
 import runpy
+import socket
 import sys
 import tempfile
 import time
+import urllib.request
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -37,6 +39,25 @@ def run_module(
         )
         log = (folder / "log").read_text(encoding="utf-8")
     return CompletedProcess(asked, int(status or -1), output, errors + log)
+
+
+def free_port() -> int:
+    """A port of this machine at which nobody listens."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def wait_for(address: str) -> None:
+    """Wait a minute for a server to answer. Raises `TimeoutError`."""
+    for _ in range(300):
+        try:
+            urllib.request.urlopen(address, timeout=2).read()
+        except OSError:
+            time.sleep(0.2)
+        else:
+            return
+    raise TimeoutError(address)
 
 
 def end_all_in(folder: Path) -> None:

@@ -3,11 +3,8 @@
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
-import time
-import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,7 +14,7 @@ from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from data.workspace import PROJECT
 from jobs.detached import start_fork_server
-from tests.programs import end_all_in
+from tests.programs import end_all_in, free_port, wait_for
 
 expect.set_options(timeout=60_000)  # a busy machine draws slowly; nothing here is about speed
 CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
@@ -36,12 +33,6 @@ def app(workspace: Path) -> Iterator[str]:
         yield address
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 @contextmanager
 def running_app(workspace: Path, port: int, *options: object) -> Iterator[str]:
     """Run the app's server with these options of Streamlit's until the block ends; yields its address."""
@@ -49,23 +40,12 @@ def running_app(workspace: Path, port: int, *options: object) -> Iterator[str]:
     environment = {**os.environ, "MRC_WORKSPACE": str(workspace), "STREAMLIT_SERVER_HEADLESS": "true"}
     server = subprocess.Popen(command, cwd=PROJECT, env=environment, start_new_session=True)
     try:
-        _wait_for(f"http://localhost:{port}/_stcore/health")
+        wait_for(f"http://localhost:{port}/_stcore/health")
         yield f"http://localhost:{port}"
     finally:
         os.killpg(server.pid, signal.SIGTERM)
         server.wait(20)
         end_all_in(workspace)  # they would go on beside the tests that follow
-
-
-def _wait_for(address: str) -> None:
-    for _ in range(300):
-        try:
-            urllib.request.urlopen(address, timeout=2).read()
-        except OSError:
-            time.sleep(0.2)
-        else:
-            return
-    raise TimeoutError(address)
 
 
 @pytest.fixture(scope="session")

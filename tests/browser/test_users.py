@@ -14,8 +14,9 @@ from playwright.sync_api import Browser, BrowserContext, Page, expect
 from data.read import read
 from data.store import keep
 from data.workspace import acting_as, user_of
-from tests.browser.conftest import free_port, running_app
+from tests.browser.conftest import running_app
 from tests.identity_provider import Provider, running_provider, secrets_for
+from tests.programs import free_port
 from views.ui.words import catalog
 
 pytest.importorskip("authlib")

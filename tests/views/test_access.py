@@ -1,4 +1,5 @@
-"""Who comes in, and that callbacks, which run without `app.py`, are at work in the workspace of who is signed in. Whose files the server takes and how much of them: a visitor without a browser against the real server."""
+"""Who comes in, and that callbacks, which run without `app.py`, are at work in the workspace of who is signed in. Whose
+files the server takes and how much of them: a visitor without a browser against the real server."""
 
 import asyncio
 import os
@@ -16,7 +17,8 @@ from streamlit.testing.v1 import AppTest
 
 from data import workspace as workspace_module
 from data.workspace import NobodySignedInError, shared_workspace, user_of, users_told_by, workspace
-from tests.browser.conftest import free_port, running_app
+from tests.browser.conftest import running_app
+from tests.programs import free_port
 from tests.raw_visitor import signed_in, visiting
 from tests.views.driving import run
 from views import access

@@ -26,7 +26,8 @@ from retrieval.milvus.connection import FILES, MilvusError, Place, place
 from retrieval.milvus.fields import TermField
 from retrieval.milvus.retriever import Milvus
 from tests.doubles import PASSAGES, QUESTIONS, small_set, texts_of
-from tests.milvus_server import free_port, serving
+from tests.milvus_server import serving
+from tests.programs import free_port
 
 PASSWORD, TOKEN = "pass%20w/rd", "t0ken-nobody-reads"
 SPEC = MilvusSpec(name="Milvus", analyzer="bigram")

@@ -1,0 +1,80 @@
+"""The wheel holds what the app needs, and works from an empty folder."""
+
+import os
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from data.workspace import PROJECT
+from tests.programs import free_port, wait_for
+
+pytestmark = pytest.mark.slow
+RUN = "import sys; from mrc_workbench.mrc import main; sys.exit(main())"
+EXPERIMENT = 'data = "sample"\nks = [1, 5]\n[[retriever]]\nname = "words"\nkind = "bm25"\nanalyzer = "word"\n'
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder in which the wheel, built here, is all that is installed."""
+    built, site = tmp_path_factory.mktemp("built"), tmp_path_factory.mktemp("site")
+    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet"]
+    build = [*pip, "wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", str(built), str(PROJECT)]
+    subprocess.run(build, check=True, timeout=120)
+    (wheel,) = built.glob("*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(site)
+    return site
+
+
+@pytest.fixture
+def environment(site: Path, tmp_path: Path) -> dict[str, str]:
+    kept = {name: value for name, value in os.environ.items() if name != "MRC_WORKSPACE"}
+    return kept | {"PYTHONPATH": str(site), "HOME": str(tmp_path)}
+
+
+def mrc(environment: dict[str, str], folder: Path, *words: str) -> "subprocess.CompletedProcess[str]":
+    command = [sys.executable, "-c", RUN, *words]
+    asked = {"cwd": folder, "env": environment, "timeout": 120}
+    return subprocess.run(command, check=False, capture_output=True, text=True, **asked)
+
+
+def test_the_wheel_holds_every_file_of_the_rooms(site: Path) -> None:
+    rooms = [path.name for path in (site / "mrc_workbench").iterdir() if path.is_dir() and path.name != ".streamlit"]
+    assert {"data", "retrieval", "training", "views"} <= set(rooms)
+    assert not {"tests", "benchmarks", "docs", "workspace"} & set(rooms)
+    for room in rooms:
+        installed = [path for path in (site / "mrc_workbench" / room).rglob("*") if path.is_file()]
+        here = [path for path in (PROJECT / room).rglob("*") if path.is_file() and "__pycache__" not in path.parts]
+        assert sorted(path.relative_to(site / "mrc_workbench") for path in installed) == sorted(
+            path.relative_to(PROJECT) for path in here
+        )
+
+
+def test_a_comparison_from_an_empty_folder(environment: dict[str, str], tmp_path: Path) -> None:
+    folder = tmp_path / "empty"
+    folder.mkdir()
+    assert "compare: run an experiment file" in mrc(environment, folder, "--help").stdout
+    (folder / "experiment.toml").write_text(EXPERIMENT, encoding="utf-8")
+    done = mrc(environment, folder, "compare", "experiment.toml", "--out", "result")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1].split()[0] == "words"
+    assert (folder / "result" / "report.html").is_file()
+    kept = mrc(environment, folder, "data", "keep", str(PROJECT / "data/sample/korean.json"))
+    assert kept.returncode == 0, kept.stderr
+    assert (folder / "workspace").is_dir()  # what a person makes stays where they work
+
+
+def test_the_app_from_an_empty_folder(environment: dict[str, str], tmp_path: Path) -> None:
+    port = free_port()
+    options = ("--server.port", str(port), "--server.headless", "true")
+    command = [sys.executable, "-c", RUN, "app", "--", *options]
+    with (tmp_path / "log").open("w") as log:
+        process = subprocess.Popen(command, cwd=tmp_path, env=environment, stdout=log, stderr=log)
+        try:
+            wait_for(f"http://localhost:{port}/_stcore/health")
+        finally:
+            process.terminate()
+            process.wait(timeout=30)
