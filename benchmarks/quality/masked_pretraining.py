@@ -4,7 +4,7 @@ import os
 from dataclasses import replace
 
 from benchmarks.material import korquad
-from benchmarks.quality.kept_training import finished, workspace
+from benchmarks.quality.article_split import finished, workspace
 from data.split import SplitOptions
 from language.corpus import find_corpus
 from language.masking.perplexity import FOLLOWED, GUESSED, PERPLEXITY

@@ -4,8 +4,7 @@ import os
 from dataclasses import replace
 
 from benchmarks.material import korquad
-from benchmarks.quality.article_split import MORE_VALIDATION, compared, differences, table
-from benchmarks.quality.kept_training import best, trained, workspace
+from benchmarks.quality.article_split import MORE_VALIDATION, best, compared, differences, table, trained, workspace
 from data.read import read_file
 from data.split import Part
 from models.packaged import DEFAULT

@@ -3,7 +3,7 @@
 import time
 
 from benchmarks.material import korquad
-from benchmarks.quality.kept_training import workspace
+from benchmarks.quality.article_split import workspace
 from data.pairs.store import find as find_pairs
 from data.pairs.store import keep as keep_pairs
 from jobs.status import RESUMABLE, State, Status

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from benchmarks.quality.kept_training import finished, workspace
+from benchmarks.quality.article_split import finished, workspace
 from data.pairs.records import PairKind, PairSet
 from data.pairs.split import split_pairs
 from data.pairs.store import find, keep
