@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from reading.evaluate import WEIGHTS, Fate, best_weight, by_depth, candidates, spread
+from reading.extractive import CorpusReader
 from reading.judge.rules import Rules
-from reading.readings import CorpusReader
 from retrieval.rankings import Rankings
 from tests.reading.doubles import SET, NextWord
 
