@@ -8,9 +8,7 @@ from benchmarks import peers
 from benchmarks.app import attackers, deeper_comparison, first_page, first_visit, interactions, own_set, ten_sessions
 from benchmarks.quality import (
     analyzers,
-    best_without_download,
     lexical_options,
-    long_passages,
     masked_pretraining,
     pretrained_reranking,
     pretrained_training,
@@ -18,6 +16,7 @@ from benchmarks.quality import (
     reader_training,
     sentence_training,
     starter_training,
+    untrained,
 )
 from benchmarks.scale import growth, large_sets, many_sentences, tokenizer_training
 from benchmarks.speed import (
@@ -36,7 +35,7 @@ from jobs.machine import hardware
 _ALL = {
     "analyzers": analyzers.measure,
     "attackers": attackers.measure,
-    "best_without_download": best_without_download.measure,
+    "best_without_download": untrained.best_without_download,
     "bm25": bm25.measure,
     "cold_and_warm": cold_and_warm.measure,
     "deeper_comparison": deeper_comparison.measure,
@@ -49,7 +48,7 @@ _ALL = {
     "laptop_training": laptop_training.measure,
     "large_sets": large_sets.measure,
     "lexical_options": lexical_options.measure,
-    "long_passages": long_passages.measure,
+    "long_passages": untrained.long_passages,
     "many_sentences": many_sentences.measure,
     "masked_pretraining": masked_pretraining.measure,
     "own_set": own_set.measure,

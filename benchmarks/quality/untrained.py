@@ -1,0 +1,143 @@
+"""What retrieval of KorQuAD reaches without training.
+
+The best that needs no downloaded model: BM25 over whole passages and over single sentences, fused by min-max, and
+reranked by the starter as it comes. Nothing is trained, so of the articles that are not the test's all but one choose
+its values (one must be left to train on).
+
+Passages longer than a model reads: the packaged base, which reads 512 tokens, over KorQuAD's articles and chapters.
+The paragraphs of an article are joined as one passage or by four; a question's passage is the one that holds its own
+paragraph. All questions are asked, as nothing is chosen."""
+
+import os
+import tempfile
+from dataclasses import replace
+from itertools import groupby, product
+
+import numpy as np
+
+from benchmarks.material import korquad
+from benchmarks.quality.article_split import MEASURE, compared, differences, figures, scores, table
+from data.read import read_file
+from data.records import Passage, Passages, QuestionSet
+from data.split import Part, SplitOptions
+from models.packaged import DEFAULT
+from retrieval.comparison.compare import Comparison, compare
+from retrieval.comparison.experiment import Experiment
+from retrieval.comparison.first_stage import BM25Spec, DenseSpec, WindowedBM25Spec
+from retrieval.comparison.multistage import HybridSpec, RerankSpec
+from retrieval.comparison.spec import Spec
+from retrieval.evaluation.significance import intervals_of, question_groups
+from retrieval.hybrid import Fusion
+
+_SPLIT = SplitOptions(validation=99 / 140, test=40 / 140)
+_K1S, _BS = (0.2, 0.4, 0.6, 0.9), (0.4, 0.6, 0.75, 0.9)
+_WEIGHTS = (0.0, 0.05, 0.1, 0.15, 0.2, 0.3)  # the reranker's share
+_BASELINE, _BEST_NAME = "BM25", "Hybrid, reranked"
+
+
+def best_without_download() -> list[str]:
+    """Choose the values, then ask the test questions once; returns a Markdown table and what was chosen."""
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ["MRC_WORKSPACE"] = folder
+        question_set = read_file(korquad()).question_set
+        k1, b = _chosen_terms(question_set)
+        weight = _chosen_weight(question_set, k1, b)
+        specs = [BM25Spec(name=_BASELINE), *_retrievers(k1, b, {_BEST_NAME: weight})]
+        tested = compared(question_set, Part.TEST, *specs, split=_SPLIT)
+    (verdict,) = differences(tested, (_BASELINE, _BEST_NAME))
+    chosen = f"k1 {k1:g}, b {b:g} and the reranker's share {weight:g}"
+    return [*table(tested), "", f"Chosen on the other articles: {chosen}. {verdict}"]
+
+
+def _chosen_terms(question_set: QuestionSet) -> tuple[float, float]:
+    """Return the k1 and b, the same for passages and sentences, with which their hybrid is best."""
+    tried = {f"k1 {k1} b {b}": (k1, b) for k1, b in product(_K1S, _BS)}
+    specs = [spec for name, values in tried.items() for spec in _retrievers(*values, {}, f", {name}")]
+    reached = figures(compared(question_set, Part.VALIDATION, *specs, split=_SPLIT))
+    return tried[max(tried, key=lambda name: reached[f"Hybrid, {name}"])]
+
+
+def _chosen_weight(question_set: QuestionSet, k1: float, b: float) -> float:
+    """Return the reranker's share that is best over the hybrid of this k1 and b."""
+    tried = {f"{weight}": weight for weight in _WEIGHTS}
+    reached = figures(compared(question_set, Part.VALIDATION, *_retrievers(k1, b, tried), split=_SPLIT))
+    return tried[max(tried, key=lambda name: reached[name])]
+
+
+def _retrievers(k1: float, b: float, weights: dict[str, float], suffix: str = "") -> list[Spec]:
+    """BM25 of passages and of sentences, their hybrid, and the hybrid reranked with each weight under its name."""
+    chosen = Part.VALIDATION
+    whole, sentences, hybrid = (f"{name}{suffix}" for name in ("BM25, chosen", "BM25 of sentences", "Hybrid"))
+    return [
+        BM25Spec(name=whole, k1=k1, b=b, chosen_on=chosen),
+        WindowedBM25Spec(name=sentences, k1=k1, b=b, chosen_on=chosen),
+        HybridSpec(name=hybrid, of=(whole, sentences), fusion=Fusion.MIN_MAX, chosen_on=chosen),
+        *(RerankSpec(name=name, first=hybrid, weight=weight, chosen_on=chosen) for name, weight in weights.items()),
+    ]
+
+
+_WHOLE = 10_000  # paragraphs: more than any article has
+_SIZES = {"chapters of 4 paragraphs": 4, "articles": _WHOLE}
+_BM25, _CUT_OFF, _WINDOWS = "BM25", "Dense, cut off", "Dense, windows"
+_LONG_RETRIEVERS = (
+    BM25Spec(name=_BM25),
+    DenseSpec(name=_CUT_OFF, model=DEFAULT.reference),
+    DenseSpec(name=_WINDOWS, model=DEFAULT.reference, windows=True),
+    HybridSpec(name="BM25 and dense, cut off", of=(_BM25, _CUT_OFF)),
+    HybridSpec(name="BM25 and dense, windows", of=(_BM25, _WINDOWS)),
+)
+
+
+def long_passages() -> list[str]:
+    """Ask all questions of each corpus once; returns a Markdown table and what windows change."""
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ["MRC_WORKSPACE"] = folder
+        question_set = read_file(korquad()).question_set
+        tested = {name: _compared_all(joined(question_set, count)) for name, count in _SIZES.items()}
+    lines = [
+        f"| {len(question_set.questions):,} questions | passages | of characters | | R@1 | R@10 | nDCG@10 | 95% |",
+        "|---|---:|---:|---|---:|---:|---:|---:|",
+    ]
+    for name, comparison in tested.items():
+        lines += _rows(name, comparison)
+    said = [f"{name[0].upper()}{name[1:]}: {_verdict(comparison)}" for name, comparison in tested.items()]
+    return [*lines, "", *said]
+
+
+def joined(question_set: QuestionSet, count: int) -> QuestionSet:
+    """Join so many paragraphs of an article, in their order, to one passage; its questions are those of all of them."""
+    passages: list[Passage] = []
+    place: dict[str, str] = {}
+    for title, article in groupby(question_set.passages, key=lambda passage: passage.title):
+        paragraphs = list(article)
+        for start in range(0, len(paragraphs), count):
+            part = paragraphs[start : start + count]
+            place |= {paragraph.id: f"c{len(passages)}" for paragraph in part}
+            passages.append(Passage(f"c{len(passages)}", "\n".join(one.text for one in part), title))
+    questions = tuple(
+        replace(question, relevant=tuple(dict.fromkeys(place[id_] for id_ in question.relevant)))
+        for question in question_set.questions
+    )
+    return QuestionSet(f"{question_set.name}, {count}", Passages.of(passages), questions)
+
+
+def _compared_all(question_set: QuestionSet) -> Comparison:
+    experiment = Experiment(data=str(korquad()), split=Part.ALL, ks=(1, 10), retriever=_LONG_RETRIEVERS)
+    return compare(experiment, question_set)
+
+
+def _rows(name: str, comparison: Comparison) -> list[str]:
+    of, groups = comparison.question_set, question_groups(comparison.question_set)
+    length = f"{float(np.median(of.passages.texts.lengths())):,.0f}"
+    lines = []
+    for retriever, one in scores(comparison).items():
+        means, (low, high) = one.means(), intervals_of(one, groups)[MEASURE]
+        cells = " | ".join(f"{means[measure] * 100:.2f}" for measure in ("recall@1", "recall@10", MEASURE))
+        corpus = f"{name} | {len(of.passages):,} | {length}" if retriever == _BM25 else " | | "
+        lines.append(f"| {corpus} | {retriever} | {cells} | {low * 100:.2f} to {high * 100:.2f} |")
+    return lines
+
+
+def _verdict(comparison: Comparison) -> str:
+    (sentence,) = differences(comparison, (_CUT_OFF, _WINDOWS))
+    return sentence
