@@ -7,7 +7,7 @@ PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder --
 CHROMIUM := chromium chromium-browser google-chrome
 
 .DEFAULT_GOAL := help
-.PHONY: help run install test quick attack check bench sample format docs chromium
+.PHONY: help run install test quick durations attack check bench sample format docs chromium
 
 help: ## list the commands
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -22,6 +22,9 @@ test: .venv/installed-dev chromium ## run every test (MRC_DATA=folder adds those
 
 quick: .venv/installed-dev ## run the tests of a minute, while you change code: no browser, no torch, no fresh process
 	$(PYTEST) -m "not slow"
+
+durations: .venv/installed-dev chromium ## run every test, and write how long each file takes: the longest are begun first
+	MRC_DURATIONS=yes $(PYTEST)
 
 attack: .venv/installed-dev ## damage files for half an hour and judge what is read (MINUTES, SEED)
 	$(BIN)/python -m tests.hostile --minutes $(or $(MINUTES),30) --seed $(or $(SEED),0)

@@ -1,10 +1,12 @@
 """No test touches the user's workspace, the user's model cache or the network."""
 
+import json
 import os
 import re
 import subprocess
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,31 +15,12 @@ import pytest
 
 from data.apart import exchange, processes
 from data.terminal import quiet
-from models.packaged.bases import PackagedBase
+from models.packaged import PackagedBase
 
 PROGRAM = sys.modules["__main__"]
-# what waits for other processes, longest first: begun last, one core would stand idle at the end
-LONG = (
-    "browser/test_journey.py",
-    "training/runs/test_line.py",
-    "training/test_resume.py",
-    "browser/test_trainings.py",
-    "training/test_several_processes.py",
-    "browser/test_drill_down.py",
-    "browser/test_first_visit.py",
-    "training/rankers/test_losses.py",
-    "training/test_korquad.py",
-    "training/test_hub.py",
-    "training/test_estimate.py",
-    "training/test_command.py",
-    "retrieval/test_command.py",
-    "retrieval/test_korquad.py",
-    "retrieval/dense/test_encode.py",
-    "embeddings/test_korsts.py",
-    "embeddings/test_tasks.py",
-    "models/test_sources.py",
-    "test_hub.py",
-)
+# seconds by file, which `make durations` writes: the longest are begun first, or a core would stand idle at the end
+DURATIONS = Path(__file__).with_name("durations.json")
+_seconds: Counter[str] = Counter()
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -67,9 +50,22 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    here = Path(__file__).parent
-    place = {here / name: number for number, name in enumerate(LONG)}
-    items.sort(key=lambda item: place.get(item.path, len(LONG)))
+    known = json.loads(DURATIONS.read_text(encoding="utf-8"))
+    items.sort(key=lambda item: -known.get(_file_of(item.nodeid), 0.0))
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    _seconds[_file_of(report.nodeid)] += report.duration
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    if os.environ.get("MRC_DURATIONS") and "PYTEST_XDIST_WORKER" not in os.environ:
+        told = {file: round(seconds, 1) for file, seconds in _seconds.most_common() if seconds >= 1}
+        DURATIONS.write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
+
+
+def _file_of(nodeid: str) -> str:
+    return nodeid.partition("::")[0].removeprefix("tests/")
 
 
 @pytest.fixture(scope="session", autouse=True)
