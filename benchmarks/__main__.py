@@ -47,7 +47,7 @@ _ALL = {
     "interactions": interactions.measure,
     "laptop_training": laptop_training.measure,
     "large_sets": large_sets.measure,
-    "lexical_options": lexical_options.measure,
+    "lexical_options": lexical_options.lexical_options,
     "long_passages": untrained.long_passages,
     "many_sentences": many_sentences.measure,
     "masked_pretraining": masked_pretraining.measure,

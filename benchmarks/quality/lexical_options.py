@@ -4,19 +4,21 @@ compounds, a dictionary of words, one of synonyms.
 Each is tried alone over BM25 as it comes, as the lab does it. Its value, even where the best one loses, is chosen on
 questions of other articles, and so is which of them go together: those that gain there. The dictionary holds words that
 `retrieval.lexical.cut_words` proposes from these questions and their passages, which flatters it there; synonyms are
-what the passages themselves tell in brackets. The test questions are asked once.
-"""
+what the passages themselves tell in brackets: what stands there right behind a word is often another name of it. The
+test questions are asked once."""
 
 import os
 import tempfile
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+import regex
 
 from benchmarks.material import korquad
 from benchmarks.quality.article_split import MEASURE, differences, table
-from benchmarks.quality.told_synonyms import told_synonyms
 from data.catalog import CATALOG, read_entry
 from data.read import read_file
 from data.records import QuestionSet
@@ -37,8 +39,41 @@ from retrieval.comparison.first_stage import BM25Spec
 from retrieval.comparison.spec import Spec
 from retrieval.evaluation.significance import question_groups
 from retrieval.lexical.terms import Evidence, cut_words
-from text.dictionary import Dictionary, Word, written
+from text.dictionary import Dictionary, Word, name_of, written
 from text.morphemes import Compounds
+
+_BRACKETS = regex.compile(r"([\p{L}\p{M}][\p{L}\p{M}\p{N}]+)\(([^()]{2,80})\)")
+_BETWEEN = regex.compile(r"[,;/·]|\bor\b|또는")
+_LANGUAGE = regex.compile(r"^\s*\p{L}+(?:어|말|자)\s*:")  # "영어: United Nations"
+_NAME = regex.compile(r"\p{L}[\p{L}\p{M}\p{N}.&'’-]+(?: [\p{L}\p{M}\p{N}.&'’-]+){0,2}")
+
+
+def told_synonyms(texts: Iterable[str], least: int) -> Dictionary:
+    """Return the groups that at least so many texts tell: a word with the names that stand in brackets behind it.
+
+    No name is in two groups: what more texts tell goes first.
+    """
+    told = Counter(pair for text in texts for pair in dict.fromkeys(_pairs(text)))
+    surest_first = sorted((pair for pair, count in told.items() if count >= least), key=lambda pair: -told[pair])
+    return Dictionary(synonyms=tuple(tuple(group) for group in _groups(surest_first)))
+
+
+def _pairs(text: str) -> Iterable[tuple[str, str]]:
+    for word, inside in _BRACKETS.findall(text):
+        for name in (_LANGUAGE.sub("", one).strip() for one in _BETWEEN.split(inside)):
+            if _NAME.fullmatch(name) and name_of(name) != name_of(word):
+                yield word, name
+
+
+def _groups(pairs: Sequence[tuple[str, str]]) -> list[list[str]]:
+    groups: dict[str, list[str]] = {}  # by the name of each member
+    for word, name in pairs:
+        if name_of(name) not in groups:
+            group = groups.setdefault(name_of(word), [word])
+            group.append(name)
+            groups[name_of(name)] = group
+    return [group for name, group in groups.items() if name == name_of(group[0])]
+
 
 _BASELINE = "BM25"
 # of KorQuAD all articles but those of the test choose; of the small sample half
@@ -59,7 +94,7 @@ class _Chosen(NamedTuple):
     gain: float
 
 
-def measure() -> list[str]:
+def lexical_options() -> list[str]:
     """Choose on the other articles, then ask the test questions once; returns a Markdown table and verdicts a set."""
     lines: list[str] = []
     with tempfile.TemporaryDirectory() as folder:

@@ -1,6 +1,6 @@
 """What stands in brackets behind a word is another name of it, where it can be one."""
 
-from benchmarks.quality.told_synonyms import told_synonyms
+from benchmarks.quality.lexical_options import told_synonyms
 from text.dictionary import written
 from text.dictionary_file import read_dictionary
 
