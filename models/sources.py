@@ -22,7 +22,7 @@ from data.seal import is_sound
 from data.texts import fingerprint_of
 from data.workspace import read_json, shelf, user, workspace
 from models.hub import ModelError, hub_revision
-from models.packaged.bases import PackagedBase, base_at_hand, packaged_base
+from models.packaged import PackagedBase, base_at_hand, packaged_base
 from models.precision import Precision
 from text.analyzers import VERSION as ANALYZER_VERSION
 

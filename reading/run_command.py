@@ -7,7 +7,7 @@ from jobs.folder import carried_out_alone, progress_writer
 from jobs.status import Status
 from reading import store
 from reading.evaluate import evaluate
-from reading.job import ReadingJob
+from reading.experiment import ReadingJob
 
 
 def run_folder(folder: Path, /) -> int:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from cyclopts import App, Group, Parameter
-from cyclopts.validators import MutuallyExclusive
+from cyclopts.validators import mutually_exclusive
 
 from data.commands import AsJson, commands_of, one_of, run
 from data.csv_export import csv_bytes
@@ -62,7 +62,7 @@ def _commands(name: str) -> App:
 
 
 def _training_of(kind: str) -> Callable[..., int]:
-    instead = Group("Instead", validator=MutuallyExclusive())
+    instead = Group("Instead", validator=mutually_exclusive)
 
     def only(text: str) -> Parameter:
         return Parameter(negative="", help=text, group=instead)

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Annotated, Any
 
 from cyclopts import App, Group, Parameter
-from cyclopts.validators import MutuallyExclusive
+from cyclopts.validators import mutually_exclusive
 
 from data.commands import AsJson, commands_of
 from data.terminal import tell
@@ -28,7 +28,7 @@ def find_settings_commands() -> App:
 
 
 def _command_of(kind: str) -> Callable[..., int]:
-    instead = Group("Instead", validator=MutuallyExclusive())
+    instead = Group("Instead", validator=mutually_exclusive)
 
     @options_of(kind)
     def find(

@@ -1,8 +1,6 @@
-"""What a model's work costs, also where its results come from disk.
+"""Vectors of many texts, made block by block on disk, and what they cost, also where they come from there.
 
-What reading a text costs a transformer beside what other texts do: progress and the time left are told by it.
-
-Vectors of many texts, made block by block on disk: what is done stays done, whoever did it and however it ended.
+What is done stays done, whoever did it and however it ended.
 
 The blocks are the same whoever computes them: the texts by length, the longest first, `BLOCK` at a time. Each is
 written as a part under a temporary name, sealed and renamed, so a part that is there is whole; several processes, also

@@ -1,4 +1,6 @@
-"""Which bases a package ships, and each as the plain sentence-transformers folder that everything here reads."""
+"""Pretrained models that a package ships, each written as the plain sentence-transformers folder that everything reads.
+
+They are for machines that reach no hub, and for the first minute on any."""
 
 import hashlib
 import json

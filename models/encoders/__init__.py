@@ -1,0 +1,1 @@
+"""Encoders: texts into vectors or weights of terms, and pairs of texts into scores."""
