@@ -5,7 +5,6 @@ says of it, so nothing here is written by hand but a sentence at the head of eac
 """
 
 import sys
-from argparse import SUPPRESS, ArgumentParser, _SubParsersAction
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import MISSING, Field, fields
 from enum import StrEnum
@@ -36,6 +35,9 @@ _COMMANDS_HEAD = """\
 Each room of the project has its commands: `python -m ROOM COMMAND`. `--help` after any of them prints what stands here,
 `-v` adds what the libraries say. A command ends with 0 when it has done what was asked, and with 1 or 2 when it has
 not.
+
+Where the project is installed (`pip install .`), they are `mrc ROOM COMMAND`, too; trainings are `mrc train KIND`,
+`mrc compare` is `mrc retrieval compare`, and `mrc app` serves the app.
 """
 _EXPERIMENT_HEAD = """\
 # Experiment files
@@ -111,31 +113,9 @@ PAGES: dict[str, Callable[[], str]] = {
 
 
 def _room(room: str) -> Iterator[str]:
-    module = import_module(f"{room}.__main__")
-    if not hasattr(module, "commands"):
-        yield from _parsed_room(room, module._parser())
-        return
-    app: App = module.commands
+    app: App = import_module(f"{room}.__main__").commands
     yield from (f"## {room}\n", f"{cleandoc(app.help or '')}\n")
     yield from _commands(app, f"python -m {room}")
-
-
-def _parsed_room(room: str, parser: ArgumentParser) -> Iterator[str]:
-    yield from (f"## {room}\n", f"{parser.description}\n")
-    (commands,) = (one for one in parser._actions if isinstance(one, _SubParsersAction))
-    for name, command in commands.choices.items():
-        if name == "run":  # what processes are started by
-            continue
-        yield from (f"### python -m {room} {name}\n", _sentence(command.description or "") + "\n")
-        rows = []
-        for one in command._actions:
-            if one.dest == "help" or one.help == SUPPRESS:
-                continue
-            names = ", ".join(f"`{word}`" for word in one.option_strings or [one.metavar or one.dest.upper()])
-            kind = ", ".join(f"`{choice}`" for choice in one.choices or ())
-            usual = "" if one.default in (None, False, SUPPRESS) or one.required else _value(one.default)
-            rows.append((names + (" (needed)" if one.required else ""), one.help or "", kind, usual))
-        yield from _table(("", "says", "holds", "usually"), rows)
 
 
 def _commands(app: App, called: str) -> Iterator[str]:
