@@ -5,7 +5,7 @@ from pathlib import Path
 from data.store import find
 from jobs.folder import carried_out_alone, progress_writer
 from jobs.status import Status
-from reading import store
+from reading import results
 from reading.evaluate import evaluate
 from reading.experiment import ReadingJob
 
@@ -18,6 +18,6 @@ def run_folder(folder: Path, /) -> int:
         say = progress_writer(job, began)
         say("", 0.0)
         experiment = job.experiment()
-        store.keep(evaluate(experiment, find(experiment.data), on_progress=say), job.folder)
+        results.keep(evaluate(experiment, find(experiment.data), on_progress=say), job.folder)
 
     return carried_out_alone(job, work)

@@ -13,12 +13,11 @@ from data.store import keep as keep_set
 from data.workspace import workspace
 from jobs.status import State
 from models.hub import ModelError
-from reading import store
+from reading import results
 from reading.__main__ import main
 from reading.evaluate import ReaderResult, ReadingResult, evaluate
-from reading.experiment import ReadingExperiment
-from reading.job import ReadingJob
-from reading.store import KeptReading
+from reading.experiment import ReadingExperiment, ReadingJob
+from reading.results import KeptReading
 from tests.reading.doubles import SET, NextWord
 
 BM25 = {"name": "BM25", "kind": "bm25", "analyzer": "word"}
@@ -53,7 +52,7 @@ def carried_out(data: StoredSet, *models: str, **more: object) -> tuple[ReadingR
     experiment = experiment_of(data, *models, **more)
     result = evaluate(experiment, SET)
     folder = ReadingJob.of(experiment, data.fingerprint).folder
-    store.keep(result, folder)
+    results.keep(result, folder)
     return result, folder
 
 
@@ -85,7 +84,7 @@ def test_it_opens_as_it_was_when_all_else_is_gone(data: StoredSet) -> None:
     folder_of_a_model("reads")
     result, folder = carried_out(data, "reads")
     shutil.rmtree(workspace() / "cache")
-    kept: KeptReading = store.load(folder, SET)
+    kept: KeptReading = results.load(folder, SET)
     assert kept.result.experiment == result.experiment
     assert kept.result.question_set == result.question_set
     (ours,), (theirs,) = kept.result.readers, result.readers
@@ -100,7 +99,7 @@ def test_a_reader_that_failed_is_kept_with_its_reason(data: StoredSet, monkeypat
 
     monkeypatch.setattr("reading.evaluate.SpanReader", refuse)
     _, folder = carried_out(data, folder_of_a_model("bad"))
-    (reader,) = store.load(folder, SET).result.readers
+    (reader,) = results.load(folder, SET).result.readers
     assert reader.by_retriever == {}
     assert (str(reader.error), getattr(reader.error, "code", "")) == ("no numbers", "not_finite")
 
@@ -111,17 +110,17 @@ def test_a_damaged_or_half_written_folder_is_told_as_such(data: StoredSet, name:
     _, folder = carried_out(data, folder_of_a_model("reads"))
     (folder / name).write_bytes(b'{"readers": 3')
     with pytest.raises(ValueError, match=folder.name):
-        store.load(folder, SET)
+        results.load(folder, SET)
     (folder / name).unlink()
     with pytest.raises(ValueError, match=folder.name):
-        store.load(folder, SET)
+        results.load(folder, SET)
 
 
 @pytest.mark.usefixtures("_next_word")
 def test_the_answers_of_other_questions_are_not_shown_for_these(data: StoredSet) -> None:
     _, folder = carried_out(data, folder_of_a_model("reads"))
     with pytest.raises(ValueError, match="other passages or questions"):
-        store.load(folder, SET.with_questions([0, 1]))
+        results.load(folder, SET.with_questions([0, 1]))
 
 
 def test_the_folder_is_of_the_content_of_question_set_and_reader(data: StoredSet) -> None:
@@ -147,7 +146,7 @@ def test_the_command_carries_out_what_the_folder_asks_for(data: StoredSet, monke
     assert job.experiment() == experiment
     assert job.done
     assert job.status().state is State.DONE
-    assert store.load(job.folder, SET).told["questions"] == len(SET.questions)
+    assert results.load(job.folder, SET).told["questions"] == len(SET.questions)
 
 
 def test_what_keeps_it_from_its_end_stands_in_its_status(data: StoredSet, monkeypatch: pytest.MonkeyPatch) -> None:

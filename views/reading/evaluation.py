@@ -17,8 +17,7 @@ from reading.evaluate import Answered, Fate, ReaderResult
 from reading.judge.labels import Labels, Property, labels
 from reading.judge.rules import Rules
 from reading.judge.scores import EXACT, AnswerScores, slice_figures, slices
-from reading.results import tested_depth
-from reading.store import KeptReading, load
+from reading.results import KeptReading, load, tested_depth
 from retrieval.comparison.spec import Spec
 from views.resources.cached import cached
 from views.resources.sets import question_set

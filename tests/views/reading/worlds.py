@@ -7,10 +7,9 @@ import pytest
 
 from data.split import SplitOptions
 from data.store import StoredSet
-from reading import store
+from reading import results
 from reading.evaluate import evaluate
-from reading.experiment import ReadingExperiment
-from reading.job import ReadingJob
+from reading.experiment import ReadingExperiment, ReadingJob
 from tests.reading.doubles import SET, NextWord
 from training.options.reader import READER, ReaderOptions
 from training.runs.runs import Run, create_run, new_plan
@@ -52,4 +51,4 @@ def read_by_next_word(monkeypatch: pytest.MonkeyPatch) -> list[NextWord]:
 def carried_out(experiment: ReadingExperiment, data: StoredSet) -> None:
     """Leave what the job's process leaves."""
     folder = ReadingJob.of(experiment, data.fingerprint).folder
-    store.keep(evaluate(experiment, DISPUTED), folder)
+    results.keep(evaluate(experiment, DISPUTED), folder)
