@@ -1,16 +1,88 @@
-"""A request in a process of its own: the page that asks imports no torch, and may be closed.
+"""Requests of a page, and each in a process of its own: the page that asks imports no torch, and may be closed.
 
 The process runs `python -m embeddings run FOLDER`. The folder is named by what decides the result, so what was asked
-before is there already.
-"""
+before is there already."""
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from data.cache import Arrays, key_of, load_arrays
+from data.split import Part
 from data.workspace import workspace, write_text
-from embeddings.requests import REQUEST, Request, models_of
+from embeddings.cost import SECONDS
+from embeddings.map import Projection
 from embeddings.results import Evaluation
+from embeddings.similarity import MOST
 from embeddings.store import load
 from jobs.folder import Job
 from models.sources import find_model
+
+Sentence = Annotated[str, Field(min_length=1, max_length=10_000)]
+
+
+class _Request(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    data: str  # key, name or catalog id of a set of pairs, or a file
+
+
+class EvaluationRequest(_Request):
+    """Models on a part of a set; without one, on what figures are told of."""
+
+    task: Literal["evaluate"] = "evaluate"
+    models: Annotated[tuple[str, ...], Field(min_length=1, max_length=20)]
+    part: Part | None = None
+
+
+class SimilarityRequest(_Request):
+    """A matrix of cosines of these sentences by each model; a starter is made of the set's."""
+
+    task: Literal["similarity"] = "similarity"
+    models: Annotated[tuple[str, ...], Field(min_length=1, max_length=20)]
+    sentences: Annotated[tuple[Sentence, ...], Field(min_length=1, max_length=MOST)]
+
+
+class NeighboursRequest(_Request):
+    """The sentences of a part that lie nearest to these."""
+
+    task: Literal["neighbours"] = "neighbours"
+    model: str
+    part: Part = Part.ALL
+    sentences: Annotated[tuple[Sentence, ...], Field(min_length=1, max_length=MOST)]
+    k: Annotated[int, Field(ge=1, le=1000)] = 10
+
+
+class MapRequest(_Request):
+    """The sentences of a part on a plane; by principal components they are in every evaluation, too."""
+
+    task: Literal["map"] = "map"
+    model: str
+    part: Part = Part.ALL
+    projection: Projection = Projection.UMAP
+
+
+class CostRequest(_Request):
+    """The time of a cross-encoder and of a bi-encoder, with the set's sentences; each has so many seconds."""
+
+    task: Literal["cost"] = "cost"
+    bi_encoder: str
+    cross_encoder: str
+    seconds: Annotated[float, Field(gt=0, le=600)] = SECONDS
+
+
+Request = EvaluationRequest | SimilarityRequest | NeighboursRequest | MapRequest | CostRequest
+REQUEST: TypeAdapter[Request] = TypeAdapter(Annotated[Request, Field(discriminator="task")])
+
+
+def models_of(request: Request) -> tuple[str, ...]:
+    """The references of the models that a request needs."""
+    if isinstance(request, EvaluationRequest | SimilarityRequest):
+        return request.models
+    if isinstance(request, CostRequest):
+        return request.bi_encoder, request.cross_encoder
+    return (request.model,)
+
 
 _VERSION = 4  # raise when results of the same request change
 

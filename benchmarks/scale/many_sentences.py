@@ -24,8 +24,7 @@ from data.pairs.sentences import sentence_set
 from data.pairs.store import keep
 from data.read import read_file
 from data.split import Part
-from embeddings.job import EmbeddingJob
-from embeddings.requests import EvaluationRequest
+from embeddings.job import EmbeddingJob, EvaluationRequest
 from models.packaged import DEFAULT
 from text.sentences import marked_sentences
 

@@ -15,18 +15,18 @@ from data.workspace import read_json
 from embeddings.__main__ import main
 from embeddings.encoder import encode
 from embeddings.evaluate import evaluate
-from embeddings.job import EmbeddingJob
-from embeddings.map import Projection, project
-from embeddings.neighbours import neighbours
-from embeddings.requests import (
+from embeddings.job import (
     REQUEST,
     CostRequest,
+    EmbeddingJob,
     EvaluationRequest,
     MapRequest,
     NeighboursRequest,
     Request,
     SimilarityRequest,
 )
+from embeddings.map import Projection, project
+from embeddings.neighbours import neighbours
 from embeddings.similarity import similarity
 from embeddings.tasks import carry, sentences_of
 from jobs.status import State

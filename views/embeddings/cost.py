@@ -4,8 +4,8 @@ import pandas as pd
 import streamlit as st
 
 from embeddings.cost import Cost, Method
+from embeddings.job import CostRequest
 from embeddings.published import REIMERS
-from embeddings.requests import CostRequest
 from models.sources import default_model
 from views.embeddings import charts
 from views.embeddings.evaluation_view import EvaluationView

@@ -6,8 +6,7 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from data.pairs.store import StoredPairs
-from embeddings.job import EmbeddingJob
-from embeddings.requests import EvaluationRequest
+from embeddings.job import EmbeddingJob, EvaluationRequest
 from models.hub import ModelError
 from views.embeddings import answer as evaluation_answer
 from views.embeddings import running, to_compare

@@ -6,15 +6,12 @@ from typing import Any
 import streamlit as st
 
 from data.pairs.store import StoredPairs
-from embeddings.job import EmbeddingJob
-from embeddings.requests import Request
-from jobs.status import State, Status
+from embeddings.job import EmbeddingJob, Request
+from jobs.status import Status
 from models.hub import ModelError
-from views.ui import job as job_view
+from views.ui.job import draw_job
 from views.ui.problems import failure_text
 from views.ui.words import known, plain, word
-
-_POLL_SECONDS = 0.5
 
 
 def finished(
@@ -37,37 +34,20 @@ def finished(
 
 def draw(job: EmbeddingJob, request: Request, names: Mapping[str, str], *, start: str | None = None) -> None:
     """Start a job nobody has started yet, once; and draw how far it is, or why it ended without a result."""
-    if job.running:
-        job_view.follow(job, lambda status: _at_work(status, names), every=_POLL_SECONDS)
-        return
-    begun = f"started_{job.id}"
-    if start is None and begun not in st.session_state:
-        st.session_state[begun] = True
-        job.start(request)
-        st.rerun()
-    _tell_end(job, request)
-    if st.button(start or word("embeddings.start"), type="primary", icon=":material/play_arrow:", key=f"go_{job.id}"):
-        job.start(request)
-        st.rerun()
+    draw_job(
+        job,
+        lambda: job.start(request),
+        lambda status: _at_work(status, names),
+        "embeddings",
+        start or word("embeddings.start"),
+        reason=lambda status: _reason(status, request),
+        by_itself=start is None,
+    )
 
 
 def _at_work(status: Status, names: Mapping[str, str]) -> str:
     model = names.get(status.phase, status.phase)
     return word("embeddings.at_work", model=plain(model)) if model else word("embeddings.starting")
-
-
-def _tell_end(job: EmbeddingJob, request: Request) -> None:
-    if job.failed:
-        status = job.status()
-        if status.state is State.FAILED:
-            st.error(word("embeddings.failed", reason=plain(_reason(status, request))), icon=":material/error:")
-        else:
-            st.error(word("embeddings.interrupted"), icon=":material/error:")
-        if log := job.log(lines=40):
-            with st.expander(word("embeddings.log")):
-                st.code(log, language=None)
-    elif job.status().state is State.STOPPED:
-        st.info(word("embeddings.stopped"), icon=":material/info:")
 
 
 def _reason(status: Status, request: Request) -> str:

@@ -7,8 +7,7 @@ import pandas as pd
 import streamlit as st
 
 from data.csv_export import csv_bytes
-from embeddings.job import EmbeddingJob
-from embeddings.requests import NeighboursRequest, SimilarityRequest
+from embeddings.job import EmbeddingJob, NeighboursRequest, SimilarityRequest
 from embeddings.similarity import MOST
 from views.embeddings import charts
 from views.embeddings.evaluation_view import EvaluationView

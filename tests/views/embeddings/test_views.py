@@ -12,9 +12,8 @@ from data.pairs.store import StoredPairs
 from data.split import Part
 from data.workspace import write_json
 from embeddings.cost import SIZES, Cost, Method, Point
-from embeddings.job import EmbeddingJob
+from embeddings.job import CostRequest, EmbeddingJob, MapRequest, NeighboursRequest, Request, SimilarityRequest
 from embeddings.map import Projection
-from embeddings.requests import CostRequest, MapRequest, NeighboursRequest, Request, SimilarityRequest
 from tests.views.driving import opened
 from tests.views.embeddings.test_models import trained
 from tests.views.embeddings.test_page import page, words_of
@@ -197,7 +196,7 @@ def test_cost_waits_to_be_asked_and_then_tells_what_is_measured_and_what_compute
     app = look(data, "cost")
     assert started == []
     request = CostRequest(data=data.key, bi_encoder=HUB, cross_encoder="starter", seconds=10)
-    app.button(key=f"go_{EmbeddingJob.of(request, data.fingerprint).id}").click().run()
+    app.button(key=f"start_{EmbeddingJob.of(request, data.fingerprint).id}").click().run()
     assert started == [request]
     points = tuple(
         Point(method, size, size * factor, size < 100)
