@@ -20,8 +20,7 @@ from training.engine.adaptation import settle
 from training.engine.arguments import processes
 from training.engine.checkpoints import newest_checkpoint, step_of
 from training.engine.task import Measurement, Task
-from training.options.common import OptionError, Report
-from training.problems import TrainingError
+from training.options.common import OptionError, Report, TrainingError
 from training.rankers.losses import negatives_of_processes
 from training.recipe import Recipe, recipe_of
 from training.runs.card import write_card

@@ -28,7 +28,7 @@ from training.ablations.measured import (
     of_questions,
 )
 from training.options.bi_encoder import BI_ENCODER
-from training.problems import TrainingError
+from training.options.common import TrainingError
 from training.recipe import recipe_of
 from training.runs.ablations import REFERENCE, UNTRAINED, Ablation, Stage, Table, Variant
 from training.runs.runs import Plan, Run, Trial, all_runs, create_run, find_run

@@ -20,8 +20,8 @@ from language.tokenizers.material import MOST_CHARACTERS, OnProgress, gone_throu
 from training.language.examples import HiddenTokens, MeasuredRows
 from training.language.once import made_once
 from training.language.tokenizer import tokenizer_of, trains_one
+from training.options.common import TrainingError
 from training.options.language_model import LanguageOptions
-from training.problems import TrainingError
 
 _VERSION = 1  # raise when files of tokens of the same documents would come out different
 _SAMPLE = 100  # rows that are learned from, measured beside those held out

@@ -1,4 +1,4 @@
-"""What a training can be told. Every option has a default, a unit and a range, and is saved with the run."""
+"""What every training can be told, with a default, a unit and a range, and what can be wrong with it."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, fields
@@ -8,6 +8,11 @@ from typing import Any, Self
 from data.failure import Failure
 from models.precision import Precision, in_bfloat16
 from models.sources import STARTER, ModelSource, default_model
+
+
+class TrainingError(Failure):
+    """A training that cannot go on."""
+
 
 Problem = tuple[str, str, str]
 

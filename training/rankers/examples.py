@@ -5,10 +5,10 @@ import numpy as np
 from retrieval.rankings import NOT_FOUND
 from training.engine.task import Columns, Examples
 from training.options.bi_encoder import TAUGHT, BatchesOf, BiEncoderObjective, BiEncoderOptions
+from training.options.common import TrainingError
 from training.options.cross_encoder import CrossEncoderObjective, CrossEncoderOptions
 from training.options.negatives import RankerOptions
 from training.options.sparse_encoder import SparseEncoderObjective, SparseEncoderOptions
-from training.problems import TrainingError
 from training.rankers.material import Material
 from training.rankers.negatives import filled, mine
 

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from training.engine.arguments import processes
 from training.engine.task import Columns, Examples, HeldOut, Lesson
-from training.problems import TrainingError
+from training.options.common import TrainingError
 from training.rankers.material import Material
 from training.rankers.shown import Cut, ShownPassages
 

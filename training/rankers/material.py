@@ -13,8 +13,8 @@ from data.split import Part, SplitOptions, split
 from retrieval.evaluation.measures import CUT, Scores, evaluate
 from retrieval.lexical.bm25 import BM25, BM25Options
 from retrieval.rankings import Rankings, Retriever
+from training.options.common import TrainingError
 from training.options.questions import QuestionOptions
-from training.problems import TrainingError
 from training.rankers.reached import MEASURED_KS, Reached
 
 _MEASURED = (*(f"recall@{k}" for k in MEASURED_KS), f"mrr@{CUT}", f"ndcg@{CUT}")

@@ -21,9 +21,8 @@ from training.engine.arguments import processes
 from training.engine.probe import seconds_for
 from training.engine.task import HeldOut, Task
 from training.family import Family
-from training.options.common import TrainingOptions
+from training.options.common import TrainingError, TrainingOptions
 from training.options.reader import ReaderOptions
-from training.problems import TrainingError
 from training.rankers.material import Material
 from training.rankers.negatives import mine
 from training.rankers.reached import Reached

@@ -18,9 +18,8 @@ from training.engine.live import live_bi_encoder
 from training.engine.probe import seconds_for
 from training.engine.task import HeldOut, Lesson, Task
 from training.family import Family
-from training.options.common import AttentionDropout, OptionError, TrainingOptions
+from training.options.common import AttentionDropout, OptionError, TrainingError, TrainingOptions
 from training.options.sentences import ALONE, SentenceObjective, SentenceOptions
-from training.problems import TrainingError
 from training.sentences.adaptation import forget, pool_sentences
 from training.sentences.examples import encoder_examples
 from training.sentences.family import PAIRS

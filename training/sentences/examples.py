@@ -11,8 +11,8 @@ from scipy.sparse import csr_array
 
 from data.pairs.records import PairSet
 from training.engine.task import Columns, Examples
+from training.options.common import TrainingError
 from training.options.sentences import SentenceObjective, SentenceOptions
-from training.problems import TrainingError
 from training.sentences.triples import triples_of
 
 

@@ -12,9 +12,8 @@ from data.pairs.store import find
 from data.split import Part, SplitOptions
 from embeddings.distinct import Distinct
 from training.engine.task import LOSS
-from training.options.common import OptionError
+from training.options.common import OptionError, TrainingError
 from training.options.sentences import JudgedBy, PairOptions, SentenceOptions
-from training.problems import TrainingError
 
 SPEARMAN, PEARSON, ACCURACY = "spearman", "pearson", "accuracy"
 _SAMPLE = 500  # training pairs that are measured beside those that judge, at most

@@ -15,7 +15,7 @@ from jobs.folder import AskedToStop, carry_out
 from jobs.status import State, Status
 from models.sources import find_model
 from retrieval.evaluation.significance import question_groups
-from training.problems import TrainingError
+from training.options.common import TrainingError
 from training.recipe import recipe_of
 from training.runs.rehearsal import Estimate, Rehearsal, Task
 from training.runs.runs import Plan, Run, find_run

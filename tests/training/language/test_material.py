@@ -17,9 +17,8 @@ from tests.hub import build_cross_encoder_base
 from tests.training.language.worlds import SHARES, of_topics, options_of, text_file
 from training.language.family import LANGUAGES, UNIGRAM
 from training.language.material import LanguageMaterial, part_of
-from training.options.common import OptionError
+from training.options.common import OptionError, TrainingError
 from training.options.language_model import LanguageObjective
-from training.problems import TrainingError
 
 pytestmark = pytest.mark.slow
 

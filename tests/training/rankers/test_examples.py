@@ -14,8 +14,8 @@ from tests.doubles import PASSAGES, QUESTIONS, small_set
 from tests.training.worlds import material_of, whole
 from training.engine.task import Columns
 from training.options.bi_encoder import BiEncoderObjective, BiEncoderOptions
+from training.options.common import TrainingError
 from training.options.cross_encoder import CrossEncoderObjective, CrossEncoderOptions
-from training.problems import TrainingError
 from training.rankers.examples import cross_encoder_examples, encoder_examples
 from training.rankers.teacher import TeachersScores
 

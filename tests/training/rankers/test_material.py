@@ -14,8 +14,8 @@ from tests.doubles import small_set
 from tests.training.worlds import material_of, misleading_set
 from training.engine.task import figures
 from training.options.bi_encoder import BiEncoderOptions
+from training.options.common import TrainingError
 from training.options.cross_encoder import CrossEncoderOptions
-from training.problems import TrainingError
 from training.rankers import material as material_module
 from training.rankers.examples import encoder_examples
 from training.rankers.negatives import mine

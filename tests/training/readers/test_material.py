@@ -10,9 +10,8 @@ from data.records import Passage, Question, QuestionSet
 from data.split import Part, SplitOptions, split
 from retrieval.rankings import NOT_FOUND
 from tests.training.readers.worlds import cue_set
-from training.options.common import OptionError
+from training.options.common import OptionError, TrainingError
 from training.options.reader import ReaderOptions
-from training.problems import TrainingError
 from training.rankers.material import Material
 from training.rankers.negatives import as_table, mine
 from training.readers.family import READERS

@@ -36,9 +36,8 @@ from training.__main__ import main
 from training.engine.checkpoints import newest_checkpoint, step_of
 from training.estimate import estimate
 from training.options.bi_encoder import BI_ENCODER
-from training.options.common import EmbeddingTable
+from training.options.common import EmbeddingTable, TrainingError
 from training.options.reader import READER, ReaderBestBy, ReaderOptions
-from training.problems import TrainingError
 from training.readers.material import is_unanswerable, reader_material
 from training.readers.recipe import ReaderRecipe
 from training.runs.runs import Run

@@ -8,7 +8,7 @@ from data.pairs.store import keep
 from data.split import Part, SplitOptions
 from embeddings.distinct import Distinct
 from tests.training.sentences.worlds import SETS, labelled, scored
-from training.options.common import OptionError
+from training.options.common import OptionError, TrainingError
 from training.options.sentences import (
     FITTING,
     CrossSentenceObjective,
@@ -16,7 +16,6 @@ from training.options.sentences import (
     SentenceObjective,
     SentenceOptions,
 )
-from training.problems import TrainingError
 from training.sentences.family import PAIRS
 from training.sentences.material import PairMaterial
 from training.sentences.measured import Judgement, Likeness, judgement, summary

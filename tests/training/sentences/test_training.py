@@ -43,7 +43,7 @@ from tests.training.worlds import planned as planned_ranker
 from training.__main__ import main
 from training.estimate import estimate
 from training.options.bi_encoder import BI_ENCODER
-from training.options.common import EmbeddingTable, OptionError
+from training.options.common import EmbeddingTable, OptionError, TrainingError
 from training.options.sentences import (
     FITTING,
     SENTENCE_CROSS_ENCODER,
@@ -51,7 +51,6 @@ from training.options.sentences import (
     SentenceObjective,
     SentencePooling,
 )
-from training.problems import TrainingError
 from training.recipe import recipe_of
 from training.runs.runs import Run, all_runs
 from training.sentences.teacher import TeachersVectors
