@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from data.failure import Failure
+from data.problems import Failure
 
 _ENDS = {  # the library's errors after which asking on is of no use
     "AuthenticationError": "key",

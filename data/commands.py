@@ -13,7 +13,7 @@ from typing import Annotated, Any, TypeVar
 
 from cyclopts import App, CoercionError, CycloptsError, Parameter, Token
 
-from data.failure import Failure
+from data.problems import Failure
 from data.terminal import quiet, tell
 
 Command = TypeVar("Command", bound=Callable[..., int])

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field, PositiveInt
 
-from data.failure import Failure
+from data.problems import Failure
 from data.workspace import USER, user, workspace
 
 MEGABYTE = 10**6

@@ -1,4 +1,4 @@
-"""What can be wrong with given data, in words that say what to do next."""
+"""What goes wrong: with anything (a code and a sentence), and with data, row by row."""
 
 import tomllib
 from collections import Counter
@@ -6,8 +6,28 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
+from typing import Any, Self
 
-from data.failure import Failure
+
+class Failure(Exception):  # noqa: N818 - its kinds are the errors
+    """Something that cannot be done. `code` names the reason, a key of the locale files, and `details` fill its fields.
+
+    The message is for commands and logs: plain English, with what to do next.
+    """
+
+    def __init__(self, code: str, message: str, **details: str | int) -> None:
+        super().__init__(message)
+        self.code, self.details = code, details
+
+    def as_dict(self) -> dict[str, object]:
+        """Return what `from_dict` makes it of again."""
+        return {**self.details, "error": str(self), "code": self.code}
+
+    @classmethod
+    def from_dict(cls, content: dict[str, Any]) -> Self:
+        """Make it of what was written; a reason that nobody foresaw has no code."""
+        details = {name: value for name, value in content.items() if name not in ("error", "code")}
+        return cls(content.get("code", ""), content["error"], **details)
 
 
 class ProblemCode(StrEnum):

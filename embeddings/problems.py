@@ -1,6 +1,6 @@
 """What cannot be measured, and why."""
 
-from data.failure import Failure
+from data.problems import Failure
 
 
 class EmbeddingError(Failure):

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from data.failure import Failure
 from data.pairs.records import Label, PairKind
+from data.problems import Failure
 from data.split import Part
 from embeddings.bootstrap import Difference, Figure
 from embeddings.map import Map

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from data.cache import Arrays, load_arrays, save_arrays
-from data.failure import Failure
 from data.pairs.records import PairKind
+from data.problems import Failure
 from data.split import Part
 from data.workspace import read_json, write_json
 from embeddings.bootstrap import UNDEFINED, Difference, Figure

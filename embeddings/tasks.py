@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from data.cache import Arrays, save_arrays
-from data.failure import Failure
 from data.pairs.records import PairSet
 from data.pairs.split import split_pairs
+from data.problems import Failure
 from data.split import Part
 from data.workspace import write_json
 from embeddings import store

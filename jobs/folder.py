@@ -16,8 +16,8 @@ from typing import Any, ClassVar
 import psutil
 from filelock import FileLock, Timeout
 
-from data.failure import Failure
 from data.limits import are_limited, require_place, require_room
+from data.problems import Failure
 from data.terminal import tell
 from data.workspace import number_in, read_json, write_json, write_text
 from jobs.detached import detached

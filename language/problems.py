@@ -1,6 +1,6 @@
 """Why a text cannot be learned from, cut or looked into."""
 
-from data.failure import Failure
+from data.problems import Failure
 
 
 class LanguageError(Failure):

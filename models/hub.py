@@ -8,7 +8,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from data.failure import Failure
+from data.problems import Failure
 from data.workspace import shared_workspace, user
 
 TIMEOUT_SECONDS = 5.0

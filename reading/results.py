@@ -12,7 +12,7 @@ import numpy as np
 from pydantic import TypeAdapter, ValidationError
 
 from data.cache import Arrays, load_arrays, save_arrays
-from data.failure import Failure
+from data.problems import Failure
 from data.records import QuestionSet
 from data.workspace import read_json, write_json
 from reading.evaluate import Answered, ByDepth, Candidates, Fate, ReaderResult, ReadingResult

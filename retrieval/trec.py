@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from data.cache import key_of
-from data.failure import Failure
+from data.problems import Failure
 from data.records import QuestionSet
 from data.workspace import replacing, write_text
 from retrieval.rankings import NOT_FOUND, Rankings

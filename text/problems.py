@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Self
 
-from data.failure import Failure
+from data.problems import Failure
 
 _MESSAGES = {
     "unreadable": "{name} is no file that can be read: check the path",

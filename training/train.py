@@ -10,8 +10,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, TypeVar
 
-from data.failure import Failure
-from data.problems import DataError
+from data.problems import DataError, Failure
 from data.workspace import is_of_the_disk, replacing
 from jobs.folder import AskedToStop, carry_out
 from jobs.status import State, Status

@@ -3,8 +3,8 @@
 import streamlit as st
 from streamlit.runtime.uploaded_file_manager import UploadedFile
 
-from data.failure import Failure
 from data.files.opening import set_name as named_by_file
+from data.problems import Failure
 from data.store import StoredSet
 from language.texts import StoredText, damaged, keep, remove, stored
 from views.names import set_name

@@ -6,7 +6,7 @@ from itertools import groupby, product
 from pathlib import Path
 from typing import Any, Self
 
-from data.failure import Failure
+from data.problems import Failure
 from language.corpus import Corpus
 from language.problems import LanguageError
 from language.tokenizers import trained_once

@@ -13,7 +13,7 @@ import numpy as np
 from pydantic import TypeAdapter, ValidationError
 
 from data.cache import load_arrays, save_arrays
-from data.failure import Failure
+from data.problems import Failure
 from data.workspace import read_json, write_json
 from language.tokenizers.comparison import Measured
 from language.tokenizers.fertility import Fertility

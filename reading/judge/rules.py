@@ -24,7 +24,7 @@ from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
 
-from data.failure import Failure
+from data.problems import Failure
 from data.workspace import write_text
 
 

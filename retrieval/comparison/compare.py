@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from data.cache import forget_shipped
-from data.failure import Failure
+from data.problems import Failure
 from data.records import QuestionSet
 from data.split import split
 from models.hub import ModelError

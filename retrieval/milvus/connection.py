@@ -12,7 +12,7 @@ from contextlib import closing, contextmanager
 from typing import Any
 from urllib.parse import quote, unquote, urlsplit
 
-from data.failure import Failure
+from data.problems import Failure
 from data.workspace import workspace
 from retrieval.milvus.fields import Field
 

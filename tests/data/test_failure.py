@@ -1,7 +1,6 @@
 import pytest
 
-from data.failure import Failure
-from data.problems import DataError, ProblemCode
+from data.problems import DataError, Failure, ProblemCode
 
 
 def test_what_is_written_is_read_again() -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from filelock import FileLock
 
-from data.failure import Failure
+from data.problems import Failure
 from jobs import folder
 from jobs.folder import AskedToStop, Job, carried_out_alone
 from jobs.status import State, Status

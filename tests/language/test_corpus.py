@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from data.failure import Failure
+from data.problems import Failure
 from data.records import Passage, QuestionSet
 from data.store import keep
 from data.workspace import acting_as

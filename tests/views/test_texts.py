@@ -8,7 +8,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from data import workspace as data_workspace
-from data.failure import Failure
+from data.problems import Failure
 from data.store import StoredSet
 from data.store import keep as keep_set
 from data.workspace import workspace

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from typing import Any, Self
 
-from data.failure import Failure
+from data.problems import Failure
 from models.precision import Precision, in_bfloat16
 from models.sources import STARTER, ModelSource, default_model
 

@@ -3,7 +3,7 @@
 import re
 from typing import Any
 
-from data.failure import Failure
+from data.problems import Failure
 from jobs.status import State
 from models.hub import TIMEOUT_SECONDS
 from training.runs.runs import Run

@@ -10,7 +10,7 @@ from dataclasses import asdict, replace
 
 import numpy as np
 
-from data.failure import Failure
+from data.problems import Failure
 from jobs.folder import AskedToStop, carry_out
 from jobs.status import State, Status
 from models.sources import find_model

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import ceil, inf
 
-from data.failure import Failure
+from data.problems import Failure
 from training.options.bi_encoder import BiEncoderOptions
 from training.options.common import Report, TrainingOptions
 from training.runs.rehearsal import Estimate

@@ -109,7 +109,7 @@ def _matrix(job: EmbeddingJob, place: int) -> np.ndarray | None:
 
 
 def _reason(job: EmbeddingJob, name: str, model: str) -> str:
-    from data.failure import Failure
+    from data.problems import Failure
 
     told = job.read("scores.json").get("models", {}).get(model, {})
     reason = failure_text(Failure.from_dict(told)) if "error" in told else ""

@@ -6,7 +6,7 @@ from typing import Any
 
 import streamlit as st
 
-from data.failure import Failure
+from data.problems import Failure
 from views.ui.words import word
 
 _ASKED = "asked_inside"  # of the session

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 import pandas as pd
 import streamlit as st
 
-from data.failure import Failure
+from data.problems import Failure
 from language.inside.fill_mask import MASK, MOST_MASKS, Guess
 from models.hub import ModelError
 from models.sources import find_model

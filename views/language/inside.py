@@ -7,7 +7,7 @@ from importlib import import_module
 
 import streamlit as st
 
-from data.failure import Failure
+from data.problems import Failure
 from models.hub import ModelError
 from models.sources import DEFAULT_MASKED_LANGUAGE_MODEL, STARTER, default_model, find_model
 from training.options.language_model import LANGUAGE_MODEL

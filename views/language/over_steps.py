@@ -7,7 +7,7 @@ import pandas as pd
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from data.failure import Failure
+from data.problems import Failure
 from language.inside.fill_mask import MASK, Course
 from training.runs.runs import Run
 from views.language import charts

@@ -1,4 +1,5 @@
-"""The ways to an ablation: around what the form says, told by a file, or around a finished language model; and what judges it."""
+"""The ways to an ablation: around what the form says, told by a file, or around a finished language model; and what
+judges it."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -12,9 +13,9 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 from streamlit.runtime.uploaded_file_manager import UploadedFile
 
-from data.failure import Failure
 from data.files.opening import set_name as named_by_file
 from data.pairs.records import PairKind
+from data.problems import Failure
 from language.masking.architectures import Size
 from language.masking.masker import WholeWords
 from language.tokenizers.kinds import TokenizerKind

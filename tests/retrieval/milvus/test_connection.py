@@ -14,7 +14,7 @@ import grpc
 import pytest
 from filelock import FileLock
 
-from data.failure import Failure
+from data.problems import Failure
 from data.workspace import workspace
 from retrieval.comparison.compare import compare, failures, retrievers_of
 from retrieval.comparison.experiment import Experiment, write_experiment

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from data.failure import Failure
+from data.problems import Failure
 from training.options.bi_encoder import BiEncoderOptions
 from training.runs.rehearsal import Estimate
 from training.settings.grid import Changes

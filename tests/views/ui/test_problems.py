@@ -9,8 +9,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from chat.problems import EndpointError
-from data.failure import Failure
-from data.problems import TEMPLATES, DataError, Problem, ProblemCode
+from data.problems import TEMPLATES, DataError, Failure, Problem, ProblemCode
 from data.split import SplitOptions
 from data.store import keep, stored
 from data.workspace import PROJECT, workspace

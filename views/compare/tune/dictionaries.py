@@ -10,7 +10,7 @@ import streamlit as st
 from streamlit.elements.lib.column_types import ColumnConfig
 from streamlit.runtime.uploaded_file_manager import UploadedFile
 
-from data.failure import Failure
+from data.problems import Failure
 from text.analysis import WITH_KIWI
 from text.dictionary import Dictionary, Word
 from text.dictionary_file import MOST_BYTES, read_dictionary, with_lines, with_words
