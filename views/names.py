@@ -152,16 +152,17 @@ def is_varied(plan: Plan) -> bool:
 
 
 def phase_words(run: Run, status: Status) -> str:
-    """Return what it is doing."""
+    """Return what a training, a search for settings or an ablation is doing."""
     if isinstance(run, Search):
-        return stage_words(status)
+        return _search_words(status)
     if isinstance(run, Ablation):
-        return variant_stage_words(run.plan(), status)
+        return _ablation_words(run.plan(), status)
+    if status.state is State.STOPPING:
+        return word("train.stopping_step" if status.phase == Phase.TRAINING else "train.stopping")
     return word(f"phase.{status.phase or Phase.LOADING}")
 
 
-def stage_words(status: Status) -> str:
-    """Return what a search for settings is doing."""
+def _search_words(status: Status) -> str:
     if status.state is State.STOPPING:
         return word("settings.stopping")
     stage, _, number = status.phase.partition("_")
@@ -171,8 +172,7 @@ def stage_words(status: Status) -> str:
     return word("settings.stage_trying", **values)
 
 
-def variant_stage_words(plan: Plan, status: Status) -> str:
-    """Return what an ablation is doing, and with which of its variants."""
+def _ablation_words(plan: Plan, status: Status) -> str:
     if status.state is State.STOPPING:
         return word("ablation.stopping")
     stage, _, number = status.phase.partition("_")

@@ -22,6 +22,7 @@ from views.compare.scores import draw_table
 from views.names import set_name
 from views.resources.retrieval import finished_part
 from views.ui import job as job_view
+from views.ui.job import draw_last_lines
 from views.ui.words import moment, plain, word
 
 _POLL_SECONDS, _FIRST_POLL_SECONDS = 0.5, 0.3  # the first figures are waited for most
@@ -55,9 +56,8 @@ def follow(job: ComparisonJob, experiment: Experiment, data: StoredSet, analyzer
         _draw_figures(experiment, data, done)
         return
     st.warning(word("compare.lab_not_run") if experiment.lab else word("compare.not_run"), icon=":material/info:")
-    if not job.done and (log := job.log(lines=40)):
-        with st.expander(word("compare.log")):
-            st.code(log, language=None)
+    if not job.done:
+        draw_last_lines(job, word("compare.log"))
 
 
 def is_asked_for() -> bool:

@@ -5,15 +5,15 @@ from itertools import product
 
 import streamlit as st
 
-from jobs.status import State, Status
+from jobs.status import Status
 from language.tokenizers.job import TokenizerJob, TokenizerRequest
 from views.language import tokenizer_answer, tokenizer_controls
 from views.language.tokenizers_view import TokenizersView, called
 from views.resources.language import open_tokenizers
 from views.resources.sets import chosen_set
 from views.texts import Learned, documents_in, learned_name, pick_text
-from views.ui import job as job_view
-from views.ui.problems import errors_told, failure_text
+from views.ui.job import begin, draw_job
+from views.ui.problems import failure_text
 from views.ui.state import choose_tab
 from views.ui.words import known, plain, word
 
@@ -22,7 +22,6 @@ VIEWS = {
     "pieces": "views.language.pieces",
     "merging": "views.language.merging",
 }
-_POLL_SECONDS = 0.5
 
 
 def draw() -> None:
@@ -54,26 +53,20 @@ def _draw_answer(view: TokenizersView, job: TokenizerJob) -> None:
         told = {"model": plain(view.models.get(model, model)), "reason": plain(failure_text(reason))}
         st.error(word("tokenizers.model_failed", **told), icon=":material/error:")
     if view.kept.failed and st.button(word("tokenizers.again"), icon=":material/replay:", key=f"again_{job.id}"):
-        _start(job, view.request)
-
-
-def _start(job: TokenizerJob, request: TokenizerRequest) -> None:
-    with errors_told():
-        job.start(request)
-        st.rerun()
+        begin(lambda: job.start(view.request))
 
 
 def _draw_job(job: TokenizerJob, request: TokenizerRequest, learned: Learned) -> None:
-    """Draw how far a job is, or the button that starts it."""
-    if job.running:
-        job_view.follow(job, lambda status: _at_work(status, request), every=_POLL_SECONDS)
-        return
-    _tell_end(job, learned)
     asked = request.compared
-    count = asked.count - len(asked.against)
-    st.markdown(word("tokenizers.about", documents=f"{documents_in(learned):,}", count=count))
-    if st.button(word("tokenizers.start"), type="primary", icon=":material/play_arrow:", key=f"compare_{job.id}"):
-        _start(job, request)
+    draw_job(
+        job,
+        lambda: job.start(request),
+        lambda status: _at_work(status, request),
+        "tokenizers",
+        word("tokenizers.start"),
+        about=word("tokenizers.about", documents=f"{documents_in(learned):,}", count=asked.count - len(asked.against)),
+        reason=lambda status: _reason(status, learned),
+    )
 
 
 def _at_work(status: Status, request: TokenizerRequest) -> str:
@@ -83,20 +76,6 @@ def _at_work(status: Status, request: TokenizerRequest) -> str:
     ways = {asked.label(*way): way for way in product(asked.kinds, asked.splits, asked.vocabularies)}
     name = called(*ways[status.phase], asked) if status.phase in ways else status.phase
     return word("tokenizers.at_work", name=plain(name)) if name else word("tokenizers.counting")
-
-
-def _tell_end(job: TokenizerJob, learned: Learned) -> None:
-    status = job.status()
-    if job.failed:
-        if status.state is State.FAILED:
-            st.error(word("tokenizers.failed", reason=plain(_reason(status, learned))), icon=":material/error:")
-        else:
-            st.error(word("tokenizers.interrupted"), icon=":material/error:")
-        if log := job.log(lines=40):
-            with st.expander(word("tokenizers.log")):
-                st.code(log, language=None)
-    elif status.state is State.STOPPED:
-        st.info(word("tokenizers.stopped"), icon=":material/info:")
 
 
 def _reason(status: Status, learned: Learned) -> str:

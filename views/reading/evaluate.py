@@ -15,8 +15,7 @@ from data.split import Part, SplitOptions
 from data.store import StoredSet
 from jobs.status import Status
 from models.hub import ModelError
-from reading.experiment import ReaderSpec, ReadingExperiment
-from reading.job import ReadingJob
+from reading.experiment import ReaderSpec, ReadingExperiment, ReadingJob
 from reading.judge.rules import Rules
 from reading.judge.scores import EXACT
 from retrieval.comparison.spec import Spec

@@ -1,4 +1,4 @@
-"""The training at work, how far it is and how it goes, and those that stand in line."""
+"""The training, search or ablation at work, how far it is and how it goes, and those that stand in line."""
 
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -6,14 +6,18 @@ from functools import partial
 import streamlit as st
 
 from data.workspace import user
-from jobs.status import State, Status
+from jobs.status import Status
 from training.recipe import recipe_of
+from training.runs.ablations import Ablation
 from training.runs.curves import MEASURES, Curves, curves
 from training.runs.line import LINE
-from training.runs.runs import Phase, Plan, Run
-from views.names import base_name, kind_name, run_name, set_name
+from training.runs.runs import Plan, Run
+from training.runs.searches import Search
+from views.names import base_name, kind_name, phase_words, run_name, set_name
+from views.runs.ablation import draw_ablation_so_far
 from views.runs.charts import best_by, draw_run_figure, measure_name, pick_measure
 from views.runs.head import open_dialog
+from views.runs.search import draw_search_so_far
 from views.ui.job import draw_log, follow
 from views.ui.words import duration, moment, plain, word
 
@@ -22,22 +26,24 @@ _LOG_LINES = 15
 _DRAWN = ("loss", "learning_rate", "grad_norm")
 
 
-def draw_training_at_work(run: Run) -> None:
-    """Draw the run, until it has come to an end."""
+def draw_at_work(run: Run) -> None:
+    """Draw what goes on, a training, a search or an ablation, until it has come to an end."""
     plan = run.plan()
     with st.container(border=True):
         st.markdown(f"**{plain(run_name(plan))}** · {kind_name(plan.kind)} · {plain(set_name(plan.data_name))}")
-        follow(run, phase_words, partial(_details, run, plan), every=_POLL_SECONDS)
-
-
-def phase_words(status: Status) -> str:
-    """Return what a training is doing."""
-    if status.state is State.STOPPING:
-        return word("train.stopping_step" if status.phase == Phase.TRAINING else "train.stopping")
-    return word(f"phase.{status.phase or Phase.LOADING}")
+        follow(run, partial(phase_words, run), partial(_details, run, plan), every=_POLL_SECONDS)
 
 
 def _details(run: Run, plan: Plan, status: Status) -> None:
+    if isinstance(run, Search):
+        draw_search_so_far(run)
+    elif isinstance(run, Ablation):
+        draw_ablation_so_far(run)
+    else:
+        _training(run, plan, status)
+
+
+def _training(run: Run, plan: Plan, status: Status) -> None:
     found = curves(run, [*_DRAWN, "examples_per_second", *MEASURES])
     _figures(plan, status, found, best_by(run, plan))
     _charts(run, plan, status, found)

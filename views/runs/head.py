@@ -1,4 +1,5 @@
-"""What every ended training is shown by: its head, the dialog about it, and the trainings it is made of, folded under it."""
+"""What every ended training is shown by: its head, the dialog about it, and the trainings it is made of, folded under
+it."""
 
 from collections.abc import Callable, Sequence
 

@@ -11,22 +11,17 @@ from training.options.bi_encoder import BI_ENCODER
 from training.options.cross_encoder import CROSS_ENCODER
 from training.options.language_model import LANGUAGE_MODEL
 from training.recipe import RECIPES, recipe_of
-from training.runs.ablations import Ablation
 from training.runs.jobs import all_jobs
 from training.runs.line import LINE
 from training.runs.parts import Whole
 from training.runs.runs import Run
-from training.runs.searches import Search
 from training.sentences.family import PAIRS
 from views.names import kind_name, pair_set_name
 from views.navigation import open_page
 from views.resources.pairs import parts_of, stored_pairs
 from views.resources.sets import chosen_set
-from views.runs import at_work as at_work_view
-from views.runs.ablation import draw_ablation_at_work
-from views.runs.at_work import draw_queue
+from views.runs.at_work import draw_at_work, draw_queue
 from views.runs.list import draw_runs
-from views.runs.search import draw_at_work
 from views.texts import Learned, learned_name, pick_text
 from views.train.ablation import draw_does_it_help
 from views.train.base import Base, pick_base, suited_to
@@ -74,12 +69,7 @@ def draw() -> None:
     at_work = LINE.at_work()
     if at_work:
         show_top(at_work.id)
-    if isinstance(at_work, Search):
         draw_at_work(at_work)
-    elif isinstance(at_work, Ablation):
-        draw_ablation_at_work(at_work)
-    elif at_work:
-        at_work_view.draw_training_at_work(at_work)
     draw_queue()
     kind = _pick_kind()
     if recipe_of(kind).family is PAIRS:

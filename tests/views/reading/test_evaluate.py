@@ -13,8 +13,7 @@ from data.split import Part
 from data.store import StoredSet, keep
 from data.workspace import workspace
 from reading.evaluate import Fate
-from reading.experiment import ReaderSpec, ReadingExperiment
-from reading.job import ReadingJob
+from reading.experiment import ReaderSpec, ReadingExperiment, ReadingJob
 from reading.judge.rules import Rules, read_predictions
 from tests.views.driving import opened, run
 from tests.views.reading.test_page import texts
