@@ -69,7 +69,8 @@ def commands() -> str:
 
 def experiment_files() -> str:
     """Return the page of the fields of every experiment file."""
-    from reading.experiment import GeneratorSpec, ReaderSpec, ReadingExperiment
+    from reading.experiment import ReaderSpec, ReadingExperiment
+    from reading.generate.generator import GeneratorSpec
     from retrieval.comparison.experiment import KINDS, Experiment
     from training.ablations.experiment import AblationExperiment
 

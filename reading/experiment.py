@@ -6,21 +6,20 @@ The process runs `python -m reading run FOLDER`. What it has read lies in the ca
 """
 
 from pathlib import Path
-from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field, PositiveInt, StringConstraints, model_validator
+from pydantic import BaseModel, ConfigDict, Field, PositiveInt, model_validator
 
 from data.cache import key_of
 from data.workspace import workspace, write_text
 from jobs.folder import Job
 from models.sources import find_model
+from reading.generate.generator import GeneratorSpec, Name
 from reading.judge.rules import Rules
 from retrieval.comparison.experiment import Experiment, read_as, write_experiment
 from retrieval.comparison.spec import VERSION as RETRIEVAL_VERSION
 from text.analyzers import VERSION as ANALYZER_VERSION
 
 DEFAULT_DEPTHS = (1, 2, 3, 5, 10, 20)
-Name = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=100)]
 
 
 class ReaderSpec(BaseModel):
@@ -29,25 +28,6 @@ class ReaderSpec(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
     name: Name
     model: Name
-
-
-class GeneratorSpec(BaseModel):
-    """A language model at the environment's endpoint: `model` as that calls it, `prompt` the language of the words.
-
-    `most_passages` of those found are sent to it, each cut after `most_characters`.
-    """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-    name: Name
-    model: Name
-    prompt: Name = "ko"
-    temperature: float = 0.0
-    most_passages: PositiveInt = 5
-    most_characters: PositiveInt = 2000
-    questions: int = Field(default=0, ge=0)  # asked at most, 0: all
-    price_prompt: float = Field(default=0.0, ge=0)
-    price_completion: float = Field(default=0.0, ge=0)
-    most_cost: float | None = Field(default=None, ge=0)
 
 
 class ReadingExperiment(Experiment):

@@ -7,9 +7,8 @@ import numpy as np
 
 from chat.endpoint import Endpoint
 from data.records import Question, QuestionSet
-from reading.experiment import GeneratorSpec
 from reading.generate.generate import Batch, Prices, generate
-from reading.generate.generator import GeneratedAnswer, Generator, Support, checked, contains, prompts
+from reading.generate.generator import GeneratedAnswer, Generator, GeneratorSpec, Support, checked, contains, prompts
 from reading.judge.rules import ReadingError, Rules, judged
 from reading.judge.scores import EXACT
 from retrieval.comparison.compare import Comparison
@@ -28,7 +27,7 @@ class GeneratedScores:
     """Values of each question by measure, `(n_questions,)` float64 from 0 to 1, NaN where a measure is not about it.
 
     Of every question with an answer: exact match and the rules' overlap, of the answer without citations, a refusal
-    being no answer; `contains`: a right answer is in it, see `reading.generation.containment`. Of those that did not
+    being no answer; `contains`: a right answer is in it, see `contains`. Of those that did not
     refuse: `cites` any passage, `cites_never_sent`: a number that was never sent. Of those that cite:
     `citations_hold`, the share of its citations that hold its words. Of those to whom a relevant passage was sent,
     `refused_with_passage`; of the others `refused_without_passage`, which is right. Higher is better but for

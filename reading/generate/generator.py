@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cache, cached_property
 from pathlib import Path
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import regex
+from pydantic import BaseModel, ConfigDict, Field, PositiveInt, StringConstraints
 
 from chat.endpoint import TIMEOUT_SECONDS, Answer, Chat, Endpoint, Usage, without_thoughts
 from data.cache import key_of
@@ -88,7 +89,7 @@ def checked(answer: CitedAnswer, sent: Sequence[Passage], rules: Rules) -> tuple
     """Hold each number against the passage that was sent under it.
 
     A passage holds an answer when its title or text contains it, both as the rules compare them, or else every word of
-    the answer that tells something: see `reading.generation.containment`. That the passage means what the answer says,
+    the answer that tells something, see `contains_words`. That the passage means what the answer says,
     nobody checks.
     """
     return tuple(Citation(number, _support(answer.text, number, sent, rules)) for number in answer.numbers)
@@ -179,6 +180,7 @@ def _filled(template: str, values: Mapping[str, str]) -> str:
     return _PLACEHOLDER.sub(lambda found: values.get(found[1], found[0]), template)
 
 
+Name = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=100)]
 _RANGES = {
     "temperature": (0, 2),
     "most_passages": (1, 100),
@@ -233,6 +235,25 @@ class GeneratedAnswer:
     def prediction(self) -> str:
         """The answer as `reading.rules` judge it: without citations, and empty, "no answer", where it is a refusal."""
         return "" if self.refused else self.cited.text
+
+
+class GeneratorSpec(BaseModel):
+    """A language model at the environment's endpoint: `model` as that calls it, `prompt` the language of the words.
+
+    `most_passages` of those found are sent to it, each cut after `most_characters`.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    name: Name
+    model: Name
+    prompt: Name = "ko"
+    temperature: float = 0.0
+    most_passages: PositiveInt = 5
+    most_characters: PositiveInt = 2000
+    questions: int = Field(default=0, ge=0)  # asked at most, 0: all
+    price_prompt: float = Field(default=0.0, ge=0)
+    price_completion: float = Field(default=0.0, ge=0)
+    most_cost: float | None = Field(default=None, ge=0)
 
 
 @dataclass(frozen=True, kw_only=True)
