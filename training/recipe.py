@@ -13,7 +13,7 @@ from training.options.bi_encoder import BI_ENCODER
 from training.options.common import TrainingOptions
 from training.options.cross_encoder import CROSS_ENCODER
 from training.options.language_model import LANGUAGE_MODEL
-from training.options.reader import READER
+from training.options.questions import READER
 from training.options.sentences import SENTENCE_CROSS_ENCODER, SENTENCES
 from training.options.sparse_encoder import SPARSE_ENCODER
 from training.rankers.bi_encoder import BiEncoderRecipe

@@ -8,7 +8,7 @@ import pandas as pd
 from data.workspace import replacing
 from jobs.folder import carry_out
 from jobs.status import State, Status
-from training.options.negatives import RankerOptions
+from training.options.questions import RankerOptions
 from training.runs.rehearsal import Rehearsal, Task
 from training.runs.runs import Plan, Run
 from training.train import load_material, problem_of

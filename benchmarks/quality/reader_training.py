@@ -13,7 +13,7 @@ from reading.experiment import ReaderSpec, ReadingExperiment
 from reading.results import as_dict, differences, tested_depth
 from retrieval.comparison.first_stage import BM25Spec, DenseSpec
 from retrieval.comparison.multistage import HybridSpec
-from training.options.reader import READER, ReaderOptions
+from training.options.questions import READER, ReaderOptions
 
 _KS = (1, 2, 3, 5)
 _BM25, _DENSE = "BM25", "Dense, as it comes"

@@ -8,7 +8,7 @@ from typing import Self
 from models.packaged import PREFIX
 from models.sources import STARTER
 from training.options.common import Problem, option
-from training.options.negatives import WindowedOptions
+from training.options.questions import WindowedOptions
 
 CROSS_ENCODER = "cross-encoder"
 

@@ -7,7 +7,7 @@ from typing import Self
 from models.sources import DEFAULT_MASKED_LANGUAGE_MODEL, ModelSource, require_sparse
 from training.options.bi_encoder import BatchesOf
 from training.options.common import option
-from training.options.negatives import RankerOptions
+from training.options.questions import RankerOptions
 
 SPARSE_ENCODER = "sparse-encoder"
 

@@ -7,7 +7,7 @@ from training.engine.task import Columns, Examples
 from training.options.bi_encoder import TAUGHT, BatchesOf, BiEncoderObjective, BiEncoderOptions
 from training.options.common import TrainingError
 from training.options.cross_encoder import CrossEncoderObjective, CrossEncoderOptions
-from training.options.negatives import RankerOptions
+from training.options.questions import RankerOptions
 from training.options.sparse_encoder import SparseEncoderObjective, SparseEncoderOptions
 from training.rankers.material import Material
 from training.rankers.negatives import filled, mine

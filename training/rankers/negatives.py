@@ -16,7 +16,7 @@ from retrieval.dense import Dense
 from retrieval.hybrid import Hybrid
 from retrieval.rankings import NOT_FOUND, Rankings, Retriever, ranked
 from text.marking import answer_spans
-from training.options.negatives import NegativesFrom, RankerOptions
+from training.options.questions import NegativesFrom, RankerOptions
 from training.rankers.material import Material
 
 

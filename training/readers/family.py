@@ -9,7 +9,7 @@ from data.store import find
 from reading.judge.scores import EXACT
 from training.family import Family
 from training.options.common import OptionError
-from training.options.reader import ReaderOptions
+from training.options.questions import ReaderOptions
 from training.rankers.material import Marks, Material
 from training.rankers.reached import Reached, summary
 from training.readers.material import is_unanswerable, reader_material

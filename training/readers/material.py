@@ -7,7 +7,7 @@ import numpy as np
 from data.records import Question, QuestionSet
 from data.split import SplitOptions
 from training.options.common import TrainingError
-from training.options.reader import ReaderOptions
+from training.options.questions import ReaderOptions
 from training.rankers.material import Marks, Material, some_of
 
 

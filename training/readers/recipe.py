@@ -22,7 +22,7 @@ from training.engine.probe import seconds_for
 from training.engine.task import HeldOut, Task
 from training.family import Family
 from training.options.common import TrainingError, TrainingOptions
-from training.options.reader import ReaderOptions
+from training.options.questions import ReaderOptions
 from training.rankers.material import Material
 from training.rankers.negatives import mine
 from training.rankers.reached import Reached

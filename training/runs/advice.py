@@ -4,7 +4,7 @@ from enum import StrEnum
 from typing import Any
 
 from models.sources import STARTER
-from training.options.reader import READER
+from training.options.questions import READER
 from training.runs.curves import Points
 from training.runs.runs import Plan
 

@@ -10,7 +10,7 @@ from data.made import Maker
 from data.workspace import write_text
 from models.sources import ModelSource, is_starter
 from training.options.language_model import LANGUAGE_MODEL
-from training.options.reader import READER
+from training.options.questions import READER
 from training.recipe import recipe_of
 from training.runs.rounds import rounds_of
 from training.runs.runs import Plan, Run

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from training.options.bi_encoder import BiEncoderObjective, BiEncoderOptions
 from training.options.common import TrainingOptions
-from training.options.negatives import NegativesFrom
+from training.options.questions import NegativesFrom
 from training.runs.runs import Plan, Run, create_run
 
 _NEGATIVES = 4  # a question, where the training before took none

@@ -11,7 +11,7 @@ from typing import Any
 from training.options.bi_encoder import TAUGHT, BatchesOf, BiEncoderObjective, BiEncoderOptions
 from training.options.common import OptionError, TrainingOptions
 from training.options.cross_encoder import CrossEncoderObjective, CrossEncoderOptions
-from training.options.negatives import RankerOptions
+from training.options.questions import RankerOptions
 from training.options.sparse_encoder import SparseEncoderOptions
 
 Changes = dict[str, Any]

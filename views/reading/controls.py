@@ -15,7 +15,7 @@ from reading.experiment import DEFAULT_DEPTHS
 from reading.judge.rules import Rules
 from reading.judge.scores import EXACT
 from retrieval.rankings import Truth
-from training.options.reader import READER
+from training.options.questions import READER
 from training.runs.runs import Run
 from views.choices import WORDS_NAME, Choices, finished_runs, model_place
 from views.reading.evaluation import latest_reading, open_reading

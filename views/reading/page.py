@@ -1,4 +1,5 @@
-"""Answers: what a reader and a language model say from the passages found, and how often that is right; where nothing can answer yet, the one thing to do about it."""
+"""Answers: what a reader and a language model say from the passages found, and how often that is right; where nothing
+can answer yet, the one thing to do about it."""
 
 import math
 from importlib import import_module
@@ -7,7 +8,7 @@ import streamlit as st
 
 from data.split import SplitOptions
 from data.store import StoredSet
-from training.options.reader import READER
+from training.options.questions import READER
 from training.recipe import recipe_of, usual_base
 from training.runs.line import LINE
 from training.runs.rehearsal import Rehearsal, Task

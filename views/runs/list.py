@@ -10,7 +10,7 @@ from jobs.status import State, Status
 from training.engine.checkpoints import newest_checkpoint, step_of
 from training.options.bi_encoder import BiEncoderOptions
 from training.options.language_model import LANGUAGE_MODEL
-from training.options.reader import READER
+from training.options.questions import READER
 from training.runs.ablations import Ablation
 from training.runs.line import LINE
 from training.runs.parts import Whole
@@ -18,7 +18,7 @@ from training.runs.runs import Plan, Run, damaged_runs
 from training.runs.searches import Search
 from views.choices import model_place
 from views.names import run_name
-from views.navigation import PAGES, open_page
+from views.navigation import open_page, page_called
 from views.runs.ablation import draw_ablation, draw_ablation_buttons
 from views.runs.details import draw_details
 from views.runs.head import close_dialog, draw_dialog, draw_head, has_ended, open_dialog, tell_failure
@@ -29,7 +29,6 @@ from views.ui.problems import draw_damaged, failure_text
 from views.ui.words import language, plain, word
 
 _SHOWN_FIRST = 5
-_ANSWERS = "answers"
 
 
 def draw_runs(
@@ -112,7 +111,7 @@ def _buttons(run: Run, plan: Plan, status: Status, another_round: Callable[[Run]
         if plan.kind == READER:
             _draw_way_to_answers(run, data)
         elif plan.kind == LANGUAGE_MODEL:
-            if _button("use_language", run, PAGES["language"], help_text=word("train.use_language_help")):
+            if _button("use_language", run, page_called("language").sign, help_text=word("train.use_language_help")):
                 open_page("language", language_tab="inside", network=model_place(run), lang=language())
             if _button("helps", run, ":material/experiment:", help_text=word("train.helps_help")):
                 open_dialog("helps", run)
@@ -156,8 +155,8 @@ def _button(name: str, run: Run, icon: str, *, disabled: bool = False, help_text
 
 def _draw_way_to_answers(run: Run, data: StoredSet | None) -> None:
     """Draw the button that lets the reader answer, of passages of the set it was trained on where that is there."""
-    if _ANSWERS in PAGES and _button("use_reader", run, PAGES[_ANSWERS], help_text=word("train.use_reader_help")):
-        open_page(_ANSWERS, **({"data": data.key} if data else {}), reader=run.id, lang=language())
+    if _button("use_reader", run, page_called("answers").sign, help_text=word("train.use_reader_help")):
+        open_page("answers", **({"data": data.key} if data else {}), reader=run.id, lang=language())
 
 
 def ask_to_delete(run: Run) -> None:

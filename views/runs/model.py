@@ -8,7 +8,7 @@ from retrieval.comparison.experiment import add
 from retrieval.comparison.first_stage import DenseSpec
 from retrieval.comparison.spec import Spec
 from training.options.language_model import LANGUAGE_MODEL
-from training.options.reader import READER
+from training.options.questions import READER
 from training.recipe import recipe_of
 from training.runs.archive import zipped_model
 from training.runs.push import PushError, push

@@ -1,20 +1,22 @@
 """Which options matter for a training: for its kind, its base and its objective. The others are not shown."""
 
 from collections.abc import Mapping, Sequence, Set
+from dataclasses import asdict
 from enum import StrEnum
 from itertools import chain
 from typing import Any
 
 from data.pairs.records import PairKind
 from training.options.bi_encoder import BI_ENCODER, TAUGHT, BiEncoderObjective
+from training.options.common import TrainingOptions
 from training.options.cross_encoder import CrossEncoderObjective
 from training.options.language_model import LanguageObjective
-from training.options.negatives import NegativesFrom
-from training.options.reader import ReaderObjective
+from training.options.questions import NegativesFrom, ReaderObjective
 from training.options.sentences import CONTRASTED, FITTING, CrossSentenceObjective, SentenceObjective
 from training.options.sparse_encoder import QuestionSide, SparseEncoderObjective
 from training.recipe import ranking_kinds, recipe_of
 
+_OF_A_LIST = 4  # negatives offered where a teacher is to order them and there were none
 FIRST = ("epochs", "batch_size", "learning_rate")
 NEEDED = ("guide", "teacher")  # without them the objective cannot do its work, so they are not folded away
 NEGATIVES_SOURCE = ("negatives_share", "negatives", "negatives_from", "negatives_model", "rounds")
@@ -96,6 +98,20 @@ def objectives(kind: str, *, starter: bool, pairs: PairKind | None = None) -> li
 def usual_objective(suited: str, choices: Sequence[str]) -> str:
     """Return the objective that is chosen before anybody does: what suits the base, or else the data."""
     return next((one for one in (suited, SentenceObjective.SIMCSE_SUPERVISED.value) if one in choices), choices[0])
+
+
+def starting_values(kind: str, options: TrainingOptions, objective: str, *, as_trained: bool = False) -> dict[str, Any]:
+    """Return what the fields of a training begin with: options that suit a base, fitted to an objective.
+
+    Those of a finished training that is gone on with stay `as_trained`, its settings not those usual of the objective.
+    """
+    settings = {} if as_trained else options.settings_for(objective)
+    values = asdict(options) | settings | {"objective": objective}
+    if objective in TAUGHT:
+        values["negatives"] = values["negatives"] or _OF_A_LIST
+    for name, (low, high) in fitted(kind, objective).items():
+        values[name] = min(max(values[name], low), high)
+    return values
 
 
 def matters(name: str, values: Mapping[str, Any], *, starter: bool) -> bool:

@@ -10,8 +10,7 @@ from training.engine.arguments import trainer_arguments
 from training.options.bi_encoder import BiEncoderObjective, BiEncoderOptions
 from training.options.common import OptionError
 from training.options.cross_encoder import CrossEncoderObjective, CrossEncoderOptions
-from training.options.negatives import NegativesFrom
-from training.options.questions import BestBy
+from training.options.questions import BestBy, NegativesFrom
 from training.recipe import RECIPES, ranking_kinds
 
 KINDS = pytest.mark.parametrize("options", [BiEncoderOptions, CrossEncoderOptions])

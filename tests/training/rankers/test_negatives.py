@@ -18,7 +18,7 @@ from tests.doubles import small_set
 from tests.training.worlds import COLUMNS, material_of, misleading_set, whole
 from training.options.bi_encoder import BiEncoderObjective, BiEncoderOptions
 from training.options.cross_encoder import CROSS_ENCODER, CrossEncoderOptions
-from training.options.negatives import NegativesFrom
+from training.options.questions import NegativesFrom
 from training.rankers.material import Material
 from training.rankers.negatives import HardNegatives, as_table, draw, filled, led_by, marked_rows, mine
 from training.runs.rehearsal import Rehearsal, Task

@@ -11,7 +11,7 @@ from data.split import Part, SplitOptions, split
 from retrieval.rankings import NOT_FOUND
 from tests.training.readers.worlds import cue_set
 from training.options.common import OptionError, TrainingError
-from training.options.reader import ReaderOptions
+from training.options.questions import ReaderOptions
 from training.rankers.material import Material
 from training.rankers.negatives import as_table, mine
 from training.readers.family import READERS

@@ -37,7 +37,7 @@ from training.engine.checkpoints import newest_checkpoint, step_of
 from training.estimate import estimate
 from training.options.bi_encoder import BI_ENCODER
 from training.options.common import EmbeddingTable, TrainingError
-from training.options.reader import READER, ReaderBestBy, ReaderOptions
+from training.options.questions import READER, ReaderBestBy, ReaderOptions
 from training.readers.material import is_unanswerable, reader_material
 from training.readers.recipe import ReaderRecipe
 from training.runs.runs import Run

@@ -11,7 +11,7 @@ from data.records import Passage, Question, QuestionSet
 from data.split import SplitOptions
 from tests.hub import SENTENCES, build_bi_encoder
 from tests.training.worlds import planned
-from training.options.reader import READER
+from training.options.questions import READER
 from training.runs.runs import Run
 
 _MODELS = TemporaryDirectory()

@@ -8,7 +8,7 @@ from models.sources import STARTER
 from tests.doubles import small_set
 from tests.training.worlds import planned
 from training.options.bi_encoder import BI_ENCODER
-from training.options.reader import READER
+from training.options.questions import READER
 from training.runs.advice import Advice, advice
 from training.runs.curves import Points
 

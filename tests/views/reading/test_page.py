@@ -1,4 +1,5 @@
-"""The Answers page as a person uses it: asked, judged, answered by a language model, and without any reader. Which readers can be picked, and which have seen what they are judged on."""
+"""The Answers page as a person uses it: asked, judged, answered by a language model, and without any reader. Which
+readers can be picked, and which have seen what they are judged on."""
 
 import json
 from dataclasses import asdict, replace
@@ -18,7 +19,7 @@ from tests.doubles import small_set
 from tests.reading.doubles import PASSAGES, QUESTIONS, SET, NextWord
 from tests.views.driving import opened, run
 from tests.views.reading.worlds import page, read_by_next_word, trained
-from training.options.reader import READER, ReaderOptions
+from training.options.questions import READER, ReaderOptions
 from training.recipe import usual_base
 from training.runs.line import LINE
 from training.runs.rehearsal import Estimate, Rehearsal, Task

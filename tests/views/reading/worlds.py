@@ -11,7 +11,7 @@ from reading import results
 from reading.evaluate import evaluate
 from reading.experiment import ReadingExperiment, ReadingJob
 from tests.reading.doubles import SET, NextWord
-from training.options.reader import READER, ReaderOptions
+from training.options.questions import READER, ReaderOptions
 from training.runs.runs import Run, create_run, new_plan
 
 # of the third question another passage is found first, and as surely read

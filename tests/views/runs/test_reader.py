@@ -8,9 +8,8 @@ from streamlit.testing.v1 import AppTest
 
 from jobs.status import State
 from tests.views.train.test_page import EN, app, kept_set, made_run, run, texts
-from training.options.reader import READER
+from training.options.questions import READER
 from training.runs.runs import Run
-from views import navigation
 from views.choices import choices_for
 from views.runs.charts import best_by, measure_names
 from views.ui.words import catalog
@@ -80,15 +79,12 @@ def test_curves_are_those_of_its_measures(app: AppTest) -> None:
     assert catalog("ko")["measure.em"] == "정확 일치 (EM)"
 
 
-def test_its_way_on_is_to_the_answers_where_there_is_such_a_page(app: AppTest, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_its_way_on_is_to_the_answers(app: AppTest, monkeypatch: pytest.MonkeyPatch) -> None:
     made = done()
     opened: list[dict[str, str]] = []
     monkeypatch.setattr("streamlit.switch_page", lambda _, query_params: opened.append(query_params))
-    monkeypatch.delitem(navigation.PAGES, "answers", raising=False)
-    keys = {button.key for button in run(app).button}
-    assert not {f"use_{made.id}", f"use_reader_{made.id}"} & keys
-    monkeypatch.setitem(navigation.PAGES, "answers", ":material/search:")
-    run(app).button(key=f"use_reader_{made.id}").click()
+    assert f"use_{made.id}" not in {button.key for button in run(app).button}
+    app.button(key=f"use_reader_{made.id}").click()
     run(app)
     assert opened == [{"data": kept_set().key, "reader": made.id, "lang": "en"}]
 

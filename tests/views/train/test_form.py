@@ -22,11 +22,11 @@ from reading.judge.rules import Rules
 from tests.doubles import small_set
 from tests.hub import build_bi_encoder
 from tests.views.driving import run, unfolded
+from tests.views.train.test_options import NEVER_OF_A_STARTER, shown
 from training.options.bi_encoder import BI_ENCODER, BiEncoderObjective, BiEncoderOptions, Pooling
 from training.options.common import LoraAlso, Report
 from training.options.cross_encoder import CROSS_ENCODER, CrossEncoderObjective, CrossEncoderOptions
-from training.options.negatives import NegativesFrom
-from training.options.reader import ReaderBestBy, ReaderObjective, ReaderOptions
+from training.options.questions import NegativesFrom, ReaderBestBy, ReaderObjective, ReaderOptions
 from training.options.sentences import (
     CrossSentenceObjective,
     JudgedBy,
@@ -149,25 +149,6 @@ def test_a_first_visit_offers_the_starter_with_its_defaults(app: AppTest) -> Non
     assert not app.error
 
 
-OF_A_TRANSFORMER = {"max_length", "frozen_layers", "lora_rank", "precision", "attention_dropout", "embedding_table"}
-OF_A_TRANSFORMER |= {"recompute", "windows", "lora_also"}
-NEVER_OF_A_STARTER = OF_A_TRANSFORMER | {"pooling", "mini_batch_size"}
-NEGATIVES = {
-    "negatives",
-    "negatives_from",
-    "negatives_model",
-    "negatives_first",
-    "negatives_last",
-    "negatives_margin",
-    "negatives_with_answer",
-    "rounds",
-}
-NEVER_OF_TRIPLETS = {"mini_batch_size", "batches_of"}
-OF_TEACHERS = {"teacher", "teacher_temperature", "teacher_bm25", "distillation_weight"}
-OF_OBJECTIVES = {"positive_margin", "negative_margin", "triplet_margin", "temperature", "guide"} | OF_TEACHERS
-NEVER_OF_MEGA_BATCH = NEGATIVES | {"triplet_margin", "temperature", "guide"} | OF_TEACHERS
-
-
 def test_where_no_base_was_shipped_the_starter_serves_and_the_line_to_install_one_is_told(app: AppTest) -> None:
     run(app)
     chosen = next(box for box in app.selectbox if box.label == EN["train.base_pick"])
@@ -187,37 +168,13 @@ def test_a_shipped_base_is_what_trainings_start_from(app: AppTest, monkeypatch: 
 
 
 @pytest.mark.parametrize(
-    ("base", "objective", "absent"),
-    [
-        (STARTER, "mega-batch-margin", NEVER_OF_A_STARTER | NEVER_OF_MEGA_BATCH),
-        (DEFAULT_BI_ENCODER, "mega-batch-margin", NEVER_OF_MEGA_BATCH),
-        (DEFAULT_BI_ENCODER, MULTIPLE, NEGATIVES - {"negatives"} | OF_OBJECTIVES - {"temperature"}),
-        (DEFAULT_BI_ENCODER, GIST, NEGATIVES - {"negatives"} | OF_OBJECTIVES - {"temperature", "guide"}),
-        (DEFAULT_BI_ENCODER, TRIPLET, NEVER_OF_TRIPLETS | {"negatives_model"} | OF_OBJECTIVES - {"triplet_margin"}),
-        (DEFAULT_BI_ENCODER, KL, {"negatives_model", "batches_of"} | OF_OBJECTIVES - OF_TEACHERS - {"temperature"}),
-        (
-            DEFAULT_BI_ENCODER,
-            MARGIN_MSE,
-            {"negatives_model", "batches_of"} | OF_OBJECTIVES - OF_TEACHERS - {"temperature"},
-        ),
-    ],
+    ("kind", "base"), [(BI_ENCODER, STARTER), (CROSS_ENCODER, STARTER), (SPARSE_ENCODER, "klue/roberta-base")]
 )
-def test_only_what_matters_for_base_and_objective_has_a_field(
-    app: AppTest, base: str, objective: str, absent: set[str]
-) -> None:
-    with_base(app, base, objective)
-    everything = {known.name for known in fields(BiEncoderOptions)}
-    assert drawn(app) == everything - absent - {"base"}
-
-
-@pytest.mark.parametrize("objective", list(CrossEncoderObjective))
-def test_a_cross_encoder_is_taught_only_by_distillation(app: AppTest, objective: CrossEncoderObjective) -> None:
-    app.query_params["train"] = CROSS_ENCODER
-    with_base(app, STARTER, objective)
-    everything = {known.name for known in fields(CrossEncoderOptions)}
-    absent = {"base", "negatives_model", *OF_A_TRANSFORMER}
-    taught = set() if objective is MARGIN_MSE else {"teacher"}
-    assert drawn(app, CROSS_ENCODER) == everything - absent - taught
+def test_only_what_matters_has_a_field(app: AppTest, kind: str, base: str) -> None:
+    app.query_params["train"] = kind
+    with_base(app, base)
+    suited = RECIPES[kind].options.suited_to(base)
+    assert drawn(app, kind) == shown(kind, base, suited.objective)
 
 
 def test_where_negatives_come_from_asks_for_a_model_only_where_one_is_used(app: AppTest) -> None:
@@ -664,15 +621,3 @@ def test_a_folder_without_it_is_refused_before_anything_starts(app: AppTest, tmp
     (error,) = (box.value for box in app.error)
     assert error.replace("\\", "") == EN["model.not_sparse"].format(model=str(folder))
     assert button(app, "start").disabled
-
-
-def test_what_only_questions_that_are_read_have_goes_with_them(app: AppTest) -> None:
-    of_sparse(app)
-    names = {"question_side", "question_regularizer", "passage_regularizer", "temperature", "mini_batch_size"}
-    drawn = {str(one.key) for one in (*app.number_input, *app.selectbox)}
-    assert {f"train_{SPARSE_ENCODER}_{name}" for name in names} <= drawn
-    app.selectbox(key=f"train_{SPARSE_ENCODER}_question_side").set_value("idf")
-    run(app)
-    drawn = {str(one.key) for one in app.number_input}
-    assert f"train_{SPARSE_ENCODER}_question_regularizer" not in drawn
-    assert f"train_{SPARSE_ENCODER}_passage_regularizer" in drawn

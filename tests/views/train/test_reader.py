@@ -21,7 +21,7 @@ from tests.views.train.test_page import page as whole_page
 from training.options.bi_encoder import BI_ENCODER
 from training.options.cross_encoder import CROSS_ENCODER
 from training.options.language_model import LANGUAGE_MODEL
-from training.options.reader import READER, ReaderBestBy, ReaderOptions
+from training.options.questions import READER, ReaderBestBy, ReaderOptions
 from training.options.sentences import SENTENCES
 from training.recipe import RECIPES, kinds_to_start_from, usual_base
 from training.runs.runs import Run
@@ -85,13 +85,6 @@ def test_every_option_that_matters_has_a_field_with_its_words(app: AppTest) -> N
     assert field(app, "max_length").help.startswith(EN["option_help.max_length_reader"])
     assert field(app, "negatives").help.startswith(EN["option_help.negatives_reader"])
     assert EN["settings.find"] not in texts(app)
-
-
-def test_where_no_question_is_shown_negatives_nothing_is_asked_about_them(app: AppTest) -> None:
-    run(app)
-    field(app, "negatives_share").set_value(0.0)
-    assert drawn(run(app)) == {known.name for known in fields(ReaderOptions)} - NEVER - NEGATIVES
-    assert "negatives_share" in drawn(app)
 
 
 def test_what_was_entered_is_what_is_started(app: AppTest, data: StoredSet, submitted: list[Run], folder: Path) -> None:
