@@ -1,4 +1,4 @@
-"""Passages as columns: a million of them are three Arrow arrays, and a `Passage` is made when one is asked for."""
+"""Passages as columns in memory, and the file that keeps them."""
 
 import json.encoder
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -6,12 +6,15 @@ from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
 from itertools import chain
+from pathlib import Path
 from typing import Any, overload
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from data.texts import Texts, column_of, in_blocks
+from data.workspace import read_json, write_json
 
 SCHEMA = pa.schema([("id", pa.large_string()), ("text", pa.large_string()), ("title", pa.large_string())])
 
@@ -162,3 +165,42 @@ class RowOfId(Mapping[str, int]):
 def _batch(passages: list[Passage]) -> Any:
     columns = ([getattr(passage, name) for passage in passages] for name in SCHEMA.names)
     return pa.record_batch([column_of(column) for column in columns], schema=SCHEMA)
+
+
+FILE = "passages.arrow"
+_SEAL = "passages.json"  # what the file was when its content was last known
+_OLDER = "passages.parquet"  # sets kept before there was an Arrow file
+_BLOCK_ROWS = 1 << 16
+
+
+def write_passages(folder: Path, passages: Passages) -> None:
+    """Write the passages into a folder that is not in use yet."""
+    with pa.OSFile(str(folder / FILE), "wb") as file, pa.ipc.new_file(file, SCHEMA) as writer:
+        writer.write_table(passages.table, max_chunksize=_BLOCK_ROWS)
+    _seal(folder, passages.fingerprint)
+
+
+def open_passages(folder: Path) -> Passages:
+    """Map the passages of a folder into memory; those of an older one are read.
+
+    A file that has the size and time it had when its content was known is taken to hold that. Any other is read
+    through, which tells its fingerprint. Raises `OSError` or an Arrow error where there is none to be read.
+    """
+    path = folder / FILE
+    if not path.exists():
+        return Passages(pq.read_table(folder / _OLDER, schema=SCHEMA))
+    table = pa.ipc.open_file(pa.memory_map(str(path))).read_all()
+    seal = read_json(folder / _SEAL)
+    if seal.get("file") == _state(path):
+        return Passages(table, known=str(seal.get("fingerprint")))
+    table.validate(full=True)  # a damaged file may point anywhere
+    return Passages(table)
+
+
+def _seal(folder: Path, fingerprint: str) -> None:
+    write_json(folder / _SEAL, {"fingerprint": fingerprint, "file": _state(folder / FILE)})
+
+
+def _state(path: Path) -> list[Any]:
+    told = path.stat()
+    return [told.st_size, told.st_mtime_ns]

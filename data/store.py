@@ -16,8 +16,7 @@ from data.catalog import CATALOG, read_entry
 from data.collection import Collection, KeptSet
 from data.files.cells import shown
 from data.limits import require_few_passages
-from data.passage_file import open_passages, write_passages
-from data.passages import Passages
+from data.passages import Passages, open_passages, write_passages
 from data.problems import DataError, ProblemCode
 from data.question_file import open_questions, write_questions
 from data.records import QuestionSet

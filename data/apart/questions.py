@@ -12,7 +12,7 @@ from data.files.columns import Columns
 from data.files.content import Content
 from data.files.formats import Format
 from data.files.opening import Proposal
-from data.passage_file import open_passages, write_passages
+from data.passages import open_passages, write_passages
 from data.question_file import open_questions, write_questions
 from data.read import Reading, propose_columns, read
 from data.records import QuestionSet
