@@ -87,5 +87,5 @@ def _draw_table(figures: pd.DataFrame, names: list[str], label: str) -> None:
         "p_holm": tables.p_holm(),
     }
     with st.expander(word("where.as_table")):
-        st.dataframe(styled, hide_index=True, column_order=[*columns], column_config=columns)
+        tables.draw(styled, columns)
         tables.draw_csv("where.csv", lambda: table, "answers_by_slice.csv", "answer_slices_csv")

@@ -29,11 +29,8 @@ def draw_table(rows: dict[str, dict[str, float]], scores: dict[str, Any], names:
     width = _WIDTH if intervals else "small"
     columns = {of: tables.measure(of, label, width=width) for of, label in names.items()}
     compared = [list(rows), [name for name in every if name not in rows]]  # figures of other questions cannot be
-    st.dataframe(
-        _written(table, intervals, list(names), compared),
-        hide_index=True,
-        column_config={"row": tables.text(heading, width="medium"), **columns},
-    )
+    written = _written(table, intervals, list(names), compared)
+    tables.draw(written, {"row": tables.text(heading, width="medium"), **columns})
 
 
 def of_test(scores: dict[str, Any]) -> dict[str, Any]:
@@ -50,8 +47,8 @@ def _written(table: pd.DataFrame, intervals: dict[str, Any], measures: list[str]
     for row in table.index:
         for measure, (low, high) in intervals.get(row, {}).items():
             if measure in measures:
-                interval = f"{low * 100:.1f}–{high * 100:.1f}"
-                style = style.format(f"{{:.2f}} [{interval}]", subset=pd.IndexSlice[[row], [measure]])
+                text = f"{table.loc[row, measure]:.2f} [{low * 100:.1f}–{high * 100:.1f}]"
+                style = tables.write(style, row, measure, text)
     return style
 
 

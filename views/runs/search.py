@@ -1,32 +1,20 @@
 """A search for settings: at work, and what it found, with its trials folded under it."""
 
 from collections.abc import Callable, Mapping
-from functools import partial
 from typing import Any
 
 import pandas as pd
 import streamlit as st
 
-from jobs.status import Status
 from retrieval.evaluation.measures import Measure
 from training.runs.runs import Plan
 from training.runs.searches import DEFAULTS, Findings, Search, Tried
-from views.names import kind_name, run_name, set_name, stage_words
+from views.names import run_name
 from views.runs.head import draw_parts
 from views.ui import tables
-from views.ui.job import follow
 from views.ui.words import plain, signed, word, word_or
 
 Use = Callable[[Plan, Findings], None]  # fills what was found into the form; called as a callback
-_POLL_SECONDS = 1.5
-
-
-def draw_at_work(search: Search) -> None:
-    """Draw a search that goes on, until it has come to an end."""
-    plan = search.plan()
-    with st.container(border=True):
-        st.markdown(f"**{plain(run_name(plan))}** · {kind_name(plan.kind)} · {plain(set_name(plan.data_name))}")
-        follow(search, stage_words, partial(_so_far, search), every=_POLL_SECONDS)
 
 
 def draw_search(search: Search, use: Use) -> None:
@@ -61,8 +49,8 @@ def value_words(name: str, value: Any) -> str:
     return word_or(f"choice.{name}_{value}", number)
 
 
-def _so_far(search: Search, status: Status) -> None:
-    del status
+def draw_search_so_far(search: Search) -> None:
+    """Draw what a search at work has found."""
     st.caption(word("settings.minutes_at_most", minutes=f"{search.plan().minutes:g}"))
     if found := search.found:
         _table(search.plan(), found)
@@ -92,17 +80,16 @@ def _table(plan: Plan, found: Findings) -> None:
     style = table.style.format("{:.2f}", subset=["epochs"]).format("{:.4f}", subset=["p", "loss"], na_rep="")
     for place, one in enumerate(tried):
         value = f"{100 * one.value:.2f} [{100 * one.low:.1f}–{100 * one.high:.1f}]"
-        style = style.format(_as(value), subset=pd.IndexSlice[[place], ["value"]])
+        style = tables.write(style, place, "value", value)
         apart = f"{signed(one.difference)} [{signed(one.difference_low)}, {signed(one.difference_high)}]"
-        style = style.format(_as(apart), subset=pd.IndexSlice[[place], ["difference"]])
-        if one.number == DEFAULTS:  # it differs from itself in nothing
-            style = style.format(_as(""), subset=pd.IndexSlice[[place], ["difference", "p"]])
+        is_reference = one.number == DEFAULTS  # it differs from itself in nothing
+        style = tables.write(style, place, "difference", "" if is_reference else apart)
+        style = tables.write(style, place, "p", "") if is_reference else style
         if one.number == found.chosen:
-            style = style.set_properties(subset=pd.IndexSlice[[place], :], **{"font-weight": "700"})
-    st.dataframe(
+            style = style.map(lambda _: tables.BOLD, subset=pd.IndexSlice[[place], :])
+    tables.draw(
         style,
-        hide_index=True,
-        column_config={
+        {
             "chosen": tables.text("settings.chosen", width=45),
             "setting": tables.text("settings.setting", width=250),
             "value": tables.measure(found.measure, Measure.parse(found.measure).long, width=130),
@@ -114,10 +101,6 @@ def _table(plan: Plan, found: Findings) -> None:
         },
     )
     _notes(plan, found)
-
-
-def _as(text: str) -> Callable[[object], str]:
-    return lambda _: text
 
 
 def _row(one: Tried, *, chosen: bool) -> dict[str, Any]:

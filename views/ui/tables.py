@@ -69,6 +69,16 @@ def p_family() -> ColumnConfig:
     return st.column_config.NumberColumn("p", format="%.4f", help=word("compare.p_family_help"))
 
 
+def draw(table: pd.DataFrame | Styler, columns: Mapping[str, ColumnConfig], **look: Any) -> None:
+    """Draw these columns of a table, in their order and without its index; `look` is as of `st.dataframe`."""
+    st.dataframe(table, hide_index=True, column_order=[*columns], column_config=columns, **look)
+
+
+def write(style: Styler, row: int | str, column: str, text: str) -> Styler:
+    """Write a text into a cell, whose figure stays one underneath, so that the column sorts by it."""
+    return style.format(lambda _: text, subset=pd.IndexSlice[[row], [column]])
+
+
 def draw_choice(
     table: pd.DataFrame | Styler,
     columns: Mapping[str, ColumnConfig],
