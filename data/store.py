@@ -18,8 +18,7 @@ from data.files.cells import shown
 from data.limits import require_few_passages
 from data.passages import Passages, open_passages, write_passages
 from data.problems import DataError, ProblemCode
-from data.question_file import open_questions, write_questions
-from data.records import QuestionSet
+from data.records import QuestionSet, open_questions, write_questions
 from data.workspace import read_json, workspace, write_json
 
 

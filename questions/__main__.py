@@ -10,7 +10,7 @@ from cyclopts import Parameter
 
 from chat.endpoint import MODEL, Endpoint
 from data.commands import commands_of, run, takes
-from data.made import Maker
+from data.records import Maker
 from data.store import find, keep
 from data.terminal import tell
 from questions.drafts import MakerOptions

@@ -12,9 +12,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import regex
 
-from data.made import Maker, made_by, without
 from data.problems import Failure
-from data.records import Passages
+from data.records import Maker, Passages, made_by, without
 from text.sentences import sentence_spans
 
 

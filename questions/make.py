@@ -3,8 +3,7 @@
 from dataclasses import dataclass
 
 from chat.endpoint import Endpoint
-from data.made import Maker
-from data.records import Passages, Question, QuestionSet
+from data.records import Maker, Passages, Question, QuestionSet
 from questions.drafts import Draft, MakerOptions, Progress, QuestionsError, sentence_drafts, title_drafts
 from questions.written import Unanswered, Written, written_drafts
 

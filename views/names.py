@@ -5,10 +5,9 @@ from collections.abc import Mapping, Sequence
 from pydantic import ValidationError
 
 from data.catalog import CATALOG
-from data.made import Maker, model_of
 from data.pairs.catalog import PAIR_CATALOG
 from data.pairs.store import StoredPairs
-from data.records import Question
+from data.records import Maker, Question, model_of
 from jobs.status import State, Status
 from models.hub import ModelError, downloaded_commits
 from models.packaged import PackagedBase, packaged_base

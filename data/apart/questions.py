@@ -13,9 +13,8 @@ from data.files.content import Content
 from data.files.formats import Format
 from data.files.opening import Proposal
 from data.passages import open_passages, write_passages
-from data.question_file import open_questions, write_questions
 from data.read import Reading, propose_columns, read
-from data.records import QuestionSet
+from data.records import QuestionSet, open_questions, write_questions
 
 
 def _read(files: Sequence[File], chosen: Mapping[str, str | None]) -> Reading:

@@ -1,8 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from data.made import Maker, as_trained, made_by, model_of, without
-from data.records import Passage, Question, QuestionSet
+from data.records import Maker, Passage, Question, QuestionSet, as_trained, made_by, model_of, without
 
 PASSAGES = (
     Passage("a", "서울은 수도이다. 한강이 흐른다. 산이 많다.", "서울"),

@@ -4,8 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from data.made import Maker, as_trained
-from data.records import Passage, QuestionSet
+from data.records import Maker, Passage, QuestionSet, as_trained
 from questions.drafts import MakerOptions, QuestionsError, sentences_of
 from questions.make import make_questions
 

@@ -9,8 +9,7 @@ import pytest
 
 from chat.endpoint import Endpoint
 from chat.problems import EndpointError
-from data.made import Maker
-from data.records import Passage, QuestionSet
+from data.records import Maker, Passage, QuestionSet
 from data.store import keep, load
 from data.workspace import workspace
 from questions.drafts import MakerOptions, PromptLanguage, QuestionsError

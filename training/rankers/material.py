@@ -7,8 +7,7 @@ from typing import Self
 import numpy as np
 from scipy.sparse import csr_array
 
-from data.made import as_trained
-from data.records import QuestionSet
+from data.records import QuestionSet, as_trained
 from data.split import Part, SplitOptions, split
 from retrieval.evaluation.measures import CUT, Scores, evaluate
 from retrieval.lexical.bm25 import BM25, BM25Options

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
 
-from data.made import Maker
+from data.records import Maker
 from data.workspace import write_text
 from models.sources import ModelSource, is_starter
 from training.options.language_model import LANGUAGE_MODEL

@@ -9,8 +9,7 @@ from streamlit.delta_generator import DeltaGenerator
 
 from chat.problems import EndpointError
 from data.limits import LimitError
-from data.made import Maker, as_trained
-from data.records import QuestionSet
+from data.records import Maker, QuestionSet, as_trained
 from data.store import StoredSet, keep
 from questions.drafts import Progress, QuestionsError
 from questions.make import MadeQuestions, make_questions

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import streamlit as st
 
 from chat.endpoint import MODEL, Endpoint, may_be_given
-from data.made import Maker
+from data.records import Maker
 from questions.drafts import MakerOptions, PromptLanguage
 from questions.written import prompts
 from views.ui.words import language, word

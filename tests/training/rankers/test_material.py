@@ -1,8 +1,7 @@
 import numpy as np
 import pytest
 
-from data.made import Maker
-from data.records import Passage, Question, QuestionSet
+from data.records import Maker, Passage, Question, QuestionSet
 from data.split import SplitOptions
 from data.store import find
 from questions.drafts import MakerOptions
@@ -13,9 +12,8 @@ from retrieval.rankings import NOT_FOUND
 from tests.doubles import small_set
 from tests.training.worlds import material_of, misleading_set
 from training.engine.task import figures
-from training.options.bi_encoder import BiEncoderOptions
 from training.options.common import TrainingError
-from training.options.cross_encoder import CrossEncoderOptions
+from training.options.rankers import BiEncoderOptions, CrossEncoderOptions
 from training.rankers import material as material_module
 from training.rankers.examples import encoder_examples
 from training.rankers.negatives import mine
