@@ -1,12 +1,32 @@
+"""How sure figures are, the table that shows them, and what changed since an earlier comparison."""
+
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from retrieval.analysis.evidence import as_list, evidence, turned, usual_baseline
+from data.split import Part
+from retrieval.analysis.evidence import (
+    as_list,
+    at_ceiling,
+    changes,
+    comparable,
+    evidence,
+    figures,
+    label,
+    shown_measures,
+    telling_figure,
+    turned,
+    usual_baseline,
+    usual_figure,
+)
+from retrieval.comparison.compare import Comparison
 from retrieval.comparison.first_stage import BM25Spec
-from retrieval.evaluation.measures import measures
+from retrieval.comparison.store import StoredComparison
+from retrieval.evaluation.measures import Measure, measures
 from retrieval.evaluation.significance import intervals_of, pair_tests, question_groups
+from tests.doubles import small_set
 from tests.retrieval.compared import LATE, NONE, RIGHT, comparison_of, many_questions
 from text.analyzers import Analyzer
 
@@ -83,3 +103,127 @@ def test_what_significance_json_holds() -> None:
     names = {"a", "b", "measure", "difference", "low", "high", "p", "p_family", "wins", "ties", "losses"}
     assert all(set(entry) == names for entry in listed)
     assert {type(entry[name]) for entry in listed for name in ("wins", "ties", "losses")} == {int}
+
+
+def test_marks_say_what_is_surely_better_than_the_baseline() -> None:
+    _, compared = many_questions()
+    found = evidence(compared)
+    rows = figures(compared, found, ["recall@1", "hit@3"])
+    assert list(rows) == ["right", "late", "same", "lost"]
+    assert rows["lost"] == [None, None]
+    right, late, same = (rows[name][0] for name in ("right", "late", "same"))
+    assert all((right, late, same))
+    assert (right.against, late.against, same.against) == (0, -1, 0)
+    assert (right.best, late.best, same.best) == (True, False, True)
+    assert late.mean == pytest.approx(0.5 / 6)
+    assert (late.low, late.high) == found.intervals["late"]["recall@1"]
+    assert (late.percent, right.percent) == ("8.33", "91.67")
+    hits = [cell[1] for cell in rows.values() if cell[1]]
+    assert {(cell.percent, cell.best, cell.against) for cell in hits} == {("100.00", False, 0)}  # all are equal
+
+
+def test_the_baseline_is_the_first_that_did_not_fail() -> None:
+    compared = comparison_of({"lost": None, "late": LATE, "right": RIGHT})
+    assert evidence(compared).baseline == "late"
+    assert evidence(comparison_of({"lost": None})).baseline == ""
+    rows = figures(compared, evidence(compared), shown_measures(compared))
+    assert all(cell and cell.against == 0 for cell in rows["late"])
+
+
+def test_alone_nothing_is_best() -> None:
+    compared = comparison_of({"right": RIGHT})
+    assert not any(cell and cell.best for cell in figures(compared, evidence(compared), ["recall@1"])["right"])
+
+
+def test_names_of_measures() -> None:
+    compared = comparison_of({"right": RIGHT}, ks=(3, 20))
+    assert [label(one) for one in shown_measures(compared)] == ["R@3", "R@20", "MRR@10", "nDCG@10"]
+    assert label("hit@5") == "Hit@5"
+
+
+def test_a_figure_at_its_ceiling_gives_way_to_the_first_k_that_tells_retrievers_apart() -> None:
+    scores = comparison_of({"right": RIGHT, "late": LATE}, ks=(1, 2, 3)).scores
+    # recall of the last question, of two relevant passages, is 1/2 at rank 2 with "late": a mean of 5.5/6
+    assert [at_ceiling(scores, Measure("recall", k)) for k in (1, 2, 3)] == [False, False, True]
+    assert telling_figure(scores, (1, 2, 3), Measure("recall", 3)) == Measure("recall", 1)
+    assert telling_figure(scores, (1, 2, 3), Measure("recall", 2)) == Measure("recall", 2)
+    assert telling_figure(scores, (3,), Measure("recall", 3)) == Measure("recall", 3)  # nothing finer was measured
+
+
+def test_one_retriever_alone_has_nothing_to_be_told_apart_from() -> None:
+    scores = comparison_of({"right": RIGHT}, ks=(1, 3)).scores
+    assert telling_figure(scores, (1, 3), Measure("recall", 3)) == Measure("recall", 3)
+
+
+def test_the_usual_k_is_ten_where_that_was_measured() -> None:
+    assert usual_figure("recall", (1, 10, 20)) == Measure("recall", 10)
+    assert usual_figure("mrr", (1, 5)) == Measure("mrr", 5)
+
+
+KEPT = StoredComparison(
+    key="0" * 16,
+    folder=Path("nowhere"),
+    name="",
+    made="2026-01-01T00:00:00+00:00",
+    data="small",
+    reference="small",
+    data_fingerprint="data",
+    corpus_fingerprint="corpus",
+    fingerprint="asked",
+    part=Part.TEST,
+    questions=6,
+    passages=5,
+    retrievers=("a",),
+    ks=(1,),
+    lab=None,
+    figures={},
+)
+
+
+@pytest.mark.parametrize(
+    ("other", "reason"),
+    [
+        ({}, None),
+        ({"name": "renamed", "retrievers": ("b",), "ks": (5,)}, None),
+        ({"fingerprint": "x", "corpus_fingerprint": "x"}, "other_passages"),
+        ({"fingerprint": "x", "part": Part.ALL}, "other_part"),
+        ({"fingerprint": "x"}, "other_questions"),
+    ],
+)
+def test_only_the_same_questions_over_the_same_passages_are_comparable(
+    other: dict[str, object], reason: str | None
+) -> None:
+    assert comparable(KEPT, replace(KEPT, **other)) == reason  # type: ignore[arg-type]
+    assert comparable(replace(KEPT, **other), KEPT) == reason  # type: ignore[arg-type]
+
+
+def test_what_changed_by_hand() -> None:
+    before = comparison_of({"a": LATE, "gone": RIGHT, "lost": None})
+    after = comparison_of({"new": RIGHT, "a": RIGHT, "lost": RIGHT}, ks=(1, 5))
+    found = {change.test.measure: change for change in changes(before, after)}
+    assert {change.retriever for change in found.values()} == {"a"}
+    assert set(found) == {"recall@1", "hit@1", "mrr@1", "mrr@10", "ndcg@1", "ndcg@10"}  # K = 3 is in one of them only
+    change = found["recall@1"]
+    assert (change.before, change.after) == (pytest.approx(0.5 / 6), pytest.approx(5.5 / 6))
+    assert (change.test.difference, change.test.wins, change.test.losses) == (pytest.approx(5 / 6), 5, 0)
+
+
+def test_tests_are_those_of_significance_corrected_over_the_retrievers() -> None:
+    asked, first = many_questions()
+    late, right = first.results[1], first.results[0]
+    before = Comparison(first.experiment, asked, (replace(late, name="a"), replace(right, name="b")))
+    after = Comparison(first.experiment, asked, (replace(right, name="a"), replace(right, name="b")))
+    found = [change for change in changes(before, after) if change.test.measure == "ndcg@10"]
+    assert [(change.retriever, change.test.sure) for change in found] == [("a", True), ("b", False)]
+    assert right.scores is not None
+    assert late.scores is not None
+    [test] = pair_tests({"after": right.scores, "before": late.scores}, ["ndcg@10"], question_groups(asked))
+    # the other retriever did not change, so being tested with it costs nothing
+    assert (found[0].test.p, found[0].test.p_family) == pytest.approx((test.p, test.p_family))
+    assert (found[0].test.low, found[0].test.high) == pytest.approx((test.low, test.high))
+
+
+def test_other_questions_are_refused() -> None:
+    fewer = small_set().with_questions([0, 1, 2])
+    with pytest.raises(ValueError, match="other questions"):
+        changes(comparison_of({"a": RIGHT}), comparison_of({"a": NONE[:3]}, fewer))
