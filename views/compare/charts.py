@@ -148,7 +148,7 @@ def bands(
     ring = base.transform_filter(alt.datum["name"] == best).mark_point(
         size=260, stroke=READABLE, strokeWidth=3, filled=False, shape="circle"
     )
-    return (areas + marked_lines(base, mark, size=45) + ring).properties(height=HEIGHT)
+    return alt.layer(areas, *marked_lines(base, mark, size=45), ring).properties(height=HEIGHT)
 
 
 def steps(table: pd.DataFrame, *, x: str, y: str, label: tuple[str, str]) -> alt.LayerChart:

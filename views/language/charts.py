@@ -67,7 +67,7 @@ def poolings(table: pd.DataFrame, order: Sequence[str], *, y: str) -> alt.LayerC
         color=tint,
         tooltip=tips(("pooling:N", word("inside.pooling")), ("layer:N", word("inside.layer")), ("value:Q", y, ".1f")),
     )
-    return marked_lines(base, mark, strokeWidth=2.5).properties(height=_HEIGHT + 60)
+    return alt.layer(*marked_lines(base, mark, strokeWidth=2.5)).properties(height=_HEIGHT + 60)
 
 
 def over_steps(table: pd.DataFrame, order: Sequence[str], kept: int) -> alt.LayerChart:
@@ -83,11 +83,11 @@ def over_steps(table: pd.DataFrame, order: Sequence[str], kept: int) -> alt.Laye
             ("probability:Q", word("inside.probability"), ".3%"),
         ),
     )
-    lines = marked_lines(base, mark, strokeWidth=2.5)
+    layers = marked_lines(base, mark, strokeWidth=2.5)
     if kept:
         rule = alt.Chart(pd.DataFrame({"step": [kept]})).mark_rule(strokeDash=[4, 4], color=READABLE)
-        lines = rule.encode(x="step:Q") + lines
-    return lines.properties(height=_HEIGHT + 60)
+        layers = [rule.encode(x="step:Q"), *layers]
+    return alt.layer(*layers).properties(height=_HEIGHT + 60)
 
 
 def guesses(table: pd.DataFrame, order: Sequence[str], reach: float) -> alt.Chart:

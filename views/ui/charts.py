@@ -47,10 +47,10 @@ def apart(
     return colour(field, drawn, names, told), shape(field, drawn, names, told)
 
 
-def marked_lines(base: alt.Chart, mark: alt.Shape | None = None, *, size: int = 70, **line: Any) -> alt.LayerChart:
-    """Return lines with a filled mark at each point; `line` is as of Altair's lines."""
+def marked_lines(base: alt.Chart, mark: alt.Shape | None = None, *, size: int = 70, **line: Any) -> list[alt.Chart]:
+    """Return lines and a filled mark at each of their points; `line` is as of Altair's lines."""
     marks = base.mark_point(filled=True, size=size, opacity=1)
-    return base.mark_line(**line) + (marks if mark is None else marks.encode(shape=mark))
+    return [base.mark_line(**line), marks if mark is None else marks.encode(shape=mark)]
 
 
 def cells(base: alt.Chart, value: str, bounds: tuple[float, float], form: str, *, written: bool) -> alt.LayerChart:

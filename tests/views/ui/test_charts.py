@@ -24,6 +24,7 @@ def points(table: pd.DataFrame, names: Sequence[str], *, y: str) -> alt.Chart:
 def page() -> None:
     import pandas as pd
 
+    from tests.views.ui.test_charts import points
     from views.ui.charts import draw_chart
 
     draw_chart(points, pd.DataFrame({"x": [1, 2], "up": [0.5, None]}), ["a"], y="up", alt="two points")
