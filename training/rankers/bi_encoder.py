@@ -13,14 +13,13 @@ from retrieval.comparison.multistage import HybridSpec
 from retrieval.comparison.spec import Spec
 from retrieval.dense import Dense
 from retrieval.report.colours import PALETTE
-from training.engine.adaptation import adapt, pool
+from training.engine.adaptation import adapt, live_bi_encoder, pool
 from training.engine.arguments import processes
-from training.engine.live import live_bi_encoder
 from training.engine.probe import seconds_for
 from training.engine.task import Examples, Lesson, Task
 from training.family import Family
-from training.options.bi_encoder import TAUGHT, BiEncoderOptions
 from training.options.common import TrainingOptions
+from training.options.rankers import TAUGHT, BiEncoderOptions
 from training.rankers.examples import ANCHOR, encoder_examples
 from training.rankers.family import RANKERS
 from training.rankers.held_out import held_out

@@ -16,13 +16,12 @@ from retrieval.evaluation.measures import CUT
 from retrieval.rankings import Rankings, ranked
 from retrieval.report.colours import PALETTE
 from retrieval.rerank import Reranked, interpolated, recommend_weight
-from training.engine.adaptation import adapt
-from training.engine.live import live_scorer
+from training.engine.adaptation import adapt, live_scorer
 from training.engine.probe import seconds_for
 from training.engine.task import Examples, Lesson, Task
 from training.family import Family
 from training.options.common import TrainingOptions
-from training.options.cross_encoder import CrossEncoderObjective, CrossEncoderOptions
+from training.options.rankers import CrossEncoderObjective, CrossEncoderOptions
 from training.rankers.examples import cross_encoder_examples
 from training.rankers.family import RANKERS
 from training.rankers.held_out import held_out

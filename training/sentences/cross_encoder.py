@@ -12,9 +12,8 @@ from models.loading import load_cross_encoder
 from models.sources import DEFAULT_CROSS_ENCODER, ModelSource, is_starter
 from retrieval.comparison.spec import Spec
 from retrieval.report.colours import PALETTE
-from training.engine.adaptation import adapt
+from training.engine.adaptation import adapt, live_scorer
 from training.engine.arguments import processes
-from training.engine.live import live_scorer
 from training.engine.probe import seconds_for
 from training.engine.task import Columns, Examples, HeldOut, Task
 from training.family import Family

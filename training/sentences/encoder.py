@@ -12,9 +12,8 @@ from retrieval.comparison.first_stage import DenseSpec
 from retrieval.comparison.multistage import HybridSpec
 from retrieval.comparison.spec import Spec
 from retrieval.report.colours import PALETTE
-from training.engine.adaptation import adapt, drop_no_attention
+from training.engine.adaptation import adapt, drop_no_attention, live_bi_encoder
 from training.engine.arguments import processes
-from training.engine.live import live_bi_encoder
 from training.engine.probe import seconds_for
 from training.engine.task import HeldOut, Lesson, Task
 from training.family import Family
