@@ -1,24 +1,192 @@
-"""The trainers of sentence-transformers, with safe checkpoints and our own batches and measure."""
+"""The trainers of sentence-transformers and of features, with safe checkpoints and our own batches and measure."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import torch
 from datasets import Dataset
 from sentence_transformers import SentenceTransformerTrainer, SentenceTransformerTrainingArguments
 from sentence_transformers.base.evaluation import BaseEvaluator
+from sentence_transformers.base.sampler import DefaultBatchSampler
 from sentence_transformers.cross_encoder import CrossEncoder, CrossEncoderTrainer, CrossEncoderTrainingArguments
 from sentence_transformers.sparse_encoder import SparseEncoder, SparseEncoderTrainer, SparseEncoderTrainingArguments
-from transformers import EarlyStoppingCallback, PrinterCallback, TrainerCallback
+from torch.utils.data import DataLoader
+from transformers import (
+    EarlyStoppingCallback,
+    PrinterCallback,
+    Trainer,
+    TrainerCallback,
+    TrainerState,
+    TrainingArguments,
+)
 
 from data.terminal import is_verbose
 from training.engine.arguments import VALIDATION, processes, trainer_arguments
 from training.engine.batches import batch_sampler
 from training.engine.checkpoints import SafeCheckpoints
-from training.engine.feature_trainer import feature_trainer
-from training.engine.mixins import FinerBest, OwnBatches
-from training.engine.task import Measurement, Task, figures
+from training.engine.task import Examples, FeaturesOf, Measurement, Task, figures
 from training.options.common import TrainingOptions
+
+
+class RightEpoch(TrainerCallback):
+    """Tells the batches their epoch: resuming within one, several processes wrap them so that they do not hear it."""
+
+    def __init__(self, batches: DefaultBatchSampler) -> None:
+        self._batches = batches
+
+    def on_epoch_begin(self, _args: Any, state: TrainerState, _control: Any, **_: Any) -> None:
+        """Tell them."""
+        self._batches.set_epoch(int(state.epoch or 0))
+
+
+class OwnBatches:
+    """Mixin that keeps hold of the batches, of what is learned and of what is held out."""
+
+    args: Any
+    accelerator: Any
+    gather_function: Any
+    held_out: Examples | None = None
+    _batches: DefaultBatchSampler
+
+    def get_batch_sampler(self, *args: Any, **kwargs: Any) -> DefaultBatchSampler:
+        """Return the batches of an epoch."""
+        self._batches = super().get_batch_sampler(*args, **kwargs)  # type: ignore[misc]
+        return self._batches
+
+    def get_train_dataloader(self) -> Any:
+        """Return what is learned."""
+        loader = super().get_train_dataloader()  # type: ignore[misc]
+        self.add_callback(RightEpoch(self._batches))  # type: ignore[attr-defined]
+        return loader
+
+    def get_eval_dataloader(self, *args: Any, **kwargs: Any) -> Any:
+        """Return what is held out, in batches of its own examples."""
+        if self.held_out is None:
+            return super().get_eval_dataloader(*args, **kwargs)  # type: ignore[misc]
+        self.gather_function = self.accelerator.gather  # that for metrics would cut the last batch
+        of_training, size = self.args.batch_sampler, self.args.per_device_train_batch_size
+        self.args.batch_sampler = batch_sampler(self.held_out, batch_size=size, seed=self.args.seed)
+        try:
+            return super().get_eval_dataloader(*args, **kwargs)  # type: ignore[misc]
+        finally:
+            self.args.batch_sampler = of_training
+
+
+class FinerBest:
+    """Mixin: of two measurements that are equal, the one of the smaller validation loss is the better."""
+
+    args: Any
+    state: TrainerState
+
+    def _determine_best_metric(self, metrics: dict[str, float], trial: Any) -> bool:
+        if super()._determine_best_metric(metrics, trial):  # type: ignore[misc]
+            return True
+        if metrics[self.args.metric_for_best_model] != self.state.best_metric or "eval_loss" not in metrics:
+            return False
+        best = [entry for entry in self.state.log_history if entry["step"] == self.state.best_global_step]
+        losses = [entry["eval_loss"] for entry in best if "eval_loss" in entry]  # none where an earlier version began
+        if not losses or not metrics["eval_loss"] < losses[0]:
+            return False
+        self.state.best_global_step = self.state.global_step
+        return True
+
+
+class _OfRows(Trainer):
+    """Batches are rows of the examples; `features_of` the task makes what the model reads of them."""
+
+    control: Any
+    task: Task
+    evaluator: Callable[[Any], dict[str, float]]
+
+    def get_batch_sampler(self, dataset: Dataset) -> Any:
+        """Return the batches of an epoch."""
+        size, seed = self.args.per_device_train_batch_size, self.args.seed
+        return self.args.batch_sampler(dataset, batch_size=size, drop_last=False, seed=seed)
+
+    def get_train_dataloader(self) -> Any:
+        """Return the batches to learn from."""
+        assert self.task.features  # noqa: S101 - the trainer is chosen by it
+        self.accelerator.even_batches = False
+        return self._loader(self.train_dataset, self.task.features)
+
+    def get_eval_dataloader(self, eval_dataset: Any = None) -> Any:
+        """Return the batches held out."""
+        del eval_dataset
+        held_out = self.task.held_out
+        assert held_out  # noqa: S101 - else nothing is evaluated
+        assert held_out.features  # noqa: S101 - as of the task
+        return self._loader(self.eval_dataset, held_out.features)
+
+    def compute_loss(
+        self, model: Any, inputs: Any, return_outputs: bool = False, num_items_in_batch: Any = None
+    ) -> Any:
+        """The mean of the batch's losses."""
+        del num_items_in_batch
+        loss = model(inputs)["losses"].mean()
+        return (loss, {}) if return_outputs else loss
+
+    def prediction_step(self, model: Any, inputs: Any, *_: Any, **__: Any) -> Any:
+        """The loss alone."""
+        with torch.no_grad():
+            return self.compute_loss(model, self._prepare_inputs(inputs)).detach(), None, None
+
+    def evaluate(self, *args: Any, metric_key_prefix: str = "eval", **kwargs: Any) -> dict[str, float]:
+        """The loss of what is held out, where there is anything, and what the evaluator finds."""
+        if self.task.held_out is None:
+            self.eval_dataset = None
+            return self._told({}, metric_key_prefix)
+        told: dict[str, float] = super().evaluate(*args, metric_key_prefix=metric_key_prefix, **kwargs)
+        return told
+
+    def evaluation_loop(self, *args: Any, metric_key_prefix: str = "eval", **kwargs: Any) -> Any:
+        """Add what the evaluator finds to the figures."""
+        output = super().evaluation_loop(*args, metric_key_prefix=metric_key_prefix, **kwargs)
+        output.metrics.update(self._found(metric_key_prefix))
+        return output
+
+    def _told(self, metrics: dict[str, float], prefix: str) -> dict[str, float]:
+        metrics |= self._found(prefix)
+        self.log(metrics)
+        self.control = self.callback_handler.on_evaluate(self.args, self.state, self.control, metrics)
+        return metrics
+
+    def _found(self, prefix: str) -> dict[str, float]:
+        return {f"{prefix}_{name}": value for name, value in self.evaluator(self.model).items()}
+
+    def _loader(self, dataset: Any, features: FeaturesOf) -> Any:
+        made = DataLoader(
+            dataset,
+            batch_sampler=self.get_batch_sampler(dataset),
+            collate_fn=lambda rows: features([row["row"] for row in rows]),
+            pin_memory=self.args.dataloader_pin_memory,
+        )
+        return self.accelerator.prepare(made)
+
+
+class FeatureTrainer(SafeCheckpoints, OwnBatches, FinerBest, _OfRows):
+    """Trains a model of features."""
+
+
+def feature_trainer(task: Task, arguments: dict[str, Any], evaluator: Any, callbacks: list[Any]) -> FeatureTrainer:
+    """Return the trainer of a task that makes features; `arguments` are those of all trainers."""
+    sampler = arguments.pop("batch_sampler")
+    told = TrainingArguments(**arguments, remove_unused_columns=False)
+    told.batch_sampler, told._n_gpu = sampler, min(told.n_gpu, 1)
+    held_out = task.held_out
+    trainer = FeatureTrainer(
+        model=task.model,
+        args=told,
+        train_dataset=_rows(len(task.examples.question)),
+        eval_dataset=_rows(len(held_out.examples.question)) if held_out else _rows(1),
+        callbacks=callbacks,
+    )
+    trainer.task, trainer.evaluator = task, evaluator
+    return trainer
+
+
+def _rows(count: int) -> Dataset:
+    return Dataset.from_dict({"row": list(range(count))})
 
 
 class _BiEncoderTrainer(SafeCheckpoints, OwnBatches, FinerBest, SentenceTransformerTrainer):
