@@ -155,7 +155,7 @@ LOADED_LATE = {
     "training/engine/trainers.py",
     "training/engine/trainers.py",
     "training/engine/passes.py",
-    "training/engine/tokens.py",
+    "training/engine/passes.py",
     "training/engine/trainers.py",
     "training/rankers/distillation.py",
     "training/runs/progress.py",

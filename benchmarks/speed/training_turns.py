@@ -23,10 +23,9 @@ from models.packaged import DEFAULT
 from models.precision import Precision
 from models.sources import find_model
 from training.engine.task import Columns
-from training.options.bi_encoder import BiEncoderOptions
 from training.options.common import AttentionDropout, EmbeddingTable
-from training.options.cross_encoder import CROSS_ENCODER, CrossEncoderOptions
 from training.options.questions import QuestionOptions
+from training.options.rankers import CROSS_ENCODER, BiEncoderOptions, CrossEncoderOptions
 from training.rankers.material import Material
 from training.recipe import recipe_of
 from training.train import problem_of
@@ -90,8 +89,7 @@ def options_of(turn: Turn) -> QuestionOptions:
 def take(turn: Turn) -> Took:
     """Load and train. Raises `RuntimeError` or `MemoryError` where memory does not suffice."""
     from jobs.processes import hold_freed_memory
-    from training.engine.passes import short_passes
-    from training.engine.tokens import tokenized_once
+    from training.engine.passes import short_passes, tokenized_once
 
     with tempfile.TemporaryDirectory() as folder:
         if turn.side == PLAIN:

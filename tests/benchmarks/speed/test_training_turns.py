@@ -12,8 +12,7 @@ from benchmarks.speed.training_turns import OURS, PLAIN, Turn, options_of, ours,
 from data.split import SplitOptions
 from tests.hub import build_bi_encoder, build_cross_encoder_base
 from tests.training.worlds import shuffled
-from training.options.bi_encoder import BI_ENCODER
-from training.options.cross_encoder import CROSS_ENCODER
+from training.options.rankers import BI_ENCODER, CROSS_ENCODER
 from training.rankers.examples import cross_encoder_examples, encoder_examples
 from training.rankers.material import Material
 
@@ -23,8 +22,7 @@ pytestmark = pytest.mark.slow
 @pytest.mark.parametrize("frozen", [False, True])
 @pytest.mark.parametrize("kind", [BI_ENCODER, CROSS_ENCODER])
 def test_the_same_losses(*, kind: str, frozen: bool, tmp_path: Path) -> None:
-    from training.engine.passes import short_passes
-    from training.engine.tokens import tokenized_once
+    from training.engine.passes import short_passes, tokenized_once
 
     build = build_bi_encoder if kind == BI_ENCODER else build_cross_encoder_base
     base = str(build(tmp_path / "base"))

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from tests.hub import SENTENCES, build_bi_encoder, build_cross_encoder_base
-from training.engine.tokens import tokenized_once
+from training.engine.passes import tokenized_once
 
 pytestmark = pytest.mark.slow
 
