@@ -1,19 +1,17 @@
-"""Checkpoints that can be trusted: sealed once everything in them is on the disk, and without a pickle.
-
-A checkpoint holds the weights (`weights.safetensors`), the optimizer's and the random generators' state
-(`optimizer.safetensors`, `generators.safetensors`), what else a trainer must know (`*.json`), and, written last, the
-seal: the names, sizes and digests of all of these. One without its seal, or that does not match it, is never picked.
-"""
+"""Checkpoints that a kill cannot tear, and models kept on the way of a training."""
 
 import json
+import re
 import shutil
 from collections.abc import Sequence
+from copy import deepcopy
+from math import ceil
 from pathlib import Path
 from typing import Any
 
 from data.seal import SEAL, is_sound
 from data.seal import seal as seal_folder
-from data.workspace import to_disk, write_text
+from data.workspace import replacing, to_disk, write_text
 
 _OLDER_SEAL = "complete.json"  # of earlier versions: names and sizes alone
 _PREFIX = "checkpoint-"
@@ -183,3 +181,47 @@ class SafeCheckpoints:
         cuda: Sequence[Any] = [tensors[key] for key in sorted(tensors) if key.startswith("cuda.")]
         if cuda and torch.cuda.is_available():
             torch.cuda.set_rng_state_all(cuda)
+
+
+MOST_BYTES = 1 << 30  # of the models of a run together
+_FOLDER = "on_the_way"
+_STEP = re.compile(r"step-(\d+)")
+
+
+def kept_models(run: Path) -> dict[int, Path]:
+    """Return the folders of the models kept in a run's folder, by the step after which each was measured."""
+    found = ((_STEP.fullmatch(folder.name), folder) for folder in (run / _FOLDER).glob("step-*"))
+    return dict(sorted((int(name[1]), folder) for name, folder in found if name and folder.is_dir()))
+
+
+def keep_model(run: Path, model: Any, step: int, total: int, most: int) -> None:
+    """Save a model as it is after `step` of `total` steps, in place of an earlier one of the same part.
+
+    `model` is a `TrainedNetwork`. There are `most` parts, fewer where models would take more than `MOST_BYTES`
+    together. A kill leaves what was there, the new model, or both.
+    """
+    parts = min(most, MOST_BYTES // _bytes_of(model) - 1)
+    if parts < 1:
+        return
+    with replacing(run / _FOLDER / f"step-{step}") as new:
+        _save(model, new)
+    for other, folder in kept_models(run).items():
+        if other < step and _part(other, total, parts) == _part(step, total, parts):
+            shutil.rmtree(folder)
+
+
+def _part(step: int, total: int, parts: int) -> int:
+    """Counted from 1; 0 is the beginning."""
+    return ceil(min(step, total) * parts / max(1, total))
+
+
+def _bytes_of(model: Any) -> int:
+    return max(1, sum(int(weight.numel()) * int(weight.element_size()) for weight in model.parameters()))
+
+
+def _save(model: Any, folder: Path) -> None:
+    network = model[0].auto_model
+    if hasattr(network, "merge_and_unload"):  # in a copy: the adapters go on learning
+        network = deepcopy(network).merge_and_unload()
+    network.save_pretrained(folder)
+    model.tokenizer.save_pretrained(folder)

@@ -8,8 +8,7 @@ from typing import Any
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from jobs.status import Status
-from training.engine.checkpoints import discard_old, seal
-from training.runs.kept_models import keep_model
+from training.engine.checkpoints import discard_old, keep_model, seal
 from training.runs.runs import Phase, Run
 
 _SECONDS_BETWEEN_WRITES = 0.5

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from models.sources import STARTER
+from training.engine.checkpoints import kept_models
 from training.options.language_model import LANGUAGE_MODEL
-from training.runs.kept_models import kept_models
 from training.runs.runs import Run
 from views.choices import finished_runs, model_place
 

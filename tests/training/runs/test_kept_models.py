@@ -12,7 +12,7 @@ from data.workspace import write_text
 from models.sources import ModelSource
 from tests.training.language.worlds import created, text_file
 from tests.training.worlds import trained
-from training.runs.kept_models import MOST_BYTES, keep_model, kept_models
+from training.engine.checkpoints import MOST_BYTES, keep_model, kept_models
 from training.runs.runs import Run
 
 EVERY_TEN = range(0, 101, 10)
