@@ -9,16 +9,14 @@ from retrieval.comparison.spec import Spec
 from training.engine.task import Measurement, Task
 from training.family import Family
 from training.language.recipe import LanguageRecipe
-from training.options.bi_encoder import BI_ENCODER
 from training.options.common import TrainingOptions
-from training.options.cross_encoder import CROSS_ENCODER
 from training.options.language_model import LANGUAGE_MODEL
 from training.options.questions import READER
+from training.options.rankers import BI_ENCODER, CROSS_ENCODER, SPARSE_ENCODER
 from training.options.sentences import SENTENCE_CROSS_ENCODER, SENTENCES
-from training.options.sparse_encoder import SPARSE_ENCODER
 from training.rankers.bi_encoder import BiEncoderRecipe
 from training.rankers.cross_encoder import CrossEncoderRecipe
-from training.rankers.family import RANKERS
+from training.rankers.material import RANKERS
 from training.rankers.sparse_encoder import SparseEncoderRecipe
 from training.readers.recipe import ReaderRecipe
 from training.sentences.cross_encoder import SentenceCrossEncoderRecipe

@@ -17,11 +17,10 @@ from retrieval.evaluation.measures import Scores
 from tests.hub import build_bi_encoder, build_cross_encoder_base
 from tests.training.worlds import logged, misleading_set, planned, shuffled
 from training.engine.trainers import make_trainer
-from training.options.bi_encoder import BI_ENCODER, BiEncoderObjective
 from training.options.common import Report
-from training.options.cross_encoder import CROSS_ENCODER, CrossEncoderObjective
 from training.options.questions import BestBy
-from training.rankers.reached import Reached
+from training.options.rankers import BI_ENCODER, CROSS_ENCODER, BiEncoderObjective, CrossEncoderObjective
+from training.rankers.material import Reached
 from training.recipe import ranking_kinds, recipe_of
 from training.runs.runs import Run
 from training.train import load_material, train

@@ -26,9 +26,7 @@ from training.engine.task import Examples, Task
 from training.family import Family
 from training.options.common import TrainingOptions, option
 from training.options.questions import QuestionOptions
-from training.rankers.family import RANKERS
-from training.rankers.material import Material
-from training.rankers.reached import Reached
+from training.rankers.material import RANKERS, Material, Reached
 from training.recipe import RECIPES, Recipe, recipe_of
 from training.runs.runs import Run, all_runs
 from views.choices import choices_for

@@ -1,20 +1,114 @@
-"""What a training works on: the question set, its split, the indexed texts, and the first stage to beat."""
+"""What rankers learn from and are measured on: question sets, and what a search finds in them."""
 
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 from scipy.sparse import csr_array
 
 from data.records import QuestionSet, as_trained
 from data.split import Part, SplitOptions, split
-from retrieval.evaluation.measures import CUT, Scores, evaluate
+from data.store import find
+from retrieval.evaluation.measures import CUT, Measure, Scores, evaluate
+from retrieval.evaluation.significance import intervals_of, mean_interval, question_groups
 from retrieval.lexical.bm25 import BM25, BM25Options
 from retrieval.rankings import Rankings, Retriever
+from training.family import Family
 from training.options.common import TrainingError
-from training.options.questions import QuestionOptions
-from training.rankers.reached import MEASURED_KS, Reached
+from training.options.questions import BestBy, QuestionOptions
+
+MEASURED_KS = (1, 5, 10)
+_MIXED = ("bm25", "interpolated")  # what a reranker is used as, against what it reranks
+
+
+@dataclass(frozen=True)
+class Reached:
+    """What a model reaches on the questions that judge it and, beside them, on a few that it learns from.
+
+    On test questions, where it was asked these, too: nothing is chosen by them.
+    """
+
+    validation: Scores
+    training: Scores
+    test: Scores | None = None
+
+    def means(self) -> dict[str, dict[str, float]]:
+        """The mean of every measure, on the questions that judge and on those that it learns from."""
+        return {"validation": self.validation.means(), "training": self.training.means()}
+
+    def kept(self) -> dict[str, Any]:
+        """The scores of every question."""
+        every = {"validation": self.validation, "training": self.training, "test": self.test}
+        return {
+            name: {of: values.tolist() for of, values in one.per_question.items()}
+            for name, one in every.items()
+            if one is not None
+        }
+
+    @classmethod
+    def of(cls, kept: Mapping[str, Any]) -> Self | None:
+        """Read what was kept; earlier versions kept the validation questions alone, which says too little."""
+        if not {"validation", "training"} <= kept.keys():
+            return None
+        return cls(
+            *(_read_scores(kept[questions]) for questions in ("validation", "training", "test") if questions in kept)
+        )
+
+
+def summary(
+    measured: Mapping[str, Reached],
+    best_by: str,
+    validation: QuestionSet,
+    sample: QuestionSet,
+    test: QuestionSet | None = None,
+) -> dict[str, Any]:
+    """Means on validation questions, their 95% intervals, and the gain; means and gain on the training sample, too.
+
+    Of a reranker mixed with BM25, the gain over BM25 is told besides; on test questions the same, where both the base
+    and the trained model were asked these.
+    """
+    judging = {name: reached.validation for name, reached in measured.items()}
+    learned = {name: reached.training for name, reached in measured.items()}
+    tested = {name: reached.test for name, reached in measured.items() if reached.test is not None}
+    mixed = _gain(judging, best_by, question_groups(validation), *_MIXED) if judging.keys() >= {*_MIXED} else None
+    return {
+        **_figures(judging, best_by, validation),
+        **({"mixed_gain": mixed} if mixed else {}),
+        "training_sample": {
+            **{name: scores.means() for name, scores in learned.items()},
+            "gain": _gain(learned, best_by, question_groups(sample)),
+            "questions": len(sample.questions),
+        },
+        **({"test": _figures(tested, best_by, test)} if test and tested.keys() >= {"before", "after"} else {}),
+        "measured_on": "validation",
+        **({"made_questions": validation.made} if validation.made else {}),
+    }
+
+
+def _read_scores(kept: dict[str, list[float]]) -> Scores:
+    return Scores(MEASURED_KS, {name: np.array(values) for name, values in kept.items()})
+
+
+def _figures(scores: Mapping[str, Scores], best_by: str, asked: QuestionSet) -> dict[str, Any]:
+    """Means, intervals and gain on the questions that were asked."""
+    groups = question_groups(asked)
+    return {
+        **{name: one.means() for name, one in scores.items()},
+        "intervals": {name: intervals_of(one, groups) for name, one in scores.items()},
+        "gain": _gain(scores, best_by, groups),
+        "questions": len(asked.questions),
+    }
+
+
+def _gain(
+    scores: Mapping[str, Scores], measure: str, groups: np.ndarray, over: str = "before", of: str = "after"
+) -> dict[str, Any]:
+    """The paired difference of two measurements, with its 95% interval."""
+    gain = scores[of].per_question[measure] - scores[over].per_question[measure]
+    return {"measure": measure, "difference": float(gain.mean()), "interval": list(mean_interval(gain, groups))}
+
 
 _MEASURED = (*(f"recall@{k}" for k in MEASURED_KS), f"mrr@{CUT}", f"ndcg@{CUT}")
 _SAMPLE = 100  # training questions that are measured beside the validation questions, at most
@@ -148,3 +242,93 @@ def _scores(rankings: Rankings, question_set: QuestionSet) -> Scores:
     scores = evaluate(rankings, question_set, MEASURED_KS)
     known = {name: scores.per_question[name] for name in _MEASURED if name in scores.per_question}
     return Scores(scores.ks, known)
+
+
+_MEASURES = ("recall@1", "recall@5", "recall@10", "mrr@10", "ndcg@10")
+
+
+class Rankers:
+    """Trainings on a question set; see `training.recipe.Family`."""
+
+    measures: Mapping[str, str] = {of: Measure.parse(of).long for of in _MEASURES}
+    curves: tuple[str, ...] = tuple(measure.value for measure in BestBy)
+    tag = "retrieval"
+    counted: tuple[str, ...] = ("questions", "passages")
+    examples = "questions"
+    split_by = "article"
+    compared = "question by question"
+
+    def find(self, reference: str) -> QuestionSet:
+        """Return the question set that a person names. Raises `DataError`."""
+        return find(reference)
+
+    def check(self, data: QuestionSet, options: QuestionOptions) -> None:
+        """Any question set will do."""
+
+    def texts(self, data: QuestionSet, options: QuestionOptions) -> Sequence[str]:
+        """The passages as they are indexed."""
+        return data.passages.indexed_texts(title=options.title)
+
+    def about(self, data: QuestionSet, shares: SplitOptions, options: QuestionOptions) -> dict[str, Any]:
+        """How many questions there are, in each part, and how many of them were made of passages."""
+        del options
+        rows = split(data, shares).rows
+        parts = {f"{part.value}_questions": len(rows[part]) for part in (Part.TRAIN, Part.VALIDATION, Part.TEST)}
+        made = {"made_questions": data.made} if data.made else {}
+        return {"questions": len(data.questions), "passages": len(data.passages), **parts, **made}
+
+    def material(
+        self,
+        data: QuestionSet,
+        shares: SplitOptions,
+        options: QuestionOptions,
+        marked: Marks = (),
+        on_progress: Callable[[float], None] | None = None,
+    ) -> Material:
+        """Split the set as planned. Raises `TrainingError` where there is nothing to learn from or to measure on."""
+        del on_progress
+        return Material.of(data, shares, options, marked)
+
+    def baselines(self, material: Material) -> dict[str, Reached]:
+        """What BM25 reaches."""
+        return {"bm25": material.first_stage_scores}
+
+    def measurement(self, kept: Mapping[str, Any], material: Material) -> Reached | None:
+        """Read a measurement again; None where it says too little."""
+        del material
+        return Reached.of(kept)
+
+    def summary(self, measured: Mapping[str, Reached], material: Material, options: QuestionOptions) -> dict[str, Any]:
+        """What `scores.json` holds."""
+        return summary(measured, options.best_by, material.validation, material.sample, material.test)
+
+    def rows(self, options: QuestionOptions, scores: Mapping[str, Any]) -> dict[str, str]:
+        """What was measured, as a card's table calls it."""
+        alone = f", alone over BM25's first {options.reranked}" if options.reranked else ""
+        return {
+            "bm25": "BM25",
+            "before": f"The base{alone}",
+            "after": f"**This model**{alone}",
+            "interpolated": f"This model, mixed with BM25 (weight {scores.get('weight', '')})",
+        }
+
+    def told(self, scores: Mapping[str, Any], made: Mapping[str, Any]) -> Iterator[str]:
+        """Paragraphs of a card that say what the figures are of."""
+        data = made.get("data", {})
+        searched = f", in all {data['passages']:,} passages" if data.get("passages") else ""
+        chosen = "the checkpoint and the weight" if "interpolated" in scores else "the checkpoint"
+        yield (
+            f"In percent, on {scores.get('questions', 0):,} validation questions that it was not trained on{searched}; "
+            f"they also chose {chosen}. In brackets: 95% bootstrap intervals."
+        )
+        if data.get("made_questions"):
+            yield (
+                "Questions of this set were made of its passages, which were read without the sentence or the title "
+                "that asks. The figures are no measure of what people find."
+            )
+        if active := scores.get("active_terms"):
+            counts = f"{active['question']:,.1f} terms in a question and {active['passage']:,.1f} in a passage"
+            yield f"It gives a weight to {counts}, on average."
+
+
+RANKERS: Family = Rankers()

@@ -22,14 +22,12 @@ from training.engine.probe import seconds_for
 from training.engine.task import Task
 from training.family import Family
 from training.options.common import TrainingOptions
-from training.options.sparse_encoder import QuestionSide, SparseEncoderOptions
+from training.options.rankers import QuestionSide, SparseEncoderOptions
 from training.rankers.examples import ANCHOR, encoder_examples
-from training.rankers.family import RANKERS
 from training.rankers.held_out import held_out
 from training.rankers.inference_free import by_idf, has_routes
 from training.rankers.losses import sparse_encoder_loss
-from training.rankers.material import Material
-from training.rankers.reached import Reached
+from training.rankers.material import RANKERS, Material, Reached
 
 
 class SparseEncoderRecipe:

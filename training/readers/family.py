@@ -10,8 +10,7 @@ from reading.judge.scores import EXACT
 from training.family import Family
 from training.options.common import OptionError
 from training.options.questions import ReaderOptions
-from training.rankers.material import Marks, Material
-from training.rankers.reached import Reached, summary
+from training.rankers.material import Marks, Material, Reached, summary
 from training.readers.material import is_unanswerable, reader_material
 from training.readers.measured import OVERLAP, by_passage
 

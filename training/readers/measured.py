@@ -10,7 +10,7 @@ from reading.extractive import ReadPassages, best_threshold, read_own_passages
 from reading.judge.rules import Rules, judged
 from reading.judge.scores import EXACT
 from retrieval.evaluation.measures import Scores
-from training.rankers.reached import Reached
+from training.rankers.material import Reached
 
 OVERLAP = "f1"  # whatever the rules call it: one name for what a training is told by
 

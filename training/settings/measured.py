@@ -3,7 +3,7 @@
 import numpy as np
 
 from retrieval.evaluation.measures import Scores
-from training.rankers.reached import MEASURED_KS
+from training.rankers.material import MEASURED_KS
 from training.runs.runs import Run
 
 _FILE = "rounds.json"

@@ -8,7 +8,7 @@ from typing import Any, cast
 from transformers import TrainerCallback, TrainerControl, TrainerState
 
 from training.engine.task import Task
-from training.rankers.reached import Reached
+from training.rankers.material import Reached
 from training.runs.runs import Run
 from training.settings.measured import keep_scores
 

@@ -16,8 +16,8 @@ from training.options.common import TrainingError
 from training.options.rankers import BiEncoderOptions, CrossEncoderOptions
 from training.rankers import material as material_module
 from training.rankers.examples import encoder_examples
+from training.rankers.material import Reached
 from training.rankers.negatives import mine
-from training.rankers.reached import Reached
 
 
 @pytest.fixture(scope="module")
