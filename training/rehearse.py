@@ -41,7 +41,7 @@ def mined(plan: Plan) -> tuple[pd.DataFrame, int]:
 
     Raises `ValueError` where such a training takes none.
     """
-    from training.rankers.negatives import as_table, mine
+    from training.rankers.examples import as_table, mine
 
     if not isinstance(plan.options, RankerOptions):
         raise ValueError(f"the training of a {plan.kind} takes no hard negatives")

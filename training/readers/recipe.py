@@ -23,8 +23,8 @@ from training.engine.task import HeldOut, Task
 from training.family import Family
 from training.options.common import TrainingError, TrainingOptions
 from training.options.questions import ReaderOptions
+from training.rankers.examples import mine
 from training.rankers.material import Material, Reached
-from training.rankers.negatives import mine
 from training.readers.examples import WindowsToRead
 from training.readers.family import READERS
 from training.readers.material import rejected_rows

@@ -15,9 +15,8 @@ from training.engine.task import figures
 from training.options.common import TrainingError
 from training.options.rankers import BiEncoderOptions, CrossEncoderOptions
 from training.rankers import material as material_module
-from training.rankers.examples import encoder_examples
+from training.rankers.examples import encoder_examples, mine
 from training.rankers.material import Reached
-from training.rankers.negatives import mine
 
 
 @pytest.fixture(scope="module")

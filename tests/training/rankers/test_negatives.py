@@ -16,11 +16,10 @@ from models.sources import find_model
 from retrieval.rankings import NOT_FOUND, Rankings
 from tests.doubles import small_set
 from tests.training.worlds import COLUMNS, material_of, misleading_set, whole
-from training.options.bi_encoder import BiEncoderObjective, BiEncoderOptions
-from training.options.cross_encoder import CROSS_ENCODER, CrossEncoderOptions
 from training.options.questions import NegativesFrom
+from training.options.rankers import CROSS_ENCODER, BiEncoderObjective, BiEncoderOptions, CrossEncoderOptions
+from training.rankers.examples import HardNegatives, as_table, draw, filled, led_by, marked_rows, mine
 from training.rankers.material import Material
-from training.rankers.negatives import HardNegatives, as_table, draw, filled, led_by, marked_rows, mine
 from training.runs.rehearsal import Rehearsal, Task
 from training.runs.runs import create_run, new_plan
 from training.train import load_material

@@ -12,8 +12,8 @@ from retrieval.rankings import NOT_FOUND
 from tests.training.readers.worlds import cue_set
 from training.options.common import OptionError, TrainingError
 from training.options.questions import ReaderOptions
+from training.rankers.examples import as_table, mine
 from training.rankers.material import Material
-from training.rankers.negatives import as_table, mine
 from training.readers.family import READERS
 from training.readers.material import is_unanswerable, reader_material, with_unanswerable
 

@@ -12,9 +12,9 @@ from retrieval.dense import Dense
 from tests.training.test_resume import again, assert_came_out_alike, do_at_step
 from tests.training.worlds import misleading_set, planned, source_of
 from training.__main__ import main
-from training.options.bi_encoder import BI_ENCODER, BiEncoderObjective, BiEncoderOptions
 from training.options.questions import NegativesFrom
-from training.rankers.negatives import mine
+from training.options.rankers import BI_ENCODER, BiEncoderObjective, BiEncoderOptions
+from training.rankers.examples import mine
 from training.runs.line import LINE
 from training.runs.rounds import create_rounds, mined_by
 from training.runs.runs import Plan, Run, all_runs
