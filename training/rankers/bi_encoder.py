@@ -21,11 +21,9 @@ from training.family import Family
 from training.options.common import TrainingOptions
 from training.options.rankers import TAUGHT, BiEncoderOptions
 from training.rankers.examples import ANCHOR, encoder_examples
-from training.rankers.held_out import held_out
 from training.rankers.losses import bi_encoder_loss
 from training.rankers.material import RANKERS, Material, Reached
-from training.rankers.shown import Cut, ShownPassages
-from training.rankers.teacher import TeachersScores
+from training.rankers.shown import Cut, ShownPassages, TeachersScores, held_out
 
 
 class BiEncoderRecipe:

@@ -1,11 +1,6 @@
-"""Which part of a passage a training shows: all of it or, of one that the model does not read whole, one window.
+"""What training questions are shown: passages or their windows, a teacher's scores of them, and what is held out."""
 
-Cut off, a passage would teach by its beginning, which need not hold the answer. Shown is the window that holds the
-question's answer, where answers are known and the passage is the question's. Of several that do, of a passage where
-none does, and of negatives, it is the window that fits the question best by BM25's terms: a negative's first window is
-easily told apart, its nearest one is what searching will have to.
-"""
-
+import time
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -16,13 +11,19 @@ from typing import Any
 import numpy as np
 
 from data.records import Question
-from models.windows import Window
+from models.encoders.cross_encoder import CrossEncoderScorer
+from models.encoders.vector_blocks import Meter
+from models.sources import find_model
+from models.windows import Window, WindowOptions
 from retrieval.lexical.weights import TermStatistics, term_statistics
-from retrieval.rankings import NOT_FOUND
+from retrieval.rankings import NOT_FOUND, Rankings
+from retrieval.rerank import PairScores
 from text.analysis import analyze
+from text.analyzers import Span
 from text.marking import answer_spans
-from text.matching import Span
-from training.engine.task import Columns, Examples
+from training.engine.arguments import processes
+from training.engine.task import Columns, Examples, HeldOut, Lesson
+from training.options.common import TrainingError
 from training.rankers.material import Material
 
 Cut = Callable[[str, int], list[Window]]  # windows of the passage in a row, beside a question; none where it fits
@@ -144,3 +145,120 @@ def _composed_span(text: str, start: int, window: Window) -> Span:
 
 def _composed(text: str) -> str:
     return unicodedata.normalize("NFC", text)
+
+
+_PROBED = 64  # pairs
+
+
+def with_bm25(taught: np.ndarray, lexical: np.ndarray, share: float) -> np.ndarray:
+    """Mix the scores of each row's passages, `(n_examples, n_passages)`; see above."""
+    if not share:
+        return taught
+    centred, deviation = lexical - lexical.mean(axis=1, keepdims=True), lexical.std(axis=1, keepdims=True)
+    standard = np.divide(centred, deviation, out=np.zeros_like(centred), where=deviation > 0)
+    return np.asarray((1 - share) * taught + share * taught.std(axis=1, keepdims=True) * standard)
+
+
+class TeachersScores:
+    """The lesson of examples: the teacher's logits of each one's passages, `(n_examples, 1 + n_negatives)`.
+
+    With `differences` they are the positive's less the negative's, one an example. Scores are kept in the workspace by
+    the teacher's content, the corpus and the training questions: a training that is resumed, or another of the same
+    questions, asks only for pairs that are new. With `windows` a passage that the teacher does not read whole has the
+    score of its best window.
+    """
+
+    def __init__(
+        self,
+        teacher: str,
+        material: Material,
+        examples: Examples,
+        windows: WindowOptions | None = None,
+        *,
+        bm25: float = 0.0,
+        differences: bool = False,
+    ) -> None:
+        self._scorer = CrossEncoderScorer(find_model(teacher), material.texts)
+        self._texts, self._differences = material.texts, differences
+        self._windows, self._heads = windows, material.heads
+        self._bm25, self._lexical = bm25, material.first_stage
+        self._asked = [question.text for question in material.train.questions]
+        self._codes = examples.question[:, None] * len(self._texts) + examples.passages.astype(np.int64)
+
+    def labels(self, on_progress: Callable[[float], None]) -> list[Any]:
+        """Ask the teacher; `on_progress` is told the share of the questions done."""
+        rows, places, candidates = self._candidates()
+        scores = self._pairs(on_progress).of(self._asked, candidates)
+        taught = self._by_example(scores[rows, places])
+        return self._as_labels(with_bm25(taught, self._by_example(self._bm25_scores()), self._bm25))
+
+    def stand_ins(self) -> list[Any]:
+        """Return labels of the same shape, all 0."""
+        return self._as_labels(np.zeros(self._codes.shape, dtype=np.float32))
+
+    def seconds(self) -> float:
+        """Seconds that asking would take, by the time that a few pairs take."""
+        candidates = self._candidates()[2]
+        missing = self._pairs().missing(self._asked, candidates)
+        if not missing:
+            return 0.0
+        chosen = np.random.default_rng(0).permutation(np.unique(self._codes))[:_PROBED]
+        rows, passages = np.divmod(chosen, len(self._texts))
+        pairs = [(self._asked[row], self._texts[passage]) for row, passage in zip(rows, passages, strict=True)]
+        self._scorer.load()
+        began = time.perf_counter()
+        if self._windows:
+            self._scorer.score_windows(pairs, self._heads[passages].tolist(), self._windows)
+        else:
+            self._scorer.score(pairs)
+        return (time.perf_counter() - began) / len(pairs) * missing
+
+    def _pairs(self, on_progress: Callable[[float], None] | None = None) -> PairScores:
+        meter, windows, heads = Meter(), self._windows, self._heads
+        return PairScores(self._scorer, self._texts, meter, on_progress, windows=windows, heads=heads)
+
+    def _candidates(self) -> tuple[np.ndarray, np.ndarray, Rankings]:
+        """Every pair once: the rows of their questions and their places there, by code, and what stands in them."""
+        rows, passages = np.divmod(np.unique(self._codes), len(self._texts))
+        counts = np.bincount(rows, minlength=len(self._asked))
+        places = np.arange(len(rows)) - (np.cumsum(counts) - counts)[rows]
+        indices = np.full((len(self._asked), counts.max()), NOT_FOUND, dtype=np.int32)
+        indices[rows, places] = passages
+        return rows, places, Rankings(indices, np.zeros(indices.shape, dtype=np.float32))
+
+    def _bm25_scores(self) -> np.ndarray:
+        """BM25's scores of the pairs, by code; 0 where a passage has no word of the question."""
+        rows, passages = np.divmod(np.unique(self._codes), len(self._texts))
+        scores, first = np.zeros(len(rows), dtype=np.float32), 0
+        for block in self._lexical.score_blocks(self._asked) if self._bm25 else ():
+            here = slice(*np.searchsorted(rows, (first, first + len(block))))
+            scores[here] = block[rows[here] - first, passages[here]]
+            first += len(block)
+        return np.where(np.isfinite(scores), scores, 0.0)
+
+    def _by_example(self, by_code: np.ndarray) -> np.ndarray:
+        return np.asarray(by_code[np.searchsorted(np.unique(self._codes), self._codes)])
+
+    def _as_labels(self, scores: np.ndarray) -> list[Any]:
+        found: list[Any] = (scores[:, 0] - scores[:, 1] if self._differences else scores).tolist()
+        return found
+
+
+def held_out(
+    material: Material,
+    examples_of: Callable[[Material], tuple[Columns, Examples]],
+    cut: Cut | None = None,
+    lesson_of: Callable[[Examples, Material], Lesson | None] = lambda *_: None,
+) -> HeldOut | None:
+    """Make examples of the validation questions as they are made of the training questions.
+
+    None where they make no two, and for several processes, which would each see other negatives.
+    """
+    asked = material.held_out
+    try:
+        columns, examples = examples_of(asked)
+    except TrainingError:  # no negative can be drawn
+        return None
+    if processes() > 1 or len(examples.sound()) < 2:
+        return None
+    return HeldOut(ShownPassages(asked, cut).columns(columns, examples), examples, lesson_of(examples, asked))

@@ -24,10 +24,10 @@ from training.family import Family
 from training.options.common import TrainingOptions
 from training.options.rankers import QuestionSide, SparseEncoderOptions
 from training.rankers.examples import ANCHOR, encoder_examples
-from training.rankers.held_out import held_out
 from training.rankers.inference_free import by_idf, has_routes
 from training.rankers.losses import sparse_encoder_loss
 from training.rankers.material import RANKERS, Material, Reached
+from training.rankers.shown import held_out
 
 
 class SparseEncoderRecipe:

@@ -18,9 +18,9 @@ from tests.training.test_resume import again, assert_came_out_alike, do_at_step
 from tests.training.worlds import misleading_set, planned, whole
 from training.__main__ import main
 from training.estimate import estimate
-from training.options.bi_encoder import BI_ENCODER, TAUGHT, BiEncoderObjective, BiEncoderOptions
+from training.options.rankers import BI_ENCODER, TAUGHT, BiEncoderObjective, BiEncoderOptions
 from training.rankers.examples import encoder_examples
-from training.rankers.teacher import TeachersScores
+from training.rankers.shown import TeachersScores
 from training.runs.runs import Phase, Run, all_runs
 from training.train import train
 

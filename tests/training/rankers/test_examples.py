@@ -13,11 +13,10 @@ from models.sources import find_model
 from tests.doubles import PASSAGES, QUESTIONS, small_set
 from tests.training.worlds import material_of, whole
 from training.engine.task import Columns
-from training.options.bi_encoder import BiEncoderObjective, BiEncoderOptions
 from training.options.common import TrainingError
-from training.options.cross_encoder import CrossEncoderObjective, CrossEncoderOptions
+from training.options.rankers import BiEncoderObjective, BiEncoderOptions, CrossEncoderObjective, CrossEncoderOptions
 from training.rankers.examples import cross_encoder_examples, encoder_examples
-from training.rankers.teacher import TeachersScores
+from training.rankers.shown import TeachersScores
 
 pytestmark = pytest.mark.slow
 
