@@ -20,10 +20,8 @@ from training.family import Family
 from training.options.common import OptionError, TrainingOptions
 from training.options.sentences import CrossSentenceObjective, SentenceCrossEncoderOptions
 from training.sentences.examples import labelled_pairs
-from training.sentences.family import PAIRS
 from training.sentences.losses import cross_sentence_loss
-from training.sentences.material import ACCURACY, PairMaterial
-from training.sentences.measured import Judgement, Likeness
+from training.sentences.material import ACCURACY, PAIRS, Judgement, Likeness, PairMaterial
 
 
 class SentenceCrossEncoderRecipe:

@@ -21,10 +21,8 @@ from training.options.common import AttentionDropout, OptionError, TrainingError
 from training.options.sentences import ALONE, SentenceObjective, SentenceOptions
 from training.sentences.adaptation import forget, pool_sentences
 from training.sentences.examples import encoder_examples
-from training.sentences.family import PAIRS
 from training.sentences.losses import sentence_loss
-from training.sentences.material import PairMaterial
-from training.sentences.measured import Likeness, judgement
+from training.sentences.material import PAIRS, Likeness, PairMaterial, judgement
 from training.sentences.teacher import TeachersVectors
 
 

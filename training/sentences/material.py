@@ -1,17 +1,24 @@
-"""What a training on sentence pairs learns from, and the pairs that a model is measured on."""
+"""What trainings on pairs of sentences learn from and are measured on."""
 
-from dataclasses import dataclass
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 
+from data.pairs.catalog import PAIR_CATALOG
 from data.pairs.records import PairKind, PairSet
 from data.pairs.split import split_pairs
 from data.pairs.store import find
 from data.split import Part, SplitOptions
+from embeddings.bootstrap import figure, mean_draws
 from embeddings.distinct import Distinct
+from embeddings.geometry import alignment, positive_rows, uniformity
+from embeddings.sts import correlation_draws, cosines, pearson, spearman
 from training.engine.task import LOSS
+from training.family import Family
 from training.options.common import OptionError, TrainingError
 from training.options.sentences import JudgedBy, PairOptions, SentenceOptions
 
@@ -111,3 +118,215 @@ def _some(rows: np.ndarray, most: int, seed: int) -> np.ndarray:
     if not 0 < most < len(rows):
         return rows
     return np.asarray(rows[np.sort(np.random.default_rng(seed).permutation(len(rows))[:most])])
+
+
+_CORRELATIONS = (SPEARMAN, PEARSON)
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """A model's scores of pairs, or the labels it tells, beside people's; `right` is empty where nobody said any."""
+
+    measure: str
+    said: np.ndarray  # (n_pairs,) float32 cosines or scores, or int labels
+    right: np.ndarray  # (n_pairs,) float32 scores from 0 to 1, or int labels
+    geometry: dict[str, float] = field(default_factory=dict)
+
+    def means(self) -> dict[str, float]:
+        """The figures by name. A correlation that is not defined, as of a model that says one thing only, is 0."""
+        if self.measure == SPEARMAN:
+            known = {SPEARMAN: spearman(self.said, self.right), PEARSON: pearson(self.said, self.right)}
+            known = {name: value if math.isfinite(value) else 0.0 for name, value in known.items()}
+        else:
+            known = {ACCURACY: float((self.said == self.right).mean())} if self.measure else {}
+        return known | {name: value for name, value in self.geometry.items() if math.isfinite(value)}
+
+    def kept(self) -> dict[str, Any]:
+        """As JSON."""
+        geometry = {name: value for name, value in self.geometry.items() if math.isfinite(value)}
+        return {
+            "measure": self.measure,
+            "said": self.said.tolist(),
+            "right": self.right.tolist(),
+            "geometry": geometry,
+        }
+
+    @classmethod
+    def of(cls, kept: Mapping[str, Any]) -> Self:
+        """Read what was kept."""
+        dtype = np.int8 if kept["measure"] == ACCURACY else np.float32
+        columns = [np.array(kept[name], dtype=dtype) for name in ("said", "right")]
+        return cls(kept["measure"], columns[0], columns[1], kept["geometry"])
+
+
+@dataclass(frozen=True)
+class Likeness:
+    """What a model reaches on the pairs that judge it and, beside them, on a few that it learns from."""
+
+    validation: Judgement
+    training: Judgement | None
+    judge: str = ""  # the fingerprint of the pairs that judge
+
+    def means(self) -> dict[str, dict[str, float]]:
+        """Of both, the figures by name."""
+        return {"validation": self.validation.means(), "training": self.training.means() if self.training else {}}
+
+    def kept(self) -> dict[str, Any]:
+        """As JSON."""
+        training = {"training": self.training.kept()} if self.training else {}
+        return {"judge": self.judge, "validation": self.validation.kept(), **training}
+
+    @classmethod
+    def of(cls, kept: Mapping[str, Any]) -> Self | None:
+        """Read what was kept; None where nothing was."""
+        if "validation" not in kept:
+            return None
+        training = Judgement.of(kept["training"]) if "training" in kept else None
+        return cls(Judgement.of(kept["validation"]), training, kept.get("judge", ""))
+
+
+def judgement(pairs: PairSet, distinct: Distinct, vectors: np.ndarray, measure: str) -> Judgement:
+    """What vectors `(n_sentences, dimensions)` of the pairs' different sentences say of the pairs."""
+    geometry = {"uniformity": uniformity(vectors)}
+    if pairs.kind is PairKind.SENTENCES:
+        return Judgement("", np.zeros(0, np.float32), np.zeros(0, np.float32), geometry)
+    first, second = (vectors[distinct.places[:, column]] for column in range(2))
+    alike = positive_rows(pairs)
+    geometry = {"alignment": alignment(first[alike], second[alike]), **geometry}
+    right = pairs.gold if measure else np.zeros(0, np.float32)
+    return Judgement(measure, cosines(first, second), right.astype(np.float32), geometry)
+
+
+def summary(measured: Mapping[str, Likeness], material: PairMaterial) -> dict[str, Any]:
+    """Figures on the pairs that judge, their 95% intervals, and the gain; figures and gain on the sample, too."""
+    judged = {name: likeness.validation for name, likeness in measured.items()}
+    learned = {name: likeness.training for name, likeness in measured.items() if likeness.training}
+    found: dict[str, Any] = {name: one.means() for name, one in judged.items()}
+    if material.measure:
+        found |= _sure(judged, material.judged.groups)
+    if learned and material.sampled:
+        means = {name: one.means() for name, one in learned.items()}
+        gain = _sure(learned, material.sampled.groups)["gain"]
+        found["training_sample"] = {**means, "gain": gain, "questions": len(material.sampled.places)}
+    about = {"measured_on": "validation", "pairs": len(material.judge), "judged_on": material.judged_on}
+    return {**found, **about, "judged_by": material.judged_by}
+
+
+def _sure(judged: Mapping[str, Judgement], groups: np.ndarray) -> dict[str, Any]:
+    """The intervals of every figure, and the gain from before to after with that of the paired bootstrap."""
+    names = [*judged]
+    draws, ends = _draws([*judged.values()], groups)
+    means = {name: one.means() for name, one in judged.items()}
+    intervals = {
+        name: {measure: figure(means[name][measure], drawn[:, place], ends)[1:] for measure, drawn in draws.items()}
+        for place, name in enumerate(names)
+    }
+    measure, drawn = next(iter(draws.items()))
+    difference = means["after"][measure] - means["before"][measure]
+    drawn_difference = drawn[:, names.index("after")] - drawn[:, names.index("before")]
+    told = figure(difference, drawn_difference, (ends[0] - ends[1], ends[1] - ends[0]))
+    gain = {"measure": measure, "difference": difference, "interval": [told.low, told.high]}
+    if np.array_equal(judged["after"].said, judged["before"].said):
+        gain["interval"] = [0.0, 0.0]  # the same model: nothing is open
+    return {"intervals": intervals, "gain": gain}
+
+
+def _draws(judged: list[Judgement], groups: np.ndarray) -> tuple[dict[str, np.ndarray], tuple[float, float]]:
+    """Figures of the same resamples of groups of pairs, `(resamples, n_models)` each, and the ends they cannot pass."""
+    right = judged[0].right
+    if judged[0].measure == ACCURACY:
+        hits = np.stack([one.said == right for one in judged], axis=1).astype(np.float64)
+        return {ACCURACY: mean_draws(hits, groups)}, (0.0, 1.0)
+    by_rank, by_value = correlation_draws([one.said.astype(np.float64) for one in judged], right.astype(float), groups)
+    return dict(zip(_CORRELATIONS, (by_rank, by_value), strict=True)), (-1.0, 1.0)
+
+
+class SentencePairs:
+    """Trainings on a set of sentence pairs; see `training.family.Family`."""
+
+    measures: Mapping[str, str] = {SPEARMAN: "Spearman", PEARSON: "Pearson", ACCURACY: "Accuracy"}
+    curves: tuple[str, ...] = (SPEARMAN, PEARSON, ACCURACY, "alignment", "uniformity")
+    tag = "sentence-embeddings"
+    counted: tuple[str, ...] = ("pairs",)
+    examples = "pairs"
+    split_by = "shared sentences, published parts as they are,"
+    compared = "on the same pairs"
+
+    def find(self, reference: str) -> PairSet:
+        """Return the set of pairs that a person names. Raises `DataError`."""
+        return find(reference)
+
+    def check(self, data: PairSet, options: PairOptions) -> None:
+        """Raise `OptionError` where the objective does not learn from such pairs, or others cannot judge them."""
+        options.require_fitting(data.name, data.kind)
+        judging_set(data, options)
+
+    def texts(self, data: PairSet, options: PairOptions) -> Sequence[str]:
+        """Every different sentence."""
+        del options
+        return data.sentences
+
+    def about(self, data: PairSet, shares: SplitOptions, options: PairOptions) -> dict[str, Any]:
+        """How many pairs of what kind there are, in each part, and which set judges."""
+        rows = split_pairs(data, shares)
+        parts = {f"{part.value}_pairs": len(rows[part]) for part in (Part.TRAIN, Part.VALIDATION, Part.TEST)}
+        judging = judging_set(data, options)
+        judged = {} if judging is data else {"judged_on": judging.name, "judged_on_fingerprint": judging.fingerprint}
+        licence = next((entry.licence for entry in PAIR_CATALOG.values() if entry.title == data.name), "")
+        told = {"licence": licence} if licence else {}
+        return {"pairs": len(data), "kind": data.kind.value, **told, **parts, **judged}
+
+    def material(
+        self,
+        data: PairSet,
+        shares: SplitOptions,
+        options: PairOptions,
+        marked: tuple[tuple[str, str], ...] = (),
+        on_progress: Callable[[float], None] | None = None,
+    ) -> PairMaterial:
+        """Split the set as planned. Raises `OptionError` and `TrainingError`."""
+        del marked, on_progress
+        self.check(data, options)
+        return PairMaterial.of(data, shares, options)
+
+    def baselines(self, material: PairMaterial) -> dict[str, Likeness]:
+        """None: words that two sentences share are no model."""
+        del material
+        return {}
+
+    def measurement(self, kept: Mapping[str, Any], material: PairMaterial) -> Likeness | None:
+        """Read a measurement again; None where other pairs judge by now."""
+        if kept.get("judge") != material.judge.fingerprint:
+            return None
+        return Likeness.of(kept)
+
+    def summary(self, measured: Mapping[str, Likeness], material: PairMaterial, options: PairOptions) -> dict[str, Any]:
+        """What `scores.json` holds."""
+        del options
+        return summary(measured, material)
+
+    def rows(self, options: PairOptions, scores: Mapping[str, Any]) -> dict[str, str]:
+        """The base and the model."""
+        del options, scores
+        return {"before": "The base", "after": "**This model**"}
+
+    def told(self, scores: Mapping[str, Any], made: Mapping[str, Any]) -> Iterator[str]:
+        """Paragraphs of a card that say what the figures are of."""
+        del made
+        chosen = "their loss chose" if scores.get("judged_by") == LOSS else "they also chose"
+        if scores.get("intervals"):
+            yield (
+                f"Times 100, on {scores.get('pairs', 0):,} validation pairs that it was not trained on; {chosen} the "
+                "checkpoint. In brackets: 95% bootstrap intervals over groups of pairs that share sentences."
+            )
+        else:
+            yield "Nobody scored what it was measured on: the loss of validation examples chose the checkpoint."
+        before, after = (scores.get(name, {}) for name in ("before", "after"))
+        known = [name for name in ("alignment", "uniformity") if name in before.keys() & after.keys()]
+        if known:
+            went = ", ".join(f"{name} went from {before[name]:.4f} to {after[name]:.4f}" for name in known)
+            yield f"In its space, {went}; lower is better for both (Wang & Isola 2020)."
+        yield "The licence of the data, and that of the base, may say what can be done with this model: look at both."
+
+
+PAIRS: Family = SentencePairs()

@@ -13,7 +13,7 @@ from training.readers.family import READERS
 from training.recipe import RECIPES, recipe_of
 from training.runs.curves import MEASURES, Curves, Points
 from training.runs.runs import Plan, Run
-from training.sentences.family import PAIRS
+from training.sentences.material import PAIRS
 from views.ui.charts import draw_chart, tips
 from views.ui.words import word, word_or
 

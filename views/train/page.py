@@ -7,15 +7,14 @@ import streamlit as st
 
 from data.pairs.store import StoredPairs
 from data.store import StoredSet
-from training.options.bi_encoder import BI_ENCODER
-from training.options.cross_encoder import CROSS_ENCODER
 from training.options.language_model import LANGUAGE_MODEL
+from training.options.rankers import BI_ENCODER, CROSS_ENCODER
 from training.recipe import RECIPES, recipe_of
 from training.runs.jobs import all_jobs
 from training.runs.line import LINE
 from training.runs.parts import Whole
 from training.runs.runs import Run
-from training.sentences.family import PAIRS
+from training.sentences.material import PAIRS
 from views.names import kind_name, pair_set_name
 from views.navigation import open_page
 from views.resources.pairs import parts_of, stored_pairs

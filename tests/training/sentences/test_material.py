@@ -16,9 +16,7 @@ from training.options.sentences import (
     SentenceObjective,
     SentenceOptions,
 )
-from training.sentences.family import PAIRS
-from training.sentences.material import PairMaterial
-from training.sentences.measured import Judgement, Likeness, judgement, summary
+from training.sentences.material import PAIRS, Judgement, Likeness, PairMaterial, judgement, summary
 from training.sentences.triples import triples_of
 
 SHARES = SplitOptions(0.2, 0.2)
