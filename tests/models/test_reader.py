@@ -13,7 +13,7 @@ from models.precision import Precision
 from models.readers.reader import SpanOptions, SpanReader, keep_options, options_of, threshold_of
 from models.sources import STARTER, find_model
 from tests.hub import SENTENCES, build_bi_encoder, build_cross_encoder_base, with_head
-from tests.models.test_cross_encoder import telling
+from tests.models.encoders.test_cross_encoder import telling
 
 pytestmark = pytest.mark.slow
 WORDS = " ".join(SENTENCES).split()
