@@ -1,6 +1,8 @@
-"""Texts as a column: a sequence of strings that are made when they are asked for, and what they are by content."""
+"""Texts of any script and length: what is counted in them, how they are cut into blocks."""
 
+import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
+from enum import StrEnum
 from functools import cached_property
 from hashlib import sha256
 from itertools import chain, islice
@@ -9,6 +11,7 @@ from typing import Any, TypeVar, overload
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import regex
 
 BLOCK = 8_192  # texts made at a time: some megabytes
 
@@ -166,3 +169,29 @@ def _joined(titles: Any, texts: Any) -> Any:
     known = pc.if_else(pc.equal(titles, ""), pa.scalar(None, pa.large_string()), titles)
     newline = pa.scalar("\n", pa.large_string())
     return pc.binary_join_element_wise(known, texts, newline, null_handling="skip")
+
+
+_HANGUL = regex.compile(r"\p{Hangul}")
+_UNSPACED = regex.compile(r"[\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}]")
+_LETTER = regex.compile(r"\p{L}")
+_TEXTS, _CHARACTERS = 2000, 300  # that are looked at
+
+
+class Script(StrEnum):
+    """How words stand in a text."""
+
+    KOREAN = "korean"  # spaced, with endings that grow onto them
+    UNSPACED = "unspaced"  # one after the other
+    SPACED = "spaced"
+
+
+def script_of(texts: Iterable[str]) -> Script:
+    """Tell the script of a corpus by the beginnings of its first texts.
+
+    A script counts when it makes up a tenth of the letters: Korean passages are full of Latin names, not the reverse.
+    """
+    sample = unicodedata.normalize("NFC", "".join(text[:_CHARACTERS] for text in islice(texts, _TEXTS)))
+    letters = max(1, len(_LETTER.findall(sample)))
+    if len(_HANGUL.findall(sample)) >= letters / 10:
+        return Script.KOREAN
+    return Script.UNSPACED if len(_UNSPACED.findall(sample)) >= letters / 10 else Script.SPACED

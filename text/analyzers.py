@@ -8,7 +8,9 @@ from enum import StrEnum
 from functools import cache
 from typing import Any
 
-from data.script import Script, script_of
+from data.texts import Script, script_of
+
+Span = tuple[int, int]  # first letter, and the one after the last
 
 VERSION = 1  # part of every cache key: raise it when any analyzer's output changes
 

@@ -13,7 +13,7 @@ from enum import StrEnum
 import numpy as np
 
 from data.records import QuestionSet
-from data.script import Script, script_of
+from data.texts import Script, script_of
 
 _WORD = re.compile(r"[^\W_]+")
 _BY_CHANCE = 1000  # questions that are held against a passage of others

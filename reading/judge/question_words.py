@@ -19,7 +19,7 @@ import unicodedata
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
 
-from data.script import Script, script_of
+from data.texts import Script, script_of
 
 
 class QuestionWord(StrEnum):

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 import streamlit as st
 
 from data.judgements import judged_passages, judgements_of
-from data.script import Script, script_of
 from data.split import Part
 from data.store import StoredSet
+from data.texts import Script, script_of
 from retrieval.comparison.spec import Spec
 from retrieval.comparison.store import ComparisonJob
 from retrieval.rankings import Findings, truth_of
