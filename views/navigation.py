@@ -1,5 +1,6 @@
 """The pages of the app, and the way from one to another."""
 
+from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
 from typing import Any
@@ -8,21 +9,48 @@ import streamlit as st
 
 from jobs.processes import without_collections
 from views.ui.state import VISIT
-from views.ui.words import word
+from views.ui.words import word, word_or
 from views.uploads import UPLOADS
 
 _KEPT = ("data", "lang")  # of an address, on the way to another page
-PAGES = {
-    "compare": ":material/leaderboard:",
-    "data": ":material/description:",
-    "train": ":material/model_training:",
-    "search": ":material/search:",
-    "answers": ":material/question_answer:",
-    "embeddings": ":material/scatter_plot:",
-    "language": ":material/translate:",
-}
-MORE = ("embeddings", "language")  # pages that look into models themselves: one menu holds them
-_FOLDERS = {"answers": "reading"}  # of pages that are called otherwise than their room
+
+
+@dataclass(frozen=True)
+class Page:
+    """A page: its name in addresses and its words (`page.<name>`), its icon, and the module whose `draw` draws it."""
+
+    name: str
+    icon: str
+    module: str
+    inside: bool = False  # it looks into models themselves: one menu holds it
+
+    @property
+    def title(self) -> str:
+        """What it is called; by its name where there are no words for it."""
+        return word_or(f"page.{self.name}", self.name.capitalize())
+
+    @property
+    def sign(self) -> str:
+        """Its icon, as Streamlit is told it."""
+        return f":material/{self.icon}:"
+
+    def draw(self) -> None:
+        """Draw it, read when it is first opened: who opens the app waits for one page, not for all."""
+        if st.session_state.get("page") != self.name:
+            UPLOADS.leave_page()
+            st.session_state["page"], st.session_state[VISIT] = self.name, st.session_state.get(VISIT, 0) + 1
+        import_module(self.module).draw()
+
+
+PAGES = (  # the first one opens; a page is added by its module, a line here, and its words
+    Page("compare", "leaderboard", "views.compare.page"),
+    Page("data", "description", "views.data.page"),
+    Page("train", "model_training", "views.train.page"),
+    Page("search", "search", "views.search.page"),
+    Page("answers", "question_answer", "views.reading.page"),
+    Page("embeddings", "scatter_plot", "views.embeddings.page", inside=True),
+    Page("language", "translate", "views.language.page", inside=True),
+)
 
 
 def pages() -> dict[str, list[Any]]:
@@ -30,11 +58,11 @@ def pages() -> dict[str, list[Any]]:
 
     At its own name the first page is found, too.
     """
-    first = next(iter(PAGES))
-    title = word(f"page.{first}")
-    named = st.Page(partial(_go_on, first), title=title, icon=PAGES[first], url_path=first, visibility="hidden")
-    usual = [_page(name) for name in PAGES if name not in MORE]
-    return {"": [*usual, named], word("page.more"): [_page(name) for name in MORE]}
+    first = PAGES[0]
+    go_on = partial(_go_on, first)
+    named = st.Page(go_on, title=first.title, icon=first.sign, url_path=first.name, visibility="hidden")
+    usual = [_served(page) for page in PAGES if not page.inside]
+    return {"": [*usual, named], word("page.more"): [_served(page) for page in PAGES if page.inside]}
 
 
 def read_first_page() -> None:
@@ -44,9 +72,14 @@ def read_first_page() -> None:
             import_module(name)
 
 
+def page_called(name: str) -> Page:
+    """Return the page of a name."""
+    return next(page for page in PAGES if page.name == name)
+
+
 def open_page(name: str, **parameters: str) -> None:
     """Go to a page, with these parameters and no others in its address."""
-    st.switch_page(_page(name), query_params=parameters)
+    st.switch_page(_served(page_called(name)), query_params=parameters)
 
 
 def draw_ways(opened: str) -> None:
@@ -56,37 +89,30 @@ def draw_ways(opened: str) -> None:
     """
     kept = {name: st.query_params[name] for name in _KEPT if name in st.query_params}
     with st.container(horizontal=True, key="ways"):
-        for name in PAGES:
-            if name not in MORE:
-                way_to(name, word(f"page.{name}"), **kept)
-        inside = opened in MORE
+        for page in PAGES:
+            if not page.inside:
+                way_to(page.name, page.title, **kept)
+        shown = next((page for page in PAGES if page.inside and page.name == opened), None)
         with (
-            st.container(key="in_more" if inside else "not_in_more", width="content"),
-            st.popover(word(f"page.{opened if inside else 'more'}"), type="tertiary"),
+            st.container(key="in_more" if shown else "not_in_more", width="content"),
+            st.popover(shown.title if shown else word("page.more"), type="tertiary"),
         ):
-            for name in MORE:
-                way_to(name, word(f"page.{name}"), **kept)
+            for page in PAGES:
+                if page.inside:
+                    way_to(page.name, page.title, **kept)
 
 
 def way_to(name: str, label: str, **parameters: str) -> None:
     """Draw a link to a page in the row at hand, with these parameters in its address."""
-    st.page_link(_page(name), label=label, icon=PAGES[name], query_params=parameters)
+    page = page_called(name)
+    st.page_link(_served(page), label=label, icon=page.sign, query_params=parameters)
 
 
-def _page(name: str) -> Any:
-    title, is_first = word(f"page.{name}"), name == next(iter(PAGES))
-    path = "first" if is_first else name  # Streamlit serves the first page without a path, and no other at its name
-    return st.Page(partial(_draw, name), title=title, icon=PAGES[name], url_path=path, default=is_first)
+def _served(page: Page) -> Any:
+    path = "first" if page is PAGES[0] else page.name  # Streamlit serves the first page without a path
+    return st.Page(page.draw, title=page.title, icon=page.sign, url_path=path, default=page is PAGES[0])
 
 
-def _go_on(name: str) -> None:
+def _go_on(page: Page) -> None:
     """Go to a page with what its address asks for."""
-    st.switch_page(_page(name), query_params={key: st.query_params.get_all(key) for key in st.query_params})
-
-
-def _draw(name: str) -> None:
-    """Draw a page, read when it is first opened: who opens the app waits for one page, not for all."""
-    if st.session_state.get("page") != name:
-        UPLOADS.leave_page()
-        st.session_state["page"], st.session_state[VISIT] = name, st.session_state.get(VISIT, 0) + 1
-    import_module(f"views.{_FOLDERS.get(name, name)}.page").draw()
+    st.switch_page(_served(page), query_params={key: st.query_params.get_all(key) for key in st.query_params})

@@ -1,4 +1,5 @@
-"""The ways between pages: five names to begin with, and a menu that holds the others and tells when one is open. The sidebar: which set is in use when the app is opened, and how it is split."""
+"""The ways between pages: five names to begin with, and a menu that holds the others and tells when one is open. The
+sidebar: which set is in use when the app is opened, and how it is split."""
 
 import json
 from pathlib import Path

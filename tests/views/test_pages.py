@@ -1,0 +1,59 @@
+"""Every page, drawn where there is nothing but the sample; one is added by its module and a line of `PAGES`."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from tests.views.driving import opened
+from views import navigation
+from views.navigation import PAGES, Page
+from views.ui.words import LANGUAGES, catalog
+
+HEAVY = ("torch", "transformers", "sentence_transformers", "kiwipiepy", "faiss", "pymilvus", "openai")
+TOY = "import streamlit as st\n\n\ndef draw() -> None:\n    st.title('A toy')\n"
+
+
+def one_page() -> None:
+    import streamlit as st
+
+    from views import sidebar
+    from views.navigation import draw_ways, page_called
+
+    sidebar.draw()
+    draw_ways(st.query_params["at"])
+    page_called(st.query_params["at"]).draw()
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+@pytest.mark.parametrize("name", [page.name for page in PAGES])
+def test_every_page_is_drawn_on_a_first_visit(name: str, language: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("jobs.folder.Job.launch", lambda *_, **__: None)
+    app = opened(one_page, at=name, lang=language)
+    assert app.title
+    assert not app.main.error
+    assert f"page.{name}" in catalog(language)
+
+
+@pytest.mark.slow
+def test_reading_what_draws_the_pages_reads_no_model_library() -> None:
+    script = (
+        "import json, sys\nfrom importlib import import_module\nfrom views.navigation import PAGES\n"
+        "for page in PAGES:\n    import_module(page.module)\n"
+        f"print(json.dumps([name for name in {HEAVY} if name in sys.modules]))"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert json.loads(done.stdout) == []
+
+
+def test_a_page_is_added_by_its_module_and_a_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "toy_page.py").write_text(TOY, encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(navigation, "PAGES", (*PAGES, Page("toy", "toys", "toy_page", inside=True)))
+    app: AppTest = opened(one_page, at="toy")
+    assert [title.value for title in app.title] == ["A toy"]
+    assert [link.proto.label for link in app.get("page_link")][-1] == "Toy"
+    assert [menu.proto.popover.label for menu in app.main.get("popover")] == ["Toy"]
