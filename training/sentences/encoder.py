@@ -20,10 +20,9 @@ from training.family import Family
 from training.options.common import AttentionDropout, OptionError, TrainingError, TrainingOptions
 from training.options.sentences import ALONE, SentenceObjective, SentenceOptions
 from training.sentences.adaptation import forget, pool_sentences
-from training.sentences.examples import encoder_examples
+from training.sentences.examples import TeachersVectors, encoder_examples
 from training.sentences.losses import sentence_loss
 from training.sentences.material import PAIRS, Likeness, PairMaterial, judgement
-from training.sentences.teacher import TeachersVectors
 
 
 class SentenceRecipe:

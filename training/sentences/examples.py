@@ -1,19 +1,69 @@
-"""What each objective is shown: columns of sentences, and what batches must know of them.
+"""What each objective of sentences is shown: pairs, triples, and a teacher's vectors."""
 
-Batches are drawn at random, anew each epoch. Where other examples' sentences are negatives, none of a batch follows
-from a sentence whose example it does not stand in.
-"""
-
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 from scipy.sparse import csr_array
 
-from data.pairs.records import PairSet
+from data.pairs.records import Label, PairKind, PairSet
+from data.texts import Texts
+from embeddings.distinct import Distinct
+from models.encoders.bi_encoder import BiEncoder
+from models.precision import Precision
+from models.sources import find_model
+from training.engine.probe import seconds_for
 from training.engine.task import Columns, Examples
-from training.options.common import TrainingError
+from training.options.common import OptionError, TrainingError
 from training.options.sentences import SentenceObjective, SentenceOptions
-from training.sentences.triples import triples_of
+
+
+@dataclass(frozen=True)
+class Triples:
+    """Rows `(n, 3)` int64 of `sentences`, and which sentences are no negatives of which, `(n_sentences, n_sentences)`.
+
+    That is a sentence itself, and everything that follows from it in any row.
+    """
+
+    sentences: list[str]
+    rows: np.ndarray
+    relevance: csr_array
+
+
+def triples_of(pairs: PairSet) -> Triples:
+    """Make triples of triplets or of labelled pairs.
+
+    Of labelled pairs, each that says entailment becomes a triple with a contradiction of the same premise, its
+    contradictions taken in turn; premises without either make none (Gao et al. 2021, 4.1). A triple that holds a
+    sentence twice is none.
+    """
+    distinct = Distinct.of(pairs)
+    rows, follows = distinct.places, distinct.places[:, :2]
+    if pairs.kind is PairKind.LABELLED:
+        follows = follows[pairs.values == Label.ENTAILMENT]
+        rows = _in_turn(follows, distinct.places[pairs.values == Label.CONTRADICTION])
+    ordered = np.sort(rows, axis=1)
+    rows = rows[(ordered[:, 1:] != ordered[:, :-1]).all(axis=1)]
+    n = len(distinct.sentences)
+    itself = np.arange(n)
+    of = np.concatenate([itself, follows[:, 0]]), np.concatenate([itself, follows[:, 1]])
+    relevance = csr_array((np.ones(len(of[0]), dtype=np.int32), of), shape=(n, n))
+    return Triples(distinct.sentences, rows, relevance)
+
+
+def _in_turn(entailed: np.ndarray, contradicted: np.ndarray) -> np.ndarray:
+    """Give the i-th entailed pair of a premise its i-th contradicted one, from the first again where they are fewer."""
+    contradicted = contradicted[np.argsort(contradicted[:, 0], kind="stable")]
+    premises, first, count = np.unique(contradicted[:, 0], return_index=True, return_counts=True)
+    entailed = entailed[np.isin(entailed[:, 0], premises)]
+    entailed = entailed[np.argsort(entailed[:, 0], kind="stable")]
+    _, begins, held = np.unique(entailed[:, 0], return_index=True, return_counts=True)
+    turn = np.arange(len(entailed)) - np.repeat(begins, held)
+    place = np.searchsorted(premises, entailed[:, 0])
+    negatives = contradicted[first[place] + turn % count[place], 1]
+    return np.concatenate([entailed, negatives[:, None]], axis=1)
 
 
 def encoder_examples(options: SentenceOptions, pairs: PairSet) -> tuple[Columns, Examples]:
@@ -88,3 +138,41 @@ def _apart(columns: Columns, *, contrasts: bool = False) -> tuple[Columns, Examp
 def _lengths(columns: Columns) -> np.ndarray:
     lengths: np.ndarray = np.sum([[len(text) for text in column] for column in columns.values()], axis=0, dtype=float)
     return lengths
+
+
+class TeachersVectors:
+    """A teacher's vectors of length 1, `(dimensions,)` float32 each, one of every pair's first sentence.
+
+    They are kept in the workspace, so a training that is resumed asks for none again. Raises `OptionError` where they
+    have other dimensions than the student's, `dimensions`.
+    """
+
+    def __init__(self, teacher: str, pairs: PairSet, dimensions: int, precision: Precision) -> None:
+        self._teacher, self._precision, self._dimensions = teacher, precision, dimensions
+        self._sentences: Texts = pairs.texts[0]
+        found = self._encoder().encode("question", ["a"]).shape[1]
+        if found != dimensions:
+            message = f"teacher gives vectors of {found} dimensions, and the base has {dimensions}: both must be alike"
+            raise OptionError("teacher", "dimensions", message)
+
+    def labels(self, on_progress: Callable[[float], None]) -> list[Any]:
+        """Encode the sentences."""
+        different, places = self._different
+        return list(self._encoder(on_progress).encode_sentences(different)[places])
+
+    def stand_ins(self) -> list[Any]:
+        """Vectors of zeros."""
+        return [np.zeros(self._dimensions, dtype=np.float32)] * len(self._sentences)
+
+    def seconds(self) -> float:
+        """Seconds that encoding would take."""
+        encoder = self._encoder()
+        return seconds_for(lambda some: encoder.encode("question", some), sorted(self._different[0], key=len))
+
+    def _encoder(self, on_progress: Callable[[float], None] | None = None) -> BiEncoder:
+        return BiEncoder(find_model(self._teacher), [], precision=self._precision, on_progress=on_progress)
+
+    @cached_property
+    def _different(self) -> tuple[list[str], np.ndarray]:
+        different, places = np.unique(np.array(list(self._sentences), dtype=object), return_inverse=True)
+        return different.tolist(), places

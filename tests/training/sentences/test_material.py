@@ -16,8 +16,8 @@ from training.options.sentences import (
     SentenceObjective,
     SentenceOptions,
 )
+from training.sentences.examples import triples_of
 from training.sentences.material import PAIRS, Judgement, Likeness, PairMaterial, judgement, summary
-from training.sentences.triples import triples_of
 
 SHARES = SplitOptions(0.2, 0.2)
 

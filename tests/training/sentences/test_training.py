@@ -42,8 +42,8 @@ from tests.training.worlds import logged, shuffled
 from tests.training.worlds import planned as planned_ranker
 from training.__main__ import main
 from training.estimate import estimate
-from training.options.bi_encoder import BI_ENCODER
 from training.options.common import EmbeddingTable, OptionError, TrainingError
+from training.options.rankers import BI_ENCODER
 from training.options.sentences import (
     FITTING,
     SENTENCE_CROSS_ENCODER,
@@ -53,7 +53,7 @@ from training.options.sentences import (
 )
 from training.recipe import recipe_of
 from training.runs.runs import Run, all_runs
-from training.sentences.teacher import TeachersVectors
+from training.sentences.examples import TeachersVectors
 from training.train import load_material, train
 
 pytestmark = pytest.mark.slow
