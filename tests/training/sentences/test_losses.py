@@ -24,7 +24,7 @@ from training.options.sentences import (
     SentencePooling,
 )
 from training.rankers.losses import negatives_of_processes
-from training.sentences.adaptation import forget, pool_sentences
+from training.sentences.encoder import forget, pool_sentences
 from training.sentences.examples import damaged, encoder_examples
 from training.sentences.losses import cross_sentence_loss, sentence_loss
 
