@@ -18,8 +18,7 @@ from language.masking.masker import Masker, WholeWords
 from language.masking.token_file import Specials, TokenFile, write_tokens
 from language.tokenizers.material import MOST_CHARACTERS, OnProgress, gone_through, within
 from training.language.examples import HiddenTokens, MeasuredRows
-from training.language.once import made_once
-from training.language.tokenizer import tokenizer_of, trains_one
+from training.language.tokenizer import made_once, tokenizer_of, trains_one
 from training.options.common import TrainingError
 from training.options.language_model import LanguageOptions
 

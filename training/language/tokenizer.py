@@ -1,11 +1,17 @@
-"""The tokenizer of a language model's training: the base's, one that was trained before, or one trained first thing."""
+"""The tokenizer of a language model's training, and what is made of a text once."""
 
+import shutil
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, wait
+from contextlib import contextmanager
 from pathlib import Path
 from threading import Thread
 from typing import Any
 
+from filelock import FileLock, Timeout
+
 from data.cache import key_of
+from data.seal import is_sound, sealing
 from data.split import SplitOptions
 from data.workspace import workspace
 from language.corpus import Corpus
@@ -13,8 +19,42 @@ from language.problems import LanguageError
 from language.tokenizers.material import Material, OnProgress, Sample, gathered, within
 from language.tokenizers.train import TokenizerOptions, TrainedTokenizer, train_on
 from models.sources import STARTER, find_model
-from training.language.once import made_once
 from training.options.language_model import LanguageOptions
+
+_SECONDS_OF_WAITING = 0.5  # before a wish to stop is heard
+
+
+def made_once(folder: Path, make: Callable[[Path], None], on_progress: OnProgress | None) -> None:
+    """Have a folder made and sealed, unless it is there and sound.
+
+    While another process makes it, `on_progress` is told that nothing is done yet.
+    """
+    if is_sound(folder):
+        return
+    with _turn(folder, on_progress):
+        if is_sound(folder):
+            return
+        for left in folder.parent.glob(f".{folder.name}.*"):  # by a process that was killed: it may be gigabytes
+            shutil.rmtree(left)
+        with sealing(folder) as new:
+            make(new)
+
+
+@contextmanager
+def _turn(folder: Path, on_progress: OnProgress | None) -> Iterator[None]:
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    lock = FileLock(folder.with_suffix(".lock"))
+    while not lock.is_locked:
+        try:
+            lock.acquire(timeout=_SECONDS_OF_WAITING)
+        except Timeout:
+            if on_progress:
+                on_progress(0.0)
+    try:
+        yield
+    finally:
+        lock.release()
+
 
 _VERSION = 1  # raise when a tokenizer of the same documents would come out different
 _LEAST_READ = 512  # tokens that a new model reads

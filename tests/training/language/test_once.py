@@ -13,7 +13,7 @@ import pytest
 from data.seal import is_sound
 from data.workspace import PROJECT
 from jobs.folder import AskedToStop
-from training.language.once import made_once
+from training.language.tokenizer import made_once
 
 MAKER = """
 import os, signal, sys, time
