@@ -16,9 +16,8 @@ from training.engine.arguments import processes
 from training.engine.probe import seconds_for
 from training.engine.task import HeldOut, Task
 from training.family import Family
-from training.language.examples import MeasuredRows, examples_of
 from training.language.family import LANGUAGES
-from training.language.material import LanguageMaterial
+from training.language.material import LanguageMaterial, MeasuredRows, examples_of
 from training.language.measured import Guessed
 from training.options.common import EmbeddingTable, OptionError, TrainingOptions
 from training.options.language_model import LanguageBestBy, LanguageOptions

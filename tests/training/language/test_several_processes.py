@@ -20,7 +20,7 @@ from tests.training.test_several_processes import (
 )
 from tests.training.worlds import logged
 from training.__main__ import main
-from training.language.examples import HiddenTokens
+from training.language.material import HiddenTokens
 
 pytestmark = pytest.mark.slow
 
