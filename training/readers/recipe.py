@@ -25,9 +25,8 @@ from training.options.common import TrainingError, TrainingOptions
 from training.options.questions import ReaderOptions
 from training.rankers.examples import mine
 from training.rankers.material import Material, Reached
-from training.readers.examples import WindowsToRead
 from training.readers.family import READERS
-from training.readers.material import rejected_rows
+from training.readers.material import WindowsToRead, rejected_rows
 from training.readers.measured import answered
 
 

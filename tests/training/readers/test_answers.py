@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from data.records import Question
-from training.readers.answers import Located, located
+from training.readers.material import Located, located
 
 TEXT = "서울은 크다. 옛날에 서울은 작았고, 부산은 서울보다 작았다."
 FIRST, SECOND, THIRD = (TEXT.index("서울", start) for start in (0, 1, 20))

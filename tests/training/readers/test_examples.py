@@ -11,7 +11,7 @@ from models.loading import load_reader
 from models.readers.reader import SpanOptions, SpanTokens
 from models.sources import find_model
 from tests.training.readers.worlds import CUE, WORDS, tiny_base
-from training.readers.examples import WindowsToRead
+from training.readers.material import WindowsToRead
 
 pytestmark = pytest.mark.slow
 A, B, C, D, E, F, G, H = WORDS[:8]  # a token each
