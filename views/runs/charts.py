@@ -9,7 +9,7 @@ import streamlit as st
 
 from retrieval.report.charts import legend, shape
 from retrieval.report.colours import PALETTE
-from training.readers.family import READERS
+from training.readers.recipe import READERS
 from training.recipe import RECIPES, recipe_of
 from training.runs.curves import MEASURES, Curves, Points
 from training.runs.runs import Plan, Run

@@ -14,8 +14,8 @@ from training.options.common import OptionError, TrainingError
 from training.options.questions import ReaderOptions
 from training.rankers.examples import as_table, mine
 from training.rankers.material import Material
-from training.readers.family import READERS
 from training.readers.material import is_unanswerable, reader_material, with_unanswerable
+from training.readers.recipe import READERS
 
 SHARES = SplitOptions(0.2, 0.2)
 OPTIONS = ReaderOptions(evaluation_limit=0)
