@@ -33,8 +33,7 @@ from training.runs.ablations import Ablation
 from training.runs.jobs import all_jobs, job_at
 from training.runs.line import LINE
 from training.runs.rehearsal import Estimate, Rehearsal, Task
-from training.runs.rounds import create_rounds, rounds_of
-from training.runs.runs import Plan, Run, damaged_runs
+from training.runs.runs import Plan, Run, create_rounds, damaged_runs, rounds_of
 from training.runs.searches import Search
 
 Reference = Annotated[str, Parameter(help="id of the run, as `list` shows it, or its folder")]

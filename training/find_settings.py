@@ -14,8 +14,7 @@ from data.terminal import tell
 from retrieval.evaluation.measures import Measure
 from training.command_line import PlanWords, carried_out_whole, followed_rounds, options_of, planned
 from training.recipe import ranking_kinds
-from training.runs.rounds import create_rounds
-from training.runs.runs import Plan
+from training.runs.runs import Plan, create_rounds
 from training.runs.searches import DEFAULTS, Findings, Search, Tried, create_search
 
 

@@ -12,8 +12,7 @@ from models.sources import ModelSource, is_starter
 from training.options.language_model import LANGUAGE_MODEL
 from training.options.questions import READER
 from training.recipe import recipe_of
-from training.runs.rounds import rounds_of
-from training.runs.runs import Plan, Run
+from training.runs.runs import Plan, Run, rounds_of
 
 _HELPERS = {"teacher": "Teacher", "guide": "Guide", "negatives_model": "Hard negatives found by"}
 _NEED_THE_PROJECT = "The starter's modules are part of the MRC Retrieval Workbench: run this from its folder.\n\n"

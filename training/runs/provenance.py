@@ -11,8 +11,7 @@ from models.sources import ModelSource, find_model, identity
 from text.analyzers import Analyzer, choose
 from training.options.common import TrainingOptions, uses_bfloat16
 from training.recipe import recipe_of
-from training.runs.rounds import rounds_of
-from training.runs.runs import Plan
+from training.runs.runs import Plan, rounds_of
 
 # the libraries whose versions decide numbers; those that are not installed are left out
 LIBRARIES = (

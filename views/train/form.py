@@ -1,4 +1,5 @@
-"""The form of a training: what is entered is checked at once, and nothing of it is lost; searches for settings and earlier trainings fill it in."""
+"""The form of a training: what is entered is checked at once, and nothing of it is lost; searches for settings and
+earlier trainings fill it in."""
 
 from dataclasses import replace
 from enum import Enum
@@ -16,13 +17,12 @@ from language.corpus import Corpus, PassageCorpus
 from language.texts import StoredText, opened
 from models.hub import ModelError
 from models.sources import find_model
-from training.options.bi_encoder import BI_ENCODER, BiEncoderOptions
 from training.options.common import OptionError, TrainingOptions
 from training.options.language_model import LANGUAGE_MODEL
+from training.options.rankers import BI_ENCODER, BiEncoderOptions
 from training.recipe import ranking_kinds, recipe_of
 from training.runs.rehearsal import Task
-from training.runs.rounds import mined_by
-from training.runs.runs import Plan, Run, all_runs, new_plan
+from training.runs.runs import Plan, Run, all_runs, mined_by, new_plan
 from training.runs.searches import Findings, create_search
 from training.settings.grid import changes_of
 from views.names import kind_name

@@ -1,4 +1,5 @@
-"""What can be known before a training starts, its time and memory and its hard negatives, and the buttons that start it."""
+"""What can be known before a training starts, its time and memory and its hard negatives, and the buttons that start
+it."""
 
 import time
 from collections.abc import Callable, Hashable
@@ -13,11 +14,10 @@ from streamlit.delta_generator import DeltaGenerator
 from data.limits import LimitError
 from data.split import Part
 from jobs.status import Status
-from training.options.bi_encoder import BiEncoderOptions, Pooling
+from training.options.rankers import BiEncoderOptions, Pooling
 from training.runs.line import LINE
 from training.runs.rehearsal import Estimate, Rehearsal, Task
-from training.runs.rounds import create_rounds, rounds_of
-from training.runs.runs import Plan
+from training.runs.runs import Plan, create_rounds, rounds_of
 from views.choices import finished_runs
 from views.names import base_name
 from views.resources.sets import split_of

@@ -16,8 +16,7 @@ from training.options.questions import NegativesFrom
 from training.options.rankers import BI_ENCODER, BiEncoderObjective, BiEncoderOptions
 from training.rankers.examples import mine
 from training.runs.line import LINE
-from training.runs.rounds import create_rounds, mined_by
-from training.runs.runs import Plan, Run, all_runs
+from training.runs.runs import Plan, Run, all_runs, create_rounds, mined_by
 from training.train import load_material, train
 
 MULTIPLE = BiEncoderObjective.MULTIPLE_NEGATIVES

@@ -23,10 +23,18 @@ from tests.doubles import small_set
 from tests.hub import build_bi_encoder
 from tests.views.driving import run, unfolded
 from tests.views.train.test_options import NEVER_OF_A_STARTER, shown
-from training.options.bi_encoder import BI_ENCODER, BiEncoderObjective, BiEncoderOptions, Pooling
 from training.options.common import LoraAlso, Report
-from training.options.cross_encoder import CROSS_ENCODER, CrossEncoderObjective, CrossEncoderOptions
 from training.options.questions import NegativesFrom, ReaderBestBy, ReaderObjective, ReaderOptions
+from training.options.rankers import (
+    BI_ENCODER,
+    CROSS_ENCODER,
+    SPARSE_ENCODER,
+    BiEncoderObjective,
+    BiEncoderOptions,
+    CrossEncoderObjective,
+    CrossEncoderOptions,
+    Pooling,
+)
 from training.options.sentences import (
     CrossSentenceObjective,
     JudgedBy,
@@ -35,10 +43,8 @@ from training.options.sentences import (
     SentenceOptions,
     SentencePooling,
 )
-from training.options.sparse_encoder import SPARSE_ENCODER
 from training.recipe import RECIPES
-from training.runs.rounds import create_rounds
-from training.runs.runs import Plan, Run, all_runs, create_run, new_plan
+from training.runs.runs import Plan, Run, all_runs, create_rounds, create_run, new_plan
 from views.train import base as hub
 from views.train import fields as train_widgets
 from views.train import start as train_start
