@@ -6,8 +6,7 @@ import pandas as pd
 import streamlit as st
 
 from training.recipe import ranking_kinds, recipe_of
-from training.runs.advice import advice
-from training.runs.curves import curves
+from training.runs.curves import advice, curves
 from training.runs.runs import Plan, Run
 from views.runs.charts import best_by, measure_names
 from views.ui import tables

@@ -7,10 +7,9 @@ import pytest
 from models.sources import STARTER
 from tests.doubles import small_set
 from tests.training.worlds import planned
-from training.options.bi_encoder import BI_ENCODER
 from training.options.questions import READER
-from training.runs.advice import Advice, advice
-from training.runs.curves import Points
+from training.options.rankers import BI_ENCODER
+from training.runs.curves import Advice, Points, advice
 
 RISING = [(0, 0.5), (5, 0.6), (10, 0.7)]
 UP, UNSURE, DOWN = (0.01, 0.2), (-0.1, 0.1), (-0.2, -0.01)

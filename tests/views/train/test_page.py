@@ -27,11 +27,9 @@ from retrieval.comparison.experiment import added
 from tests.doubles import small_set
 from tests.views.driving import run, unfolded
 from training.engine.checkpoints import seal
-from training.options.bi_encoder import BI_ENCODER
-from training.options.cross_encoder import CROSS_ENCODER
-from training.options.sparse_encoder import SPARSE_ENCODER
+from training.options.rankers import BI_ENCODER, CROSS_ENCODER, SPARSE_ENCODER
 from training.recipe import RECIPES
-from training.runs.advice import Advice
+from training.runs.curves import Advice
 from training.runs.runs import Phase, Run, all_runs, create_run, new_plan
 from views.train import base as hub
 from views.ui.words import catalog
