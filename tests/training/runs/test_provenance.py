@@ -18,8 +18,8 @@ from models.precision import Precision
 from models.sources import STARTER, ModelSource, content_fingerprint, find_model
 from tests.doubles import small_set
 from tests.hub import COMMIT, hub_server
-from training.options.bi_encoder import BI_ENCODER, BiEncoderOptions
-from training.runs.provenance import LIBRARIES, in_precision_begun, provenance
+from training.options.rankers import BI_ENCODER, BiEncoderOptions
+from training.runs.card import LIBRARIES, in_precision_begun, provenance
 from training.runs.runs import Plan, new_plan
 
 pytestmark = pytest.mark.slow  # torch is asked for the hardware
