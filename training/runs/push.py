@@ -1,12 +1,31 @@
-"""Sends a finished model to a model hub. The token is used for that and is nowhere kept, logged or told."""
+"""Takes a finished model elsewhere: as one file, or to a model hub. A token is nowhere kept, logged or told."""
 
+import os
 import re
+import tempfile
+import zipfile
+from io import BufferedReader
 from typing import Any
 
 from data.problems import Failure
+from data.workspace import workspace
 from jobs.status import State
 from models.hub import TIMEOUT_SECONDS
 from training.runs.runs import Run
+
+
+def zipped_model(run: Run) -> BufferedReader:
+    """Return the run's model as an open zip, read from its start; the file is gone once closed.
+
+    Stored and not deflated: weights do not get smaller. Raises `OSError` where the disk is full.
+    """
+    with tempfile.TemporaryFile(dir=workspace(), suffix=".zip") as file:
+        with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
+            for path in sorted(run.model_folder.rglob("*")):
+                archive.write(path, f"{run.id}/{path.relative_to(run.model_folder).as_posix()}")
+        file.seek(0)
+        return os.fdopen(os.dup(file.fileno()), "rb")  # a reader of its own: it outlives the writer
+
 
 # what a model is made of; anything else that lies in its folder stays here
 _SENT = ["*.safetensors", "*.json", "*.txt", "*.md", "*.model", "*.jinja"]

@@ -10,8 +10,7 @@ from retrieval.comparison.spec import Spec
 from training.options.language_model import LANGUAGE_MODEL
 from training.options.questions import READER
 from training.recipe import recipe_of
-from training.runs.archive import zipped_model
-from training.runs.push import PushError, push
+from training.runs.push import PushError, push, zipped_model
 from training.runs.runs import Plan, Run
 from views.choices import BM25_NAME, Choices, choices_for, free_name
 from views.names import base_name
