@@ -1,5 +1,9 @@
-"""The app on a port of its own, and Chromium to look at it."""
+"""The app on a port of its own, Chromium to look at it, and visitors without a browser.
 
+Each of these opens a page over the app's own socket and waits for all that is drawn: so what they wait for is the
+server alone, the script's run and sending what it draws."""
+
+import asyncio
 import os
 import shutil
 import socket
@@ -8,12 +12,17 @@ import sys
 import time
 import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AsyncExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from time import perf_counter
 
 import psutil
 from playwright.sync_api import Browser, Page, sync_playwright
+from streamlit.proto.BackMsg_pb2 import BackMsg
+from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
+from websockets.asyncio.client import ClientConnection, connect
+from websockets.typing import Subprotocol
 
 _CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
 _PATIENCE = 60.0
@@ -75,3 +84,41 @@ def opened_page() -> Iterator[Page]:
     """An empty page of a new Chromium, in English."""
     with opened_browser() as browser:
         yield browser.new_page(locale="en-US", viewport={"width": 1280, "height": 1000})
+
+
+_VISIT_PATIENCE = 60.0
+
+
+def visits(address: str, page: str, query: str, count: int = 1) -> list[float]:
+    """Open a page of the app ("data") with a query ("view=why") in so many new sessions, all at once.
+
+    Returns for each the seconds until all of it is there. Raises `TimeoutError` after a minute.
+    """
+    return asyncio.run(_visits(address, page, query, count))
+
+
+async def _visits(address: str, page: str, query: str, count: int) -> list[float]:
+    socket = f"{address.replace('http', 'ws', 1)}/_stcore/stream"
+    async with AsyncExitStack() as stack, asyncio.timeout(_VISIT_PATIENCE):
+        opened = [
+            await stack.enter_async_context(connect(socket, subprotocols=[Subprotocol("streamlit")], max_size=None))
+            for _ in range(count)
+        ]
+        return list(await asyncio.gather(*(_visit(one, page, query) for one in opened)))
+
+
+async def _visit(connection: ClientConnection, page: str, query: str) -> float:
+    asked = BackMsg()
+    asked.rerun_script.query_string, asked.rerun_script.page_name = query, page
+    asked.rerun_script.context_info.locale = "en-US"
+    start = perf_counter()
+    await connection.send(asked.SerializeToString())
+    while not _is_end(await connection.recv()):
+        pass
+    return perf_counter() - start
+
+
+def _is_end(content: str | bytes) -> bool:
+    """Whether a message says that the script ran to its end: one that ended early is followed by another run."""
+    told = ForwardMsg.FromString(content if isinstance(content, bytes) else content.encode())
+    return (told.WhichOneof("type"), told.script_finished) == ("script_finished", ForwardMsg.FINISHED_SUCCESSFULLY)

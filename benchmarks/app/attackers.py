@@ -24,8 +24,7 @@ from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.typing import Subprotocol
 
-from benchmarks.app.app import RunningApp, running_app
-from benchmarks.app.visitors import visits
+from benchmarks.app.app import RunningApp, running_app, visits
 from data.catalog import CATALOG, obtain
 from data.read import read
 from data.split import Part
