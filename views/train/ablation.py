@@ -23,9 +23,9 @@ from models.sources import STARTER, find_model
 from retrieval.comparison.experiment import ExperimentError, read_as, write_experiment
 from training.ablate import planned_ablation
 from training.ablations.experiment import AblationExperiment
-from training.options.bi_encoder import BiEncoderOptions
 from training.options.common import OptionError
 from training.options.language_model import LanguageObjective, LanguageOptions
+from training.options.rankers import BiEncoderOptions
 from training.recipe import recipe_of
 from training.runs.runs import Plan, Run
 from views.names import pair_set_name, set_name

@@ -1,4 +1,5 @@
-"""The base model of a training and the models that guide it, teach it, or find its hard negatives: which, whether it can be had, and what it costs to get."""
+"""The base model of a training and the models that guide it, teach it, or find its hard negatives: which, whether it
+can be had, and what it costs to get."""
 
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
@@ -12,10 +13,9 @@ from data.workspace import for_this_user
 from models.hub import HubRevision, ModelError, hub_revision
 from models.packaged import DEFAULT, PREFIX, base_at_hand
 from models.sources import STARTER, find_model
-from training.options.bi_encoder import BI_ENCODER
 from training.options.common import OptionError, TrainingOptions
-from training.options.cross_encoder import CROSS_ENCODER
 from training.options.language_model import LANGUAGE_MODEL
+from training.options.rankers import BI_ENCODER, CROSS_ENCODER
 from training.recipe import kinds_alike, kinds_to_start_from, recipe_of, usual_base
 from training.runs.runs import Run, find_model_run
 from views.choices import finished_runs

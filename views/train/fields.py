@@ -1,7 +1,8 @@
-"""The fields of a training's form: the widget that suits an option, its words and range, which fields are drawn, what was entered, and where a problem is told."""
+"""The fields of a training's form: the widget that suits an option, its words and range, which fields are drawn, what
+was entered, and where a problem is told."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from enum import StrEnum
 from functools import partial
 from importlib.util import find_spec
@@ -14,9 +15,9 @@ from streamlit.elements.lib.mutable_expander_container import ExpanderContainer
 from data.pairs.records import PairKind
 from data.split import SplitOptions
 from retrieval.evaluation.measures import Measure
-from training.options.bi_encoder import BI_ENCODER, TAUGHT
 from training.options.common import Report
 from training.options.questions import BestBy
+from training.options.rankers import BI_ENCODER
 from training.options.sentences import SENTENCES
 from training.recipe import recipe_of
 from views.names import pair_set_name
@@ -32,6 +33,7 @@ from views.train.options import (
     NEGATIVES_SOURCE,
     fitted,
     matters,
+    starting_values,
 )
 from views.ui.state import is_changed, offer, relabel, take_back
 from views.ui.words import word, word_or
@@ -162,7 +164,6 @@ def _shown(value: float) -> str:
 
 
 _COLUMNS = 4
-_OF_A_LIST = 4  # negatives offered where a teacher is to order them and there were none
 _SPLIT = {"validation": 0.95, "test": 0.95, "split_seed": 2**31 - 1}  # the largest of each
 
 
@@ -288,12 +289,7 @@ def _start(kind: str, base: Base, objective: str) -> dict[str, Any]:
         options, shares = plan.options, plan.split
     else:
         options, shares = suited_to(kind, base), SplitOptions()
-    settings = {} if base.run else recipe_of(kind).options.settings_for(objective)
-    start = asdict(options) | settings | {"base": base.reference, "objective": objective}
-    if objective in TAUGHT:
-        start["negatives"] = start["negatives"] or _OF_A_LIST
-    for name, (low, high) in fitted(kind, objective).items():
-        start[name] = min(max(start[name], low), high)
+    start = starting_values(kind, options, objective, as_trained=base.run is not None) | {"base": base.reference}
     return start | {"validation": shares.validation, "test": shares.test, "split_seed": shares.seed}
 
 

@@ -7,13 +7,18 @@ from itertools import chain
 from typing import Any
 
 from data.pairs.records import PairKind
-from training.options.bi_encoder import BI_ENCODER, TAUGHT, BiEncoderObjective
 from training.options.common import TrainingOptions
-from training.options.cross_encoder import CrossEncoderObjective
 from training.options.language_model import LanguageObjective
 from training.options.questions import NegativesFrom, ReaderObjective
+from training.options.rankers import (
+    BI_ENCODER,
+    TAUGHT,
+    BiEncoderObjective,
+    CrossEncoderObjective,
+    QuestionSide,
+    SparseEncoderObjective,
+)
 from training.options.sentences import CONTRASTED, FITTING, CrossSentenceObjective, SentenceObjective
-from training.options.sparse_encoder import QuestionSide, SparseEncoderObjective
 from training.recipe import ranking_kinds, recipe_of
 
 _OF_A_LIST = 4  # negatives offered where a teacher is to order them and there were none

@@ -6,10 +6,15 @@ from typing import Any
 import pytest
 
 from models.sources import DEFAULT_BI_ENCODER, DEFAULT_READER, STARTER
-from training.options.bi_encoder import BI_ENCODER, BiEncoderObjective
-from training.options.cross_encoder import CROSS_ENCODER, CrossEncoderObjective
 from training.options.questions import READER, ReaderObjective
-from training.options.sparse_encoder import SPARSE_ENCODER, SparseEncoderObjective
+from training.options.rankers import (
+    BI_ENCODER,
+    CROSS_ENCODER,
+    SPARSE_ENCODER,
+    BiEncoderObjective,
+    CrossEncoderObjective,
+    SparseEncoderObjective,
+)
 from training.recipe import recipe_of
 from views.train.options import matters, starting_values
 

@@ -27,8 +27,7 @@ def page() -> None:
 
     from views.train.base import pick_base
     from views.train.form import draw_form
-    from views.train.page import pick_objective
-    from views.train.pairs import pick_pairs
+    from views.train.page import pick_objective, pick_pairs
 
     kind, data = st.query_params["train"], pick_pairs()
     base = pick_base(kind)

@@ -18,10 +18,9 @@ from tests.views.driving import run, unfolded
 from tests.views.train.test_form import at_the_hub, button, done_run, submitted, texts  # fixtures and helpers
 from tests.views.train.test_form import page as form_page
 from tests.views.train.test_page import page as whole_page
-from training.options.bi_encoder import BI_ENCODER
-from training.options.cross_encoder import CROSS_ENCODER
 from training.options.language_model import LANGUAGE_MODEL
 from training.options.questions import READER, ReaderBestBy, ReaderOptions
+from training.options.rankers import BI_ENCODER, CROSS_ENCODER
 from training.options.sentences import SENTENCES
 from training.recipe import RECIPES, kinds_to_start_from, usual_base
 from training.runs.runs import Run
