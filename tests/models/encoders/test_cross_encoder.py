@@ -1,7 +1,6 @@
-"""Scoring with tokens joined by ourselves gives what the library's plain `predict` gives. How rows are cut into passes: the sums can be done by hand."""
+"""Scoring with tokens joined by ourselves gives what the library's plain `predict` gives."""
 
 import shutil
-from itertools import chain, combinations, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,6 @@ import torch
 from safetensors.numpy import load_file, save_file
 from scipy.stats import spearmanr
 
-from models import inference
 from models.encoders.cross_encoder import CrossEncoderScorer
 from models.hub import ModelError
 from models.inference import PairTokens, longest_first
@@ -20,6 +18,7 @@ from models.precision import Precision
 from models.sources import STARTER, find_model
 from tests.hub import SENTENCES, build_bi_encoder, build_cross_encoder_base, with_head
 
+pytestmark = pytest.mark.slow
 WORDS = " ".join(SENTENCES).split()
 rng = np.random.default_rng(0)
 TEXTS = [" ".join(rng.choice(WORDS, n)) for n in [0, 1, 2, 60, 61, 62, 63, 64, 65, 300, *rng.integers(0, 200, 40)]]
@@ -51,7 +50,6 @@ def plain(model: Any, pairs: list[tuple[str, str]]) -> np.ndarray:
     return np.asarray(model.predict(pairs, activation_fn=torch.nn.Identity()))
 
 
-@pytest.mark.slow
 def test_pairs_are_joined_as_the_tokenizer_joins_them(model: Any) -> None:
     tokens = PairTokens(model)
     assert tokens.usable
@@ -62,7 +60,6 @@ def test_pairs_are_joined_as_the_tokenizer_joins_them(model: Any) -> None:
         assert torch.equal(ours[name], value) if isinstance(value, torch.Tensor) else ours[name] == value, name
 
 
-@pytest.mark.slow
 def test_every_text_is_tokenized_once(model: Any) -> None:
     tokens, asked = PairTokens(model), []
     tokenizer = tokens._tokenizer
@@ -82,7 +79,6 @@ def test_every_text_is_tokenized_once(model: Any) -> None:
     assert sorted(asked) == sorted({text for pair in PAIRS for text in pair} - known)
 
 
-@pytest.mark.slow
 def test_a_tokenizer_of_another_kind_is_left_to_the_library(model: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(model.tokenizer, "padding_side", "left")
     tokens = PairTokens(model)
@@ -91,7 +87,6 @@ def test_a_tokenizer_of_another_kind_is_left_to_the_library(model: Any, monkeypa
         assert "preprocess" not in vars(model[0])
 
 
-@pytest.mark.slow
 def test_what_is_longest_is_cut_first() -> None:
     assert longest_first(3, 4, 7) == (3, 4)
     assert longest_first(3, 9, 7) == (3, 4)
@@ -100,7 +95,6 @@ def test_what_is_longest_is_cut_first() -> None:
     assert longest_first(10, 9, 7) == (4, 3)
 
 
-@pytest.mark.slow
 def test_float32_scores_are_the_librarys(folder: Path, model: Any) -> None:
     scorer = CrossEncoderScorer(find_model(str(folder)), [], precision=Precision.FLOAT32)
     scores = scorer.score(PAIRS)
@@ -110,7 +104,6 @@ def test_float32_scores_are_the_librarys(folder: Path, model: Any) -> None:
     assert scorer.score([]).shape == (0,)
 
 
-@pytest.mark.slow
 def test_bfloat16_orders_as_float32_and_scores_do_not_melt_together(folder: Path) -> None:
     source = find_model(str(folder))
     exact = CrossEncoderScorer(source, [], precision=Precision.FLOAT32).score(PAIRS)
@@ -121,7 +114,6 @@ def test_bfloat16_orders_as_float32_and_scores_do_not_melt_together(folder: Path
     assert len(np.unique(reduced)) > 0.95 * len(np.unique(exact))
 
 
-@pytest.mark.slow
 def test_a_starter_scores_in_float32_whatever_is_asked() -> None:
     pairs = [(text, other) for text in SENTENCES for other in SENTENCES]
     scorers = [CrossEncoderScorer(find_model(STARTER), SENTENCES, precision=precision) for precision in Precision]
@@ -131,7 +123,6 @@ def test_a_starter_scores_in_float32_whatever_is_asked() -> None:
         np.testing.assert_array_equal(scores, first)
 
 
-@pytest.mark.slow
 def test_weights_that_are_no_numbers_are_a_failure(folder: Path, tmp_path: Path) -> None:
     damaged = Path(shutil.copytree(folder, tmp_path / "damaged"))
     weights = load_file(damaged / "model.safetensors")
@@ -140,32 +131,3 @@ def test_weights_that_are_no_numbers_are_a_failure(folder: Path, tmp_path: Path)
     with pytest.raises(ModelError, match=f"the model '{damaged}' answers with what is no number") as told:
         CrossEncoderScorer(find_model(str(damaged)), []).score(PAIRS[:5])
     assert (told.value.code, told.value.details) == ("not_finite", {"model": str(damaged)})
-
-
-def passes(widths: list[int]) -> list[tuple[int, int]]:
-    return inference.passes(widths, 64, 10)
-
-
-def test_by_hand() -> None:
-    assert passes([16]) == [(0, 1)]
-    assert passes([32, 8]) == [(0, 1), (1, 2)]  # 32 + 8 places and two passes are 60, together they would be 64 + 10
-    assert passes([16, 8]) == [(0, 2)]  # 32 + 10 against 16 + 8 + 20
-    assert passes([100, 100, 8]) == [(0, 1), (1, 2), (2, 3)]  # a row longer than a pass is one
-    assert passes([16] * 4) == [(0, 4)]
-    assert len(passes([16] * 5)) == 2
-
-
-@pytest.mark.parametrize("seed", range(5))
-def test_no_other_way_costs_less(seed: int) -> None:
-    widths = sorted((np.random.default_rng(seed).integers(1, 8, 9) * 8).tolist(), reverse=True)
-
-    def cost(cut: list[tuple[int, int]]) -> int:
-        return sum((end - start) * widths[start] + 10 for start, end in cut)
-
-    ways = []
-    for cuts in chain.from_iterable(combinations(range(1, 9), count) for count in range(9)):
-        way = list(pairwise([0, *cuts, 9]))
-        if all(end - start == 1 or (end - start) * widths[start] <= 64 for start, end in way):
-            ways.append(way)
-    assert passes(widths) in ways
-    assert cost(passes(widths)) == min(map(cost, ways))
