@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from embeddings.neighbours import neighbours
+from embeddings.geometry import neighbours
 from embeddings.problems import EmbeddingError
 from models.encoders.bi_encoder import BiEncoder
 from models.encoders.cross_encoder import CrossEncoderScorer

@@ -18,11 +18,11 @@ from embeddings.encoder import SentenceVectors, encode
 from embeddings.geometry import (
     anisotropy_parts,
     positive_rows,
+    project,
     singular_values,
     squared_distances,
     uniformity_parts,
 )
-from embeddings.map import project
 from embeddings.probe import Probe, features, probe, training_rows
 from embeddings.problems import EmbeddingError
 from embeddings.results import Evaluation, ModelResult

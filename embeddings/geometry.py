@@ -1,4 +1,4 @@
-"""How vectors lie in their space: do alike sentences lie together, and do all of them use the sphere?
+"""How vectors lie in their space: do alike sentences lie together, do all use the sphere, what is near, and a map of it.
 
 Conventions, those of Wang & Isola 2020 and of SimCSE (Gao et al. 2021, section 5):
 - All vectors are brought to length 1. A vector of zeros, of a text nothing is known of, is no point of the sphere and
@@ -6,10 +6,13 @@ Conventions, those of Wang & Isola 2020 and of SimCSE (Gao et al. 2021, section 
 - Alignment is over pairs that mean the same: of scored pairs those of gold 4 and above of 5, 0.8 of any scale; of
   labelled ones entailments; a triplet's first two sentences; translations.
 - Uniformity is over all pairs of two different sentences, each sentence once, with t = 2.
-Lower is better for both: alignment 0 is a pair in one point, uniformity has no end below, 0 is all in one point.
-"""
+Lower is better for both: alignment 0 is a pair in one point, uniformity has no end below, 0 is all in one point."""
 
 import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
 
 import numpy as np
 
@@ -139,3 +142,135 @@ def _log_mean(near: np.ndarray) -> float:
     n = int(np.isfinite(near).sum())
     total = float(np.nansum(near))
     return math.log(total / (n * (n - 1))) if n > 1 and total > 0 else math.nan
+
+
+_ALIGNMENT, _UNIFORMITY = "alignment", "uniformity"
+# as a training's progress writes both: by `entry_of`, as measured before its first step, and as its trainer logs them
+_WRITTEN = ("validation_", "before_", "eval_validation_")
+
+
+@dataclass(frozen=True)
+class Trajectory:
+    """Both figures of the validation part, `(n,)` float64, after `steps` `(n,)` int64, in the order of the steps."""
+
+    steps: np.ndarray
+    alignment: np.ndarray
+    uniformity: np.ndarray
+
+
+def trajectory(progress: Iterable[Mapping[str, Any]]) -> Trajectory:
+    """Read the path from a training's `Job.progress()`; lines without both figures are passed over.
+
+    Of a step that was logged twice, as by a training that was resumed, the last line counts.
+    """
+    found: dict[int, tuple[float, float]] = {}
+    for entry in progress:
+        step = entry.get("step")
+        for written in _WRITTEN:
+            figures = [entry.get(written + name) for name in (_ALIGNMENT, _UNIFORMITY)]
+            if isinstance(step, int) and all(_is_number(one) for one in figures):
+                found[step] = (float(figures[0] or 0), float(figures[1] or 0))
+    steps = sorted(found)
+    alignment, uniformity = np.array([found[step] for step in steps], dtype=np.float64).reshape(-1, 2).T
+    return Trajectory(np.array(steps, dtype=np.int64), alignment, uniformity)
+
+
+def entry_of(alignment: float, uniformity: float) -> dict[str, float]:
+    """What a training adds to its progress after a validation, for `trajectory` to read."""
+    return {_WRITTEN[0] + _ALIGNMENT: alignment, _WRITTEN[0] + _UNIFORMITY: uniformity}
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+_POINTS_AT_ONCE = 8192  # of a block
+_NEIGHBOURS, _NEAREST = 15, 0.1  # of UMAP, as its paper has them
+
+
+class Projection(StrEnum):
+    """How vectors come onto the plane."""
+
+    PCA = "pca"  # at once; distances are shadows of the real ones
+    UMAP = "umap"  # takes its time; near ones stay near, what lies far apart says little
+
+
+@dataclass(frozen=True)
+class Map:
+    """Points `(n, 2)` float32 of the rows; `explained` `(2,)` are the shares of the variance, of PCA alone."""
+
+    points: np.ndarray
+    explained: np.ndarray
+
+
+def project(vectors: np.ndarray, projection: Projection = Projection.PCA) -> Map:
+    """Bring vectors `(n, dimensions)`, made of length 1, onto a plane. The same vectors give the same map.
+
+    UMAP of fewer than 4 rows is PCA: it needs neighbours.
+    """
+    if projection is Projection.UMAP and len(vectors) > 3:
+        return Map(_umap(unit(vectors)), np.zeros(0))
+    return _pca(unit(vectors))
+
+
+def _pca(points: np.ndarray) -> Map:
+    """Principal components by the covariance, a block of rows at a time; the largest loading of each is positive."""
+    n, dimensions = points.shape
+    mean = points.mean(axis=0, dtype=np.float64) if n else np.zeros(dimensions)
+    gram = np.zeros((dimensions, dimensions))
+    for start in range(0, n, _POINTS_AT_ONCE):
+        block = (points[start : start + _POINTS_AT_ONCE] - mean).astype(np.float32)
+        gram += block.T @ block
+    variances, axes = np.linalg.eigh(gram)
+    variances, axes = np.maximum(variances[::-1], 0), axes[:, ::-1][:, :2]
+    axes = axes * np.sign(axes[np.abs(axes).argmax(axis=0), np.arange(axes.shape[1])])
+    found = np.zeros((n, 2), dtype=np.float32)
+    for start in range(0, n, _POINTS_AT_ONCE):
+        found[start : start + _POINTS_AT_ONCE, : axes.shape[1]] = (
+            points[start : start + _POINTS_AT_ONCE] - mean
+        ) @ axes
+    shares = np.zeros(2)
+    shares[: len(variances[:2])] = variances[:2] / (variances.sum() or 1.0)
+    return Map(found, shares)
+
+
+def _umap(points: np.ndarray) -> np.ndarray:
+    """Uniform manifold approximation (McInnes, Healy & Melville 2018) by cosine; seeded, so on one core."""
+    import umap
+
+    neighbours = min(_NEIGHBOURS, len(points) - 1)
+    start = "spectral" if len(points) > _NEIGHBOURS else "random"  # eigenvectors need more rows than they are
+    model = umap.UMAP(n_neighbors=neighbours, min_dist=_NEAREST, metric="cosine", init=start, random_state=0, n_jobs=1)
+    return np.asarray(model.fit_transform(np.asarray(points)), dtype=np.float32)
+
+
+MOST = 200  # sentences that a matrix is made of: 40,000 cells are more than anybody looks at
+
+
+def similarity(vectors: np.ndarray) -> np.ndarray:
+    """Cosines of all rows with all rows, `(n, n)` float32 in -1 to 1; a vector of zeros has 0 with all.
+
+    Raises `ValueError` for more than `MOST` rows.
+    """
+    if len(vectors) > MOST:
+        raise ValueError(f"a matrix shows {MOST} sentences at most, these are {len(vectors):,}")
+    points = unit(vectors)
+    cosines: np.ndarray = np.clip(points @ points.T, -1, 1).astype(np.float32, copy=False)
+    return cosines
+
+
+def neighbours(vectors: np.ndarray, of: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
+    """Cosines and rows, `(n, k)` each, of the `vectors` nearest to each of `of` `(n, dimensions)`, the nearest first.
+
+    Every vector is compared, a block at a time; among those found with one cosine the first row stands first. Fewer
+    than k where there are fewer vectors. A sentence that is among the vectors is its own nearest.
+    """
+    import faiss
+
+    k = min(k, len(vectors))
+    if not k or not len(of):
+        return np.zeros((len(of), k), dtype=np.float32), np.zeros((len(of), k), dtype=np.int64)
+    points, asked = (np.ascontiguousarray(unit(one), dtype=np.float32) for one in (vectors, of))
+    cosines, rows = faiss.knn(asked, points, k, metric=faiss.METRIC_INNER_PRODUCT)
+    order = np.lexsort((rows, -cosines), axis=1)
+    return np.clip(np.take_along_axis(cosines, order, axis=1), -1, 1), np.take_along_axis(rows, order, axis=1)

@@ -11,9 +11,8 @@ from data.cache import Arrays, key_of, load_arrays
 from data.split import Part
 from data.workspace import workspace, write_text
 from embeddings.cost import SECONDS
-from embeddings.map import Projection
+from embeddings.geometry import MOST, Projection
 from embeddings.results import Evaluation
-from embeddings.similarity import MOST
 from embeddings.store import load
 from jobs.folder import Job
 from models.sources import find_model

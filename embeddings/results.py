@@ -11,7 +11,7 @@ from data.pairs.records import Label, PairKind
 from data.problems import Failure
 from data.split import Part
 from embeddings.bootstrap import Difference, Figure
-from embeddings.map import Map
+from embeddings.geometry import Map
 from embeddings.probe import Probe
 
 

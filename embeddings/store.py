@@ -15,7 +15,7 @@ from data.problems import Failure
 from data.split import Part
 from data.workspace import read_json, write_json
 from embeddings.bootstrap import UNDEFINED, Difference, Figure
-from embeddings.map import Map
+from embeddings.geometry import Map
 from embeddings.probe import Probe
 from embeddings.results import Evaluation, ModelResult
 

@@ -18,11 +18,9 @@ from embeddings.cost import cost
 from embeddings.distinct import Distinct
 from embeddings.encoder import encode
 from embeddings.evaluate import evaluate
+from embeddings.geometry import neighbours, project, similarity
 from embeddings.job import CostRequest, EvaluationRequest, MapRequest, NeighboursRequest, Request, SimilarityRequest
-from embeddings.map import project
-from embeddings.neighbours import neighbours
 from embeddings.problems import EmbeddingError
-from embeddings.similarity import similarity
 
 logger = logging.getLogger(__name__)
 Tell = Callable[[str, float], None]

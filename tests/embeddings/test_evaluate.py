@@ -15,7 +15,7 @@ from data.split import Part
 from embeddings import store
 from embeddings.encoder import encode
 from embeddings.evaluate import evaluate
-from embeddings.map import project
+from embeddings.geometry import project
 from embeddings.problems import EmbeddingError
 from embeddings.results import Evaluation
 from tests.embeddings.worlds import labelled_pairs, scored_pairs

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from sklearn.decomposition import PCA
 
-from embeddings import map as module
-from embeddings.map import Projection, project
+from embeddings import geometry as module
+from embeddings.geometry import Projection, project
 
 
 def clouds(n: int = 90) -> np.ndarray:

@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from embeddings.neighbours import neighbours
-from embeddings.similarity import MOST, similarity
+from embeddings.geometry import MOST, neighbours, similarity
 
 
 def points(n: int, seed: int = 0) -> np.ndarray:

@@ -15,6 +15,7 @@ from data.workspace import read_json
 from embeddings.__main__ import main
 from embeddings.encoder import encode
 from embeddings.evaluate import evaluate
+from embeddings.geometry import Projection, neighbours, project, similarity
 from embeddings.job import (
     REQUEST,
     CostRequest,
@@ -25,9 +26,6 @@ from embeddings.job import (
     Request,
     SimilarityRequest,
 )
-from embeddings.map import Projection, project
-from embeddings.neighbours import neighbours
-from embeddings.similarity import similarity
 from embeddings.tasks import carry, sentences_of
 from jobs.status import State
 from tests.embeddings.worlds import scored_pairs

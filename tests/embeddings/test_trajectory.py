@@ -1,6 +1,6 @@
 """The path of a training, from lines as its progress has them."""
 
-from embeddings.trajectory import entry_of, trajectory
+from embeddings.geometry import entry_of, trajectory
 
 
 def test_a_path_is_read_from_the_lines_that_tell_it() -> None:

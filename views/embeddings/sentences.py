@@ -7,8 +7,8 @@ import pandas as pd
 import streamlit as st
 
 from data.csv_export import csv_bytes
+from embeddings.geometry import MOST
 from embeddings.job import EmbeddingJob, NeighboursRequest, SimilarityRequest
-from embeddings.similarity import MOST
 from views.embeddings import charts
 from views.embeddings.evaluation_view import EvaluationView
 from views.embeddings.pick import pick_model

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import streamlit as st
 
-from embeddings.trajectory import trajectory
+from embeddings.geometry import trajectory
 from views.embeddings import charts
 from views.embeddings.differences import draw_differences
 from views.embeddings.evaluation_view import EvaluationView

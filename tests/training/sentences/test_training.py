@@ -14,8 +14,8 @@ from data.pairs.split import split_pairs
 from data.pairs.store import find, keep
 from data.split import Part
 from data.store import keep as keep_questions
+from embeddings.geometry import trajectory
 from embeddings.sts import spearman
-from embeddings.trajectory import trajectory
 from jobs.status import State
 from models.encoders.bi_encoder import BiEncoder
 from models.encoders.cross_encoder import CrossEncoderScorer

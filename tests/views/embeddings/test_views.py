@@ -12,8 +12,8 @@ from data.pairs.store import StoredPairs
 from data.split import Part
 from data.workspace import write_json
 from embeddings.cost import SIZES, Cost, Method, Point
+from embeddings.geometry import Projection
 from embeddings.job import CostRequest, EmbeddingJob, MapRequest, NeighboursRequest, Request, SimilarityRequest
-from embeddings.map import Projection
 from tests.views.driving import opened
 from tests.views.embeddings.test_models import trained
 from tests.views.embeddings.test_page import page, words_of

@@ -9,8 +9,8 @@ from data.pairs.store import StoredPairs, keep
 from data.split import Part
 from embeddings import store
 from embeddings.bootstrap import Figure
+from embeddings.geometry import Map
 from embeddings.job import EmbeddingJob, EvaluationRequest
-from embeddings.map import Map
 from embeddings.results import Evaluation, ModelResult
 from embeddings.sts import correlate
 from models.hub import ModelError
