@@ -29,12 +29,9 @@ from training.command_line import (
 )
 from training.find_settings import find_settings_commands
 from training.recipe import RECIPES
-from training.runs.ablations import Ablation
-from training.runs.jobs import all_jobs, job_at
-from training.runs.line import LINE
 from training.runs.rehearsal import Estimate, Rehearsal, Task
 from training.runs.runs import Plan, Run, create_rounds, damaged_runs, rounds_of
-from training.runs.searches import Search
+from training.runs.sweeps import LINE, Ablation, Search, all_jobs, job_at
 
 Reference = Annotated[str, Parameter(help="id of the run, as `list` shows it, or its folder")]
 

@@ -20,8 +20,8 @@ from training.ablations.experiment import AblationExperiment
 from training.command_line import carried_out_whole, placed
 from training.options.language_model import LANGUAGE_MODEL
 from training.recipe import recipe_of
-from training.runs.ablations import UNTRAINED, Ablation, Table, Variant, create_ablation
 from training.runs.runs import Plan, new_plan
+from training.runs.sweeps import UNTRAINED, Ablation, Table, Variant, create_ablation
 
 
 def ablate(

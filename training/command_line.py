@@ -16,10 +16,8 @@ from data.split import SplitOptions
 from data.terminal import tell
 from jobs.status import State, Status
 from training.recipe import recipe_of, usual_base
-from training.runs.jobs import find_job, job_at
-from training.runs.line import LINE
-from training.runs.parts import Whole
 from training.runs.runs import Plan, Run, new_plan, run_in
+from training.runs.sweeps import LINE, CompositeRun, find_job, job_at
 
 
 @Parameter(name="*")
@@ -101,7 +99,7 @@ def followed(run: Run) -> int:
     return 0
 
 
-def carried_out_whole(whole: Whole, name: str, work: Callable[[], Status], *, queue: bool) -> int | None:
+def carried_out_whole(whole: CompositeRun, name: str, work: Callable[[], Status], *, queue: bool) -> int | None:
     """Put what is made of trainings in line, or do its work here; returns the exit status, None where it is done."""
     if queue:
         LINE.start_worker()

@@ -15,7 +15,7 @@ from retrieval.evaluation.measures import Measure
 from training.command_line import PlanWords, carried_out_whole, followed_rounds, options_of, planned
 from training.recipe import ranking_kinds
 from training.runs.runs import Plan, create_rounds
-from training.runs.searches import DEFAULTS, Findings, Search, Tried, create_search
+from training.runs.sweeps import DEFAULTS, Findings, Search, Tried, create_search
 
 
 def find_settings_commands() -> App:

@@ -23,8 +23,8 @@ from training.options.common import OptionError, Report, TrainingError
 from training.rankers.losses import negatives_of_processes
 from training.recipe import Recipe, recipe_of
 from training.runs.card import in_precision_begun, provenance, write_card
-from training.runs.line import LINE
 from training.runs.runs import Phase, Plan, Run, find_run
+from training.runs.sweeps import LINE
 
 logger = logging.getLogger(__name__)
 

@@ -7,8 +7,8 @@ from data.store import StoredSet
 from data.workspace import user, workspace
 from jobs.folder import Job
 from jobs.status import State
-from training.runs.line import LINE
 from training.runs.runs import Run
+from training.runs.sweeps import LINE
 from views.access import draw_user
 from views.names import phase_words, run_name, set_name
 from views.resources.sets import chosen_set, split_of, stored_sets, use_set

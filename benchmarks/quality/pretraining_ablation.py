@@ -10,8 +10,7 @@ from jobs.status import RESUMABLE, State, Status
 from training.ablate import called, planned_ablation
 from training.ablations.carry import ablate
 from training.ablations.experiment import AblationExperiment
-from training.runs.ablations import Ablation, Table, Variant
-from training.runs.jobs import all_jobs
+from training.runs.sweeps import Ablation, Table, Variant, all_jobs
 
 _NAME = "pretraining"
 _SHOWN = {"perplexity": "perplexity", "next_accuracy": "next segments told", "spearman": "Spearman, KorSTS"}

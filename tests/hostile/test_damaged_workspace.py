@@ -31,11 +31,11 @@ from retrieval.comparison.store import (
 )
 from tests.doubles import small_set
 from tests.hostile.damages import DEEP, TIMES, damaged_json, overwrite
-from training.options.bi_encoder import BI_ENCODER, BiEncoderOptions
+from training.options.rankers import BI_ENCODER, BiEncoderOptions
 from training.runs.curves import curves
-from training.runs.line import LINE
 from training.runs.rehearsal import Rehearsal, Task
 from training.runs.runs import all_runs, create_run, damaged_runs, new_plan
+from training.runs.sweeps import LINE
 
 WORDS = {"name": "words", "kind": "bm25", "analyzer": "word"}
 ESTIMATE = {"steps": 3, "seconds_a_step": 0.1, "seconds_measuring": 1.0, "seconds": 2.0, "memory": 100}

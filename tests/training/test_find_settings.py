@@ -10,10 +10,9 @@ from data.catalog import CATALOG
 from jobs.status import State, Status
 from training import find_settings as command
 from training.__main__ import main
-from training.options.bi_encoder import BI_ENCODER, BiEncoderOptions
-from training.options.cross_encoder import CROSS_ENCODER
+from training.options.rankers import BI_ENCODER, CROSS_ENCODER, BiEncoderOptions
 from training.runs.runs import Run, all_runs
-from training.runs.searches import Findings, Search, Tried, all_searches
+from training.runs.sweeps import Findings, Search, Tried, all_searches
 
 SAMPLE = str(CATALOG["sample"].path)
 FOUND = Findings(

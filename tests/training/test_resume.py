@@ -24,12 +24,12 @@ from data.workspace import PROJECT, workspace
 from jobs.status import RESUMABLE, State
 from tests.training.worlds import logged, misleading_set, planned, wait_until
 from training.engine.checkpoints import newest_checkpoint, step_of
-from training.options.bi_encoder import BI_ENCODER
+from training.options.rankers import BI_ENCODER
 from training.recipe import ranking_kinds
 from training.runs import progress
-from training.runs.line import LINE
 from training.runs.progress import RunFolderCallback
 from training.runs.runs import Run
+from training.runs.sweeps import LINE
 from training.train import train
 
 pytestmark = pytest.mark.slow

@@ -27,11 +27,11 @@ from training.ablations.measured import (
     of_pairs,
     of_questions,
 )
-from training.options.bi_encoder import BI_ENCODER
 from training.options.common import TrainingError
+from training.options.rankers import BI_ENCODER
 from training.recipe import recipe_of
-from training.runs.ablations import REFERENCE, UNTRAINED, Ablation, Stage, Table, Variant
 from training.runs.runs import Plan, Run, Trial, all_runs, create_run, find_run
+from training.runs.sweeps import REFERENCE, UNTRAINED, Ablation, AblationStage, Table, Variant
 from training.train import carried_out, in_turn, load_material, problem_of
 
 _SECONDS_BETWEEN_WRITES = 0.5
@@ -60,7 +60,7 @@ class _Ablating:
 
     def work(self) -> None:
         """Go on until the end. Raises `AskedToStop`, and `Failure` where the reference cannot be made."""
-        self._enter(Stage.LOADING)
+        self._enter(AblationStage.LOADING)
         known = self._ablation.table or Table(())
         variants = {one.number: one for one in known.variants}
         for number in sorted(self._changes, key=lambda number: (number != REFERENCE, number)):
@@ -73,7 +73,7 @@ class _Ablating:
         """Train a variant; one that fails, fails alone, unless the others are held against it."""
         variant = Variant(number, dict(self._changes[number]))
         try:
-            self._enter(Stage.LEARNING, number)
+            self._enter(AblationStage.LEARNING, number)
             model = self._model(number)
             run = find_run(model)
             figures = of_hidden_tokens(run) if run and number != UNTRAINED else {}
@@ -82,7 +82,7 @@ class _Ablating:
                 self._reference = run
             self._ended += 1
             if self._experiment.questions:
-                self._enter(Stage.TUNING, number)
+                self._enter(AblationStage.TUNING, number)
                 tuned = self._run(f"{number}-tuned", number, self._tuning(number, model))
                 variant = replace(variant, tuned=tuned.id)
                 self._ended += 1
@@ -166,7 +166,7 @@ class _Ablating:
 
     def _measured(self, table: Table) -> Table:
         """Add what is measured of all of them together."""
-        self._enter(Stage.MEASURING)
+        self._enter(AblationStage.MEASURING)
         trained = [one for one in table.variants if not one.code]
         models = {one.number: one.model for one in trained}
         tuned = {one.number: one.tuned for one in trained if one.tuned}
@@ -185,7 +185,7 @@ class _Ablating:
     def _keep(self, name: str, table: Table) -> None:
         self._ablation.write(name, asdict(table))
 
-    def _enter(self, stage: Stage, number: int | None = None) -> None:
+    def _enter(self, stage: AblationStage, number: int | None = None) -> None:
         if self._ablation.asked_to_stop:
             raise AskedToStop
         phase = stage.value if number is None else f"{stage}_{number}"

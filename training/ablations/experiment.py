@@ -9,10 +9,10 @@ from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictFloat, Stri
 from data.split import SplitOptions
 from models.sources import STARTER
 from retrieval.comparison.experiment import ExperimentError
-from training.options.bi_encoder import BiEncoderOptions
 from training.options.common import OptionError, TrainingOptions
 from training.options.language_model import LanguageOptions
-from training.runs.ablations import REFERENCE, UNTRAINED
+from training.options.rankers import BiEncoderOptions
+from training.runs.sweeps import REFERENCE, UNTRAINED
 
 Kind = TypeVar("Kind", bound=TrainingOptions)
 Scalar = StrictBool | StrictInt | StrictFloat | StrictStr

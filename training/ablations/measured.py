@@ -12,8 +12,8 @@ from retrieval.comparison.compare import compare
 from retrieval.comparison.experiment import Experiment
 from retrieval.comparison.first_stage import DenseSpec
 from retrieval.evaluation.significance import Pair, intervals_of, paired_tests, question_groups
-from training.runs.ablations import REFERENCE, Difference, Interval
 from training.runs.runs import Run
+from training.runs.sweeps import REFERENCE, Difference, Interval
 
 NDCG = "ndcg@10"
 SPEARMAN, SPEARMAN_BEFORE = "spearman", "spearman_before"  # of the fine-tuned model, and of what it started from

@@ -19,7 +19,7 @@ from training.options.common import TrainingError
 from training.recipe import recipe_of
 from training.runs.rehearsal import Estimate, Rehearsal, Task
 from training.runs.runs import Plan, Run, find_run
-from training.runs.searches import DEFAULTS, Findings, Search, Stage
+from training.runs.sweeps import DEFAULTS, Findings, Search, Stage
 from training.settings.grid import changes_of, load
 from training.settings.halving import SHARES, Cost, going_on, schedule, survivors, trial_options
 from training.settings.measured import loss_of, measured

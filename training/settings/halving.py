@@ -12,10 +12,10 @@ from dataclasses import dataclass, replace
 from math import ceil, inf
 
 from data.problems import Failure
-from training.options.bi_encoder import BiEncoderOptions
 from training.options.common import Report, TrainingOptions
+from training.options.rankers import BiEncoderOptions
 from training.runs.rehearsal import Estimate
-from training.runs.searches import DEFAULTS
+from training.runs.sweeps import DEFAULTS
 from training.settings.grid import Changes, examples_a_question, load
 
 SHARES = (0.25, 0.5, 1.0)  # of the longest trial's length: where trials are measured, and the worse half is left behind

@@ -4,9 +4,9 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from retrieval.evaluation.families import LEVEL
+from data.statistics import LEVEL
 from retrieval.evaluation.significance import Pair, intervals_of, paired_tests
-from training.runs.searches import DEFAULTS, Findings, Tried
+from training.runs.sweeps import DEFAULTS, Findings, Tried
 from training.settings.grid import Changes
 from training.settings.measured import Measured
 

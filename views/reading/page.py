@@ -10,9 +10,9 @@ from data.split import SplitOptions
 from data.store import StoredSet
 from training.options.questions import READER
 from training.recipe import recipe_of, usual_base
-from training.runs.line import LINE
 from training.runs.rehearsal import Rehearsal, Task
 from training.runs.runs import Run, new_plan
+from training.runs.sweeps import LINE
 from views.choices import choices_for
 from views.navigation import open_page
 from views.reading.controls import draw_hub_model, readers_at_hand

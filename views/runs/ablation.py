@@ -12,8 +12,8 @@ from data.store import StoredSet, stored
 from retrieval.comparison.experiment import write_experiment
 from retrieval.comparison.first_stage import DenseSpec
 from retrieval.report.colours import PALETTE, READABLE
-from training.runs.ablations import REFERENCE, UNTRAINED, Ablation, Difference, Table, Variant
 from training.runs.runs import Run, find_run
+from training.runs.sweeps import REFERENCE, UNTRAINED, Ablation, Difference, Table, Variant
 from views.choices import BM25_NAME, choices_for, model_place
 from views.names import experiment_of, is_varied, kind_name, run_name
 from views.navigation import open_page

@@ -8,11 +8,9 @@ import streamlit as st
 from data.workspace import user
 from jobs.status import Status
 from training.recipe import recipe_of
-from training.runs.ablations import Ablation
 from training.runs.curves import MEASURES, Curves, curves
-from training.runs.line import LINE
 from training.runs.runs import Plan, Run
-from training.runs.searches import Search
+from training.runs.sweeps import LINE, Ablation, Search
 from views.names import base_name, kind_name, phase_words, run_name, set_name
 from views.runs.ablation import draw_ablation_so_far
 from views.runs.charts import best_by, draw_run_figure, measure_name, pick_measure

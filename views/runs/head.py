@@ -6,9 +6,8 @@ from collections.abc import Callable, Sequence
 import streamlit as st
 
 from jobs.status import DAMAGED, RESUMABLE, State, Status
-from training.runs.jobs import find_job
-from training.runs.parts import Whole
 from training.runs.runs import Plan, Run
+from training.runs.sweeps import CompositeRun, find_job
 from views.names import base_name, kind_name, run_name, set_name
 from views.ui.job import draw_log
 from views.ui.problems import tell_training_failure
@@ -87,7 +86,7 @@ def _about(plan: Plan, status: Status) -> str:
 _LOG_LINES = 50
 
 
-def draw_parts(whole: Whole, parts: Sequence[Run], heading: str, name: Callable[[Run], str]) -> None:
+def draw_parts(whole: CompositeRun, parts: Sequence[Run], heading: str, name: Callable[[Run], str]) -> None:
     """Draw the parts, each of which is a training that can be looked at, and the log; `name` is no Markdown."""
     if not parts and not whole.log():
         return

@@ -8,14 +8,11 @@ from data.limits import LimitError
 from data.store import StoredSet, stored
 from jobs.status import State, Status
 from training.engine.checkpoints import newest_checkpoint, step_of
-from training.options.bi_encoder import BiEncoderOptions
 from training.options.language_model import LANGUAGE_MODEL
 from training.options.questions import READER
-from training.runs.ablations import Ablation
-from training.runs.line import LINE
-from training.runs.parts import Whole
+from training.options.rankers import BiEncoderOptions
 from training.runs.runs import Plan, Run, damaged_runs
-from training.runs.searches import Search
+from training.runs.sweeps import LINE, Ablation, CompositeRun, Search
 from views.choices import model_place
 from views.names import run_name
 from views.navigation import open_page, page_called
@@ -98,7 +95,7 @@ def _draw_ablation(ablation: Ablation, status: Status) -> None:
             _whole_buttons(ablation, status, word("ablation.resume"), word("ablation.resume_help"))
 
 
-def _whole_buttons(whole: Whole, status: Status, resume: str, resume_help: str) -> None:
+def _whole_buttons(whole: CompositeRun, status: Status, resume: str, resume_help: str) -> None:
     if status.state is not State.DONE:
         _draw_resume(whole, resume, resume_help)
     if _button("delete", whole, ":material/delete:"):

@@ -8,7 +8,7 @@ import streamlit as st
 
 from retrieval.evaluation.measures import Measure
 from training.runs.runs import Plan
-from training.runs.searches import DEFAULTS, Findings, Search, Tried
+from training.runs.sweeps import DEFAULTS, Findings, Search, Tried
 from views.names import run_name
 from views.runs.head import draw_parts
 from views.ui import tables

@@ -10,10 +10,8 @@ from data.store import StoredSet
 from training.options.language_model import LANGUAGE_MODEL
 from training.options.rankers import BI_ENCODER, CROSS_ENCODER
 from training.recipe import RECIPES, recipe_of
-from training.runs.jobs import all_jobs
-from training.runs.line import LINE
-from training.runs.parts import Whole
 from training.runs.runs import Run
+from training.runs.sweeps import LINE, CompositeRun, all_jobs
 from training.sentences.material import PAIRS
 from views.names import kind_name, pair_set_name
 from views.navigation import open_page
@@ -83,7 +81,7 @@ def draw() -> None:
             open_page("data")
     under_way = {at_work, *LINE.queued()}
     jobs = sorted(all_jobs(), key=lambda job: job.id, reverse=True)
-    wholes = {job.id for job in jobs if isinstance(job, Whole)}
+    wholes = {job.id for job in jobs if isinstance(job, CompositeRun)}
     ended = [job for job in jobs if job not in under_way and not _is_folded(job, wholes)]
     draw_runs(ended, fill_in_another_round, use_settings, draw_does_it_help, at_work=bool(at_work))
 

@@ -15,9 +15,9 @@ from data.limits import LimitError
 from data.split import Part
 from jobs.status import Status
 from training.options.rankers import BiEncoderOptions, Pooling
-from training.runs.line import LINE
 from training.runs.rehearsal import Estimate, Rehearsal, Task
 from training.runs.runs import Plan, create_rounds, rounds_of
+from training.runs.sweeps import LINE
 from views.choices import finished_runs
 from views.names import base_name
 from views.resources.sets import split_of

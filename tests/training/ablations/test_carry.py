@@ -30,10 +30,19 @@ from training.ablations import carry
 from training.ablations.carry import ablate
 from training.ablations.experiment import AblationExperiment
 from training.options.language_model import LANGUAGE_MODEL
-from training.runs.ablations import REFERENCE, UNTRAINED, Ablation, Interval, Table, Variant
-from training.runs.jobs import all_jobs, find_job, job_at
-from training.runs.line import LINE
 from training.runs.runs import all_runs, find_run
+from training.runs.sweeps import (
+    LINE,
+    REFERENCE,
+    UNTRAINED,
+    Ablation,
+    Interval,
+    Table,
+    Variant,
+    all_jobs,
+    find_job,
+    job_at,
+)
 from training.train import load_material
 
 pytestmark = pytest.mark.slow

@@ -12,9 +12,9 @@ from tests.doubles import small_set
 from tests.training.worlds import planned
 from training.options.rankers import BI_ENCODER
 from training.runs.curves import MOST_POINTS, Curves, curves, thinned
-from training.runs.line import LINE
 from training.runs.push import zipped_model
 from training.runs.runs import Run, find_run
+from training.runs.sweeps import LINE
 from training.train import train
 
 

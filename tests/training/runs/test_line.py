@@ -18,9 +18,9 @@ from jobs.status import State
 from tests.programs import run_module, words_of
 from tests.training.worlds import logged, misleading_set, planned, wait_until
 from training.__main__ import main
-from training.options.bi_encoder import BI_ENCODER
-from training.runs.line import LINE
+from training.options.rankers import BI_ENCODER
 from training.runs.runs import Run, all_runs, find_run
+from training.runs.sweeps import LINE
 
 ENDED = (State.DONE, State.STOPPED, State.FAILED, State.INTERRUPTED)
 

@@ -15,8 +15,8 @@ from training.__main__ import main
 from training.options.questions import NegativesFrom
 from training.options.rankers import BI_ENCODER, BiEncoderObjective, BiEncoderOptions
 from training.rankers.examples import mine
-from training.runs.line import LINE
 from training.runs.runs import Plan, Run, all_runs, create_rounds, mined_by
+from training.runs.sweeps import LINE
 from training.train import load_material, train
 
 MULTIPLE = BiEncoderObjective.MULTIPLE_NEGATIVES

@@ -16,11 +16,10 @@ from jobs.processes import this_process
 from jobs.status import State, Status
 from tests.training.worlds import wait_until
 from training.__main__ import main
-from training.options.bi_encoder import BI_ENCODER
-from training.options.cross_encoder import CROSS_ENCODER
+from training.options.rankers import BI_ENCODER, CROSS_ENCODER
 from training.recipe import RECIPES, ranking_kinds
-from training.runs.line import LINE
 from training.runs.runs import Phase, Plan, Run, all_runs, create_run, damaged_runs, find_run, new_plan, run_in
+from training.runs.sweeps import LINE
 
 DATA = ("0123456789abcdef", "세트", "f" * 64)
 RUNNING = """

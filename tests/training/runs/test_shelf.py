@@ -7,8 +7,8 @@ import pytest
 
 from data.workspace import acting_as, shared_workspace, user_of, workspace
 from models.sources import find_model
-from training.runs.jobs import all_jobs, find_job
 from training.runs.runs import all_runs, damaged_runs, find_model_run, find_run, shared_runs
+from training.runs.sweeps import all_jobs, find_job
 from views.choices import finished_runs, model_place
 
 ALICE, BOB = user_of("https://id.example.org", "alice"), user_of("https://id.example.org", "bob")

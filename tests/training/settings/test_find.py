@@ -21,12 +21,10 @@ from jobs.processes import process_of
 from jobs.status import RESUMABLE, State, Status
 from retrieval.evaluation.significance import pair_tests, question_groups
 from tests.training.worlds import logged, misleading_set, wait_until
-from training.options.bi_encoder import BI_ENCODER, BiEncoderOptions
-from training.runs.jobs import all_jobs, find_job, job_at
-from training.runs.line import LINE
+from training.options.rankers import BI_ENCODER, BiEncoderOptions
 from training.runs.rehearsal import Estimate, Rehearsal, Task
 from training.runs.runs import Plan, all_runs, find_run, new_plan
-from training.runs.searches import Search, all_searches, create_search
+from training.runs.sweeps import LINE, Search, all_jobs, all_searches, create_search, find_job, job_at
 from training.settings import find as finding
 from training.settings.find import find_settings
 from training.settings.measured import measured

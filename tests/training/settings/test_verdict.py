@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from retrieval.evaluation.measures import Scores
-from training.runs.searches import Findings
+from training.runs.sweeps import Findings
 from training.settings.measured import Measured
 from training.settings.verdict import findings
 

@@ -21,9 +21,9 @@ from tests.views.driving import opened, run
 from tests.views.reading.worlds import page, read_by_next_word, trained
 from training.options.questions import READER, ReaderOptions
 from training.recipe import usual_base
-from training.runs.line import LINE
 from training.runs.rehearsal import Estimate, Rehearsal, Task
 from training.runs.runs import new_plan
+from training.runs.sweeps import LINE
 from views import access
 from views.reading.controls import Readers
 from views.ui.words import catalog

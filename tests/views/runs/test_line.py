@@ -5,9 +5,9 @@ from streamlit.testing.v1 import AppTest
 
 from jobs.status import State
 from tests.views.train.test_page import EN, app, made_run, no_worker, run, start_button, texts
-from training.options.cross_encoder import CROSS_ENCODER
-from training.runs.line import LINE
+from training.options.rankers import CROSS_ENCODER
 from training.runs.runs import Run
+from training.runs.sweeps import LINE
 
 __all__ = ["app", "no_worker"]  # fixtures
 pytestmark = pytest.mark.usefixtures("no_worker")

@@ -22,9 +22,8 @@ from tests.views.train.test_page import EN, page, texts
 from training.ablations.experiment import AblationExperiment
 from training.options.language_model import LANGUAGE_MODEL, LanguageObjective, LanguageOptions
 from training.recipe import RECIPES
-from training.runs.ablations import REFERENCE, UNTRAINED, Ablation
-from training.runs.jobs import all_jobs
 from training.runs.runs import Run
+from training.runs.sweeps import REFERENCE, UNTRAINED, Ablation, all_jobs
 from views.names import experiment_of
 from views.train import base
 from views.train.ablation import offered

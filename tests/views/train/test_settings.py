@@ -14,11 +14,10 @@ from models.sources import STARTER
 from tests.doubles import small_set
 from tests.views.driving import run, unfolded
 from tests.views.train.test_page import page, progress_texts, texts
-from training.options.bi_encoder import BI_ENCODER, BiEncoderOptions
-from training.options.cross_encoder import CROSS_ENCODER, CrossEncoderOptions
+from training.options.rankers import BI_ENCODER, CROSS_ENCODER, BiEncoderOptions, CrossEncoderOptions
 from training.recipe import RECIPES
 from training.runs.runs import all_runs, new_plan
-from training.runs.searches import Findings, Search, Tried, all_searches, create_search
+from training.runs.sweeps import Findings, Search, Tried, all_searches, create_search
 from views.choices import finished_runs
 from views.train import base
 from views.ui.words import catalog

@@ -1,0 +1,268 @@
+"""Jobs made of trainings, searches for settings and ablations, and the queue in which all of them stand."""
+
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from pydantic import TypeAdapter, ValidationError
+
+from data.workspace import number_in
+from jobs.queue import Line
+from training.options.common import TrainingOptions
+from training.runs.runs import Plan, Run, Trial, create_run, find_run, planned_runs
+
+
+@dataclass(frozen=True, order=True)
+class CompositeRun(Run):
+    """A search for settings or an ablation, and the runs that are its parts, `workspace/runs/<id>-<name>/`."""
+
+    def part(self, name: str) -> Run:
+        """Return the run of a part; it may not have been begun, or be deleted."""
+        return Run(self.folder.parent / f"{self.id}-{name}")
+
+    def parts(self) -> list[Run]:
+        """Return the runs of the parts that have begun, in the order of their numbers."""
+        begun = [
+            run for path in self.folder.parent.glob(f"{self.id}-*/run.json") if (run := find_run(path.parent.name))
+        ]
+        return sorted(begun, key=lambda run: (_number(run), run.id))
+
+    def ask_to_stop(self) -> None:
+        """Let it end soon, and the part that is at work with it."""
+        super().ask_to_stop()
+        for part in self.parts():
+            if part.status().at_work:
+                part.ask_to_stop()
+
+    def delete(self) -> None:
+        """Remove the folder and its parts'. Raises `ValueError` while it, or one of them, runs."""
+        parts = self.parts()
+        if any(part.status().at_work for part in parts):
+            raise ValueError("a running part must be stopped before the whole is deleted")
+        super().delete()
+        for part in parts:
+            part.delete()
+
+
+def _number(run: Run) -> int:
+    trial = run.plan().trial
+    return trial.number if trial else 0
+
+
+DEFAULTS = 1  # the number of the trial with the settings to begin from
+
+
+class Stage(StrEnum):
+    """What a search is doing; of its trials it says the round, too: `trying_1`, from 1."""
+
+    LOADING = "loading"
+    ESTIMATING = "estimating"
+    TRYING = "trying"
+
+
+@dataclass(frozen=True)
+class Tried:
+    """What a trial came to on the validation questions, at the last point where it was measured.
+
+    `value` is the mean of the measure with its interval `low` to `high`; `difference` that to the defaults after the
+    same share of their training. Its interval and `p_family` allow for all trials being tested together.
+    """
+
+    number: int
+    changed: dict[str, Any]  # options that differ from the defaults
+    share: float  # of the longest trial's length
+    epochs: float
+    steps: int
+    value: float
+    low: float
+    high: float
+    difference: float
+    difference_low: float
+    difference_high: float
+    p_family: float
+    loss: float | None  # over the last steps logged
+
+
+@dataclass(frozen=True)
+class Findings:
+    """What a search found: `best` is the number of the trial that came to most, `chosen` the one to be used.
+
+    The defaults are chosen unless the best trial can be told apart from them.
+    """
+
+    measure: str
+    questions: int  # of validation
+    untrained: float  # what the base reaches
+    best: int
+    chosen: int
+    tried: tuple[Tried, ...]
+    failed: tuple[int, ...] = ()  # trials that ended with an error
+    untried: tuple[int, ...] = ()  # those that time was too short for
+
+    @property
+    def changes(self) -> dict[str, Any]:
+        """The options to change; none where the defaults stay."""
+        return next(one.changed for one in self.tried if one.number == self.chosen)
+
+
+_FINDINGS = TypeAdapter(Findings)
+
+
+@dataclass(frozen=True, order=True)
+class Search(CompositeRun):
+    """The job of one search."""
+
+    @property
+    def result(self) -> Path:
+        """What came out."""
+        return self.folder / "settings.json"
+
+    @property
+    def found(self) -> Findings | None:
+        """What came out, or what is known so far; None before anything is, and where it cannot be read."""
+        try:
+            return _FINDINGS.validate_python(self.read("settings.json") or self.read("so_far.json"))
+        except ValidationError:
+            return None
+
+    @property
+    def minutes_needed(self) -> int:
+        """How many minutes the shortest trials would take, where those given were too few; else 0."""
+        return int(number_in(self.read("search.json"), "minutes"))
+
+    def trial(self, number: int) -> Run:
+        """Return the run of a trial; it may not have been begun, or be deleted."""
+        return self.part(str(number))
+
+    def create_trial(self, number: int, options: TrainingOptions, count: int) -> Run:
+        """Make the run folder of a trial, for this process to carry out."""
+        trial = Trial(self.id, number, count)
+        plan = replace(self.plan(), name=f"settings {number} of {count}", options=options, minutes=0.0, trial=trial)
+        return create_run(plan, self.trial(number).folder, attended=True)
+
+
+def create_search(plan: Plan, minutes: float, *, attended: bool = False) -> Search:
+    """Make the folder of a search around a plan's options; it stands in line at once, see `create_run`."""
+    return Search(create_run(replace(plan, minutes=minutes), attended=attended).folder)
+
+
+def all_searches() -> list[Search]:
+    """Searches of the workspace, newest first."""
+    return [Search(run.folder) for run, plan in planned_runs() if plan.minutes]
+
+
+MEASURES = ("perplexity", "masked_accuracy", "next_accuracy", "spearman_before", "spearman", "ndcg@10")  # in order
+REFERENCE = 1  # the number of the variant that the others are held against
+UNTRAINED = 0  # of the base as it is
+
+
+class AblationStage(StrEnum):
+    """What an ablation is doing; of its variants it says the number, too: `learning_1`."""
+
+    LOADING = "loading"
+    LEARNING = "learning"  # a language model
+    TUNING = "tuning"  # fine-tuning a bi-encoder that starts from it
+    MEASURING = "measuring"
+
+
+class Interval(NamedTuple):
+    """A figure and the ends of its 95% interval."""
+
+    value: float
+    low: float
+    high: float
+
+
+class Difference(NamedTuple):
+    """How far a figure is above that of the reference; `low`, `high` and `p` allow for all variants tested together."""
+
+    value: float
+    low: float
+    high: float
+    p: float
+
+
+@dataclass(frozen=True)
+class Variant:
+    """What one variant came to. `model` and `tuned` are ids of runs, or a base; empty where there is none (yet).
+
+    `alike` says that its perplexity is of the same hidden tokens as the reference's: others are not comparable.
+    """
+
+    number: int
+    changed: dict[str, Any]  # options that differ from the reference
+    model: str = ""
+    tuned: str = ""
+    alike: bool = True
+    figures: dict[str, Interval] | None = None  # by measure, shares but for perplexity
+    differences: dict[str, Difference] | None = None
+    code: str = ""  # of what went wrong, and its message
+    message: str = ""
+
+
+@dataclass(frozen=True)
+class Table:
+    """The variants in their order, and how many questions and pairs the measures are of."""
+
+    variants: tuple[Variant, ...]
+    questions: int = 0
+    pairs: int = 0
+
+    @property
+    def measures(self) -> list[str]:
+        """The measures that any variant has, in the order of `MEASURES`."""
+        return [name for name in MEASURES if any(name in (one.figures or ()) for one in self.variants)]
+
+
+_TABLE = TypeAdapter(Table)
+
+
+@dataclass(frozen=True, order=True)
+class Ablation(CompositeRun):
+    """The job of one ablation."""
+
+    @property
+    def result(self) -> Path:
+        """What came out."""
+        return self.folder / "table.json"
+
+    @property
+    def table(self) -> Table | None:
+        """What came out, or what is known so far; None before anything is, and where it cannot be read."""
+        try:
+            return _TABLE.validate_python(self.read("table.json") or self.read("so_far.json"))
+        except ValidationError:
+            return None
+
+
+def create_ablation(plan: Plan, experiment: dict[str, Any], *, attended: bool = False) -> Ablation:
+    """Make the folder of an ablation around a plan; it stands in line at once, see `create_run`."""
+    return Ablation(create_run(replace(plan, ablation=experiment), attended=attended).folder)
+
+
+def all_jobs() -> list[Run]:
+    """What is made of trainings, then these, newest first: while a part is at work, the whole is asked about."""
+    planned = planned_runs()
+    wholes = [_job(run, plan) for run, plan in planned if not plan.is_training]
+    return [*wholes, *(run for run, plan in planned if plan.is_training)]
+
+
+def job_at(folder: Path) -> Run:
+    """Return the job whose folder this is. Raises `OSError` or `ValueError` where it is none."""
+    return _job(Run(folder), Run(folder).plan())
+
+
+def find_job(job_id: str) -> Run | None:
+    """Return the workspace's job with this id, None where there is none."""
+    run = find_run(job_id)
+    return job_at(run.folder) if run else None
+
+
+def _job(run: Run, plan: Plan) -> Run:
+    if plan.is_training:
+        return run
+    return Ablation(run.folder) if plan.ablation else Search(run.folder)
+
+
+LINE = Line("training", "runs", all_jobs)
