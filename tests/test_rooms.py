@@ -159,8 +159,8 @@ LOADED_LATE = {
     "training/engine/trainers.py",
     "training/rankers/distillation.py",
     "training/runs/progress.py",
-    "training/ablations/watch.py",
-    "training/settings/watch.py",
+    "training/sweeps/watch.py",
+    "training/sweeps/watch.py",
 }
 
 

@@ -114,7 +114,7 @@ class _Ablating:
 
         Raises `AskedToStop`, and `TrainingError` where it failed.
         """
-        from training.ablations.watch import Watch
+        from training.sweeps.watch import Watch
 
         if known := next((run for run in all_runs() if _is_the_same(run, plan)), None):
             self._ended_before += 1

@@ -124,7 +124,7 @@ class _Searching:
 
     def _takes(self, number: int, share: float, weight: float, place: int) -> bool:
         """Take a trial as far as `share`; False where time is up before. One that fails, fails alone."""
-        from training.settings.watch import Watch
+        from training.sweeps.watch import TrialWatch
 
         run = self._search.trial(number)
         failed = number != DEFAULTS and find_run(run.id) is not None and run.status().state is State.FAILED
@@ -140,7 +140,7 @@ class _Searching:
         def tell(done: float) -> None:
             self._write_soon((done - first) / (share - first) * weight if share > first else weight)
 
-        ended = carried_out(ready, Watch(run, share, self._is_over, tell))
+        ended = carried_out(ready, TrialWatch(run, share, self._is_over, tell))
         if self._search.asked_to_stop:
             raise AskedToStop
         if ended.state is State.FAILED and number == DEFAULTS:

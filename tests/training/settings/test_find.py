@@ -166,16 +166,16 @@ def test_searches_are_no_trainings(there: Search) -> None:
 
 
 def stopped_in(search: Search, monkeypatch: pytest.MonkeyPatch, number: int, step: int) -> None:
-    from training.settings.watch import Watch
+    from training.sweeps.watch import TrialWatch
 
-    told = Watch.on_step_end
+    told = TrialWatch.on_step_end
 
-    def on_step_end(self: Watch, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+    def on_step_end(self: TrialWatch, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         if self._run == search.trial(number) and state.global_step == step:
             search.ask_to_stop()
         told(self, args, state, control, **kwargs)
 
-    monkeypatch.setattr(Watch, "on_step_end", on_step_end)
+    monkeypatch.setattr(TrialWatch, "on_step_end", on_step_end)
 
 
 def test_stopped_resumed_and_a_trial_deleted_it_comes_out_the_same(search: Search, whole: Search) -> None:

@@ -1,4 +1,4 @@
-"""What follows a trial in its trainer: measures it where the round ends, and pauses it there with a checkpoint."""
+"""What follows the trainings of a sweep in their trainer."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -13,7 +13,7 @@ from training.runs.runs import Run
 from training.settings.measured import keep_scores
 
 
-class Watch(TrainerCallback):
+class TrialWatch(TrainerCallback):
     """Takes a trial as far as `share` of its steps. `is_over` says that it must pause before, `tell` hears how far."""
 
     def __init__(self, run: Run, share: float, is_over: Callable[[], bool], tell: Callable[[float], None]) -> None:
@@ -45,3 +45,18 @@ class Watch(TrainerCallback):
         """Do nothing twice where the round ends with an epoch."""
         if self._due == state.global_step:
             control.should_evaluate = control.should_save = False
+
+
+class Watch(TrainerCallback):
+    """Hears after every step how far a training is, as a share of its steps."""
+
+    def __init__(self, tell: Callable[[float], None]) -> None:
+        self._tell = tell
+
+    def __call__(self, task: Task) -> tuple[Task, list[Any]]:
+        """Change nothing of the task."""
+        return task, [self]
+
+    def on_step_end(self, _args: Any, state: TrainerState, _control: TrainerControl, **_: Any) -> None:
+        """Say it."""
+        self._tell(state.global_step / state.max_steps)
