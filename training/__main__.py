@@ -103,7 +103,7 @@ def _training_of(kind: str) -> Callable[..., int]:
 def run_folder(folder: Path, /) -> int:
     """Carry out a run folder (a worker, or torchrun, uses this)."""
     from training.ablations.carry import ablate
-    from training.settings.find import find_settings
+    from training.sweeps.search import find_settings
     from training.train import train
 
     # of several processes the first one alone makes the folder

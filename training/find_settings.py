@@ -43,7 +43,7 @@ def _command_of(kind: str) -> Callable[..., int]:
         ] = False,
         **chosen: Any,
     ) -> int:
-        from training.settings.find import find_settings
+        from training.sweeps.search import find_settings
 
         if not 0 < minutes <= 1440:
             raise ValueError(f"minutes must be above 0 and 1440 at most, not {minutes:g}")

@@ -40,7 +40,7 @@ def searched(monkeypatch: pytest.MonkeyPatch) -> list[Search]:
         sys.stdout.write("what a trainer prints")
         return Status(State.DONE)
 
-    monkeypatch.setattr("training.settings.find.find_settings", find_settings)
+    monkeypatch.setattr("training.sweeps.search.find_settings", find_settings)
     return searches
 
 

@@ -25,9 +25,8 @@ from training.options.rankers import BI_ENCODER, BiEncoderOptions
 from training.runs.rehearsal import Estimate, Rehearsal, Task
 from training.runs.runs import Plan, all_runs, find_run, new_plan
 from training.runs.sweeps import LINE, Search, all_jobs, all_searches, create_search, find_job, job_at
-from training.settings import find as finding
-from training.settings.find import find_settings
-from training.settings.measured import measured
+from training.sweeps import search as finding
+from training.sweeps.search import find_settings, measured
 from training.train import load_material
 
 pytestmark = pytest.mark.slow

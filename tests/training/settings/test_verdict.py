@@ -5,8 +5,7 @@ import pytest
 
 from retrieval.evaluation.measures import Scores
 from training.runs.sweeps import Findings
-from training.settings.measured import Measured
-from training.settings.verdict import findings
+from training.sweeps.search import Measured, findings
 
 N = 200
 GROUPS = np.repeat(np.arange(N // 2), 2)

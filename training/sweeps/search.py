@@ -1,4 +1,8 @@
-"""A search for settings from its folder: says what to try, takes the trials from round to round, tells what came out.
+"""What a trial has come to, as its run folder holds it: the scores where a round ended, and the losses.
+
+What trials came to, told with the statistics of every other comparison here.
+
+A search for settings from its folder: says what to try, takes the trials from round to round, tells what came out.
 
 Everything is read from the folders of its trials, so a search that was stopped or killed goes on where it was.
 """
@@ -6,25 +10,125 @@ Everything is read from the folders of its trials, so a search that was stopped 
 import json
 import shutil
 import time
+from collections.abc import Mapping
 from dataclasses import asdict, replace
 
 import numpy as np
 
 from data.problems import Failure
+from data.statistics import LEVEL
 from jobs.folder import AskedToStop, carry_out
 from jobs.status import State, Status
 from models.sources import find_model
-from retrieval.evaluation.significance import question_groups
+from retrieval.evaluation.measures import Scores
+from retrieval.evaluation.significance import Pair, intervals_of, paired_tests, question_groups
 from training.options.common import TrainingError
+from training.rankers.material import MEASURED_KS
 from training.recipe import recipe_of
 from training.runs.rehearsal import Estimate, Rehearsal, Task
 from training.runs.runs import Plan, Run, find_run
-from training.runs.sweeps import DEFAULTS, Findings, Search, Stage
-from training.settings.grid import changes_of, load
+from training.runs.sweeps import DEFAULTS, Findings, Search, Stage, Tried
+from training.settings.grid import Changes, changes_of, load
 from training.settings.halving import SHARES, Cost, going_on, schedule, survivors, trial_options
-from training.settings.measured import loss_of, measured
-from training.settings.verdict import findings
 from training.train import carried_out, in_turn, load_material, problem_of
+
+_FILE = "rounds.json"
+_LOSSES = 5  # logged last, that are averaged
+
+Measured = dict[float, tuple[int, Scores]]  # by share of the longest trial's length: the step, and the scores there
+
+
+def keep_scores(run: Run, share: float, step: int, scores: Scores) -> None:
+    """Write the measures of each validation question down."""
+    values = {name: of.tolist() for name, of in scores.per_question.items()}
+    run.write(_FILE, run.read(_FILE) | {str(share): {"step": step, "scores": values}})
+
+
+def measured(run: Run) -> Measured:
+    """Return where a trial was measured; empty where it never was."""
+    kept = {float(share): (one["step"], one["scores"]) for share, one in run.read(_FILE).items()}
+    return {
+        share: (step, Scores(MEASURED_KS, {name: np.array(values) for name, values in scores.items()}))
+        for share, (step, scores) in kept.items()
+    }
+
+
+def loss_of(run: Run) -> float | None:
+    """Return the mean of the losses logged last, None where none was."""
+    losses: list[float] = [entry["loss"] for entry in run.progress() if "loss" in entry]
+    return float(np.mean(losses[-_LOSSES:])) if losses else None
+
+
+def findings(
+    measure: str,
+    changes: list[Changes],
+    measured: Mapping[int, Measured],
+    losses: Mapping[int, float | None],
+    groups: np.ndarray,
+    *,
+    epochs: float,
+    untrained: float,
+    failed: tuple[int, ...] = (),
+) -> Findings:
+    """Compare each trial with the defaults, where both had come as far as it came.
+
+    The differences are paired by question and tested together, all trials measured (`paired_tests`). That holds for
+    the best of them, too: it is one of the family. Raises `KeyError` where the defaults were not measured.
+    """
+    defaults = measured[DEFAULTS]
+    last = {number: max(share for share in of if share in defaults) for number, of in measured.items() if of}
+    others = [number for number in last if number != DEFAULTS]
+    pairs = [
+        Pair(str(number), "defaults", measure, *(of[last[number]][1].per_question[measure] for of in (mine, defaults)))
+        for number, mine in ((number, measured[number]) for number in others)
+    ]
+    tests = dict(zip(others, paired_tests(pairs, groups), strict=True))
+    tried = []
+    for number, share in sorted(last.items()):
+        step, scores = measured[number][share]
+        low, high = intervals_of(scores, groups)[measure]
+        test = tests.get(number)
+        tried.append(
+            Tried(
+                number,
+                changes[number - 1],
+                share=share,
+                epochs=epochs * share,
+                steps=step,
+                value=scores.means()[measure],
+                low=low,
+                high=high,
+                difference=test.difference if test else 0.0,
+                difference_low=test.low if test else 0.0,
+                difference_high=test.high if test else 0.0,
+                p_family=test.p_family if test else 1.0,
+                loss=losses.get(number),
+            )
+        )
+    best = _best(tried)
+    sure = best.p_family < 1 - LEVEL and best.difference > 0
+    return Findings(
+        measure=measure,
+        questions=len(groups),
+        untrained=untrained,
+        best=best.number,
+        chosen=best.number if sure else DEFAULTS,
+        tried=tuple(tried),
+        failed=failed,
+        untried=tuple(set(range(1, len(changes) + 1)) - set(last) - set(failed)),
+    )
+
+
+def _best(tried: list[Tried]) -> Tried:
+    """The best of those that came furthest; the defaults among equals. Where they alone came so far, the round before.
+
+    Then the difference at that round decides, since the defaults' own value is of another length.
+    """
+    others = [one for one in tried if one.number != DEFAULTS]
+    furthest = max((one.share for one in others), default=0.0)
+    best = max((one for one in others if one.share == furthest), key=lambda one: one.difference, default=tried[0])
+    return best if best.difference > 0 else tried[0]
+
 
 _SECONDS_BETWEEN_WRITES = 0.5
 _SECONDS_BETWEEN_LOOKS = 0.2
