@@ -5,7 +5,7 @@ says of it, so nothing here is written by hand but a sentence at the head of eac
 """
 
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import MISSING, Field, fields
 from enum import StrEnum
 from importlib import import_module
@@ -27,6 +27,7 @@ sys.path.insert(0, str(ROOT))
 from training.options.common import TrainingOptions  # noqa: E402
 from training.recipe import RECIPES  # noqa: E402
 
+_FEW = 3  # rows of a table that may stand again
 _HOLDS = {int: "a number", float: "a number", str: "text", bool: "`true` or `false`", Path: "a path"}
 ROOMS = ("data", "retrieval", "training", "embeddings", "reading", "language", "text")
 _COMMANDS_HEAD = """\
@@ -72,7 +73,7 @@ def experiment_files() -> str:
     from reading.experiment import ReaderSpec, ReadingExperiment
     from reading.generate.generator import GeneratorSpec
     from retrieval.comparison.experiment import KINDS, Experiment
-    from training.ablations.experiment import AblationExperiment
+    from training.sweeps.variants import AblationExperiment
 
     parts: list[tuple[str, type[BaseModel], type[BaseModel] | None]] = [("A comparison", Experiment, None)]
     parts += [(f'`[[retriever]]`, `kind = "{kind.model_fields["kind"].default}"`', kind, None) for kind in KINDS]
@@ -119,27 +120,32 @@ def _room(room: str) -> Iterator[str]:
     yield from _commands(app, f"python -m {room}")
 
 
-def _commands(app: App, called: str) -> Iterator[str]:
+def _commands(app: App, called: str, level: str = "###") -> Iterator[str]:
+    first: dict[str, str] = {}  # which command has such a table first: those of the next ones are not told again
     for name in app:
         command = app[name]
         if name.startswith("-") or not command.show:
             continue
-        if command.default_command is None:
-            yield from _commands(command, f"{called} {name}")
-            continue
+        yield f"{level} {called} {name}\n"
         said = parse(command.help or "")
-        told = {one.arg_name: one.description or "" for one in said.params}
-        arguments = [one for one in command.assemble_argument_collection() if one.show]
-        kind = RECIPES[name].options if name in RECIPES else None
-        optional = {known.name for known in fields(kind)} if kind else set()
-        own = [one for one in arguments if one.field_info.name not in optional]
-        yield f"### {called} {name}\n"
         yield "\n\n".join(_sentence(part) for part in (said.short_description, said.long_description) if part) + "\n"
+        if command.default_command is None:
+            yield from _commands(command, f"{called} {name}", f"{level}#")
+            continue
+        told = {one.arg_name: one.description or "" for one in said.params}
+        optional = {known.name for known in fields(RECIPES[name].options)} if name in RECIPES else set()
+        arguments = [one for one in command.assemble_argument_collection() if one.show]
+        own = [one for one in arguments if one.field_info.name not in optional]
         rows = [
             (_flag(one), one.parameter.help or told.get(one.field_info.name, ""), _after_flag(one), _default(one))
             for one in own
         ]
-        yield from _table(("", "says", "holds", "usually"), rows)
+        table = "\n".join(_table(("", "says", "holds", "usually"), rows))
+        if first.setdefault(table, name) != name and len(rows) > _FEW:
+            place = f"{called} {first[table]}".replace(" -", "-").replace(" ", "-")
+            yield f"Its flags are those of [{first[table]}](#{place}).\n"
+        else:
+            yield table
         if len(own) < len(arguments):
             options = f"[every option of {name}](training.md#{name}) and [of every kind](training.md#every-kind)"
             yield f"Besides, {options}, as flags.\n"
@@ -161,7 +167,7 @@ def _after_flag(argument: Argument) -> str:
 
 def _default(argument: Argument) -> str:
     default = argument.field_info.default
-    if argument.required or argument.parameter.show_default is False or default in (Parameter.empty, False):
+    if argument.required or argument.parameter.show_default is False or default is Parameter.empty or default is False:
         return ""
     return _value(default)
 
@@ -236,11 +242,11 @@ def _limits(metadata: Iterable[Any]) -> str:
     return ", ".join(words[name].format(_number(value)) for name, value in found)
 
 
-def _table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> list[str]:
-    rows = [[cell.replace("|", "\\|").replace("\n", " ") for cell in row] for row in rows]
-    kept = [place for place in range(len(list(head))) if any(row[place] for row in rows)]
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """Return a table's lines without the columns in which nothing stands."""
     if not rows:
         return []
-    names = list(head)
-    lines = [[names[place] for place in kept], ["---"] * len(kept), *([row[place] for place in kept] for row in rows)]
+    places = [place for place in range(len(head)) if any(row[place] for row in rows)]
+    cells = [[row[place].replace("|", "\\|").replace("\n", " ") for place in places] for row in rows]
+    lines = [[head[place] for place in places], ["---"] * len(places), *cells]
     return [*(f"| {' | '.join(line)} |" for line in lines), ""]

@@ -13,6 +13,7 @@ import pytest
 from pydantic import BaseModel
 
 from data.__main__ import main as data_command
+from data.store import find
 from data.workspace import PROJECT
 from reading.experiment import ReadingExperiment
 from retrieval.comparison import experiment as experiment_file
@@ -20,7 +21,7 @@ from retrieval.comparison.compare import compare
 from retrieval.comparison.experiment import Experiment, read_experiment
 from tests.doubles import small_set
 from text.__main__ import main as text_command
-from training.ablations.experiment import AblationExperiment
+from training.sweeps.variants import AblationExperiment
 
 DOCS = PROJECT / "docs"
 READMES = [PROJECT / "README.md", PROJECT / "README.ko.md"]
@@ -144,6 +145,16 @@ def test_experiment_files_are_read(block: str) -> None:
     if kind is Experiment:
         values.setdefault("data", "sample")
     kind.model_validate(values)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("block", blocks("toml", READMES))
+def test_the_readme_s_experiment_is_run(block: str, tmp_path: Path) -> None:
+    path = tmp_path / "experiment.toml"
+    path.write_text(block, encoding="utf-8")
+    experiment = read_experiment(path)
+    found = compare(experiment, find(experiment.data))
+    assert [result.error for result in found.results] == [None] * len(experiment.retriever)
 
 
 @pytest.mark.parametrize("block", [*blocks("csv"), *blocks("json"), *blocks("text")])

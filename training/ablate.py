@@ -16,12 +16,12 @@ from data.store import find as find_questions
 from data.terminal import tell
 from data.workspace import user
 from retrieval.comparison.experiment import ExperimentError, read_as
-from training.ablations.experiment import AblationExperiment
 from training.command_line import carried_out_whole, placed
 from training.options.language_model import LANGUAGE_MODEL
 from training.recipe import recipe_of
 from training.runs.runs import Plan, new_plan
 from training.runs.sweeps import UNTRAINED, Ablation, Table, Variant, create_ablation
+from training.sweeps.variants import AblationExperiment
 
 
 def ablate(

@@ -9,8 +9,8 @@ from data.pairs.store import keep as keep_pairs
 from jobs.status import RESUMABLE, State, Status
 from training.ablate import called, planned_ablation
 from training.ablations.carry import ablate
-from training.ablations.experiment import AblationExperiment
 from training.runs.sweeps import Ablation, Table, Variant, all_jobs
+from training.sweeps.variants import AblationExperiment
 
 _NAME = "pretraining"
 _SHOWN = {"perplexity": "perplexity", "next_accuracy": "next segments told", "spearman": "Spearman, KorSTS"}

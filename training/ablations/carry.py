@@ -17,21 +17,21 @@ from data.workspace import replacing
 from jobs.folder import AskedToStop, carry_out
 from jobs.status import State, Status
 from models.sources import STARTER, find_model
-from training.ablations.experiment import AblationExperiment
-from training.ablations.measured import (
-    NDCG,
-    SPEARMAN,
-    SPEARMAN_BEFORE,
-    Judged,
-    of_hidden_tokens,
-    of_pairs,
-    of_questions,
-)
 from training.options.common import TrainingError
 from training.options.rankers import BI_ENCODER
 from training.recipe import recipe_of
 from training.runs.runs import Plan, Run, Trial, all_runs, create_run, find_run
 from training.runs.sweeps import REFERENCE, UNTRAINED, Ablation, AblationStage, Table, Variant
+from training.sweeps.variants import (
+    NDCG,
+    SPEARMAN,
+    SPEARMAN_BEFORE,
+    AblationExperiment,
+    Judged,
+    of_hidden_tokens,
+    of_pairs,
+    of_questions,
+)
 from training.train import carried_out, in_turn, load_material, problem_of
 
 _SECONDS_BETWEEN_WRITES = 0.5

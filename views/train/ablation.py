@@ -22,12 +22,12 @@ from language.tokenizers.kinds import TokenizerKind
 from models.sources import STARTER, find_model
 from retrieval.comparison.experiment import ExperimentError, read_as, write_experiment
 from training.ablate import planned_ablation
-from training.ablations.experiment import AblationExperiment
 from training.options.common import OptionError
 from training.options.language_model import LanguageObjective, LanguageOptions
 from training.options.rankers import BiEncoderOptions
 from training.recipe import recipe_of
 from training.runs.runs import Plan, Run
+from training.sweeps.variants import AblationExperiment
 from views.names import pair_set_name, set_name
 from views.resources.pairs import stored_pairs
 from views.resources.sets import chosen_set, stored_sets

@@ -28,7 +28,6 @@ from training.__main__ import main
 from training.ablate import planned_ablation
 from training.ablations import carry
 from training.ablations.carry import ablate
-from training.ablations.experiment import AblationExperiment
 from training.options.language_model import LANGUAGE_MODEL
 from training.runs.runs import all_runs, find_run
 from training.runs.sweeps import (
@@ -43,6 +42,7 @@ from training.runs.sweeps import (
     find_job,
     job_at,
 )
+from training.sweeps.variants import AblationExperiment
 from training.train import load_material
 
 pytestmark = pytest.mark.slow

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from retrieval.comparison.experiment import ExperimentError, read_as
-from training.ablations.experiment import MOST_VARIANTS, AblationExperiment
-from training.options.bi_encoder import BiEncoderObjective
 from training.options.language_model import LanguageObjective, LanguageOptions
+from training.options.rankers import BiEncoderObjective
+from training.sweeps.variants import MOST_VARIANTS, AblationExperiment
 
 FILE = """
 text = "mine.txt"

@@ -19,11 +19,11 @@ from tests.doubles import small_set
 from tests.views.driving import run, unfolded
 from tests.views.runs.test_language_model import done
 from tests.views.train.test_page import EN, page, texts
-from training.ablations.experiment import AblationExperiment
 from training.options.language_model import LANGUAGE_MODEL, LanguageObjective, LanguageOptions
 from training.recipe import RECIPES
 from training.runs.runs import Run
 from training.runs.sweeps import REFERENCE, UNTRAINED, Ablation, all_jobs
+from training.sweeps.variants import AblationExperiment
 from views.names import experiment_of
 from views.train import base
 from views.train.ablation import offered
