@@ -102,7 +102,7 @@ def _training_of(kind: str) -> Callable[..., int]:
 
 def run_folder(folder: Path, /) -> int:
     """Carry out a run folder (a worker, or torchrun, uses this)."""
-    from training.ablations.carry import ablate
+    from training.sweeps.ablation import ablate
     from training.sweeps.search import find_settings
     from training.train import train
 

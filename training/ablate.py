@@ -33,7 +33,7 @@ def ablate(
     queue: Annotated[bool, Parameter(negative="", help="only put it in line, and print its id")] = False,
 ) -> int:
     """Vary one thing of a language model's training at a time, and compare."""
-    from training.ablations.carry import ablate as carry
+    from training.sweeps.ablation import ablate as carry
 
     ablation = planned_ablation(read_as(AblationExperiment, experiment), name or experiment.stem, attended=not queue)
     status = carried_out_whole(ablation, "ablation", partial(carry, ablation), queue=queue)

@@ -8,8 +8,8 @@ from data.pairs.store import find as find_pairs
 from data.pairs.store import keep as keep_pairs
 from jobs.status import RESUMABLE, State, Status
 from training.ablate import called, planned_ablation
-from training.ablations.carry import ablate
 from training.runs.sweeps import Ablation, Table, Variant, all_jobs
+from training.sweeps.ablation import ablate
 from training.sweeps.variants import AblationExperiment
 
 _NAME = "pretraining"

@@ -26,8 +26,6 @@ from tests.hub import build_bi_encoder
 from tests.training.language.worlds import of_topics
 from training.__main__ import main
 from training.ablate import planned_ablation
-from training.ablations import carry
-from training.ablations.carry import ablate
 from training.options.language_model import LANGUAGE_MODEL
 from training.runs.runs import all_runs, find_run
 from training.runs.sweeps import (
@@ -42,6 +40,8 @@ from training.runs.sweeps import (
     find_job,
     job_at,
 )
+from training.sweeps import ablation as carry
+from training.sweeps.ablation import ablate
 from training.sweeps.variants import AblationExperiment
 from training.train import load_material
 
