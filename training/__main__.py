@@ -17,7 +17,6 @@ from data.csv_export import csv_bytes
 from data.terminal import tell
 from data.workspace import workspace
 from jobs.status import State
-from training.ablate import ablate
 from training.command_line import (
     PlanWords,
     followed,
@@ -27,11 +26,11 @@ from training.command_line import (
     planned,
     stopping_on_signals,
 )
-from training.find_settings import find_settings_commands
 from training.recipe import RECIPES
 from training.runs.rehearsal import Estimate, Rehearsal, Task
 from training.runs.runs import Plan, Run, create_rounds, damaged_runs, rounds_of
 from training.runs.sweeps import LINE, Ablation, Search, all_jobs, job_at
+from training.sweep_commands import ablate, find_settings_commands
 
 Reference = Annotated[str, Parameter(help="id of the run, as `list` shows it, or its folder")]
 

@@ -7,8 +7,8 @@ from benchmarks.quality.article_split import workspace
 from data.pairs.store import find as find_pairs
 from data.pairs.store import keep as keep_pairs
 from jobs.status import RESUMABLE, State, Status
-from training.ablate import called, planned_ablation
 from training.runs.sweeps import Ablation, Table, Variant, all_jobs
+from training.sweep_commands import called, planned_ablation
 from training.sweeps.ablation import ablate
 from training.sweeps.variants import AblationExperiment
 

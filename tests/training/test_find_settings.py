@@ -8,7 +8,7 @@ import pytest
 
 from data.catalog import CATALOG
 from jobs.status import State, Status
-from training import find_settings as command
+from training import sweep_commands as command
 from training.__main__ import main
 from training.options.rankers import BI_ENCODER, CROSS_ENCODER, BiEncoderOptions
 from training.runs.runs import Run, all_runs

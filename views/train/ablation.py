@@ -21,12 +21,12 @@ from language.masking.masker import WholeWords
 from language.tokenizers.kinds import TokenizerKind
 from models.sources import STARTER, find_model
 from retrieval.comparison.experiment import ExperimentError, read_as, write_experiment
-from training.ablate import planned_ablation
 from training.options.common import OptionError
 from training.options.language_model import LanguageObjective, LanguageOptions
 from training.options.rankers import BiEncoderOptions
 from training.recipe import recipe_of
 from training.runs.runs import Plan, Run
+from training.sweep_commands import planned_ablation
 from training.sweeps.variants import AblationExperiment
 from views.names import pair_set_name, set_name
 from views.resources.pairs import stored_pairs

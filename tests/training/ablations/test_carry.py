@@ -25,7 +25,6 @@ from tests.embeddings.worlds import scored_pairs
 from tests.hub import build_bi_encoder
 from tests.training.language.worlds import of_topics
 from training.__main__ import main
-from training.ablate import planned_ablation
 from training.options.language_model import LANGUAGE_MODEL
 from training.runs.runs import all_runs, find_run
 from training.runs.sweeps import (
@@ -40,6 +39,7 @@ from training.runs.sweeps import (
     find_job,
     job_at,
 )
+from training.sweep_commands import planned_ablation
 from training.sweeps import ablation as carry
 from training.sweeps.ablation import ablate
 from training.sweeps.variants import AblationExperiment

@@ -15,10 +15,10 @@ from jobs.status import State, Status
 from tests.doubles import small_set
 from tests.views.driving import run
 from tests.views.train.test_page import EN, page, progress_texts, texts
-from training.ablate import planned_ablation
 from training.options.rankers import BI_ENCODER, BiEncoderOptions
 from training.runs.runs import Trial, all_runs, create_run
 from training.runs.sweeps import Ablation, Difference, Interval, Table, Variant, all_jobs
+from training.sweep_commands import planned_ablation
 from training.sweeps.variants import AblationExperiment
 from views.choices import choices_for, finished_runs
 from views.runs.ablation import as_written

@@ -1,0 +1,214 @@
+"""`find-settings` and `ablate`: sweeps over settings and variants, and the tables of what came out."""
+
+import json
+import os
+from collections.abc import Callable
+from dataclasses import asdict, replace
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any
+
+from cyclopts import App, Group, Parameter
+from cyclopts.validators import mutually_exclusive
+
+from data.commands import AsJson, commands_of
+from data.limits import limits
+from data.pairs.store import find as find_pairs
+from data.store import find as find_questions
+from data.terminal import tell
+from data.workspace import user
+from retrieval.comparison.experiment import ExperimentError, read_as
+from retrieval.evaluation.measures import Measure
+from training.command_line import PlanWords, carried_out_whole, followed_rounds, options_of, placed, planned
+from training.options.language_model import LANGUAGE_MODEL
+from training.recipe import ranking_kinds, recipe_of
+from training.runs.runs import Plan, create_rounds, new_plan
+from training.runs.sweeps import (
+    DEFAULTS,
+    UNTRAINED,
+    Ablation,
+    Findings,
+    Search,
+    Table,
+    Tried,
+    Variant,
+    create_ablation,
+    create_search,
+)
+from training.sweeps.variants import AblationExperiment
+
+
+def find_settings_commands() -> App:
+    """Return the commands that find settings, one a kind of training that ranks passages."""
+    commands = commands_of("find-settings", "Try a few settings on validation questions, and tell which do.")
+    for kind in ranking_kinds():
+        commands.command(_command_of(kind), name=kind, help=f"of a {kind}")
+    return commands
+
+
+def _command_of(kind: str) -> Callable[..., int]:
+    instead = Group("Instead", validator=mutually_exclusive)
+
+    @options_of(kind)
+    def find(
+        *,
+        words: PlanWords,
+        minutes: Annotated[float, Parameter(help="time it may take, in minutes")] = 10.0,
+        as_json: AsJson = False,
+        queue: Annotated[
+            bool, Parameter(negative="", help="only put it in line, and print its id", group=instead)
+        ] = False,
+        train: Annotated[
+            bool, Parameter(negative="", help="go on with a whole training, with what was chosen", group=instead)
+        ] = False,
+        **chosen: Any,
+    ) -> int:
+        from training.sweeps.search import find_settings
+
+        if not 0 < minutes <= 1440:
+            raise ValueError(f"minutes must be above 0 and 1440 at most, not {minutes:g}")
+        plan = planned(kind, words, chosen)
+        search = create_search(plan, minutes, attended=not queue)
+        status = carried_out_whole(search, "search", partial(find_settings, search), queue=queue)
+        if status is not None:
+            return status
+        if (found := search.found) is None:
+            raise ValueError(f"{search.result} cannot be read")
+        tell(_as_json(search, found) if as_json else _as_table(found))
+        return _trained(plan, found) if train else 0
+
+    return find
+
+
+def _trained(plan: Plan, found: Findings) -> int:
+    return followed_rounds(create_rounds(replace(plan, options=replace(plan.options, **found.changes)), attended=True))
+
+
+def _as_json(search: Search, found: Findings) -> str:
+    chosen = asdict(replace(search.plan().options, **found.changes))
+    return json.dumps({"search": search.id, **asdict(found), "options": chosen}, ensure_ascii=False, indent=2)
+
+
+def _as_table(found: Findings) -> str:
+    measure = Measure.parse(found.measure).long
+    head = ("", "setting", "epochs", "steps", measure, "95%", "difference", "95%", "p", "loss")
+    rows: list[tuple[str, ...]] = [head]
+    rows += [_row(one, chosen=one.number == found.chosen) for one in found.tried]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    lines.append(f"on {found.questions:,} validation questions, where the untrained base has {found.untrained:.4f}")
+    lines += [f"setting {number} ended with an error: see its log" for number in found.failed]
+    if found.untried:
+        lines.append(f"too little time for settings {', '.join(map(str, found.untried))}")
+    return "\n".join([*lines, _sentence(found)])
+
+
+def _row(one: Tried, *, chosen: bool) -> tuple[str, ...]:
+    changed = ", ".join(f"{name} {value}" for name, value in one.changed.items())
+    first = one.number == DEFAULTS
+    return (
+        "*" if chosen else "",
+        f"{one.number} {'defaults' if first else changed}",
+        f"{one.epochs:.2f}",
+        f"{one.steps:,}",
+        f"{one.value:.4f}",
+        f"{one.low:.4f} to {one.high:.4f}",
+        "" if first else f"{one.difference:+.4f}",
+        "" if first else f"{one.difference_low:+.4f} to {one.difference_high:+.4f}",
+        "" if first else f"{one.p_family:.4f}",
+        "" if one.loss is None else f"{one.loss:.4f}",
+    )
+
+
+def _sentence(found: Findings) -> str:
+    if found.chosen != DEFAULTS:
+        return f"setting {found.chosen} is better than the defaults"
+    if found.best == DEFAULTS:
+        return "nothing tried is better than the defaults: they stay"
+    return f"setting {found.best} came to most but cannot be told apart from the defaults: they stay"
+
+
+def ablate(
+    experiment: Annotated[Path, Parameter(help="file (TOML) that says what is learned from, varied and asked")],
+    /,
+    *,
+    name: Annotated[str, Parameter(help="name of the ablation")] = "",
+    as_json: AsJson = False,
+    queue: Annotated[bool, Parameter(negative="", help="only put it in line, and print its id")] = False,
+) -> int:
+    """Vary one thing of a language model's training at a time, and compare."""
+    from training.sweeps.ablation import ablate as carry
+
+    ablation = planned_ablation(read_as(AblationExperiment, experiment), name or experiment.stem, attended=not queue)
+    status = carried_out_whole(ablation, "ablation", partial(carry, ablation), queue=queue)
+    if status is not None:
+        return status
+    if (table := ablation.table) is None:
+        raise ValueError(f"{ablation.result} cannot be read")
+    told = {"ablation": ablation.id, **asdict(table)}
+    tell(json.dumps(told, ensure_ascii=False, indent=2) if as_json else _as_text(table))
+    return 0
+
+
+def planned_ablation(experiment: AblationExperiment, name: str, *, attended: bool = False) -> Ablation:
+    """Check an experiment and make the folder of its ablation, which stands in line at once.
+
+    Raises `ExperimentError`, `OptionError`, `DataError` and `LanguageError` where anything in it cannot be.
+    """
+    experiment.check()
+    for place in ("text", "questions", "sentences"):
+        _require_open(place, getattr(experiment, place))
+    plan = _plan(experiment, name)
+    if experiment.questions:
+        find_questions(experiment.questions)
+    if experiment.sentences:
+        find_pairs(experiment.sentences)
+    where = {name: placed(getattr(experiment, name)) for name in ("text", "questions", "sentences")}
+    told = experiment.model_copy(update=where).model_dump(mode="json")
+    return create_ablation(plan, told, attended=attended)
+
+
+def _require_open(place: str, reference: str) -> None:
+    """Raise `ExperimentError` where a user, who may name sets alone, names a file of the server."""
+    is_a_path = os.sep in reference or os.path.isfile(reference)  # noqa: PTH113 - a name may be too long
+    if is_a_path and user() and not limits().paths:
+        raise ExperimentError(f"{place}: files of the server are not open to users: name a set")
+
+
+def _plan(experiment: AblationExperiment, name: str) -> Plan:
+    family = recipe_of(LANGUAGE_MODEL).family
+    text = family.find(experiment.text)
+    for number in experiment.changes:
+        family.check(text, experiment.learning(number))
+    data = (placed(experiment.text), text.name, text.fingerprint)
+    return new_plan(LANGUAGE_MODEL, name, data, experiment.shares, experiment.learning(1))
+
+
+def _as_text(table: Table) -> str:
+    measures = table.measures
+    rows = [("variant", *measures)]
+    rows += [(called(one), *(_cell(one, measure) for measure in measures)) for one in table.variants]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    lines += [f"{called(one)}: {one.message}" for one in table.variants if one.code]
+    if any(not one.alike for one in table.variants):
+        lines.append(
+            "(o) other tokens are hidden there: perplexity and guesses cannot be compared with the first row's"
+        )
+    return "\n".join([*lines, f"{table.questions:,} test questions, {table.pairs:,} pairs; in brackets: 95%"])
+
+
+def called(variant: Variant) -> str:
+    """Return what a variant is called: the options that it changes."""
+    if variant.number == UNTRAINED:
+        return "without pre-training"
+    return ", ".join(f"{name} {value}" for name, value in variant.changed.items()) or "as written"
+
+
+def _cell(variant: Variant, measure: str) -> str:
+    figure = (variant.figures or {}).get(measure)
+    if figure is None:
+        return "-"
+    digits = 1 if measure == "perplexity" else 4
+    other = "" if variant.alike or measure not in ("perplexity", "masked_accuracy") else " (o)"
+    return f"{figure.value:.{digits}f} [{figure.low:.{digits}f}, {figure.high:.{digits}f}]{other}"
