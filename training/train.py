@@ -19,8 +19,8 @@ from training.engine.adaptation import settle
 from training.engine.arguments import processes
 from training.engine.checkpoints import newest_checkpoint, step_of
 from training.engine.task import Measurement, Task
+from training.losses import negatives_of_processes
 from training.options.common import OptionError, Report, TrainingError
-from training.rankers.losses import negatives_of_processes
 from training.recipe import Recipe, recipe_of
 from training.runs.card import in_precision_begun, provenance, write_card
 from training.runs.runs import Phase, Plan, Run, find_run

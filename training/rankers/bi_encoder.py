@@ -18,10 +18,10 @@ from training.engine.arguments import processes
 from training.engine.probe import seconds_for
 from training.engine.task import Examples, Lesson, Task
 from training.family import Family
+from training.losses import bi_encoder_loss
 from training.options.common import TrainingOptions
 from training.options.rankers import TAUGHT, BiEncoderOptions
 from training.rankers.examples import ANCHOR, encoder_examples
-from training.rankers.losses import bi_encoder_loss
 from training.rankers.material import RANKERS, Material, Reached
 from training.rankers.shown import Cut, ShownPassages, TeachersScores, held_out
 

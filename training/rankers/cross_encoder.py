@@ -20,10 +20,10 @@ from training.engine.adaptation import adapt, live_scorer
 from training.engine.probe import seconds_for
 from training.engine.task import Examples, Lesson, Task
 from training.family import Family
+from training.losses import cross_encoder_loss
 from training.options.common import TrainingOptions
 from training.options.rankers import CrossEncoderObjective, CrossEncoderOptions
 from training.rankers.examples import cross_encoder_examples
-from training.rankers.losses import cross_encoder_loss
 from training.rankers.material import RANKERS, Material, Reached
 from training.rankers.shown import Cut, ShownPassages, TeachersScores, held_out
 

@@ -21,11 +21,11 @@ from training.engine.arguments import processes
 from training.engine.probe import seconds_for
 from training.engine.task import Task
 from training.family import Family
+from training.losses import sparse_encoder_loss
 from training.options.common import TrainingOptions
 from training.options.rankers import QuestionSide, SparseEncoderOptions
 from training.rankers.examples import ANCHOR, encoder_examples
 from training.rankers.inference_free import by_idf, has_routes
-from training.rankers.losses import sparse_encoder_loss
 from training.rankers.material import RANKERS, Material, Reached
 from training.rankers.shown import held_out
 

@@ -17,10 +17,10 @@ from training.engine.arguments import processes
 from training.engine.probe import seconds_for
 from training.engine.task import Columns, Examples, HeldOut, Task
 from training.family import Family
+from training.losses import cross_sentence_loss
 from training.options.common import OptionError, TrainingOptions
 from training.options.sentences import CrossSentenceObjective, SentenceCrossEncoderOptions
 from training.sentences.examples import labelled_pairs
-from training.sentences.losses import cross_sentence_loss
 from training.sentences.material import ACCURACY, PAIRS, Judgement, Likeness, PairMaterial
 
 

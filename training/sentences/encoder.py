@@ -17,10 +17,10 @@ from training.engine.arguments import processes
 from training.engine.probe import seconds_for
 from training.engine.task import HeldOut, Lesson, Task
 from training.family import Family
+from training.losses import sentence_loss
 from training.options.common import AttentionDropout, OptionError, TrainingError, TrainingOptions
 from training.options.sentences import ALONE, SentenceObjective, SentenceOptions, SentencePooling
 from training.sentences.examples import TeachersVectors, encoder_examples
-from training.sentences.losses import sentence_loss
 from training.sentences.material import PAIRS, Likeness, PairMaterial, judgement
 
 

@@ -20,11 +20,11 @@ from retrieval.comparison.experiment import Experiment
 from tests.hub import SENTENCES, build_bi_encoder, build_sparse_encoder
 from tests.training.worlds import logged, planned, shuffled
 from training.__main__ import main
+from training.losses import negatives_of_processes, sparse_encoder_loss
 from training.options.common import OptionError
-from training.options.sparse_encoder import SPARSE_ENCODER, SparseEncoderOptions
+from training.options.rankers import SPARSE_ENCODER, SparseEncoderOptions
 from training.rankers.examples import ANCHOR, encoder_examples
 from training.rankers.inference_free import by_idf, idf_of
-from training.rankers.losses import negatives_of_processes, sparse_encoder_loss
 from training.runs.runs import Run
 from training.train import load_material, train
 

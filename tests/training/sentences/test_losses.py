@@ -13,6 +13,7 @@ from data.pairs.records import PairSet
 from models.loading import load_bi_encoder, load_cross_encoder
 from models.sources import find_model
 from tests.training.sentences.worlds import SETS, labelled, scored, sentences, tiny_base, tiny_bi_encoder
+from training.losses import cross_sentence_loss, negatives_of_processes, sentence_loss
 from training.options.common import OptionError
 from training.options.sentences import (
     CONTRASTED,
@@ -23,10 +24,8 @@ from training.options.sentences import (
     SentenceOptions,
     SentencePooling,
 )
-from training.rankers.losses import negatives_of_processes
 from training.sentences.encoder import forget, pool_sentences
 from training.sentences.examples import damaged, encoder_examples
-from training.sentences.losses import cross_sentence_loss, sentence_loss
 
 pytestmark = pytest.mark.slow
 ROWS = 8

@@ -1,14 +1,21 @@
-"""The objectives, as the losses of sentence-transformers."""
+"""What each objective of rankers and of sentences makes smaller."""
 
+from inspect import signature
 from typing import Any
 
+from data.pairs.records import Label
 from models.loading import load_bi_encoder
 from models.sources import find_model
-from training.options.bi_encoder import TAUGHT, BiEncoderObjective, BiEncoderOptions
-from training.options.common import TrainingOptions
-from training.options.cross_encoder import CrossEncoderObjective, CrossEncoderOptions
-from training.options.sentences import SentenceOptions
-from training.options.sparse_encoder import SparseEncoderOptions
+from training.options.common import OptionError, TrainingOptions
+from training.options.rankers import (
+    TAUGHT,
+    BiEncoderObjective,
+    BiEncoderOptions,
+    CrossEncoderObjective,
+    CrossEncoderOptions,
+    SparseEncoderOptions,
+)
+from training.options.sentences import CrossSentenceObjective, SentenceObjective, SentenceOptions
 from training.rankers.inference_free import has_routes
 from training.rankers.material import Material
 
@@ -116,3 +123,66 @@ def cross_encoder_loss(model: Any, options: CrossEncoderOptions) -> Any:
             return losses.RankNetLoss(model, mini_batch_size=-1)
         case CrossEncoderObjective.LISTNET:
             return losses.ListNetLoss(model, mini_batch_size=-1)
+
+
+def sentence_loss(model: Any, options: SentenceOptions, *, processes: int = 1) -> Any:
+    """Return the loss module of an objective.
+
+    TSDAE's ties the weights of the encoder to those of its decoder, so that it is to be made before any are frozen.
+    Raises `OptionError` where no decoder can be made of the base.
+    """
+    from sentence_transformers.sentence_transformer import losses
+
+    match options.objective:
+        case SentenceObjective.NLI_SOFTMAX:
+            both, difference, product = options.concatenation.parts
+            loss: Any = losses.SoftmaxLoss(
+                model,
+                model.get_embedding_dimension(),
+                len(Label),
+                concatenation_sent_rep=both,
+                concatenation_sent_difference=difference,
+                concatenation_sent_multiplication=product,
+            )
+        case SentenceObjective.COSINE:
+            loss = losses.CosineSimilarityLoss(model)
+        case SentenceObjective.COSENT:
+            loss = losses.CoSENTLoss(model, scale=options.scale)
+        case SentenceObjective.TRIPLET:
+            metric = losses.TripletDistanceMetric.COSINE
+            loss = losses.TripletLoss(model, distance_metric=metric, triplet_margin=options.triplet_margin)
+        case SentenceObjective.SIMCSE_UNSUPERVISED | SentenceObjective.SIMCSE_SUPERVISED:
+            loss = losses.MultipleNegativesRankingLoss(
+                model, scale=1 / options.temperature, gather_across_devices=processes > 1
+            )
+        case SentenceObjective.DISTILLATION:
+            loss = losses.MSELoss(model)
+        case SentenceObjective.TSDAE:
+            _require_decoder(model, options.base)
+            loss = losses.DenoisingAutoEncoderLoss(model).float()
+    return loss
+
+
+def cross_sentence_loss(model: Any, objective: CrossSentenceObjective) -> Any:
+    """Return the loss module of a cross-encoder's objective; gold scores are learned behind a sigmoid."""
+    from sentence_transformers.cross_encoder import losses
+    from torch.nn import Sigmoid
+
+    match objective:
+        case CrossSentenceObjective.BINARY_CROSS_ENTROPY:
+            return losses.BinaryCrossEntropyLoss(model)
+        case CrossSentenceObjective.MSE:
+            return losses.MSELoss(model, Sigmoid())
+        case CrossSentenceObjective.CROSS_ENTROPY:
+            return losses.CrossEntropyLoss(model)
+
+
+def _require_decoder(model: Any, base: str) -> None:
+    """Raise `OptionError` where the library has no decoder of the base's architecture that reads a vector."""
+    from transformers import MODEL_FOR_CAUSAL_LM_MAPPING
+
+    config = getattr(getattr(model[0], "auto_model", None), "config", None)
+    decoder = MODEL_FOR_CAUSAL_LM_MAPPING.get(type(config), None)
+    if decoder is None or "encoder_hidden_states" not in signature(decoder.forward).parameters:
+        message = f"objective tsdae needs a base that can be a decoder, such as BERT or RoBERTa, and {base} is none"
+        raise OptionError("objective", "no_decoder", message)
