@@ -1,4 +1,5 @@
-"""What can be picked for a question set, and the experiment it makes. What a retriever does, in a line. The sample speaks the person's language; what others bring keeps its own names."""
+"""What can be picked for a question set, and the experiment it makes. What a retriever does, in a line. The sample
+speaks the person's language; what others bring keeps its own names."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -20,9 +21,7 @@ from retrieval.comparison.spec import Spec
 from retrieval.milvus.retriever import Search
 from tests.views.driving import opened
 from text.analyzers import Analyzer
-from training.options.bi_encoder import BI_ENCODER, BiEncoderOptions
-from training.options.cross_encoder import CROSS_ENCODER
-from training.options.sparse_encoder import SPARSE_ENCODER
+from training.options.rankers import BI_ENCODER, CROSS_ENCODER, SPARSE_ENCODER, BiEncoderOptions
 from training.recipe import RECIPES
 from training.runs.runs import Run, create_run, new_plan
 from views.choices import choices_for, free_name, method_line, without_plainest
@@ -147,7 +146,7 @@ E5 = "packaged:multilingual-e5-small"
 SPECS: Mapping[str, Spec] = {"BM25": BM25Spec(name="BM25"), "Dense": DenseSpec(name="Dense", model=E5)}
 
 
-@pytest.fixture(autouse=True, params=["en", "ko"])
+@pytest.fixture(params=["en", "ko"])
 def spoken(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     monkeypatch.setattr(st, "query_params", {"lang": request.param})
     return str(request.param)
@@ -209,6 +208,7 @@ def test_where_the_analyzer_is_not_known_the_line_says_that_it_suits_the_languag
     assert said[spoken] in method_line(SPECS["BM25"], SPECS)
 
 
+@pytest.mark.usefixtures("spoken")
 def test_a_kind_that_was_added_to_the_program_is_called_by_its_kind() -> None:
     class Letters(RunSpec):
         kind: str = "letters"  # type: ignore[assignment]

@@ -1,4 +1,5 @@
-"""How long files are held, and how many may arrive: what needs no server. The fields for files: each has its words in the person's language."""
+"""How long files are held, and how many may arrive: what needs no server. The fields for files: each has its words in
+the person's language."""
 
 import re
 from pathlib import Path

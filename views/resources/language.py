@@ -1,4 +1,5 @@
-"""Cached functions of the Language page: tokenizers and texts cut by them, models that stay loaded, and what is seen in these."""
+"""Cached functions of the Language page: tokenizers and texts cut by them, models that stay loaded, and what is seen in
+these."""
 
 import threading
 from collections.abc import Callable, Mapping, Sequence

@@ -1,4 +1,5 @@
-"""What a person has chosen or entered: in the address, so that a reload or a shared link shows the same, or the session.
+"""What a person has chosen or entered: in the address, so that a reload or a shared link shows the same, or the
+session.
 
 Streamlit's own binding of widgets to the address would write the words of a choice there, which are of one language."""
 
