@@ -1,18 +1,138 @@
-"""Arrays kept on disk by the content they were computed from, so that work is done once."""
+"""What is computed once and kept by content, and the seals that tell whether it is still what was written."""
 
 import hashlib
 import json
 import logging
+import os
+import stat
+import struct
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
+from functools import lru_cache
+from io import FileIO
 from pathlib import Path
 
 import numpy as np
+import xxhash
 from filelock import FileLock
 
-from data.seal import is_sound, sealing
-from data.workspace import workspace
+from data.workspace import folder_to_disk, read_json, replacing, to_disk, workspace, write_text
+
+SEAL = "sealed.json"  # of a folder: sizes and digests by name
+_LAST_BYTES = struct.Struct("<8sQ16s")
+_MARK = b"mrc-seal"
+_BLOCK = 1 << 20  # bytes read at a time
+Identity = tuple[int, ...]
+
+
+@contextmanager
+def sealing(path: Path) -> Iterator[Path]:
+    """As `replacing`, and what was written is sealed and on the disk before it has its name."""
+    with replacing(path) as new:
+        yield new
+        seal(new)
+    to_disk(path.parent)
+
+
+def seal(path: Path) -> None:
+    """Seal a file or a folder, and force it to the disk."""
+    if path.is_dir():
+        _seal_folder(path)
+        return
+    size = path.stat().st_size
+    with path.open("ab") as file:
+        file.write(_LAST_BYTES.pack(_MARK, size, _digest(path, size)))
+    to_disk(path)
+
+
+def is_sound(path: Path, beside: Collection[str] = ()) -> bool:
+    """Whether a file or a folder is there and as it was sealed; what has no seal is not.
+
+    It is read through once a process, and again where its inode, size or times are others by then. `beside` are the
+    names of files of a folder that its seal need not list, since they are written later or again.
+    """
+    try:
+        return _folder_is_sound(path, beside) if path.is_dir() else _file_is_sound(path)
+    except (OSError, ValueError):
+        return False
+
+
+def is_sealed(path: Path) -> bool:
+    """Whether a file ends in a seal, broken or not: those of earlier versions have none."""
+    return _read_seal(path) is not None
+
+
+def _seal_folder(folder: Path) -> None:
+    listed = {name: _told(folder / name) for name in _names_in(folder)}
+    folder_to_disk(folder)  # before the seal is: no cut of the power leaves the seal alone
+    write_text(folder / SEAL, json.dumps(listed, ensure_ascii=False, indent=1))
+    to_disk(folder / SEAL)
+    to_disk(folder)
+
+
+def _folder_is_sound(folder: Path, beside: Collection[str]) -> bool:
+    listed = read_json(folder / SEAL) if (folder / SEAL).is_file() else {}
+    unlisted = {*_names_in(folder)} - listed.keys() - {*beside}
+    return bool(listed) and not unlisted and all([*_told(folder / name)] == told for name, told in listed.items())
+
+
+def _names_in(folder: Path) -> list[str]:
+    """Names of a folder's files, its seal and hidden ones aside: a system may leave some of those."""
+    paths = (path for path in sorted(folder.rglob("*")) if path.is_file() and not path.name.startswith("."))
+    return [path.relative_to(folder).as_posix() for path in paths if path != folder / SEAL]
+
+
+def _told(path: Path) -> tuple[int, str]:
+    size = path.stat().st_size
+    return size, _known_digest(path, _identity(path), size).hex()
+
+
+def _file_is_sound(path: Path) -> bool:
+    sealed = _read_seal(path)
+    return sealed is not None and _known_digest(path, _identity(path), sealed[0]) == sealed[1]
+
+
+@contextmanager
+def _regular(path: Path) -> Iterator[FileIO]:
+    """Open a file to be read, without waiting. Raises `OSError` where it is a pipe, a device or whatever else."""
+    with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb", buffering=0) as file:  # noqa: PTH123 - of a number
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise OSError(f"{path} is no regular file")
+        yield file
+
+
+def _read_seal(path: Path) -> tuple[int, bytes] | None:
+    """Size and digest that a file's last bytes tell; None where they are no seal of a file of its size."""
+    with _regular(path) as file:
+        size = file.seek(0, os.SEEK_END) - _LAST_BYTES.size
+        if size < 0:
+            return None
+        file.seek(size)
+        mark, told, digest = _LAST_BYTES.unpack(file.read())
+    return (size, digest) if (mark, told) == (_MARK, size) else None
+
+
+def _identity(path: Path) -> Identity:
+    told = path.stat()
+    return told.st_dev, told.st_ino, told.st_size, told.st_mtime_ns, told.st_ctime_ns
+
+
+@lru_cache(maxsize=1 << 14)
+def _known_digest(path: Path, identity: Identity, size: int) -> bytes:
+    del identity  # the same path of another identity is another file
+    return _digest(path, size)
+
+
+def _digest(path: Path, size: int) -> bytes:
+    """Digest of the first `size` bytes."""
+    digest, block = xxhash.xxh3_128(), memoryview(bytearray(min(_BLOCK, max(1, size))))
+    with _regular(path) as file:
+        while size and (read := file.readinto(block[:size])):
+            digest.update(block[:read])
+            size -= read
+    return digest.digest()
+
 
 logger = logging.getLogger(__name__)
 

@@ -12,9 +12,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import BinaryIO
 
+from data.cache import is_sound, seal
 from data.collection import NOTE, Collection, KeptSet
 from data.files.cells import shown
-from data.seal import is_sound, seal
 from data.workspace import workspace
 from language.problems import LanguageError
 from language.text_file import TextCorpus, text_corpus

@@ -5,7 +5,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from data.seal import is_sound, sealing
+from data.cache import is_sound, sealing
 from jobs.processes import without_collections
 from models.hub import ModelError, hub_revision, hub_token
 from models.soundness import (

@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 from filelock import FileLock
 
-from data.cache import key_of
-from data.seal import is_sound, sealing
+from data.cache import is_sound, key_of, sealing
 from data.workspace import shared_workspace
 from models.hub import ModelError
 from models.quantized import Measures, QuantizedModel, make_tokenizer, read

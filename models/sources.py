@@ -16,9 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from data.cache import key_of
+from data.cache import is_sound, key_of
 from data.limits import limits
-from data.seal import is_sound
 from data.texts import fingerprint_of
 from data.workspace import read_json, shelf, user, workspace
 from models.hub import ModelError, hub_revision

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
+from data.cache import is_sound, seal
 from data.collection import NOTE, Collection, KeptSet
 from data.files.cells import shown
-from data.seal import is_sound, seal
 from text.dictionary import Dictionary, written
 from text.dictionary_file import open_dictionary
 from text.problems import DictionaryError

@@ -10,8 +10,7 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from data.cache import key_of
-from data.seal import is_sound, sealing
+from data.cache import is_sound, key_of, sealing
 from data.workspace import read_json, replacing, workspace, write_json
 from language.corpus import Corpus
 from language.tokenizers.fertility import Fertility

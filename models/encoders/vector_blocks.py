@@ -20,8 +20,7 @@ from pathlib import Path
 
 import numpy as np
 
-from data.cache import load_arrays, save_arrays
-from data.seal import is_sound, sealing
+from data.cache import is_sound, load_arrays, save_arrays, sealing
 from data.workspace import number_in, read_json, replacing, write_text
 
 

@@ -17,10 +17,10 @@ from typing import Any
 import numpy as np
 from pydantic import BaseModel, FiniteFloat, TypeAdapter
 
-from data.cache import key_of, save_arrays
+from data.cache import is_sealed, is_sound, key_of, save_arrays
 from data.records import QuestionSet
-from data.seal import is_sealed, is_sound
 from data.split import Part, split
+from data.statistics import LEVEL, RESAMPLES
 from data.workspace import read_json, remove_folder, workspace, write_json, write_text
 from jobs.detached import read_on
 from jobs.folder import Job
@@ -28,9 +28,8 @@ from jobs.machine import commit, hardware, versions
 from retrieval.comparison.compare import Comparison, Result, failures
 from retrieval.comparison.experiment import Experiment, write_experiment
 from retrieval.comparison.spec import VERSION, Materials
-from retrieval.evaluation.families import LEVEL, PERMUTATIONS
 from retrieval.evaluation.measures import Scores, evaluate
-from retrieval.evaluation.significance import RESAMPLES, intervals_of, question_groups
+from retrieval.evaluation.significance import PERMUTATIONS, intervals_of, question_groups
 from retrieval.rankings import Rankings
 from text.analyzers import VERSION as ANALYZER_VERSION
 

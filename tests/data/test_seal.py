@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 import xxhash
 
-from data import seal as seals
+from data import cache as seals
 from data import workspace
-from data.seal import SEAL, is_sealed, is_sound, seal, sealing
+from data.cache import SEAL, is_sealed, is_sound, seal, sealing
 
 CONTENT = bytes(range(256)) * 10
 

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from data.cache import is_sound
 from data.passages import Passages
-from data.seal import is_sound
 from data.workspace import workspace
 from models.encoders.bi_encoder import kept_at
 from models.encoders.vector_blocks import Meter, VectorBlocks

@@ -9,8 +9,8 @@ from math import ceil
 from pathlib import Path
 from typing import Any
 
-from data.seal import SEAL, is_sound
-from data.seal import seal as seal_folder
+from data.cache import SEAL, is_sound
+from data.cache import seal as seal_folder
 from data.workspace import replacing, to_disk, write_text
 
 _OLDER_SEAL = "complete.json"  # of earlier versions: names and sizes alone

@@ -10,8 +10,7 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
-from data.cache import key_of
-from data.seal import is_sound, sealing
+from data.cache import is_sound, key_of, sealing
 from data.split import SplitOptions
 from data.workspace import workspace
 from language.corpus import Corpus

@@ -27,8 +27,7 @@ from weakref import WeakValueDictionary
 import numpy as np
 from filelock import FileLock
 
-from data.cache import key_of
-from data.seal import is_sound, sealing
+from data.cache import is_sound, key_of, sealing
 from data.workspace import is_of_the_disk, read_json, remove_folder, workspace
 from retrieval.lexical.postings.build import DTYPES, SEGMENT, Array, Lists, in_memory, put_together
 from retrieval.lexical.postings.search import all_scores, search

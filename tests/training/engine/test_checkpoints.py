@@ -6,10 +6,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from data.seal import SEAL
+from data.cache import SEAL
 from tests.training.worlds import misleading_set, planned
 from training.engine.checkpoints import discard_old, is_complete, newest_checkpoint, seal, step_of
-from training.options.bi_encoder import BI_ENCODER
+from training.options.rankers import BI_ENCODER
 from training.recipe import ranking_kinds
 from training.runs.runs import Run
 from training.train import train

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from data.seal import is_sound
+from data.cache import is_sound
 from data.workspace import PROJECT
 from jobs.folder import AskedToStop
 from training.language.tokenizer import made_once
