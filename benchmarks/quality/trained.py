@@ -1,0 +1,273 @@
+"""What training does on KorQuAD's article split: the starter models; the packaged base with the app's settings for it,
+twice as long; a cross-encoder from that base, reranking two searches mixed; and a reader, with what retrieval is worth
+for it. The first 40 of the shuffled articles are the test, the next ones choose checkpoint and weight, the rest is
+learned from."""
+
+import os
+import tempfile
+import time
+from dataclasses import replace
+from pathlib import Path
+
+from benchmarks.material import korquad
+from benchmarks.quality.article_split import (
+    MORE_VALIDATION,
+    SPLIT,
+    best,
+    compared,
+    differences,
+    table,
+    trained,
+    workspace,
+)
+from data.read import read_file
+from data.split import Part
+from jobs.status import State
+from models.packaged import DEFAULT
+from reading import results
+from reading.evaluate import Fate, ReaderResult, ReadingResult, evaluate
+from reading.experiment import ReaderSpec, ReadingExperiment
+from retrieval.comparison.compare import compare
+from retrieval.comparison.experiment import Experiment
+from retrieval.comparison.first_stage import BM25Spec, DenseSpec
+from retrieval.comparison.multistage import HybridSpec, RerankSpec
+from retrieval.comparison.spec import Spec
+from retrieval.hybrid import Fusion
+from training.options.questions import READER, ReaderOptions
+from training.options.rankers import (
+    BI_ENCODER,
+    CROSS_ENCODER,
+    BiEncoderOptions,
+    CrossEncoderObjective,
+    CrossEncoderOptions,
+)
+from training.recipe import RECIPES
+from training.runs.runs import Run, create_run, new_plan
+from training.train import train
+
+
+def starter_training() -> list[str]:
+    """Train both starters and compare them with their beginnings on the test questions; returns a Markdown table."""
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ["MRC_WORKSPACE"] = folder
+        question_set = read_file(korquad()).question_set
+        runs = {
+            kind: _trained_starter(kind, question_set.name, question_set.fingerprint)
+            for kind in (BI_ENCODER, CROSS_ENCODER)
+        }
+        models = {kind: str(run.model_folder) for kind, (run, _) in runs.items()}
+        experiment = Experiment(
+            data=str(korquad()),
+            split=Part.TEST,
+            validation_share=SPLIT.validation,
+            test_share=SPLIT.test,
+            retriever=(
+                BM25Spec(name="BM25"),
+                DenseSpec(name="Dense, starter"),
+                DenseSpec(name="Dense, trained", model=models[BI_ENCODER]),
+                HybridSpec(name="Hybrid, trained", of=("BM25", "Dense, trained")),
+                RerankSpec(name="Reranked, starter alone", first="BM25", weight=1.0),
+                RerankSpec(name="Reranked, trained alone", first="BM25", model=models[CROSS_ENCODER], weight=1.0),
+                RerankSpec(name="Reranked, trained", first="BM25", model=models[CROSS_ENCODER]),
+            ),
+        )
+        comparison = compare(experiment, question_set)
+        seconds = {
+            "Dense, trained": _training_seconds(runs[BI_ENCODER][0]),
+            "Reranked, trained alone": _training_seconds(runs[CROSS_ENCODER][0]),
+        }
+    lines = [
+        f"| {len(comparison.question_set.questions):,} test questions | R@1 | R@10 | nDCG@10 | training, seconds |",
+        "|---|---:|---:|---:|---:|",
+    ]
+    for result in comparison.results:
+        means = result.scores.means() if result.scores else {}
+        cells = " | ".join(f"{means[name] * 100:.2f}" for name in ("recall@1", "recall@10", "ndcg@10"))
+        trained = f"{seconds[result.name]:.0f}" if result.name in seconds else ""
+        lines.append(f"| {result.name} | {cells} | {trained} |")
+    whole = ", ".join(f"{kind} {took:.0f} s" for kind, (_, took) in runs.items())
+    return [*lines, "", f"With loading, and measuring before and after, on {os.cpu_count()} CPU cores: {whole}."]
+
+
+def _training_seconds(run: Run) -> float:
+    return float(next(entry["train_runtime"] for entry in run.progress() if "train_runtime" in entry))
+
+
+def _trained_starter(kind: str, name: str, fingerprint: str) -> tuple[Run, float]:
+    data = (str(korquad()), name, fingerprint)
+    run = create_run(new_plan(kind, kind, data, SPLIT, RECIPES[kind].options.suited_to()))
+    start = time.perf_counter()
+    ended = train(run)
+    if ended.state is not State.DONE:
+        raise RuntimeError(f"{kind}: {ended.message}")
+    return Run(Path(run.folder)), time.perf_counter() - start
+
+
+_SHARES = tuple(step / 20 for step in range(1, 20))  # of BM25 in a mix
+_BM25, _DENSE = "BM25", "Dense, as it comes"
+_AFTER = "Dense, trained"
+_MIXED = {_DENSE: "BM25 and dense, as it comes", _AFTER: "BM25 and dense, trained"}
+
+
+def pretrained_training() -> list[str]:
+    """Train, choose how to mix on validation questions, ask the test questions once; returns a Markdown table."""
+    options = replace(BiEncoderOptions.suited_to(DEFAULT.reference), epochs=2.0)
+    with workspace():
+        question_set = read_file(korquad()).question_set
+        run = trained(BI_ENCODER, "pretrained", question_set, options, MORE_VALIDATION)
+        dense = [DenseSpec(name=_DENSE, model=DEFAULT.reference), DenseSpec(name=_AFTER, model=str(run.model_folder))]
+        specs: list[Spec] = [BM25Spec(name=_BM25), *dense]
+        shares = {
+            one.name: best(
+                question_set,
+                specs,
+                {share: _mixture(f"{share}", one.name, share) for share in _SHARES},
+                MORE_VALIDATION,
+            )
+            for one in dense
+        }
+        mixed = [_mixture(_MIXED[name], name, share) for name, share in shares.items()]
+        tested = compared(question_set, Part.TEST, *specs, *mixed, split=MORE_VALIDATION)
+    pairs = [(_DENSE, _AFTER), (_BM25, _MIXED[_AFTER]), (_MIXED[_DENSE], _MIXED[_AFTER])]
+    return [
+        *table(tested),
+        "",
+        f"Trained by {options.objective} in {run.status().total_steps} steps of {options.batch_size} questions: "
+        f"{run.status().spent / 60:.0f} minutes on {os.cpu_count()} CPU cores, with loading and measuring. Chosen on "
+        f"the other articles: BM25's share of the mixes, {shares[_DENSE]:g} and {shares[_AFTER]:g}, by z-score.",
+        "",
+        *differences(tested, *pairs),
+    ]
+
+
+def _mixture(name: str, dense: str, share: float) -> HybridSpec:
+    weights = (share, 1 - share)
+    return HybridSpec(name=name, of=(_BM25, dense), fusion=Fusion.Z_SCORE, weights=weights, chosen_on=Part.VALIDATION)
+
+
+_WEIGHTS = tuple(tenth / 10 for tenth in range(1, 11))  # of the reranker
+_MIX = "BM25 and dense"
+_ALONE, _RERANKED = "reranked, cross-encoder alone", "reranked, mixed"
+_MEASURED, _DEPTH = 10, 5  # passages read for a question while training, and of the mix's first
+# one hard negative a question, of BM25's first four: what it confuses
+_OPTIONS = CrossEncoderOptions(
+    base=DEFAULT.reference,
+    objective=CrossEncoderObjective.RANKNET,
+    epochs=1.0,
+    batch_size=16,
+    evaluation_batch_size=32,
+    negatives=1,
+    negatives_first=1,
+    negatives_last=4,
+    negatives_with_answer=True,
+    learning_rate=6e-5,
+    frozen_layers=2,
+    evaluation_limit=60,
+    evaluation_steps=74,
+    depth=_MEASURED,
+    save_minutes=5,
+)
+
+
+def pretrained_reranking() -> list[str]:
+    """Train, choose shares and weights on validation questions, ask the test questions once; a Markdown table."""
+    with workspace():
+        question_set = read_file(korquad()).question_set
+        run = trained(CROSS_ENCODER, "reranker", question_set, _OPTIONS, SPLIT)
+        first: list[Spec] = [BM25Spec(name=_BM25), DenseSpec(name=_DENSE, model=DEFAULT.reference)]
+        share = best(question_set, first, {share: _mixture(f"{share}", _DENSE, share) for share in _SHARES}, SPLIT)
+        first.append(_mixture(_MIX, _DENSE, share))
+        model = str(run.model_folder)
+        weight = best(question_set, first, {one: _reranked(f"{one}", model, one) for one in _WEIGHTS}, SPLIT)
+        last = (_reranked(_ALONE, model, 1.0), _reranked(_RERANKED, model, weight))
+        tested = compared(question_set, Part.TEST, *first, *last)
+    pairs = [(_BM25, _RERANKED), (_MIX, _RERANKED), (_BM25, _ALONE)]
+    return [
+        *table(tested),
+        "",
+        f"Trained by {_OPTIONS.objective} in {run.status().total_steps} steps of {_OPTIONS.batch_size} questions, each "
+        f"with a hard negative: {run.status().spent / 60:.0f} minutes on {os.cpu_count()} CPU "
+        f"cores, with loading and measuring. Reranked are the first {_DEPTH}. Chosen on the other articles: BM25's "
+        f"share of the mix, {share:g}, and the reranker's, {weight:g}.",
+        "",
+        *differences(tested, *pairs),
+    ]
+
+
+def _reranked(name: str, model: str, weight: float) -> RerankSpec:
+    chosen_on = Part.VALIDATION if weight < 1 else None
+    return RerankSpec(name=name, first=_MIX, model=model, depth=_DEPTH, weight=weight, chosen_on=chosen_on)
+
+
+_KS = (1, 2, 3, 5)
+
+
+def reader_training() -> list[str]:
+    """Train, choose weights on validation questions, read for the test questions once; returns Markdown tables."""
+    options = replace(ReaderOptions.suited_to(DEFAULT.reference), batch_size=8, epochs=2.0, evaluation_steps=400)
+    with workspace():
+        question_set = read_file(korquad()).question_set
+        run = trained(READER, "reader", question_set, options, SPLIT)
+        experiment = ReadingExperiment(
+            data=str(korquad()),
+            split=Part.TEST,
+            validation_share=SPLIT.validation,
+            test_share=SPLIT.test,
+            ks=(1, 10),
+            depths_read=_KS,
+            retriever=(
+                BM25Spec(name=_BM25),
+                DenseSpec(name=_DENSE, model=DEFAULT.reference),
+                HybridSpec(name="Both", of=(_BM25, _DENSE)),
+            ),
+            reader=(ReaderSpec(name="reader", model=str(run.model_folder)),),
+        )
+        result = evaluate(experiment, question_set)
+    (reader,) = result.readers
+    if reader.error:
+        raise reader.error
+    return [
+        *_reading_table(result, reader),
+        "",
+        f"Trained in {run.status().total_steps} steps of {options.batch_size} windows: {run.status().spent / 60:.0f} "
+        f"minutes on {os.cpu_count()} CPU cores, with loading and measuring.",
+        "",
+        *_fates(result, reader),
+    ]
+
+
+def _reading_table(result: ReadingResult, reader: ReaderResult) -> list[str]:
+    told = results.as_dict(result)
+    lines = [
+        f"| {told['questions']:,} test questions, EM / F1 | {' | '.join(f'first {k}' for k in _KS)} |",
+        f"|---|{'---:|' * len(_KS)}",
+    ]
+    oracle = told["oracles"][reader.name]
+    lines.append(f"| The right passage given | {' | '.join([_cell(oracle)] * len(_KS))} |")
+    for name, by_k in told["readers"][reader.name].items():
+        lines.append(f"| {name} | {' | '.join(_cell(by_k[str(k)]) for k in _KS)} |")
+        ceilings = (f"{100 * by_k[str(k)]['ceiling']:.2f}" for k in _KS)
+        lines.append(f"| {name}: the answer is there | {' | '.join(ceilings)} |")
+    return lines
+
+
+def _fates(result: ReadingResult, reader: ReaderResult) -> list[str]:
+    place = results.tested_depth(_KS)
+    lines = [f"Of the first {_KS[place]}:", ""]
+    for name, answered in reader.by_retriever.items():
+        shares = [(answered.depth.fate[:, place] == fate).mean() for fate in Fate]
+        words = ("right", "right in a passage that another outranked", "read wrong", "not found")
+        parts = ", ".join(f"{word} {100 * share:.1f}" for word, share in zip(words, shares, strict=True))
+        lines.append(f"- {name} (weight of its score {answered.weight:g}): {parts} percent.")
+    for test in results.differences(result, reader):
+        if test.measure != "em":
+            interval = f"{100 * test.low:+.2f} to {100 * test.high:+.2f}"
+            lines.append(
+                f"- F1 of {test.a} less that of {test.b}: {100 * test.difference:+.2f} "
+                f"(95 % {interval}, p = {test.p_family:.4f})."
+            )
+    return lines
+
+
+def _cell(shares: dict[str, float]) -> str:
+    return f"{100 * shares['em']:.2f} / {100 * shares['f1']:.2f}"
