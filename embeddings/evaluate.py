@@ -23,10 +23,9 @@ from embeddings.geometry import (
     squared_distances,
     uniformity_parts,
 )
-from embeddings.probe import Probe, features, probe, training_rows
+from embeddings.judgement import Probe, correlate, cosines, features, probe, training_rows
 from embeddings.problems import EmbeddingError
 from embeddings.results import Evaluation, ModelResult
-from embeddings.sts import correlate, cosines
 
 logger = logging.getLogger(__name__)
 SPREAD_SENTENCES = 20_000  # that uniformity and anisotropy are measured of: of more, so many drawn, the same each time

@@ -12,7 +12,7 @@ from data.problems import Failure
 from data.split import Part
 from embeddings.bootstrap import Difference, Figure
 from embeddings.geometry import Map
-from embeddings.probe import Probe
+from embeddings.judgement import Probe
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from data.split import Part
 from data.workspace import read_json, write_json
 from embeddings.bootstrap import UNDEFINED, Difference, Figure
 from embeddings.geometry import Map
-from embeddings.probe import Probe
+from embeddings.judgement import Probe
 from embeddings.results import Evaluation, ModelResult
 
 _SCORES, _ARRAYS = "scores.json", "arrays.npz"

@@ -13,7 +13,7 @@ from data.pairs.store import find, keep
 from data.split import Part, SplitOptions
 from embeddings.distinct import Distinct
 from embeddings.geometry import alignment, positive_rows, uniformity
-from embeddings.sts import correlate, cosines
+from embeddings.judgement import correlate, cosines
 from models.encoders.bi_encoder import BiEncoder
 from models.packaged import DEFAULT
 from models.sources import find_model

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import gaussian_kde
 
-from embeddings.density import bands, densities
+from embeddings.judgement import bands, densities
 
 
 def test_a_score_on_a_border_belongs_to_the_higher_band() -> None:

@@ -4,7 +4,7 @@ import numpy as np
 from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import StandardScaler
 
-from embeddings.probe import features, probe, training_rows
+from embeddings.judgement import features, probe, training_rows
 
 
 def labelled(n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:

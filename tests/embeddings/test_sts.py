@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 from scipy.stats import pearsonr, spearmanr
 
-from embeddings.bootstrap import RESAMPLES, resamples
-from embeddings.sts import correlate, correlation_draws, cosines, pearson, spearman
+from data.statistics import RESAMPLES
+from embeddings.bootstrap import resamples
+from embeddings.judgement import correlate, correlation_draws, cosines, pearson, spearman
 
 GOLD = np.array([0.0, 0.2, 0.2, 0.6, 0.8, 1.0, 0.4, 0.6], dtype=np.float32)
 GROUPS = np.array([0, 0, 1, 2, 3, 4, 4, 5])

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from embeddings.wrong import wrong_pairs
+from embeddings.judgement import wrong_pairs
 
 
 def test_the_worst_pairs_are_those_whose_ranks_differ_most() -> None:

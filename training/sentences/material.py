@@ -16,7 +16,7 @@ from data.split import Part, SplitOptions
 from embeddings.bootstrap import figure, mean_draws
 from embeddings.distinct import Distinct
 from embeddings.geometry import alignment, positive_rows, uniformity
-from embeddings.sts import correlation_draws, cosines, pearson, spearman
+from embeddings.judgement import correlation_draws, cosines, pearson, spearman
 from training.engine.task import LOSS
 from training.family import Family
 from training.options.common import OptionError, TrainingError

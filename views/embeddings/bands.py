@@ -4,7 +4,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from embeddings.density import BANDS
+from embeddings.judgement import BANDS
 
 
 def band_labels(scale: tuple[float, float]) -> list[str]:

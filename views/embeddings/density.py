@@ -5,7 +5,7 @@ import pandas as pd
 import streamlit as st
 
 from data.pairs.records import PairKind
-from embeddings.density import Densities, bands, densities
+from embeddings.judgement import Densities, bands, densities
 from views.embeddings import charts
 from views.embeddings.bands import band_labels
 from views.embeddings.evaluation_view import EvaluationView

@@ -7,9 +7,9 @@ import pandas as pd
 import streamlit as st
 
 from data.pairs.records import Label, PairKind
-from embeddings.density import bands
 from embeddings.geometry import Map, Projection
 from embeddings.job import MapRequest
+from embeddings.judgement import bands
 from views.embeddings.bands import band_labels
 from views.embeddings.evaluation_view import EvaluationView
 from views.embeddings.pick import pick_model

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import streamlit as st
 
-from embeddings.wrong import wrong_pairs
+from embeddings.judgement import wrong_pairs
 from views.embeddings.evaluation_view import EvaluationView
 from views.embeddings.pick import pick_model
 from views.ui import tables

@@ -15,7 +15,7 @@ from data.pairs.store import find, keep
 from data.split import Part
 from data.store import keep as keep_questions
 from embeddings.geometry import trajectory
-from embeddings.sts import spearman
+from embeddings.judgement import spearman
 from jobs.status import State
 from models.encoders.bi_encoder import BiEncoder
 from models.encoders.cross_encoder import CrossEncoderScorer
