@@ -6,15 +6,7 @@ import sys
 
 from benchmarks import peers
 from benchmarks.app import attackers, deeper_comparison, first_page, first_visit, interactions, own_set, ten_sessions
-from benchmarks.quality import (
-    analyzers,
-    lexical_options,
-    masked_pretraining,
-    pretraining_ablation,
-    sentence_training,
-    trained,
-    untrained,
-)
+from benchmarks.quality import analyzers, language_models, lexical_options, trained, untrained
 from benchmarks.scale import growth, large_sets, many_sentences, tokenizer_training
 from benchmarks.speed import (
     cold_and_warm,
@@ -47,15 +39,15 @@ _ALL = {
     "lexical_options": lexical_options.lexical_options,
     "long_passages": untrained.long_passages,
     "many_sentences": many_sentences.measure,
-    "masked_pretraining": masked_pretraining.measure,
+    "masked_pretraining": language_models.masked_pretraining,
     "own_set": own_set.measure,
     "pretrained_reranking": trained.pretrained_reranking,
     "pretrained_training": trained.pretrained_training,
-    "pretraining_ablation": pretraining_ablation.measure,
+    "pretraining_ablation": language_models.pretraining_ablation,
     "reader_training": trained.reader_training,
     "reading": reading.measure,
     "reranking": reranking.measure,
-    "sentence_training": sentence_training.measure,
+    "sentence_training": language_models.sentence_training,
     "starter_training": trained.starter_training,
     "ten_sessions": ten_sessions.measure,
     "tokenizer_training": tokenizer_training.measure,

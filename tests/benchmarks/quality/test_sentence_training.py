@@ -1,4 +1,4 @@
-from benchmarks.quality.sentence_training import SPLIT, _to_learn_from
+from benchmarks.quality.language_models import SPLIT, _to_learn_from
 from data.pairs.records import PairKind, PairSet
 from data.pairs.split import split_pairs
 from data.split import Part

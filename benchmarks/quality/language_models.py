@@ -1,0 +1,239 @@
+"""What a small BERT learns from scratch of KorQuAD's passages on a laptop's processor; BERT's own ablations, small enough
+for two cores; and what training does to sentence vectors, the packaged base on KorSTS's test pairs."""
+
+import os
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from benchmarks.material import korquad
+from benchmarks.quality.article_split import finished, workspace
+from data.pairs.records import PairKind, PairSet
+from data.pairs.split import split_pairs
+from data.pairs.store import find, keep
+from data.pairs.store import find as find_pairs
+from data.pairs.store import keep as keep_pairs
+from data.split import Part, SplitOptions
+from embeddings.distinct import Distinct
+from embeddings.geometry import alignment, positive_rows, uniformity
+from embeddings.judgement import correlate, cosines
+from jobs.status import RESUMABLE, State, Status
+from language.corpus import find_corpus
+from language.masking.perplexity import FOLLOWED, GUESSED, PERPLEXITY
+from models.encoders.bi_encoder import BiEncoder
+from models.packaged import DEFAULT
+from models.sources import find_model
+from training.language.family import LANGUAGES, UNIGRAM
+from training.options.language_model import LANGUAGE_MODEL, LanguageObjective, LanguageOptions
+from training.options.sentences import SENTENCES, SentenceObjective, SentenceOptions
+from training.runs.runs import Run, all_runs, create_run, new_plan
+from training.runs.sweeps import Ablation, Table, Variant, all_jobs
+from training.sweep_commands import called, planned_ablation
+from training.sweeps.ablation import ablate
+from training.sweeps.variants import AblationExperiment
+
+_SHARES = SplitOptions(validation=0.1, test=0.1)
+# small batches: of so few passages a larger one would make too few steps to leave the frequencies behind
+_NEW = replace(LanguageOptions.suited_to(), batch_size=16, epochs=16.0, evaluation_steps=200)
+_PAIRS = LanguageObjective.MLM_NSP
+
+
+def masked_pretraining() -> list[str]:
+    """Train new models with and without pairs; returns a Markdown table."""
+    with workspace():
+        new = {
+            f"new, {_NEW.size} size": _pretrained(_NEW),
+            "new, and pairs": _pretrained(replace(_NEW, objective=_PAIRS)),
+        }
+        for run in new.values():
+            if run.scores()["after"][PERPLEXITY] >= run.scores()[UNIGRAM][PERPLEXITY]:
+                raise RuntimeError(f"{run.id} learned nothing that frequencies do not tell")
+        made = next(iter(new.values())).provenance()["data"]
+        lines = [
+            f"| {made['documents']:,} passages | perplexity, held out | 95% | hidden tokens guessed "
+            "| next segments told | 95% | minutes |",
+            "|---|---:|---:|---:|---:|---:|---:|",
+        ]
+        for name, run in new.items():
+            rows = LANGUAGES.rows(run.plan().options, run.scores())
+            lines += [_row(run, of, f"{called.strip('*')}: {name}") for of, called in rows.items()]
+    return [
+        *lines,
+        "",
+        f"On {os.cpu_count()} CPU cores, with loading and measuring; {made['vocabulary']:,} pieces. Rows of pairs hide "
+        "other tokens. Whether a segment is the next one is right by chance in half of the cases.",
+    ]
+
+
+def _pretrained(options: LanguageOptions) -> Run:
+    """Return the run of these options, where there is one as far as it has come, and finish it."""
+    corpus = find_corpus(str(korquad()))
+    known = (one for one in all_runs() if one.plan().options == options)
+    run = next((one for one in known if one.plan().fingerprint == corpus.fingerprint), None)
+    if run is None:
+        data = (str(korquad()), corpus.name, corpus.fingerprint)
+        run = create_run(new_plan(LANGUAGE_MODEL, LANGUAGE_MODEL, data, _SHARES, options))
+    return finished(run)
+
+
+def _row(run: Run, of: str, name: str) -> str:
+    told, ends = run.scores()[of], run.scores()["intervals"][of]
+    minutes = f"{run.status().spent / 60:.0f}" if of == "after" else ""
+    cells = [f"{told[PERPLEXITY]:,.0f}", _between(ends[PERPLEXITY]), f"{told[GUESSED] * 100:.1f}"]
+    if FOLLOWED in told:
+        cells += [f"{told[FOLLOWED] * 100:.1f}", _between([100 * end for end in ends[FOLLOWED]], 1)]
+    else:
+        cells += ["", ""]
+    return f"| {name} | {' | '.join([*cells, minutes])} |"
+
+
+def _between(ends: list[float], digits: int = 0) -> str:
+    return f"{ends[0]:,.{digits}f} to {ends[1]:,.{digits}f}"
+
+
+_NAME = "pretraining"
+_SHOWN = {"perplexity": "perplexity", "next_accuracy": "next segments told", "spearman": "Spearman, KorSTS"}
+_SHOWN["ndcg@10"] = "nDCG@10"
+
+
+def pretraining_ablation() -> list[str]:
+    """Carry the ablation out, from where it was interrupted; returns a Markdown table."""
+    with workspace():
+        stored = keep_pairs(find_pairs("korsts"))
+        experiment = AblationExperiment(
+            text=str(korquad()),
+            questions=str(korquad()),
+            sentences=stored.key,
+            untrained=True,
+            language_model={"size": "tiny", "epochs": 6.0, "batch_size": 16, "vocabulary": 4000},
+            fine_tuning={"epochs": 2.0, "learning_rate": 3e-4, "objective": "multiple-negatives", "max_length": 128},
+            vary={
+                "objective": ("mlm-nsp",),
+                "whole_words": ("spaces",),
+                "mask_share": (0.4,),
+                "size": ("mini",),
+                "tokenizer_kind": ("unigram",),
+                "vocabulary": (8000,),
+                "epochs": (24.0,),
+            },
+        )
+        table = _carried(experiment)
+    lines = [f"| {table.questions:,} test questions, {table.pairs:,} pairs | {' | '.join(_SHOWN.values())} |"]
+    lines.append("|---|" + "---:|" * len(_SHOWN))
+    lines += [f"| {called(one)} | {' | '.join(_cell(one, measure) for measure in _SHOWN)} |" for one in table.variants]
+    return [
+        *lines,
+        "",
+        "In brackets: 95% intervals over rows, pairs and questions; they say nothing of how another seed would come "
+        "out. A star marks what can be told from the first variant that is pre-trained, all of them tested together; a "
+        "perplexity with (o) is of other hidden tokens than that one's.",
+    ]
+
+
+def _carried(experiment: AblationExperiment) -> Table:
+    known = (job for job in all_jobs() if isinstance(job, Ablation) and job.plan().name == _NAME)
+    ablation = next(known, None) or planned_ablation(experiment, _NAME, attended=True)
+    status = ablation.status()
+    if status.state in RESUMABLE:
+        (ablation.folder / "stop").unlink(missing_ok=True)
+        ablation.write_status(Status(State.QUEUED, queued=time.time(), seconds=status.spent))
+    if not ablation.done and (ended := ablate(ablation)).state is not State.DONE:
+        raise RuntimeError(f"{ablation.id} is {ended.state}: {ended.message}")
+    if (table := ablation.table) is None or any(one.code for one in table.variants):
+        raise RuntimeError(f"{ablation.id} has no whole table")
+    return table
+
+
+def _cell(variant: Variant, measure: str) -> str:
+    figure = (variant.figures or {}).get(measure)
+    if figure is None:
+        return ""
+    apart = (variant.differences or {}).get(measure)
+    star = "*" if apart and apart.p < 0.05 else ""
+    if measure == "perplexity":
+        other = "" if variant.alike else " (o)"
+        return f"{figure.value:,.0f} [{figure.low:,.0f}, {figure.high:,.0f}]{other}"
+    return f"{100 * figure.value:.1f}{star} [{100 * figure.low:.1f}, {100 * figure.high:.1f}]"
+
+
+SPLIT = SplitOptions(test=0.0)  # only what was published for a test is kept from training
+_STS, _NLI = "korsts", "kornli-xnli"
+_UNTRAINED, _BY_SCORES = "untrained", "STS (CoSENT)"
+
+
+@dataclass(frozen=True)
+class _Lesson:
+    """What a base learns from, and by which objective; `after` is the lesson before it."""
+
+    name: str
+    data: PairSet
+    objective: SentenceObjective
+    after: str = ""
+
+
+def sentence_training() -> list[str]:
+    """Train by each lesson, chosen on KorSTS's validation pairs, and ask its test pairs; returns a Markdown table."""
+    with workspace():
+        sts = find(_STS)
+        runs: dict[str, Run] = {}
+        for lesson in _lessons(sts):
+            base = runs[lesson.after].id if lesson.after else DEFAULT.reference
+            runs[lesson.name] = trained(lesson.name, lesson.data, lesson.objective, base)
+        test = sts.at(split_pairs(sts)[Part.TEST])
+        return _table(test, runs)
+
+
+def trained(name: str, data: PairSet, objective: SentenceObjective, base: str) -> Run:
+    """Return the run of this lesson, where there is one as far as it has come, and finish it."""
+    options = replace(SentenceOptions.suited_to(DEFAULT.reference), **SentenceOptions.settings_for(objective))
+    judged_on = "" if data.kind is PairKind.SCORED else _STS
+    options = replace(options, base=base, objective=objective, judged_on=judged_on)
+    stored = keep(data)
+    known = (one for one in all_runs() if one.plan().options == options)
+    run = next((one for one in known if one.plan().fingerprint == data.fingerprint), None)
+    if run is None:
+        told = (stored.key, data.name, data.fingerprint)
+        run = create_run(new_plan(SENTENCES, name, told, SPLIT, options))
+    return finished(run)
+
+
+def _lessons(sts: PairSet) -> Iterator[_Lesson]:
+    nli = _to_learn_from(find(_NLI))
+    yield _Lesson(_BY_SCORES, sts, SentenceObjective.COSENT)
+    yield _Lesson("SimCSE, supervised (XNLI)", nli, SentenceObjective.SIMCSE_SUPERVISED)
+    yield _Lesson("SimCSE, unsupervised (the sentences of STS)", sts, SentenceObjective.SIMCSE_UNSUPERVISED)
+    yield _Lesson("NLI (softmax)", nli, SentenceObjective.NLI_SOFTMAX)
+    yield _Lesson("NLI, then STS", sts, SentenceObjective.COSENT, after="NLI (softmax)")
+
+
+def _to_learn_from(nli: PairSet) -> PairSet:
+    """Learn from XNLI's test pairs: it comes without training pairs, and nothing is told of it here."""
+    return replace(nli, published=np.where(nli.published == 2, 0, nli.published).astype(np.int8))
+
+
+def _table(test: PairSet, runs: dict[str, Run]) -> list[str]:
+    distinct = Distinct.of(test)
+    places = {_UNTRAINED: DEFAULT.reference} | {name: run.id for name, run in runs.items()}
+    encoders = {name: BiEncoder(find_model(place), []) for name, place in places.items()}
+    vectors = {name: encoder.encode_sentences(distinct.sentences) for name, encoder in encoders.items()}
+    said = {name: cosines(*(one[distinct.places[:, side]] for side in range(2))) for name, one in vectors.items()}
+    found, alike = correlate(said, test.gold, distinct.groups), positive_rows(test)
+    lines = [
+        f"| {len(test):,} test pairs of KorSTS | Spearman | 95% | Pearson | Alignment | Uniformity | Minutes |",
+        "|---|---:|---:|---:|---:|---:|---:|",
+    ]
+    for name, one in vectors.items():
+        value, low, high = (100 * figure for figure in found.spearman[name])
+        near = alignment(*(one[distinct.places[alike, side]] for side in range(2)))
+        minutes = f"{runs[name].status().spent / 60:.0f}" if name in runs else ""
+        lines.append(
+            f"| {name} | {value:.2f} | {low:.2f} to {high:.2f} | {100 * found.pearson[name].value:.2f} | {near:.4f} | "
+            f"{uniformity(one):.2f} | {minutes} |"
+        )
+    cores = os.cpu_count()
+    about = f"The packaged base, trained with the settings that suit each objective on {cores} CPU cores, loading and "
+    about += "measuring among the minutes. Checkpoints were chosen on KorSTS's validation pairs. XNLI comes without "
+    about += "training pairs, so its test pairs are learned from."
+    return [*lines, "", about]
