@@ -5,7 +5,7 @@ import platform
 import sys
 
 from benchmarks import peers
-from benchmarks.app import attackers, deeper_comparison, first_page, first_visit, interactions, own_set, ten_sessions
+from benchmarks.app import attackers, deeper_comparison, interactions, ten_sessions, waiting
 from benchmarks.quality import analyzers, language_models, lexical_options, trained, untrained
 from benchmarks.scale import growth, large_sets, many_sentences, tokenizer_training
 from benchmarks.speed import (
@@ -30,8 +30,8 @@ _ALL = {
     "deeper_comparison": deeper_comparison.measure,
     "dense_search": dense_search.measure,
     "encoding": encoding.measure,
-    "first_page": first_page.measure,
-    "first_visit": first_visit.measure,
+    "first_page": waiting.first_page,
+    "first_visit": waiting.first_visit,
     "growth": growth.measure,
     "interactions": interactions.measure,
     "laptop_training": laptop_training.measure,
@@ -40,7 +40,7 @@ _ALL = {
     "long_passages": untrained.long_passages,
     "many_sentences": many_sentences.measure,
     "masked_pretraining": language_models.masked_pretraining,
-    "own_set": own_set.measure,
+    "own_set": waiting.own_set,
     "pretrained_reranking": trained.pretrained_reranking,
     "pretrained_training": trained.pretrained_training,
     "pretraining_ablation": language_models.pretraining_ablation,

@@ -1,0 +1,211 @@
+"""What a person waits for at first: the first page, a first visit and a second one, and a set of one's own.
+
+Everything is there once the figures of all are, and the page is drawn to its end: charts, the question they disagree on
+and its reasons. What the server begins before a browser calls is begun in the seconds until it is healthy, which are
+told as well. The set of one's own has 1,400 passages, halves of KorQuAD's paragraphs, each with a question whose answer
+stands in it; told is also the time left that is said meanwhile, held against what it took."""
+
+import json
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from pathlib import Path
+from statistics import median
+from typing import Any, NamedTuple
+
+import psutil
+from playwright.sync_api import Page
+
+from benchmarks.app.app import opened_page, running_app
+from benchmarks.material import korquad
+from data.workspace import read_json
+
+_STARTS = 5
+_ONE_LINE = 'import streamlit\nstreamlit.title("One line")\n'
+
+
+def first_page() -> list[str]:
+    """Start the app and an app of one line in turns, each in a new Chromium; returns lines of a report.
+
+    The app of one line is the floor: what the server, the browser and Streamlit's own page take on this machine.
+    """
+    ours, one_line, torch = [], [], False
+    with tempfile.TemporaryDirectory() as folder:
+        script = Path(folder, "one_line.py")
+        script.write_text(_ONE_LINE, encoding="utf-8")
+        for start in range(_STARTS):
+            workspace = Path(folder, f"workspace_{start}")
+            seconds, with_torch = _seconds(workspace, Path("app.py"))
+            ours.append(seconds)
+            torch |= with_torch
+            one_line.append(_seconds(workspace, script)[0])
+    return [
+        f"| drawn so long after the server's start | seconds | in {_STARTS} starts |",
+        "|---|---:|---:|",
+        _row("the first page (wanted: 3)", ours),
+        _row("an app of one line", one_line),
+        "",
+        f"The server has{'' if torch else ' not'} imported torch by then (wanted: not).",
+    ]
+
+
+def _seconds(workspace: Path, script: Path) -> tuple[float, bool]:
+    """Seconds until the first page is drawn, and whether the server has imported torch by then."""
+    with opened_page() as page:
+        start = time.perf_counter()
+        with running_app(workspace, script) as app:
+            app.wait()
+            page.goto(app.address)
+            page.wait_for_selector("h1", timeout=60_000)
+            seconds = time.perf_counter() - start
+            torch = any("torch" in Path(m.path).parts for m in psutil.Process(app.pid).memory_maps())
+    return seconds, torch
+
+
+def _row(name: str, seconds: Sequence[float]) -> str:
+    return f"| {name} | {median(seconds):.1f} | {min(seconds):.1f} to {max(seconds):.1f} |"
+
+
+_VISITS = 5
+_PATIENCE = 120.0  # seconds
+_SECONDS_BETWEEN_LOOKS = 0.1
+BM25_FIGURES = "canvas [role=gridcell]:text-matches('^[0-9]+[.][0-9]+$')"
+EVERYTHING = "[data-test-script-state=notRunning] button:has-text('Run again'):enabled"
+_SEEN = {
+    "the heading (wanted: 3)": "h1",
+    "BM25's figures (wanted: 5)": BM25_FIGURES,
+    "everything (wanted: 15)": EVERYTHING,
+}
+
+
+_SECOND = "everything, the second visit (wanted: 3.5)"
+_HEALTHY = "the server is healthy, from its start"
+
+
+def first_visit() -> list[str]:
+    """Visit a new workspace in a new server and a new Chromium, a few times, and each once more; returns a report."""
+    visits: list[dict[str, float]] = []
+    for _ in range(_VISITS):
+        with tempfile.TemporaryDirectory() as folder:
+            first, second = _visit(Path(folder)), _visit(Path(folder))
+        visits.append(first | {_SECOND: [*second.values()][-1]})
+    lines = [f"| seen so long after the browser's call | seconds | in {_VISITS} visits |", "|---|---:|---:|"]
+    return lines + [_row(name, [visit[name] for visit in visits]) for name in visits[0]]
+
+
+def _visit(workspace: Path) -> dict[str, float]:
+    """Seconds until each is seen in a server and a browser of their own."""
+    with opened_page() as page:
+        started = time.perf_counter()
+        with running_app(workspace) as app:
+            app.wait()
+            began = time.perf_counter()
+            seconds = {_HEALTHY: began - started}
+            page.goto(app.address)
+            for name, selector in _SEEN.items():
+                seconds[name] = seen(page, selector) - began
+    return seconds
+
+
+def seen(page: Page, selector: str) -> float:
+    """Return when it was seen. The browser is asked ten times a second: asked at every frame, it would do little else.
+
+    Raises `TimeoutError`.
+    """
+    end = time.perf_counter() + _PATIENCE
+    while (now := time.perf_counter()) < end:
+        if page.query_selector(selector):
+            return now
+        time.sleep(_SECONDS_BETWEEN_LOOKS)
+    raise TimeoutError(selector)
+
+
+_PASSAGES = 1400
+_FIRST_SECONDS, _LAST_SECONDS = 5.0, 3.0  # in which the time left is not judged: nothing is known, nothing is left
+
+
+class _Told(NamedTuple):
+    """What a page that looks at this second tells: the time left in seconds, None where it tells none."""
+
+    second: float
+    left: float | None
+
+
+def own_set() -> list[str]:
+    """Visit a new workspace, upload a set, use it and compare; returns a report."""
+    with tempfile.TemporaryDirectory() as folder, opened_page() as page, running_app(Path(folder) / "workspace") as app:
+        path = Path(folder, "own.json")
+        path.write_text(json.dumps(list(_rows()), ensure_ascii=False), encoding="utf-8")
+        app.wait()
+        page.goto(app.address)
+        seen(page, EVERYTHING)
+        used = _use(page, f"{app.address}/data", path)
+        page.get_by_role("link", name="Compare").first.click()
+        told = list(_told(page, Path(folder) / "workspace", used, BM25_FIGURES))
+        first = time.perf_counter() - used
+        told += _told(page, Path(folder) / "workspace", used, EVERYTHING)
+        whole = time.perf_counter() - used
+    return _report(first, whole, told)
+
+
+def _rows() -> Iterator[dict[str, str]]:
+    """Passages with a question each, the first so many."""
+    count = 0
+    for article in json.loads(korquad().read_text(encoding="utf-8"))["data"]:
+        for paragraph in article["paragraphs"]:
+            for half in _halves(paragraph):
+                if count < _PASSAGES:
+                    yield half | {"title": article["title"]}
+                    count += 1
+
+
+def _halves(paragraph: dict[str, Any]) -> Iterator[dict[str, str]]:
+    text = paragraph["context"]
+    middle = text.find(". ", len(text) // 2) + 1 or len(text)
+    for start, end in ((0, middle), (middle, len(text))):
+        for asked in paragraph["qas"]:
+            answer = asked["answers"][0]
+            if start <= answer["answer_start"] and answer["answer_start"] + len(answer["text"]) <= end:
+                yield {"question": asked["question"], "context": text[start:end].strip(), "answer": answer["text"]}
+                break
+
+
+def _use(page: Page, address: str, path: Path) -> float:
+    """Upload a file and use it; returns when the button was pressed."""
+    page.goto(address)
+    page.locator("input[type=file]").set_input_files(path)
+    use = "[data-test-script-state=notRunning] button:has-text('Use this set'):enabled"
+    seen(page, use)
+    used = time.perf_counter()
+    page.locator(use).first.click()
+    seen(page, ":text('Every page now uses')")
+    return used
+
+
+def _told(page: Page, workspace: Path, began: float, selector: str) -> Iterator[_Told]:
+    """Yield what is told until something is seen."""
+    while not page.query_selector(selector):
+        for path in workspace.glob("comparisons/*/status.json"):
+            status = read_json(path)
+            if status.get("state") == "running":
+                yield _Told(time.perf_counter() - began, status.get("seconds_left"))
+        time.sleep(0.25)
+
+
+def _report(first: float, whole: float, told: list[_Told]) -> list[str]:
+    judged = [one for one in told if one.second > _FIRST_SECONDS and whole - one.second > _LAST_SECONDS]
+    known = [(one.second, one.left, whole - one.second) for one in judged if one.left is not None]
+    errors = [abs(left - real) / real for _, left, real in known]
+    rises = [after - before for (_, before, _), (_, after, _) in pairwise(known)]
+    shown = [min(known, key=lambda one: abs(one[0] - second)) for second in range(5, int(whole), 5)] if known else []
+    return [
+        f"BM25's figures {first:.1f} s after the set is used (wanted: 6), everything after {whole:.1f} s.",
+        "",
+        "| second | time left, told | what it took from there |",
+        "|---:|---:|---:|",
+        *(f"| {second:.0f} | {left:.0f} | {real:.0f} |" for second, left, real in dict.fromkeys(shown)),
+        "",
+        f"From second {_FIRST_SECONDS:.0f} on a time was told {len(known)} times of {len(judged)}; it was off by "
+        f"{max(errors, default=0):.0%} at most (wanted: 33%), and rose by {max(0.0, *rises, 0.0):.1f} s at most.",
+    ]
