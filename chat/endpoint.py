@@ -11,8 +11,7 @@ from typing import Any, NamedTuple, Self, TypeVar
 from urllib.parse import urlsplit
 
 from chat.problems import EndpointError, Failures, broken_off
-from data.limits import limits
-from data.workspace import user
+from data.workspace import limits, user
 
 
 def sound(text: str) -> str:

@@ -14,8 +14,7 @@ from typing import Any, Generic, TypeVar
 
 from pydantic import TypeAdapter
 
-from data.limits import require_room
-from data.workspace import remove_folder, replacing, shelf, workspace
+from data.workspace import remove_folder, replacing, require_room, shelf, workspace
 
 NOTE = "set.json"
 _KEY = re.compile("[0-9a-f]{16}")

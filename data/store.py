@@ -15,11 +15,10 @@ from data.apart.reading import read_file_apart
 from data.catalog import CATALOG, read_entry
 from data.collection import Collection, KeptSet
 from data.files.cells import shown
-from data.limits import require_few_passages
 from data.passages import Passages, open_passages, write_passages
 from data.problems import DataError, ProblemCode
 from data.records import QuestionSet, open_questions, write_questions
-from data.workspace import read_json, workspace, write_json
+from data.workspace import read_json, require_few_passages, workspace, write_json
 
 
 @dataclass(frozen=True, kw_only=True)

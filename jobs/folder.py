@@ -16,10 +16,9 @@ from typing import Any, ClassVar
 import psutil
 from filelock import FileLock, Timeout
 
-from data.limits import are_limited, require_place, require_room
 from data.problems import Failure
 from data.terminal import tell
-from data.workspace import number_in, read_json, write_json, write_text
+from data.workspace import are_limited, number_in, read_json, require_place, require_room, write_json, write_text
 from jobs.detached import detached
 from jobs.processes import hold_freed_memory, this_process
 from jobs.status import DAMAGED, State, Status, read_status

@@ -19,8 +19,7 @@ from typing import Generic, TypeVar
 from filelock import FileLock, Timeout
 from pydantic import TypeAdapter, ValidationError
 
-from data.limits import require_place, require_room
-from data.workspace import read_json, workspace, write_json
+from data.workspace import read_json, require_place, require_room, workspace, write_json
 from jobs.detached import detached
 from jobs.folder import Job
 from jobs.processes import Process, this_process

@@ -11,10 +11,9 @@ from typing import Protocol
 
 import xxhash
 
-from data.limits import limits
 from data.records import QuestionSet, composed
 from data.store import find
-from data.workspace import user
+from data.workspace import limits, user
 from language import texts
 from language.problems import LanguageError
 from language.text_file import parts, text_corpus

@@ -17,9 +17,8 @@ from typing import Any
 import numpy as np
 
 from data.cache import is_sound, key_of
-from data.limits import limits
 from data.texts import fingerprint_of
-from data.workspace import read_json, shelf, user, workspace
+from data.workspace import limits, read_json, shelf, user, workspace
 from models.hub import ModelError, hub_revision
 from models.packaged import PackagedBase, base_at_hand, packaged_base
 from models.precision import Precision

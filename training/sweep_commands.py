@@ -12,11 +12,10 @@ from cyclopts import App, Group, Parameter
 from cyclopts.validators import mutually_exclusive
 
 from data.commands import AsJson, commands_of
-from data.limits import limits
 from data.pairs.store import find as find_pairs
 from data.store import find as find_questions
 from data.terminal import tell
-from data.workspace import user
+from data.workspace import limits, user
 from retrieval.comparison.experiment import ExperimentError, read_as
 from retrieval.evaluation.measures import Measure
 from training.command_line import PlanWords, carried_out_whole, followed_rounds, options_of, placed, planned

@@ -29,11 +29,14 @@ from streamlit.web.server.server_util import get_cookie_secret, get_display_addr
 from streamlit.web.server.starlette.starlette_app_utils import decode_signed_value
 from streamlit.web.server.starlette.starlette_server_config import USER_COOKIE_NAME
 
-from data.limits import MEGABYTE, LimitError, limits, used_bytes
 from data.workspace import (
+    MEGABYTE,
+    LimitError,
     NobodySignedInError,
+    limits,
     remove_folder,
     shared_workspace,
+    used_bytes,
     user,
     user_of,
     users_told_by,

@@ -16,7 +16,7 @@ import streamlit as st
 from streamlit import runtime
 from streamlit.runtime.scriptrunner import get_script_run_ctx
 
-from data.limits import MEGABYTE, LimitError, limits
+from data.workspace import MEGABYTE, LimitError, limits
 from views.ui.words import word
 
 _SECONDS_WITHOUT_CONNECTION = 30.0  # a network may stumble, and the page comes back to its files

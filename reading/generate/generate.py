@@ -15,9 +15,8 @@ from chat.endpoint import Answer, Chat, Endpoint, Usage, returned, without_thoug
 from chat.lines import append_line, lines_of
 from chat.problems import EndpointError
 from data.cache import key_of
-from data.limits import require_room
 from data.problems import Failure
-from data.workspace import number_in, workspace, write_json
+from data.workspace import number_in, require_room, workspace, write_json
 from reading.generate.generator import GeneratedAnswer, Generator, Messages, Request, require_range
 from reading.judge.rules import ReadingError
 

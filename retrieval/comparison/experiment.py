@@ -23,10 +23,9 @@ from pydantic import (
 )
 
 from data.cache import key_of
-from data.limits import require_room
 from data.records import QuestionSet
 from data.split import Part, SplitOptions
-from data.workspace import read_json, replacing, workspace, write_json
+from data.workspace import read_json, replacing, require_room, workspace, write_json
 from retrieval.comparison.first_stage import BM25Spec, DenseSpec, MilvusSpec, RunSpec, SparseSpec, WindowedBM25Spec
 from retrieval.comparison.multistage import HybridSpec, RerankSpec
 from retrieval.comparison.spec import Count, Spec

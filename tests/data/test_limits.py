@@ -5,10 +5,21 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from data.limits import LimitError, Limits, limits, require_few_passages, require_place, require_room, used_bytes
 from data.records import Passage, QuestionSet
 from data.store import keep, stored
-from data.workspace import acting_as, shared_workspace, user_of, workspace
+from data.workspace import (
+    LimitError,
+    Limits,
+    acting_as,
+    limits,
+    require_few_passages,
+    require_place,
+    require_room,
+    shared_workspace,
+    used_bytes,
+    user_of,
+    workspace,
+)
 
 ALICE = user_of("https://id.example.org", "alice")
 

@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from data.limits import LimitError
-from data.workspace import acting_as, shared_workspace, user_of, workspace
+from data.workspace import LimitError, acting_as, shared_workspace, user_of, workspace
 from jobs.detached import detached
 from jobs.folder import Job
 from jobs.processes import this_process

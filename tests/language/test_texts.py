@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from data.limits import LimitError
-from data.workspace import acting_as, workspace
+from data.workspace import LimitError, acting_as, workspace
 from language import text_file, texts
 from language.problems import LanguageError
 

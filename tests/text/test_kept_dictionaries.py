@@ -4,8 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from data.limits import LimitError
-from data.workspace import acting_as, workspace
+from data.workspace import LimitError, acting_as, workspace
 from text.__main__ import main
 from text.dictionary import Word
 from text.dictionary_file import read_dictionary, with_words

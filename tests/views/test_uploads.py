@@ -10,8 +10,7 @@ from streamlit import runtime
 from streamlit.runtime.memory_uploaded_file_manager import MemoryUploadedFileManager
 from streamlit.runtime.uploaded_file_manager import UploadedFileRec
 
-from data.limits import LimitError
-from data.workspace import PROJECT
+from data.workspace import PROJECT, LimitError
 from views import uploads
 from views.uploads import Uploads
 

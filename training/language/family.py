@@ -5,9 +5,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from data.limits import limits
 from data.split import Part, SplitOptions
-from data.workspace import user
+from data.workspace import limits, user
 from language.corpus import Corpus, find_corpus
 from language.masking.perplexity import FOLLOWED, GUESSED, PERPLEXITY, unigram_guesses
 from training.family import Family

@@ -8,9 +8,9 @@ from typing import Any
 import streamlit as st
 from streamlit.runtime.uploaded_file_manager import UploadedFile
 
-from data.limits import LimitError
 from data.split import Part
 from data.store import StoredSet
+from data.workspace import LimitError
 from models.sources import STARTER
 from retrieval.analysis.evidence import telling_figure, usual_figure
 from retrieval.comparison.compare import Comparison

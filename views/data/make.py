@@ -8,9 +8,9 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from chat.problems import EndpointError
-from data.limits import LimitError
 from data.records import Maker, QuestionSet, as_trained
 from data.store import StoredSet, keep
+from data.workspace import LimitError
 from questions.drafts import Progress, QuestionsError
 from questions.make import MadeQuestions, make_questions
 from questions.written import Unanswered

@@ -15,9 +15,8 @@ from streamlit.delta_generator import DeltaGenerator
 
 from chat.endpoint import ADDRESS, MODEL, Chat, Endpoint, may_be_given, without_thoughts
 from chat.problems import EndpointError
-from data.limits import LimitError
 from data.records import Passage
-from data.workspace import for_this_user
+from data.workspace import LimitError, for_this_user
 from reading.generate.generate import answer, kept_answer
 from reading.generate.generator import CITATION, GeneratedAnswer, Generator, Request, Support, checked, cited, prompts
 from reading.judge.rules import ReadingError, Rules

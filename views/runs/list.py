@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 import streamlit as st
 
-from data.limits import LimitError
 from data.store import StoredSet, stored
+from data.workspace import LimitError
 from jobs.status import State, Status
 from training.engine.checkpoints import newest_checkpoint, step_of
 from training.options.language_model import LANGUAGE_MODEL

@@ -11,8 +11,8 @@ import pandas as pd
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from data.limits import LimitError
 from data.split import Part
+from data.workspace import LimitError
 from jobs.status import Status
 from training.options.rankers import BiEncoderOptions, Pooling
 from training.runs.rehearsal import Estimate, Rehearsal, Task

@@ -5,9 +5,8 @@ from contextlib import contextmanager
 
 import streamlit as st
 
-from data.limits import LimitError
 from data.problems import DataError, Failure, Problem, ProblemCode
-from data.workspace import is_of_the_disk
+from data.workspace import LimitError, is_of_the_disk
 from language.problems import LanguageError
 from reading.judge.rules import ReadingError
 from text.problems import DictionaryError

@@ -8,12 +8,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from data.limits import LimitError
 from data.pairs.files import FILE, open_pairs, write_pairs
 from data.pairs.records import PairKind, PairSet
 from data.pairs.store import damaged, find, keep, load, remove, stored
 from data.problems import DataError
-from data.workspace import acting_as, user_of
+from data.workspace import LimitError, acting_as, user_of
 
 SCORED = PairSet.of(
     "../이름: 짝/들", PairKind.SCORED, [["가", "나\n다"], ["라", "가"]], [0.5, 5], published=[2, -1], scale=(0, 5)

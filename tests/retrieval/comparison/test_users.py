@@ -4,8 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from data.limits import LimitError
-from data.workspace import acting_as, shared_workspace, user_of, workspace
+from data.workspace import LimitError, acting_as, shared_workspace, user_of, workspace
 from retrieval.comparison.compare import compare
 from retrieval.comparison.experiment import Experiment, add, add_run, added
 from retrieval.comparison.first_stage import BM25Spec
