@@ -5,7 +5,7 @@ import platform
 import sys
 
 from benchmarks import peers
-from benchmarks.app import attackers, deeper_comparison, interactions, ten_sessions, waiting
+from benchmarks.app import attackers, comparison_page, ten_sessions, waiting
 from benchmarks.quality import analyzers, language_models, lexical_options, trained, untrained
 from benchmarks.scale import growth, large_sets, many_sentences, tokenizer_training
 from benchmarks.speed import (
@@ -27,13 +27,13 @@ _ALL = {
     "best_without_download": untrained.best_without_download,
     "bm25": bm25.measure,
     "cold_and_warm": cold_and_warm.measure,
-    "deeper_comparison": deeper_comparison.measure,
+    "deeper_comparison": comparison_page.deeper_comparison,
     "dense_search": dense_search.measure,
     "encoding": encoding.measure,
     "first_page": waiting.first_page,
     "first_visit": waiting.first_visit,
     "growth": growth.measure,
-    "interactions": interactions.measure,
+    "interactions": comparison_page.interactions,
     "laptop_training": laptop_training.measure,
     "large_sets": large_sets.measure,
     "lexical_options": lexical_options.lexical_options,

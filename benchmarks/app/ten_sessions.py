@@ -19,7 +19,7 @@ import psutil
 from playwright.sync_api import Browser, Page
 
 from benchmarks.app.app import RunningApp, opened_browser, running_app, visits
-from benchmarks.app.deeper_comparison import RETRIEVERS
+from benchmarks.app.comparison_page import RETRIEVERS
 from benchmarks.material import korquad
 from data.read import read_file
 from data.split import Part
