@@ -18,8 +18,8 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
+from embeddings.encoder import EmbeddingError
 from embeddings.geometry import neighbours
-from embeddings.problems import EmbeddingError
 from models.encoders.bi_encoder import BiEncoder
 from models.encoders.cross_encoder import CrossEncoderScorer
 from models.sources import find_model

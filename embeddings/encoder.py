@@ -1,14 +1,57 @@
-"""Vectors of sentences by a model's reference: made block by block on disk, each once on this machine."""
+"""Sentences, each once, and their vectors by a model's reference; and the models that a person added."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 
+from data.pairs.records import PairSet
+from data.pairs.sentences import numbers_of
+from data.pairs.split import row_groups
+from data.problems import Failure
+from data.workspace import read_json, workspace, write_json
 from models.encoders.bi_encoder import BiEncoder, kept_at
 from models.encoders.vector_blocks import read_vectors
 from models.sources import find_model
+
+
+class EmbeddingError(Failure):
+    """A measure that cannot be taken: `no_pairs` of a part, `few_sentences`."""
+
+
+@dataclass(frozen=True)
+class Distinct:
+    """Sentences, each once, and where they stand: `places` `(n_rows, width)` int64 are rows of `sentences`."""
+
+    sentences: list[str]
+    places: np.ndarray = field(repr=False)
+
+    @classmethod
+    def of(cls, pairs: PairSet) -> "Distinct":
+        """Find the sentences of a set, in order of first appearance, column by column."""
+        (places,) = numbers_of(pairs)
+        first = np.unique(places.T, return_index=True)[1]
+        column_of = first // max(1, len(pairs))
+        sentences = [
+            text
+            for number, column in enumerate(pairs.texts)
+            for text in column.at(first[column_of == number] % max(1, len(pairs)))
+        ]
+        return cls(sentences, places)
+
+    @cached_property
+    def groups(self) -> np.ndarray:
+        """The numbers of the groups of rows that share a sentence, directly or through others, `(n_rows,)` int64."""
+        return row_groups(self.places)
+
+    @cached_property
+    def sentence_groups(self) -> np.ndarray:
+        """The group of the rows that each sentence stands in, `(n_sentences,)` int64."""
+        groups = np.zeros(len(self.sentences), dtype=np.int64)
+        groups[self.places] = self.groups[:, None]
+        return groups
 
 
 @dataclass(frozen=True)
@@ -51,3 +94,27 @@ def kept_vectors(
     encoder = BiEncoder(find_model(reference, base), corpus)
     kept = read_vectors(kept_at(encoder.key_of("question", sentences)))
     return kept.vectors if kept else None
+
+
+_FILE = "models.json"
+
+
+def added() -> list[str]:
+    """Return their references, the first added first."""
+    models = read_json(workspace() / "embeddings" / _FILE).get("models")
+    return [one for one in models if isinstance(one, str)] if isinstance(models, list) else []
+
+
+def add(reference: str) -> None:
+    """Add a model, once. Raises `ModelError` where there is none of this name here, and none on the hub can have it."""
+    find_model(reference)
+    _write([*(one for one in added() if one != reference), reference])
+
+
+def remove(reference: str) -> None:
+    """Remove a model from those added; its files, and what was measured of it, stay."""
+    _write([one for one in added() if one != reference])
+
+
+def _write(models: list[str]) -> None:
+    write_json(workspace() / "embeddings" / _FILE, {"models": models})

@@ -13,8 +13,7 @@ from data.pairs.records import PairKind, PairSet
 from data.pairs.split import part_to_measure, split_pairs
 from data.split import Part
 from embeddings.bootstrap import Difference, Figure, mean_figures
-from embeddings.distinct import Distinct
-from embeddings.encoder import SentenceVectors, encode
+from embeddings.encoder import Distinct, EmbeddingError, SentenceVectors, encode
 from embeddings.geometry import (
     anisotropy_parts,
     positive_rows,
@@ -24,7 +23,6 @@ from embeddings.geometry import (
     uniformity_parts,
 )
 from embeddings.judgement import Probe, correlate, cosines, features, probe, training_rows
-from embeddings.problems import EmbeddingError
 from embeddings.results import Evaluation, ModelResult
 
 logger = logging.getLogger(__name__)

@@ -15,12 +15,10 @@ from data.split import Part
 from data.workspace import write_json
 from embeddings import store
 from embeddings.cost import cost
-from embeddings.distinct import Distinct
-from embeddings.encoder import encode
+from embeddings.encoder import Distinct, EmbeddingError, encode
 from embeddings.evaluate import evaluate
 from embeddings.geometry import neighbours, project, similarity
 from embeddings.job import CostRequest, EvaluationRequest, MapRequest, NeighboursRequest, Request, SimilarityRequest
-from embeddings.problems import EmbeddingError
 
 logger = logging.getLogger(__name__)
 Tell = Callable[[str, float], None]

@@ -16,7 +16,7 @@ from data.pairs.store import find, keep
 from data.pairs.store import find as find_pairs
 from data.pairs.store import keep as keep_pairs
 from data.split import Part, SplitOptions
-from embeddings.distinct import Distinct
+from embeddings.encoder import Distinct
 from embeddings.geometry import alignment, positive_rows, uniformity
 from embeddings.judgement import correlate, cosines
 from jobs.status import RESUMABLE, State, Status

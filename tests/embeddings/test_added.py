@@ -3,7 +3,7 @@
 import pytest
 
 from data.workspace import workspace, write_text
-from embeddings.added import add, added, remove
+from embeddings.encoder import add, added, remove
 from models.hub import ModelError
 
 

@@ -5,7 +5,7 @@ import math
 import pytest
 
 from embeddings.cost import SIZES, Cost, Method, _Clock, _line, cost
-from embeddings.problems import EmbeddingError
+from embeddings.encoder import EmbeddingError
 from tests.embeddings.worlds import labelled_pairs
 
 

@@ -1,7 +1,7 @@
 """Sentences once each, and the groups that hang together by them."""
 
 from data.pairs.records import PairKind, PairSet
-from embeddings.distinct import Distinct
+from embeddings.encoder import Distinct
 
 
 def test_sentences_stand_once_and_pairs_that_share_one_are_a_group() -> None:

@@ -13,10 +13,9 @@ from data.pairs.records import PairKind, PairSet
 from data.pairs.split import split_pairs
 from data.split import Part
 from embeddings import store
-from embeddings.encoder import encode
+from embeddings.encoder import EmbeddingError, encode
 from embeddings.evaluate import evaluate
 from embeddings.geometry import project
-from embeddings.problems import EmbeddingError
 from embeddings.results import Evaluation
 from tests.embeddings.worlds import labelled_pairs, scored_pairs
 

@@ -8,8 +8,7 @@ import pytest
 
 from data.pairs.store import find
 from data.split import Part
-from embeddings.distinct import Distinct
-from embeddings.encoder import kept_vectors
+from embeddings.encoder import Distinct, kept_vectors
 from embeddings.evaluate import evaluate
 from embeddings.geometry import uniformity
 

@@ -10,7 +10,7 @@ from scipy.sparse import csr_array
 
 from data.pairs.records import Label, PairKind, PairSet
 from data.texts import Texts
-from embeddings.distinct import Distinct
+from embeddings.encoder import Distinct
 from models.encoders.bi_encoder import BiEncoder
 from models.precision import Precision
 from models.sources import find_model

@@ -14,7 +14,7 @@ from data.pairs.split import split_pairs
 from data.pairs.store import find
 from data.split import Part, SplitOptions
 from embeddings.bootstrap import figure, mean_draws
-from embeddings.distinct import Distinct
+from embeddings.encoder import Distinct
 from embeddings.geometry import alignment, positive_rows, uniformity
 from embeddings.judgement import correlation_draws, cosines, pearson, spearman
 from training.engine.task import LOSS

@@ -7,7 +7,7 @@ import streamlit as st
 from data.pairs.split import part_to_measure
 from data.pairs.store import StoredPairs
 from data.split import Part
-from embeddings.added import add, remove
+from embeddings.encoder import add, remove
 from models.hub import ModelError
 from views.embeddings.evaluation_view import measures_of
 from views.embeddings.models import MOST, Models

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from data.pairs.store import StoredPairs
 from data.split import Part, SplitOptions
-from embeddings.added import added
+from embeddings.encoder import added
 from models.hub import ModelError
 from models.sources import DEFAULT_BI_ENCODER, STARTER, default_model, find_model
 from training.recipe import recipe_of

@@ -10,7 +10,7 @@ from data.pairs.records import PairSet
 from data.pairs.split import split_pairs
 from data.pairs.store import StoredPairs, keep, load, stored
 from data.split import Part
-from embeddings.distinct import Distinct
+from embeddings.encoder import Distinct
 from embeddings.results import Evaluation
 from embeddings.store import load as load_evaluation
 from views.resources.cached import cached

@@ -6,7 +6,7 @@ from data.pairs.records import Label, PairKind, PairSet
 from data.pairs.split import split_pairs
 from data.pairs.store import keep
 from data.split import Part, SplitOptions
-from embeddings.distinct import Distinct
+from embeddings.encoder import Distinct
 from tests.training.sentences.worlds import SETS, labelled, scored
 from training.options.common import OptionError, TrainingError
 from training.options.sentences import (

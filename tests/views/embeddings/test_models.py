@@ -7,12 +7,11 @@ import pytest
 from data.pairs.records import PairSet
 from data.pairs.store import StoredPairs, keep
 from data.split import Part, SplitOptions
-from embeddings.added import add
+from embeddings.encoder import add
 from models.sources import DEFAULT_BI_ENCODER, STARTER
 from tests.embeddings.worlds import scored_pairs
 from tests.views.embeddings.worlds import scored
-from training.options.bi_encoder import BiEncoderOptions
-from training.options.cross_encoder import CrossEncoderOptions
+from training.options.rankers import BiEncoderOptions, CrossEncoderOptions
 from training.runs.runs import Run, create_run, new_plan
 from views.embeddings.models import has_seen, models_at_hand, problem_of
 

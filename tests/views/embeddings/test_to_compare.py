@@ -67,7 +67,7 @@ def test_models_measured_and_searched_with_stand_in_one_picture(questions: Store
 
 
 def test_models_of_one_name_are_told_apart() -> None:
-    from embeddings.added import add as add_model
+    from embeddings.encoder import add as add_model
 
     add_model("a/starter")
     add_model("b/starter")
