@@ -10,8 +10,7 @@ import pytest
 from data.split import SplitOptions
 from data.store import find
 from tests.training.worlds import Trained, planned, trained_in
-from training.options.bi_encoder import BI_ENCODER
-from training.options.cross_encoder import CROSS_ENCODER
+from training.options.rankers import BI_ENCODER, CROSS_ENCODER
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -16,10 +16,15 @@ from training import estimate as estimating
 from training.__main__ import main
 from training.command_line import PlanWords, planned
 from training.fitting import SHARE_TO_USE
-from training.options.bi_encoder import BI_ENCODER, BiEncoderOptions
-from training.options.cross_encoder import CROSS_ENCODER, CrossEncoderOptions
 from training.options.questions import READER, ReaderOptions
-from training.options.sparse_encoder import SPARSE_ENCODER, SparseEncoderOptions
+from training.options.rankers import (
+    BI_ENCODER,
+    CROSS_ENCODER,
+    SPARSE_ENCODER,
+    BiEncoderOptions,
+    CrossEncoderOptions,
+    SparseEncoderOptions,
+)
 from training.recipe import ranking_kinds
 from training.runs.rehearsal import Estimate
 from training.runs.runs import Plan, Run

@@ -20,10 +20,8 @@ from training import estimate as estimating
 from training.engine.task import Task
 from training.estimate import estimate
 from training.fitting import SHARE_TO_USE
-from training.options.bi_encoder import BI_ENCODER, BiEncoderObjective
 from training.options.common import Report
-from training.options.cross_encoder import CROSS_ENCODER
-from training.options.sparse_encoder import SPARSE_ENCODER
+from training.options.rankers import BI_ENCODER, CROSS_ENCODER, SPARSE_ENCODER, BiEncoderObjective
 from training.recipe import ranking_kinds
 from training.rehearse import rehearse
 from training.runs.rehearsal import Estimate, Rehearsal

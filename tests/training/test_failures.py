@@ -13,9 +13,8 @@ from jobs.status import State, Status
 from models.hub import ModelError
 from models.sources import DEFAULT_BI_ENCODER, DEFAULT_CROSS_ENCODER
 from tests.training.worlds import misleading_set, planned
-from training.options.bi_encoder import BI_ENCODER, BiEncoderOptions
 from training.options.common import OptionError, TrainingError
-from training.options.cross_encoder import CROSS_ENCODER, CrossEncoderOptions
+from training.options.rankers import BI_ENCODER, CROSS_ENCODER, BiEncoderOptions, CrossEncoderOptions
 from training.recipe import ranking_kinds
 from training.runs.runs import Phase, Run, create_run, new_plan
 from training.train import problem_of, train

@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 
 from training.fitting import REASONS, Need, instead
-from training.options.bi_encoder import BiEncoderOptions
-from training.options.cross_encoder import CrossEncoderOptions
+from training.options.rankers import BiEncoderOptions, CrossEncoderOptions
 
 OPTIONS = BiEncoderOptions(base="some/model", batch_size=32)
 # 1000 bytes whatever the batch, 10 for each of 300 characters; a table of 20 trained weights of 50

@@ -31,8 +31,7 @@ from tests.hub import (
     hub_server,
 )
 from tests.training.worlds import logged, shuffled, source_of
-from training.options.bi_encoder import BiEncoderOptions
-from training.options.cross_encoder import CROSS_ENCODER, CrossEncoderOptions
+from training.options.rankers import CROSS_ENCODER, BiEncoderOptions, CrossEncoderOptions
 from training.rankers.material import Material
 from training.runs.runs import Run
 from training.train import load_material

@@ -18,8 +18,7 @@ from retrieval.lexical.bm25 import BM25
 from retrieval.rankings import Retriever
 from retrieval.rerank import Reranked, recommended_weight
 from tests.training.worlds import planned, source_of
-from training.options.bi_encoder import BI_ENCODER
-from training.options.cross_encoder import CROSS_ENCODER
+from training.options.rankers import BI_ENCODER, CROSS_ENCODER
 from training.runs.runs import Run
 from training.train import train
 

@@ -19,9 +19,8 @@ from models.encoders.bi_encoder import BiEncoder
 from models.sources import STARTER, ModelSource
 from retrieval.lexical.bm25 import BM25
 from tests.hub import SENTENCES, build_bi_encoder, build_sparse_encoder
-from training.options.bi_encoder import BiEncoderOptions
-from training.options.cross_encoder import CrossEncoderOptions
 from training.options.questions import READER
+from training.options.rankers import BiEncoderOptions, CrossEncoderOptions
 from training.rankers.material import Material
 from training.recipe import RECIPES, ranking_kinds
 from training.runs.runs import Run, create_run, new_plan

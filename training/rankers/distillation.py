@@ -24,7 +24,7 @@ from sentence_transformers.sentence_transformer import losses
 from sentence_transformers.util import pairwise_cos_sim
 from torch import Tensor
 
-from training.options.bi_encoder import BiEncoderObjective, BiEncoderOptions
+from training.options.rankers import BiEncoderObjective, BiEncoderOptions
 
 
 class Distillation(torch.nn.Module):

@@ -8,11 +8,17 @@ from collections.abc import Iterator
 from dataclasses import asdict, replace
 from typing import Any
 
-from training.options.bi_encoder import TAUGHT, BatchesOf, BiEncoderObjective, BiEncoderOptions
 from training.options.common import OptionError, TrainingOptions
-from training.options.cross_encoder import CrossEncoderObjective, CrossEncoderOptions
 from training.options.questions import RankerOptions
-from training.options.sparse_encoder import SparseEncoderOptions
+from training.options.rankers import (
+    TAUGHT,
+    BatchesOf,
+    BiEncoderObjective,
+    BiEncoderOptions,
+    CrossEncoderObjective,
+    CrossEncoderOptions,
+    SparseEncoderOptions,
+)
 
 Changes = dict[str, Any]
 _FACTOR = 3.0  # between learning rates

@@ -10,8 +10,7 @@ from models.sources import STARTER, find_model
 from tests.hub import build_bi_encoder, build_cross_encoder_base
 from training.engine import adaptation
 from training.engine.adaptation import adapt
-from training.options.bi_encoder import BiEncoderOptions
-from training.options.cross_encoder import CrossEncoderOptions
+from training.options.rankers import BiEncoderOptions, CrossEncoderOptions
 
 pytestmark = pytest.mark.slow
 

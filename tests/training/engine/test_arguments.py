@@ -3,7 +3,7 @@
 import pytest
 
 from tests.training.worlds import misleading_set, planned, trained
-from training.options.bi_encoder import BI_ENCODER
+from training.options.rankers import BI_ENCODER
 
 pytestmark = pytest.mark.slow
 

@@ -7,10 +7,9 @@ import pytest
 from models.precision import Precision
 from models.sources import DEFAULT_BI_ENCODER, DEFAULT_CROSS_ENCODER, STARTER
 from training.engine.arguments import trainer_arguments
-from training.options.bi_encoder import BiEncoderObjective, BiEncoderOptions
 from training.options.common import OptionError
-from training.options.cross_encoder import CrossEncoderObjective, CrossEncoderOptions
 from training.options.questions import BestBy, NegativesFrom
+from training.options.rankers import BiEncoderObjective, BiEncoderOptions, CrossEncoderObjective, CrossEncoderOptions
 from training.recipe import RECIPES, ranking_kinds
 
 KINDS = pytest.mark.parametrize("options", [BiEncoderOptions, CrossEncoderOptions])

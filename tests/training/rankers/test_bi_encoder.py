@@ -15,7 +15,7 @@ from retrieval.evaluation.measures import evaluate
 from tests.training.worlds import Trained, at_checkpoint, logged, margin_loss, misleading_set, planned, source_of
 from training.engine.batches import batch_sampler
 from training.engine.task import Examples
-from training.options.bi_encoder import BI_ENCODER, BiEncoderOptions
+from training.options.rankers import BI_ENCODER, BiEncoderOptions
 from training.rankers.examples import encoder_examples
 from training.rankers.material import Material
 from training.runs.runs import Phase, Run

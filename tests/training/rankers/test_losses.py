@@ -19,8 +19,15 @@ from models.sources import STARTER, ModelSource, find_model
 from tests.hub import SENTENCES, build_bi_encoder, build_cross_encoder_base, with_head
 from tests.training.worlds import planned, shuffled, source_of, whole
 from training.engine.trainers import make_trainer
-from training.options.bi_encoder import BI_ENCODER, TAUGHT, BiEncoderObjective, BiEncoderOptions
-from training.options.cross_encoder import CROSS_ENCODER, CrossEncoderObjective, CrossEncoderOptions
+from training.options.rankers import (
+    BI_ENCODER,
+    CROSS_ENCODER,
+    TAUGHT,
+    BiEncoderObjective,
+    BiEncoderOptions,
+    CrossEncoderObjective,
+    CrossEncoderOptions,
+)
 from training.rankers.material import Material
 from training.recipe import recipe_of
 from training.runs.runs import Run

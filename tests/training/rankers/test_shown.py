@@ -19,8 +19,13 @@ from models.windows import Window, WindowOptions
 from retrieval.dense import Dense
 from tests.hub import SENTENCES, build_bi_encoder, build_cross_encoder_base
 from tests.training.worlds import material_of, planned, whole
-from training.options.bi_encoder import BI_ENCODER, BiEncoderOptions
-from training.options.cross_encoder import CROSS_ENCODER, CrossEncoderObjective, CrossEncoderOptions
+from training.options.rankers import (
+    BI_ENCODER,
+    CROSS_ENCODER,
+    BiEncoderOptions,
+    CrossEncoderObjective,
+    CrossEncoderOptions,
+)
 from training.rankers.bi_encoder import BiEncoderRecipe
 from training.rankers.cross_encoder import CrossEncoderRecipe
 from training.rankers.material import Material

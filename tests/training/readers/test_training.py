@@ -35,9 +35,9 @@ from tests.training.worlds import base_of, logged, planned, source_of, trained
 from training.__main__ import main
 from training.engine.checkpoints import newest_checkpoint, step_of
 from training.estimate import estimate
-from training.options.bi_encoder import BI_ENCODER
 from training.options.common import EmbeddingTable, TrainingError
 from training.options.questions import READER, ReaderBestBy, ReaderOptions
+from training.options.rankers import BI_ENCODER
 from training.readers.material import is_unanswerable, reader_material
 from training.readers.recipe import ReaderRecipe
 from training.runs.runs import Run

@@ -9,9 +9,7 @@ from huggingface_hub import ModelCard
 
 from data.split import SplitOptions
 from tests.training.worlds import Trained
-from training.options.bi_encoder import BI_ENCODER
-from training.options.cross_encoder import CROSS_ENCODER
-from training.options.sparse_encoder import SPARSE_ENCODER
+from training.options.rankers import BI_ENCODER, CROSS_ENCODER, SPARSE_ENCODER
 from training.recipe import RECIPES, ranking_kinds
 from training.runs.card import write_card
 from training.runs.runs import Run, create_run, new_plan
@@ -194,7 +192,7 @@ def test_a_run_without_provenance_or_intervals_has_a_card() -> None:
 
 
 def test_a_starter_is_not_offered_to_libraries_that_cannot_load_it() -> None:
-    run = finished(modules=("models.starter.bi_encoder.AnalyzedEmbedding",), base="starter", made={})
+    run = finished(modules=("models.starter.AnalyzedEmbedding",), base="starter", made={})
     card = card_of(run)
     assert "library_name" not in card.data.to_dict()
     assert "from models.loading import load_bi_encoder\nfrom models.sources import find_model\n" in card.text

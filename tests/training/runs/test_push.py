@@ -26,8 +26,7 @@ from tests.hub import (
     running_server,
 )
 from tests.training.runs.test_card import finished
-from training.options.bi_encoder import BI_ENCODER
-from training.options.sparse_encoder import SPARSE_ENCODER
+from training.options.rankers import BI_ENCODER, SPARSE_ENCODER
 from training.recipe import ranking_kinds
 from training.runs.card import write_card
 from training.runs.push import PushError, push

@@ -4,11 +4,16 @@ from dataclasses import replace
 
 import pytest
 
-from models.packaged.bases import DEFAULT
-from training.options.bi_encoder import TAUGHT, BiEncoderObjective, BiEncoderOptions
+from models.packaged import DEFAULT
 from training.options.common import TrainingOptions
-from training.options.cross_encoder import CrossEncoderObjective, CrossEncoderOptions
-from training.options.sparse_encoder import SparseEncoderOptions
+from training.options.rankers import (
+    TAUGHT,
+    BiEncoderObjective,
+    BiEncoderOptions,
+    CrossEncoderObjective,
+    CrossEncoderOptions,
+    SparseEncoderOptions,
+)
 from training.settings.grid import changes_of, examples_a_question, load, passages_a_question
 
 BASES = ["starter", "org/base", DEFAULT.reference]

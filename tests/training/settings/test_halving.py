@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from data.problems import Failure
-from training.options.bi_encoder import BiEncoderOptions
+from training.options.rankers import BiEncoderOptions
 from training.runs.rehearsal import Estimate
 from training.settings.grid import Changes
 from training.settings.halving import Cost, going_on, schedule, survivors, trial_options

@@ -19,7 +19,7 @@ from tests.views.compare.test_page import page, said
 from tests.views.driving import opened
 from tests.views.test_choices import finished
 from text.analyzers import Analyzer
-from training.options.bi_encoder import BI_ENCODER
+from training.options.rankers import BI_ENCODER
 from views import choices as choices_module
 from views.choices import choices_for
 

@@ -9,8 +9,7 @@ from data.split import SplitOptions
 from jobs.status import State, Status
 from tests.doubles import small_set
 from tests.views.train.test_page import EN, app, done_run, kept_set, made_run, run, texts
-from training.options.bi_encoder import BI_ENCODER, BiEncoderOptions
-from training.options.cross_encoder import CROSS_ENCODER
+from training.options.rankers import BI_ENCODER, CROSS_ENCODER, BiEncoderOptions
 from training.runs.runs import Run, create_run, new_plan
 
 __all__ = ["app"]  # a fixture

@@ -8,8 +8,7 @@ from streamlit.testing.v1 import AppTest
 
 from data.workspace import PROJECT
 from tests.views.train.test_page import EN, app, done_run, run, texts
-from training.options.bi_encoder import BI_ENCODER
-from training.options.cross_encoder import CROSS_ENCODER
+from training.options.rankers import BI_ENCODER, CROSS_ENCODER
 from training.runs.push import PushError
 from training.runs.runs import Run
 from views.runs import model as run_model
@@ -31,7 +30,7 @@ def pretrained() -> Run:
 
 def starter(kind: str) -> Run:
     made = done_run(kind)
-    modules = [{"type": "models.starter.bi_encoder.StarterEmbedding"}]
+    modules = [{"type": "models.starter.StarterEmbedding"}]
     (made.model_folder / "modules.json").write_text(json.dumps(modules), encoding="utf-8")
     return made
 

@@ -8,7 +8,7 @@ from streamlit.testing.v1 import AppTest
 
 from jobs.status import State
 from tests.views.train.test_page import EN, app, made_run, run, texts
-from training.options.bi_encoder import BI_ENCODER
+from training.options.rankers import BI_ENCODER
 from training.options.sentences import SENTENCES
 from training.recipe import RECIPES, ranking_kinds
 from training.runs.runs import Run

@@ -27,7 +27,7 @@ from retrieval.rankings import Rankings
 from tests.doubles import PASSAGES, QUESTIONS, small_set
 from tests.views.driving import opened, run
 from text.marking import MarkedText
-from training.options.bi_encoder import BI_ENCODER
+from training.options.rankers import BI_ENCODER
 from training.recipe import RECIPES
 from training.runs.runs import create_run, new_plan
 from views.choices import choices_for

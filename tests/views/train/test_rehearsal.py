@@ -20,7 +20,7 @@ from models.sources import DEFAULT_BI_ENCODER, STARTER
 from tests.training.worlds import COLUMNS
 from tests.views.driving import unfolded
 from tests.views.train.test_form import TRIPLET, at_the_hub, button, field, labels, page, run, texts, with_base
-from training.options.bi_encoder import BiEncoderOptions
+from training.options.rankers import BiEncoderOptions
 from training.recipe import RECIPES
 from training.runs.rehearsal import Estimate, Rehearsal, Task
 from training.runs.runs import Plan, all_runs

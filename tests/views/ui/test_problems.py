@@ -23,7 +23,7 @@ from retrieval.comparison.store import keep as keep_comparison
 from tests.doubles import small_set
 from tests.hostile.damages import DEEP
 from tests.views.driving import opened, run
-from training.options.bi_encoder import BI_ENCODER, BiEncoderOptions
+from training.options.rankers import BI_ENCODER, BiEncoderOptions
 from training.runs.runs import Run, create_run, damaged_runs, new_plan
 from views.ui.problems import failure_text, problem_text, reason_text
 from views.ui.words import LANGUAGES, catalog, plain

@@ -1,4 +1,4 @@
-"""What a bi-encoder's training can be told."""
+"""What the trainings of bi-encoders, cross-encoders and sparse encoders can be told."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -6,9 +6,9 @@ from enum import StrEnum
 from typing import Self
 
 from models.packaged import PREFIX
-from models.sources import STARTER
+from models.sources import DEFAULT_MASKED_LANGUAGE_MODEL, STARTER, ModelSource, require_sparse
 from training.options.common import Problem, option
-from training.options.questions import WindowedOptions
+from training.options.questions import RankerOptions, WindowedOptions
 
 BI_ENCODER = "bi-encoder"
 
@@ -137,3 +137,109 @@ class BiEncoderOptions(WindowedOptions):
         """The shorter vectors trained too, longest first; empty where only the whole is."""
         sizes = self.matryoshka.replace(",", " ").split()
         return sorted({int(size) if size.isdecimal() else 0 for size in sizes}, reverse=True)  # 0: no such size
+
+
+CROSS_ENCODER = "cross-encoder"
+
+
+class CrossEncoderObjective(StrEnum):
+    """What a cross-encoder's training makes smaller."""
+
+    BINARY_CROSS_ENTROPY = "binary-cross-entropy"
+    LAMBDA = "lambda"  # Wang et al. 2018, NDCG-Loss2++
+    RANKNET = "ranknet"  # Burges et al. 2005
+    LISTNET = "listnet"  # Cao et al. 2007
+    MARGIN_MSE = "margin-mse"  # Hofstätter et al. 2020: another reranker's score differences
+
+
+@dataclass(frozen=True, kw_only=True)
+class CrossEncoderOptions(WindowedOptions):
+    """Each question comes with its passage and with hard negatives."""
+
+    objective: CrossEncoderObjective = option(CrossEncoderObjective.BINARY_CROSS_ENTROPY, "what training makes smaller")
+    negatives: int = option(4, "hard negatives a question", 1, 100)
+    teacher: str = option("", "cross-encoder whose scores are learned (margin-mse)")
+    depth: int = option(20, "first passages of BM25 that are reranked when measured", 2, 1000)
+
+    def _problems(self) -> Iterator[Problem]:
+        yield from super()._problems()
+        if self.objective is CrossEncoderObjective.MARGIN_MSE and not self.teacher.strip():
+            yield "teacher", "teacher", "must name a cross-encoder for margin-mse"
+
+    @classmethod
+    def suited_to(cls, base: str = STARTER) -> Self:
+        """A starter's few weights move by large steps.
+
+        A packaged base is trained on machines of every day, where memory is short: questions and passages are read
+        together, so that a batch holds several times what a bi-encoder's does.
+        """
+        if base == STARTER:
+            return cls(epochs=2.0, learning_rate=1e-2)
+        return cls(base=base, epochs=1.0, batch_size=16, evaluation_batch_size=32, recompute=base.startswith(PREFIX))
+
+    @property
+    def helpers(self) -> dict[str, str]:
+        """A teacher, and what finds the hard negatives."""
+        teacher = {"teacher": self.teacher} if self.objective is CrossEncoderObjective.MARGIN_MSE else {}
+        return super().helpers | teacher
+
+    @property
+    def reranked(self) -> int:
+        """The depth."""
+        return self.depth
+
+
+SPARSE_ENCODER = "sparse-encoder"
+
+
+class SparseEncoderObjective(StrEnum):
+    """What a sparse encoder's training makes smaller. With `mini_batch_size` it is computed in parts."""
+
+    SPLADE = "splade"  # Formal et al. 2021: multiple negatives, and the FLOPS of Paria et al. 2020 of both sides
+
+
+class QuestionSide(StrEnum):
+    """How questions become weighed terms."""
+
+    BASE = "base"  # as the base does: a masked language model weighs and expands them as it does passages
+    IDF = "idf"  # Geng et al. 2024: their own terms by their idf among the passages; no model reads a question
+
+
+@dataclass(frozen=True, kw_only=True)
+class SparseEncoderOptions(RankerOptions):
+    """A batch is made of questions and one passage each, and their hard negatives; all passages of others are too."""
+
+    base: str = option(DEFAULT_MASKED_LANGUAGE_MODEL, "masked language model, sparse encoder, folder or finished run")
+    objective: SparseEncoderObjective = option(SparseEncoderObjective.SPLADE, "what training makes smaller")
+    question_side: QuestionSide = option(QuestionSide.BASE, "how questions become weighed terms")
+    question_regularizer: float = option(5e-5, "weight of the FLOPS of questions; more leaves fewer terms", 0, 10)
+    passage_regularizer: float = option(3e-5, "weight of the FLOPS of passages; more leaves fewer terms", 0, 10)
+    negatives: int = option(0, "hard negatives a question, besides the batch's passages", 0, 20)
+    temperature: float = option(1.0, "what dot products are divided by", 0.001, 1000)
+    mini_batch_size: int = option(0, "texts encoded at a time to save memory; 0: the whole batch", 0, 65536)
+    batches_of: BatchesOf = option(BatchesOf.LENGTHS, "which questions stand in a batch together")
+
+    @classmethod
+    def suited_to(cls, base: str = DEFAULT_MASKED_LANGUAGE_MODEL) -> Self:
+        """Each token has a logit for every term of the vocabulary, which takes memory: batches are small."""
+        return cls(base=base, batch_size=16, evaluation_batch_size=32)
+
+    @classmethod
+    def offered(cls) -> tuple[str, ...]:
+        """None: neither the starter nor a packaged base has the head of a masked language model."""
+        return ()
+
+    @classmethod
+    def check_base(cls, source: ModelSource) -> None:
+        """Raise `ModelError` `not_sparse` for a base without that head, as far as it is known before a download."""
+        require_sparse(source)
+
+    @property
+    def contrasts(self) -> bool:
+        """Passages of other examples in the batch are negatives."""
+        return True
+
+    @property
+    def in_parts(self) -> bool:
+        """Always."""
+        return True
