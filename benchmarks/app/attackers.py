@@ -25,9 +25,9 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.typing import Subprotocol
 
 from benchmarks.app.app import RunningApp, running_app, visits
-from data.catalog import CATALOG, obtain
 from data.read import read
 from data.split import Part
+from data.store import CATALOG, obtain
 from data.store import keep as keep_set
 from retrieval.comparison.compare import compare
 from retrieval.comparison.first_stage import BM25Spec

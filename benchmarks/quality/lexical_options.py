@@ -19,10 +19,10 @@ import regex
 
 from benchmarks.material import korquad
 from benchmarks.quality.article_split import MEASURE, differences, table
-from data.catalog import CATALOG, read_entry
 from data.read import read_file
 from data.records import QuestionSet
 from data.split import Part, SplitOptions, split
+from data.store import CATALOG, read_entry
 from retrieval.analysis.labs import (
     FEEDBACK_PASSAGES,
     FEEDBACK_SHARES,
@@ -39,8 +39,8 @@ from retrieval.comparison.first_stage import BM25Spec
 from retrieval.comparison.spec import Spec
 from retrieval.evaluation.significance import question_groups
 from retrieval.lexical.terms import Evidence, cut_words
+from text.analyzers import Compounds
 from text.dictionary import Dictionary, Word, name_of, written
-from text.morphemes import Compounds
 
 _BRACKETS = regex.compile(r"([\p{L}\p{M}][\p{L}\p{M}\p{N}]+)\(([^()]{2,80})\)")
 _BETWEEN = regex.compile(r"[,;/·]|\bor\b|또는")

@@ -11,12 +11,11 @@ from pathlib import Path
 import pyarrow as pa
 
 from data.collection import Collection, KeptSet
-from data.files.cells import shown
+from data.formats.tables import shown
 from data.pairs.apart import read_pair_files_apart
-from data.pairs.catalog import PAIR_CATALOG, read_pair_entry
-from data.pairs.files import open_pairs, write_pairs
-from data.pairs.records import PairKind, PairSet
+from data.pairs.records import PairKind, PairSet, open_pairs, write_pairs
 from data.problems import DataError, ProblemCode
+from data.store import PAIR_CATALOG, read_pair_entry
 from data.workspace import require_few_pairs
 
 

@@ -252,7 +252,7 @@ def write_bases(experiment: Experiment) -> None:
 
 def ship() -> None:
     """Analyze the sample for BM25, and write what comes with it. Raises `OSError`."""
-    from data.catalog import CATALOG, read_entry
+    from data.store import CATALOG, read_entry
     from retrieval.lexical.bm25 import BM25Options
     from text.tokens import ship
 

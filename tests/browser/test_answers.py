@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect
 
-from data.catalog import CATALOG, read_entry
+from data.store import CATALOG, read_entry
 from tests.browser.test_trainings import wait_for
 from tests.chat_server import EVENTS, KEY, MODEL, ChatServer, Reply, chat_server, chunk
 from tests.hub import build_bi_encoder

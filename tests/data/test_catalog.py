@@ -8,8 +8,8 @@ from typing import ClassVar
 
 import pytest
 
-from data.catalog import CATALOG, CatalogEntry, obtain, read_entry
 from data.problems import DataError, ProblemCode
+from data.store import CATALOG, CatalogEntry, obtain, read_entry
 from tests.data.sample_files import ROWS, as_squad
 
 CONTENT = as_squad(ROWS).encode() + b" " * 200_000

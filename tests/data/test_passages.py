@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from data.catalog import CATALOG, read_entry
 from data.passages import Passage, Passages, RowOfId
+from data.store import CATALOG, read_entry
 from data.texts import BLOCK
 from tests.doubles import PASSAGES
 

@@ -8,8 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from data.catalog import CATALOG
-from data.store import damaged, load, stored
+from data.store import CATALOG, damaged, load, stored
 from data.workspace import workspace, write_text
 from jobs.detached import detached
 from jobs.folder import Job

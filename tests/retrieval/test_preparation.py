@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from data import cache
-from data.catalog import CATALOG, read_entry
+from data.store import CATALOG, read_entry
 from data.workspace import workspace
 from retrieval.comparison.compare import compare, ship, write_bases
 from retrieval.comparison.experiment import Experiment

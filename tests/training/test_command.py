@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from data.catalog import CATALOG
+from data.store import CATALOG
 from jobs.status import State
 from retrieval.__main__ import main as compare
 from tests.hub import build_bi_encoder

@@ -6,7 +6,7 @@ from dataclasses import asdict
 
 import pytest
 
-from data.catalog import CATALOG
+from data.store import CATALOG
 from jobs.status import State, Status
 from training import sweep_commands as command
 from training.__main__ import main

@@ -8,10 +8,9 @@ from pathlib import Path
 import pytest
 import streamlit as st
 
-from data.catalog import CATALOG, read_entry
 from data.records import Passage, Question, QuestionSet
 from data.split import Part, SplitOptions
-from data.store import StoredSet, find, keep
+from data.store import CATALOG, StoredSet, find, keep, read_entry
 from jobs.status import State
 from models.packaged import PackagedBase
 from retrieval.comparison.experiment import Experiment, add, write_experiment

@@ -6,8 +6,8 @@ from collections.abc import Callable
 import streamlit as st
 from streamlit.runtime.uploaded_file_manager import UploadedFile
 
-from data.catalog import CATALOG, CatalogEntry, Progress, obtain
 from data.problems import DataError
+from data.store import CATALOG, CatalogEntry, Progress, obtain
 from views.data import preview
 from views.resources.sets import SAMPLE
 from views.ui.words import duration, word

@@ -4,9 +4,9 @@ from dataclasses import asdict, fields
 
 import streamlit as st
 
-from data.catalog import CATALOG
-from data.files.columns import Columns
+from data.formats.columns import Columns
 from data.read import Reading
+from data.store import CATALOG
 from views.data import preview, rows
 from views.data.preview import Preview, Read
 from views.data.status import draw_status

@@ -4,12 +4,11 @@ from pathlib import Path
 
 import numpy as np
 
-from data.pairs.audit import PairAudit, audit_pairs
-from data.pairs.catalog import PAIR_CATALOG, read_pair_entry
+from data.pairs.audit import PairAudit, audit_pairs, split_pairs
 from data.pairs.records import PairSet
-from data.pairs.split import split_pairs
 from data.pairs.store import StoredPairs, keep, load, stored
 from data.split import Part
+from data.store import PAIR_CATALOG, read_pair_entry
 from embeddings.encoder import Distinct
 from embeddings.results import Evaluation
 from embeddings.store import load as load_evaluation

@@ -3,12 +3,11 @@
 import numpy as np
 import streamlit as st
 
-from data.audit.audit import Audit, audit
-from data.audit.browse import passages_with
-from data.catalog import CATALOG, read_entry
+from data import audit
+from data.audit import Audit, passages_with
 from data.records import QuestionSet
 from data.split import Split, SplitOptions, split
-from data.store import StoredSet, keep, last_used, load, note_used, stored
+from data.store import CATALOG, StoredSet, keep, last_used, load, note_used, read_entry, stored
 from views.resources.cached import cached
 from views.ui.state import PAGE_OF_LIST
 

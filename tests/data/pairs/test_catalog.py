@@ -6,14 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from data.catalog import CatalogEntry
-from data.pairs.catalog import PAIR_CATALOG, PairEntry, read_pair_entry
+from data.pairs.audit import split_pairs
 from data.pairs.reading import PairOptions
 from data.pairs.records import PARTS, PairKind
-from data.pairs.split import split_pairs
 from data.pairs.store import find
 from data.problems import DataError, ProblemCode
 from data.split import Part
+from data.store import PAIR_CATALOG, CatalogEntry, PairEntry, read_pair_entry
 
 
 def content(score: int) -> bytes:
@@ -57,7 +56,7 @@ def test_progress_is_that_of_the_whole_set(entry: PairEntry, monkeypatch: pytest
         on_progress(file.size, file.size)
         return content(0)
 
-    monkeypatch.setattr("data.pairs.catalog.obtain", obtained)
+    monkeypatch.setattr("data.store.obtain", obtained)
     read_pair_entry(entry, lambda done, total: steps.append((done, total)))
     assert steps == [(entry.size // 2, entry.size), (entry.size, entry.size)]
 

@@ -8,13 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from data.catalog import CatalogEntry
-from data.pairs.audit import audit_pairs
-from data.pairs.catalog import PAIR_CATALOG, read_pair_entry
+from data.pairs.audit import audit_pairs, split_pairs
 from data.pairs.reading import PairReading
 from data.pairs.records import PARTS, Label, PairKind
-from data.pairs.split import split_pairs
 from data.split import Part
+from data.store import PAIR_CATALOG, CatalogEntry, read_pair_entry
 
 ENTRIES = ("korsts", "kornli-xnli", "klue-sts-dev", "klue-nli-dev")
 FILES = [file for id_ in ENTRIES for file in PAIR_CATALOG[id_].files]

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from safetensors.numpy import load_file
 from tokenizers import Tokenizer
 
-from data.catalog import CATALOG, read_entry
+from data.store import CATALOG, read_entry
 from data.workspace import PROJECT
 from models import packaged
 from models.encoders.bi_encoder import BiEncoder

@@ -6,9 +6,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from data.catalog import CATALOG, read_entry
 from data.records import QuestionSet
 from data.split import Part
+from data.store import CATALOG, read_entry
 from retrieval.analysis.labs import (
     MOST_CHANGES,
     UNCHANGED,

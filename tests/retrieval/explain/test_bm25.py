@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from data.catalog import CATALOG, read_entry
 from data.passages import Passages
 from data.records import Passage, QuestionSet
+from data.store import CATALOG, read_entry
 from data.workspace import PROJECT
 from retrieval.explain import bm25 as explain_bm25
 from retrieval.explain.bm25 import BM25Explainer, BM25Explanation, counting_explainer
@@ -22,9 +22,8 @@ from retrieval.lexical.bm25 import BM25, BM25Options
 from retrieval.lexical.engines import Engine
 from tests.doubles import PASSAGES, texts_of
 from tests.retrieval.lexical.test_fields import bm25f
-from text.analysis import analyze
+from text.analysis import TokenKind, analyze
 from text.analyzers import Analyzer
-from text.located import TokenKind
 from text.tokens import tokens_of
 
 NAMED = [analyzer for analyzer in Analyzer if analyzer is not Analyzer.AUTO]

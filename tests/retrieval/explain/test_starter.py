@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from data.catalog import CATALOG, read_entry
 from data.passages import Passages
 from data.records import Passage, QuestionSet
+from data.store import CATALOG, read_entry
 from data.workspace import PROJECT
 from models.encoders.bi_encoder import BiEncoder
 from models.hub import ModelError

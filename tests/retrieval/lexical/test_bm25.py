@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rank_bm25 import BM25Okapi
 
-from data.catalog import CATALOG, read_entry
 from data.passages import Passages
 from data.records import Passage, QuestionSet
+from data.store import CATALOG, read_entry
 from retrieval.lexical.bm25 import BM25, BM25Options
 from retrieval.lexical.engines import Engine
 from retrieval.rankings import Rankings

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from data.catalog import CATALOG, read_entry
 from data.records import Passage, QuestionSet
+from data.store import CATALOG, read_entry
 from retrieval.lexical.bm25 import BM25, BM25Options
 from retrieval.lexical.engines import Engine
 from retrieval.lexical.feedback import QUESTIONS, Feedback, FeedbackOptions, Weighed

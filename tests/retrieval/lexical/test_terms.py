@@ -2,8 +2,8 @@
 
 import pytest
 
-from data.catalog import CATALOG, read_entry
 from data.records import Passage, Question, QuestionSet
+from data.store import CATALOG, read_entry
 from retrieval.lexical.terms import NAMED, readings, unmatched
 from tests.doubles import small_set
 from text.analysis import analyze

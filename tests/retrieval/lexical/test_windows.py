@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from data.catalog import CATALOG, read_entry
 from data.records import Passage
+from data.store import CATALOG, read_entry
 from retrieval.comparison.compare import retrievers_of
 from retrieval.comparison.experiment import ExperimentError, read_experiment
 from retrieval.comparison.spec import CachedRetriever

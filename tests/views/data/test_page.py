@@ -10,8 +10,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 from streamlit.testing.v1.element_tree import Selectbox
 
-from data.catalog import CATALOG
-from data.store import load, stored
+from data.store import CATALOG, load, stored
 from tests.data.sample_files import ROWS, as_csv, as_squad
 from tests.views.driving import run
 

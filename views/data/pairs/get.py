@@ -5,12 +5,11 @@ from dataclasses import replace
 
 import streamlit as st
 
-from data.pairs.catalog import PAIR_CATALOG, PairEntry, obtain_files
 from data.pairs.reading import PairOptions
 from data.passages import Passages
 from data.problems import DataError
-from data.store import StoredSet
-from text.sentences import marked_sentences
+from data.store import PAIR_CATALOG, PairEntry, StoredSet, obtain_files
+from text.marking import marked_sentences
 from views.data.get import following
 from views.data.pairs import preview
 from views.data.pairs.preview import Preview

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.sparse import csr_array
 
-from data.catalog import CATALOG, read_entry
+from data.store import CATALOG, read_entry
 from retrieval.lexical.bm25 import BM25, BM25Options
 from retrieval.lexical.engines import InOneSegment
 from retrieval.lexical.postings import build, segment

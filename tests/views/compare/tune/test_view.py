@@ -4,9 +4,8 @@ import pandas as pd
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from data.catalog import CATALOG, read_entry
 from data.split import Part
-from data.store import StoredSet, keep
+from data.store import CATALOG, StoredSet, keep, read_entry
 from jobs.processes import this_process
 from jobs.status import State, Status
 from retrieval.analysis.labs import best, bm25_lab, hybrid_lab, index_lab, lab_figures, rerank_lab, tried

@@ -2,9 +2,8 @@
 
 from streamlit.testing.v1 import AppTest
 
-from data.catalog import CATALOG, read_entry
 from data.split import Part
-from data.store import StoredSet, keep
+from data.store import CATALOG, StoredSet, keep, read_entry
 from retrieval.comparison.compare import compare
 from retrieval.comparison.experiment import Experiment
 from retrieval.comparison.store import ComparisonJob

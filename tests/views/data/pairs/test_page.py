@@ -11,10 +11,10 @@ import pytest
 from streamlit.testing.v1 import AppTest
 from streamlit.testing.v1.element_tree import Selectbox
 
-from data.pairs.catalog import PAIR_CATALOG
 from data.pairs.records import PARTS, PairKind
 from data.pairs.store import load, stored
 from data.split import Part
+from data.store import PAIR_CATALOG
 from tests.data.sample_files import ROWS, as_squad
 from tests.views.driving import opened, run
 
