@@ -12,7 +12,7 @@ from data.commands import AsJson, commands_of, one_of, run
 from data.pairs.store import find
 from data.split import Part
 from data.terminal import tell, tell_progress
-from embeddings import store
+from embeddings import results
 from embeddings.evaluate import evaluate
 from embeddings.job import EmbeddingJob
 from embeddings.results import Evaluation
@@ -51,7 +51,7 @@ def evaluate_command(
         tell(f"{one.model} failed: {one.error}", error=True)
     if out:
         out.mkdir(parents=True, exist_ok=True)
-        store.keep(evaluation, out)
+        results.keep(evaluation, out)
     return int(bool(failed))
 
 

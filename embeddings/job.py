@@ -12,8 +12,7 @@ from data.split import Part
 from data.workspace import workspace, write_text
 from embeddings.cost import SECONDS
 from embeddings.geometry import MOST, Projection
-from embeddings.results import Evaluation
-from embeddings.store import load
+from embeddings.results import Evaluation, load
 from jobs.folder import Job
 from models.sources import find_model
 

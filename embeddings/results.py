@@ -1,16 +1,22 @@
-"""What was measured of sentence encoders on one part of a set of pairs."""
+"""What was measured of sentence encoders on one part of a set of pairs, kept on disk, and what others published.
+
+A folder holds `arrays.npz` and, written last, `scores.json`: a folder with scores is whole. None of the published
+figures was measured here; they are of other models, trained on other machines with other settings: orientation, no test."""
 
 import math
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from pathlib import Path
+from typing import Any, Literal
 
 import numpy as np
 
+from data.cache import Arrays, load_arrays, save_arrays
 from data.pairs.records import Label, PairKind
 from data.problems import Failure
 from data.split import Part
-from embeddings.bootstrap import Difference, Figure
+from data.workspace import read_json, write_json
+from embeddings.bootstrap import UNDEFINED, Difference, Figure
 from embeddings.geometry import Map
 from embeddings.judgement import Probe
 
@@ -117,3 +123,129 @@ def number(value: float) -> float | None:
 
 def _by_label(counts: Iterable[int]) -> dict[str, int]:
     return {label.name.lower(): int(count) for label, count in zip(Label, counts, strict=True)}
+
+
+_SCORES, _ARRAYS = "scores.json", "arrays.npz"
+
+
+def keep(evaluation: Evaluation, folder: Path) -> None:
+    """Write what `load` reads. Raises `OSError`."""
+    (folder / _SCORES).unlink(missing_ok=True)  # those of another run do not belong to the arrays that follow
+    arrays: Arrays = {"rows": evaluation.rows, "values": evaluation.values}
+    for place, one in enumerate(evaluation.results):
+        arrays |= {f"cosines_{place}": one.cosines, f"singular_values_{place}": one.singular_values}
+        arrays |= {f"points_{place}": one.plane.points, f"explained_{place}": one.plane.explained}
+        if one.probe:
+            arrays[f"correct_{place}"] = one.probe.correct
+    save_arrays(folder / _ARRAYS, arrays)
+    write_json(folder / _SCORES, evaluation.as_dict())
+
+
+def load(folder: Path) -> Evaluation:
+    """Read an evaluation. Raises `ValueError` where the folder holds no whole one of this version."""
+    scores, arrays = read_json(folder / _SCORES), load_arrays(folder / _ARRAYS)
+    if not scores or arrays is None:
+        raise ValueError(f"{folder} holds no finished evaluation")
+    try:
+        return _evaluation(scores, arrays)
+    except (AttributeError, KeyError, TypeError) as error:
+        raise ValueError(f"{folder} holds no evaluation of this version: {error!r}") from error
+
+
+def _evaluation(scores: dict[str, Any], arrays: Arrays) -> Evaluation:
+    models = scores["models"].items()
+    return Evaluation(
+        data=scores["data"],
+        data_fingerprint=scores["fingerprint"],
+        kind=PairKind(scores["kind"]),
+        part=Part(scores["split"]),
+        rows=arrays["rows"],
+        values=arrays["values"],
+        sentences=scores["sentences"],
+        positives=scores["positives"],
+        results=tuple(_result(name, told, arrays, place) for place, (name, told) in enumerate(models)),
+        differences={name: [*map(_read_difference, told)] for name, told in scores["differences"].items()},
+        probe_part=Part(scores["probe_split"]) if scores["probe_split"] else None,
+    )
+
+
+def _result(name: str, told: dict[str, Any], arrays: Arrays, place: int) -> ModelResult:
+    if "error" in told:
+        return ModelResult(name, error=Failure.from_dict(told))
+    return ModelResult(
+        name,
+        {measure: _figure(told[measure], ends) for measure, ends in told["interval"].items()},
+        arrays[f"cosines_{place}"],
+        arrays[f"singular_values_{place}"],
+        Map(arrays[f"points_{place}"], arrays[f"explained_{place}"]),
+        _probe(told["probe"], arrays[f"correct_{place}"]) if "probe" in told else None,
+        told["dimensions"],
+        told["seconds"],
+        told["fingerprint"],
+    )
+
+
+def _probe(told: dict[str, Any], correct: np.ndarray) -> Probe:
+    confusion, trained_on = np.array(told["confusion"]), np.array([*told["trained_on"].values()])
+    return Probe(correct, confusion, trained_on, told["chance"], told["strength"])
+
+
+def _figure(value: float | None, ends: list[float | None]) -> Figure:
+    return Figure(value, *_ends(*ends)) if value is not None else UNDEFINED
+
+
+def _read_difference(told: dict[str, Any]) -> Difference:
+    low, high = _ends(told["low"], told["high"])
+    return Difference(**told | {"low": low, "high": high})
+
+
+def _ends(low: float | None, high: float | None) -> tuple[float, float]:
+    """The ends of an interval; those that were open are null in JSON."""
+    return -math.inf if low is None else low, math.inf if high is None else high
+
+
+HAM = "Ham et al. 2020, KorNLI and KorSTS, arXiv:2004.03289"
+KR_BERT_SIMCSE = "github.com/jeongukjae/KR-BERT-SimCSE"
+REIMERS = "Reimers & Gurevych 2019, Sentence-BERT, arXiv:1908.10084"
+
+
+@dataclass(frozen=True)
+class Published:
+    """A correlation from -1 to 1 that others published, of the named part of a set as its publisher split it."""
+
+    model: str
+    learned_from: str  # empty: no sentence pairs
+    data: Literal["KorSTS", "KLUE-STS"]
+    part: Literal["validation", "test"]
+    measure: Literal["spearman", "pearson"]
+    value: float
+    source: str
+    encoder: Literal["bi-encoder", "cross-encoder"] = "bi-encoder"
+    ours: bool = False
+
+
+def _korsts(model: str, learned_from: str, validation: float, test: float, source: str) -> tuple[Published, Published]:
+    return (
+        Published(model, learned_from, "KorSTS", "validation", "spearman", validation, source),
+        Published(model, learned_from, "KorSTS", "test", "spearman", test, source),
+    )
+
+
+PUBLISHED = (
+    *_korsts("SRoBERTa base", "", 0.6334, 0.4896, HAM),
+    *_korsts("SRoBERTa base", "KorNLI", 0.7648, 0.7419, HAM),
+    *_korsts("SRoBERTa base", "KorSTS", 0.8368, 0.7894, HAM),
+    *_korsts("SRoBERTa base", "KorNLI, then KorSTS", 0.8354, 0.8029, HAM),
+    Published("RoBERTa base", "KorSTS", "KorSTS", "test", "spearman", 0.8300, HAM, "cross-encoder"),
+    *_korsts("KR-BERT SimCSE", "", 0.7999, 0.7325, KR_BERT_SIMCSE),
+    *_korsts("KR-BERT SimCSE", "KorNLI", 0.8488, 0.8072, KR_BERT_SIMCSE),
+    # its authors give Pearson's correlation for KLUE-STS, and Spearman's for KorSTS
+    Published("KR-BERT SimCSE", "", "KLUE-STS", "validation", "pearson", 0.7445, KR_BERT_SIMCSE),
+    Published("KR-BERT SimCSE", "KorNLI", "KLUE-STS", "validation", "pearson", 0.7942, KR_BERT_SIMCSE),
+)
+
+
+def published_for(data: str, part: str) -> tuple[Published, ...]:
+    """Figures of a set of this name, in any case and with whatever parts of it the name tells, and of this part."""
+    name = data.casefold().replace("_", "-").replace("korsts", "KorSTS").replace("klue-sts", "KLUE-STS")
+    return tuple(one for one in PUBLISHED if one.data in name and one.part == part)

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 
 from data.cache import Arrays, save_arrays
+from data.pairs.audit import split_pairs
 from data.pairs.records import PairSet
-from data.pairs.split import split_pairs
 from data.problems import Failure
 from data.split import Part
 from data.workspace import write_json
-from embeddings import store
+from embeddings import results
 from embeddings.cost import cost
 from embeddings.encoder import Distinct, EmbeddingError, encode
 from embeddings.evaluate import evaluate
@@ -34,7 +34,7 @@ def carry(request: Request, pairs: PairSet, folder: Path, tell: Tell) -> None:
     """
     match request:
         case EvaluationRequest():
-            store.keep(evaluate(pairs, request.models, request.part, on_progress=tell), folder)
+            results.keep(evaluate(pairs, request.models, request.part, on_progress=tell), folder)
             return
         case SimilarityRequest():
             arrays, content = _similarities(request, pairs, tell)

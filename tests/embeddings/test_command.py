@@ -7,7 +7,7 @@ import pytest
 
 from data.pairs.store import keep
 from data.split import Part
-from embeddings import store
+from embeddings import results
 from embeddings.__main__ import main
 from embeddings.evaluate import evaluate
 from tests.embeddings.worlds import scored_pairs
@@ -26,7 +26,7 @@ def test_json_has_every_figure_by_model_with_its_interval(capsys: pytest.Capture
         assert told["models"]["starter"][name] == figure.value
         assert told["models"]["starter"]["interval"][name] == [figure.low, figure.high]
     assert (told["split"], told["data"], told["pairs"]) == ("test", "counted", 28)
-    assert store.load(tmp_path / "out").results[0].figures == figures
+    assert results.load(tmp_path / "out").results[0].figures == figures
 
 
 def test_a_table_names_a_model_that_failed(capsys: pytest.CaptureFixture[str]) -> None:

@@ -9,10 +9,10 @@ import pytest
 from scipy.spatial.distance import pdist
 from scipy.stats import pearsonr, spearmanr
 
+from data.pairs.audit import split_pairs
 from data.pairs.records import PairKind, PairSet
-from data.pairs.split import split_pairs
 from data.split import Part
-from embeddings import store
+from embeddings import results
 from embeddings.encoder import EmbeddingError, encode
 from embeddings.evaluate import evaluate
 from embeddings.geometry import project
@@ -127,18 +127,18 @@ def test_an_empty_part_is_no_measure() -> None:
 @pytest.mark.parametrize("pairs", [scored_pairs(), labelled_pairs()], ids=["scored", "labelled"])
 def test_what_is_kept_is_what_was_measured(pairs: PairSet, tmp_path: Path) -> None:
     found = evaluate(pairs, ["starter", "no/such/model"], base=tmp_path)
-    store.keep(found, tmp_path / "kept")
-    assert same(store.load(tmp_path / "kept"), found)
+    results.keep(found, tmp_path / "kept")
+    assert same(results.load(tmp_path / "kept"), found)
 
 
 def test_what_is_not_whole_is_not_opened(tmp_path: Path) -> None:
-    store.keep(evaluate(scored_pairs(), ["starter"]), tmp_path)
+    results.keep(evaluate(scored_pairs(), ["starter"]), tmp_path)
     scores = json.loads((tmp_path / "scores.json").read_text(encoding="utf-8"))
     for broken in ({**scores, "models": {"starter": {}}}, {**scores, "kind": "new"}, {}):
         (tmp_path / "scores.json").write_text(json.dumps(broken), encoding="utf-8")
         with pytest.raises(ValueError, match=r"holds no|new"):
-            store.load(tmp_path)
+            results.load(tmp_path)
     (tmp_path / "scores.json").write_text(json.dumps(scores), encoding="utf-8")
     (tmp_path / "arrays.npz").write_bytes(b"PK" + (tmp_path / "arrays.npz").read_bytes()[3:])
     with pytest.raises(ValueError, match="holds no finished evaluation"):
-        store.load(tmp_path)
+        results.load(tmp_path)

@@ -1,6 +1,6 @@
 """Published figures keep their sources, their measure and their place."""
 
-from embeddings.published import PUBLISHED, published_for
+from embeddings.results import PUBLISHED, published_for
 
 
 def test_every_figure_is_a_share_with_a_source_and_is_not_ours() -> None:

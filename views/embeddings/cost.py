@@ -5,7 +5,7 @@ import streamlit as st
 
 from embeddings.cost import Cost, Method
 from embeddings.job import CostRequest
-from embeddings.published import REIMERS
+from embeddings.results import REIMERS
 from models.sources import default_model
 from views.embeddings import charts
 from views.embeddings.evaluation_view import EvaluationView

@@ -5,8 +5,7 @@ import math
 import pandas as pd
 
 from embeddings.bootstrap import Difference, Figure
-from embeddings.published import Published, published_for
-from embeddings.results import Evaluation
+from embeddings.results import Evaluation, Published, published_for
 from views.embeddings.evaluation_view import SHARES, EvaluationView
 from views.ui.words import word
 

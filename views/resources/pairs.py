@@ -11,7 +11,7 @@ from data.split import Part
 from data.store import PAIR_CATALOG, read_pair_entry
 from embeddings.encoder import Distinct
 from embeddings.results import Evaluation
-from embeddings.store import load as load_evaluation
+from embeddings.results import load as load_evaluation
 from views.resources.cached import cached
 
 SAMPLES = ("sample-nli", "sample-sts")  # the last one kept is the one that a first visit opens

@@ -7,7 +7,7 @@ import numpy as np
 from data.pairs.records import PairKind, PairSet
 from data.pairs.store import StoredPairs, keep
 from data.split import Part
-from embeddings import store
+from embeddings import results as store
 from embeddings.bootstrap import Figure
 from embeddings.geometry import Map
 from embeddings.job import EmbeddingJob, EvaluationRequest
