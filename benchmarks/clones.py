@@ -22,7 +22,7 @@ from benchmarks.material import korquad
 from data.read import read_file
 from data.records import QuestionSet
 from text.analyzers import Analyzer
-from text.sentences import sentence_spans
+from text.marking import sentence_spans
 from text.tokens import PART, Tokens, tokens_of
 
 

@@ -15,10 +15,9 @@ from typing import Annotated, Any
 import numpy as np
 from cyclopts import Parameter
 
+from data import audit
 from data.apart.reading import read_file_apart
-from data.audit.audit import Audit, audit
-from data.audit.figures import PARTS
-from data.audit.overlap import Unit
+from data.audit import PARTS, Audit, Unit
 from data.commands import AsJson, columns_of, commands_of, run
 from data.pairs.command import inspect_pairs, keep_pairs
 from data.problems import DataError

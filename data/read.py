@@ -1,24 +1,34 @@
 """The public way in: the bytes of a file become a question set, and a list of what was wrong with them."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import pyarrow as pa
 
-from data.files.cells import shown
-from data.files.columns import NAMES, Columns, guess_columns
-from data.files.content import Content
-from data.files.formats import Format, RecognisedFile, recognise
-from data.files.opening import Proposal, collector_paused, file_content, looked_at, open_table, set_name
-from data.files.squad import SQUAD_COLUMNS, squad_articles, squad_lines, squad_rows
-from data.files.tables import Table
-from data.problems import DataError, Problem, ProblemCode
-from data.records import QuestionSet
-from data.rows.assembly import Assembly
-
-__all__ = ["Columns", "Format", "Proposal", "Reading", "file_content", "propose_columns", "read", "read_file"]
+from data.formats.columns import NAMES, Columns, guess_columns
+from data.formats.json_rows import IMPOSSIBLE, PARAGRAPH_ID, SQUAD_COLUMNS, squad_articles, squad_lines, squad_rows
+from data.formats.opening import (
+    Format,
+    Proposal,
+    RecognisedFile,
+    collector_paused,
+    file_content,
+    looked_at,
+    open_table,
+    recognise,
+    set_name,
+)
+from data.formats.rows import Rejection, RowReader
+from data.formats.tables import RawRow, Table, as_text, shown
+from data.formats.text import Content
+from data.passages import SCHEMA, Passages
+from data.problems import DataError, Problem, ProblemCode, Problems
+from data.records import Question, QuestionSet
+from data.texts import BLOCK, column_of, in_blocks
 
 
 @dataclass(frozen=True)
@@ -120,3 +130,201 @@ def _needed(columns: Columns, names: tuple[str, ...]) -> Columns:
         wanted = ", ".join([*korean[:3], *NAMES["context"][:3]])
         raise DataError.of(ProblemCode.MISSING_COLUMN, role="context", found=found, wanted=wanted)
     return columns
+
+
+class GatheredPassages:
+    """Passages by place, in the order they came. A text is found by its hash, and then compared."""
+
+    def __init__(self) -> None:
+        self.ids: list[str] = []  # as given, "" where there is none
+        self._titles: list[str] = []
+        self._same_title: dict[str, str] = {}  # one object a title, however many passages have it
+        self._blocks: list[Any] = []
+        self._open: list[str] = []
+        self._place_of_hash: dict[int, int] = {}
+
+    def find(self, text: str) -> int:
+        """Return the place of a text; that of the next one where it is new."""
+        return self._place_of_hash.get(self._key(text), len(self))
+
+    def add(self, text: str, title: str, id_: str) -> int:
+        """Keep a passage and return its place; of one that is known only a title it lacked is kept."""
+        key, title = self._key(text), self._same_title.setdefault(title, title)
+        place = self._place_of_hash.setdefault(key, len(self))
+        if place < len(self):
+            self._titles[place] = self._titles[place] or title
+            return place
+        self._open.append(text)
+        self._titles.append(title)
+        self.ids.append(id_)
+        if len(self._open) == BLOCK:
+            self._blocks.append(column_of(self._open))
+            self._open = []
+        return place
+
+    def passages(self, ids: Iterable[str]) -> Passages:
+        """Return all of them under these ids."""
+        texts = [*self._blocks, column_of(self._open)]
+        columns = [_column(in_blocks(ids)), pa.chunked_array(texts), _column(in_blocks(self._titles))]
+        return Passages(pa.Table.from_arrays(columns, schema=SCHEMA))
+
+    def __len__(self) -> int:
+        return len(self._titles)
+
+    def _key(self, text: str) -> int:
+        """The text's hash, or the next number that no other text has."""
+        key = hash(text)
+        while (place := self._place_of_hash.get(key)) is not None and self._text(place) != text:
+            key += 1
+        return key
+
+    def _text(self, place: int) -> str:
+        block, row = divmod(place, BLOCK)
+        return self._blocks[block][row].as_py() if block < len(self._blocks) else self._open[row]
+
+
+def _column(blocks: Iterable[list[str]]) -> Any:
+    return pa.chunked_array([column_of(block) for block in blocks], pa.large_string())
+
+
+_BOTH = (True, False)
+
+
+@dataclass(slots=True)
+class _Question:
+    row: int
+    id: str
+    text: str
+    kind: str
+    answers: dict[str, int]  # and where each begins in the first of the passages, -1 where nobody says
+    contexts: dict[int, bool]  # place of the passage -> whether it answers
+
+    def made(self, id_: str, ids: Sequence[str]) -> Question:
+        starts = tuple(self.answers.values())
+        answering, others = (
+            [ids[place] for place, does in self.contexts.items() if does is wanted] for wanted in _BOTH
+        )
+        return Question(
+            *(id_, self.text, tuple(self.answers), tuple(answering), self.kind),
+            starts=starts if any(start >= 0 for start in starts) else (),
+            rejected=tuple(others),
+        )
+
+
+@dataclass
+class Assembly:
+    """What rows have become so far. `add` takes them one by one, `question_set` ends the work.
+
+    Without a column of questions every row is a passage, and the column of ids holds the passages' own.
+    """
+
+    columns: Columns
+    rejection: Rejection = field(default_factory=Rejection)
+    row_count: int = 0
+    paragraph_count: int = 0
+    _asked: bool = False  # whether any row was to hold a question
+    _passages: GatheredPassages = field(default_factory=GatheredPassages)
+    _questions: list[_Question] = field(default_factory=list)
+    _by_key: dict[str | tuple[str, int], _Question] = field(default_factory=dict)
+
+    @property
+    def problems(self) -> Problems:
+        """What was wrong so far."""
+        return self.rejection.problems
+
+    def add_all(self, rows: Iterable[RawRow]) -> "Assembly":
+        """Take every row."""
+        for row in rows:
+            self.add(row)
+        return self
+
+    def add(self, row: RawRow) -> None:
+        """Take one row: a paragraph, a question, or both."""
+        self.row_count += row.asks
+        if row.problem is not None:
+            self._reject(row, row.problem)
+            return
+        reader = RowReader(row, self.columns)
+        context = reader.text("context", ProblemCode.EMPTY_CONTEXT)
+        self.paragraph_count += row.is_paragraph and bool(context)
+        asks = row.asks and self.columns.question is not None
+        self._asked |= asks
+        question = reader.text("question", ProblemCode.EMPTY_QUESTION) if asks and context else ""
+        if context and (question or not asks):
+            problem = self._take(row, reader, context, question)
+        else:
+            problem = reader.problem if row.asks else None
+        if problem is not None:
+            self._reject(row, problem)
+            return
+        if reader.dropped is not None:
+            self.problems.add(reader.dropped)
+        if reader.mended:
+            self.problems.add(Problem.of(ProblemCode.MENDED_TEXT, row.number or None))
+
+    def question_set(self, name: str) -> QuestionSet:
+        """Build the set; ids that are missing are made. Raises `DataError` where nothing is left of what was asked."""
+        if not self._questions and (self._asked or not len(self._passages)):
+            raise self._no_question()
+        passages = self._passages.passages(_filled_ids("p", self._passages.ids))
+        question_ids = _filled_ids("q", [question.id for question in self._questions])
+        asked = zip(question_ids, self._questions, strict=True)
+        return QuestionSet(name, passages, tuple(question.made(id_, passages.ids) for id_, question in asked))
+
+    def _no_question(self) -> DataError:
+        if not self.rejection.rows:
+            return DataError(Problem.of(ProblemCode.NO_QUESTION), self.problems.kept)
+        return self.rejection.no_good(ProblemCode.NO_GOOD_ROW, self.row_count)
+
+    def _reject(self, row: RawRow, problem: Problem) -> None:
+        self.rejection.add(row, problem, any_good=len(self._passages) > 0)
+
+    def _take(self, row: RawRow, reader: RowReader, context: str, question: str) -> Problem | None:
+        """Keep the passage and the question of a good row; return why the question is not kept, if so."""
+        if not question:
+            self._place(context, reader)
+            return None
+        id_ = reader.text("id")
+        place = self._passages.find(context)
+        key = id_ or (question, place)
+        first = self._by_key.get(key)
+        if first is not None and first.text != question:
+            return Problem.of(ProblemCode.DUPLICATE_ID, row.number, id=shown(id_, 80), first=first.row)
+        answers = reader.answers()
+        repeated = first is not None and place in first.contexts
+        if first is None:
+            first = _Question(row.number, id_, question, reader.text("kind"), {}, {})
+            self._by_key[key] = first
+            self._questions.append(first)
+        answers_here = not _says_yes(row.cells.get(IMPOSSIBLE))
+        answering = next((known for known, answers in first.contexts.items() if answers), place)
+        for text, start in answers.items():
+            first.answers.setdefault(text, start if place == answering else -1)
+        if repeated:
+            return Problem.of(ProblemCode.REPEATED_ROW, row.number, first=first.row)
+        first.contexts[self._place(context, reader)] = answers_here
+        return None
+
+    def _place(self, context: str, reader: RowReader) -> int:
+        """Return the place of the passage, which is new, or known with or without a title."""
+        is_new = self._passages.find(context) == len(self._passages)
+        id_ = self._passage_id(reader) if is_new else ""
+        return self._passages.add(context, reader.text("title"), id_)
+
+    def _passage_id(self, reader: RowReader) -> str:
+        if self.columns.question is None:
+            return reader.text("id")
+        return reader.fit(as_text(reader.row.cells.get(PARAGRAPH_ID)))
+
+
+def _says_yes(value: object) -> bool:
+    return value is True or as_text(value).lower() in ("true", "1", "yes", "y")
+
+
+def _filled_ids(letter: str, given: list[str]) -> Iterator[str]:
+    """Yield the ids given, the first of equal ones only, and "p1", "p2"... where there is none to keep."""
+    taken, kept = set(given), set[str]()
+    fresh = (id_ for id_ in (f"{letter}{number}" for number in count(1)) if id_ not in taken)
+    for id_ in given:
+        yield next(fresh) if not id_ or id_ in kept else id_
+        kept.add(id_)

@@ -7,9 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
-from data.pairs.records import PairSet
-from data.pairs.sentences import numbers_of
-from data.pairs.split import row_groups
+from data.pairs.audit import row_groups
+from data.pairs.records import PairSet, numbers_of
 from data.problems import Failure
 from data.workspace import read_json, workspace, write_json
 from models.encoders.bi_encoder import BiEncoder, kept_at

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
 
-from data.files.cells import shown
+from data.formats.tables import shown
 from language.problems import LanguageError
 
 LONGEST = 100_000  # characters of a document: a longer one is cut, and its parts are documents

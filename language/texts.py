@@ -14,7 +14,7 @@ from typing import BinaryIO
 
 from data.cache import is_sound, seal
 from data.collection import NOTE, Collection, KeptSet
-from data.files.cells import shown
+from data.formats.tables import shown
 from data.workspace import workspace
 from language.problems import LanguageError
 from language.text_file import TextCorpus, text_corpus

@@ -9,7 +9,7 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from data.commands import AsJson
-from data.files.opening import set_name
+from data.formats.opening import set_name
 from data.terminal import tell, tell_progress
 from language.problems import LanguageError
 from language.texts import StoredText, keep, stored

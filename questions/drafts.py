@@ -14,7 +14,7 @@ import regex
 
 from data.problems import Failure
 from data.records import Maker, Passages, made_by, without
-from text.sentences import sentence_spans
+from text.marking import sentence_spans
 
 
 class QuestionsError(Failure):

@@ -10,11 +10,10 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from data.commands import AsJson, commands_of, run
-from data.files.opening import set_name
+from data.formats.opening import set_name
 from data.terminal import tell
-from text.dictionary_file import open_dictionary
+from text.dictionary import DictionaryError, open_dictionary
 from text.kept_dictionaries import StoredDictionary, keep, stored
-from text.problems import DictionaryError
 
 commands = commands_of("text", "User dictionaries for the analyzers.")
 

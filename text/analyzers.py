@@ -1,14 +1,18 @@
-"""The analyzers by name: the choice that decides most of what BM25 can find; `text.analysis` carries them out.
+"""The analyzers by name, the choice that decides most of what BM25 can find, and Kiwi's content morphemes.
 
-They are named, so that results and caches can say which one they saw.
-"""
+They are named, so that results and caches can say which one they saw; `text.analysis` carries them out. Kiwi cuts
+고속도로 or not as its dictionary has it, so that a question and its passage may disagree: it takes a user's words and
+synonyms, and compounds are read in one of four ways, which are those of nori's `decompound_mode` and one that joins."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from enum import StrEnum
-from functools import cache
-from typing import Any
+from functools import cache, lru_cache
+from typing import Any, NamedTuple
+
+import regex
 
 from data.texts import Script, script_of
+from text.dictionary import TAG, Dictionary, Word, name_of
 
 Span = tuple[int, int]  # first letter, and the one after the last
 
@@ -57,3 +61,174 @@ def new_kiwi() -> Any:
     from kiwipiepy import Kiwi
 
     return Kiwi()  # as many threads as there are cores
+
+
+_COMPOUND_TAGS = ("NNG", "NNP")  # nouns and names
+_ENDINGS = ("E", "XSV", "XSA")  # of a verb or adjective: 다 of 사다, 하 and 다 of 구매하다
+_SPACED = r"(?<![\p{L}\p{M}\p{N}])\L<words>"  # a particle may follow
+_SHORTEST = 4  # letters of a noun that is cut: both halves have two or more
+_SOME_SPACE = regex.compile(r"\S+")
+_LEAST_SCORE = 0.1  # of a new word: Kiwi's own 0.25 lets three pass in a thousand paragraphs
+_KEPT_READERS = 2  # a Kiwi of its own takes 400 MB
+
+
+class Compounds(StrEnum):
+    """How nouns made of nouns are read: as Kiwi cuts them, in their smallest parts, as a whole, or both ways.
+
+    `WHOLE` joins the nouns and names that stand in one word without a space: 국립/중앙/박물관 is 국립중앙박물관.
+    `SPLIT` cuts a noun as the dictionary says, or else as Kiwi would if it did not know it, where that gives nouns of
+    two letters or more that it knows: 고속도로 is 고속/도로. A word of the dictionary without parts is never cut.
+    """
+
+    AS_READ = "as-read"
+    SPLIT = "split"
+    WHOLE = "whole"
+    BOTH = "both"
+
+
+class LocatedToken(NamedTuple):
+    """A token as the analyzer names it, and its letters in the composed text."""
+
+    token: str
+    span: Span
+
+
+def morphemes(
+    texts: Sequence[str], compounds: Compounds = Compounds.AS_READ, dictionary: Dictionary | None = None
+) -> Iterator[list[LocatedToken]]:
+    """Yield the content morphemes of each text (composed, NFC), in order, in lower case, with their places."""
+    reader = reader_of(dictionary)
+    for text, tokens in zip(texts, reader.tokens(texts), strict=True):
+        content = [token for token in tokens if token.tag.startswith(CONTENT_TAGS)]
+        if compounds is Compounds.AS_READ:
+            yield [unit for token in content for unit in reader.units(text, token)]
+        else:
+            yield [unit for run in _runs(content) for unit in reader.compound(text, run, compounds)]
+
+
+def reader_of(dictionary: Dictionary | None = None) -> "Reader":
+    """Return Kiwi with the words of a dictionary, loaded once; of the last two dictionaries it stays loaded."""
+    return _reader(dictionary) if dictionary else _plain_reader()
+
+
+class Reader:
+    """Kiwi with the words of a dictionary. A synonym that is a verb or an adjective, 사다, stands for its stem."""
+
+    def __init__(self, kiwi: Any, dictionary: Dictionary) -> None:
+        self._kiwi, self._dictionary = kiwi, dictionary
+        self._names = dict[tuple[str, bool], str]()  # what a form is read as; the second says that it is a verb's
+        self._parts = dict[str, tuple[str, ...]]()
+        stems = {name_of(m): _stem_of(kiwi.tokenize(m)) for group in dictionary.synonyms for m in group}
+        for name, first in dictionary.names.items():
+            self._names.setdefault(stems[name] or (name, False), (stems[first] or (first, False))[0])
+        self._own = {*dictionary.parts, *(name for name in dictionary.names if not stems[name])}
+        members = {m: Word(m) for group in dictionary.synonyms for m in group if not stems[name_of(m)]}
+        words = [*dictionary.words, *(word for m, word in members.items() if name_of(m) not in dictionary.parts)]
+        for word in words:
+            self._add(word)
+        self._tags = {name_of(word.form): word.tag or TAG for word in words}
+        self._spaced = [word.form for word in (*words, *members.values()) if " " in word.form]
+        self._spaced_words = regex.compile(_SPACED, regex.IGNORECASE, words=self._spaced)
+
+    def tokens(self, texts: Sequence[str]) -> Any:
+        """Return Kiwi's tokens of each text."""
+        # a word with spaces that it was told it still reads as several, where it knows each of them
+        return self._kiwi.tokenize(list(texts), pretokenized=self._found if self._spaced else None)
+
+    def new_words(self, texts: Sequence[str], *, fewest: int, longest: int) -> set[str]:
+        """Return the nouns that Kiwi takes to be words and does not know, of those that stand often in the texts."""
+        return {form for form, *_ in self._kiwi.extract_words(list(texts), fewest, longest, _LEAST_SCORE)}
+
+    def _found(self, text: str) -> list[tuple[int, int, str]]:
+        return [(*m.span(), self._tags[name_of(m.group())]) for m in self._spaced_words.finditer(text)]
+
+    def units(self, text: str, token: Any) -> list[LocatedToken]:
+        """Return a token as read: one, but for Kiwi's own names of several words."""
+        span, name = (token.start, token.start + token.len), name_of(token.form)
+        read_as = self._names.get((name, token.tag.startswith("V")))
+        if read_as or name in self._own or " " not in token.form:
+            return [LocatedToken(read_as or name, span)]
+        forms = token.form.lower().split()
+        places = [(span[0] + m.start(), span[0] + m.end()) for m in _SOME_SPACE.finditer(text[slice(*span)])]
+        # where the name is written as one, each of its words is found in all of it
+        return list(map(LocatedToken, forms, places if len(places) == len(forms) else [span] * len(forms)))
+
+    def compound(self, text: str, run: Sequence[Any], compounds: Compounds) -> Iterator[LocatedToken]:
+        """Yield a run of nouns, or any other token, in the way of `SPLIT`, `WHOLE` or `BOTH`: the whole first."""
+        units = [unit for token in run for unit in self.units(text, token)]
+        spaced = any(letter.isspace() for letter in text[run[0].start : run[-1].end])
+        joins = len(units) > 1 and _is_noun(run[0]) and not spaced
+        if joins and compounds is not Compounds.SPLIT:
+            yield LocatedToken("".join(unit.token for unit in units), (run[0].start, run[-1].end))
+            if compounds is Compounds.WHOLE:
+                return
+        for unit in units:
+            parts = self._located_parts(text, unit) if _is_noun(run[0]) and compounds is not Compounds.WHOLE else []
+            if compounds is not Compounds.SPLIT or not parts:
+                yield unit
+            yield from parts
+
+    def _located_parts(self, text: str, unit: LocatedToken) -> list[LocatedToken]:
+        parts, (start, end) = self._parts_of(unit.token), unit.span
+        letters = [place for place in range(start, end) if not text[place].isspace()]
+        if "".join(parts) != "".join(text[place].lower() for place in letters) or len(letters) != sum(map(len, parts)):
+            return [LocatedToken(part, unit.span) for part in parts]
+        ends = [sum(map(len, parts[: place + 1])) for place in range(len(parts))]
+        return [
+            LocatedToken(part, (letters[end - len(part)], letters[end - 1] + 1))
+            for part, end in zip(parts, ends, strict=True)
+        ]
+
+    def _parts_of(self, noun: str) -> tuple[str, ...]:
+        """The smallest parts of a noun, none where it is not cut."""
+        if noun not in self._parts:
+            self._parts[noun] = self._dictionary.parts[noun] if noun in self._dictionary.parts else self._cut(noun)
+        return self._parts[noun]
+
+    def _cut(self, noun: str) -> tuple[str, ...]:
+        if len(noun) < _SHORTEST:
+            return ()
+        tokens = self._kiwi.tokenize(noun, blocklist=[f"{noun}/{tag}" for tag in _COMPOUND_TAGS])
+        if len(tokens) < 2 or any(not _is_noun(token) or token.oov or token.len < 2 for token in tokens):
+            return ()
+        return tuple(part for token in tokens for part in self._parts_of(name_of(token.form)) or [name_of(token.form)])
+
+    def _add(self, word: Word) -> None:
+        for form in {word.form, word.form.lower(), word.form.upper()}:  # Kiwi tells cases apart
+            self._kiwi.add_user_word(form, word.tag or TAG, word.score)
+
+
+@lru_cache(maxsize=_KEPT_READERS)
+def _reader(dictionary: Dictionary) -> Reader:
+    return Reader(new_kiwi(), dictionary)
+
+
+@lru_cache(maxsize=1)
+def _plain_reader() -> Reader:
+    return Reader(kiwi(), Dictionary())
+
+
+def _runs(tokens: Sequence[Any]) -> Iterator[list[Any]]:
+    """Cut tokens where no two nouns touch."""
+    run: list[Any] = []
+    for token in tokens:
+        if run and not (run[-1].end == token.start and _is_noun(run[-1]) and _is_noun(token)):
+            yield run
+            run = []
+        run.append(token)
+    if run:
+        yield run
+
+
+def _is_noun(token: Any) -> bool:
+    return token.tag in _COMPOUND_TAGS
+
+
+def _stem_of(tokens: Sequence[Any]) -> tuple[str, bool] | None:
+    """The stem of a word that is a verb or adjective with its ending, and whether it is a verb's; None of any other."""
+    stem, *endings = tokens
+    if not endings or not stem.tag.startswith(CONTENT_TAGS) or not endings[-1].tag.startswith("E"):
+        return None
+    if any(not token.tag.startswith(_ENDINGS) for token in endings):
+        return None
+    return name_of(stem.form), stem.tag.startswith("V")

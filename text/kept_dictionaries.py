@@ -12,10 +12,8 @@ from pathlib import Path
 
 from data.cache import is_sound, seal
 from data.collection import NOTE, Collection, KeptSet
-from data.files.cells import shown
-from text.dictionary import Dictionary, written
-from text.dictionary_file import open_dictionary
-from text.problems import DictionaryError
+from data.formats.tables import shown
+from text.dictionary import Dictionary, DictionaryError, open_dictionary, written
 
 REFERENCE = "dictionary:"  # what a reference to a kept dictionary begins with
 _LINES = "dictionary.txt"

@@ -13,7 +13,7 @@ from retrieval.comparison.spec import Spec
 from retrieval.explain.duel import Duel, duel, telling_token, term_table, token_table, word_reason
 from retrieval.rankings import Findings
 from retrieval.report.colours import colour_of, shape_of
-from text.problems import DictionaryError
+from text.dictionary import DictionaryError
 from views.resources.explanations import counted_bm25, explained_static
 from views.ui.passages import reason_html
 from views.ui.problems import failure_text

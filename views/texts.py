@@ -3,7 +3,7 @@
 import streamlit as st
 from streamlit.runtime.uploaded_file_manager import UploadedFile
 
-from data.files.opening import set_name as named_by_file
+from data.formats.opening import set_name as named_by_file
 from data.problems import Failure
 from data.store import StoredSet
 from language.texts import StoredText, damaged, keep, remove, stored
@@ -43,9 +43,11 @@ def pick_text(data: StoredSet) -> Learned:
         text = kept.get(chosen)
         if text and not text.shared:
             _draw_remove(text)
-        st.caption(_about(text or data), width="content")
+        learned = text or data
+        counts = {"documents": f"{documents_in(learned):,}", "characters": f"{characters_in(learned):,}"}
+        st.caption(word("texts.about_text" if text else "texts.about_passages", **counts), width="content")
     draw_damaged(damaged(), remove)
-    return text or data
+    return learned
 
 
 def learned_name(learned: Learned) -> str:
@@ -68,11 +70,6 @@ def characters_in(learned: Learned) -> int:
 def documents_in(learned: Learned) -> int:
     """Return how many documents it has: passages, or parts of a text."""
     return learned.passages if isinstance(learned, StoredSet) else learned.documents
-
-
-def _about(learned: Learned) -> str:
-    counts = {"documents": f"{documents_in(learned):,}", "characters": f"{characters_in(learned):,}"}
-    return word("texts.about_passages" if isinstance(learned, StoredSet) else "texts.about_text", **counts)
 
 
 def _draw_upload() -> None:

@@ -10,7 +10,7 @@ from data.apart.processes import serve
 
 if __name__ == "__main__":
     if sys.argv[1] == "--serve":
-        for name in (*WORKS.values(), "data.files.workbooks"):  # which commands read only for what they need
+        for name in (*WORKS.values(), "data.formats.workbooks"):  # which commands read only for what they need
             import_module(name)
         gc.freeze()  # so that a collection in a copy touches, and copies, nothing of it
         serve()

@@ -1,27 +1,112 @@
-"""The folder through which files are read: what is asked, and what came of it.
+"""The folder through which files are read, what is asked there and what came of it, and what reading may take.
 
 It holds `request.json`, and the bytes that lie in no file; then columns, as the kind of reading writes them, and,
 written last, `reading.json`, or `failure.json`. Where neither is there, the process came to an end that nobody told.
-"""
+Limits are told in advance, and held to by the system."""
 
 import json
 import logging
 import os
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from importlib import import_module
+from math import ceil
 from pathlib import Path
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import pandas as pd
+import psutil
 
-from data.apart.limits import Limits
-from data.files.cells import shown
-from data.files.content import Content
-from data.files.opening import Proposal
+from data.formats.opening import Proposal
+from data.formats.tables import shown
+from data.formats.text import Content
 from data.problems import DataError, Problem, ProblemCode
 from data.workspace import read_json, workspace, write_json, write_text
+
+TIMES_AS_LONG = 10  # by the clock: others may be at work, too
+_MEMORY, _MEMORY_TIMES = 2**29, 8  # bytes, and how often the size of the text
+_SECONDS, _BYTES_A_SECOND = 10.0, 5_000_000  # a tenth of the pace at which rows are read
+_PACKED, _PACKED_TIMES = (b"PK\x03\x04", b"PAR1"), 10  # texts are a tenth of their size in a workbook, or in Parquet
+_SHARE_OF_FREE_MEMORY = 0.8
+_promised: list[int] = []  # bytes, of the readings at work
+_changed = threading.Condition()
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What reading a file may take: bytes of memory, and seconds of a processor."""
+
+    memory: int
+    seconds: int
+
+    @classmethod
+    def of(cls, *contents: Content) -> "Limits":
+        """Return those for some files: they grow with them, and never beyond the memory that is free."""
+        size = sum(one.size * (_PACKED_TIMES if one.start.startswith(_PACKED) else 1) for one in contents)
+        memory = min(_MEMORY + _MEMORY_TIMES * size, max(_MEMORY, _memory_to_use()))
+        return cls(memory, ceil(_SECONDS + size / _BYTES_A_SECOND))
+
+    @contextmanager
+    def held_free(self) -> Iterator[None]:
+        """Wait until other readings of this process leave as much memory free, and keep it so within the block.
+
+        Many large files at once would each be promised the same free memory; small ones go on beside them.
+        """
+        with _changed:
+            _changed.wait_for(lambda: not _promised or sum(_promised) + self.memory <= _memory_to_use())
+            _promised.append(self.memory)
+        try:
+            yield
+        finally:
+            with _changed:
+                _promised.remove(self.memory)
+                _changed.notify_all()
+
+    def memory_needed(self) -> DataError:
+        """Return the error for a file that needs more memory."""
+        return DataError.of(ProblemCode.NEEDS_MEMORY, memory=self._memory)
+
+    def time_needed(self) -> DataError:
+        """Return the error for a file that needs more time."""
+        return DataError.of(ProblemCode.NEEDS_TIME, seconds=self.seconds)
+
+    def died(self) -> DataError:
+        """Return the error for a process that ended without a word."""
+        return DataError.of(ProblemCode.READING_DIED, memory=self._memory)
+
+    @property
+    def _memory(self) -> str:
+        return f"{self.memory / 2**30:.1f} GiB"
+
+    def hold(self) -> None:
+        """Let the system end this process where it takes too much, also when nobody is left to watch it."""
+        if sys.platform == "win32":
+            return
+        import resource
+        import signal
+
+        signal.alarm(self.seconds * TIMES_AS_LONG + 1)
+        spent = ceil(time.process_time())
+        resource.setrlimit(resource.RLIMIT_CPU, (spent + self.seconds + 1, spent + self.seconds + 2))
+        if sys.platform == "linux":  # elsewhere the system does not hold to it, and whoever watches does
+            most = _data_now() + self.memory
+            resource.setrlimit(resource.RLIMIT_DATA, (most, most))
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
+def _memory_to_use() -> int:
+    return int(_SHARE_OF_FREE_MEMORY * psutil.virtual_memory().available)
+
+
+def _data_now() -> int:
+    """Bytes that this process has as its own, as the limit counts them."""
+    told = Path("/proc/self/status").read_text(encoding="utf-8")
+    return int(told.partition("VmData:")[2].split()[0]) * 1024
+
 
 logger = logging.getLogger(__name__)
 

@@ -8,10 +8,9 @@ from typing import Any
 import pandas as pd
 
 from data.apart.exchange import File, Work, problem_of, table_left
-from data.files.columns import Columns
-from data.files.content import Content
-from data.files.formats import Format
-from data.files.opening import Proposal
+from data.formats.columns import Columns
+from data.formats.opening import Format, Proposal
+from data.formats.text import Content
 from data.passages import open_passages, write_passages
 from data.read import Reading, propose_columns, read
 from data.records import QuestionSet, open_questions, write_questions

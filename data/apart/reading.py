@@ -12,11 +12,10 @@ from typing import Any, NoReturn, TypeVar
 import psutil
 
 from data.apart import processes
-from data.apart.exchange import File, UnusableFileError, Work, ask, outcome
-from data.apart.limits import TIMES_AS_LONG, Limits
+from data.apart.exchange import TIMES_AS_LONG, File, Limits, UnusableFileError, Work, ask, outcome
 from data.apart.questions import WORK
-from data.files.content import Content
-from data.files.opening import Proposal, file_content
+from data.formats.opening import Proposal, file_content
+from data.formats.text import Content
 from data.problems import DataError
 from data.read import Reading
 from data.workspace import workspace

@@ -9,13 +9,11 @@ import pandas as pd
 
 from data.apart.exchange import File, Work, problem_of, table_left
 from data.apart.reading import carried_out
-from data.files.content import Content
-from data.files.formats import Format
-from data.files.opening import Proposal, file_content
-from data.pairs.columns import PairColumns
-from data.pairs.files import open_pairs, write_pairs
+from data.formats.columns import PairColumns
+from data.formats.opening import Format, Proposal, file_content
+from data.formats.text import Content
 from data.pairs.reading import FileReading, PairOptions, PairReading, propose_pair_columns, read_pairs
-from data.pairs.records import PairKind
+from data.pairs.records import PairKind, open_pairs, write_pairs
 from data.split import Part
 
 

@@ -1,22 +1,153 @@
-"""Raw rows become pairs; what does not fit is left out with its reason."""
+"""Raw rows become pairs: what stands beside two sentences (a score, a label, a part), and why a row is left out."""
 
+import math
+import re
+import unicodedata
 from array import array
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from data.files.cells import shown
-from data.files.tables import RawRow
-from data.pairs.columns import SENTENCES, PairColumns
-from data.pairs.records import PairKind, PairSet
-from data.pairs.values import LARGEST, Scale, is_number, label_of, may_be_thousands, part_of, score_of
+from data.formats.columns import SENTENCES, PairColumns, plain_name
+from data.formats.rows import Rejection, RowReader
+from data.formats.tables import RawRow, shown
+from data.pairs.records import PARTS, Label, PairKind, PairSet
 from data.problems import Problem, ProblemCode
-from data.rows.reader import RowReader
-from data.rows.rejection import Rejection
+from data.split import Part
 from data.texts import BLOCK, Texts, column_of
+
+Scale = tuple[float, float]
+
+USUAL_SCALES: tuple[Scale, ...] = ((0, 1), (-1, 1), (1, 5), (0, 5), (0, 10), (0, 100), (-100, 100))
+_WITHIN = 0.995  # of the scores lie on the scale that is guessed: a slip of the pen makes no other scale
+LARGEST = 1e15  # of a score, with either sign: means and squares of such are numbers in float32, too
+_NUMBER = re.compile(r"[+-]?(\d+([.,]\d*)?|[.,]\d+)(e[+-]?\d+)?", re.ASCII | re.IGNORECASE)
+_THOUSANDS = re.compile(r"[+-]?\d{1,3},\d{3}", re.ASCII)  # or three decimals: nobody can tell
+_SAID = {"true": 1.0, "false": 0.0}
+_LABELS: dict[Label, tuple[str, ...]] = {
+    Label.ENTAILMENT: ("0", "entailment", "entail", "entails", "entailed", "e", "함의", "함축", "수반"),
+    Label.NEUTRAL: ("1", "neutral", "neutrality", "n", "중립", "무관"),
+    Label.CONTRADICTION: ("2", "contradiction", "contradict", "contradicts", "contradictory", "c", "모순", "상충"),
+}
+_LABEL_OF = {text: label for label, texts in _LABELS.items() for text in texts}
+_PART_NAMES: dict[Part, tuple[str, ...]] = {
+    Part.TRAIN: ("train", "training", "trn", "학습", "학습용", "훈련", "훈련용"),
+    Part.VALIDATION: ("dev", "development", "val", "valid", "validation", "검증", "검증용", "개발"),
+    Part.TEST: ("test", "testing", "tst", "평가", "평가용", "시험", "시험용", "테스트"),
+}
+_PART_OF = {text: PARTS.index(part) for part, texts in _PART_NAMES.items() for text in texts}
+_MOST_TEXTS = 100  # different ones that are no number: what holds more is no label
+
+
+def score_of(text: str) -> float | None:
+    """Return the number a text is, with a point or a comma, 1 for true and 0 for false; None where it is none.
+
+    One beyond `LARGEST` is none, either.
+    """
+    number = float(text.replace(",", ".")) if _NUMBER.fullmatch(text) else _SAID.get(text.lower(), math.inf)
+    return number if abs(number) <= LARGEST else None
+
+
+def is_number(text: str) -> bool:
+    """Whether a text is a number of any size."""
+    return _NUMBER.fullmatch(text) is not None
+
+
+def may_be_thousands(text: str) -> bool:
+    """Whether the comma of a number, which is read as a decimal one, may part thousands: 1,000 is read as 1."""
+    return _THOUSANDS.fullmatch(text) is not None
+
+
+def label_of(text: str) -> Label | None:
+    """Return the label a text names: in English or Korean, in short, or by XNLI's number; None where it is none."""
+    return _LABEL_OF.get(unicodedata.normalize("NFKC", text).lower())  # the hyphen of -1, and of no label, counts
+
+
+def part_of(text: str) -> int:
+    """Return the place in `PARTS` of the part a text names, -1 where it is none."""
+    return _PART_OF.get(plain_name(text), -1)
+
+
+def part_in_name(name: str) -> int:
+    """Return the place in `PARTS` of the part that is a word of a file's name, the last one; -1 where none is."""
+    words = re.findall(r"[a-z]+|[가-힣]+", name.lower())
+    return next((part for word in reversed(words) if (part := part_of(word)) >= 0), -1)
+
+
+def without_part(name: str) -> str:
+    """Return the name of a file without the word that names a part, nor what joined it to the others."""
+    kept = [word for word in re.split(r"[\s_.\-()]+", name) if word and part_of(word) < 0]
+    return "-".join(kept)
+
+
+@dataclass
+class Values:
+    """The values of a column, to tell what they mean: its numbers, and the first texts that are none."""
+
+    numbers: "array[float]" = field(default_factory=lambda: array("d"))
+    texts: set[str] = field(default_factory=set)
+    others: int = 0  # that are no number
+
+    def add(self, text: str) -> None:
+        """Take a value; a blank one says nothing."""
+        number = score_of(text)
+        if number is not None:
+            self.numbers.append(number)
+        elif text:
+            self.others += 1
+            if len(self.texts) < _MOST_TEXTS:
+                self.texts.add(text)
+
+    @classmethod
+    def together(cls, several: Iterable["Values"]) -> "Values":
+        """Return the values of several files as those of one."""
+        all_of_them = cls()
+        for one in several:
+            all_of_them.numbers.extend(one.numbers)
+            all_of_them.texts |= one.texts
+            all_of_them.others += one.others
+        return all_of_them
+
+    @property
+    def are_numbers(self) -> bool:
+        """Whether most are numbers."""
+        return len(self.numbers) > self.others
+
+    @property
+    def are_labels(self) -> bool:
+        """Whether they are XNLI's three numbers, or most texts name a label. 0 and 1 alone say yes or no: a score."""
+        named = sum(label_of(text) is not None for text in self.texts)
+        return self._are_numbered_labels or (not self.are_numbers and named > 0)
+
+    @property
+    def _are_numbered_labels(self) -> bool:
+        found = set(np.unique(np.frombuffer(self.numbers)).tolist()) if self.numbers else set()
+        return 2.0 in found and found <= {-1.0, 0.0, 1.0, 2.0}  # -1 where people did not agree
+
+    def scale(self) -> Scale:
+        """Guess the scale of the scores: the first usual one that holds them, else whole numbers around them."""
+        numbers = np.frombuffer(self.numbers)
+        if not len(numbers):
+            return USUAL_SCALES[0]
+        for low, high in USUAL_SCALES:
+            if ((numbers >= low) & (numbers <= high)).mean() >= _WITHIN:
+                return float(low), float(high)
+        low, high = math.floor(numbers.min()), math.ceil(numbers.max())
+        return float(low), float(max(high, low + 1))
+
+
+def guessed_kind(sentences: int, score: Values | None, label: Values | None) -> PairKind:
+    """Guess the kind of rows with so many sentences by what stands beside two of them."""
+    if sentences != 2:
+        return PairKind.SENTENCES if sentences < 2 else PairKind.TRIPLETS
+    if score is not None and score.are_numbers:
+        return PairKind.SCORED
+    if label is not None:
+        return PairKind.LABELLED if label.are_labels or not label.are_numbers else PairKind.SCORED
+    return PairKind.PARALLEL if score is None else PairKind.SCORED
 
 
 @dataclass

@@ -13,12 +13,11 @@ import numpy as np
 from cyclopts import CoercionError, Parameter, Token
 
 from data.commands import AsJson, columns_of, one_of
+from data.formats.columns import PairColumns
 from data.pairs.apart import read_pair_files_apart
-from data.pairs.audit import Leak, PairAudit, audit_pairs
-from data.pairs.columns import PairColumns
+from data.pairs.audit import Leak, PairAudit, audit_pairs, split_pairs
 from data.pairs.reading import FileReading, PairOptions, PairReading
 from data.pairs.records import PARTS, PairKind
-from data.pairs.split import split_pairs
 from data.pairs.store import keep
 from data.split import Part, SplitOptions
 from data.terminal import tell

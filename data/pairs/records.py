@@ -1,11 +1,12 @@
-"""The carrier of sentence data: pairs with a score or a label, triplets, translations, or sentences alone."""
+"""Rows of sentences: pairs with a score or a label, triplets, translations, or sentences alone; and their file."""
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import IntEnum, StrEnum
 from functools import cached_property
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -122,3 +123,61 @@ class PairSet:
         if not -np.inf < low < high < np.inf or not np.isfinite(self.values).all():
             return False  # beyond float32 a score is infinite, and lies within no scale
         return not len(self.values) or bool(low <= self.values.min() and self.values.max() <= high)
+
+
+FILE = "pairs.arrow"
+_BLOCK_ROWS = 1 << 16
+_MEANING, _PUBLISHED, _VALUE, _SENTENCE = b"pairs", "published", "value", "sentence{}"
+
+
+def write_pairs(folder: Path, pairs: PairSet) -> None:
+    """Write the pairs into a folder that is not in use yet."""
+    columns = {_SENTENCE.format(place): texts.column for place, texts in enumerate(pairs.texts, start=1)}
+    columns |= {_VALUE: pa.array(pairs.values)} if len(pairs.values) else {}
+    table = pa.table(columns | {_PUBLISHED: pa.array(pairs.published)})
+    meaning = json.dumps({"kind": pairs.kind, "scale": pairs.scale}).encode()
+    table = table.replace_schema_metadata({_MEANING: meaning})
+    with pa.OSFile(str(folder / FILE), "wb") as file, pa.ipc.new_file(file, table.schema) as writer:
+        writer.write_table(table, max_chunksize=_BLOCK_ROWS)
+
+
+def open_pairs(folder: Path, name: str) -> PairSet:
+    """Map the pairs of a folder into memory, under this name.
+
+    Raises `OSError`, an Arrow error, or one of Python's where there are none to be read.
+    """
+    table = pa.ipc.open_file(pa.memory_map(str(folder / FILE))).read_all()
+    table.validate(full=True)  # a damaged file may point anywhere
+    meaning = json.loads(table.schema.metadata[_MEANING])
+    kind = PairKind(meaning["kind"])
+    values = table[_VALUE].to_numpy() if _VALUE in table.column_names else np.zeros(0, dtype=np.int8)
+    texts = tuple(Texts(table[_SENTENCE.format(place)]) for place in range(1, kind.width + 1))
+    return PairSet(name, kind, texts, values, table[_PUBLISHED].to_numpy(), tuple(meaning["scale"]))
+
+
+def numbers_of(*sets: PairSet) -> list[np.ndarray]:
+    """Number the sentences of some sets: equal ones, letter by letter, have one number, in every column and set.
+
+    Returns an array for each set, `(n_rows, kind.width)` int64, counting from 0 in order of first appearance.
+    """
+    columns = [texts.column.cast(pa.large_string()) for pairs in sets for texts in pairs.texts]
+    chunks = [chunk for column in columns for chunk in (column.chunks if hasattr(column, "chunks") else [column])]
+    encoded = pa.chunked_array(chunks, pa.large_string()).combine_chunks().dictionary_encode()
+    numbers = np.asarray(encoded.indices).astype(np.int64)
+    found, start = [], 0
+    for pairs in sets:
+        end = start + len(pairs) * pairs.kind.width
+        found.append(numbers[start:end].reshape(pairs.kind.width, len(pairs)).T)
+        start = end
+    return found
+
+
+def sentence_set(name: str, sentences: Iterable[str]) -> PairSet:
+    """Make a set of plain sentences: each different one once, in order, without those that hold nothing."""
+    different = dict.fromkeys(stripped for one in sentences if (stripped := one.strip()))
+    return PairSet.of(name, PairKind.SENTENCES, [list(different)])
+
+
+def sentences_of(pairs: PairSet) -> PairSet:
+    """Make a set of plain sentences of those of any set, each different one once; nothing is published of them."""
+    return sentence_set(pairs.name, pairs.sentences)

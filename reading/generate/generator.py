@@ -18,8 +18,7 @@ from data.cache import key_of
 from data.records import Passage, QuestionSet
 from reading.judge.rules import ReadingError, Rules, normalized
 from retrieval.rankings import NOT_FOUND, Rankings
-from text.marking import answer_spans
-from text.matching import matched_spans
+from text.marking import answer_spans, matched_spans
 
 
 def contains(text: str, answer: str, rules: Rules) -> bool:
@@ -34,7 +33,7 @@ def contains(text: str, answer: str, rules: Rules) -> bool:
 def contains_words(text: str, answer: str) -> bool:
     """Whether every word of an answer that tells something stands in a text, in whatever order; one at least must.
 
-    Compared are words as `text.matching` compares them: content morphemes in Korean, lower-cased words elsewhere.
+    Compared are words as `text.marking` compares them: content morphemes in Korean, lower-cased words elsewhere.
     """
     answer = unicodedata.normalize("NFC", answer)
     (telling,) = matched_spans(f"{text}\n{answer}", [answer])  # all of them, told apart as the next line does

@@ -11,7 +11,7 @@ from enum import StrEnum
 import numpy as np
 import pandas as pd
 
-from data.audit.overlap import word_overlap
+from data.audit import word_overlap
 from data.records import QuestionSet
 from retrieval.comparison.compare import Comparison
 from retrieval.comparison.spec import Spec
@@ -119,7 +119,7 @@ def question_table(question_set: QuestionSet, ranks: np.ndarray, names: Sequence
     """One row a question, most disputed first; the index is its row in the set.
 
     Columns: "id", "question", "kind", one a retriever, `rank_0`, `rank_1`, ... (Int64, missing where not found), and
-    "overlap" (`data.audit.overlap.word_overlap`, 0 to 1).
+    "overlap" (`data.audit.word_overlap`, 0 to 1).
     """
     table = pd.DataFrame(
         {

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from data.audit.overlap import word_overlap
+from data.audit import word_overlap
 from data.records import QuestionSet
-from retrieval.evaluation.families import LEVEL
+from data.statistics import LEVEL
 from retrieval.evaluation.measures import Scores
 from retrieval.evaluation.significance import difference_intervals, holm, pair_tests, share_intervals
 from retrieval.lexical.terms import shared_terms

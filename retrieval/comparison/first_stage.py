@@ -22,10 +22,8 @@ from retrieval.milvus.fields import TermField, VectorField
 from retrieval.milvus.retriever import EngineFusion, Milvus, Ranker, Search
 from retrieval.trec import ImportedRun, find_run, fingerprint
 from text.analysis import Analysis
-from text.analyzers import Analyzer
-from text.dictionary import Dictionary
-from text.morphemes import Compounds
-from text.problems import DictionaryError
+from text.analyzers import Analyzer, Compounds
+from text.dictionary import Dictionary, DictionaryError
 
 
 class TermSpec(Spec):

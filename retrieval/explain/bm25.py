@@ -16,9 +16,18 @@ from retrieval.lexical.engines import Engine
 from retrieval.lexical.feedback import Feedback
 from retrieval.lexical.weights import field_statistics, idf_of, term_statistics
 from retrieval.rankings import NOT_FOUND
-from text.analysis import Analysis, analyze
-from text.located import IndexedText, Piece, TokenKind, indexed_text, reading, spans_by_token, weighted_pieces
-from text.matching import Span
+from text.analysis import (
+    Analysis,
+    IndexedText,
+    Piece,
+    TokenKind,
+    analyze,
+    indexed_text,
+    reading,
+    spans_by_token,
+    weighted_pieces,
+)
+from text.analyzers import Span
 from text.tokens import are_kept, tokens_of
 
 

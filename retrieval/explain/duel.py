@@ -8,7 +8,7 @@ import pandas as pd
 from retrieval.explain.bm25 import BM25Explanation
 from retrieval.explain.encoders import SparseExplanation, StaticExplanation
 from retrieval.rankings import Findings
-from text.located import TokenKind
+from text.analysis import TokenKind
 
 TERMS = ("term", "kind", "in_question", "passages", "idf", "in_right", "right", "in_wrong", "wrong", "difference")
 WEIGHED = (

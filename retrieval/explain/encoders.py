@@ -21,10 +21,9 @@ from models.encoders.sparse_encoder import SparseTextEncoder
 from models.sources import find_model, is_starter, starter_bi_encoder_folder
 from models.windows import Window, WindowOptions
 from retrieval.explain.bm25 import TermExplanation
-from text.analyzers import Analyzer
-from text.located import IndexedText, Piece, TokenKind, indexed_text, reading, spans_by_token, weighted_pieces
-from text.matching import Span
-from text.sentences import sentence_spans
+from text.analysis import IndexedText, Piece, TokenKind, indexed_text, reading, spans_by_token, weighted_pieces
+from text.analyzers import Analyzer, Span
+from text.marking import sentence_spans
 
 
 @dataclass(frozen=True)

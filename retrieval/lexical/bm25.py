@@ -23,10 +23,9 @@ from retrieval.lexical.postings.segment import FEW, Segment
 from retrieval.lexical.weights import TermStatistics, bm25_segments, bm25f_segments, field_statistics, term_statistics
 from retrieval.rankings import Rankings, joined
 from text.analysis import Analysis, analyze
-from text.analyzers import Analyzer
+from text.analyzers import Analyzer, Compounds
 from text.dictionary import Dictionary
-from text.morphemes import Compounds
-from text.sentences import marked_sentences
+from text.marking import marked_sentences
 from text.tokens import PART, Tokens, are_kept, token_parts, tokens_of
 
 _ANALYSIS = 0.9  # the share of analysis in all the work

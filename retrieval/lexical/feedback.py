@@ -16,9 +16,8 @@ from scipy.sparse import csr_array, diags_array
 
 from retrieval.lexical.weights import TermStatistics
 from retrieval.rankings import NOT_FOUND, Rankings
-from text.analysis import Analysis, analyze
+from text.analysis import Analysis, TokenKind, analyze, reading
 from text.analyzers import Analyzer
-from text.located import TokenKind, reading
 from text.tokens import Tokens
 
 QUESTIONS = 512  # asked again at a time: of their first passages the tokens are held in memory

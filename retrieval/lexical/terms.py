@@ -20,9 +20,8 @@ from data.records import QuestionSet
 from data.texts import in_blocks
 from retrieval.lexical.weights import term_statistics
 from text.analysis import Analysis, analyze
-from text.analyzers import CONTENT_TAGS, Analyzer
+from text.analyzers import CONTENT_TAGS, Analyzer, Reader, reader_of
 from text.dictionary import Dictionary
-from text.morphemes import Reader, reader_of
 from text.tokens import Tokens, tokens_of
 
 NAMED = tuple(analyzer for analyzer in Analyzer if analyzer is not Analyzer.AUTO)

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from data.files.cells import mend
+from data.formats.tables import mend
 from data.workspace import PROJECT
 
 _SECONDS, _SECONDS_A_CHART = 60, 30  # to begin on a busy machine, and for each

@@ -1,7 +1,7 @@
 import time
 from pathlib import Path
 
-from data.audit.audit import audit
+from data import audit
 from data.read import Format, Reading, read_file
 
 

@@ -4,8 +4,8 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from data.audit.audit import audit
-from data.files.columns import Columns
+from data import audit
+from data.formats.columns import Columns
 from data.problems import DataError, ProblemCode
 from data.read import Format, Reading, propose_columns, read, read_file
 from data.split import split

@@ -7,9 +7,9 @@ import psutil
 import pytest
 
 from data.apart import processes
-from data.apart.limits import Limits
+from data.apart.exchange import Limits
 from data.apart.reading import read_apart
-from data.files.content import Content
+from data.formats.text import Content
 from data.problems import DataError
 from data.read import read
 from tests.hostile.files import FILES

@@ -8,13 +8,9 @@ from hypothesis import strategies as st
 
 from data.cache import key_of, read_arrays
 from data.texts import fingerprint_of
-from text.analysis import Analysis, analyze
-from text.analyzers import VERSION, Analyzer
-from text.dictionary import Dictionary
-from text.dictionary_file import read_dictionary
-from text.located import TokenKind, located, reading, spans_by_token
-from text.morphemes import Compounds
-from text.problems import DictionaryError
+from text.analysis import Analysis, TokenKind, analyze, located, reading, spans_by_token
+from text.analyzers import VERSION, Analyzer, Compounds
+from text.dictionary import Dictionary, DictionaryError, read_dictionary
 from text.tokens import tokens_of
 
 DICTIONARY = read_dictionary(

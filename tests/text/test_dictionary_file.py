@@ -10,11 +10,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from data.workspace import PROJECT
-from text import dictionary_file
-from text.dictionary import TAGS, Dictionary, Word, name_of, written
-from text.dictionary_file import open_dictionary, read_dictionary, with_lines, with_words
-from text.morphemes import reader_of
-from text.problems import _MESSAGES, DictionaryError
+from text import dictionary as dictionary_file
+from text.analyzers import reader_of
+from text.dictionary import (
+    _MESSAGES,
+    TAGS,
+    Dictionary,
+    DictionaryError,
+    Word,
+    name_of,
+    open_dictionary,
+    read_dictionary,
+    with_lines,
+    with_words,
+    written,
+)
 
 EVERY_KIND = """# 관공서
 세종시 세종 시   # 이름

@@ -6,10 +6,8 @@ import pytest
 
 from data.workspace import LimitError, acting_as, workspace
 from text.__main__ import main
-from text.dictionary import Word
-from text.dictionary_file import read_dictionary, with_words
+from text.dictionary import DictionaryError, Word, read_dictionary, with_words
 from text.kept_dictionaries import damaged, find, keep, load, remove, stored
-from text.problems import DictionaryError
 
 ALICE, BOB = "a" * 32, "b" * 32
 LINES = "# 주석\n세종시 세종 시\n자동차, 차량\n"

@@ -8,9 +8,8 @@ from hypothesis import strategies as st
 
 from data.passages import Passages
 from data.records import Passage
-from text.analysis import analyze
+from text.analysis import TokenKind, analyze, indexed_text, located, reading, spans_by_token, weighted_pieces
 from text.analyzers import Analyzer
-from text.located import TokenKind, indexed_text, located, reading, spans_by_token, weighted_pieces
 
 NAMED = [analyzer for analyzer in Analyzer if analyzer is not Analyzer.AUTO]
 WRITTEN = [analyzer for analyzer in NAMED if not analyzer.startswith("kiwi")]

@@ -2,7 +2,7 @@ import unicodedata
 
 import pytest
 
-from text.matching import matched_spans, merged
+from text.marking import matched_spans, merged
 
 
 def matched(question: str, text: str) -> list[str]:

@@ -7,9 +7,7 @@ import numpy as np
 import pandas as pd
 import streamlit as st
 
-from data.audit.audit import Audit
-from data.audit.figures import OVERLAP_WIDTH, histogram, kinds_table, overlap_level, parts_table, split_table
-from data.audit.overlap import Overlap
+from data.audit import OVERLAP_WIDTH, Audit, Overlap, histogram, kinds_table, overlap_level, parts_table, split_table
 from data.records import Question, QuestionSet
 from data.split import Split
 from views.names import kind_words

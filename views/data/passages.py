@@ -6,9 +6,9 @@ from html import escape
 import numpy as np
 import streamlit as st
 
-from data.audit.browse import questions_of
+from data.audit import questions_of
 from data.records import Passage, Question, QuestionSet
-from text.matching import merged
+from text.marking import merged
 from views.resources.sets import passages_found
 from views.ui.state import PAGE_OF_LIST
 from views.ui.words import plain, word

@@ -6,7 +6,7 @@ from functools import partial
 import pandas as pd
 import streamlit as st
 
-from data.files.tables import column_names
+from data.formats.tables import column_names
 from data.pairs.reading import FileReading
 from data.problems import Problem
 from data.read import Reading

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import streamlit as st
 
-from data.pairs.split import part_to_measure
+from data.pairs.audit import part_to_measure
 from data.pairs.store import StoredPairs
 from data.split import Part
 from embeddings.encoder import add, remove

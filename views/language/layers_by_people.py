@@ -6,8 +6,8 @@ import numpy as np
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
+from data.pairs.audit import part_to_measure
 from data.pairs.records import PairKind
-from data.pairs.split import part_to_measure
 from data.pairs.store import StoredPairs
 from language.inside.layers import LayerScores
 from language.inside.pooled import Pooling

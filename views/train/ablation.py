@@ -3,7 +3,6 @@ judges it."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from enum import Enum
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -13,7 +12,7 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 from streamlit.runtime.uploaded_file_manager import UploadedFile
 
-from data.files.opening import set_name as named_by_file
+from data.formats.opening import set_name as named_by_file
 from data.pairs.records import PairKind
 from data.problems import Failure
 from language.masking.architectures import Size
@@ -33,6 +32,7 @@ from views.resources.pairs import stored_pairs
 from views.resources.sets import chosen_set, stored_sets
 from views.runs.head import close_dialog
 from views.runs.search import setting_words, value_words
+from views.train.fields import entered_value
 from views.train.start import begin, trainings_started
 from views.ui.problems import failure_text
 from views.ui.state import offer, relabel
@@ -82,9 +82,9 @@ def experiment_around(
         test_share=plan.split.test,
         seed=plan.split.seed,
         untrained=untrained,
-        language_model={name: _written(value) for name, value in asdict(plan.options).items()},
+        language_model={name: entered_value(value) for name, value in asdict(plan.options).items()},
         fine_tuning={"epochs": judges.epochs} if judges.questions else {},
-        vary={name: tuple(map(_written, values)) for name, values in (vary or {}).items()},
+        vary={name: tuple(map(entered_value, values)) for name, values in (vary or {}).items()},
     )
 
 
@@ -135,10 +135,6 @@ def _epochs(key: str, *, disabled: bool) -> float:
         persist_state="session",
     )
     return float(entered or _EPOCHS)
-
-
-def _written(value: Any) -> Any:
-    return value.value if isinstance(value, Enum) else value
 
 
 _COLUMNS = 4

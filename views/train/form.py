@@ -2,14 +2,13 @@
 earlier trainings fill it in."""
 
 from dataclasses import replace
-from enum import Enum
 from itertools import count
 from typing import Any
 
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from data.pairs.split import split_pairs
+from data.pairs.audit import split_pairs
 from data.pairs.store import StoredPairs
 from data.split import Part, SplitOptions
 from data.store import StoredSet
@@ -32,7 +31,7 @@ from views.runs.search import setting_words
 from views.texts import Learned, reference_of
 from views.train.ablation import draw_ablation
 from views.train.base import Base
-from views.train.fields import OptionFields, field_key
+from views.train.fields import OptionFields, entered_value, field_key
 from views.train.options import NEEDED
 from views.train.start import (
     asked_of,
@@ -90,11 +89,7 @@ def use_settings(plan: Plan, found: Findings) -> None:
     st.session_state[field_key(plan.kind, "objective")] = options.objective.value
     remember("objective", options.objective.value)
     for name in names:
-        st.session_state[field_key(plan.kind, name)] = _entered(getattr(options, name))
-
-
-def _entered(value: Any) -> Any:
-    return value.value if isinstance(value, Enum) else value
+        st.session_state[field_key(plan.kind, name)] = entered_value(getattr(options, name))
 
 
 _LONGEST_NAME = 80

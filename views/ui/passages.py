@@ -12,7 +12,7 @@ from streamlit.delta_generator import DeltaGenerator
 from retrieval.comparison.spec import Spec
 from retrieval.rankings import Findings
 from retrieval.report.colours import LETTERS, colour_of, shape_of
-from text.located import Piece
+from text.analysis import Piece
 from text.marking import MarkedText
 from views.ui.words import word
 

@@ -9,7 +9,7 @@ from data.problems import DataError, Failure, Problem, ProblemCode
 from data.workspace import LimitError, is_of_the_disk
 from language.problems import LanguageError
 from reading.judge.rules import ReadingError
-from text.problems import DictionaryError
+from text.dictionary import DictionaryError
 from views.ui.words import catalog, known, language, plain, word
 
 _NAMED_BY_READERS = ("found", "expected", "unit", "reason")

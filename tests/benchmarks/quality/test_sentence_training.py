@@ -1,6 +1,6 @@
 from benchmarks.quality.language_models import SPLIT, _to_learn_from
+from data.pairs.audit import split_pairs
 from data.pairs.records import PairKind, PairSet
-from data.pairs.split import split_pairs
 from data.split import Part
 
 

@@ -1,8 +1,7 @@
 """What stands in brackets behind a word is another name of it, where it can be one."""
 
 from benchmarks.quality.lexical_options import told_synonyms
-from text.dictionary import written
-from text.dictionary_file import read_dictionary
+from text.dictionary import read_dictionary, written
 
 
 def groups(*texts: str, least: int = 1) -> set[tuple[str, ...]]:

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import psutil
 import pytest
 
-from data.apart.limits import Limits
+from data.apart.exchange import Limits
 
 GIB = 2**30
 

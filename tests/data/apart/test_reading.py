@@ -12,12 +12,11 @@ from pathlib import Path
 import pytest
 
 from data.apart import processes, questions
-from data.apart.exchange import UnusableFileError
-from data.apart.limits import Limits
+from data.apart.exchange import Limits, UnusableFileError
 from data.apart.processes import make_ready
 from data.apart.reading import read_apart, read_file_apart
-from data.files.columns import Columns
-from data.files.content import Content
+from data.formats.columns import Columns
+from data.formats.text import Content
 from data.problems import DataError, ProblemCode
 from data.read import read
 from data.workspace import workspace

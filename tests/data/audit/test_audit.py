@@ -2,7 +2,7 @@ import math
 
 import pytest
 
-from data.audit.audit import audit
+from data import audit
 from data.records import Passage, Question, QuestionSet
 
 SET = QuestionSet(

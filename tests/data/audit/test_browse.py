@@ -1,6 +1,6 @@
 import pytest
 
-from data.audit.browse import passages_with, questions_of
+from data.audit import passages_with, questions_of
 from tests.doubles import small_set
 
 

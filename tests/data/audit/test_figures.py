@@ -3,9 +3,8 @@ import math
 import numpy as np
 import pytest
 
-from data.audit.audit import audit
-from data.audit.figures import Level, histogram, kinds_table, overlap_level, parts_table, split_table
-from data.audit.overlap import Overlap, Unit
+from data import audit
+from data.audit import Level, Overlap, Unit, histogram, kinds_table, overlap_level, parts_table, split_table
 from data.records import Passage, Question, QuestionSet
 from data.split import Part, split
 from tests.doubles import small_set

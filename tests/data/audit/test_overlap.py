@@ -3,7 +3,7 @@ import math
 import numpy as np
 import pytest
 
-from data.audit.overlap import Unit, bigrams, overlap_of, unit_of, word_overlap, words
+from data.audit import Unit, bigrams, overlap_of, unit_of, word_overlap, words
 from data.records import Passage, Question, QuestionSet
 from data.store import find
 

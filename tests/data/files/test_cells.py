@@ -5,7 +5,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from data.files.cells import CellError, as_text, is_fit, mend, shown
+from data.formats.tables import CellError, as_text, is_fit, mend, shown
 
 
 @pytest.mark.parametrize(

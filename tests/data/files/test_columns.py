@@ -1,6 +1,6 @@
 import pytest
 
-from data.files.columns import Columns, guess_columns
+from data.formats.columns import Columns, guess_columns
 
 PASSAGE = "서울은 대한민국의 수도이자 최대 도시이다. " * 6
 

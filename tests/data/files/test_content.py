@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from data.files import content as content_module
-from data.files.content import Content
+from data.formats import text as content_module
+from data.formats.text import Content
 from data.problems import DataError
 from data.read import propose_columns, read, read_file
 from tests.data.sample_files import FILES, ROWS
@@ -37,7 +37,7 @@ def test_content(source: bytes, tmp_path: Path) -> None:
 
 
 def test_json_in_one_piece_has_a_limit_and_json_lines_have_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("data.files.formats.MAX_WHOLE_BYTES", 10)
+    monkeypatch.setattr("data.formats.opening.MAX_WHOLE_BYTES", 10)
     with pytest.raises(DataError, match=r"holds or claims \d+ bytes of JSON in one piece; at most 10 are read"):
         read(FILES["json"], "set")
     assert len(read(FILES["jsonl"], "set").question_set.questions) == len(ROWS)

@@ -2,8 +2,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from data.files import delimited
-from data.files.delimited import delimited_table, find_delimiter
+from data.formats import delimited
+from data.formats.delimited import delimited_table, find_delimiter
 from data.problems import DataError, ProblemCode
 
 

@@ -1,7 +1,6 @@
 import pytest
 
-from data.files.content import Content
-from data.files.encodings import EncodedText, encoding_of
+from data.formats.text import Content, EncodedText, encoding_of
 from data.problems import DataError, Problem, ProblemCode
 
 TEXT = "질문,지문\n수도는?,서울이다 똠 漢江 ℃\n"

@@ -3,7 +3,7 @@ import zipfile
 
 import pytest
 
-from data.files.formats import Format, recognise
+from data.formats.opening import Format, recognise
 from data.problems import DataError, ProblemCode
 from tests.data.sample_files import ROWS, as_csv, as_excel, as_json, as_jsonl, as_parquet, as_squad
 

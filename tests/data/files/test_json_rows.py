@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from data.files.json_rows import is_jsonl, json_table, jsonl_table, parse_json
+from data.formats.json_rows import is_jsonl, json_table, jsonl_table, parse_json
 from data.problems import DataError
 
 ROW = {"question": "수도는?", "context": "서울"}

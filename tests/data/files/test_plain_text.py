@@ -1,6 +1,6 @@
 import pytest
 
-from data.files.formats import Format, recognise
+from data.formats.opening import Format, recognise
 from data.problems import DataError
 from data.read import read
 

@@ -1,7 +1,7 @@
 import json
 from typing import Any
 
-from data.files.formats import Format
+from data.formats.opening import Format
 from data.problems import ProblemCode
 from data.read import Reading, read
 

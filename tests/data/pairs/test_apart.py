@@ -9,9 +9,9 @@ import pytest
 
 from data.apart import processes
 from data.apart.exchange import UnusableFileError
+from data.formats.columns import PairColumns
 from data.pairs import apart
 from data.pairs.apart import read_pair_files_apart, read_pairs_apart
-from data.pairs.columns import PairColumns
 from data.pairs.reading import PairOptions, read_pairs
 from data.pairs.records import PairKind
 from data.problems import DataError, ProblemCode

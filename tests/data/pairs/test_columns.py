@@ -2,7 +2,9 @@
 
 import pytest
 
-from data.pairs.columns import NAMES, PairColumns, guess_pair_columns, is_known, wanted_names
+from data.formats.columns import PAIR_NAMES as NAMES
+from data.formats.columns import PairColumns, guess_pair_columns, wanted_names
+from data.formats.columns import is_pair_column as is_known
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from data.pairs.columns import PairColumns
+from data.formats.columns import PairColumns
 from data.pairs.reading import PairOptions, PairReading, propose_pair_columns, read_pairs
 from data.pairs.records import PARTS, Label, PairKind
 from data.problems import DataError, ProblemCode

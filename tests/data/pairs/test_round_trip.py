@@ -6,10 +6,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from data.pairs.audit import audit_pairs
+from data.pairs.audit import audit_pairs, split_pairs
 from data.pairs.reading import PairOptions, read_pairs
 from data.pairs.records import PARTS, Label, PairKind, PairSet
-from data.pairs.split import split_pairs
 from data.problems import DataError
 from tests.data.sample_files import Row, as_csv, as_excel, as_json, as_jsonl, as_parquet
 from tests.data.test_hostile import CHANGES

@@ -2,8 +2,7 @@
 
 import numpy as np
 
-from data.pairs.records import PairKind, PairSet
-from data.pairs.sentences import numbers_of, sentence_set, sentences_of
+from data.pairs.records import PairKind, PairSet, numbers_of, sentence_set, sentences_of
 
 PAIRS = PairSet.of("짝", PairKind.PARALLEL, [["가", "나", "가"], ["나", "다", "라"]])
 

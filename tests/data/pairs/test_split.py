@@ -7,9 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from data.pairs.records import PARTS, PairKind, PairSet
-from data.pairs.sentences import numbers_of
-from data.pairs.split import part_to_measure, row_groups, split_pairs
+from data.pairs.audit import part_to_measure, row_groups, split_pairs
+from data.pairs.records import PARTS, PairKind, PairSet, numbers_of
 from data.split import Part, SplitOptions
 
 TRAIN, VALIDATION, TEST = range(3)

@@ -8,8 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from data.pairs.files import FILE, open_pairs, write_pairs
-from data.pairs.records import PairKind, PairSet
+from data.pairs.records import FILE, PairKind, PairSet, open_pairs, write_pairs
 from data.pairs.store import damaged, find, keep, load, remove, stored
 from data.problems import DataError
 from data.workspace import LimitError, acting_as, user_of

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from data.rows.answers import answers_in
+from data.formats.rows import answers_in
 
 
 @pytest.mark.parametrize(

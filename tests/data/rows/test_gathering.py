@@ -2,7 +2,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from data.passages import Passage
-from data.rows.gathering import GatheredPassages
+from data.read import GatheredPassages
 from data.texts import BLOCK
 
 

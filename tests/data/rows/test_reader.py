@@ -4,10 +4,10 @@ import json
 
 import pytest
 
-from data.files.cells import MOST_CHARACTERS
+from data.formats.rows import MOST_ANSWERS
+from data.formats.tables import MOST_CHARACTERS
 from data.problems import ProblemCode
 from data.read import Reading, read
-from data.rows.answers import MOST_ANSWERS
 from tests.data.sample_files import rezipped, workbook
 
 GOOD = {"question": "수도는?", "context": "서울은 수도이다."}

@@ -2,7 +2,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from data.audit.overlap import word_overlap
+from data.audit import word_overlap
 from data.records import Passage, Question, QuestionSet
 from retrieval.analysis.questions import (
     band_counts,

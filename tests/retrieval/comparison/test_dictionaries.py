@@ -15,11 +15,9 @@ from retrieval.explain.bm25 import BM25Explainer
 from retrieval.lexical.bm25 import BM25, BM25Options
 from retrieval.lexical.terms import unmatched
 from text.analysis import Analysis
-from text.analyzers import Analyzer
-from text.dictionary_file import read_dictionary
+from text.analyzers import Analyzer, Compounds
+from text.dictionary import DictionaryError, read_dictionary
 from text.kept_dictionaries import keep
-from text.morphemes import Compounds
-from text.problems import DictionaryError
 
 LINES = "방시혁\n자동차, 차량, 승용차\n"
 DICTIONARY = read_dictionary(LINES.encode())

@@ -7,8 +7,8 @@ from retrieval.explain.duel import TERMS, TOKENS, Duel, duel, telling_token, ter
 from retrieval.explain.encoders import StaticExplanation, TokenContribution
 from retrieval.lexical.bm25 import BM25, BM25Options
 from retrieval.rankings import Findings
+from text.analysis import IndexedText, TokenKind
 from text.analyzers import Analyzer
-from text.located import IndexedText, TokenKind
 
 PASSAGES = (
     Passage("p0", "red apple tree grows slowly"),

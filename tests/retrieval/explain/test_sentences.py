@@ -14,7 +14,7 @@ from models.sources import find_model
 from retrieval.explain.encoders import sentence_contributions
 from tests.doubles import KeywordEncoder
 from tests.hub import build_bi_encoder
-from text.sentences import sentence_spans
+from text.marking import sentence_spans
 
 PASSAGE = Passage("p", "세종은 한글을 만들었다. 한강은 서울을 지난다! 산은 높다.", "세종")
 

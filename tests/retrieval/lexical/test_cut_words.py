@@ -4,9 +4,8 @@ import pytest
 
 from data.records import Passage, Question, QuestionSet
 from retrieval.lexical.terms import CutWord, Evidence, cut_words
-from text.dictionary import Dictionary, Word
-from text.dictionary_file import with_words
-from text.morphemes import morphemes
+from text.analyzers import morphemes
+from text.dictionary import Dictionary, Word, with_words
 
 # enough of each particle that they are known as such
 _PARTICLES = " ".join(

@@ -4,9 +4,8 @@ import pytest
 
 from data.split import Part, SplitOptions, split
 from tests.views.compare.tune.worlds import sample
-from text.dictionary import Dictionary, Word
+from text.dictionary import Dictionary, DictionaryError, Word
 from text.kept_dictionaries import keep, remove
-from text.problems import DictionaryError
 from views.resources.explanations import dictionary_of, is_read, words_cut_wrongly
 from views.resources.sets import question_set
 

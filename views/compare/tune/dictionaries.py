@@ -12,10 +12,8 @@ from streamlit.runtime.uploaded_file_manager import UploadedFile
 
 from data.problems import Failure
 from text.analysis import WITH_KIWI
-from text.dictionary import Dictionary, Word
-from text.dictionary_file import MOST_BYTES, read_dictionary, with_lines, with_words
+from text.dictionary import MOST_BYTES, Dictionary, DictionaryError, Word, read_dictionary, with_lines, with_words
 from text.kept_dictionaries import StoredDictionary, damaged, keep, remove, stored
-from text.problems import DictionaryError
 from views.compare.tune.bench import Bench, free_name, names_by_reference
 from views.resources.explanations import CutWords, dictionary_of, is_read, lines_of, words_cut_wrongly
 from views.resources.retrieval import analyzers_of

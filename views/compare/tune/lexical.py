@@ -23,9 +23,8 @@ from retrieval.comparison.first_stage import BM25Spec, TermSpec, WindowedBM25Spe
 from retrieval.comparison.store import ComparisonJob
 from retrieval.lexical.engines import Engine
 from text.analysis import WITH_KIWI
-from text.analyzers import Analyzer
+from text.analyzers import Analyzer, Compounds
 from text.kept_dictionaries import stored
-from text.morphemes import Compounds
 from views.compare.tune import dictionaries as dictionary_view
 from views.compare.tune.bench import (
     Bench,

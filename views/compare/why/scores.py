@@ -12,7 +12,7 @@ from retrieval.comparison.spec import Spec
 from retrieval.explain.duel import Duel, token_table
 from retrieval.explain.encoders import SentenceExplanation, WindowExplanation
 from retrieval.explain.multistage import PartContribution
-from text.located import weighted_pieces
+from text.analysis import weighted_pieces
 from views.compare.controls import choose_in_address
 from views.compare.why import terms as compare_question_weighed
 from views.compare.why import terms as compare_terms

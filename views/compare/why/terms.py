@@ -13,10 +13,9 @@ from retrieval.comparison.first_stage import BM25Spec, SparseSpec, TermSpec
 from retrieval.explain.bm25 import BM25Explanation, TermContribution
 from retrieval.explain.duel import Duel, term_table, weighed_table
 from retrieval.explain.encoders import SparseExplanation
-from text.dictionary import Dictionary, name_of
-from text.located import Piece, TokenKind
-from text.morphemes import Compounds
-from text.problems import DictionaryError
+from text.analysis import Piece, TokenKind
+from text.analyzers import Compounds
+from text.dictionary import Dictionary, DictionaryError, name_of
 from views.compare.controls import change
 from views.compare.why.questions import QuestionCase
 from views.resources.explanations import dictionary_of, explained_bm25, explained_sparse

@@ -6,10 +6,9 @@ import numpy as np
 import pandas as pd
 import streamlit as st
 
-from data.pairs.audit import PairAudit
-from data.pairs.columns import SENTENCES
+from data.formats.columns import SENTENCES
+from data.pairs.audit import PairAudit, part_to_measure
 from data.pairs.records import PARTS, Label, PairKind, PairSet
-from data.pairs.split import part_to_measure
 from data.split import Part, SplitOptions
 from views.data.audit import draw_lengths
 from views.data.pairs.charts import label_bars, score_bars

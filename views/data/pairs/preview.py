@@ -7,13 +7,11 @@ import numpy as np
 import streamlit as st
 
 from data.apart.exchange import UnusableFileError
+from data.formats.columns import PairColumns
 from data.pairs.apart import read_pairs_apart
-from data.pairs.audit import PairAudit, audit_pairs
-from data.pairs.columns import PairColumns
+from data.pairs.audit import PairAudit, audit_pairs, split_pairs
 from data.pairs.reading import LEAST_ROWS, FileReading, PairOptions
-from data.pairs.records import PairKind, PairSet
-from data.pairs.sentences import sentence_set
-from data.pairs.split import split_pairs
+from data.pairs.records import PairKind, PairSet, sentence_set
 from data.pairs.store import StoredPairs, keep
 from data.problems import DataError, ProblemCode
 from data.split import Part

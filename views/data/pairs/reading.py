@@ -6,10 +6,10 @@ from dataclasses import asdict, replace
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from data.pairs.columns import SENTENCES
+from data.formats.columns import SENTENCES
+from data.pairs.assembly import Scale
 from data.pairs.reading import FileReading, PairOptions
 from data.pairs.records import PARTS, PairKind
-from data.pairs.values import Scale
 from data.problems import DataError
 from data.split import Part
 from views.data import rows

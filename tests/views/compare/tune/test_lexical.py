@@ -12,10 +12,9 @@ from retrieval.comparison.store import ComparisonJob
 from retrieval.evaluation.significance import question_groups
 from tests.views.compare.tune.worlds import compared, finished, opened, sample, texts
 from tests.views.driving import run
-from text.analyzers import Analyzer
+from text.analyzers import Analyzer, Compounds
 from text.dictionary import Dictionary, Word
 from text.kept_dictionaries import keep
-from text.morphemes import Compounds
 from views.compare.tune.bench import to_use
 from views.resources.sets import question_set
 

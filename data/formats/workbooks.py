@@ -10,10 +10,9 @@ from zipfile import BadZipFile, ZipFile
 import openpyxl
 from openpyxl.utils.escape import unescape
 
-from data.files.cells import CellError, is_blank, shown
-from data.files.columns import guess_columns
-from data.files.content import check_size
-from data.files.tables import RawRow, Table, column_names
+from data.formats.columns import guess_columns
+from data.formats.tables import CellError, RawRow, Table, column_names, is_blank, shown
+from data.formats.text import check_size
 from data.problems import DataError, ProblemCode
 
 MAX_UNPACKED_BYTES = 2**30

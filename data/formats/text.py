@@ -1,17 +1,64 @@
-"""Bytes become text: UTF-8, UTF-16 and CP949 are told by content."""
+"""The bytes of a file, their encoding (UTF-8, UTF-16 or CP949, by content), and text without columns as passages."""
 
 import codecs
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
-from io import StringIO, TextIOWrapper
-from typing import NamedTuple
+from io import BytesIO, StringIO, TextIOWrapper
+from pathlib import Path
+from typing import BinaryIO, NamedTuple
 
-from data.files.cells import REPLACEMENT
-from data.files.columns import NAMES
-from data.files.content import Content
+from data.formats.columns import NAMES
+from data.formats.tables import REPLACEMENT, RawRow, Table
 from data.problems import DataError, Problem, ProblemCode
+
+_PART = 1 << 20  # bytes
+_START = 4 << 20
+
+
+@dataclass(frozen=True)
+class Content:
+    """The bytes themselves, or the file they are in. Reading them raises `OSError` where the file has gone."""
+
+    source: bytes | Path = field(repr=False)
+
+    @classmethod
+    def of(cls, given: "bytes | Content") -> "Content":
+        """Return content for bytes; content is returned as it is."""
+        return given if isinstance(given, Content) else cls(given)
+
+    def open(self) -> BinaryIO:
+        """Open it for reading from the beginning."""
+        return BytesIO(self.source) if isinstance(self.source, bytes) else self.source.open("rb")
+
+    @cached_property
+    def size(self) -> int:
+        """How many bytes there are."""
+        return len(self.source) if isinstance(self.source, bytes) else self.source.stat().st_size
+
+    @cached_property
+    def start(self) -> bytes:
+        """The first 4 MiB."""
+        with self.open() as file:
+            return file.read(_START)
+
+    @property
+    def whole(self) -> bytes:
+        """All bytes; those of a file are read anew at each call."""
+        return self.source if isinstance(self.source, bytes) else self.source.read_bytes()
+
+    def parts(self) -> Iterator[bytes]:
+        """Yield all bytes, a MiB at a time."""
+        with self.open() as file:
+            yield from iter(lambda: file.read(_PART), b"")
+
+
+def check_size(size: int, unit: str, limit: int) -> None:
+    """Raise `DataError` where a file holds or claims more than is read."""
+    if size > limit:
+        raise DataError.of(ProblemCode.TOO_LARGE, size=f"{size:,}", unit=unit, limit=f"{limit:,}")
+
 
 _HANGUL = re.compile("[가-힣]")
 _FOREIGN_LETTER = re.compile("[\\u3131-\\u318e\\u4e00-\\u9fff\\uf900-\\ufaff]")  # jamo, Hanja
@@ -151,3 +198,42 @@ def _first_broken(content: bytes) -> int:
 def _unknown(content: bytes, position: int) -> DataError:
     line = content.count(b"\n", 0, position) + 1
     return DataError.of(ProblemCode.UNKNOWN_ENCODING, byte=f"0x{content[position]:02X}", line=line)
+
+
+_NAME = "text"  # of the only column; one of those that are guessed to hold passages
+_BLANK_LINE = re.compile(r"\S[^\n]*\r?\n\s*\n\s*\S")
+
+
+def holds_passages(head: str) -> bool:
+    """Whether the beginning of a text has more than one line that is not blank: less is nothing to search."""
+    return len(head.strip().splitlines()) > 1
+
+
+def plain_text_table(text: str | EncodedText) -> Table:
+    """Read the passages of a text, numbered by the line they begin in."""
+    head = text if isinstance(text, str) else text.head
+    passages = _blocks(text) if _BLANK_LINE.search(head) else _filled_lines(text)
+    return Table((_NAME,), (RawRow(number, {_NAME: passage}) for number, passage in passages))
+
+
+def line_table(text: str | EncodedText) -> Table:
+    """Read the lines of a text that are not blank, numbered as they stand in it."""
+    return Table((_NAME,), (RawRow(number, {_NAME: line}) for number, line in _filled_lines(text)))
+
+
+def _filled_lines(text: str | EncodedText) -> Iterator[tuple[int, str]]:
+    lines = enumerate(lines_of(text, ""), start=1)
+    return ((number, line.strip()) for number, line in lines if line.strip())
+
+
+def _blocks(text: str | EncodedText) -> Iterator[tuple[int, str]]:
+    first, block = 0, list[str]()
+    for number, line in enumerate(lines_of(text, ""), start=1):
+        if line.strip():
+            first = first if block else number
+            block.append(line.rstrip())
+        elif block:
+            yield first, "\n".join(block)
+            block = []
+    if block:
+        yield first, "\n".join(block)

@@ -7,11 +7,9 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import chain, islice
 
-from data.files.cells import MOST_CHARACTERS
-from data.files.columns import guess_columns, is_known
-from data.files.content import check_size
-from data.files.encodings import EncodedText, lines_of
-from data.files.tables import MAX_COLUMNS, RawRow, Table, column_names
+from data.formats.columns import guess_columns, is_known
+from data.formats.tables import MAX_COLUMNS, MOST_CHARACTERS, RawRow, Table, column_names
+from data.formats.text import EncodedText, check_size, lines_of
 from data.problems import DataError, Problem, ProblemCode
 
 DELIMITERS = ("\t", ",", ";")

@@ -1,12 +1,17 @@
-"""One cell of given data as text: numbers, blanks and broken characters made plain."""
+"""What every format becomes: numbered rows of named cells, and one cell as text, made plain."""
 
 import json
 import math
 import re
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from datetime import date, datetime, time
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+
+from data.problems import Problem
 
 # what XML 1.0 forbids (https://www.w3.org/TR/xml/#charsets): no spreadsheet, page or picture may hold it, and the
 # libraries that make them end the whole process where they meet it
@@ -91,3 +96,42 @@ def kind_of(value: object) -> str:
 
 def _plain(value: Any) -> object:
     return value.tolist() if isinstance(value, np.ndarray) else str(value)
+
+
+MAX_COLUMNS = 2**14  # Excel's own limit
+
+
+class RawRow(NamedTuple):
+    """One row as given, numbered as a person counts it.
+
+    `problem` is set where the row itself could not be read. In SQuAD files a row with `asks` False is a
+    paragraph, followed by its questions, whose `is_paragraph` is False; in other formats each row is both.
+    """
+
+    number: int
+    cells: Mapping[str, object]
+    problem: Problem | None = None
+    asks: bool = True
+    is_paragraph: bool = True
+
+
+@dataclass(frozen=True)
+class Table:
+    """The rows of a file and the names of their columns."""
+
+    names: tuple[str, ...]
+    rows: Iterable[RawRow]  # to be read once
+    first: tuple[dict[str, str], ...] = ()  # a few of them as text, to look at
+
+
+def column_names(header: Iterable[object]) -> tuple[str, ...]:
+    """Make header cells into names that differ: a blank is "column 3", a second "text" is "text (2)"."""
+    names: dict[str, None] = {}
+    copies: Counter[str] = Counter()
+    for number, cell in enumerate(header, start=1):
+        name = wanted = shown(cell) or f"column {number}"
+        while name in names:
+            copies[wanted] += 1
+            name = f"{wanted} ({copies[wanted] + 1})"
+        names[name] = None
+    return tuple(names)

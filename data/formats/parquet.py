@@ -9,9 +9,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from data.files.cells import shown
-from data.files.content import Content, check_size
-from data.files.tables import RawRow, Table, column_names
+from data.formats.tables import RawRow, Table, column_names, shown
+from data.formats.text import Content, check_size
 from data.problems import DataError, ProblemCode
 
 MAX_ROWS = 10_000_000

@@ -1,0 +1,298 @@
+"""What a question set is like: its figures, wording shared with the passages, tables of both, and ways to look around.
+
+Wording is counted as the set's analyzer counts: words where they are spaced and stand alone, as in English; else pairs
+of neighbouring letters, which find a Korean word whatever ending it has. Letters of an alphabet are so few that nearly
+any English passage holds most pairs of a question: there they would tell nothing."""
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+import numpy as np
+import pandas as pd
+import pyarrow.compute as pc
+
+from data.records import Question, QuestionSet
+from data.split import Part, Split
+from data.texts import Script, script_of
+
+_WORD = re.compile(r"[^\W_]+")
+_BY_CHANCE = 1000  # questions that are held against a passage of others
+
+
+class Unit(StrEnum):
+    """What is counted."""
+
+    WORDS = "words"
+    PAIRS = "pairs"
+
+
+@dataclass(frozen=True)
+class Overlap:
+    """Shares of questions' wording that passages have, 0 to 1; means are NaN where nothing can be measured."""
+
+    unit: Unit
+    shares: np.ndarray = field(repr=False)  # (n_answerable,) float64, NaN of a question without any unit
+    mean: float
+    by_chance: float  # mean of questions, each with a passage that is not theirs
+
+
+def overlap_of(question_set: QuestionSet) -> Overlap:
+    """Measure a set's overlap: each question with its passages (`word_overlap`), and some with others by chance."""
+    unit = unit_of(question_set)
+    shares = _with_own(question_set, unit)
+    return Overlap(unit, shares, _mean(shares), _mean(_by_chance(question_set, unit)))
+
+
+def unit_of(question_set: QuestionSet) -> Unit:
+    """Return what is counted in a set, by the script of its passages."""
+    return Unit.WORDS if script_of(question_set.passages.texts) is Script.SPACED else Unit.PAIRS
+
+
+def word_overlap(question_set: QuestionSet) -> np.ndarray:
+    """Return how much of each question's wording its passage has, `(n_answerable,)` float64, 0 to 1.
+
+    Overlap = |U(question) ∩ U(passage)| / |U(question)|, where U(text) are the distinct words of the lower-cased text,
+    or pairs of neighbouring letters or digits inside them (`unit_of`). Of several relevant passages the highest counts;
+    a question without any is NaN. Where values are high, lexical search will do well.
+    """
+    return _with_own(question_set, unit_of(question_set))
+
+
+def words(text: str) -> frozenset[str]:
+    """Return the distinct words, in lower case."""
+    return frozenset(_WORD.findall(text.lower()))
+
+
+def bigrams(text: str) -> frozenset[str]:
+    """Return the distinct pairs of neighbouring letters or digits inside the words, in lower case."""
+    return frozenset(word[start : start + 2] for word in words(text) for start in range(len(word) - 1))
+
+
+def _share_of_words(passage: str, questions: list[str]) -> list[float]:
+    there = words(passage)
+    return [len(asked & there) / len(asked) if (asked := words(text)) else np.nan for text in questions]
+
+
+def _share_of_pairs(passage: str, questions: list[str]) -> list[float]:
+    there = passage.lower()  # two letters side by side are always of one word
+    counted = [(sum(pair in there for pair in asked), len(asked)) for asked in map(bigrams, questions)]
+    return [found / count if count else np.nan for found, count in counted]
+
+
+_SHARES: dict[Unit, Callable[[str, list[str]], list[float]]] = {
+    Unit.WORDS: _share_of_words,
+    Unit.PAIRS: _share_of_pairs,
+}
+
+
+def _with_own(question_set: QuestionSet, unit: Unit) -> np.ndarray:
+    share, overlap = _SHARES[unit], np.full(len(question_set.questions), np.nan)
+    by_passage = question_set.relevance.tocsc()
+    # a large corpus has passages that nobody asks about
+    for column in np.flatnonzero(np.diff(by_passage.indptr)).tolist():
+        rows = by_passage.indices[by_passage.indptr[column] : by_passage.indptr[column + 1]].tolist()
+        asked = [question_set.questions[row].text for row in rows]
+        overlap[rows] = np.fmax(overlap[rows], share(question_set.passages.texts[column], asked))
+    measured: np.ndarray = overlap[question_set.answerable]
+    return measured
+
+
+def _by_chance(question_set: QuestionSet, unit: Unit) -> np.ndarray:
+    share, rng = _SHARES[unit], np.random.default_rng(0)
+    rows, count = np.array(question_set.answerable, dtype=np.int64), len(question_set.passages)
+    found = []
+    for row in rng.permutation(rows)[:_BY_CHANCE].tolist():
+        passage = int(rng.integers(count))
+        if not question_set.relevance[row, passage]:
+            found += share(question_set.passages.texts[passage], [question_set.questions[row].text])
+    return np.array(found, dtype=np.float64)
+
+
+def _mean(shares: np.ndarray) -> float:
+    measured = shares[~np.isnan(shares)]
+    return float(measured.mean()) if len(measured) else float("nan")
+
+
+_MOST_LABELS = 5
+_TIMES_AN_ANSWER = 5  # that labels repeat, on average at least
+
+
+@dataclass(frozen=True)
+class Audit:
+    """The figures of a question set; lengths are in characters."""
+
+    passage_count: int
+    question_count: int
+    unanswerable_count: int
+    article_count: int  # different titles; 0 where no passage has one
+    passages_without_question: int
+    questions_per_passage: np.ndarray = field(repr=False)  # (n_passages,) int64
+    passage_lengths: np.ndarray = field(repr=False)  # (n_passages,) int64
+    question_lengths: np.ndarray = field(repr=False)  # (n_questions,) int64
+    overlap: Overlap
+    duplicate_questions: dict[str, tuple[str, ...]]  # text -> the ids of the questions that ask it
+    answers_not_found: tuple[str, ...]  # ids of questions with an answer in none of their passages
+    labels: tuple[str, ...]  # the answers, where they are a few labels such as True and False, not of the passages
+    kinds: dict[str, int]  # question kind -> count, the most frequent first; without a kind: not counted
+    made: dict[str, int]  # how questions were made of passages -> count, the most frequent first
+
+
+def audit(question_set: QuestionSet) -> Audit:
+    """Measure a question set. The overlap is described at `data.audit`."""
+    passages, questions = question_set.passages, question_set.questions
+    asked = np.bincount(question_set.relevance.indices, minlength=len(passages))
+    lost = _answers_not_found(question_set)
+    kinds = Counter(question.kind for question in questions if question.kind)
+    return Audit(
+        passage_count=len(passages),
+        question_count=len(questions),
+        unanswerable_count=len(questions) - len(question_set.answerable),
+        article_count=len(set(pc.unique(passages.titles.column).to_pylist()) - {""}),
+        passages_without_question=int((asked == 0).sum()),
+        questions_per_passage=asked.astype(np.int64),
+        passage_lengths=passages.texts.lengths(),
+        question_lengths=np.array([len(question.text) for question in questions], dtype=np.int64),
+        overlap=overlap_of(question_set),
+        duplicate_questions=_duplicates(questions),
+        answers_not_found=lost,
+        labels=_labels(question_set, lost),
+        kinds=dict(kinds.most_common()),
+        made=question_set.made,
+    )
+
+
+def _duplicates(questions: tuple[Question, ...]) -> dict[str, tuple[str, ...]]:
+    ids = defaultdict(list)
+    for question in questions:
+        ids[question.text].append(question.id)
+    return {text: tuple(same) for text, same in ids.items() if len(same) > 1}
+
+
+def _answers_not_found(question_set: QuestionSet) -> tuple[str, ...]:
+    texts, row_of = question_set.passages.texts, question_set.row_of_passage
+
+    def is_lost(question: Question) -> bool:
+        passages = [texts[row_of[id_]] for id_ in question.relevant]
+        return bool(passages) and any(all(answer not in text for text in passages) for answer in question.answers)
+
+    return tuple(question.id for question in question_set.questions if is_lost(question))
+
+
+def _labels(question_set: QuestionSet, lost: tuple[str, ...]) -> tuple[str, ...]:
+    """The answers, the most frequent first, where they are few, repeat, and mostly stand in no passage; else none."""
+    given = [answer for question in question_set.questions for answer in question.answers]
+    counts = Counter(answer.strip() for answer in given)
+    answered = sum(bool(question.answers) for question in question_set.questions)
+    are_few = 0 < len(counts) <= _MOST_LABELS and len(given) >= _TIMES_AN_ANSWER * len(counts)
+    return tuple(label for label, _ in counts.most_common()) if are_few and 2 * len(lost) > answered else ()
+
+
+OVERLAP_WIDTH = 0.05
+PARTS = (Part.TRAIN, Part.VALIDATION, Part.TEST)
+
+
+class Level(StrEnum):
+    """What a mean overlap, above that by chance, lets expect of lexical search.
+
+    KorQuAD's is 0.67, and BM25 is hard to beat there; the sample's questions that say the same in other words have
+    0.17, and it finds few of them first. The borders lie between such sets: a guide, not a law.
+    """
+
+    HIGH = "high"
+    MIDDLE = "middle"
+    LOW = "low"
+    UNKNOWN = "unknown"
+
+
+def overlap_level(overlap: Overlap) -> Level:
+    """Return where an overlap stands: its mean less chance, `(mean - by_chance) / (1 - by_chance)`."""
+    chance = 0.0 if np.isnan(overlap.by_chance) else overlap.by_chance
+    if np.isnan(overlap.mean) or chance >= 1:
+        return Level.UNKNOWN
+    above = (overlap.mean - chance) / (1 - chance)
+    if above >= 0.55:
+        return Level.HIGH
+    return Level.MIDDLE if above >= 0.35 else Level.LOW
+
+
+def histogram(values: np.ndarray, width: float = 0.0, most_bins: int = 40) -> pd.DataFrame:
+    """Count values by range; columns "from", "to" and "count", a row a range, empty ranges included.
+
+    A range holds `from` and not `to`; only where the highest value ends a range of a given `width`, that one holds
+    it. `width` 0 takes the smallest of 1, 2, 5, 10, 20, 50... that needs no more than `most_bins` ranges. NaN are
+    passed over.
+    """
+    known = values[~np.isnan(values)]
+    if not len(known):
+        return pd.DataFrame({"from": [], "to": [], "count": []})
+    step = width or _round_width(float(known.max() - known.min()), most_bins)
+    first = int(known.min() / step)
+    last = int(np.ceil(known.max() / step)) if width else int(known.max() / step) + 1
+    edges = np.arange(first, max(last, first + 1) + 1) * step
+    counts, _ = np.histogram(known, edges)
+    return pd.DataFrame({"from": edges[:-1], "to": edges[1:], "count": counts})
+
+
+def kinds_table(question_set: QuestionSet, figures: Audit) -> pd.DataFrame:
+    """Tell the question kinds apart: columns "kind", "count", "share" of all questions, and mean "overlap"."""
+    kinds = [question_set.questions[row].kind for row in question_set.answerable]
+    overlap = pd.Series(figures.overlap.shares).groupby(kinds).mean()
+    rows = [
+        {"kind": kind, "count": count, "share": count / figures.question_count, "overlap": overlap.get(kind, np.nan)}
+        for kind, count in figures.kinds.items()
+    ]
+    return pd.DataFrame(rows, columns=["kind", "count", "share", "overlap"])
+
+
+def parts_table(found: Split) -> pd.DataFrame:
+    """Tell the parts of a split: columns "part", "groups", "share" of the groups, and "questions"."""
+    all_groups = max(1, found.group_counts[Part.ALL])
+    return pd.DataFrame(
+        {
+            "part": [part.value for part in PARTS],
+            "groups": [found.group_counts[part] for part in PARTS],
+            "share": [found.group_counts[part] / all_groups for part in PARTS],
+            "questions": [len(found.rows[part]) for part in PARTS],
+        }
+    )
+
+
+def split_table(question_set: QuestionSet, found: Split) -> pd.DataFrame:
+    """Tell the part of every answerable question, in the set's order: columns "question_id" and "part"."""
+    part_of = {int(row): part.value for part in PARTS for row in found.rows[part]}
+    rows = sorted(part_of)
+    return pd.DataFrame(
+        {"question_id": [question_set.questions[row].id for row in rows], "part": [part_of[row] for row in rows]}
+    )
+
+
+def _round_width(spread: float, most_bins: int) -> float:
+    widths = (step * 10**power for power in range(18) for step in (1, 2, 5))
+    return float(next(width for width in widths if spread / width <= most_bins - 2))
+
+
+def passages_with(question_set: QuestionSet, text: str) -> np.ndarray:
+    """Return the rows of the passages whose text, title or questions hold `text`, in any case; "" is in all.
+
+    Ascending, `(n_found,)` int64.
+    """
+    wanted, passages = text.strip().lower(), question_set.passages
+    if not wanted:
+        return np.arange(len(passages))
+    held = passages.texts.holding(wanted) | passages.titles.holding(wanted)
+    asked = [place for place, question in enumerate(question_set.questions) if wanted in question.text.lower()]
+    held[question_set.relevance[asked].indices] = True
+    return np.flatnonzero(held)
+
+
+def questions_of(question_set: QuestionSet, rows: Sequence[int]) -> dict[int, list[Question]]:
+    """Return the questions about each of the passages at `rows`, in the set's order."""
+    asked: defaultdict[int, list[Question]] = defaultdict(list)
+    by_passage = question_set.relevance[:, list(rows)].tocsc()
+    for place, row in enumerate(rows):
+        found = by_passage.indices[by_passage.indptr[place] : by_passage.indptr[place + 1]]
+        asked[row] = [question_set.questions[question] for question in sorted(found)]
+    return dict(asked)

@@ -1,1 +1,0 @@
-"""What a question set is like: overlap, leaks, figures, passages."""

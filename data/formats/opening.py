@@ -1,0 +1,210 @@
+"""The format of a file, told by content and never by name, and the way from it to rows."""
+
+import gc
+import re
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import partial
+from itertools import chain, islice
+from pathlib import Path, PurePath
+from stat import S_ISREG
+from typing import Any, Generic, NamedTuple, TypeVar
+
+from data.formats.columns import is_known
+from data.formats.delimited import delimited_tables, find_delimiter
+from data.formats.json_rows import is_jsonl, json_table, jsonl_table, leading_object, parse_json, squad_articles
+from data.formats.parquet import parquet_table
+from data.formats.tables import RawRow, Table, as_text, mend, shown
+from data.formats.text import Content, EncodedText, check_size, encoding_of, holds_passages, plain_text_table
+from data.problems import DataError, Problem, ProblemCode
+
+MAX_BYTES = 2**33
+MAX_WHOLE_BYTES = 2**30  # of JSON in one piece and Excel, which are read whole
+_OLD_OFFICE = bytes.fromhex("D0CF11E0A1B11AE1")
+_CONTROL = re.compile("[\x00-\x08\x0e-\x1a\x1c-\x1f]")
+
+
+class Format(StrEnum):
+    """The formats that can be read."""
+
+    SQUAD = "squad"
+    JSON = "json"
+    JSONL = "jsonl"
+    CSV = "csv"
+    TSV = "tsv"
+    EXCEL = "excel"
+    PARQUET = "parquet"
+    TEXT = "text"  # passages without columns
+
+
+@dataclass(frozen=True)
+class RecognisedFile:
+    """A format, and what telling it has already brought to light."""
+
+    format: Format
+    encoding: str = ""
+    text: EncodedText | None = None
+    delimiter: str = ""
+    value: Any = None  # the parsed JSON; None where there is an object a line
+    problems: tuple[Problem, ...] = ()
+
+
+def recognise(content: bytes | Content, knows: Callable[[str], bool] = is_known) -> RecognisedFile:
+    """Tell the format of a file's bytes; `knows` tells whether a name is one of a column.
+
+    Raises `DataError` where it is none that can be read.
+    """
+    content = Content.of(content)
+    if all(part.isspace() for part in content.parts()):
+        raise DataError.of(ProblemCode.EMPTY_FILE)
+    check_size(content.size, "bytes", MAX_BYTES)
+    return _binary(content) or _text(content, knows)
+
+
+def _binary(content: Content) -> RecognisedFile | None:
+    if content.start.startswith(b"PAR1"):
+        return RecognisedFile(Format.PARQUET)
+    if content.start.startswith(_OLD_OFFICE):
+        raise DataError.of(ProblemCode.OLD_WORKBOOK)
+    if not content.start.startswith(b"PK\x03\x04"):
+        return None
+    check_size(content.size, "bytes", MAX_WHOLE_BYTES)
+    from data.formats.workbooks import is_workbook  # openpyxl: only who reads a workbook waits for it
+
+    if not is_workbook(content.whole):
+        raise DataError.of(ProblemCode.NOT_A_WORKBOOK)
+    return RecognisedFile(Format.EXCEL)
+
+
+def _text(content: Content, knows: Callable[[str], bool]) -> RecognisedFile:
+    try:
+        encoding = encoding_of(content)
+    except DataError:
+        _refuse_binary(content.start[:4096].decode("latin-1"), most=0.03)
+        raise
+    text = EncodedText(content, encoding)
+    _refuse_binary(text.head[:4096], most=0.1)
+    start = (text.head.lstrip() or text.whole.lstrip())[:1]
+    if not start:
+        raise DataError.of(ProblemCode.EMPTY_FILE)
+    if start == "<":
+        raise DataError.of(ProblemCode.UNKNOWN_FORMAT, found="it begins with <, as a web page does")
+    if start in "{[":
+        format_, value = _json(text)
+        return RecognisedFile(format_, encoding.name, text, value=value, problems=encoding.problems)
+    delimiter = find_delimiter(text.head, knows)
+    if delimiter is None and knows(text.head.lstrip().partition("\n")[0].strip('\r" ')):
+        # one column with its name: commas in it are no delimiters
+        return RecognisedFile(Format.CSV, encoding.name, text, "\t", problems=encoding.problems)
+    if delimiter is None and holds_passages(text.head):
+        return RecognisedFile(Format.TEXT, encoding.name, text, problems=encoding.problems)
+    if delimiter is None:
+        raise DataError.of(ProblemCode.UNKNOWN_FORMAT, found="text without columns")
+    format_ = Format.TSV if delimiter == "\t" else Format.CSV
+    return RecognisedFile(format_, encoding.name, text, delimiter, problems=encoding.problems)
+
+
+def _json(text: EncodedText) -> tuple[Format, Any]:
+    first = leading_object(text.head)
+    if first is not None:
+        return (Format.JSONL if squad_articles(first) is None else Format.SQUAD), None
+    check_size(text.content.size, "bytes of JSON in one piece", MAX_WHOLE_BYTES)
+    whole = text.whole
+    try:
+        value = parse_json(whole)
+    except DataError:
+        if is_jsonl(whole):
+            return Format.JSONL, None
+        raise
+    return (Format.JSON if squad_articles(value) is None else Format.SQUAD), value
+
+
+def _refuse_binary(start: str, most: float) -> None:
+    if len(_CONTROL.findall(start)) > most * len(start):
+        raise DataError.of(ProblemCode.UNKNOWN_FORMAT, found="binary data")
+
+
+C = TypeVar("C")
+
+_SUFFIXES = (".json", ".jsonl", ".ndjson", ".csv", ".tsv", ".txt", ".xlsx", ".parquet")
+_SAMPLE_ROWS = 200
+_LOOKED_AT, _CELL = 3, 150  # rows that tell what is in the columns, and letters of a cell
+
+
+class Proposal(NamedTuple, Generic[C]):
+    """What a file offers to choose from: the best guess, the names of its columns, and its first rows as text."""
+
+    columns: C
+    available: tuple[str, ...] = ()
+    first_rows: tuple[dict[str, str], ...] = ()
+
+
+def file_content(path: Path) -> Content:
+    """Return the content of a file. Raises `DataError` where it cannot be opened, or could be read for ever."""
+    try:
+        told = path.stat()  # before it is opened: a pipe would wait for its writer
+        if not S_ISREG(told.st_mode):
+            raise DataError.of(ProblemCode.NO_REGULAR_FILE, path=shown(str(path)))
+        if not told.st_size:  # also what the system makes up while it is read, such as another process's memory
+            raise DataError.of(ProblemCode.EMPTY_FILE)
+        with path.open("rb"):
+            return Content(path)
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise DataError.of(ProblemCode.UNREADABLE_FILE, path=shown(str(path)), reason=reason) from error
+
+
+def open_table(content: Content, recognised: RecognisedFile) -> Table:
+    """Return the rows of a file of any format but SQuAD's. Raises `DataError` where it is broken."""
+    return table_opener(content, recognised)()
+
+
+def table_opener(content: Content, recognised: RecognisedFile) -> Callable[[], Table]:
+    """Return what opens the table of a file anew at each call; see `open_table`."""
+    text = recognised.text or ""
+    match recognised.format:
+        case Format.EXCEL:
+            from data.formats.workbooks import workbook_table  # openpyxl: only who reads a workbook waits for it
+
+            return lambda: workbook_table(content.whole)
+        case Format.PARQUET:
+            return partial(parquet_table, content)
+        case Format.JSONL:
+            return partial(jsonl_table, text)
+        case Format.JSON:
+            return partial(json_table, recognised.value)
+        case Format.TEXT:
+            return partial(plain_text_table, text)
+        case _:
+            return delimited_tables(text, recognised.delimiter)
+
+
+def looked_at(table: Table) -> tuple[Table, list[Mapping[str, object]]]:
+    """Return the table with its first rows to look at, and the cells of its first 200 rows that could be read."""
+    rows = iter(table.rows)
+    first = list(islice(rows, _SAMPLE_ROWS))
+    sample = [row.cells for row in first if row.problem is None]
+    whole = chain[RawRow](first, rows)
+    to_look_at = ({name: shown(as_text(cells.get(name)), _CELL) for name in table.names} for cells in sample)
+    return Table(table.names, whole, tuple(islice(to_look_at, _LOOKED_AT))), sample
+
+
+def set_name(name: str, otherwise: str) -> str:
+    """Return what a set is called by the name of its file."""
+    plain = "".join(c for c in mend(PurePath(name.replace("\\", "/")).name) if c.isprintable()).strip()
+    suffix = next((suffix for suffix in _SUFFIXES if plain.lower().endswith(suffix)), "")
+    return plain[: len(plain) - len(suffix)] or otherwise
+
+
+@contextmanager
+def collector_paused() -> Iterator[None]:
+    """Rows make no cycles, yet looking for some takes a third of the time of a large file."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()

@@ -1,0 +1,221 @@
+"""The cells of one row by role, as text that can be kept; the answers they hold; and rows that are left out."""
+
+import ast
+import json
+import re
+from dataclasses import dataclass, field
+from itertools import chain, islice
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from data.formats.tables import (
+    MOST_CHARACTERS,
+    REPLACEMENT,
+    CellError,
+    RawRow,
+    as_text,
+    column_names,
+    is_collection,
+    is_fit,
+    kind_of,
+    mend,
+    shown,
+)
+from data.problems import DataError, Problem, ProblemCode, Problems
+
+MOST_ANSWERS = 1_000
+NOWHERE = -1  # where nobody said where an answer stands
+_LONGEST_PYTHON = 100_000  # characters; reading Python takes a hundred times their size in memory
+_DECODER = json.JSONDecoder(parse_int=str, parse_float=str)
+
+
+def answers_in(cell: object) -> dict[str, int]:
+    """Return the different answers a cell holds, in order; of more than `MOST_ANSWERS` only one more than that.
+
+    Each with the letter of its passage at which it begins by a SQuAD-like `answer_start`, or `NOWHERE`. Takes plain
+    text, a list, a SQuAD-like `{"text": [...]}` or a list of those, arrays, and the JSON or Python text of any of them,
+    as tables keep it.
+    """
+    if isinstance(cell, str) and cell.lstrip()[:1] in ("[", "{"):
+        cell = _parsed(cell.strip())
+    found: dict[str, int] = {}
+    for text, start in _flat(cell, depth=4):
+        if text and found.setdefault(text, start) == NOWHERE:
+            found[text] = start
+    return dict(islice(found.items(), MOST_ANSWERS + 1))
+
+
+def _parsed(text: str) -> object:
+    """The value a cell's text stands for, or the text where it stands for itself."""
+    try:
+        return _DECODER.decode(text)
+    except (ValueError, RecursionError):
+        if len(text) > _LONGEST_PYTHON:
+            return text
+    # pandas writes arrays as array(['a'], dtype=object) or ['a' 'b'], which Python would read as one text.
+    python = re.sub(r"array\((\[[^\[\]]*\])(?:, dtype=\w+)?\)", r"\1", text)
+    python = re.sub(r"(['\"])\s+(?=['\"])", r"\1, ", python)
+    try:
+        return ast.literal_eval(python)
+    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
+        return text
+
+
+def _flat(value: Any, depth: int, start: Any = None) -> list[tuple[str, int]]:
+    if isinstance(value, dict):
+        start = _listed(value.get("answer_start"))
+        value = next((value[key] for key in ("text", "texts", "answer", "value") if key in value), None)
+    value = _listed(value)
+    if isinstance(value, (list, tuple, set)):
+        starts = start if isinstance(start, list) and len(start) == len(value) else [None] * len(value)
+        parts = zip(value, starts, strict=True)
+        return [found for item, place in parts for found in _flat(item, depth - 1, place)] if depth else []
+    return [] if isinstance(value, (dict, CellError)) else [(as_text(value), _place(start))]
+
+
+def _listed(value: Any) -> Any:
+    return value.tolist() if isinstance(value, np.ndarray) else value
+
+
+def _place(start: Any) -> int:
+    text = as_text(start) if isinstance(start, (int, float, str)) and not isinstance(start, bool) else ""
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else NOWHERE
+
+
+@dataclass(slots=True)
+class RowReader:
+    """Reads one row, and remembers what was mended, dropped or unfit on the way."""
+
+    row: RawRow
+    columns: object  # a dataclass that names the column of each role
+    mended: bool = False
+    dropped: Problem | None = None  # the first cell that was taken to be empty
+    problem: Problem | None = None
+
+    def cell(self, role: str) -> object:
+        """Return what the cell of a role holds, None where there is no such column."""
+        name = getattr(self.columns, role)
+        return None if name is None else self.row.cells.get(name)
+
+    def text(self, role: str, empty: ProblemCode | None = None) -> str:
+        """Return the text of a role, "" where it has none; that is a problem where `empty` names one."""
+        value = self.cell(role)
+        if value is None and empty is None:
+            return ""
+        if type(value) is not str and (is_collection(value) or isinstance(value, CellError)):
+            if empty is None:
+                self._drop(role, value)
+            else:
+                self.problem = self._unfit(role, value)
+            return ""
+        text = self.fit(self._decoded(value))
+        if len(text) > MOST_CHARACTERS:
+            return self._too_long(role, text, empty)
+        if not text and empty is not None:
+            self.problem = Problem.of(empty, self.row.number, column=self._column(role))
+        return text
+
+    def answers(self) -> dict[str, int]:
+        """Return the different answers, in order; none where there are more than anybody gave.
+
+        Each with the letter of the row's passage at which it begins, -1 where nobody says.
+        """
+        value = self.cell("answers")
+        if isinstance(value, CellError):
+            self._drop("answers", value)
+            return {}
+        if isinstance(value, str) and len(value) > MOST_CHARACTERS:
+            self._drop("answers", "too long a text")
+            return {}
+        found = answers_in(self._decoded(value) if isinstance(value, bytes) else value)
+        if len(found) > MOST_ANSWERS:
+            self._drop("answers", "too many answers")
+            return {}
+        context = self.cell("context")
+        cut = len(context) - len(context.lstrip()) if isinstance(context, str) else 0  # of the passage as it is kept
+        return {self.fit(text): max(start - cut, -1) for text, start in found.items()}
+
+    def fit(self, text: str) -> str:
+        """Return the text mended where it must be, and remember that."""
+        if is_fit(text):
+            return text
+        self.mended = True
+        return mend(text).strip()
+
+    def _decoded(self, value: object) -> str:
+        text = as_text(value)
+        if isinstance(value, bytes) and REPLACEMENT in text:
+            self.mended |= REPLACEMENT.encode() not in value
+        return text
+
+    def _column(self, role: str) -> str:
+        return shown(getattr(self.columns, role), 80)
+
+    def _too_long(self, role: str, text: str, empty: ProblemCode | None) -> str:
+        if empty is None:
+            self._drop(role, "too long a text")
+        else:
+            self.problem = Problem.of(
+                ProblemCode.TOO_LONG, self.row.number, column=self._column(role), size=len(text), limit=MOST_CHARACTERS
+            )
+        return ""
+
+    def _drop(self, role: str, value: object) -> None:
+        if isinstance(value, CellError):
+            found = f"the formula error {value}"
+        else:
+            found = value if isinstance(value, str) else kind_of(value)
+        details = {"column": self._column(role), "found": found}
+        self.dropped = self.dropped or Problem.of(ProblemCode.DROPPED_CELL, self.row.number or None, **details)
+
+    def _unfit(self, role: str, value: object) -> Problem:
+        column = self._column(role)
+        if isinstance(value, CellError):
+            return Problem.of(ProblemCode.FORMULA_ERROR, self.row.number, column=column, error=str(value))
+        return Problem.of(ProblemCode.NOT_TEXT, self.row.number, column=column, found=kind_of(value))
+
+
+_MOST_BAD_ROWS = 100_000  # without a single good one: no set begins like that
+_SHOWN_COLUMNS = 100  # rows of JSON can each name columns of their own
+_SHOWN_CHARACTERS = 10_000  # of a cell
+_MOST_SHOWN = 32_000_000  # characters of all rows left out
+
+
+@dataclass
+class Rejection:
+    """The problems of a file, and the first rows they leave out with their cells as text."""
+
+    problems: Problems = field(default_factory=Problems)
+    rows: list[tuple[Problem, dict[str, str]]] = field(default_factory=list)
+    _shown_left: int = _MOST_SHOWN
+
+    def add(self, row: RawRow, problem: Problem, *, any_good: bool) -> None:
+        """Count a problem of a row. Raises `DataError` where none of very many rows was good."""
+        is_kept = self.problems.add(problem)
+        if problem.leaves_out_row and is_kept:
+            self.rows.append((problem, self._shown(row)))
+        if self.problems.total == _MOST_BAD_ROWS and not any_good:
+            raise self.no_good(ProblemCode.NO_GOOD_START, self.problems.total)
+
+    def no_good(self, code: ProblemCode, rows: int) -> DataError:
+        """Return the error for so many rows of which none can be used."""
+        first = next((one for one in self.problems.kept if one.leaves_out_row), self.problems.kept[0]).message
+        return DataError(Problem.of(code, rows=rows, first=first), self.problems.kept)
+
+    def table(self) -> pd.DataFrame:
+        """Return the rows left out, `(n_rejected, 2 + columns)`: row, problem, then the row's own content as text."""
+        names = list(dict.fromkeys(chain.from_iterable(cells for _, cells in self.rows)))[:_SHOWN_COLUMNS]
+        records = [
+            [problem.row, problem.message, *(cells.get(name, "") for name in names)] for problem, cells in self.rows
+        ]
+        return pd.DataFrame(records, columns=list(column_names(["row", "problem", *names])))
+
+    def _shown(self, row: RawRow) -> dict[str, str]:
+        """The cells of a row as text, for whoever wants to mend it."""
+        if self._shown_left <= 0:
+            return {}
+        cells = {name: shown(cell, _SHOWN_CHARACTERS) for name, cell in islice(row.cells.items(), _SHOWN_COLUMNS)}
+        self._shown_left -= sum(map(len, cells.values()))
+        return cells
