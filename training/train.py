@@ -16,9 +16,8 @@ from jobs.folder import AskedToStop, carry_out
 from jobs.status import State, Status
 from models.sources import ModelSource, find_model
 from training.engine.adaptation import settle
-from training.engine.arguments import processes
 from training.engine.checkpoints import newest_checkpoint, step_of
-from training.engine.task import Measurement, Task
+from training.engine.task import Measurement, Task, processes
 from training.losses import negatives_of_processes
 from training.options.common import OptionError, Report, TrainingError
 from training.recipe import Recipe, recipe_of

@@ -1,11 +1,28 @@
-"""What a trainer is given: a model, what it reads, what is to become smaller, and how it is measured."""
+"""What a trainer is given: a model, what it reads, what is to become smaller, how it is measured, and its arguments."""
 
-from collections.abc import Callable
+import os
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 from scipy.sparse import csr_array
+
+from training.options.common import Report, TrainingOptions, uses_bfloat16
+
+_PROBED = 64  # texts or pairs
+
+
+def seconds_for(work: Callable[[list[Any]], object], everything: Sequence[Any]) -> float:
+    """Seconds that `work` would take for everything in order of its length, by some of it: short ones and long ones."""
+    work(list(everything[:2]))  # what is only done once
+    some = list(everything[:: max(1, len(everything) // _PROBED)])
+    began = time.perf_counter()
+    work(some)
+    return (time.perf_counter() - began) / len(some) * len(everything)
+
 
 Columns = dict[str, list[Any]]  # what the loss reads, one entry an example
 FeaturesOf = Callable[[list[int]], dict[str, Any]]  # of rows of the examples, what a model reads at once
@@ -43,7 +60,7 @@ class Examples:
         return np.flatnonzero(~(twice | (relevant & (negatives >= 0))).any(axis=1))
 
 
-class Lesson(Protocol):
+class TeacherLabels(Protocol):
     """What a teacher says of the examples before they are trained on."""
 
     def labels(self, on_progress: Callable[[float], None]) -> list[Any]:
@@ -77,7 +94,7 @@ class HeldOut:
 
     columns: Columns
     examples: Examples
-    lesson: Lesson | None = None
+    lesson: TeacherLabels | None = None
     features: FeaturesOf | None = None
 
 
@@ -97,13 +114,13 @@ class Task:
     routes: dict[str, str] = field(default_factory=dict)  # by column: which modules of a model that has several
     settled: dict[str, str] = field(default_factory=dict)  # what became of the options that were left to the machine
     told: dict[str, Any] = field(default_factory=dict)  # what else the provenance says
-    lesson: Lesson | None = None
+    lesson: TeacherLabels | None = None
     held_out: HeldOut | None = None
     features: FeaturesOf | None = None
     kept_models: int = 0  # how many of those measured are kept on the way, see `training.runs.kept_models`
     best_by: str = ""  # what picks the best checkpoint where the options leave it open: a figure's name, or `LOSS`
 
-    def labelled(self, ask: Callable[[Lesson], list[Any]]) -> "Task":
+    def labelled(self, ask: Callable[[TeacherLabels], list[Any]]) -> "Task":
         """The task with its lessons learned by heart: labels beside its examples, and beside those held out."""
         if not self.lesson:
             return self
@@ -111,3 +128,53 @@ class Task:
         if held_out and held_out.lesson:
             held_out = HeldOut(held_out.columns | {"label": ask(held_out.lesson)}, held_out.examples)
         return replace(self, columns=self.columns | {"label": labels}, lesson=None, held_out=held_out)
+
+
+_LOGGED = 0.01  # of all steps, rounded up: every one of up to 100, and between 50 and 100 entries of more
+VALIDATION = "validation"  # what measures are logged as: eval_validation_<measure>
+
+
+def processes() -> int:
+    """How many processes share the training: what `torchrun` says, else 1."""
+    return int(os.environ.get("WORLD_SIZE", "1"))
+
+
+def trainer_arguments(
+    checkpoints: Path, options: TrainingOptions, batch_sampler: Any, best_by: str = ""
+) -> dict[str, Any]:
+    """Return keyword arguments that the trainers share; a batch is shared out among the processes.
+
+    The best checkpoint is that of the highest figure `best_by`, of what the options say where that is empty, or of the
+    smallest loss of what is held out.
+    """
+    import torch
+
+    by_steps, best_by = options.evaluation_steps > 0, best_by or options.best_by
+    gpu = torch.cuda.is_available()
+    return {
+        "output_dir": str(checkpoints),
+        "batch_sampler": batch_sampler,
+        "num_train_epochs": options.epochs,
+        "per_device_train_batch_size": max(1, options.batch_size // processes()),
+        "per_device_eval_batch_size": options.evaluation_batch_size,
+        "learning_rate": options.learning_rate,
+        "weight_decay": options.weight_decay,
+        "warmup_steps": min(options.warmup, 1 - 1e-9),  # a share of all steps; from 1 on it would be a number of them
+        "bf16": uses_bfloat16(options),
+        "use_cpu": not gpu,
+        "logging_steps": options.logging_steps or _LOGGED,
+        "logging_first_step": True,
+        "eval_strategy": "steps" if by_steps else "epoch",
+        "eval_steps": options.evaluation_steps or None,
+        "save_strategy": "steps" if by_steps else "epoch",
+        "save_steps": options.save_steps or options.evaluation_steps or 500,
+        "load_best_model_at_end": True,
+        "metric_for_best_model": "eval_loss" if best_by == LOSS else f"eval_{VALIDATION}_{best_by}",
+        "greater_is_better": best_by != LOSS,
+        "restore_callback_states_from_checkpoint": True,
+        "seed": options.seed,
+        "dataloader_pin_memory": gpu,
+        "report_to": [] if options.report_to is Report.NONE else [options.report_to.value],
+        "disable_tqdm": True,
+        **({"ddp_backend": "nccl" if gpu else "gloo", "ddp_find_unused_parameters": True} if processes() > 1 else {}),
+    }

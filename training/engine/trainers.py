@@ -22,10 +22,18 @@ from transformers import (
 )
 
 from data.terminal import is_verbose
-from training.engine.arguments import VALIDATION, processes, trainer_arguments
 from training.engine.batches import batch_sampler
 from training.engine.checkpoints import SafeCheckpoints
-from training.engine.task import Examples, FeaturesOf, Measurement, Task, figures
+from training.engine.task import (
+    VALIDATION,
+    Examples,
+    FeaturesOf,
+    Measurement,
+    Task,
+    figures,
+    processes,
+    trainer_arguments,
+)
 from training.options.common import TrainingOptions
 
 

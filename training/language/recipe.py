@@ -12,9 +12,7 @@ from models.sources import STARTER, ModelSource
 from retrieval.comparison.spec import Spec
 from retrieval.report.colours import PALETTE
 from training.engine.adaptation import adapt
-from training.engine.arguments import processes
-from training.engine.probe import seconds_for
-from training.engine.task import HeldOut, Task
+from training.engine.task import HeldOut, Task, processes, seconds_for
 from training.family import Family
 from training.language.family import LANGUAGES
 from training.language.material import LanguageMaterial, MeasuredRows, examples_of

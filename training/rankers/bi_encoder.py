@@ -14,9 +14,7 @@ from retrieval.comparison.spec import Spec
 from retrieval.dense import Dense
 from retrieval.report.colours import PALETTE
 from training.engine.adaptation import adapt, live_bi_encoder, pool
-from training.engine.arguments import processes
-from training.engine.probe import seconds_for
-from training.engine.task import Examples, Lesson, Task
+from training.engine.task import Examples, Task, TeacherLabels, processes, seconds_for
 from training.family import Family
 from training.losses import bi_encoder_loss
 from training.options.common import TrainingOptions
@@ -98,7 +96,7 @@ print(questions @ passages.T)  # cosines, higher is better"""
         dense = DenseSpec(name=named("Dense"), model=model, title=title, windows=True)
         return [dense, HybridSpec(name=named("Hybrid"), of=(first, dense.name))]
 
-    def _lesson(self, examples: Examples, material: Material) -> Lesson | None:
+    def _lesson(self, examples: Examples, material: Material) -> TeacherLabels | None:
         if self._options.objective not in TAUGHT:
             return None
         return TeachersScores(

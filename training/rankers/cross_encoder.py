@@ -17,8 +17,7 @@ from retrieval.rankings import Rankings, ranked
 from retrieval.report.colours import PALETTE
 from retrieval.rerank import Reranked, interpolated, recommend_weight
 from training.engine.adaptation import adapt, live_scorer
-from training.engine.probe import seconds_for
-from training.engine.task import Examples, Lesson, Task
+from training.engine.task import Examples, Task, TeacherLabels, seconds_for
 from training.family import Family
 from training.losses import cross_encoder_loss
 from training.options.common import TrainingOptions
@@ -121,7 +120,7 @@ class CrossEncoderRecipe:
         mixed = interpolated(self._candidates, read, weight)
         return self._material.evaluated(ranked(self._candidates.indices, mixed, max(CUT, mixed.shape[1])))
 
-    def _lesson(self, examples: Examples, material: Material) -> Lesson | None:
+    def _lesson(self, examples: Examples, material: Material) -> TeacherLabels | None:
         if self._options.objective is not CrossEncoderObjective.MARGIN_MSE:
             return None
         windows = self._options.window_options

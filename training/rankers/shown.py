@@ -21,8 +21,7 @@ from retrieval.rerank import PairScores
 from text.analysis import analyze
 from text.analyzers import Span
 from text.marking import answer_spans
-from training.engine.arguments import processes
-from training.engine.task import Columns, Examples, HeldOut, Lesson
+from training.engine.task import Columns, Examples, HeldOut, TeacherLabels, processes
 from training.options.common import TrainingError
 from training.rankers.material import Material
 
@@ -248,7 +247,7 @@ def held_out(
     material: Material,
     examples_of: Callable[[Material], tuple[Columns, Examples]],
     cut: Cut | None = None,
-    lesson_of: Callable[[Examples, Material], Lesson | None] = lambda *_: None,
+    lesson_of: Callable[[Examples, Material], TeacherLabels | None] = lambda *_: None,
 ) -> HeldOut | None:
     """Make examples of the validation questions as they are made of the training questions.
 

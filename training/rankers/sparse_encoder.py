@@ -17,9 +17,7 @@ from retrieval.comparison.spec import Spec
 from retrieval.lexical.learned import LearnedSparse
 from retrieval.report.colours import PALETTE
 from training.engine.adaptation import adapt
-from training.engine.arguments import processes
-from training.engine.probe import seconds_for
-from training.engine.task import Task
+from training.engine.task import Task, processes, seconds_for
 from training.family import Family
 from training.losses import sparse_encoder_loss
 from training.options.common import TrainingOptions

@@ -22,9 +22,7 @@ from retrieval.evaluation.measures import Scores
 from retrieval.rankings import NOT_FOUND
 from retrieval.report.colours import PALETTE
 from training.engine.adaptation import adapt
-from training.engine.arguments import processes
-from training.engine.probe import seconds_for
-from training.engine.task import HeldOut, Task
+from training.engine.task import HeldOut, Task, processes, seconds_for
 from training.family import Family
 from training.options.common import OptionError, TrainingError, TrainingOptions
 from training.options.questions import ReaderOptions

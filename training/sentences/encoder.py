@@ -13,9 +13,7 @@ from retrieval.comparison.multistage import HybridSpec
 from retrieval.comparison.spec import Spec
 from retrieval.report.colours import PALETTE
 from training.engine.adaptation import adapt, drop_no_attention, live_bi_encoder, pool
-from training.engine.arguments import processes
-from training.engine.probe import seconds_for
-from training.engine.task import HeldOut, Lesson, Task
+from training.engine.task import HeldOut, Task, TeacherLabels, processes, seconds_for
 from training.family import Family
 from training.losses import sentence_loss
 from training.options.common import AttentionDropout, OptionError, TrainingError, TrainingOptions
@@ -164,7 +162,7 @@ print(vectors @ vectors.T)  # cosines, higher is more alike"""
             return None
         return HeldOut(columns, examples, self._lesson(model, pairs))
 
-    def _lesson(self, model: Any, pairs: PairSet) -> Lesson | None:
+    def _lesson(self, model: Any, pairs: PairSet) -> TeacherLabels | None:
         options = self._options
         if options.objective is not SentenceObjective.DISTILLATION:
             return None

@@ -14,8 +14,7 @@ from embeddings.encoder import Distinct
 from models.encoders.bi_encoder import BiEncoder
 from models.precision import Precision
 from models.sources import find_model
-from training.engine.probe import seconds_for
-from training.engine.task import Columns, Examples
+from training.engine.task import Columns, Examples, seconds_for
 from training.options.common import OptionError, TrainingError
 from training.options.sentences import SentenceObjective, SentenceOptions
 

@@ -6,7 +6,7 @@ import pytest
 
 from models.precision import Precision
 from models.sources import DEFAULT_BI_ENCODER, DEFAULT_CROSS_ENCODER, STARTER
-from training.engine.arguments import trainer_arguments
+from training.engine.task import trainer_arguments
 from training.options.common import OptionError
 from training.options.questions import BestBy, NegativesFrom
 from training.options.rankers import BiEncoderObjective, BiEncoderOptions, CrossEncoderObjective, CrossEncoderOptions
