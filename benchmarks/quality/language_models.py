@@ -25,7 +25,7 @@ from language.masking.perplexity import FOLLOWED, GUESSED, PERPLEXITY
 from models.encoders.bi_encoder import BiEncoder
 from models.packaged import DEFAULT
 from models.sources import find_model
-from training.language.family import LANGUAGES, UNIGRAM
+from training.language.recipe import LANGUAGES, UNIGRAM
 from training.options.language_model import LANGUAGE_MODEL, LanguageObjective, LanguageOptions
 from training.options.sentences import SENTENCES, SentenceObjective, SentenceOptions
 from training.runs.runs import Run, all_runs, create_run, new_plan

@@ -15,8 +15,8 @@ from language.masking.masker import IGNORED, WholeWords
 from language.masking.perplexity import PERPLEXITY
 from tests.hub import build_cross_encoder_base
 from tests.training.language.worlds import SHARES, of_topics, options_of, text_file
-from training.language.family import LANGUAGES, UNIGRAM
 from training.language.material import LanguageMaterial, part_of
+from training.language.recipe import LANGUAGES, UNIGRAM
 from training.options.common import OptionError, TrainingError
 from training.options.language_model import LanguageObjective
 

@@ -27,8 +27,7 @@ from tests.training.worlds import logged, source_of, trained
 from training.__main__ import main
 from training.engine.checkpoints import newest_checkpoint, step_of
 from training.estimate import estimate
-from training.language.family import UNIGRAM
-from training.language.recipe import LanguageRecipe
+from training.language.recipe import UNIGRAM, LanguageRecipe
 from training.options.language_model import LanguageObjective, LanguageOptions
 from training.runs.runs import Run
 from training.train import load_material, train
