@@ -15,7 +15,7 @@ from retrieval.analysis.slices import Property, Slice, labels_of
 from training.options.language_model import LANGUAGE_MODEL
 from training.runs.runs import Phase, Plan, Run, find_model_run
 from training.runs.sweeps import UNTRAINED, Ablation, Search
-from training.settings.halving import SHARES
+from training.sweeps.halving import SHARES
 from training.sweeps.variants import AblationExperiment
 from views.ui.words import known, moment, plain, word, word_or
 

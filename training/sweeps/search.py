@@ -28,8 +28,17 @@ from training.recipe import recipe_of
 from training.runs.rehearsal import Estimate, Rehearsal, Task
 from training.runs.runs import Plan, Run, find_run
 from training.runs.sweeps import DEFAULTS, Findings, Search, Stage, Tried
-from training.settings.grid import Changes, changes_of, load
-from training.settings.halving import SHARES, Cost, going_on, schedule, survivors, trial_options
+from training.sweeps.halving import (
+    SHARES,
+    Changes,
+    Cost,
+    changes_of,
+    going_on,
+    load,
+    schedule,
+    survivors,
+    trial_options,
+)
 from training.train import carried_out, in_turn, load_material, problem_of
 
 _FILE = "rounds.json"

@@ -23,7 +23,7 @@ from training.recipe import ranking_kinds, recipe_of
 from training.runs.rehearsal import Task
 from training.runs.runs import Plan, Run, all_runs, mined_by, new_plan
 from training.runs.sweeps import Findings, create_search
-from training.settings.grid import changes_of
+from training.sweeps.halving import changes_of
 from views.names import kind_name
 from views.resources.pairs import pair_set
 from views.resources.sets import question_set, split_of

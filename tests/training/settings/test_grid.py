@@ -14,7 +14,7 @@ from training.options.rankers import (
     CrossEncoderOptions,
     SparseEncoderOptions,
 )
-from training.settings.grid import changes_of, examples_a_question, load, passages_a_question
+from training.sweeps.halving import changes_of, examples_a_question, load, passages_a_question
 
 BASES = ["starter", "org/base", DEFAULT.reference]
 

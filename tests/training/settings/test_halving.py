@@ -8,8 +8,7 @@ import pytest
 from data.problems import Failure
 from training.options.rankers import BiEncoderOptions
 from training.runs.rehearsal import Estimate
-from training.settings.grid import Changes
-from training.settings.halving import Cost, going_on, schedule, survivors, trial_options
+from training.sweeps.halving import Changes, Cost, going_on, schedule, survivors, trial_options
 
 CHANGES: list[Changes] = [{}, {"learning_rate": 1e-4}, {"learning_rate": 1e-5}, {"weight_decay": 0.1}]
 OPTIONS = BiEncoderOptions(base="org/base", epochs=2.0)
