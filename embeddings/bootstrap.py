@@ -1,8 +1,7 @@
-"""How sure a figure is: the bootstrap over groups of pairs, seeded, many resamples at a time.
+"""How sure a figure of pairs is, and which models can be told apart: the bootstrap over groups of pairs.
 
-Pairs that share a sentence stand or fall together, so what is drawn is never a pair alone but the group of all pairs
-that hang together by their sentences (the cluster bootstrap: Davison & Hinkley 1997, 3.8). A resample is a weight for
-each pair, how often it was drawn, so a figure of 2,000 resamples is a product of matrices.
+A resample is a weight for each pair, how often it was drawn, so a figure of 2,000 resamples is a product of matrices.
+See `data.statistics` for what is drawn, and what being tested together means.
 """
 
 import math
@@ -13,9 +12,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-RESAMPLES = 2000
-LEVEL = 0.95
-_TAILS = ((1 - LEVEL) / 2, (1 + LEVEL) / 2)
+from data.statistics import LEVEL, RESAMPLES, TAILS, blocks, group_draws, max_t
+
 _ROUNDING = 1e-12  # figures that differ by less are the same
 _CELLS = 300_000  # of the matrix of weights at a time: what a processor has at hand
 
@@ -59,13 +57,9 @@ def resamples(groups: np.ndarray, count: int = RESAMPLES, seed: int = 0) -> Iter
     `groups` `(n_rows,)` numbers the group of a row from 0 without gaps. As many groups are drawn as there are, with
     replacement, each with all its rows.
     """
-    rng, n_groups = np.random.default_rng(seed), int(groups.max(initial=-1)) + 1
-    step = max(1, _CELLS // max(1, len(groups)))
-    for start in range(0, count, step):
-        width = min(step, count - start)
-        drawn = rng.integers(n_groups, size=(n_groups, width)) * width + np.arange(width)
-        times = np.bincount(drawn.ravel(), minlength=n_groups * width).reshape(n_groups, width)
-        yield times.astype(np.float64)[groups]
+    n_groups = int(groups.max(initial=-1)) + 1
+    for times in group_draws(n_groups, blocks(count, len(groups), _CELLS), seed, by_group=True):
+        yield np.ascontiguousarray(times.T)[groups]
 
 
 def mean_draws(values: np.ndarray, groups: np.ndarray, count: int = RESAMPLES, seed: int = 0) -> np.ndarray:
@@ -93,7 +87,7 @@ def figure(value: float, draws: np.ndarray, ends: tuple[float, float]) -> Figure
     known = draws[np.isfinite(draws)]
     if not len(known) or np.ptp(known) < _ROUNDING:
         return Figure(value, *ends)
-    low, high = np.quantile(known, _TAILS)
+    low, high = np.quantile(known, TAILS)
     return Figure(value, float(low), float(high))
 
 
@@ -136,11 +130,8 @@ def differences(values: Sequence[float], draws: np.ndarray, names: Sequence[str]
     varies = scale > _ROUNDING
     t = np.divide(np.abs(seen), scale, out=np.zeros_like(seen), where=varies)
     chance = np.divide(np.abs(drawn - seen), scale, out=np.zeros_like(drawn), where=varies)
-    largest, count = np.sort(chance.max(axis=1)), len(drawn)
-    p = (1 + (chance >= t).sum(axis=0)) / (1 + count)
-    p_family = (1 + count - np.searchsorted(largest, t)) / (1 + count)
-    below = math.ceil((1 - LEVEL) * (1 + count) - _ROUNDING)  # as many as must reach a t that is not sure, itself among
-    critical = largest[count - below + 1] if below > 1 else math.inf
+    p = (1 + (chance >= t).sum(axis=0)) / (1 + len(drawn))
+    p_family, critical = max_t(t, np.sort(chance.max(axis=1)))
     half = np.where(varies, critical * np.where(varies, scale, 1.0), np.where(alike, 0.0, math.inf))
     p, p_family = np.where(varies, p, 1.0), np.where(varies, p_family, 1.0)
     return [

@@ -1,10 +1,11 @@
-"""How sure a figure is, and how sure a difference.
+"""How sure a figure is, and how sure a difference, over groups of questions about the same passages.
 
-Questions about the same passage stand or fall together, so what is drawn and what is swapped is never a question alone
-but the group of all questions about the same passages. Everything is seeded: the same rankings give the same figures.
+The statistic of a difference is t = |sum over groups| / root of the sum of squares over groups. Were there no
+difference, the two retrievers could be swapped within any group, which turns the sign of the group's sum and leaves the
+denominator as it is (Smucker, Allan & Carterette 2007). See `data.statistics` for what being tested together means.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from typing import NamedTuple
@@ -14,10 +15,12 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
 from data.records import QuestionSet
-from retrieval.evaluation.families import LEVEL, blocks, family_tests
+from data.statistics import LEVEL, RESAMPLES, TAILS, blocks, group_draws, max_t
 from retrieval.evaluation.measures import Scores
 
-RESAMPLES = 2000
+PERMUTATIONS = 10_000
+_CELLS = 4_000_000  # of the random matrix that is in memory at a time
+_ROUNDING = 1 - 1e-9  # what is equal but for rounding counts as equal
 
 
 @dataclass(frozen=True)
@@ -79,13 +82,9 @@ def mean_intervals(
     together, so the intervals of differences are those of the paired bootstrap (Sakai 2006).
     """
     sums, counts = _by_group(values, groups)
-    rng = np.random.default_rng(seed)
-    means = [
-        (drawn @ sums) / (drawn @ counts)[:, None]
-        for drawn in blocks(resamples, len(counts), lambda rows: _draws(rng, rows, len(counts)))
-    ]
-    tail = (1 - LEVEL) / 2
-    low, high = np.quantile(np.concatenate(means), [tail, 1 - tail], axis=0)
+    draws = group_draws(len(counts), blocks(resamples, len(counts), _CELLS), seed)
+    means = [(times @ sums) / (times @ counts)[:, None] for times in draws]
+    low, high = np.quantile(np.concatenate(means), TAILS, axis=0)
     return np.stack([low, high], axis=1)
 
 
@@ -136,9 +135,7 @@ def pair_tests(
 ) -> list[PairTest]:
     """Test every pair of retrievers by every measure, or every other one against the baseline; a measure is a family.
 
-    Tested is by randomization (Smucker, Allan & Carterette 2007): were there no difference, the two could be swapped
-    within any group. See `families` for what being tested together means. A retriever without a score of a measure (it
-    failed, or was not deep enough) is in no test of it.
+    A retriever without a score of a measure (it failed, or was not deep enough) is in no test of it.
     """
     return paired_tests(
         [
@@ -200,7 +197,70 @@ def _by_group(values: np.ndarray, groups: np.ndarray | None) -> tuple[np.ndarray
     return np.asarray(members @ values), counts
 
 
-def _draws(rng: np.random.Generator, rows: int, n_groups: int) -> np.ndarray:
-    """How often each group is drawn, `(rows, n_groups)` float64."""
-    drawn = rng.integers(n_groups, size=(rows, n_groups)) + np.arange(rows)[:, None] * n_groups
-    return np.bincount(drawn.ravel(), minlength=rows * n_groups).reshape(rows, n_groups).astype(np.float64)
+@dataclass(frozen=True)
+class FamilyTests:
+    """All `(m,)`: `p` of each difference alone, `p_family` for whoever looks at all, and the intervals' ends.
+
+    An interval is that of the mean difference, for all means of the family at once at 95%. It holds 0 exactly where
+    `p_family` is .05 or more.
+    """
+
+    p: np.ndarray
+    p_family: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+
+
+def family_tests(sums: np.ndarray, sizes: np.ndarray, families: np.ndarray) -> FamilyTests:
+    """Test columns of differences, summed by group `(n_groups, m)`; groups have `sizes`, `(n_groups,)`.
+
+    `families`, `(m,)` int, says which columns are tested together. Every swap is tried where there are few groups, else
+    random ones, the same for all columns: the same differences give the same figures.
+    """
+    scale = np.sqrt((sums**2).sum(axis=0))
+    scaled = np.divide(sums, scale, out=np.zeros_like(sums), where=scale > 0)
+    seen = np.abs(scaled.sum(axis=0))
+    members = [np.flatnonzero(families == family) for family in np.unique(families)]
+    extreme, largest = np.zeros(len(seen)), []
+    for signs in _swaps(len(sums)):
+        tried = np.abs(signs @ scaled)
+        extreme += (tried >= seen * _ROUNDING - 1e-12).sum(axis=0)
+        largest.append(np.stack([tried[:, columns].max(axis=1) for columns in members], axis=1))
+    # random swaps do not hold what was seen, which is one of them; all of them do
+    itself = 0 if _countable(len(sums)) else 1
+    highest = np.sort(np.concatenate(largest), axis=0)
+    p_family, low, high = (np.empty(len(seen)) for _ in range(3))
+    for place, columns in enumerate(members):
+        p_family[columns], critical = max_t(seen[columns] * _ROUNDING - 1e-12, highest[:, place], itself)
+        low[columns], high[columns] = _intervals(sums[:, columns], sizes, max(critical / _ROUNDING, 1.0))
+    tries = len(highest) + itself
+    return FamilyTests((extreme + itself) / tries, p_family, low, high)
+
+
+def _intervals(sums: np.ndarray, sizes: np.ndarray, critical: float) -> tuple[np.ndarray, np.ndarray]:
+    """Every mean difference d that would not be told apart from what was seen: t of `sums` - d * `sizes` <= critical.
+
+    Squared, that is a quadratic in d. Differences of shares lie between -1 and 1, so what is open ends there.
+    """
+    n, total, square = sizes.sum(), sums.sum(axis=0), critical**2
+    leading = n**2 - square * (sizes**2).sum()
+    if not leading > 0:  # so few groups that nothing can be told
+        return np.full(sums.shape[1], -1.0), np.full(sums.shape[1], 1.0)
+    middle = total * n - square * (sizes @ sums)
+    last = total**2 - square * (sums**2).sum(axis=0)
+    root = np.sqrt(np.maximum(middle**2 - leading * last, 0.0))
+    return np.maximum((middle - root) / leading, -1.0), np.minimum((middle + root) / leading, 1.0)
+
+
+def _countable(n_groups: int) -> bool:
+    return n_groups < 64 and 1 << n_groups <= PERMUTATIONS
+
+
+def _swaps(n_groups: int) -> Iterator[np.ndarray]:
+    """Signs by which groups are swapped, `(rows, n_groups)` of 1 and -1: all there are, else random ones."""
+    if _countable(n_groups):
+        yield 1.0 - 2.0 * ((np.arange(2**n_groups)[:, None] >> np.arange(n_groups)) & 1)
+        return
+    rng = np.random.default_rng(0)
+    for rows in blocks(PERMUTATIONS, n_groups, _CELLS):
+        yield rng.integers(0, 2, size=(rows, n_groups), dtype=np.int8) * 2.0 - 1.0

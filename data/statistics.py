@@ -1,0 +1,50 @@
+"""How sure a figure is, and how sure differences that are looked at together: one engine for all rooms.
+
+Rows that belong together, as questions about one passage or pairs that share a sentence, stand or fall together: what
+is drawn is never a row alone but the group of all that hang together (the cluster bootstrap: Davison & Hinkley 1997,
+3.8). Differences tested together share one distribution, that of the largest statistic of the family under chance (the
+single-step maxT procedure of Westfall & Young 1993): those that go together cost little, and a copy nothing.
+Everything is seeded: the same figures come out of the same rows.
+"""
+
+import math
+from collections.abc import Iterator
+
+import numpy as np
+
+LEVEL = 0.95
+TAILS = ((1 - LEVEL) / 2, (1 + LEVEL) / 2)
+RESAMPLES = 2000
+_ROUNDING = 1e-12
+
+
+def blocks(count: int, columns: int, cells: int) -> Iterator[int]:
+    """Yield how many rows at a time of a matrix of `count` rows hold no more than so many `cells`, one at least."""
+    step = max(1, cells // max(1, columns))
+    return (min(step, count - start) for start in range(0, count, step))
+
+
+def group_draws(n_groups: int, sizes: Iterator[int], seed: int = 0, *, by_group: bool = False) -> Iterator[np.ndarray]:
+    """Yield how often each group is drawn in resamples of as many groups as there are, `(size, n_groups)` float64.
+
+    The random numbers are those of one resample after another; `by_group` those of one group after another, for all
+    resamples of a block.
+    """
+    rng = np.random.default_rng(seed)
+    for size in sizes:
+        drawn = rng.integers(n_groups, size=(n_groups, size) if by_group else (size, n_groups))
+        cells = (drawn.T if by_group else drawn) + np.arange(size)[:, None] * n_groups
+        yield np.bincount(cells.ravel(), minlength=size * n_groups).reshape(size, n_groups).astype(np.float64)
+
+
+def max_t(seen: np.ndarray, largest: np.ndarray, itself: int = 1) -> tuple[np.ndarray, float]:
+    """Return the p-values `(m,)` of a family's statistics, and the critical value that its intervals are made with.
+
+    `largest` `(tries,)`, ascending, is the largest statistic of the family in each try under chance; what was `seen`
+    counts as one try more where it is not among them (`itself` 1, else 0). A statistic above the critical value, of
+    which there is none (infinity) where tries are few, is one whose p is below 5 %.
+    """
+    tries = len(largest) + itself
+    p = (len(largest) - np.searchsorted(largest, seen) + itself) / tries
+    allowed = math.ceil((1 - LEVEL) * tries - itself - _ROUNDING) - 1  # tries that may reach what is still told apart
+    return p, float(largest[-1 - allowed]) if allowed >= 0 else math.inf
