@@ -217,7 +217,7 @@ def _write_negatives(plan: Plan, path: Path) -> int:
 
 def _fitted(plan: Plan) -> Plan:
     """Change the plan until its memory suffices, each change tried before the next. Raises `ValueError`: none does."""
-    from training.fitting import REASONS
+    from training.estimate import REASONS
 
     for _ in REASONS:
         found = _estimated(plan)

@@ -15,7 +15,7 @@ from training import __main__ as command
 from training import estimate as estimating
 from training.__main__ import main
 from training.command_line import PlanWords, planned
-from training.fitting import SHARE_TO_USE
+from training.estimate import SHARE_TO_USE, Tried
 from training.options.questions import READER, ReaderOptions
 from training.options.rankers import (
     BI_ENCODER,
@@ -28,7 +28,6 @@ from training.options.rankers import (
 from training.recipe import ranking_kinds
 from training.runs.rehearsal import Estimate
 from training.runs.runs import Plan, Run
-from training.trial import Tried
 
 SAMPLE = str(CATALOG["sample"].path)
 OPTIONS = {

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from training.fitting import REASONS, Need, instead
+from training.estimate import REASONS, Need, instead
 from training.options.rankers import BiEncoderOptions, CrossEncoderOptions
 
 OPTIONS = BiEncoderOptions(base="some/model", batch_size=32)
