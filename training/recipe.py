@@ -6,8 +6,8 @@ from typing import Any, Protocol
 
 from models.sources import ModelSource
 from retrieval.comparison.spec import Spec
+from training.base import Family
 from training.engine.task import Measurement, Task
-from training.family import Family
 from training.language.recipe import LanguageRecipe
 from training.options.common import TrainingOptions
 from training.options.language_model import LANGUAGE_MODEL

@@ -22,8 +22,8 @@ from tests.training.worlds import misleading_set
 from tests.views.driving import run as drawn
 from tests.views.driving import unfolded
 from training.__main__ import main
+from training.base import Family
 from training.engine.task import Examples, Task
-from training.family import Family
 from training.options.common import TrainingOptions, option
 from training.options.questions import QuestionOptions
 from training.rankers.material import RANKERS, Material, Reached

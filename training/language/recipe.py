@@ -15,9 +15,9 @@ from language.masking.perplexity import FOLLOWED, GUESSED, LOG_LIKELIHOOD, PERPL
 from models.sources import STARTER, ModelSource
 from retrieval.comparison.spec import Spec
 from retrieval.report.colours import PALETTE
+from training.base import Family
 from training.engine.adaptation import adapt
 from training.engine.task import HeldOut, Task, processes, seconds_for
-from training.family import Family
 from training.language.material import LanguageMaterial, MeasuredRows, examples_of
 from training.options.common import EmbeddingTable, OptionError, TrainingOptions
 from training.options.language_model import LanguageBestBy, LanguageOptions

@@ -13,9 +13,9 @@ from retrieval.comparison.multistage import HybridSpec
 from retrieval.comparison.spec import Spec
 from retrieval.dense import Dense
 from retrieval.report.colours import PALETTE
+from training.base import Family
 from training.engine.adaptation import adapt, live_bi_encoder, pool
 from training.engine.task import Examples, Task, TeacherLabels, processes, seconds_for
-from training.family import Family
 from training.losses import bi_encoder_loss
 from training.options.common import TrainingOptions
 from training.options.rankers import TAUGHT, BiEncoderOptions

@@ -16,9 +16,9 @@ from retrieval.evaluation.measures import CUT
 from retrieval.rankings import Rankings, ranked
 from retrieval.report.colours import PALETTE
 from retrieval.rerank import Reranked, interpolated, recommend_weight
+from training.base import Family
 from training.engine.adaptation import adapt, live_scorer
 from training.engine.task import Examples, Task, TeacherLabels, seconds_for
-from training.family import Family
 from training.losses import cross_encoder_loss
 from training.options.common import TrainingOptions
 from training.options.rankers import CrossEncoderObjective, CrossEncoderOptions

@@ -15,7 +15,7 @@ from retrieval.evaluation.measures import CUT, Measure, Scores, evaluate
 from retrieval.evaluation.significance import intervals_of, mean_interval, question_groups
 from retrieval.lexical.bm25 import BM25, BM25Options
 from retrieval.rankings import Rankings, Retriever
-from training.family import Family
+from training.base import Family
 from training.options.common import TrainingError
 from training.options.questions import BestBy, QuestionOptions
 

@@ -16,9 +16,9 @@ from retrieval.comparison.multistage import HybridSpec
 from retrieval.comparison.spec import Spec
 from retrieval.lexical.learned import LearnedSparse
 from retrieval.report.colours import PALETTE
+from training.base import Family
 from training.engine.adaptation import adapt
 from training.engine.task import Task, processes, seconds_for
-from training.family import Family
 from training.losses import sparse_encoder_loss
 from training.options.common import TrainingOptions
 from training.options.rankers import QuestionSide, SparseEncoderOptions

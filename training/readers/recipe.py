@@ -21,9 +21,9 @@ from retrieval.comparison.spec import Spec
 from retrieval.evaluation.measures import Scores
 from retrieval.rankings import NOT_FOUND
 from retrieval.report.colours import PALETTE
+from training.base import Family
 from training.engine.adaptation import adapt
 from training.engine.task import HeldOut, Task, processes, seconds_for
-from training.family import Family
 from training.options.common import OptionError, TrainingError, TrainingOptions
 from training.options.questions import ReaderOptions
 from training.rankers.examples import mine

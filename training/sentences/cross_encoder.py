@@ -12,9 +12,9 @@ from models.loading import load_cross_encoder
 from models.sources import DEFAULT_CROSS_ENCODER, ModelSource, is_starter
 from retrieval.comparison.spec import Spec
 from retrieval.report.colours import PALETTE
+from training.base import Family
 from training.engine.adaptation import adapt, live_scorer
 from training.engine.task import Columns, Examples, HeldOut, Task, processes, seconds_for
-from training.family import Family
 from training.losses import cross_sentence_loss
 from training.options.common import OptionError, TrainingOptions
 from training.options.sentences import CrossSentenceObjective, SentenceCrossEncoderOptions

@@ -12,9 +12,9 @@ from retrieval.comparison.first_stage import DenseSpec
 from retrieval.comparison.multistage import HybridSpec
 from retrieval.comparison.spec import Spec
 from retrieval.report.colours import PALETTE
+from training.base import Family
 from training.engine.adaptation import adapt, drop_no_attention, live_bi_encoder, pool
 from training.engine.task import HeldOut, Task, TeacherLabels, processes, seconds_for
-from training.family import Family
 from training.losses import sentence_loss
 from training.options.common import AttentionDropout, OptionError, TrainingError, TrainingOptions
 from training.options.sentences import ALONE, SentenceObjective, SentenceOptions, SentencePooling

@@ -17,8 +17,8 @@ from embeddings.bootstrap import figure, mean_draws
 from embeddings.encoder import Distinct
 from embeddings.geometry import alignment, positive_rows, uniformity
 from embeddings.judgement import correlation_draws, cosines, pearson, spearman
+from training.base import Family
 from training.engine.task import LOSS
-from training.family import Family
 from training.options.common import OptionError, TrainingError
 from training.options.sentences import JudgedBy, PairOptions, SentenceOptions
 

@@ -1,4 +1,4 @@
-"""What is the same for all kinds of training that learn from the same kind of data."""
+"""What all kinds of training share."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
