@@ -1,4 +1,4 @@
-"""What is changed of a base before it is trained."""
+"""What is changed of a base before it is trained. What the library's trainers are told: how often they tell the loss."""
 
 from pathlib import Path
 from typing import Any
@@ -8,9 +8,10 @@ import pytest
 from models.loading import load_bi_encoder, load_cross_encoder
 from models.sources import STARTER, find_model
 from tests.hub import build_bi_encoder, build_cross_encoder_base
+from tests.training.worlds import misleading_set, planned, trained
 from training.engine import adaptation
 from training.engine.adaptation import adapt
-from training.options.rankers import BiEncoderOptions, CrossEncoderOptions
+from training.options.rankers import BI_ENCODER, BiEncoderOptions, CrossEncoderOptions
 
 pytestmark = pytest.mark.slow
 
@@ -160,3 +161,17 @@ def test_what_is_trained_beside_adapters_learns_and_is_in_a_standard_model(  # n
     loaded: Any = load(find_model(str(tmp_path / "model")), [])
     again = loaded.predict(texts) if kind == "cross-encoder" else loaded.encode(texts)
     assert abs(results - again).max() < 1e-5
+
+
+@pytest.mark.parametrize(("epochs", "fewest", "most"), [(3.0, 3, 100), (40.0, 50, 101)])
+def test_the_loss_is_told_from_the_first_step_on_and_about_a_hundred_times(
+    epochs: float, fewest: int, most: int
+) -> None:
+    run = trained(planned(BI_ENCODER, misleading_set(40), epochs=epochs, batch_size=4))
+    told = [entry["step"] for entry in run.progress() if "loss" in entry]
+    total = run.status().total_steps
+    assert told[0] == 1
+    assert total - told[-1] < total / 50
+    assert fewest <= len(told) <= most
+    if total <= 100:
+        assert told == list(range(1, total + 1))
