@@ -5,10 +5,9 @@ from dataclasses import asdict, dataclass, field, replace
 
 import streamlit as st
 
-from data import audit
 from data.apart.exchange import UnusableFileError
 from data.apart.reading import read_apart
-from data.audit import Audit
+from data.audit import Audit, audit
 from data.formats.columns import Columns
 from data.problems import DataError
 from data.read import Reading

@@ -72,7 +72,7 @@ def ridges(table: pd.DataFrame, bands: Sequence[str], name: str, names: Sequence
             tooltip=tips(
                 ("band:N", word("embeddings.band")),
                 ("cosine:Q", x, ".2f"),
-                ("density:Q", word("embeddings.judgement"), ".2f"),
+                ("density:Q", word("embeddings.density"), ".2f"),
             ),
         )
         .properties(height=90 + _RIDGE * len(bands))

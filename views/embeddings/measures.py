@@ -34,7 +34,7 @@ def draw(view: EvaluationView) -> None:
 def _draw_sources(view: EvaluationView) -> None:
     sources = list(dict.fromkeys(one.source for one in published(view)))
     if sources:
-        st.caption(word("embeddings.results", sources="; ".join(map(plain, sources))))
+        st.caption(word("embeddings.published", sources="; ".join(map(plain, sources))))
 
 
 def _draw_figures(view: EvaluationView) -> None:
