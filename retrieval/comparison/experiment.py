@@ -33,10 +33,17 @@ from retrieval.evaluation.measures import DEFAULT_KS, depth_of
 from retrieval.trec import read_run
 
 E = TypeVar("E", bound=BaseModel)
-KINDS: list[type[Spec]] = [
-    *(BM25Spec, WindowedBM25Spec, DenseSpec, SparseSpec),
-    *(HybridSpec, RerankSpec, RunSpec, MilvusSpec),
-]
+# every kind of retriever there is: one more is a file with its `Spec`, and its name here
+KINDS: tuple[type[Spec], ...] = (
+    BM25Spec,
+    WindowedBM25Spec,
+    DenseSpec,
+    SparseSpec,
+    HybridSpec,
+    RerankSpec,
+    RunSpec,
+    MilvusSpec,
+)
 
 
 class ExperimentError(ValueError):
@@ -55,7 +62,7 @@ class Lab(StrEnum):
 
 def of_kind(values: object) -> Spec:
     """Read a retriever of any of the `KINDS`. Raises pydantic's `ValidationError`."""
-    return _reader(tuple(KINDS)).validate_python(values)
+    return _reader(KINDS).validate_python(values)
 
 
 @cache

@@ -2,13 +2,17 @@
 
 import os
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from functools import cache, partial
 
 import numpy as np
 import pytest
 
-from data.records import Passage
-from retrieval.comparison.spec import CachedRetriever
+from data.records import Passage, QuestionSet
+from models.encoders.vector_blocks import Meter
+from models.sources import ModelSource
+from retrieval.comparison import experiment
+from retrieval.comparison.first_stage import BM25Spec
+from retrieval.comparison.spec import CachedRetriever, Materials, Spec
 from retrieval.dense import Dense, IndexKind
 from retrieval.hybrid import Fusion, Hybrid
 from retrieval.lexical.bm25 import BM25, BM25Options, WindowedBM25
@@ -74,11 +78,47 @@ MANY = tuple(
 ASKED = [*texts_of(QUESTIONS), "", "?!", "zebra", "서울"]
 
 
-MAKERS: dict[str, Make] = {
-    **{make.__name__: make for make in (bm25, reference, windowed, sparse, reranked, kept)},
-    **{f"dense {index}": partial(dense, index=index) for index in IndexKind},
-    **{f"hybrid {fusion}": partial(hybrid, fusion=fusion) for fusion in Fusion},
+# values without which a kind is no retriever, or would load an analyzer or a model
+GIVEN: dict[str, dict[str, object]] = {
+    "bm25": {"analyzer": "bigram"},
+    "bm25-windows": {"analyzer": "bigram"},
+    "sparse": {"model": "keywords"},
+    "hybrid": {"of": ("one", "other"), "depth": 4},
+    "rerank": {"first": "one", "weight": 0.5, "depth": 3},
 }
+
+
+def of_its_kind(passages: Sequence[Passage], kind: type[Spec]) -> CachedRetriever:
+    """What an experiment makes of a kind, with doubles of the models."""
+    name = kind.model_fields["kind"].default
+    specs = [BM25Spec(name="one", analyzer="bigram"), BM25Spec(name="other", analyzer="bigram", k1=2.0)]
+    spec = kind.model_validate({"name": name, **GIVEN.get(name, {})})
+    materials = Materials(QuestionSet("asked", passages, ()), depths={one.name: 1 for one in (*specs, spec)})
+    for take, double in (("encoder", KeywordEncoder), ("term_encoder", KeywordTerms), ("scorer", SharedWordScorer)):
+        setattr(materials, take, partial(_metered, double))
+    materials.source = cache(ModelSource)
+    materials.made |= {part.name: part.make(materials) for part in specs}
+    return spec.make(materials)
+
+
+def _metered(double: type, *of: object) -> object:
+    made = double()
+    made.meter = Meter()
+    return made
+
+
+def makers() -> dict[str, Make]:
+    """Return every retriever, and every kind of the registry that searches by itself: those in Milvus are below."""
+    kinds = {kind.model_fields["kind"].default: kind for kind in experiment.KINDS if kind.searchable}
+    return {
+        **{make.__name__: make for make in (bm25, reference, windowed, sparse, reranked, kept)},
+        **{f"dense {index}": partial(dense, index=index) for index in IndexKind},
+        **{f"hybrid {fusion}": partial(hybrid, fusion=fusion) for fusion in Fusion},
+        **{f"{name} kind": partial(of_its_kind, kind=kind) for name, kind in kinds.items() if name != "milvus"},
+    }
+
+
+MAKERS = makers()
 MILVUS: dict[str, Make] = {
     "milvus bm25": lambda passages: milvus(passages, "bm25"),
     "milvus dense": lambda passages: milvus(passages, "dense"),
@@ -139,7 +179,10 @@ def anew(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Mak
 @pytest.mark.parametrize("passages", [PASSAGES, PASSAGES[:1], MANY], ids=["five", "one", "many"])
 @pytest.mark.parametrize("k", [1, 2, 5, 8, 40, 10**9])
 def test_rankings(make: Make, make_another: Make, passages: Sequence[Passage], k: int) -> None:
-    retriever = make(passages)
+    keeps_the_contract(make(passages), make_another(passages), passages, k)
+
+
+def keeps_the_contract(retriever: Retriever, another: Retriever, passages: Sequence[Passage], k: int) -> None:
     rankings = retriever.search(ASKED, k)
     indices, scores = rankings.indices, rankings.scores
     assert indices.shape == scores.shape == (len(ASKED), min(k, len(passages)))  # never room for k of a few
@@ -153,7 +196,7 @@ def test_rankings(make: Make, make_another: Make, passages: Sequence[Passage], k
         assert len({row for _, row in found}) == len(found)
         assert found == sorted(found)
 
-    for again in (retriever.search(ASKED, k), make_another(passages).search(ASKED, k)):
+    for again in (retriever.search(ASKED, k), another.search(ASKED, k)):
         np.testing.assert_array_equal(again.indices, indices)
         np.testing.assert_array_equal(again.scores, scores)
 

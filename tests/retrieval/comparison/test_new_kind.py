@@ -20,6 +20,7 @@ from retrieval.comparison.store import keep as keep_comparison
 from retrieval.rankings import Rankings, top_k
 from retrieval.report.exports import save
 from tests.doubles import PASSAGES, QUESTIONS, small_set
+from tests.retrieval.test_contract import keeps_the_contract, makers
 from views.choices import choices_for
 from views.ui.words import catalog
 
@@ -31,8 +32,9 @@ class Letters:
         self.name, self._letters = name, [{*text} for text in texts]
 
     def search(self, questions: Sequence[str], k: int) -> Rankings:
-        shares = [[len({*text} & letters) / len({*text}) for letters in self._letters] for text in questions]
-        return top_k(np.array(shares), k)
+        shares = [[len({*text} & letters) / max(1, len({*text})) for letters in self._letters] for text in questions]
+        scores = np.array(shares).reshape(len(questions), len(self._letters))
+        return top_k(np.where(scores > 0, scores, -np.inf), k)
 
 
 class LettersSpec(Spec):
@@ -48,7 +50,15 @@ SHARE = f"{len({*QUESTIONS[1].text} & {*PASSAGES[1].text}) / len({*QUESTIONS[1].
 
 @pytest.fixture(autouse=True)
 def _registered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(experiment_file, "KINDS", [*experiment_file.KINDS, LettersSpec])
+    monkeypatch.setattr(experiment_file, "KINDS", (*experiment_file.KINDS, LettersSpec))
+
+
+def test_the_contract_of_every_retriever_is_its_own_too() -> None:
+    make = makers()["letters kind"]
+    for passages in (PASSAGES, PASSAGES[:1]):
+        assert make(passages).name == "letters"
+        for k in (1, 3, 8):
+            keeps_the_contract(make(passages), make(passages), passages, k)
 
 
 @pytest.mark.slow
