@@ -1,11 +1,18 @@
-"""Work is done once, and a damaged file costs time, never a result."""
+"""Work is done once, a damaged file costs time, never a result, and what is sealed is known to be what it was."""
 
+import json
+import os
+import socket
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+import xxhash
 
-from data.cache import Arrays, cached_arrays, key_of
+from data import cache as seals
+from data import workspace as workspace_module
+from data.cache import SEAL, Arrays, cached_arrays, is_sealed, is_sound, key_of, seal, sealing
 from data.workspace import workspace
 from text.analysis import analyze
 from text.analyzers import Analyzer
@@ -105,3 +112,189 @@ def test_keys_differ_where_anything_differs() -> None:
     parts += [("\ud800",), ("?",), ({"a": 1},), (["a", 1],)]
     assert len({key_of(*values) for values in parts}) == len(parts)
     assert key_of({"a": 1, "b": 2}) == key_of({"b": 2, "a": 1})
+
+
+CONTENT = bytes(range(256)) * 10
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "file"
+    path.write_bytes(CONTENT)
+    seal(path)
+    return path
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    folder = tmp_path / "folder"
+    (folder / "inner").mkdir(parents=True)
+    (folder / "config.json").write_text("{}")
+    (folder / "inner" / "weights").write_bytes(CONTENT)
+    (folder / "empty").touch()
+    seal(folder)
+    return folder
+
+
+def test_a_seal_is_the_mark_the_size_and_the_digest_behind_the_content(file: Path) -> None:
+    told = file.read_bytes()
+    assert told[: len(CONTENT)] == CONTENT
+    assert told[len(CONTENT) :] == b"mrc-seal" + len(CONTENT).to_bytes(8, "little") + xxhash.xxh3_128(CONTENT).digest()
+    assert is_sound(file)
+
+
+def test_a_file_cut_anywhere_is_not_sound(file: Path) -> None:
+    whole = file.read_bytes()
+    for length in range(0, len(whole), 7):
+        file.write_bytes(whole[:length])
+        assert not is_sound(file), length
+    file.write_bytes(whole + b"\0")
+    assert not is_sound(file)
+    file.write_bytes(whole)
+    assert is_sound(file)
+
+
+def test_a_file_with_one_other_bit_anywhere_is_not_sound(file: Path) -> None:
+    whole = bytearray(file.read_bytes())
+    for place in (*range(0, len(whole), 37), *range(len(CONTENT), len(whole))):
+        whole[place] ^= 1 << place % 8
+        file.write_bytes(whole)
+        assert not is_sound(file), place
+        whole[place] ^= 1 << place % 8
+
+
+def test_damage_that_keeps_size_and_time_is_seen(file: Path) -> None:
+    assert is_sound(file)
+    before = file.stat()
+    with file.open("r+b") as handle:
+        handle.seek(100)
+        handle.write(b"other")
+    os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert file.stat().st_mtime_ns == before.st_mtime_ns
+    assert not is_sound(file)
+
+
+def test_what_is_not_there_or_has_no_seal_is_not_sound(tmp_path: Path) -> None:
+    assert not is_sound(tmp_path / "nothing")
+    assert not is_sound(tmp_path)
+    for content in (b"", CONTENT):
+        (tmp_path / "plain").write_bytes(content)
+        assert not is_sound(tmp_path / "plain")
+        assert not is_sealed(tmp_path / "plain")
+    seal(tmp_path / "plain")
+    assert is_sealed(tmp_path / "plain")
+
+
+def test_a_file_is_read_through_once_until_it_is_another(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[Path] = []
+    digest = seals._digest
+    monkeypatch.setattr(seals, "_digest", lambda path, size: (read.append(path), digest(path, size))[1])
+    assert all(is_sound(file) for _ in range(5))
+    assert read == [file]
+    copy = file.with_name("copy")
+    copy.write_bytes(file.read_bytes())
+    copy.replace(file)
+    assert all(is_sound(file) for _ in range(5))
+    assert read == [file, file]
+
+
+def test_arrays_are_read_as_if_there_were_no_seal(tmp_path: Path) -> None:
+    array = np.arange(1000, dtype=np.float32).reshape(50, 20)
+    with sealing(tmp_path / "a.npy") as new:
+        np.save(new, array)
+    with sealing(tmp_path / "a.npz") as new:
+        np.savez(new, array=array)
+    np.testing.assert_array_equal(np.load(tmp_path / "a.npy"), array)
+    np.testing.assert_array_equal(np.load(tmp_path / "a.npy", mmap_mode="r"), array)
+    np.testing.assert_array_equal(np.load(tmp_path / "a.npz")["array"], array)
+    assert is_sound(tmp_path / "a.npy")
+    assert is_sound(tmp_path / "a.npz")
+
+
+def test_a_folder_is_sound_while_every_file_of_it_is(folder: Path) -> None:
+    assert is_sound(folder)
+    for name in ("config.json", "inner/weights", "empty", SEAL):
+        path = folder / name
+        whole = path.read_bytes()
+        for damaged in (b"", whole[:-1], whole + b"x", b"[" * 100_000, b"{}"):
+            if damaged != whole:
+                path.write_bytes(damaged)
+                assert not is_sound(folder), (name, damaged[:10])
+        path.unlink()
+        assert not is_sound(folder)
+        path.write_bytes(whole)
+        assert is_sound(folder)
+
+
+def test_a_block_that_fails_leaves_what_was_there(file: Path) -> None:
+    before = file.read_bytes()
+    with pytest.raises(FileNotFoundError), sealing(file) as new:
+        new.rename(new.with_name("elsewhere"))
+    assert file.read_bytes() == before
+    assert [path.name for path in file.parent.iterdir()] == [file.name]
+
+
+def test_what_is_sealed_is_on_the_disk_before_it_has_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    forced: list[tuple[str, bool]] = []
+    target = tmp_path / "kept"
+    for module in (seals, workspace_module):
+        monkeypatch.setattr(module, "to_disk", lambda path: forced.append((path.name, target.exists())))
+    with sealing(target) as new:
+        new.write_bytes(CONTENT)
+    assert forced == [("kept", False), (tmp_path.name, True)]
+    forced.clear()
+    target.unlink()
+    with sealing(target) as new:
+        new.mkdir()
+        (new / "inner").write_bytes(CONTENT)
+    before = [name for name, there in forced if not there]
+    assert before.index("inner") < before.index(SEAL)
+    assert forced[-1] == (tmp_path.name, True)
+
+
+def _fifo(path: Path) -> None:
+    os.mkfifo(path)
+
+
+def _socket(path: Path) -> None:
+    here = Path.cwd()
+    os.chdir(path.parent)  # the name of a socket is short
+    try:
+        with socket.socket(socket.AF_UNIX) as one:
+            one.bind(path.name)
+    finally:
+        os.chdir(here)
+
+
+def _device(path: Path) -> None:
+    path.symlink_to("/dev/zero")
+
+
+@pytest.mark.parametrize("put", [_fifo, _socket, _device])
+def test_what_is_no_regular_file_is_not_sound_and_never_waited_for(put: Any, folder: Path, file: Path) -> None:
+    for path in (file, folder / "config.json", folder / "inner" / "weights", folder / SEAL):
+        content = path.read_bytes()
+        path.unlink()
+        put(path)
+        assert not is_sound(folder if folder in path.parents else path), path
+        path.unlink()
+        path.write_bytes(content)
+    assert is_sound(folder)
+    assert is_sound(file)
+
+
+def test_a_seal_that_leaves_files_out_is_none(folder: Path) -> None:
+    listed = json.loads((folder / SEAL).read_text())
+    for name in listed:
+        (folder / SEAL).write_text(json.dumps({one: told for one, told in listed.items() if one != name}))
+        assert not is_sound(folder), name
+        assert is_sound(folder, beside=[name])
+        (folder / SEAL).write_text(json.dumps({name: listed[name]}))
+        assert not is_sound(folder), name
+    (folder / SEAL).write_text(json.dumps(listed | {"../file": [0, ""]}))
+    assert not is_sound(folder)
+    (folder / SEAL).write_text(json.dumps(listed))
+    (folder / ".left-by-a-system").touch()
+    assert is_sound(folder)
+    (folder / "another").touch()
+    assert not is_sound(folder)

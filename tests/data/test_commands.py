@@ -1,13 +1,21 @@
+import csv
+import io
+import json
+import logging
 import os
+import warnings
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Annotated, Any
 
+import pandas as pd
 import pytest
 from cyclopts import App, Parameter
 
 from data.commands import AsJson, columns_of, commands_of, one_of, run, several_of, takes
-from data.terminal import QUIET, VERBOSE, quiet
+from data.csv_export import csv_bytes
+from data.terminal import QUIET, VERBOSE, harmless, quiet, tell
 
 
 class Size(StrEnum):
@@ -127,3 +135,62 @@ def test_libraries_speak_wherever_they_are_asked_to(
     assert run(room, words) == 0
     assert os.environ[VERBOSE] == "1"
     assert not set(QUIET) & set(os.environ)
+
+
+def test_no_text_commands_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    text = "종류\x1b[2J\x07\x9b31m\x7f\r\u202e끝\t\n"
+    assert harmless(text) == "종류\\u001b[2J\\u0007\\u009b31m\\u007f\\u000d\\u202e끝\t\n"
+    tell(text)
+    tell(text, error=True)
+    out, errors = capsys.readouterr()
+    assert out == errors == harmless(text) + "\n"
+
+
+def test_json_stays_json() -> None:
+    content = {"kind": "\x9b31m\u202e\x7f가"}
+    assert json.loads(harmless(json.dumps(content, ensure_ascii=False))) == content
+
+
+@pytest.fixture
+def loud_libraries(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """An environment in which nobody said anything, and which gets nothing of what is said here."""
+    with warnings.catch_warnings():
+        for name in (*QUIET, VERBOSE):
+            monkeypatch.setenv(name, "")  # so that it is put back
+            monkeypatch.delenv(name)
+        yield
+    for name in (*QUIET, VERBOSE):
+        os.environ.pop(name, None)
+
+
+@pytest.mark.usefixtures("unset")
+def test_libraries_keep_to_themselves_what_is_no_error() -> None:
+    quiet()
+    assert {name: os.environ[name] for name in QUIET} == QUIET
+    assert not logging.getLogger("sentence_transformers").isEnabledFor(logging.WARNING)
+    assert logging.getLogger("data").isEnabledFor(logging.WARNING)
+    with warnings.catch_warnings(record=True) as told:
+        warnings.warn_explicit("a hint", UserWarning, "model.py", 1, module="transformers.models.bert")
+        warnings.warn_explicit("ours", UserWarning, "store.py", 1, module="data.store")
+    assert [str(one.message) for one in told] == ["ours"]
+
+
+def cells(table: pd.DataFrame) -> list[list[str]]:
+    content = csv_bytes(table)
+    assert content.startswith(b"\xef\xbb\xbf")
+    return list(csv.reader(io.StringIO(content.decode("utf-8-sig"))))
+
+
+@pytest.mark.parametrize("text", ["=1+1", "+82", "-1", "@SUM(A1)", "\t=1", "\r=1", "＝1+1", "＠SUM(A1)"])
+def test_a_text_that_would_be_a_formula_is_harmless(text: str) -> None:
+    assert cells(pd.DataFrame({"a": [text]}))[1] == [f"'{text}"]
+    assert cells(pd.DataFrame({text: ["a"]}))[0] == [f"'{text}"]
+
+
+def test_everything_else_stays() -> None:
+    table = pd.DataFrame({"row": [-3, 4], "text": ["서울, =수도", 'a"b\nc'], "mixed": [None, -1.5]})
+    assert cells(table) == [["row", "text", "mixed"], ["-3", "서울, =수도", ""], ["4", 'a"b\nc', "-1.5"]]
+
+
+def test_columns_of_the_same_name_are_both_kept() -> None:
+    assert cells(pd.DataFrame([["=a", "b"]], columns=["x", "x"])) == [["x", "x"], ["'=a", "b"]]

@@ -1,15 +1,20 @@
 import json
+import time
 from pathlib import Path
 
 import pandas as pd
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from data import audit
+from data.audit import audit
 from data.formats.columns import Columns
+from data.passages import Passage
 from data.problems import DataError, ProblemCode
-from data.read import Format, Reading, propose_columns, read, read_file
+from data.read import Format, GatheredPassages, Reading, propose_columns, read, read_file
 from data.split import split
 from data.store import keep, load
+from data.texts import BLOCK
 from tests.data.sample_files import ROWS, as_csv, workbook
 
 
@@ -227,3 +232,68 @@ def test_a_column_of_questions_that_is_empty_can_be_left_out() -> None:
     with pytest.raises(DataError, match="the question"):
         _read(text)
     assert list(_read(text, Columns(context="context")).question_set.passages.texts) == ["서울은 수도이다."]
+
+
+@given(st.lists(st.tuples(st.text("가나", max_size=2), st.sampled_from(["", "t", "u"])), max_size=20))
+def test_equal_texts_are_one_under_the_first_title_known(rows: list[tuple[str, str]]) -> None:
+    gathered = GatheredPassages()
+    known: dict[str, str] = {}
+    for text, title in rows:
+        assert gathered.find(text) == (list(known).index(text) if text in known else len(known))
+        known[text] = known.get(text) or title
+        assert gathered.add(text, title, "") == list(known).index(text)
+    ids = [str(place) for place in range(len(known))]
+    expected = [Passage(id_, text, title) for id_, (text, title) in zip(ids, known.items(), strict=True)]
+    assert gathered.passages(ids) == expected
+
+
+def test_texts_in_closed_blocks_are_found() -> None:
+    gathered = GatheredPassages()
+    for row in range(BLOCK + 2):
+        gathered.add(f"글 {row}", "", "")
+    assert (gathered.find("글 0"), gathered.find(f"글 {BLOCK}")) == (0, BLOCK)
+    assert gathered.add("글 1", "제목", "") == 1
+    passages = gathered.passages(map(str, range(len(gathered))))
+    assert (len(passages), passages[1]) == (BLOCK + 2, Passage("1", "글 1", "제목"))
+
+
+class SameHash(str):
+    """Texts that only their letters tell apart."""
+
+    __slots__ = ()
+
+    def __hash__(self) -> int:
+        return 7
+
+
+def test_texts_with_one_hash_are_told_apart() -> None:
+    gathered = GatheredPassages()
+    texts = [SameHash(text) for text in "가나다"]
+    assert [gathered.add(text, "", "") for text in [*texts, *texts]] == [0, 1, 2, 0, 1, 2]
+    assert gathered.find(SameHash("라")) == 3
+
+
+def test_korquad_is_read_whole(korquad: Reading) -> None:
+    assert (korquad.format, korquad.encoding, korquad.problems) == (Format.SQUAD, "UTF-8", ())
+    assert (korquad.row_count, korquad.paragraph_count) == (5774, 964)
+    assert len(korquad.question_set.passages) == 961
+    assert len(korquad.question_set.questions) == 5774
+    first = korquad.question_set.questions[0]
+    assert (first.id, first.answers, first.relevant) == ("6548850-0-0", ("1989년 2월 15일",), ("p1",))
+
+
+def test_korquad_audit(korquad: Reading) -> None:
+    figures = audit(korquad.question_set)
+    assert (figures.article_count, figures.unanswerable_count, figures.passages_without_question) == (140, 0, 1)
+    assert figures.questions_per_passage.sum() == 5774
+    assert figures.answers_not_found == ()
+    assert round(figures.overlap.mean, 3) == 0.674
+
+
+def test_korquad_is_quick(korquad_file: Path) -> None:
+    start = time.process_time()
+    question_set = read_file(korquad_file).question_set
+    read_in = time.process_time() - start
+    audit(question_set)
+    assert read_in < 1
+    assert time.process_time() - start < 3

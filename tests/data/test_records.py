@@ -1,7 +1,18 @@
+"""Sets and their columns of passages, their fingerprints, and questions made of passages."""
+
+import hashlib
+import json
+
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from data.records import Passage, Question, QuestionSet
+from data.passages import Passage, Passages, RowOfId
+from data.records import Maker, Question, QuestionSet, as_trained, made_by, model_of, without
+from data.store import CATALOG, read_entry
+from data.texts import BLOCK
+from tests.doubles import PASSAGES as MANY
 
 PASSAGES = (Passage("a", "서울"), Passage("b", "부산"), Passage("c", "대구"))
 QUESTIONS = (
@@ -46,3 +57,158 @@ def test_what_does_not_hold_is_refused(
 ) -> None:
     with pytest.raises(ValueError, match=message):
         QuestionSet("set", passages, questions)
+
+
+FEW = st.lists(
+    st.builds(Passage, st.text(max_size=3), st.text('가"\\\n\x01', max_size=4), st.text(max_size=2)), max_size=6
+)
+
+
+@given(FEW, st.integers(-7, 7), st.integers(-7, 7), st.sampled_from([-1, 1, 2]))
+def test_it_is_the_sequence_of_its_passages(passages: list[Passage], start: int, stop: int, step: int) -> None:
+    found = Passages.of(passages)
+    assert (list(found), len(found), found) == (passages, len(passages), tuple(passages))
+    assert found[start:stop:step] == passages[start:stop:step]
+    assert [found[row] for row in range(len(passages))] == passages
+    assert Passages.of(found) is found
+
+
+@given(FEW)
+def test_the_fingerprint_by_its_formula(passages: list[Passage]) -> None:
+    lines = "".join(json.dumps([p.id, p.text, p.title], ensure_ascii=False) + "\n" for p in passages)
+    assert Passages.of(passages).fingerprint == hashlib.sha256(lines.encode()).hexdigest()
+
+
+def test_the_samples_fingerprint_has_never_changed() -> None:
+    sample = read_entry(CATALOG["sample"]).question_set
+    assert sample.corpus_fingerprint == "9c655054d83f667e8c02961f73333f9b663d0a768e051198bbef100ac2d06942"
+    assert sample.fingerprint == "5ab6feb379263eecc3cb06ee2b78b3e0f6dd13723c7681737b73c8564e0c233b"
+
+
+def test_equal_are_the_same_passages_in_the_same_order() -> None:
+    passages = Passages.of(MANY)
+    assert passages == Passages.of(list(MANY))
+    assert hash(passages) == hash(Passages.of(list(MANY)))
+    assert passages == Passages.of([*MANY, *MANY])[5:]  # whatever pieces the columns are in
+    assert passages != MANY[::-1]
+    assert passages != MANY[:4]
+    assert passages != 5
+
+
+def test_indexed_texts() -> None:
+    passages = Passages.of([Passage("1", "가", "제목"), Passage("2", "나")])
+    assert passages.indexed_texts(title=True) == ["제목\n가", "나"]
+    assert passages.indexed_texts(title=False) == ["가", "나"]
+
+
+def test_more_than_a_block() -> None:
+    ids = [str(row) for row in range(2 * BLOCK + 1)]
+    passages = Passages.of(Passage(id_, f"글 {id_}") for id_ in ids)
+    assert list(passages.ids) == ids
+    assert passages[BLOCK] == Passage(str(BLOCK), f"글 {BLOCK}")
+    assert passages.row_of[ids[-1]] == 2 * BLOCK
+    assert passages.repeated == ""
+
+
+@pytest.mark.parametrize(
+    ("passage", "told"),
+    [(Passage("p1", "새 글"), "passage id 'p1'"), (Passage("p9", MANY[3].text), "passage text")],
+)
+def test_what_is_repeated_is_told(passage: Passage, told: str) -> None:
+    assert Passages.of([*MANY, passage]).repeated.startswith(told)
+
+
+@given(st.lists(st.text("ab", max_size=3), unique=True), st.lists(st.text("ab", max_size=3)))
+def test_rows_by_id(ids: list[str], wanted: list[str]) -> None:
+    row_of = Passages.of(Passage(id_, str(row)) for row, id_ in enumerate(ids)).row_of
+    expected = {id_: row for row, id_ in enumerate(ids)}
+    assert row_of == expected
+    assert row_of.rows(wanted).tolist() == [expected.get(id_, -1) for id_ in wanted]
+
+
+def test_ids_with_one_hash_are_told_apart() -> None:
+    class SameHashes:
+        def __init__(self, ids: list[str]) -> None:
+            self.ids = ids
+
+        def hashes(self) -> object:
+            return Passages.of(Passage(hashed, "") for hashed in ["b"] * len(self.ids)).ids.hashes()
+
+        def __getitem__(self, row: int) -> str:
+            return self.ids[row]
+
+        def at(self, rows: list[int]) -> list[str]:
+            return [self.ids[row] for row in rows]
+
+    row_of = RowOfId(SameHashes(["a", "b", "c"]))
+    assert row_of["b"] == 1
+    assert row_of.rows(["b"]).tolist() == [1]
+    assert "d" not in row_of
+
+
+MADE_OF = (
+    Passage("a", "서울은 수도이다. 한강이 흐른다. 산이 많다.", "서울"),
+    Passage("b", "부산은 항구이다. 바다가 있다.", "부산"),
+    Passage("c", "산이 많다.", "서울"),
+)
+short = st.text("ab .", min_size=1, max_size=8)
+
+
+def of(*questions: Question) -> QuestionSet:
+    return QuestionSet("set", MADE_OF, questions)
+
+
+def test_a_hidden_sentence_is_taken_out_of_its_own_passage_only() -> None:
+    asked = of(Question("1", "산이 많다.", relevant=("a",), made="sentence", hidden=True))
+    trained = as_trained(asked)
+    assert list(trained.passages.texts) == ["서울은 수도이다. 한강이 흐른다.", MADE_OF[1].text, MADE_OF[2].text]
+    assert list(trained.passages.titles) == ["서울", "부산", "서울"]
+    assert list(asked.passages) == list(MADE_OF)
+    assert trained.corpus_fingerprint != asked.corpus_fingerprint
+
+
+def test_where_a_title_asks_no_passage_has_one() -> None:
+    trained = as_trained(of(Question("1", "서울", relevant=("a", "c"), made="title", hidden=True)))
+    assert list(trained.passages.titles) == ["", "", ""]
+    assert list(trained.passages.texts) == [passage.text for passage in MADE_OF]
+
+
+def test_nothing_is_taken_out_for_questions_that_are_not_hidden() -> None:
+    asked = of(Question("1", "산이 많다.", relevant=("a",), made="sentence"), Question("2", "강은?", relevant=("a",)))
+    assert as_trained(asked) is asked
+
+
+def test_passages_that_differed_by_the_sentence_alone_are_both_kept() -> None:
+    passages = (Passage("a", "같은 글. 다른 글."), Passage("b", "같은 글."))
+    made = Question("1", "다른 글.", relevant=("a",), made="sentence", hidden=True)
+    assert list(as_trained(QuestionSet("set", passages, (made,))).passages.texts) == ["같은 글.", "같은 글."]
+
+
+@given(st.text("ab .\n", max_size=60), st.lists(short, max_size=4))
+def test_what_was_taken_out_is_gone(text: str, sentences: list[str]) -> None:
+    rest = without(text, sentences)
+    assert not any(sentence in rest for sentence in sentences if sentence.strip())
+    assert len(rest) <= len(text)
+
+
+@given(st.text(max_size=40))
+def test_without_a_sentence_a_text_is_itself(text: str) -> None:
+    assert without(text, []) == without(text, [" "]) == text
+
+
+def test_what_a_question_was_made_by() -> None:
+    assert [made_by(maker, "x/y") for maker in Maker] == ["title", "sentence", "model: x/y"]
+    assert [model_of(made_by(maker, "x/y")) for maker in Maker] == ["", "", "x/y"]
+
+
+def test_a_made_question_is_other_content_and_counted() -> None:
+    asked, made = Question("1", "강은?", relevant=("a",)), Question("1", "강은?", relevant=("a",), made="title")
+    assert of(asked).fingerprint != of(made).fingerprint
+    assert of(asked).made == {}
+    assert of(made, Question("2", "산은?", relevant=("b",), made="title"), Question("3", "왜?")).made == {"title": 2}
+
+
+def test_a_question_that_was_asked_has_the_fingerprint_it_always_had() -> None:
+    assert of(Question("1", "강은?", ("한강",), ("a",), "what")).fingerprint == (
+        "c1792cd627ab92893ac348de74b6a6fd2866305964e5f9f77e5e1071d6cfde4f"
+    )

@@ -1,17 +1,43 @@
+"""Sets of the catalog, kept ones, and those of the shelf, which every user reads and cannot change."""
+
 import gc
+import hashlib
 import json
 import shutil
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import ClassVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from data.problems import DataError
+from data.__main__ import main
+from data.cache import cached_arrays
+from data.problems import DataError, ProblemCode
 from data.records import Passage, Question, QuestionSet
-from data.store import find, keep, last_used, load, note_used, passages_of, remove, stored
+from data.remarks import mark_negative, remarks_of
+from data.store import (
+    CATALOG,
+    CatalogEntry,
+    damaged,
+    find,
+    keep,
+    last_used,
+    load,
+    note_used,
+    obtain,
+    passages_of,
+    read_entry,
+    remove,
+    stored,
+)
+from data.workspace import acting_as, shared_workspace, user_of, workspace
+from tests.data.sample_files import ROWS, as_squad
+from tests.doubles import small_set
 
 SET = QuestionSet(
     "../이름: 질문/들",
@@ -192,3 +218,196 @@ def test_a_set_kept_before_questions_could_be_made_still_opens(workspace_folder:
     (folder / "set.json").write_text(json.dumps({name: value for name, value in note.items() if name != "made"}))
     assert load(kept.key) == SET
     assert stored()[0].made == 0
+
+
+CONTENT = as_squad(ROWS).encode() + b" " * 200_000
+
+
+class _Publisher(BaseHTTPRequestHandler):
+    asked: ClassVar[list[str]] = []
+
+    def do_GET(self) -> None:
+        self.asked.append(self.path)
+        body = {"/set.json": CONTENT, "/altered.json": b"x" + CONTENT[1:], "/longer.json": CONTENT * 2}
+        content = body.get(self.path, CONTENT)
+        self.send_response(404 if self.path == "/none.json" else 200)
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content[:1000] if self.path == "/cut.json" else content)
+
+    def log_message(self, *arguments: object) -> None:
+        pass
+
+
+@pytest.fixture
+def entry(workspace_folder: Path) -> Iterator[CatalogEntry]:
+    server = ThreadingHTTPServer(("127.0.0.1", 0), _Publisher)
+    threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
+    _Publisher.asked.clear()
+    checksum = hashlib.sha256(CONTENT).hexdigest()
+    address = f"http://127.0.0.1:{server.server_port}/set.json"
+    yield CatalogEntry("set", "A set", "CC0", Path("set.json"), address, checksum, len(CONTENT))
+    server.shutdown()
+    server.server_close()
+
+
+def test_a_download_is_kept(entry: CatalogEntry, workspace_folder: Path) -> None:
+    steps: list[tuple[int, int]] = []
+    assert obtain(entry, lambda done, total: steps.append((done, total))) == CONTENT
+    assert steps[-1] == (len(CONTENT), len(CONTENT))
+    assert steps == sorted(steps)
+    assert (workspace_folder / "downloads" / "set.json").read_bytes() == CONTENT
+    assert obtain(entry) == CONTENT
+    assert _Publisher.asked == ["/set.json"]
+
+
+def test_a_folder_of_data_comes_first(entry: CatalogEntry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "set.json").write_bytes(CONTENT)
+    monkeypatch.setenv("MRC_DATA", str(tmp_path))
+    assert obtain(entry) == CONTENT
+    assert _Publisher.asked == []
+
+
+def test_altered_copies_are_not_used(
+    entry: CatalogEntry, workspace_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for folder in (tmp_path, workspace_folder / "downloads"):
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "set.json").write_bytes(b"altered")
+    monkeypatch.setenv("MRC_DATA", str(tmp_path))
+    assert obtain(entry) == CONTENT
+    assert (workspace_folder / "downloads" / "set.json").read_bytes() == CONTENT
+
+
+@pytest.mark.parametrize(
+    ("name", "code", "words"),
+    [
+        ("none.json", ProblemCode.DOWNLOAD_FAILED, "Not Found"),
+        ("cut.json", ProblemCode.ALTERED_DOWNLOAD, "1,000 bytes"),
+        ("altered.json", ProblemCode.ALTERED_DOWNLOAD, "is not the known file of A set"),
+        ("longer.json", ProblemCode.ALTERED_DOWNLOAD, "is not the known file of A set"),
+    ],
+)
+def test_what_is_not_the_known_file_is_refused(
+    entry: CatalogEntry, workspace_folder: Path, name: str, code: ProblemCode, words: str
+) -> None:
+    with pytest.raises(DataError, match=words) as caught:
+        obtain(replace(entry, address=entry.address.replace("set.json", name)))
+    assert caught.value.problem.code is code
+    assert str(caught.value).endswith("Get the file by hand and upload it here.")
+    assert not (workspace_folder / "downloads" / "set.json").exists()
+
+
+def test_a_publisher_out_of_reach(entry: CatalogEntry) -> None:
+    with pytest.raises(DataError, match=r"A set could not be downloaded from http://127.0.0.1:9/x \("):
+        obtain(replace(entry, address="http://127.0.0.1:9/x"))
+
+
+def test_the_sample_comes_with_the_program() -> None:
+    question_set = read_entry(CATALOG["sample"]).question_set
+    assert question_set.name == "Korean sample"
+    assert all(question.kind for question in question_set.questions)
+
+
+def test_the_entry_of_korquad_is_the_real_file(korquad_file: Path) -> None:
+    entry = CATALOG["korquad-v1-dev"]
+    content = korquad_file.read_bytes()
+    assert (len(content), hashlib.sha256(content).hexdigest()) == (entry.size, entry.sha256)
+    assert len(read_entry(entry).question_set.questions) == 5774
+
+
+ALICE, BOB = user_of("https://id.example.org", "alice"), user_of("https://id.example.org", "bob")
+OWN = QuestionSet("own", (Passage("a", "서울은 수도이다"),), (Question("1", "수도는?", ("서울",), ("a",)),))
+
+
+@pytest.fixture
+def shared(tmp_path: Path) -> str:
+    """The key of a set that the operator keeps by a command."""
+    file = tmp_path / "everybody.json"
+    passages = {passage.id: passage for passage in small_set().passages}
+    rows = [{"question": one.text, "context": passages[one.relevant[0]].text} for one in small_set().questions]
+    file.write_text(json.dumps(rows, ensure_ascii=False), encoding="utf-8")
+    assert main(["keep", str(file)]) == 0
+    (kept,) = stored()
+    return kept.key
+
+
+def files(place: Path) -> dict[str, bytes]:
+    return {str(path): path.read_bytes() for path in sorted(place.rglob("*")) if path.is_file()}
+
+
+def test_everybody_sees_it_after_their_own(shared: str) -> None:
+    for name in (ALICE, BOB):
+        with acting_as(name):
+            own = keep(OWN)
+            assert [(kept.key, kept.shared) for kept in stored()] == [(own.key, False), (shared, True)]
+            assert load(shared).fingerprint[:16] == shared
+            assert len(passages_of(shared)) == 5
+            assert find("everybody").fingerprint[:16] == shared
+    assert [(kept.key, kept.shared) for kept in stored()] == [(shared, False)]
+
+
+def test_nobody_but_the_operator_removes_or_changes_it(shared: str) -> None:
+    before = files(shared_workspace() / "datasets")
+    with acting_as(ALICE):
+        with pytest.raises(DataError):
+            remove(shared)
+        mark_negative(load(shared).fingerprint, "1", "2")
+        assert len(remarks_of(load(shared).fingerprint)) == 1
+    with acting_as(BOB):
+        assert len(remarks_of(load(shared).fingerprint)) == 0
+    assert files(shared_workspace() / "datasets") == before
+    assert not (shared_workspace() / "remarks").exists()
+    remove(shared)
+    assert stored() == []
+
+
+def test_what_is_made_of_it_is_the_users(shared: str) -> None:
+    import numpy as np
+
+    with acting_as(ALICE):
+        cached_arrays("rankings", "key", lambda: {"one": np.zeros(1)})
+        assert (workspace() / "cache" / "rankings" / "key.npz").is_file()
+    assert not (shared_workspace() / "cache").exists()
+
+
+def test_ones_own_of_the_same_content_hides_it_and_is_removed_alone(shared: str) -> None:
+    with acting_as(ALICE):
+        again = keep(QuestionSet("my copy", load(shared).passages, load(shared).questions))
+        assert [(kept.key, kept.name, kept.shared) for kept in stored()] == [(shared, "my copy", False)]
+        assert load(shared).name == "my copy"
+        remove(again.key)
+        assert [(kept.key, kept.name, kept.shared) for kept in stored()] == [(shared, "everybody", True)]
+
+
+def test_a_set_of_another_user_is_nowhere(shared: str) -> None:
+    with acting_as(ALICE):
+        own = keep(OWN).key
+        before = files(workspace())
+    with acting_as(BOB):
+        assert [kept.key for kept in stored()] == [shared]
+        for reference in (own, "own", f"../../{ALICE}/datasets/{own}", f"../users/{ALICE}/datasets/{own}"):
+            for attempt in (load, passages_of, remove, find):
+                with pytest.raises(DataError):
+                    attempt(reference)
+    with acting_as(ALICE):
+        assert files(workspace()) == before
+        assert load(own) == OWN
+
+
+def test_no_note_of_a_users_says_that_it_is_shared(shared: str) -> None:
+    with acting_as(ALICE):
+        own = keep(OWN)
+        note = workspace() / "datasets" / own.key / "set.json"
+        assert "shared" not in json.loads(note.read_text(encoding="utf-8"))
+        note.write_text(json.dumps(json.loads(note.read_text(encoding="utf-8")) | {"shared": True}), encoding="utf-8")
+        assert not stored()[0].shared
+
+
+def test_what_is_damaged_on_it_is_told_to_the_operator_alone(shared: str) -> None:
+    (shared_workspace() / "datasets" / shared / "set.json").write_text("{", encoding="utf-8")
+    with acting_as(ALICE):
+        assert (stored(), damaged()) == ([], [])
+        with pytest.raises(DataError):
+            load(shared)
+    assert damaged() == [shared]

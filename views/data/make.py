@@ -1,26 +1,111 @@
-"""Making questions of the passages of the set in use: how, how many, a look at some, and then to the training."""
+"""Questions made of passages: what makes them, how many there may be, and keeping them beside the set's own."""
 
+import os
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 import pandas as pd
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
+from chat.endpoint import MODEL, Endpoint, may_be_given
 from chat.problems import EndpointError
 from data.records import Maker, QuestionSet, as_trained
 from data.store import StoredSet, keep
 from data.workspace import LimitError
-from questions.drafts import Progress, QuestionsError
+from questions.drafts import MakerOptions, Progress, PromptLanguage, QuestionsError
 from questions.make import MadeQuestions, make_questions
-from questions.written import Unanswered
-from views.data.make_choices import Chosen, pick
+from questions.written import Unanswered, prompts
 from views.names import made_words, maker_name, set_name
 from views.navigation import open_page
 from views.resources.sets import use_set
 from views.ui import tables
 from views.ui.problems import failure_text
-from views.ui.words import plain, word
+from views.ui.words import language, plain, word
+
+_USUAL = 2000  # passages: enough to train with, and made in a minute
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """How questions are to be made, and where a language model is asked."""
+
+    by: Maker
+    most: int = 0
+    per_passage: int = 1
+    model: str = ""
+    prompt: str = ""
+    address: str = field(default="", repr=False)
+    key: str = field(default="", repr=False)
+
+    def options(self, most: int = 0) -> MakerOptions:
+        """Return the options, of `most` passages at most where told. Raises `QuestionsError`."""
+        return MakerOptions(
+            by=self.by,
+            most=min(most or self.most, self.most),
+            per_passage=self.per_passage,
+            model=self.model,
+            prompt=self.prompt,
+            language=PromptLanguage(language()),
+        )
+
+    @property
+    def endpoint(self) -> Endpoint | None:
+        """Where the language model is; None where none is asked. Raises `EndpointError`."""
+        return Endpoint.of(self.address, self.key) if self.by is Maker.MODEL else None
+
+
+def pick(passages: int, articles: int) -> Chosen:
+    """Draw the choices for a set of so many passages and articles; returns them."""
+    chosen = st.segmented_control(
+        word("made.how"),
+        list(Maker),
+        default=Maker.SENTENCE,
+        required=True,
+        format_func=lambda one: word(f"made.by_{one}"),
+        key=f"made_by_{language()}",
+    )
+    by = Maker(chosen or Maker.SENTENCE)
+    st.markdown(word(f"made.about_{by}"))
+    left, right, _ = st.columns([1, 1, 2])
+    unit, count = ("most_titles", articles) if by is Maker.TITLE else ("most", passages)
+    with left:
+        most = _number(unit, max(1, count), min(max(1, count), _USUAL))
+    if by is Maker.TITLE:
+        return Chosen(by, most)
+    with right:
+        per_passage = _number("per_passage", 20, 1)
+    return _with_model(most, per_passage) if by is Maker.MODEL else Chosen(by, most, per_passage)
+
+
+def _with_model(most: int, per_passage: int) -> Chosen:
+    address, model, key = st.columns([2, 1, 1])
+    usual = prompts()[language()]["instruction"].strip()
+    return Chosen(
+        Maker.MODEL,
+        most,
+        per_passage,
+        address=_text(address, "address", placeholder="http://localhost:8000/v1") if may_be_given() else "",
+        model=_text(model, "model", value=os.environ.get(MODEL, "")).strip(),
+        key=_text(key, "secret", type="password", autocomplete="off") if may_be_given() else "",
+        prompt=st.text_area(
+            word("made.prompt"), usual, key=f"made_prompt_{language()}", help=word("made.prompt_help"), height=180
+        ),
+    )
+
+
+def _number(name: str, most: int, usual: int) -> int:
+    return int(
+        st.number_input(word(f"made.{name}"), 1, most, usual, key=f"made_{name}_{most}", help=word(f"made.{name}_help"))
+    )
+
+
+def _text(place: "st.delta_generator.DeltaGenerator", name: str, **look: str) -> str:
+    return str(
+        place.text_input(word(f"made.{name}"), key=f"made_{name}", help=word(f"made.{name}_help"), **look)  # type: ignore[call-overload]
+    )
+
 
 _PREVIEWED = 5  # passages
 _SHOWN_CHARACTERS = 160  # of a passage below its question

@@ -9,7 +9,7 @@ from data.read import Reading
 from data.store import CATALOG
 from views.data import preview, rows
 from views.data.preview import Preview, Read
-from views.data.status import draw_status
+from views.data.rows import draw_status
 from views.ui.problems import errors_told, failure_text
 from views.ui.words import plain, word
 

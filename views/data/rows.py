@@ -1,4 +1,4 @@
-"""The rows of a file: the first ones, and those that cannot be used, with the reason."""
+"""What became of files: what is to be looked at, the first rows, and those that cannot be used, with the reason."""
 
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -13,6 +13,24 @@ from data.read import Reading
 from views.ui import tables
 from views.ui.problems import problem_text, reason_text
 from views.ui.words import catalog, language, plain, word
+
+
+def draw_status(understood: str, warnings: Sequence[str], notes: Sequence[str], *, is_clean: bool) -> None:
+    """Draw one box, as grave as the gravest that it tells; all texts are Markdown.
+
+    `is_clean` says that there is nothing at all to tell of the reading.
+    """
+    points = [*warnings, *notes]
+    if not points and is_clean:
+        points = [word("data_page.no_problem")]
+    told = "\n".join([understood, "", *(f"- {point}" for point in points)])
+    if warnings:
+        st.warning(told, icon=":material/warning:")
+    elif notes or not is_clean:
+        st.info(told, icon=":material/info:")
+    else:
+        st.success(told, icon=":material/check_circle:")
+
 
 _SHOWN_ROWS = 1000
 _SHOWN_COLUMNS = 30  # of the first rows

@@ -1,18 +1,26 @@
 """The catalog of pairs: what comes with the program, and what is got from its publisher."""
 
+import csv
 import hashlib
+import json
+import os
+import re
+import unicodedata
+from collections import Counter
 from dataclasses import replace
+from itertools import combinations
 from pathlib import Path
 
 import pytest
 
-from data.pairs.audit import split_pairs
-from data.pairs.reading import PairOptions
-from data.pairs.records import PARTS, PairKind
+from data.pairs.audit import audit_pairs, split_pairs
+from data.pairs.reading import PairOptions, PairReading
+from data.pairs.records import PARTS, Label, PairKind
 from data.pairs.store import find
 from data.problems import DataError, ProblemCode
 from data.split import Part
 from data.store import PAIR_CATALOG, CatalogEntry, PairEntry, read_pair_entry
+from data.workspace import PROJECT
 
 
 def content(score: int) -> bytes:
@@ -85,3 +93,155 @@ def test_files_and_entries_are_found(entry: PairEntry, tmp_path: Path, monkeypat
     assert find("both").name == "Both"
     with pytest.raises(DataError, match=r"no set of sentence pairs none\.tsv\..*one of: sample-sts, sample-nli"):
         find("none.tsv", tmp_path)
+
+
+ENTRIES = ("korsts", "kornli-xnli", "klue-sts-dev", "klue-nli-dev")
+FILES = [file for id_ in ENTRIES for file in PAIR_CATALOG[id_].files]
+
+
+def given_file(file: CatalogEntry) -> Path:
+    path = Path(os.environ.get("MRC_DATA", "")) / file.path
+    if not path.is_file():
+        pytest.skip(f"needs {file.path} in the folder that MRC_DATA names")
+    return path
+
+
+def reading(id_: str) -> PairReading:
+    for file in PAIR_CATALOG[id_].files:
+        given_file(file)
+    return read_pair_entry(PAIR_CATALOG[id_])
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.path.name)
+def test_an_entry_is_the_real_file(file: CatalogEntry) -> None:
+    content = given_file(file).read_bytes()
+    assert (len(content), hashlib.sha256(content).hexdigest()) == (file.size, file.sha256)
+
+
+@pytest.mark.parametrize(
+    ("id_", "kind", "rows"),
+    [
+        ("korsts", PairKind.SCORED, (5749, 1500, 1379)),
+        ("kornli-xnli", PairKind.LABELLED, (0, 2490, 5010)),
+        ("klue-sts-dev", PairKind.SCORED, (0, 519, 0)),
+        ("klue-nli-dev", PairKind.LABELLED, (0, 3000, 0)),
+    ],
+)
+def test_every_row_is_read_into_its_published_part(id_: str, kind: PairKind, rows: tuple[int, ...]) -> None:
+    found = reading(id_)
+    assert (found.pairs.kind, found.pairs.name, found.left_out) == (kind, PAIR_CATALOG[id_].title, 0)
+    assert tuple(len(split_pairs(found.pairs)[part]) for part in PARTS) == rows
+    assert all(file.problems == () for file in found.files)
+
+
+def test_korsts_is_what_python_reads_of_it_with_quotes_as_letters() -> None:
+    pairs = reading("korsts").pairs
+    rows = []
+    for file in PAIR_CATALOG["korsts"].files:
+        with given_file(file).open(encoding="utf-8", newline="") as lines:
+            rows += list(csv.DictReader(lines, delimiter="\t", quoting=csv.QUOTE_NONE))
+    for place, name in enumerate(("sentence1", "sentence2")):
+        assert list(pairs.texts[place]) == [row[name].strip() for row in rows]
+    assert pairs.values.tolist() == pytest.approx([float(row["score"]) for row in rows], abs=1e-6)
+    assert sum('"' in text for text in pairs.sentences) > 0
+
+
+def test_what_the_parts_of_korsts_share() -> None:
+    pairs = reading("korsts").pairs
+    figures, rows = audit_pairs(pairs), split_pairs(pairs)
+    train, test = (set(pairs.at(rows[part]).sentences) for part in (Part.TRAIN, Part.TEST))
+    found = figures.leaks[Part.TRAIN, Part.TEST]
+    assert found.sentences == len(train & test) == 153
+    told = zip(*(column.at(rows[Part.TEST]) for column in pairs.texts), strict=True)
+    assert len(found.rows) == sum(bool(train & set(row)) for row in told) == 166
+
+
+def test_klue_scores_are_the_rounded_labels() -> None:
+    pairs = reading("klue-sts-dev").pairs
+    content = json.loads(given_file(PAIR_CATALOG["klue-sts-dev"].files[0]).read_text(encoding="utf-8"))
+    assert pairs.values.tolist() == pytest.approx([row["labels"]["label"] for row in content], abs=1e-6)
+
+
+@pytest.mark.parametrize("id_", ["kornli-xnli", "klue-nli-dev"])
+def test_labels_are_balanced_as_published(id_: str) -> None:
+    pairs = reading(id_).pairs
+    assert set(audit_pairs(pairs).labels.values()) == {len(pairs) // 3}
+    assert Label.NEUTRAL == 1
+
+
+FOLDER = PROJECT / "data" / "pairs" / "sample"
+SCORED, LABELLED = "korean_sts.tsv", "korean_nli.tsv"
+SENTENCES = {SCORED: ("sentence1", "sentence2"), LABELLED: ("premise", "hypothesis")}
+NEGATION = re.compile("않|없|못|아니|안 ")
+
+
+def rows_of(name: str) -> list[dict[str, str]]:
+    with (FOLDER / name).open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE))
+
+
+def sentences_of(rows: list[dict[str, str]], name: str) -> list[str]:
+    return [row[column] for row in rows for column in SENTENCES[name]]
+
+
+@pytest.mark.parametrize("name", SENTENCES)
+def test_lines_are_clean(name: str) -> None:
+    content = (FOLDER / name).read_bytes().decode("utf-8")
+    assert content.endswith("\n")
+    assert "\r" not in content
+    assert '"' not in content
+    assert unicodedata.is_normalized("NFC", content)
+    for line in content.removesuffix("\n").split("\n"):
+        cells = line.split("\t")
+        assert len(cells) == 4, line
+        assert all(cell and cell == " ".join(cell.split()) for cell in cells), line
+
+
+@pytest.mark.parametrize(
+    ("name", "counts"),
+    [(SCORED, {"train": 180, "dev": 50, "test": 70}), (LABELLED, {"train": 180, "dev": 45, "test": 75})],
+)
+def test_parts_are_of_their_size_and_share_no_sentence(name: str, counts: dict[str, int]) -> None:
+    rows = rows_of(name)
+    assert Counter(row["part"] for row in rows) == counts
+    parts = [set(sentences_of([row for row in rows if row["part"] == part], name)) for part in counts]
+    assert not any(one & other for one, other in combinations(parts, 2))
+
+
+def test_scores_fill_their_scale_in_every_part() -> None:
+    rows = rows_of(SCORED)
+    assert list(rows[0]) == ["sentence1", "sentence2", "score", "part"]
+    allowed = {f"{step / 5:.1f}" for step in range(26)}
+    assert {row["score"] for row in rows} == allowed
+    for part in ("train", "dev", "test"):
+        scores = [float(row["score"]) for row in rows if row["part"] == part]
+        fifths = Counter(min(int(score), 4) for score in scores)
+        assert all(0.15 <= fifths[fifth] / len(scores) <= 0.25 for fifth in range(5)), (part, fifths)
+
+
+def test_a_scored_sentence_stands_once() -> None:
+    sentences = sentences_of(rows_of(SCORED), SCORED)
+    assert len(set(sentences)) == len(sentences)
+
+
+def test_each_premise_has_one_hypothesis_of_every_label() -> None:
+    rows = rows_of(LABELLED)
+    assert list(rows[0]) == ["premise", "hypothesis", "label", "part"]
+    assert set(Counter(row["premise"] for row in rows).values()) == {3}
+    pairs = Counter((row["premise"], row["label"]) for row in rows)
+    assert set(pairs.values()) == {1}
+    assert {label for _, label in pairs} == {"entailment", "neutral", "contradiction"}
+    hypotheses = {row["hypothesis"] for row in rows}
+    assert len(hypotheses) == len(rows)
+    assert not hypotheses & {row["premise"] for row in rows}
+
+
+def test_a_negation_is_no_sign_of_a_label() -> None:
+    negated = Counter(row["label"] for row in rows_of(LABELLED) if NEGATION.search(row["hypothesis"]))
+    total = negated.total()
+    assert all(0.25 <= count / total <= 0.42 for count in negated.values()), negated
+
+
+def test_the_two_files_share_no_sentence() -> None:
+    scored, labelled = (set(sentences_of(rows_of(name), name)) for name in (SCORED, LABELLED))
+    assert not scored & labelled

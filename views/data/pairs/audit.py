@@ -2,6 +2,7 @@
 
 from functools import partial
 
+import altair as alt
 import numpy as np
 import pandas as pd
 import streamlit as st
@@ -10,11 +11,46 @@ from data.formats.columns import SENTENCES
 from data.pairs.audit import PairAudit, part_to_measure
 from data.pairs.records import PARTS, Label, PairKind, PairSet
 from data.split import Part, SplitOptions
+from retrieval.report.colours import PALETTE
 from views.data.audit import draw_lengths
-from views.data.pairs.charts import label_bars, score_bars
 from views.ui import tables
-from views.ui.charts import draw_chart
+from views.ui.charts import draw_chart, tips
 from views.ui.words import word
+
+_HEIGHT = 240
+_A_LABEL = 44  # pixels
+
+
+def score_bars(table: pd.DataFrame, *, x: str, y: str) -> alt.Chart:
+    """Bars over ranges of the scale, columns "from", "to" and "count"; the last range holds the scale's end."""
+    edges = [*table["from"], float(table["to"].iloc[-1])]
+    scale = alt.Scale(domain=[edges[0], edges[-1]], nice=False)
+    return (
+        alt.Chart(table)
+        .mark_bar(color=PALETTE[0])
+        .encode(
+            x=alt.X("from:Q", bin="binned", title=x, axis=alt.Axis(values=edges, format="~g"), scale=scale),
+            x2="to",
+            y=alt.Y("count:Q", title=y, axis=alt.Axis(tickMinStep=1)),
+            tooltip=tips(("from:Q", "≥", "~g"), ("to:Q", "<", "~g"), ("count:Q", y, ",")),
+        )
+        .properties(height=_HEIGHT)
+    )
+
+
+def label_bars(table: pd.DataFrame, *, x: str, y: str) -> alt.Chart:
+    """One bar a "label" as long as its "count", in their order."""
+    return (
+        alt.Chart(table)
+        .mark_bar(color=PALETTE[0])
+        .encode(
+            y=alt.Y("label:N", sort=[*table["label"]], title=None, axis=alt.Axis(labelLimit=220)),
+            x=alt.X("count:Q", title=x, axis=alt.Axis(tickMinStep=1)),
+            tooltip=tips(("label", y), ("count:Q", x, ","), ("share:Q", "%", ".1%")),
+        )
+        .properties(height=50 + _A_LABEL * len(table))
+    )
+
 
 _SHOWN_ROWS = 1000
 _COUNT_WIDTH = 230  # pixels: three in a row on a wide screen

@@ -15,7 +15,7 @@ from data.split import Part
 from views.data import rows
 from views.data.pairs import preview, sets
 from views.data.pairs.preview import Preview, Read
-from views.data.status import draw_status
+from views.data.rows import draw_status
 from views.names import pairs_name
 from views.ui.problems import errors_told, failure_text, problem_text
 from views.ui.words import plain, word

@@ -1,0 +1,189 @@
+"""Cells as text, and columns by their names and by their looks."""
+
+from datetime import date, datetime
+from xml.parsers import expat
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from data.formats.columns import (
+    PAIR_NAMES,
+    Columns,
+    PairColumns,
+    guess_columns,
+    guess_pair_columns,
+    is_pair_column,
+    wanted_names,
+)
+from data.formats.tables import CellError, as_text, is_fit, mend, shown
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ("  가 나\n", "가 나"),
+        (None, ""),
+        (float("nan"), ""),
+        (pd.NaT, ""),
+        (3, "3"),
+        (3.0, "3"),
+        (3.25, "3.25"),
+        (float("inf"), "inf"),
+        (np.float64(2.0), "2"),
+        (np.int64(7), "7"),
+        (True, "True"),
+        (b"\xea\xb0\x80\xff", "가�"),
+        (datetime(2020, 1, 2), "2020-01-02"),
+        (datetime(2020, 1, 2, 3, 4), "2020-01-02T03:04:00"),
+        (date(2020, 1, 2), "2020-01-02"),
+        (CellError("#N/A"), "#N/A"),
+    ],
+)
+def test_cells_as_text(value: object, expected: str) -> None:
+    assert as_text(value) == expected
+
+
+def test_what_utf8_cannot_hold_is_mended() -> None:
+    assert mend("가\ud800나\x00😀") == "가�나�😀"
+
+
+def test_anything_can_be_shown() -> None:
+    deep: list[object] = []
+    for _ in range(5000):
+        deep = [deep]
+    assert shown(deep) == "a list"
+    assert shown(np.array(["가"], dtype=object)) == '["가"]'
+    assert shown({"가": "\ud800"}) == '{"가": "�"}'
+    assert shown("가나다라", 3) == "가나…"
+
+
+def test_what_xml_cannot_hold_is_mended() -> None:
+    """Checked against an XML parser: what is fit passes it, what is not does not."""
+    for number in [*range(0x300), 0xD7FF, 0xE000, 0xFFFD, 0xFFFE, 0xFFFF, 0x10000, 0x10FFFF]:
+        try:
+            expat.ParserCreate().Parse(f"<a>{chr(number)}</a>" if chr(number) not in "<&" else "<a/>", True)
+            passes = True
+        except expat.ExpatError:
+            passes = False
+        # expat takes the two last of a plane, which the standard does not
+        assert is_fit(chr(number)) is (passes and number not in (0xFFFE, 0xFFFF)), hex(number)
+
+
+def test_line_breaks_of_slides_stay_line_breaks() -> None:
+    assert mend("첫째\x0b둘째\x0c셋째\x1b[31m\uffff") == "첫째\n둘째\n셋째�[31m�"
+
+
+PASSAGE = "서울은 대한민국의 수도이자 최대 도시이다. " * 6
+
+
+@pytest.mark.parametrize(
+    ("names", "expected"),
+    [
+        (
+            ("id", "title", "context", "question", "answers"),
+            Columns("question", "context", "answers", "title", "id"),
+        ),
+        (("번호", "질문", "지문", "정답", "유형"), Columns("질문", "지문", "정답", None, "번호", "유형")),
+        (("question_id", "Question Text", "Passage"), Columns("Question Text", "Passage", id="question_id")),
+        (
+            ("guid", "문서 제목", "본문", "문제", "답변"),
+            Columns("문제", "본문", "답변", "문서 제목", "guid"),
+        ),
+        (("query", "positive", "negative"), Columns("query", "positive")),
+        (("text", "context", "question"), Columns("question", "context")),
+        (("질문 (필수)", "본문 내용", "context_id"), Columns("질문 (필수)", "본문 내용")),
+        (("answer_start", "answer_text", "Q", "doc"), Columns("Q", "doc", "answer_text")),
+        (
+            ("questionType", "question", "document", "document_id"),
+            Columns("question", "document", kind="questionType"),
+        ),
+        (("\u110c\u1175\u11af\u1106\u116e\u11ab", "지문"), Columns("\u110c\u1175\u11af\u1106\u116e\u11ab", "지문")),
+        (("sentence1", "sentence2", "gold_label"), Columns()),
+    ],
+)
+def test_names(names: tuple[str, ...], expected: Columns) -> None:
+    assert guess_columns(names) == expected
+
+
+def test_an_empty_column_is_not_preferred() -> None:
+    rows = [{"context": None, "text": "서울", "question": "수도?"}]
+    assert guess_columns(("context", "text", "question"), rows).context == "text"
+
+
+def test_an_empty_column_is_better_than_none() -> None:
+    assert guess_columns(("context", "question"), [{"context": "", "question": "?"}]).context == "context"
+
+
+def test_the_look_of_cells_where_names_say_nothing() -> None:
+    rows = [{"가": "수도는 어디인가?", "나": PASSAGE, "다": "서울"}]
+    assert guess_columns(("가", "나", "다"), rows) == Columns("가", "나")
+
+
+def test_two_asking_columns_are_no_guess() -> None:
+    rows = [{"가": "수도는?", "나": "강은?"}]
+    assert guess_columns(("가", "나"), rows) == Columns()
+
+
+def test_short_texts_are_no_passages() -> None:
+    assert guess_columns(("question", "x"), [{"question": "수도는?", "x": "서울"}]).context is None
+
+
+@pytest.mark.parametrize(
+    ("names", "expected"),
+    [
+        (
+            ("genre", "filename", "year", "id", "score", "sentence1", "sentence2"),
+            PairColumns("sentence1", "sentence2", score="score"),
+        ),
+        (("sentence1", "sentence2", "gold_label"), PairColumns("sentence1", "sentence2", label="gold_label")),
+        (
+            ("guid", "source", "premise", "hypothesis", "gold_label", "author", "label2"),
+            PairColumns("premise", "hypothesis", label="gold_label"),
+        ),
+        (
+            ("sentence1", "sentence2", "labels.label", "labels.real-label", "labels.binary-label"),
+            PairColumns("sentence1", "sentence2", label="labels.label"),
+        ),
+        (("문장1", "문장 2", "유사도 점수", "구분"), PairColumns("문장1", "문장 2", score="유사도 점수", part="구분")),
+        (("전제", "가설", "레이블"), PairColumns("전제", "가설", label="레이블")),
+        (("anchor", "positive", "negative"), PairColumns("anchor", "positive", "negative")),
+        (("en", "ko"), PairColumns("ko", "en")),
+        (("translation.ko", "translation.en"), PairColumns("translation.ko", "translation.en")),
+        (("question1", "question2", "is_duplicate"), PairColumns("question1", "question2", score="is_duplicate")),
+        (("번호", "문장"), PairColumns("문장")),
+        (("문장1", "문장2"), PairColumns("문장1", "문장2")),
+        (("가", "나"), PairColumns()),
+    ],
+)
+def test_names_of_pairs(names: tuple[str, ...], expected: PairColumns) -> None:
+    assert guess_pair_columns(names) == expected
+
+
+def test_a_column_that_is_filled_wins() -> None:
+    rows = [{"score": None, "similarity": "3", "sentence1": "가", "sentence2": "나"}]
+    assert guess_pair_columns(("score", "similarity", "sentence1", "sentence2"), rows).score == "similarity"
+
+
+def test_columns_of_several_words_are_sentences_where_no_name_tells() -> None:
+    rows = [{"no": str(row), "가": f"첫 문장 {row}", "나": f"다른 문장 {row}", "다": "4"} for row in range(5)]
+    assert guess_pair_columns(("no", "가", "나", "다"), rows) == PairColumns("가", "나")
+
+
+def test_more_columns_of_words_than_sentences_are_not_guessed() -> None:
+    rows = [dict.fromkeys("가나다라", "여러 낱말")]
+    assert guess_pair_columns(tuple("가나다라"), rows) == PairColumns()
+
+
+def test_sentences_end_where_one_is_missing() -> None:
+    assert PairColumns("가", "나", "다").sentences == ("가", "나", "다")
+    assert PairColumns("가", None, "다").sentences == ("가",)
+    assert PairColumns(None, "나").sentences == ()
+
+
+def test_no_name_is_of_two_roles() -> None:
+    names = [name for known in PAIR_NAMES.values() for name in known]
+    assert len(names) == len(set(names))
+    assert is_pair_column("Sentence 1")
+    assert not is_pair_column("문단")
+    assert wanted_names("sentence3") == "문장3, 셋째문장, 부정, sentence3, sent3, text3"

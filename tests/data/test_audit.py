@@ -1,0 +1,235 @@
+import math
+
+import numpy as np
+import pytest
+
+from data.audit import (
+    Level,
+    Overlap,
+    Unit,
+    audit,
+    bigrams,
+    histogram,
+    kinds_table,
+    overlap_level,
+    overlap_of,
+    parts_table,
+    passages_with,
+    questions_of,
+    split_table,
+    unit_of,
+    word_overlap,
+    words,
+)
+from data.records import Passage, Question, QuestionSet
+from data.split import Part, split
+from data.store import find
+from tests.doubles import small_set
+
+SET = QuestionSet(
+    "set",
+    (Passage("a", "서울은 수도이다", "서울"), Passage("b", "부산은 항구다", "부산"), Passage("c", "Seoul 2024")),
+    (
+        Question("1", "수도는 어디인가?", ("서울",), ("a",), "keyword"),
+        Question("2", "서울은?", ("서울", "한양"), ("a", "b"), "keyword"),
+        Question("3", "수도는 어디인가?", (), ()),
+        Question("4", "SEOUL 2024?", ("2024",), ("c",), "year"),
+        Question("5", "왜?", (), ("b",)),
+    ),
+)
+
+
+def test_figures() -> None:
+    figures = audit(SET)
+    assert (figures.passage_count, figures.question_count) == (3, 5)
+    assert (figures.unanswerable_count, figures.article_count, figures.passages_without_question) == (1, 2, 0)
+    assert figures.questions_per_passage.tolist() == [2, 2, 1]
+    assert figures.passage_lengths.tolist() == [8, 7, 10]
+    assert figures.question_lengths.tolist() == [9, 4, 9, 11, 2]
+    assert figures.overlap.mean == pytest.approx((1 / 5 + 1 + 1) / 3)
+    assert figures.duplicate_questions == {"수도는 어디인가?": ("1", "3")}
+    assert figures.answers_not_found == ("2",)
+    assert figures.kinds == {"keyword": 2, "year": 1}
+
+
+def test_nothing_answerable() -> None:
+    figures = audit(QuestionSet("set", SET.passages, (SET.questions[2],)))
+    assert len(figures.overlap.shares) == 0
+    assert math.isnan(figures.overlap.mean)
+    assert figures.passages_without_question == 3
+
+
+def labelled(answers: list[str], text: str = "모든 지문은 서로 다르다") -> QuestionSet:
+    passages = tuple(Passage(f"p{row}", f"{text} {row}") for row in range(len(answers)))
+    asked = tuple(Question(f"q{row}", f"{row}번?", (answer,), (f"p{row}",)) for row, answer in enumerate(answers))
+    return QuestionSet("labels", passages, asked)
+
+
+def test_answers_that_are_labels_are_told() -> None:
+    assert audit(labelled(["True", "False", "True"] * 10)).labels == ("True", "False")
+
+
+@pytest.mark.parametrize(
+    "question_set",
+    [
+        labelled(["True", "False"] * 4),  # too few to tell
+        labelled([f"답 {row}" for row in range(30)]),  # each its own: wrong perhaps, but no labels
+        labelled(["지문", "모든"] * 15),  # few, and parts of the passages
+        SET,
+    ],
+)
+def test_other_answers_are_no_labels(question_set: QuestionSet) -> None:
+    assert audit(question_set).labels == ()
+
+
+KOREAN = QuestionSet(
+    "korean",
+    (Passage("a", "서울은 수도이다"), Passage("b", "부산은 항구다"), Passage("c", "Seoul 2024")),
+    (
+        Question("1", "수도는 어디인가?", (), ("a",)),
+        Question("2", "서울은?", (), ("a", "b")),
+        Question("3", "수도는 어디인가?", (), ()),
+        Question("4", "SEOUL 2024?", (), ("c",)),
+        Question("5", "왜?", (), ("b",)),
+    ),
+)
+ENGLISH = QuestionSet(
+    "english",
+    (Passage("a", "The king made an alphabet."), Passage("b", "A river runs north")),
+    (
+        Question("1", "Who made the alphabet?", (), ("a",)),
+        Question("2", "Where does it run?", (), ("b",)),
+        Question("3", "?!", (), ("b",)),
+    ),
+)
+
+
+def test_units_by_hand() -> None:
+    assert bigrams("Ab-c9! 가나다_라") == {"ab", "c9", "가나", "나다"}
+    assert words("Ab-c9! ab 가나다_라") == {"ab", "c9", "가나다", "라"}
+    assert (unit_of(KOREAN), unit_of(ENGLISH)) == (Unit.PAIRS, Unit.WORDS)
+
+
+def test_pairs_by_hand() -> None:
+    # 1: 수도, 도는, 어디, 디인, 인가: one of five; 2: 서울, 울은: both in a; 4: equal; 5: no pair of letters
+    np.testing.assert_allclose(word_overlap(KOREAN), [1 / 5, 1, 1, np.nan])
+
+
+def test_words_by_hand() -> None:
+    # made, the, alphabet of four; none of where, does, it, run, though all pairs of "run" stand in "runs"; no word
+    np.testing.assert_allclose(word_overlap(ENGLISH), [3 / 4, 0, np.nan])
+    found = overlap_of(ENGLISH)
+    assert found.mean == pytest.approx(3 / 8)
+
+
+def test_by_chance_is_what_other_passages_share() -> None:
+    assert overlap_of(ENGLISH).by_chance == 0  # no word of any question stands in the other passage
+    one = QuestionSet("one", ENGLISH.passages[:1], ENGLISH.questions[:1])
+    assert math.isnan(overlap_of(one).by_chance)
+
+
+def test_the_sample_shares_little_by_chance() -> None:
+    found = overlap_of(find("sample"))
+    assert found.unit is Unit.PAIRS
+    assert found.by_chance < 0.1 < found.mean
+
+
+def test_a_histogram_by_hand() -> None:
+    table = histogram(np.array([10, 11, 11, 14]))
+    assert table.to_numpy().tolist() == [[10, 11, 1], [11, 12, 2], [12, 13, 0], [13, 14, 0], [14, 15, 1]]
+
+
+def test_ranges_are_wide_enough_and_hold_every_value() -> None:
+    values = np.random.default_rng(0).integers(3, 2950, 1000)
+    table = histogram(values)
+    assert len(table) <= 40
+    assert set(table["to"] - table["from"]) == {100}
+    assert table["count"].sum() == 1000
+    for start, end, count in table.to_numpy():
+        assert count == ((values >= start) & (values < end)).sum()
+
+
+def test_shares_fall_into_ranges_of_a_twentieth() -> None:
+    table = histogram(np.array([0.0, 0.049, 0.05, 1.0, np.nan]), 0.05)
+    assert len(table) == 20
+    assert table["count"].tolist() == [2, 1, *[0] * 16, 0, 1]
+    assert math.isclose(table["to"].iloc[-1], 1.0)
+
+
+@pytest.mark.parametrize("values", [[7], [7, 7], [0], [0.0]])
+def test_equal_values_are_one_range(values: list[float]) -> None:
+    assert histogram(np.array(values))["count"].tolist() == [len(values)]
+
+
+def test_nothing_has_no_range() -> None:
+    assert histogram(np.array([np.nan])).empty
+
+
+def test_the_levels_of_word_overlap() -> None:
+    unknown = float("nan")
+    known = [(0.67, 0.0), (0.41, 0.0), (0.17, 0.0), (unknown, unknown), (0.65, 0.23), (0.93, 0.9), (0.67, unknown)]
+    levels = [overlap_level(Overlap(Unit.PAIRS, np.array([]), *means)) for means in known]
+    first, above_chance = levels[:4], levels[4:]
+    assert first == [Level.HIGH, Level.MIDDLE, Level.LOW, Level.UNKNOWN]
+    assert above_chance == [Level.MIDDLE, Level.LOW, Level.HIGH]  # (0.65 - 0.23) / (1 - 0.23) is 0.545
+
+
+def test_kinds_with_their_own_overlap() -> None:
+    passages = (Passage("p1", "한글을 만든 왕"),)
+    questions = (
+        Question("q1", "한글을 만든", (), ("p1",), "same"),
+        Question("q2", "문자 제정", (), ("p1",), "other"),
+        Question("q3", "한글을 제정", (), ("p1",), "same"),
+        Question("q4", "답이 없는 질문", (), (), "none"),
+        Question("q5", "유형이 없는 질문", (), ("p1",)),
+    )
+    question_set = QuestionSet("kinds", passages, questions)
+    table = kinds_table(question_set, audit(question_set)).set_index("kind")
+    # of q1 all of 한글, 글을, 만든; of q3 한글, 글을 but not 제정
+    assert table.loc["same"].tolist() == [2, 0.4, pytest.approx((1 + 2 / 3) / 2)]
+    assert table.loc["other"].tolist() == [1, 0.2, 0.0]
+    assert math.isnan(table.loc["none", "overlap"])
+
+
+def test_parts_of_a_split() -> None:
+    question_set = small_set()
+    found = split(question_set)
+    table = parts_table(found)
+    assert table["part"].tolist() == ["train", "validation", "test"]
+    assert table["groups"].sum() == found.group_counts[Part.ALL]
+    assert table["share"].sum() == pytest.approx(1)
+    assert table["questions"].sum() == len(question_set.answerable)
+    parts = split_table(question_set, found)
+    assert parts["question_id"].tolist() == [question.id for question in question_set.questions]
+    for part in (Part.TRAIN, Part.VALIDATION, Part.TEST):
+        ids = [question.id for question in found.questions(question_set, part).questions]
+        assert parts[parts["part"] == part.value]["question_id"].tolist() == ids
+
+
+@pytest.mark.parametrize(
+    ("text", "rows"),
+    [
+        ("", [0, 1, 2, 3, 4]),
+        ("  한강 ", [1, 2]),  # in texts and titles
+        ("단풍으로 이름난 산은?", [3]),  # in a question
+        ("서울과 한강을 말하는", [1, 2]),  # in a question about two
+        ("없는 말", []),
+    ],
+)
+def test_passages_are_found_by_text_title_and_question(text: str, rows: list[int]) -> None:
+    assert passages_with(small_set(), text).tolist() == rows
+
+
+def test_case_does_not_count() -> None:
+    from data.records import Passage, QuestionSet
+
+    assert passages_with(QuestionSet("s", (Passage("1", "BM25"),), ()), "bm").tolist() == [0]
+
+
+def test_questions_of_passages() -> None:
+    found = questions_of(small_set(), [2, 0, 4])
+    assert {row: [question.id for question in asked] for row, asked in found.items()} == {
+        2: ["q3", "q6"],
+        0: ["q1"],
+        4: ["q5"],
+    }
