@@ -14,12 +14,13 @@ import pyarrow as pa
 
 from data.apart.reading import read_file_apart
 from data.collection import Collection, KeptSet
+from data.formats.opening import file_content
 from data.formats.tables import shown
 from data.pairs.reading import PairOptions, PairReading, read_pairs
 from data.pairs.records import PairKind
 from data.passages import Passages, open_passages, write_passages
 from data.problems import DataError, ProblemCode
-from data.read import Reading, file_content, read
+from data.read import Reading, read
 from data.records import QuestionSet, open_questions, write_questions
 from data.split import Part
 from data.workspace import read_json, replacing, require_few_passages, workspace, write_json

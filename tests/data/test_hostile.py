@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from data import audit
+from data.audit import audit
 from data.problems import DataError
 from data.read import read
 from data.split import split
