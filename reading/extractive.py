@@ -21,7 +21,7 @@ _START, _END, _SCORE, _NOTHING = range(4)
 @dataclass(frozen=True)
 class Readings:
     """Of each question and each of its passages `(n_questions, depth)`: the letters that the best span begins with and
-    ends before (int64), its score and that of "no answer" (float32, see `models.reader.Spans`).
+    ends before (int64), its score and that of "no answer" (float32, see `models.readers.reader.Spans`).
 
     Where there is no passage both letters are 0, and the scores -inf and 0.
     """
@@ -82,7 +82,7 @@ class ReadPassages:
     """What a reader says of one passage for each question.
 
     `answers` are its best spans, "" of a question without a passage; `scores` `(n_questions,)` those of the spans and
-    `nothing` that of no answer, both as in `models.reader.Spans`: -inf and 0 of a question without a passage.
+    `nothing` that of no answer, both as in `models.readers.reader.Spans`: -inf and 0 of a question without a passage.
     """
 
     answers: list[str]

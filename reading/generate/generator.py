@@ -232,7 +232,7 @@ class GeneratedAnswer:
 
     @property
     def prediction(self) -> str:
-        """The answer as `reading.rules` judge it: without citations, and empty, "no answer", where it is a refusal."""
+        """The answer as `reading.judge.rules` judge it: without citations, and empty, "no answer", where it is a refusal."""
         return "" if self.refused else self.cited.text
 
 

@@ -162,9 +162,8 @@ def test_a_gigabyte_takes_little_memory(kind: str) -> None:
 MEASURED = r"""
 import json, re, sys
 from pathlib import Path
-from chat.endpoint import Chat, Endpoint
+from chat.endpoint import Chat, Endpoint, returned
 from chat.problems import EndpointError
-from chat.stream import returned
 
 def peak():
     return int(re.search(r"VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text())[1]) / 1024

@@ -25,7 +25,7 @@ from views.ui.words import word
 
 
 class Weight(NamedTuple):
-    """The weight of the retrieval score and the unit it is told in; see `reading.depth.by_depth`."""
+    """The weight of the retrieval score and the unit it is told in; see `reading.evaluate.by_depth`."""
 
     weight: float
     unit: float
@@ -149,7 +149,7 @@ class ReadingView:
         return max(self.answered, key=lambda name: self.shares(name)[self.measure])
 
     def slice_figures(self, by: Property) -> pd.DataFrame:
-        """Every retriever picked on every slice by a property; see `reading.slices.slice_figures`."""
+        """Every retriever picked on every slice by a property; see `reading.judge.scores.slice_figures`."""
         finished = (self.folder / "scores.json").stat().st_mtime
         place = (str(self.folder), finished, self.data.key)
         return _slice_figures(*place, names=tuple(self.answered), measure=self.measure, k=self.k, by=by)

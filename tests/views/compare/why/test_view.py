@@ -590,7 +590,7 @@ def test_text_of_users_is_never_html_or_markdown() -> None:
 @pytest.mark.slow
 def test_the_drill_down_imports_no_torch(data: StoredSet) -> None:
     code = (
-        "import sys; from models.packaged.bases import PackagedBase; PackagedBase.path = None\n"
+        "import sys; from models.packaged import PackagedBase; PackagedBase.path = None\n"
         "from tests.views.compare.why.test_view import opened\n"
         "app = opened(question='q2', shows='scores', explained='BM25', retrievers='BM25|Dense|Hybrid|Reranked')\n"
         "assert app.dataframe\n"
