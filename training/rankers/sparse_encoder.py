@@ -16,37 +16,32 @@ from retrieval.comparison.multistage import HybridSpec
 from retrieval.comparison.spec import Spec
 from retrieval.lexical.learned import LearnedSparse
 from retrieval.report.colours import PALETTE
-from training.base import Family
+from training.base import Recipe, finished
 from training.engine.adaptation import adapt
 from training.engine.task import Task, processes, seconds_for
-from training.losses import sparse_encoder_loss
-from training.options.common import TrainingOptions
-from training.options.rankers import QuestionSide, SparseEncoderOptions
+from training.losses import by_idf, has_routes, sparse_encoder_loss
+from training.options.rankers import SPARSE_ENCODER, QuestionSide, SparseEncoderOptions
 from training.rankers.examples import ANCHOR, encoder_examples
-from training.rankers.inference_free import by_idf, has_routes
 from training.rankers.material import RANKERS, Material, Reached
 from training.rankers.shown import held_out
 
 
-class SparseEncoderRecipe:
-    """How a sparse encoder is trained; see `training.recipe.Recipe`."""
+class SparseEncoderRecipe(Recipe[SparseEncoderOptions, Material]):
+    """How a sparse encoder is trained; see `training.base.Recipe`."""
 
-    family: Family = RANKERS
-    options: type[TrainingOptions] = SparseEncoderOptions
+    kind = SPARSE_ENCODER
+    family = RANKERS
+    options = SparseEncoderOptions
     base = DEFAULT_MASKED_LANGUAGE_MODEL
     measure = "recall@10"
     colour = PALETTE[4]
     does = "A sparse encoder: it turns questions and passages into few weighed terms, searched as words are."
     hub_task = "feature-extraction"
     loading = ("from sentence_transformers import SparseEncoder", 'SparseEncoder("{folder}")')
-    loading_a_starter = loading  # there is none
     usage = """questions = model.encode_query(["a question"])
 passages = model.encode_document(["a passage", "another one"])
 print(model.similarity(questions, passages))  # dot products, higher is better
 print(model.decode(passages[0], top_k=10))  # its terms of most weight"""
-
-    def __init__(self, options: SparseEncoderOptions, material: Material) -> None:
-        self._options, self._material = options, material
 
     def measured(self, source: ModelSource) -> Reached:
         """Measure a model over the whole corpus, on the test questions, too: the passages are encoded already."""
@@ -72,7 +67,7 @@ print(model.decode(passages[0], top_k=10))  # its terms of most weight"""
 
     def concluded(self, model_folder: Path) -> tuple[dict[str, Reached], dict[str, Any]]:
         """Measure the finished model, and how many terms are active in a text on average."""
-        encoder = self._encoder(ModelSource(str(model_folder), folder=model_folder))
+        encoder = self._encoder(finished(model_folder))
         scores = {"after": self._measured(encoder, tested=True)}  # its texts are kept from here on
         asked = [question.text for question in self._material.validation.questions]
         sides = {
