@@ -1,4 +1,4 @@
-"""What a training would take on this machine, found out by a few of its own steps, and what to change where that is too much."""
+"""What a training would take here, found out by a few of its own steps, and what to change where it is too much."""
 
 import tempfile
 import threading

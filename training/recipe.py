@@ -1,19 +1,13 @@
-"""The kinds of training: a new one is a class like `Recipe`, in a file or folder of its own and a line in `RECIPES`."""
+"""The kinds of training: a new one is a class of its own, a `training.base.Recipe`, and a line in `RECIPES`."""
 
-from collections.abc import Callable, Mapping
-from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
-from models.sources import ModelSource
-from retrieval.comparison.spec import Spec
-from training.base import Family
-from training.engine.task import Measurement, Task
+from training.base import Recipe
 from training.language.recipe import LanguageRecipe
-from training.options.common import TrainingOptions
 from training.options.language_model import LANGUAGE_MODEL
 from training.options.questions import READER
-from training.options.rankers import BI_ENCODER, CROSS_ENCODER, SPARSE_ENCODER
-from training.options.sentences import SENTENCE_CROSS_ENCODER, SENTENCES
+from training.options.rankers import BI_ENCODER
+from training.options.sentences import SENTENCES
 from training.rankers.bi_encoder import BiEncoderRecipe
 from training.rankers.cross_encoder import CrossEncoderRecipe
 from training.rankers.material import RANKERS
@@ -22,51 +16,18 @@ from training.readers.recipe import ReaderRecipe
 from training.sentences.cross_encoder import SentenceCrossEncoderRecipe
 from training.sentences.encoder import SentenceRecipe
 
-
-class Recipe(Protocol):
-    """The class says what a kind of training is; an instance is one training, whose methods are called in turn.
-
-    `loading` and `loading_a_starter` are lines that import and an expression that loads a model from `{folder}`.
-    """
-
-    family: Family
-    options: type[TrainingOptions]
-    base: str  # hub id that a page offers to start from, besides what the options offer
-    measure: str  # what a finished training is told by
-    colour: str  # of its curves
-    does: str  # the words of a finished model's card
-    hub_task: str
-    loading: tuple[str, str]
-    loading_a_starter: tuple[str, str]
-    usage: str
-
-    def __init__(self, options: TrainingOptions, material: Any) -> None: ...
-
-    def measured(self, source: ModelSource) -> Measurement:
-        """Measure a model on what judges it, and on a sample of what it learns from."""
-
-    def task(self, source: ModelSource) -> Task:
-        """Load the base, change it as told, and gather what its training needs. Raises `OptionError`."""
-
-    def concluded(self, model_folder: Path) -> tuple[Mapping[str, Measurement], dict[str, Any]]:
-        """Measure the finished model: measurements by name, `after` among them, and what else was found out."""
-
-    def seconds_to_measure(self, model: Any) -> float:
-        """Seconds that measuring this model once would take."""
-
-    @staticmethod
-    def retrievers(model: str, first: str, *, title: bool, named: Callable[[str], str]) -> list[Spec]:
-        """Return what can be searched with a finished model; `first` is the name of BM25, `named` makes names."""
-
-
-RECIPES: dict[str, type[Recipe]] = {
-    BI_ENCODER: BiEncoderRecipe,
-    CROSS_ENCODER: CrossEncoderRecipe,
-    SPARSE_ENCODER: SparseEncoderRecipe,
-    SENTENCES: SentenceRecipe,
-    SENTENCE_CROSS_ENCODER: SentenceCrossEncoderRecipe,
-    READER: ReaderRecipe,
-    LANGUAGE_MODEL: LanguageRecipe,
+# in the order in which they are offered
+RECIPES: dict[str, type[Recipe[Any, Any]]] = {
+    recipe.kind: recipe
+    for recipe in (
+        BiEncoderRecipe,
+        CrossEncoderRecipe,
+        SparseEncoderRecipe,
+        SentenceRecipe,
+        SentenceCrossEncoderRecipe,
+        ReaderRecipe,
+        LanguageRecipe,
+    )
 }
 
 
@@ -93,7 +54,7 @@ def usual_base(kind: str) -> str:
     return next(iter(recipe_of(kind).options.offered()), recipe_of(kind).base)
 
 
-def recipe_of(kind: str) -> type[Recipe]:
+def recipe_of(kind: str) -> type[Recipe[Any, Any]]:
     """Return the recipe of a kind. Raises `ValueError` where there is none."""
     if kind not in RECIPES:
         raise ValueError(f"there is no kind of training {kind!r}; there are {', '.join(RECIPES)}")

@@ -15,12 +15,13 @@ from data.workspace import is_of_the_disk, replacing
 from jobs.folder import AskedToStop, carry_out
 from jobs.status import State, Status
 from models.sources import ModelSource, find_model
+from training.base import Recipe
 from training.engine.adaptation import settle
 from training.engine.checkpoints import newest_checkpoint, step_of
 from training.engine.task import Measurement, Task, processes
 from training.losses import negatives_of_processes
 from training.options.common import OptionError, Report, TrainingError
-from training.recipe import Recipe, recipe_of
+from training.recipe import recipe_of
 from training.runs.card import in_precision_begun, provenance, write_card
 from training.runs.runs import Phase, Plan, Run, find_run
 from training.runs.sweeps import LINE
@@ -221,7 +222,7 @@ def _fit(run: Run, task: Task, checkpoint: Path | None, status: Status, callback
     return int(trainer.state.best_global_step or trainer.state.global_step)
 
 
-def _measured_once(run: Run, recipe: Recipe, source: ModelSource, material: Any) -> Measurement:
+def _measured_once(run: Run, recipe: Recipe[Any, Any], source: ModelSource, material: Any) -> Measurement:
     """What the base reaches; a run that goes on has found out before."""
     path = run.folder / "before.json"
     kept = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}

@@ -13,14 +13,13 @@ from language.corpus import Corpus, find_corpus
 from language.masking.architectures import configuration
 from language.masking.perplexity import FOLLOWED, GUESSED, LOG_LIKELIHOOD, PERPLEXITY, Guesses, guesses, unigram_guesses
 from models.sources import STARTER, ModelSource
-from retrieval.comparison.spec import Spec
 from retrieval.report.colours import PALETTE
-from training.base import Family
+from training.base import Family, Recipe, finished
 from training.engine.adaptation import adapt
 from training.engine.task import HeldOut, Task, processes, seconds_for
 from training.language.material import LanguageMaterial, MeasuredRows, examples_of
-from training.options.common import EmbeddingTable, OptionError, TrainingOptions
-from training.options.language_model import LanguageBestBy, LanguageOptions
+from training.options.common import EmbeddingTable, OptionError
+from training.options.language_model import LANGUAGE_MODEL, LanguageBestBy, LanguageOptions
 
 
 @dataclass(frozen=True)
@@ -75,13 +74,13 @@ UNIGRAM = "unigram"
 _TEXTS = 1000  # documents that are looked at, to tell their language
 
 
-class Languages:
-    """Trainings of language models; see `training.family.Family`."""
+class Languages(Family):
+    """Trainings of language models; see `training.base.Family`."""
 
-    measures: Mapping[str, str] = {GUESSED: "Hidden tokens guessed", FOLLOWED: "Next segments told"}
-    curves: tuple[str, ...] = (GUESSED, FOLLOWED)
+    measures = {GUESSED: "Hidden tokens guessed", FOLLOWED: "Next segments told"}
+    curves = (GUESSED, FOLLOWED)
     tag = "fill-mask"
-    counted: tuple[str, ...] = ("documents", "tokens")
+    counted = ("documents", "tokens")
     examples = "documents"
     split_by = "document"
     compared = "on the same hidden tokens"
@@ -168,11 +167,12 @@ class Languages:
 LANGUAGES: Family = Languages()
 
 
-class LanguageRecipe:
-    """How a masked language model is trained; see `training.recipe.Recipe`."""
+class LanguageRecipe(Recipe[LanguageOptions, LanguageMaterial]):
+    """How a masked language model is trained; see `training.base.Recipe`."""
 
-    family: Family = LANGUAGES
-    options: type[TrainingOptions] = LanguageOptions
+    kind = LANGUAGE_MODEL
+    family = LANGUAGES
+    options = LanguageOptions
     base = STARTER
     measure = GUESSED
     colour = PALETTE[5]
@@ -182,13 +182,9 @@ class LanguageRecipe:
         "from transformers import AutoModelForMaskedLM, AutoTokenizer, pipeline",
         'AutoModelForMaskedLM.from_pretrained("{folder}")',
     )
-    loading_a_starter = loading  # there is none
     usage = """tokenizer = AutoTokenizer.from_pretrained(model.name_or_path)
 fill = pipeline("fill-mask", model=model, tokenizer=tokenizer)
 print(fill(f"a text with a {tokenizer.mask_token} in it"))  # the likeliest tokens, and how likely each is"""
-
-    def __init__(self, options: LanguageOptions, material: LanguageMaterial) -> None:
-        self._options, self._material = options, material
 
     def measured(self, source: ModelSource) -> Guessed:
         """Let a model guess what is hidden in the rows that judge it."""
@@ -221,19 +217,13 @@ print(fill(f"a text with a {tokenizer.mask_token} in it"))  # the likeliest toke
         """Measure the finished model; nothing else is to be found out."""
         from models.readers.masked_network import load_masked
 
-        source = ModelSource(str(model_folder), folder=model_folder)
+        source = finished(model_folder)
         return {"after": self._measured(load_masked(source, pairs=self._options.pairs))}, {}
 
     def seconds_to_measure(self, model: Any) -> float:
         """Seconds that measuring this model once would take, by the time a few rows take."""
         asked = (self._material.judging, self._material.sample)
         return float(sum(seconds_for(partial(self._guesses, model, rows), rows.batches()) for rows in asked))
-
-    @staticmethod
-    def retrievers(model: str, first: str, *, title: bool, named: Callable[[str], str]) -> list[Spec]:
-        """None: it knows tokens, not passages."""
-        del model, first, title, named
-        return []
 
     def _loaded(self, source: ModelSource) -> Any:
         from models.readers.masked_network import load_masked, new_masked

@@ -1,34 +1,30 @@
 """The bi-encoder recipe: what is loaded, measured and made smaller, and what becomes of the model."""
 
-from collections.abc import Callable, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any
 
 from models.encoders.bi_encoder import BiEncoder, prompts_of
 from models.loading import load_bi_encoder
 from models.sources import DEFAULT_BI_ENCODER, ModelSource
 from models.windows import Windows
-from retrieval.comparison.first_stage import DenseSpec
-from retrieval.comparison.multistage import HybridSpec
-from retrieval.comparison.spec import Spec
 from retrieval.dense import Dense
 from retrieval.report.colours import PALETTE
-from training.base import Family
+from training.base import Recipe, dense_retrievers
 from training.engine.adaptation import adapt, live_bi_encoder, pool
 from training.engine.task import Examples, Task, TeacherLabels, processes, seconds_for
 from training.losses import bi_encoder_loss
-from training.options.common import TrainingOptions
-from training.options.rankers import TAUGHT, BiEncoderOptions
+from training.options.rankers import BI_ENCODER, TAUGHT, BiEncoderOptions
 from training.rankers.examples import ANCHOR, encoder_examples
 from training.rankers.material import RANKERS, Material, Reached
 from training.rankers.shown import Cut, ShownPassages, TeachersScores, held_out
 
 
-class BiEncoderRecipe:
-    """How a bi-encoder is trained; see `training.recipe.Recipe`."""
+class BiEncoderRecipe(Recipe[BiEncoderOptions, Material]):
+    """How a bi-encoder is trained; see `training.base.Recipe`."""
 
-    family: Family = RANKERS
-    options: type[TrainingOptions] = BiEncoderOptions
+    kind = BI_ENCODER
+    family = RANKERS
+    options = BiEncoderOptions
     base = DEFAULT_BI_ENCODER
     measure = "recall@10"
     colour = PALETTE[1]  # of Dense on the other pages
@@ -43,8 +39,7 @@ class BiEncoderRecipe:
 passages = model.encode_document(["a passage", "another one"], normalize_embeddings=True)
 print(questions @ passages.T)  # cosines, higher is better"""
 
-    def __init__(self, options: BiEncoderOptions, material: Material) -> None:
-        self._options, self._material = options, material
+    retrievers = staticmethod(dense_retrievers)
 
     def measured(self, source: ModelSource) -> Reached:
         """Measure a model over the whole corpus, on the test questions, too: the passages are encoded already."""
@@ -72,10 +67,6 @@ print(questions @ passages.T)  # cosines, higher is better"""
             held_out=held_out(self._material, lambda few: encoder_examples(self._options, few), cut, self._lesson),
         )
 
-    def concluded(self, model_folder: Path) -> tuple[dict[str, Reached], dict[str, Any]]:
-        """Measure the finished model; nothing else is to be found out."""
-        return {"after": self.measured(ModelSource(str(model_folder), folder=model_folder))}, {}
-
     def seconds_to_measure(self, model: Any) -> float:
         """Seconds that measuring this model once would take, by the time a few texts take."""
         material, encoder = self._material, self._live(model)
@@ -89,12 +80,6 @@ print(questions @ passages.T)  # cosines, higher is better"""
             return encoder.encode_windows(texts, windows)
 
         return seconds_for(encode, rows) + seconds_for(encoder.encode_questions, asked)
-
-    @staticmethod
-    def retrievers(model: str, first: str, *, title: bool, named: Callable[[str], str]) -> list[Spec]:
-        """Search with its vectors, alone and together with BM25."""
-        dense = DenseSpec(name=named("Dense"), model=model, title=title, windows=True)
-        return [dense, HybridSpec(name=named("Hybrid"), of=(first, dense.name))]
 
     def _lesson(self, examples: Examples, material: Material) -> TeacherLabels | None:
         if self._options.objective not in TAUGHT:

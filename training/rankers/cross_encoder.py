@@ -16,12 +16,11 @@ from retrieval.evaluation.measures import CUT
 from retrieval.rankings import Rankings, ranked
 from retrieval.report.colours import PALETTE
 from retrieval.rerank import Reranked, interpolated, recommend_weight
-from training.base import Family
+from training.base import Recipe, finished
 from training.engine.adaptation import adapt, live_scorer
 from training.engine.task import Examples, Task, TeacherLabels, seconds_for
 from training.losses import cross_encoder_loss
-from training.options.common import TrainingOptions
-from training.options.rankers import CrossEncoderObjective, CrossEncoderOptions
+from training.options.rankers import CROSS_ENCODER, CrossEncoderObjective, CrossEncoderOptions
 from training.rankers.examples import cross_encoder_examples
 from training.rankers.material import RANKERS, Material, Reached
 from training.rankers.shown import Cut, ShownPassages, TeachersScores, held_out
@@ -29,11 +28,12 @@ from training.rankers.shown import Cut, ShownPassages, TeachersScores, held_out
 WEIGHTS = tuple(step / 20 for step in range(21))
 
 
-class CrossEncoderRecipe:
-    """How a cross-encoder is trained; see `training.recipe.Recipe`."""
+class CrossEncoderRecipe(Recipe[CrossEncoderOptions, Material]):
+    """How a cross-encoder is trained; see `training.base.Recipe`."""
 
-    family: Family = RANKERS
-    options: type[TrainingOptions] = CrossEncoderOptions
+    kind = CROSS_ENCODER
+    family = RANKERS
+    options = CrossEncoderOptions
     base = DEFAULT_CROSS_ENCODER
     measure = "ndcg@10"
     colour = PALETTE[3]  # of Reranked on the other pages
@@ -45,9 +45,6 @@ class CrossEncoderRecipe:
         'load_cross_encoder(find_model("{folder}"), [])',
     )
     usage = 'print(model.predict([("a question", "a passage"), ("a question", "another one")]))  # higher is better'
-
-    def __init__(self, options: CrossEncoderOptions, material: Material) -> None:
-        self._options, self._material = options, material
 
     def measured(self, source: ModelSource) -> Reached:
         """Measure a reranker alone over BM25's first passages; a base with the head drawn for it."""
@@ -77,7 +74,7 @@ class CrossEncoderRecipe:
 
         The mixing weight is the one that is best on these same validation questions; it is kept with the model.
         """
-        read = self._read(self._scorer(ModelSource(str(model_folder), folder=model_folder)))
+        read = self._read(self._scorer(finished(model_folder)))
         scores = {weight: self._scores(read, weight) for weight in WEIGHTS}
         # the best nDCG@10; among equals the one nearest to an even mix
         weight = max(scores, key=lambda weight: (scores[weight].validation.means()[f"ndcg@{CUT}"], -abs(weight - 0.5)))

@@ -247,13 +247,13 @@ def _scores(rankings: Rankings, question_set: QuestionSet) -> Scores:
 _MEASURES = ("recall@1", "recall@5", "recall@10", "mrr@10", "ndcg@10")
 
 
-class Rankers:
-    """Trainings on a question set; see `training.recipe.Family`."""
+class Rankers(Family):
+    """Trainings on a question set; see `training.base.Family`."""
 
-    measures: Mapping[str, str] = {of: Measure.parse(of).long for of in _MEASURES}
-    curves: tuple[str, ...] = tuple(measure.value for measure in BestBy)
+    measures = {of: Measure.parse(of).long for of in _MEASURES}
+    curves = tuple(measure.value for measure in BestBy)
     tag = "retrieval"
-    counted: tuple[str, ...] = ("questions", "passages")
+    counted = ("questions", "passages")
     examples = "questions"
     split_by = "article"
     compared = "question by question"
@@ -261,9 +261,6 @@ class Rankers:
     def find(self, reference: str) -> QuestionSet:
         """Return the question set that a person names. Raises `DataError`."""
         return find(reference)
-
-    def check(self, data: QuestionSet, options: QuestionOptions) -> None:
-        """Any question set will do."""
 
     def texts(self, data: QuestionSet, options: QuestionOptions) -> Sequence[str]:
         """The passages as they are indexed."""
@@ -331,4 +328,4 @@ class Rankers:
             yield f"It gives a weight to {counts}, on average."
 
 
-RANKERS: Family = Rankers()
+RANKERS = Rankers()

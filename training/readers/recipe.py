@@ -1,6 +1,6 @@
 """The recipe of a reader: it points at the answer in a passage, or at none."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -10,24 +10,22 @@ import numpy as np
 
 from data.records import Question, QuestionSet
 from data.split import Part, SplitOptions, split
-from data.store import find
 from models.loading import load_reader
 from models.readers.reader import SpanReader, SpanTokens, keep_options
 from models.sources import DEFAULT_READER, ModelSource
 from reading.extractive import ReadPassages, best_threshold, own_passages, read_own_passages
 from reading.judge.rules import Rules, judged
 from reading.judge.scores import EXACT
-from retrieval.comparison.spec import Spec
 from retrieval.evaluation.measures import Scores
 from retrieval.rankings import NOT_FOUND
 from retrieval.report.colours import PALETTE
-from training.base import Family
+from training.base import Family, Recipe, finished
 from training.engine.adaptation import adapt
 from training.engine.task import HeldOut, Task, processes, seconds_for
-from training.options.common import OptionError, TrainingError, TrainingOptions
-from training.options.questions import ReaderOptions
+from training.options.common import OptionError, TrainingError
+from training.options.questions import READER, ReaderOptions
 from training.rankers.examples import mine
-from training.rankers.material import Marks, Material, Reached, summary
+from training.rankers.material import Marks, Material, Rankers, Reached, summary
 from training.readers.material import WindowsToRead, is_unanswerable, reader_material, rejected_rows
 
 OVERLAP = "f1"  # whatever the rules call it: one name for what a training is told by
@@ -58,20 +56,12 @@ def _judged(read: ReadPassages, question_set: QuestionSet, rules: Rules, thresho
     return Scores((), {EXACT: values[:, 0], OVERLAP: values[:, 1]})
 
 
-class Readers:
-    """Trainings of readers; see `training.family.Family`."""
+class Readers(Rankers):
+    """Trainings of readers; see `training.base.Family`."""
 
-    measures: Mapping[str, str] = {EXACT: "Exact match", OVERLAP: "F1"}
-    curves: tuple[str, ...] = (EXACT, OVERLAP)
+    measures = {EXACT: "Exact match", OVERLAP: "F1"}
+    curves = (EXACT, OVERLAP)
     tag = "question-answering"
-    counted: tuple[str, ...] = ("questions", "passages")
-    examples = "questions"
-    split_by = "article"
-    compared = "question by question"
-
-    def find(self, reference: str) -> QuestionSet:
-        """Return the question set that a person names. Raises `DataError`."""
-        return find(reference)
 
     def check(self, data: QuestionSet, options: ReaderOptions) -> None:
         """Raise `OptionError` where no question has an answer to be read."""
@@ -80,11 +70,7 @@ class Readers:
             message = f"data must hold answers and the passages they stand in: {data.name!r} holds none"
             raise OptionError("data", "no_answers", message)
 
-    def texts(self, data: QuestionSet, options: ReaderOptions) -> Sequence[str]:
-        """The passages as they are read."""
-        return data.passages.indexed_texts(title=options.title)
-
-    def about(self, data: QuestionSet, shares: SplitOptions, options: ReaderOptions) -> dict[str, Any]:
+    def about(self, data: QuestionSet, shares: SplitOptions, options: Any) -> dict[str, Any]:
         """How many questions there are in each part, and by whose rules their answers are judged."""
         rows = split(data, shares).rows
         parts = {f"{part.value}_questions": len(rows[part]) for part in (Part.TRAIN, Part.VALIDATION, Part.TEST)}
@@ -97,7 +83,7 @@ class Readers:
         self,
         data: QuestionSet,
         shares: SplitOptions,
-        options: ReaderOptions,
+        options: Any,
         marked: Marks = (),
         on_progress: Callable[[float], None] | None = None,
     ) -> Material:
@@ -111,21 +97,15 @@ class Readers:
         del material
         return {}
 
-    def measurement(self, kept: Mapping[str, Any], material: Material) -> Reached | None:
-        """Read a measurement again; None where it says too little."""
-        del material
-        return Reached.of(kept)
-
-    def summary(self, measured: Mapping[str, Reached], material: Material, options: ReaderOptions) -> dict[str, Any]:
+    def summary(self, measured: Mapping[str, Reached], material: Material, options: Any) -> dict[str, Any]:
         """What `scores.json` holds."""
         found = summary(measured, options.best_by, by_passage(material.validation), by_passage(material.sample))
         unanswerable = sum(map(is_unanswerable, material.validation.questions))
         return found | {"rules": options.rules.value} | ({"unanswerable": unanswerable} if unanswerable else {})
 
-    def rows(self, options: ReaderOptions, scores: Mapping[str, Any]) -> dict[str, str]:
-        """The base and the model."""
-        del options, scores
-        return {"before": "The base", "after": "**This model**"}
+    def rows(self, options: Any, scores: Mapping[str, Any]) -> dict[str, str]:
+        """The base and the model: BM25 reads nothing."""
+        return Family.rows(self, options, scores)
 
     def told(self, scores: Mapping[str, Any], made: Mapping[str, Any]) -> Iterator[str]:
         """Paragraphs of a card that say what the figures are of."""
@@ -142,30 +122,27 @@ class Readers:
             )
 
 
-READERS: Family = Readers()
+READERS = Readers()
 
 
-class ReaderRecipe:
-    """How a reader is trained; see `training.recipe.Recipe`."""
+class ReaderRecipe(Recipe[ReaderOptions, Material]):
+    """How a reader is trained; see `training.base.Recipe`."""
 
-    family: Family = READERS
-    options: type[TrainingOptions] = ReaderOptions
+    kind = READER
+    family = READERS
+    options = ReaderOptions
     base = DEFAULT_READER
     measure = "f1"
     colour = PALETTE[4]
     does = "A reader: it is given a question and a passage, and points at the answer or says that there is none."
     hub_task = "question-answering"
     loading = (
-        "from models.reader import SpanReader\nfrom models.sources import find_model",
+        "from models.readers.reader import SpanReader\nfrom models.sources import find_model",
         'SpanReader(find_model("{folder}"))',
     )
-    loading_a_starter = loading  # there is none
     usage = """spans = model.read([("a question", "a passage with its answer")])
 print(spans.starts[0, 0], spans.ends[0, 0], spans.scores[0, 0])  # letters of the passage, and log P: higher is better
 # plain transformers loads it, too: AutoModelForQuestionAnswering.from_pretrained(...)"""
-
-    def __init__(self, options: ReaderOptions, material: Material) -> None:
-        self._options, self._material = options, material
 
     def measured(self, source: ModelSource) -> Reached:
         """Measure a reader on the questions that judge it, each with its passage; a base with the head drawn for it."""
@@ -192,7 +169,7 @@ print(spans.starts[0, 0], spans.ends[0, 0], spans.scores[0, 0])  # letters of th
 
     def concluded(self, model_folder: Path) -> tuple[dict[str, Reached], dict[str, Any]]:
         """Measure the model, and keep beside it how it reads and when it says that there is no answer."""
-        reached, threshold = self._answered(self._reader(ModelSource(str(model_folder), folder=model_folder)))
+        reached, threshold = self._answered(self._reader(finished(model_folder)))
         keep_options(model_folder, self._options.span_options, threshold)
         return {"after": reached}, {}
 
@@ -205,12 +182,6 @@ print(spans.starts[0, 0], spans.ends[0, 0], spans.scores[0, 0])  # letters of th
             for question, row in zip(asked.questions, own_passages(asked).tolist(), strict=True)
         ]
         return seconds_for(reader.read, sorted(pairs, key=lambda pair: len(pair[1])))
-
-    @staticmethod
-    def retrievers(model: str, first: str, *, title: bool, named: Callable[[str], str]) -> list[Spec]:
-        """None: it reads what a search found."""
-        del model, first, title, named
-        return []
 
     def _answered(self, reader: SpanReader) -> tuple[Reached, float | None]:
         return answered(reader, self._material.validation, self._material.sample, self._options.rules)

@@ -198,7 +198,7 @@ def _cell(value: float | None, interval: list[float] | None) -> str:
 
 def _loading(plan: Plan, made: dict[str, Any], *, starter: bool) -> str:
     recipe = recipe_of(plan.kind)
-    imports, model = recipe.loading_a_starter if starter else recipe.loading
+    imports, model = (starter and recipe.loading_a_starter) or recipe.loading
     remark = "" if starter else "  # or its name on the hub"
     code = f"{imports}\n\nmodel = {model.format(folder='path/of/this/folder')}{remark}\n{recipe.usage}"
     titled = getattr(plan.options, "title", False) and Maker.TITLE not in made.get("data", {}).get("made_questions", {})

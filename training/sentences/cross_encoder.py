@@ -1,6 +1,5 @@
 """The recipe of a cross-encoder of sentences: how alike two are from 0 to 1, or what the first says of the second."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,35 +9,34 @@ from data.pairs.records import Label, PairSet
 from models.encoders.cross_encoder import CrossEncoderScorer
 from models.loading import load_cross_encoder
 from models.sources import DEFAULT_CROSS_ENCODER, ModelSource, is_starter
-from retrieval.comparison.spec import Spec
 from retrieval.report.colours import PALETTE
-from training.base import Family
+from training.base import Recipe, finished
 from training.engine.adaptation import adapt, live_scorer
 from training.engine.task import Columns, Examples, HeldOut, Task, processes, seconds_for
 from training.losses import cross_sentence_loss
-from training.options.common import OptionError, TrainingOptions
-from training.options.sentences import CrossSentenceObjective, SentenceCrossEncoderOptions
+from training.options.common import OptionError
+from training.options.sentences import SENTENCE_CROSS_ENCODER, CrossSentenceObjective, SentenceCrossEncoderOptions
 from training.sentences.examples import labelled_pairs
 from training.sentences.material import ACCURACY, PAIRS, Judgement, Likeness, PairMaterial
 
 
-class SentenceCrossEncoderRecipe:
-    """How a cross-encoder of sentences is trained; see `training.recipe.Recipe`."""
+class SentenceCrossEncoderRecipe(Recipe[SentenceCrossEncoderOptions, PairMaterial]):
+    """How a cross-encoder of sentences is trained; see `training.base.Recipe`."""
 
-    family: Family = PAIRS
-    options: type[TrainingOptions] = SentenceCrossEncoderOptions
+    kind = SENTENCE_CROSS_ENCODER
+    family = PAIRS
+    options = SentenceCrossEncoderOptions
     base = DEFAULT_CROSS_ENCODER
     measure = "spearman"
     colour = PALETTE[3]  # of Reranked on the other pages
     does = "A cross-encoder of sentences: it reads two together and says how alike they are, or what follows from one."
     hub_task = "text-classification"
     loading = ("from sentence_transformers import CrossEncoder", 'CrossEncoder("{folder}")')
-    loading_a_starter = loading  # there is none
     usage = """print(model.predict([("a sentence", "another one")]))
 print(model.config.id2label)  # what each number is of, where it tells labels apart"""
 
     def __init__(self, options: SentenceCrossEncoderOptions, material: PairMaterial) -> None:
-        self._options, self._material = options, material
+        super().__init__(options, material)
         self._labels = len(Label) if options.objective is CrossSentenceObjective.CROSS_ENTROPY else 1
 
     def measured(self, source: ModelSource) -> Likeness:
@@ -68,19 +66,13 @@ print(model.config.id2label)  # what each number is of, where it tells labels ap
 
     def concluded(self, model_folder: Path) -> tuple[dict[str, Likeness], dict[str, Any]]:
         """Measure the finished model; nothing else is to be found out."""
-        return {"after": self._measured(self._scorer(ModelSource(str(model_folder), folder=model_folder)))}, {}
+        return {"after": self._measured(self._scorer(finished(model_folder)))}, {}
 
     def seconds_to_measure(self, model: Any) -> float:
         """Seconds that measuring this model once would take, by the time a few pairs take."""
         scorer = live_scorer(model, self._options, [], self._labels)
         asked = [pair for pairs in (self._material.judge, self._material.sample) if pairs for pair in _pairs(pairs)]
         return seconds_for(scorer.score, sorted(asked, key=lambda pair: len(pair[0]) + len(pair[1])))
-
-    @staticmethod
-    def retrievers(model: str, first: str, *, title: bool, named: Callable[[str], str]) -> list[Spec]:
-        """None: it was not trained to say what answers a question."""
-        del model, first, title, named
-        return []
 
     def _examples(self, pairs: PairSet) -> tuple[Columns, Examples]:
         return labelled_pairs(pairs, pairs.values if self._labels > 1 else pairs.gold)

@@ -1,23 +1,18 @@
 """The recipe of a sentence encoder: a bi-encoder whose cosines follow how alike people find two sentences."""
 
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 from data.pairs.records import PairSet
 from models.encoders.bi_encoder import BiEncoder, prompts_of
 from models.loading import load_bi_encoder
 from models.sources import DEFAULT_BI_ENCODER, ModelSource, is_starter
-from retrieval.comparison.first_stage import DenseSpec
-from retrieval.comparison.multistage import HybridSpec
-from retrieval.comparison.spec import Spec
 from retrieval.report.colours import PALETTE
-from training.base import Family
+from training.base import Recipe, dense_retrievers
 from training.engine.adaptation import adapt, drop_no_attention, live_bi_encoder, pool
 from training.engine.task import HeldOut, Task, TeacherLabels, processes, seconds_for
 from training.losses import sentence_loss
-from training.options.common import AttentionDropout, OptionError, TrainingError, TrainingOptions
-from training.options.sentences import ALONE, SentenceObjective, SentenceOptions, SentencePooling
+from training.options.common import AttentionDropout, OptionError, TrainingError
+from training.options.sentences import ALONE, SENTENCES, SentenceObjective, SentenceOptions, SentencePooling
 from training.sentences.examples import TeachersVectors, encoder_examples
 from training.sentences.material import PAIRS, Likeness, PairMaterial, judgement
 
@@ -72,23 +67,22 @@ def _first_and_last(model: Any) -> Any:
     ).to(model.device)
 
 
-class SentenceRecipe:
-    """How a sentence encoder is trained; see `training.recipe.Recipe`."""
+class SentenceRecipe(Recipe[SentenceOptions, PairMaterial]):
+    """How a sentence encoder is trained; see `training.base.Recipe`."""
 
-    family: Family = PAIRS
-    options: type[TrainingOptions] = SentenceOptions
+    kind = SENTENCES
+    family = PAIRS
+    options = SentenceOptions
     base = DEFAULT_BI_ENCODER
     measure = "spearman"
     colour = PALETTE[1]  # of Dense on the other pages
     does = "A sentence encoder: it turns sentences into vectors whose cosine says how alike they are in meaning."
     hub_task = "sentence-similarity"
     loading = ("from sentence_transformers import SentenceTransformer", 'SentenceTransformer("{folder}")')
-    loading_a_starter = loading  # there is none
     usage = """vectors = model.encode_query(["a sentence", "another one"], normalize_embeddings=True)
 print(vectors @ vectors.T)  # cosines, higher is more alike"""
 
-    def __init__(self, options: SentenceOptions, material: PairMaterial) -> None:
-        self._options, self._material = options, material
+    retrievers = staticmethod(dense_retrievers)
 
     def measured(self, source: ModelSource) -> Likeness:
         """Measure a model on the pairs that judge it."""
@@ -123,21 +117,11 @@ print(vectors @ vectors.T)  # cosines, higher is more alike"""
             best_by=material.judged_by,
         )
 
-    def concluded(self, model_folder: Path) -> tuple[dict[str, Likeness], dict[str, Any]]:
-        """Measure the finished model; nothing else is to be found out."""
-        return {"after": self.measured(ModelSource(str(model_folder), folder=model_folder))}, {}
-
     def seconds_to_measure(self, model: Any) -> float:
         """Seconds that measuring this model once would take, by the time a few sentences take."""
         encoder, asked = self._live(model), [self._material.judged, self._material.sampled]
         sentences = [sentence for distinct in asked if distinct for sentence in distinct.sentences]
         return seconds_for(encoder.encode_sentences, sorted(sentences, key=len))
-
-    @staticmethod
-    def retrievers(model: str, first: str, *, title: bool, named: Callable[[str], str]) -> list[Spec]:
-        """Search with its vectors, alone and together with BM25."""
-        dense = DenseSpec(name=named("Dense"), model=model, title=title, windows=True)
-        return [dense, HybridSpec(name=named("Hybrid"), of=(first, dense.name))]
 
     def _measured(self, encoder: BiEncoder) -> Likeness:
         material = self._material

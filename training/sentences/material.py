@@ -241,13 +241,13 @@ def _draws(judged: list[Judgement], groups: np.ndarray) -> tuple[dict[str, np.nd
     return dict(zip(_CORRELATIONS, (by_rank, by_value), strict=True)), (-1.0, 1.0)
 
 
-class SentencePairs:
-    """Trainings on a set of sentence pairs; see `training.family.Family`."""
+class SentencePairs(Family):
+    """Trainings on a set of sentence pairs; see `training.base.Family`."""
 
-    measures: Mapping[str, str] = {SPEARMAN: "Spearman", PEARSON: "Pearson", ACCURACY: "Accuracy"}
-    curves: tuple[str, ...] = (SPEARMAN, PEARSON, ACCURACY, "alignment", "uniformity")
+    measures = {SPEARMAN: "Spearman", PEARSON: "Pearson", ACCURACY: "Accuracy"}
+    curves = (SPEARMAN, PEARSON, ACCURACY, "alignment", "uniformity")
     tag = "sentence-embeddings"
-    counted: tuple[str, ...] = ("pairs",)
+    counted = ("pairs",)
     examples = "pairs"
     split_by = "shared sentences, published parts as they are,"
     compared = "on the same pairs"
@@ -289,11 +289,6 @@ class SentencePairs:
         self.check(data, options)
         return PairMaterial.of(data, shares, options)
 
-    def baselines(self, material: PairMaterial) -> dict[str, Likeness]:
-        """None: words that two sentences share are no model."""
-        del material
-        return {}
-
     def measurement(self, kept: Mapping[str, Any], material: PairMaterial) -> Likeness | None:
         """Read a measurement again; None where other pairs judge by now."""
         if kept.get("judge") != material.judge.fingerprint:
@@ -304,11 +299,6 @@ class SentencePairs:
         """What `scores.json` holds."""
         del options
         return summary(measured, material)
-
-    def rows(self, options: PairOptions, scores: Mapping[str, Any]) -> dict[str, str]:
-        """The base and the model."""
-        del options, scores
-        return {"before": "The base", "after": "**This model**"}
 
     def told(self, scores: Mapping[str, Any], made: Mapping[str, Any]) -> Iterator[str]:
         """Paragraphs of a card that say what the figures are of."""
@@ -329,4 +319,4 @@ class SentencePairs:
         yield "The licence of the data, and that of the base, may say what can be done with this model: look at both."
 
 
-PAIRS: Family = SentencePairs()
+PAIRS = SentencePairs()

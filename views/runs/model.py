@@ -56,7 +56,7 @@ def draw_download(run: Run, plan: Plan) -> None:
     recipe, starter = recipe_of(plan.kind), _of_a_starter(run)
     with st.popover(word("train.download"), icon=":material/download:"):
         st.markdown(word("train.load_starter" if starter else _LOADED_OTHERWISE.get(plan.kind, "train.load")))
-        imports, model = recipe.loading_a_starter if starter else recipe.loading
+        imports, model = (starter and recipe.loading_a_starter) or recipe.loading
         lines = f"{imports}\nmodel = {model.format(folder='path/of/the/folder')}"
         st.code(lines, language="python", wrap_lines=True)
         st.download_button(

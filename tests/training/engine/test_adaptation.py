@@ -1,4 +1,4 @@
-"""What is changed of a base before it is trained. What the library's trainers are told: how often they tell the loss."""
+"""What is changed of a base before it is trained, and what the trainers are told."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""Batches hold no false negative, every example once, texts of like length, and can be dealt to processes. Passes of like length: another way to the same loss and the same gradient."""
+"""Batches without false negatives, tokens cut once, and passes of like length: the same loss and gradient."""
 
 from itertools import chain, pairwise
 from pathlib import Path

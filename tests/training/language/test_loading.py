@@ -1,4 +1,4 @@
-"""While the text is read a training tells how far that is, and hears that it should stop; it begins anew then. A masked language model from the hub goes on with one's own text, is killed, resumed, and loaded by transformers."""
+"""Finished language models are loaded by others, and a model from the hub goes on, is killed and resumed."""
 
 import json
 import signal

@@ -1,4 +1,4 @@
-"""Where answers stand, by hand and for any text: as the file says, or else where the same words are. Questions that nobody can answer: they follow the articles of their passages, and nothing is drawn beside them."""
+"""What a reader learns from: answers at their places, and questions that nobody can answer."""
 
 import unicodedata
 from collections.abc import Iterable

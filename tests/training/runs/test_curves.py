@@ -1,4 +1,4 @@
-"""Curves and archives are what the run folder holds, no more and no less. The advice fits what is seen, and nothing is advised where too little is known."""
+"""A run's figures against its steps, and the advice that fits them."""
 
 import math
 import zipfile

@@ -1,4 +1,4 @@
-"""What a search tries, and how much longer each of it takes. Which trials go on, and what fits into the time: sums by hand. What trials came to: figures against sums by hand, and no winner by chance."""
+"""Which settings are tried, how far they go, and what came out: sums by hand, and no winner by chance."""
 
 from dataclasses import replace
 from typing import Any

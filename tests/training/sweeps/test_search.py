@@ -22,7 +22,7 @@ from jobs.status import RESUMABLE, State, Status
 from retrieval.evaluation.significance import pair_tests, question_groups
 from tests.training.worlds import logged, misleading_set, wait_until
 from training.options.rankers import BI_ENCODER, BiEncoderOptions
-from training.runs.rehearsal import Estimate, Rehearsal, Task
+from training.runs.rehearsal import Estimate, Rehearsal, RehearsalTask
 from training.runs.runs import Plan, all_runs, find_run, new_plan
 from training.runs.sweeps import LINE, Search, all_jobs, all_searches, create_search, find_job, job_at
 from training.sweeps import search as finding
@@ -44,7 +44,7 @@ def answered(plan: Plan, *, steps: int = 9, seconds: float = 0.01) -> None:
     """Leave the answer to what an epoch would take, as the page does after it was asked."""
     one_epoch = replace(plan, options=replace(plan.options, epochs=1.0, evaluation_steps=0, save_steps=0))
     told = Estimate(steps, seconds, 3 * seconds, 1.0, 1_000, 10**12, "cpu", fits=True, instead={})
-    Rehearsal.of(one_epoch, Task.ESTIMATE).write("estimate.json", asdict(told))
+    Rehearsal.of(one_epoch, RehearsalTask.ESTIMATE).write("estimate.json", asdict(told))
 
 
 @pytest.fixture
@@ -247,7 +247,7 @@ def test_an_estimate_that_takes_all_the_time_is_ended(three: None, monkeypatch: 
     status = find_settings(search)
     assert (status.state, status.code) == (State.FAILED, "settings_time")
     options = replace(plan.options, epochs=1.0)
-    assert not Rehearsal.of(replace(plan, options=options), Task.ESTIMATE).running
+    assert not Rehearsal.of(replace(plan, options=options), RehearsalTask.ESTIMATE).running
 
 
 def test_too_little_time_is_told_before_anything_is_tried(three: None) -> None:
