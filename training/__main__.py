@@ -27,7 +27,7 @@ from training.command_line import (
     stopping_on_signals,
 )
 from training.recipe import RECIPES
-from training.runs.rehearsal import Estimate, Rehearsal, Task
+from training.runs.rehearsal import Estimate, Rehearsal, RehearsalTask
 from training.runs.runs import Plan, Run, create_rounds, damaged_runs, rounds_of
 from training.runs.sweeps import LINE, Ablation, Search, all_jobs, job_at
 from training.sweep_commands import ablate, find_settings_commands
@@ -121,9 +121,9 @@ def work() -> int:
     return 0
 
 
-def rehearse(task: Annotated[Task, one_of(Task)], folder: Path, /) -> int:
+def rehearse(task: Annotated[RehearsalTask, one_of(RehearsalTask)], folder: Path, /) -> int:
     """Work out what the page asks before a training."""
-    from training.rehearse import rehearse
+    from training.train import rehearse
 
     return rehearse(task, folder)
 
@@ -204,7 +204,7 @@ def push(
 
 
 def _write_negatives(plan: Plan, path: Path) -> int:
-    from training.rehearse import mined
+    from training.train import mined
 
     table, questions = mined(plan)
     if path.suffix == ".csv":
@@ -236,7 +236,7 @@ def _fitted(plan: Plan) -> Plan:
 
 def _estimated(plan: Plan) -> Estimate:
     """Ask a process of its own: what it held while it tried is given back."""
-    rehearsal = Rehearsal.of(plan, Task.ESTIMATE)
+    rehearsal = Rehearsal.of(plan, RehearsalTask.ESTIMATE)
     rehearsal.start(plan)
     try:
         while rehearsal.running:

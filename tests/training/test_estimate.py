@@ -22,11 +22,10 @@ from training.estimate import SHARE_TO_USE, Tried, characters_read, estimate, ev
 from training.options.common import Report
 from training.options.rankers import BI_ENCODER, CROSS_ENCODER, SPARSE_ENCODER, BiEncoderObjective
 from training.recipe import ranking_kinds
-from training.rehearse import rehearse
 from training.runs.rehearsal import Estimate, Rehearsal
-from training.runs.rehearsal import Task as Asked
+from training.runs.rehearsal import RehearsalTask as Asked
 from training.runs.runs import Plan
-from training.train import train
+from training.train import rehearse, train
 
 pytestmark = pytest.mark.slow
 
