@@ -169,9 +169,10 @@ def _does(spec: Spec, specs: Mapping[str, Spec], analyzer: Analyzer) -> str:
         case RerankSpec():
             return word("method.rerank", first=spec.first, depth=spec.depth, model=_model(spec.model))
         case DenseSpec():
-            return _vectors(spec.model)
+            return word("method.lsa") if spec.model == STARTER else word("method.dense", model=_model(spec.model))
         case MilvusSpec():
-            return word("method.milvus", does=_in_milvus(spec, specs, analyzer))
+            mixed = word("method.hybrid", parts=f"BM25 + {_model(spec.model)}") if spec.search is Search.HYBRID else ""
+            return word("method.milvus", does=mixed or _does(spec.local, specs, analyzer))
         case TermSpec():
             return _terms(spec, analyzer)
     model = dict(spec).get("model")
@@ -188,16 +189,6 @@ def _terms(spec: TermSpec, analyzer: Analyzer) -> str:
     if isinstance(spec, BM25Spec) and spec.feedback_passages:
         said.append(word("method.feedback", passages=spec.feedback_passages))
     return ", ".join(said)
-
-
-def _vectors(model: str) -> str:
-    return word("method.lsa") if model == STARTER else word("method.dense", model=_model(model))
-
-
-def _in_milvus(spec: MilvusSpec, specs: Mapping[str, Spec], analyzer: Analyzer) -> str:
-    if spec.search is Search.HYBRID:
-        return word("method.hybrid", parts=f"BM25 + {_model(spec.model)}")
-    return _does(spec.local, specs, analyzer)
 
 
 def _mixed(spec: HybridSpec) -> str:

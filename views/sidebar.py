@@ -3,7 +3,6 @@
 import streamlit as st
 
 from data.problems import DataError
-from data.store import StoredSet
 from data.workspace import user, workspace
 from jobs.folder import Job
 from jobs.status import State
@@ -24,14 +23,16 @@ def draw() -> None:
     with st.sidebar:
         st.subheader(word("app.title"))
         _pick_set()
-        _trainings()
+        if LINE.at_work() or LINE.queued():
+            _follow_training(LINE.at_work())
         _pick_language()
         if user():
             draw_user(busy=_is_busy())
 
 
 def _pick_set() -> None:
-    names = {kept.key: _name(kept) for kept in stored_sets()}
+    called = {kept.key: (set_name(kept.name), kept.shared) for kept in stored_sets()}
+    names = {key: word("sidebar.shared", name=name) if shared else name for key, (name, shared) in called.items()}
     current = chosen_set()
     # without a key of its own the box follows the choice wherever it was made
     chosen = st.selectbox(
@@ -63,11 +64,6 @@ def _is_busy() -> bool:
     return LINE.at_work() is not None or any(Job(status.parent).status().at_work for status in others)
 
 
-def _name(kept: StoredSet) -> str:
-    name = set_name(kept.name)
-    return word("sidebar.shared", name=name) if kept.shared else name
-
-
 def _pick_language() -> None:
     names = list(LANGUAGES)
     chosen = st.selectbox(
@@ -81,12 +77,6 @@ def _pick_language() -> None:
         st.session_state["language"] = chosen
         st.query_params["lang"] = chosen
         st.rerun()
-
-
-def _trainings() -> None:
-    at_work = LINE.at_work()
-    if at_work or LINE.queued():
-        _follow_training(at_work)
 
 
 @st.fragment(run_every=_POLL_SECONDS)

@@ -124,7 +124,8 @@ def draw(
 
 def answer_html(said: str, anchor: str, count: int) -> str:
     """Return an answer with its citations as links to the passages; what was never sent is no link."""
-    text, parts, end = _cut(without_thoughts(said).strip()), list[str](), 0
+    text, parts, end = without_thoughts(said).strip(), list[str](), 0
+    text = text if len(text) <= _MOST_SAID else f"{text[:_MOST_SAID]} …"
     for found in CITATION.finditer(text):
         parts.append(escape(text[end : found.start()]))
         parts += [link_html(number, anchor, count) for number in cited(found.group()).numbers]
@@ -137,10 +138,6 @@ def link_html(number: int, anchor: str, count: int) -> str:
     return (
         f'<a href="#{escape(anchor)}-{number}" target="_self">[{number}]</a>' if 0 < number <= count else f"[{number}]"
     )
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= _MOST_SAID else f"{text[:_MOST_SAID]} …"
 
 
 def _followed(place: DeltaGenerator, chat: Chat, pieces: Pieces[str, None, GeneratedAnswer]) -> GeneratedAnswer:

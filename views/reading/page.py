@@ -10,7 +10,7 @@ from data.split import SplitOptions
 from data.store import StoredSet
 from training.options.questions import READER
 from training.recipe import recipe_of, usual_base
-from training.runs.rehearsal import Rehearsal, Task
+from training.runs.rehearsal import Rehearsal, RehearsalTask
 from training.runs.runs import Run, new_plan
 from training.runs.sweeps import LINE
 from views.choices import choices_for
@@ -47,7 +47,7 @@ def _offer(data: StoredSet) -> str:
     options = recipe_of(READER).options.suited_to(usual_base(READER))
     plan = new_plan(READER, "", (data.key, data.name, data.fingerprint), SplitOptions(), options)
     try:
-        seconds = Rehearsal.of(plan, Task.ESTIMATE).estimate().seconds
+        seconds = Rehearsal.of(plan, RehearsalTask.ESTIMATE).estimate().seconds
     except (OSError, ValueError):
         return word("answers.train_one")
     return word("answers.train_one_in", minutes=math.ceil(seconds / 60))

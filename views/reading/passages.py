@@ -15,10 +15,10 @@ from models.sources import find_model
 from reading.evaluate import summed
 from retrieval.comparison.spec import Spec
 from retrieval.report.colours import colour_of, shape_of
+from text.analyzers import Span
 from text.marking import MarkedText
-from text.matching import Span
 from views.reading.evaluation import probability
-from views.resources.cached import cached
+from views.resources.cached import cached, content_of
 from views.resources.sets import question_set
 from views.ui.passages import Hit, head_html, hits_html
 from views.ui.words import plain, word
@@ -40,7 +40,7 @@ _one_at_a_time = threading.Lock()
 
 def read(reference: str, key: str, question: str, rows: tuple[int, ...]) -> list[Reading]:
     """Read the passages at these rows of a stored set, and return what is seen in each. Raises `ModelError`."""
-    return _read(reference, _content(reference), key, question, rows)
+    return _read(reference, content_of(reference), key, question, rows)
 
 
 @cached(max_entries=128)
@@ -63,11 +63,6 @@ def _read(reference: str, content: str, key: str, question: str, rows: tuple[int
 def _reader(reference: str, content: str) -> SpanReader:
     del content  # only a part of the key: a model that took its place is another one
     return SpanReader(find_model(reference))
-
-
-def _content(reference: str) -> str:
-    source = find_model(reference)
-    return source.fingerprint("") if source.folder else ""
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,6 @@ import numpy as np
 import pandas as pd
 import streamlit as st
 
-from data.records import Question
 from reading.evaluate import Fate
 from reading.judge.labels import Property
 from retrieval.rankings import NOT_FOUND
@@ -93,14 +92,11 @@ def draw(view: ReadingView) -> None:
     with st.container(horizontal=True, vertical_alignment="bottom"):
         mask = _fates(view) & _labels(view)
         words = st.text_input(word("why.words"), max_chars=200, key="read_words", width=180)
-    if words.strip():
-        mask &= np.array([words.strip().lower() in _said(question).lower() for question in view.asked.questions])
+    if wanted := words.strip().lower():
+        said = (" ".join([question.text, *question.answers]) for question in view.asked.questions)
+        mask &= np.array([wanted in one.lower() for one in said])
     st.markdown(word("answers.listed", count=f"{int(mask.sum()):,}", all=f"{len(mask):,}"))
     _draw_list(view, np.flatnonzero(mask))
-
-
-def _said(question: Question) -> str:
-    return " ".join([question.text, *question.answers])
 
 
 def _fates(view: ReadingView) -> np.ndarray:

@@ -8,6 +8,7 @@ from typing import Any, Generic, ParamSpec, TypeVar
 import streamlit as st
 
 from data.workspace import workspace
+from models.sources import find_model
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -46,3 +47,9 @@ def cached(**options: Any) -> Callable[[Callable[P, R]], Cached[P, R]]:
         return Cached(function, options)
 
     return decorate
+
+
+def content_of(reference: str) -> str:
+    """Return the key of a model's content as far as it is known at once: empty of a hub model."""
+    source = find_model(reference)
+    return source.fingerprint("") if source.folder else ""

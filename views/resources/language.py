@@ -26,7 +26,7 @@ from language.tokenizers.store import KeptComparison, KeptTokenizer, load
 from models.hub import ModelError
 from models.sources import ModelSource, find_model
 from retrieval.evaluation.significance import Pair, PairTest, paired_tests, question_groups, share_intervals
-from views.resources.cached import cached
+from views.resources.cached import cached, content_of
 from views.resources.pairs import pair_set, parts_of
 from views.resources.sets import question_set, split_of
 
@@ -199,12 +199,6 @@ def encoder(reference: str, content: str) -> Network:
 def _masked(reference: str, content: str) -> Network:
     del content
     return load_masked(find_model(reference))
-
-
-def content_of(reference: str) -> str:
-    """Return the key of a model's content as far as it is known at once: empty of a hub model."""
-    source = find_model(reference)
-    return source.fingerprint("") if source.folder else ""
 
 
 _LEAST_OF_TEST = 50  # questions: where the test part has fewer, all are asked

@@ -73,7 +73,9 @@ def draw_run_figure(name: str, found: Curves, colour: str, *, last_step: int = 0
         colours,
         last_step=last_step,
         bm25=found.bm25.get(name),
-        kept=_point(found.points[name], kept_step) if name in MEASURES else None,
+        kept=next(
+            (point for point in found.points[name] if kept_step and point[0] == kept_step and name in MEASURES), None
+        ),
     )
 
 
@@ -137,10 +139,6 @@ def _kept_mark(step: int, value: float, colour: str) -> alt.LayerChart:
     base = alt.Chart(point).encode(x="step:Q", y="value:Q")
     ring = base.mark_point(size=220, filled=False, strokeWidth=2, opacity=1, color=colour)
     return ring + base.mark_text(dy=-18, fontWeight="bold", color=colour).encode(text="text:N")
-
-
-def _point(points: Points, step: int) -> tuple[int, float] | None:
-    return next((point for point in points if step and point[0] == step), None)
 
 
 def _lines(name: str, table: pd.DataFrame, runs: list[str], colours: Sequence[str], last_step: int) -> alt.LayerChart:

@@ -100,7 +100,8 @@ def draw_scores(run: Run, plan: Plan, scores: dict[str, Any]) -> None:
     if "perplexity" in rows["after"]:
         st.markdown(_perplexities(rows))
     if names:
-        draw_table(rows, scores, names, _rows_are(scores))
+        is_ranking = _asks_questions(scores) and not _of_passages(scores)
+        draw_table(rows, scores, names, "train.row" if is_ranking else "train.row_model")
     by_question = bool(intervals) and _asks_questions(scores)
     st.caption(_measured_on(plan, scores, intervals), help=word("train.intervals_help") if by_question else None)
     if kept := scores.get("kept_step"):
@@ -185,10 +186,6 @@ def _perplexities(rows: dict[str, dict[str, float]]) -> str:
         name: f"{rows[name]['perplexity']:,.0f}" if name in rows else "–" for name in ("unigram", "before", "after")
     }
     return word("train.perplexities", **told)
-
-
-def _rows_are(scores: dict[str, Any]) -> str:
-    return "train.row" if _asks_questions(scores) and not _of_passages(scores) else "train.row_model"
 
 
 def _measured_on(plan: Plan, scores: dict[str, Any], intervals: dict[str, Any]) -> str:

@@ -171,11 +171,8 @@ def _select(kind: str) -> str:
 def _typed() -> list[str]:
     """A hub id or a folder that was typed, or stands in the address; what is known by name is offered where it fits."""
     given = (st.session_state.get("kept_base"), st.query_params.get("base"))
-    return list(dict.fromkeys(one for one in given if one and one.strip() and not _is_known(one)))
-
-
-def _is_known(base: str) -> bool:
-    return base == STARTER or base.startswith(PREFIX) or find_model_run(base) is not None
+    typed = [one for one in given if one and one.strip() and one != STARTER and not one.startswith(PREFIX)]
+    return list(dict.fromkeys(one for one in typed if find_model_run(one) is None))
 
 
 def _about(kind: str, reference: str, place: DeltaGenerator) -> bool:
@@ -240,11 +237,7 @@ def _hub_words(found: HubRevision) -> str:
     if found.downloaded:
         name = "hub_here" if found.online else "hub_here_offline"
         return f":material/check_circle: {word(f'train.{name}')}"
-    if found.size:
-        return f":material/cloud_download: {word('train.hub_download', size=_size(found.size))}"
-    return f":material/cloud_download: {word('train.hub_download_unknown')}"
-
-
-def _size(number_of_bytes: int) -> str:
-    megabytes = number_of_bytes / 1e6
-    return f"{megabytes / 1000:.1f} GB" if megabytes >= 1000 else f"{megabytes:,.0f} MB"
+    megabytes = (found.size or 0) / 1e6
+    size = f"{megabytes / 1000:.1f} GB" if megabytes >= 1000 else f"{megabytes:,.0f} MB"
+    told = word("train.hub_download", size=size) if megabytes else word("train.hub_download_unknown")
+    return f":material/cloud_download: {told}"

@@ -3,7 +3,7 @@ was entered, and where a problem is told."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
-from enum import StrEnum
+from enum import Enum, StrEnum
 from functools import partial
 from importlib.util import find_spec
 from typing import Any
@@ -275,6 +275,11 @@ class OptionFields:
 
     def _field(self, name: str) -> Field:
         return Field(self._kind, name, self.key(name), self._start[name], **self._about[name])
+
+
+def entered_value(value: Any) -> Any:
+    """Return the value of an option as its field holds it, and as an experiment file has it."""
+    return value.value if isinstance(value, Enum) else value
 
 
 def field_key(kind: str, name: str) -> str:

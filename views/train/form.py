@@ -20,7 +20,7 @@ from training.options.common import OptionError, TrainingOptions
 from training.options.language_model import LANGUAGE_MODEL
 from training.options.rankers import BI_ENCODER, BiEncoderOptions
 from training.recipe import ranking_kinds, recipe_of
-from training.runs.rehearsal import Task
+from training.runs.rehearsal import RehearsalTask
 from training.runs.runs import Plan, Run, all_runs, mined_by, new_plan
 from training.runs.sweeps import Findings, create_search
 from training.sweeps.halving import changes_of
@@ -114,19 +114,19 @@ def draw_form(kind: str, base: Base, objective: str, data: Learned | StoredPairs
         with told:
             entered = _planned(form, data, kind, name.strip() or _free_name(kind))
         plan = entered if base.usable else None
-        estimate = asked_of(plan, Task.ESTIMATE)
+        estimate = asked_of(plan, RehearsalTask.ESTIMATE)
         with buttons:
             _draw_way_back(form)
             if not base.usable:
                 st.caption(word("train.base_first"), width="content")
             draw_known_time(plan)
-            draw_ask_button(Task.ESTIMATE, estimate, told)
+            draw_ask_button(RehearsalTask.ESTIMATE, estimate, told)
             draw_start_button(plan, told)
         with told:
             draw_estimate(estimate, form)
     if found is not None:
         with found:
-            draw_negatives(asked_of(plan, Task.NEGATIVES))
+            draw_negatives(asked_of(plan, RehearsalTask.NEGATIVES))
     if kind == LANGUAGE_MODEL:
         draw_ablation(plan)
     elif kind in ranking_kinds():

@@ -4,7 +4,7 @@ it."""
 import time
 from collections.abc import Callable, Hashable
 from dataclasses import asdict, dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any
 
 import pandas as pd
@@ -15,7 +15,7 @@ from data.split import Part
 from data.workspace import LimitError
 from jobs.status import Status
 from training.options.rankers import BiEncoderOptions, Pooling
-from training.runs.rehearsal import Estimate, Rehearsal, Task
+from training.runs.rehearsal import Estimate, Rehearsal, RehearsalTask
 from training.runs.runs import Plan, create_rounds, rounds_of
 from training.runs.sweeps import LINE
 from views.choices import finished_runs
@@ -55,7 +55,7 @@ def _decides(plan: Plan) -> dict[str, Any]:
 
 
 _GIGABYTE = 1e9
-_ICONS = {Task.ESTIMATE: ":material/timer:", Task.NEGATIVES: ":material/visibility:"}
+_ICONS = {RehearsalTask.ESTIMATE: ":material/timer:", RehearsalTask.NEGATIVES: ":material/visibility:"}
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class Asked:
     """What can be asked of the training as it is entered now."""
 
     plan: Plan
-    task: Task
+    task: RehearsalTask
 
     @cached_property
     def rehearsal(self) -> Rehearsal:
@@ -71,7 +71,7 @@ class Asked:
         return Rehearsal.of(self.plan, self.task)
 
 
-def asked_of(plan: Plan | None, task: Task) -> Asked | None:
+def asked_of(plan: Plan | None, task: RehearsalTask) -> Asked | None:
     """Return what can be asked of the plan; the process that answers for a plan since changed is ended."""
     asked = Asked(plan, task) if plan else None
     key = f"train_asked_{task.value}"
@@ -82,7 +82,7 @@ def asked_of(plan: Plan | None, task: Task) -> Asked | None:
     return asked
 
 
-def draw_ask_button(task: Task, asked: Asked | None, told: DeltaGenerator) -> None:
+def draw_ask_button(task: RehearsalTask, asked: Asked | None, told: DeltaGenerator) -> None:
     """Draw the button that asks, and starts no training; what went wrong is told in `told`."""
     pressed = st.button(
         word(f"train.ask_{task.value}"),
@@ -108,7 +108,7 @@ def is_answered(asked: Asked) -> bool:
     if asked.rehearsal.done:
         return True
     if asked.rehearsal.running:
-        follow(asked.rehearsal, partial(_at_work, asked.task))
+        follow(asked.rehearsal, lambda status: _at_work(asked.task, status))
     elif asked.rehearsal.failed:
         base = base_name(asked.plan.options.base, asked.plan.kind)
         tell_training_failure(*asked.rehearsal.problem(), base, unforeseen="train.not_answered")
@@ -125,7 +125,7 @@ def draw_estimate(asked: Asked | None, form: OptionFields) -> None:
         _tell_too_large(found, form)
     st.info(
         word("train.estimate", time=duration(found.seconds), steps=f"{found.steps:,}", **sizes),
-        icon=_ICONS[Task.ESTIMATE],
+        icon=_ICONS[RehearsalTask.ESTIMATE],
     )
     parts = {"step": f"{found.seconds_a_step:.3g}", "measuring": duration(found.seconds_measuring)}
     parts["loading"] = duration(found.seconds_loading)
@@ -161,7 +161,7 @@ def _told(name: str, value: object) -> str:
     return label if value is True else f"{label} {value:,}"
 
 
-def _at_work(task: Task, status: Status) -> str:
+def _at_work(task: RehearsalTask, status: Status) -> str:
     return word(f"train.answering_{task.value}", time=duration(time.time() - status.started))
 
 
@@ -176,7 +176,7 @@ _TEXTS = ("question", "positive", "passage")
 
 def draw_negatives(asked: Asked | None) -> None:
     """Draw the button that looks for them and, once they are found, the table."""
-    draw_ask_button(Task.NEGATIVES, asked, st.container())
+    draw_ask_button(RehearsalTask.NEGATIVES, asked, st.container())
     if asked is None or not is_answered(asked):
         return
     table = asked.rehearsal.negatives()

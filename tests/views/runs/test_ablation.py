@@ -1,7 +1,6 @@
 """An ablation on the Train page: followed, told in a sentence that dares a no, shown by measure, and put to use."""
 
 import io
-from collections.abc import Iterator
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -14,7 +13,7 @@ from jobs.processes import this_process
 from jobs.status import State, Status
 from tests.doubles import small_set
 from tests.views.driving import run
-from tests.views.train.test_page import EN, page, progress_texts, texts
+from tests.views.train.worlds import EN, progress_texts, texts
 from training.options.rankers import BI_ENCODER, BiEncoderOptions
 from training.runs.runs import Trial, all_runs, create_run
 from training.runs.sweeps import Ablation, Difference, Interval, Table, Variant, all_jobs
@@ -22,8 +21,8 @@ from training.sweep_commands import planned_ablation
 from training.sweeps.variants import AblationExperiment
 from views.choices import choices_for, finished_runs
 from views.runs.ablation import as_written
-from views.train import base as hub
 
+pytestmark = pytest.mark.usefixtures("no_worker")
 NDCG = "ndcg@10"
 
 
@@ -73,16 +72,6 @@ def tuned(ablation: Ablation, kept: StoredSet, variant: Variant) -> Variant:
 
 def a_table(*variants: Variant) -> Table:
     return Table(variants, questions=96, pairs=0)
-
-
-@pytest.fixture
-def app(monkeypatch: pytest.MonkeyPatch) -> Iterator[AppTest]:
-    monkeypatch.setattr("jobs.queue.Line.start_worker", lambda _: None)
-    hub.hub_answer.clear()
-    test = AppTest.from_function(page, default_timeout=60)
-    test.query_params["lang"] = "en"
-    yield test
-    hub.hub_answer.clear()
 
 
 def shown(app: AppTest) -> pd.DataFrame:

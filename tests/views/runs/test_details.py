@@ -8,11 +8,10 @@ from streamlit.testing.v1 import AppTest
 from data.split import SplitOptions
 from jobs.status import State, Status
 from tests.doubles import small_set
-from tests.views.train.test_page import EN, app, done_run, kept_set, made_run, run, texts
+from tests.views.driving import run
+from tests.views.train.worlds import EN, done_run, kept_set, made_run, texts
 from training.options.rankers import BI_ENCODER, CROSS_ENCODER, BiEncoderOptions
 from training.runs.runs import Run, create_run, new_plan
-
-__all__ = ["app"]  # a fixture
 
 
 def with_curves(made: Run, loss: float, measured: float) -> Run:

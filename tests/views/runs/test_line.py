@@ -4,12 +4,12 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from jobs.status import State
-from tests.views.train.test_page import EN, app, made_run, no_worker, run, start_button, texts
+from tests.views.driving import run
+from tests.views.train.worlds import EN, made_run, start_button, texts
 from training.options.rankers import CROSS_ENCODER
 from training.runs.runs import Run
 from training.runs.sweeps import LINE
 
-__all__ = ["app", "no_worker"]  # fixtures
 pytestmark = pytest.mark.usefixtures("no_worker")
 
 

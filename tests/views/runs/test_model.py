@@ -7,14 +7,14 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from data.workspace import PROJECT
-from tests.views.train.test_page import EN, app, done_run, run, texts
+from tests.views.driving import run
+from tests.views.train.worlds import EN, done_run, texts
 from training.options.rankers import BI_ENCODER, CROSS_ENCODER
 from training.runs.push import PushError
 from training.runs.runs import Run
 from views.runs import model as run_model
 from views.ui.words import catalog
 
-__all__ = ["app"]  # a fixture
 TOKEN = "hf_very_secret"  # noqa: S105 - nobody's
 LOADERS = {BI_ENCODER: "load_bi_encoder", CROSS_ENCODER: "load_cross_encoder"}  # of starters
 PUSH = PROJECT / "training" / "runs" / "push.py"

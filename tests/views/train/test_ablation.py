@@ -2,7 +2,6 @@
 
 import json
 import tomllib
-from collections.abc import Iterator
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -15,16 +14,14 @@ from jobs.status import State
 from language.corpus import PassageCorpus
 from models.sources import STARTER
 from tests.doubles import small_set
-from tests.views.driving import run, unfolded
-from tests.views.runs.test_language_model import done
-from tests.views.train.test_page import EN, page, texts
+from tests.views.driving import run
+from tests.views.runs.test_scores import guesses
+from tests.views.train.worlds import EN, page, texts, unopened
 from training.options.language_model import LANGUAGE_MODEL, LanguageObjective, LanguageOptions
-from training.recipe import RECIPES
 from training.runs.runs import Run
 from training.runs.sweeps import REFERENCE, UNTRAINED, Ablation, all_jobs
 from training.sweeps.variants import AblationExperiment
 from views.names import experiment_of
-from views.train import base
 from views.train.ablation import offered
 
 FILE = """
@@ -43,13 +40,8 @@ def data() -> StoredSet:
 
 
 @pytest.fixture
-def app(data: StoredSet, monkeypatch: pytest.MonkeyPatch) -> Iterator[AppTest]:
-    monkeypatch.setattr("jobs.queue.Line.start_worker", lambda _: None)
-    base.hub_answer.clear()
-    test = unfolded(AppTest.from_function(page, default_timeout=60), *RECIPES)
-    test.query_params.update({"lang": "en", "train": LANGUAGE_MODEL, "base": STARTER, "data": data.key})
-    yield test
-    base.hub_answer.clear()
+def app(data: StoredSet, no_worker: None) -> AppTest:
+    return unopened(page, train=LANGUAGE_MODEL, base=STARTER, data=data.key)
 
 
 def the_ablation() -> tuple[Ablation, AblationExperiment]:
@@ -203,7 +195,7 @@ def upload(app: AppTest, written: str) -> None:
 
 
 def learned_from(fingerprint: str) -> Run:
-    learned = done()
+    learned = guesses()
     plan = json.loads((learned.folder / "run.json").read_text(encoding="utf-8"))
     (learned.folder / "run.json").write_text(json.dumps(plan | {"fingerprint": fingerprint}), encoding="utf-8")
     return learned

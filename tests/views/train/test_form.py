@@ -2,7 +2,6 @@
 
 import threading
 import time
-from collections.abc import Iterator
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
@@ -12,17 +11,28 @@ from streamlit.testing.v1 import AppTest
 from streamlit.testing.v1.element_tree import Selectbox
 
 from data.split import SplitOptions
-from data.store import StoredSet, keep
 from jobs.status import State, Status
 from models.hub import HubRevision
 from models.packaged import DEFAULT, PackagedBase
 from models.precision import Precision
 from models.sources import DEFAULT_BI_ENCODER, STARTER
 from reading.judge.rules import Rules
-from tests.doubles import small_set
 from tests.hub import build_bi_encoder
-from tests.views.driving import run, unfolded
+from tests.views.driving import run
 from tests.views.train.test_options import NEVER_OF_A_STARTER, shown
+from tests.views.train.worlds import (
+    EN,
+    button,
+    drawn,
+    field,
+    form_page,
+    kept_set,
+    labels,
+    texts,
+    trained_run,
+    unopened,
+    with_base,
+)
 from training.options.common import LoraAlso, Report
 from training.options.questions import NegativesFrom, ReaderBestBy, ReaderObjective, ReaderOptions
 from training.options.rankers import (
@@ -44,104 +54,23 @@ from training.options.sentences import (
     SentencePooling,
 )
 from training.recipe import RECIPES
-from training.runs.runs import Plan, Run, all_runs, create_rounds, create_run, new_plan
+from training.runs.runs import Plan, Run, all_runs
 from views.train import base as hub
 from views.train import fields as train_widgets
 from views.train import start as train_start
 from views.ui.words import catalog
 
-EN = catalog("en")
 GIST, TRIPLET, KL = BiEncoderObjective.GIST, BiEncoderObjective.TRIPLET, BiEncoderObjective.KL
 MULTIPLE, MARGIN_MSE = BiEncoderObjective.MULTIPLE_NEGATIVES, CrossEncoderObjective.MARGIN_MSE
 
 
+@pytest.fixture
+def app() -> AppTest:
+    return unopened(form_page)
+
+
 def base_box(app: AppTest) -> Selectbox:
     return next(box for box in app.selectbox if str(box.key).startswith("base_"))
-
-
-def page() -> None:
-    import streamlit as st
-
-    from views.resources.sets import chosen_set
-    from views.train.base import pick_base
-    from views.train.form import draw_form
-    from views.train.page import pick_objective
-
-    kind = st.query_params.get("train", "bi-encoder")
-    base, data = pick_base(kind), chosen_set()
-    draw_form(kind, base, pick_objective(kind, base, data), data)
-
-
-@pytest.fixture
-def app() -> Iterator[AppTest]:
-    hub.hub_answer.clear()
-    test = unfolded(AppTest.from_function(page, default_timeout=30), *RECIPES)
-    test.query_params["lang"] = "en"
-    yield test
-    hub.hub_answer.clear()
-
-
-@pytest.fixture
-def submitted(monkeypatch: pytest.MonkeyPatch) -> list[Run]:
-    """Runs that were put in line; no worker comes by."""
-    runs: list[Run] = []
-
-    def created(plan: Plan) -> None:
-        runs.extend(create_rounds(plan))
-
-    monkeypatch.setattr(train_start, "create_rounds", created)
-    monkeypatch.setattr("jobs.queue.Line.start_worker", lambda _: None)
-    return runs
-
-
-def kept_set() -> StoredSet:
-    return keep(small_set())
-
-
-def done_run(kind: str = BI_ENCODER, name: str = "first", **options: Any) -> Run:
-    kept = kept_set()
-    wanted = replace(RECIPES[kind].options.suited_to(), **options)
-    plan = new_plan(kind, name, (kept.key, kept.name, kept.fingerprint), SplitOptions(0.15, 0.25, 3), wanted)
-    made = create_run(plan)
-    made.write_status(Status(State.DONE))
-    made.model_folder.mkdir()
-    (made.model_folder / "config.json").write_text("{}", encoding="utf-8")
-    return made
-
-
-def field(app: AppTest, name: str, kind: str = BI_ENCODER) -> Any:
-    """The widget of an option, whatever it is."""
-    key = f"train_{kind}_{name}"
-    widgets = [*app.number_input, *app.selectbox, *app.checkbox, *app.text_input]
-    return next(widget for widget in widgets if widget.key == key)
-
-
-def drawn(app: AppTest, kind: str = BI_ENCODER) -> set[str]:
-    """Names of the options that have a field."""
-    widgets = [*app.number_input, *app.selectbox, *app.checkbox, *app.text_input]
-    known = {known.name for known in fields(RECIPES[kind].options.suited_to())}
-    return {str(widget.key).removeprefix(f"train_{kind}_") for widget in widgets} & known
-
-
-def button(app: AppTest, key: str) -> Any:
-    return next(button for button in app.button if button.label == EN[f"train.{key}"])
-
-
-def labels(app: AppTest) -> list[str]:
-    return [button.label for button in app.button]
-
-
-def texts(app: AppTest) -> str:
-    shown = [*app.markdown, *app.caption, *app.info, *app.error, *app.warning]
-    at_work = [bar.proto.text for bar in app.get("progress")]
-    return "\n".join([*(str(element.value) for element in shown), *at_work])
-
-
-def with_base(app: AppTest, base: str, objective: str = "") -> AppTest:
-    app.query_params["base"] = base
-    if objective:
-        app.query_params["objective"] = objective
-    return run(app)
 
 
 # what is offered
@@ -227,8 +156,8 @@ def test_curves_go_only_to_packages_that_are_here(app: AppTest, monkeypatch: pyt
 
 
 def test_a_bi_encoder_is_taught_by_a_cross_encoder(app: AppTest, submitted: list[Run]) -> None:
-    done_run(name="a bi-encoder")
-    teacher = done_run(CROSS_ENCODER, "a reader")
+    trained_run(name="a bi-encoder")
+    teacher = trained_run(CROSS_ENCODER, "a reader")
     with_base(app, STARTER, KL)
     assert app.error[0].value == EN["option_problem.teacher"]
     assert field(app, "negatives").value == 4
@@ -264,7 +193,7 @@ def test_rounds_stand_in_line_one_behind_the_other(app: AppTest, submitted: list
 
 
 def test_the_time_is_told_unasked_where_one_alike_was_measured(app: AppTest) -> None:
-    made = done_run(name="alike", epochs=2.0)
+    made = trained_run(name="alike", epochs=2.0)
     made.write_status(Status(State.DONE, seconds=240.0))
     run(app)
     for name, value in {"validation": 0.15, "test": 0.25, "split_seed": 3, "epochs": 3.0}.items():
@@ -310,8 +239,8 @@ def test_what_was_entered_can_be_taken_back(app: AppTest) -> None:
 
 
 def test_a_finished_run_is_trained_on_as_it_was_trained(app: AppTest, submitted: list[Run]) -> None:
-    base = done_run(objective=TRIPLET, negatives=2, triplet_margin=0.5)
-    done_run(CROSS_ENCODER, "other kind")
+    base = trained_run(objective=TRIPLET, negatives=2, triplet_margin=0.5)
+    trained_run(CROSS_ENCODER, "other kind")
     run(app)
     select = base_box(app)
     assert len(select.options) == 3
@@ -327,7 +256,7 @@ def test_a_finished_run_is_trained_on_as_it_was_trained(app: AppTest, submitted:
 
 
 def test_a_run_trained_from_a_starter_is_a_starter_too(app: AppTest) -> None:
-    base = done_run()
+    base = trained_run()
     (base.model_folder / "modules.json").write_text(
         '[{"idx": 0, "name": "0", "path": "", "type": "models.starter.AnalyzedEmbedding"}]',
         encoding="utf-8",
@@ -400,7 +329,7 @@ def test_a_hub_id_is_typed_where_bases_are_chosen(app: AppTest, monkeypatch: pyt
 
 
 def test_a_model_of_another_kind_is_no_text_that_was_typed(app: AppTest) -> None:
-    reranker = done_run(CROSS_ENCODER, "a reranker")
+    reranker = trained_run(CROSS_ENCODER, "a reranker")
     assert base_box(with_base(app, reranker.id)).value == STARTER
 
 
@@ -449,7 +378,7 @@ def test_a_second_training_stands_in_line(app: AppTest, submitted: list[Run]) ->
 
 
 def test_a_name_says_the_kind_and_is_counted_by_it(app: AppTest, submitted: list[Run]) -> None:
-    done_run(name="Bi-encoder 1")
+    trained_run(name="Bi-encoder 1")
     app.query_params["train"] = CROSS_ENCODER
     run(app)
     assert app.text_input(key="train_cross-encoder_name_0").value == "Cross-encoder 1"
@@ -461,7 +390,7 @@ def test_a_name_says_the_kind_and_is_counted_by_it(app: AppTest, submitted: list
 
 
 def test_what_is_folded_away_counts_as_it_was_entered(app: AppTest, submitted: list[Run]) -> None:
-    teacher = done_run(name="finds them")
+    teacher = trained_run(name="finds them")
     with_base(app, STARTER, MULTIPLE)
     field(app, "negatives").set_value(2)
     field(app, "validation").set_value(0.2)
@@ -487,7 +416,6 @@ def test_what_is_folded_away_counts_as_it_was_entered(app: AppTest, submitted: l
 def test_what_was_never_opened_follows_the_base_and_counts_as_unchanged(
     app: AppTest, monkeypatch: pytest.MonkeyPatch, submitted: list[Run]
 ) -> None:
-    hub.hub_answer.clear()
     monkeypatch.setattr(hub, "hub_revision", lambda _: HubRevision("a" * 40, online=True, downloaded=False))
     for fold in ("more", "hard_negatives"):
         app.session_state[f"train_{BI_ENCODER}_{fold}_open"] = False
@@ -545,8 +473,8 @@ def test_what_does_not_fit_is_told_and_stays(
 
 
 def test_a_teacher_must_be_chosen_and_be_somewhere(app: AppTest, submitted: list[Run]) -> None:
-    done_run(name="a bi-encoder")
-    teacher = done_run(CROSS_ENCODER, "a reader")
+    trained_run(name="a bi-encoder")
+    teacher = trained_run(CROSS_ENCODER, "a reader")
     app.query_params["train"] = CROSS_ENCODER
     with_base(app, STARTER, MARGIN_MSE)
     kind = CROSS_ENCODER
@@ -570,13 +498,6 @@ def test_a_teacher_must_be_chosen_and_be_somewhere(app: AppTest, submitted: list
     options = submitted[0].plan().options
     assert isinstance(options, CrossEncoderOptions)
     assert (options.objective, options.teacher) == (MARGIN_MSE, teacher.id)
-
-
-@pytest.fixture
-def at_the_hub(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The hub answers, and has every model."""
-    hub.hub_answer.clear()
-    monkeypatch.setattr(hub, "hub_revision", lambda _: HubRevision("a" * 40, online=True, downloaded=False))
 
 
 @pytest.mark.usefixtures("at_the_hub")

@@ -1,9 +1,7 @@
 """The form of a language model's training: its fields and their words, and that what it starts can be learned from."""
 
-from collections.abc import Iterator
 from dataclasses import fields
 from io import BytesIO
-from typing import Any
 
 import pytest
 from streamlit.testing.v1 import AppTest
@@ -13,16 +11,11 @@ from language.masking.architectures import Size
 from language.texts import keep as keep_text
 from models.sources import STARTER
 from tests.doubles import small_set
-from tests.views.driving import opened, run, unfolded
-from tests.views.train.test_form import button, submitted, texts  # a fixture and helpers
-from tests.views.train.test_form import page as form_page
+from tests.views.driving import opened, run
+from tests.views.train.worlds import EN, button, field, form_page, texts, unopened, widgets
 from training.options.language_model import LANGUAGE_MODEL, LanguageOptions
-from training.recipe import RECIPES, recipe_of
+from training.recipe import recipe_of
 from training.runs.runs import Run
-from views.ui.words import catalog
-
-__all__ = ["submitted"]
-EN = catalog("en")
 
 
 @pytest.fixture
@@ -31,15 +24,8 @@ def data() -> StoredSet:
 
 
 @pytest.fixture
-def app(data: StoredSet) -> Iterator[AppTest]:
-    test = unfolded(AppTest.from_function(form_page, default_timeout=30), *RECIPES)
-    test.query_params.update({"lang": "en", "train": LANGUAGE_MODEL, "base": STARTER, "data": data.key})
-    return test
-
-
-def widgets(app: AppTest) -> dict[str, Any]:
-    drawn = [*app.number_input, *app.selectbox, *app.checkbox, *app.text_input]
-    return {str(one.key).removeprefix(f"train_{LANGUAGE_MODEL}_"): one for one in drawn}
+def app(data: StoredSet) -> AppTest:
+    return unopened(form_page, train=LANGUAGE_MODEL, base=STARTER, data=data.key)
 
 
 def test_a_new_model_is_offered_in_words_of_its_own(app: AppTest) -> None:
@@ -48,7 +34,7 @@ def test_a_new_model_is_offered_in_words_of_its_own(app: AppTest) -> None:
     assert not app.error
     assert EN["train.base_new"] in next(box for box in app.selectbox if box.key == "base_en").options
     assert EN["train.about_new_model"] in texts(app)
-    found = widgets(app)
+    found = {str(one.key).removeprefix(f"train_{LANGUAGE_MODEL}_"): one for one in widgets(app)}
     own = {"size", "tokenizer_kind", "vocabulary", "mask_share", "shown_as_mask", "shown_as_random", "whole_words"}
     own |= {"max_length", "precision", "recompute", "attention_dropout"}  # it is a transformer
     assert not {"frozen_layers", "lora_rank", "embedding_table"} & found.keys()
@@ -62,7 +48,7 @@ def test_a_new_model_is_offered_in_words_of_its_own(app: AppTest) -> None:
 
 def test_what_is_started_finds_its_text(app: AppTest, data: StoredSet, submitted: list[Run]) -> None:
     run(app)
-    widgets(app)["size"].set_value("tiny")
+    field(app, "size", LANGUAGE_MODEL).set_value("tiny")
     button(run(app), "start").click()
     run(app)
     (plan,) = (one.plan() for one in submitted)

@@ -1,12 +1,10 @@
 """The Train page as a person uses it: what starts, what is shown meanwhile, and what is left at the end."""
 
-import json
 import os
 import re
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,92 +15,39 @@ from streamlit.dataframe_util import convert_arrow_bytes_to_pandas_df
 from streamlit.testing.v1 import AppTest
 
 from data.records import QuestionSet
-from data.split import SplitOptions
-from data.store import StoredSet, keep
 from data.workspace import PROJECT
-from jobs.processes import this_process
 from jobs.status import RESUMABLE, State, Status
 from models.sources import STARTER
 from retrieval.comparison.experiment import added
 from tests.doubles import small_set
 from tests.views.driving import run, unfolded
+from tests.views.train.worlds import (
+    EN,
+    SCORES,
+    done_run,
+    kept_set,
+    made_run,
+    page,
+    progress_texts,
+    start_button,
+    texts,
+    unopened,
+)
 from training.engine.checkpoints import seal
 from training.options.rankers import BI_ENCODER, CROSS_ENCODER, SPARSE_ENCODER
 from training.recipe import RECIPES
 from training.runs.curves import Advice
-from training.runs.runs import Phase, Run, all_runs, create_run, new_plan
-from views.train import base as hub
+from training.runs.runs import Phase, Run, all_runs
 from views.ui.words import catalog
 
-EN = catalog("en")
+
+@pytest.fixture
+def app() -> AppTest:
+    return unopened(page, whole=False)
+
+
 TRAINING = PROJECT / "training"
 UNDER_WAY = {State.QUEUED, State.RUNNING}
-SCORES: dict[str, Any] = {
-    "before": {"recall@1": 0.5, "recall@5": 0.6, "recall@10": 0.7, "mrr@10": 0.55, "ndcg@10": 0.6},
-    "after": {"recall@1": 0.6, "recall@5": 0.7, "recall@10": 0.8, "mrr@10": 0.65, "ndcg@10": 0.7},
-    "bm25": {"recall@1": 0.7, "recall@5": 0.65, "recall@10": 0.75, "mrr@10": 0.6, "ndcg@10": 0.65},
-    "questions": 48,
-    "seconds": 9.2,
-}
-
-
-def page() -> None:
-    from views import sidebar
-    from views.train import page as train_page
-
-    sidebar.draw()
-    train_page.draw()
-
-
-@pytest.fixture
-def app() -> Iterator[AppTest]:
-    hub.hub_answer.clear()
-    test = AppTest.from_function(page, default_timeout=30)
-    test.query_params["lang"] = "en"
-    yield test
-    hub.hub_answer.clear()
-
-
-@pytest.fixture
-def no_worker(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is queued stays so."""
-    monkeypatch.setattr("jobs.queue.Line.start_worker", lambda _: None)
-
-
-def made_run(state: State, kind: str = BI_ENCODER, name: str = "first", base: str = "", **status: Any) -> Run:
-    kept = kept_set()
-    suited_to = RECIPES[kind].options.suited_to
-    options = suited_to(base) if base else suited_to()
-    plan = new_plan(kind, name, (kept.key, kept.name, kept.fingerprint), SplitOptions(), options)
-    made = create_run(plan)
-    pid, started = this_process()
-    made.write_status(Status(state, pid=pid, pid_started=started, **status))
-    return made
-
-
-def kept_set(question_set: QuestionSet | None = None) -> StoredSet:
-    return keep(question_set or small_set())
-
-
-def done_run(kind: str = BI_ENCODER, name: str = "first", base: str = "", **changed: Any) -> Run:
-    made = made_run(State.DONE, kind, name, base, seconds=9.2)
-    (made.folder / "scores.json").write_text(json.dumps(SCORES | changed), encoding="utf-8")
-    made.model_folder.mkdir()
-    (made.model_folder / "config.json").write_text("{}", encoding="utf-8")
-    return made
-
-
-def start_button(app: AppTest) -> Any:
-    return next(button for button in app.button if str(button.key).startswith("train_start_"))
-
-
-def texts(app: AppTest) -> str:
-    shown = [*app.markdown, *app.caption, *app.info, *app.error, *app.warning, *app.title, *app.subheader]
-    return "\n".join(str(element.value) for element in shown)
-
-
-def progress_texts(app: AppTest) -> list[str]:
-    return [bar.proto.text for bar in app.get("progress")]
 
 
 # the page
@@ -111,7 +56,7 @@ def progress_texts(app: AppTest) -> list[str]:
 @pytest.mark.slow
 def test_the_page_itself_loads_no_model_library(tmp_path: Path) -> None:
     script = (
-        "import sys\nfrom streamlit.testing.v1 import AppTest\nfrom tests.views.train.test_page import page\n"
+        "import sys\nfrom streamlit.testing.v1 import AppTest\nfrom tests.views.train.worlds import page\n"
         "app = AppTest.from_function(page, default_timeout=60).run()\nassert not app.exception and app.title\n"
         "print([name for name in ('torch', 'transformers', 'sentence_transformers') if name in sys.modules])"
     )

@@ -1,8 +1,6 @@
 """The form of a training on sentence pairs: which objectives learn from which set, and what is started."""
 
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from streamlit.testing.v1 import AppTest
@@ -10,14 +8,11 @@ from streamlit.testing.v1 import AppTest
 from data.pairs.records import Label, PairKind, PairSet
 from data.pairs.store import StoredPairs, keep
 from tests.hub import build_bi_encoder
-from tests.views.driving import run, unfolded
-from tests.views.train.test_form import submitted  # noqa: F401 - a fixture
+from tests.views.driving import run
+from tests.views.train.worlds import EN, drawn, field, unopened
 from training.options.sentences import SENTENCE_CROSS_ENCODER, SENTENCES, SentenceObjective, SentenceOptions
-from training.recipe import RECIPES
 from training.runs.runs import Run
-from views.ui.words import catalog
 
-EN = catalog("en")
 ROWS = 30
 FIRST, SECOND = ([f"{word} {row}" for row in range(ROWS)] for word in ("sentence", "another"))
 
@@ -49,36 +44,23 @@ def labelled() -> StoredPairs:
 
 
 @pytest.fixture
-def app(folder: Path) -> Iterator[AppTest]:
-    test = unfolded(AppTest.from_function(page, default_timeout=60), *RECIPES)
-    for name, value in {"lang": "en", "train": SENTENCES, "base": str(folder)}.items():
-        test.query_params[name] = value
-    return test
-
-
-def field(app: AppTest, name: str, kind: str = SENTENCES) -> Any:
-    widgets = [*app.number_input, *app.selectbox, *app.checkbox, *app.text_input]
-    return next(widget for widget in widgets if widget.key == f"train_{kind}_{name}")
-
-
-def drawn(app: AppTest) -> set[str]:
-    widgets = [*app.number_input, *app.selectbox, *app.checkbox, *app.text_input]
-    return {str(widget.key).removeprefix(f"train_{SENTENCES}_") for widget in widgets}
+def app(folder: Path) -> AppTest:
+    return unopened(page, train=SENTENCES, base=str(folder))
 
 
 def start(app: AppTest) -> None:
     next(button for button in app.button if str(button.key).startswith("train_start")).click()
 
 
-def test_scores_are_learned_in_their_order_and_what_is_entered_is_started(app: AppTest, submitted: list[Run]) -> None:  # noqa: F811
+def test_scores_are_learned_in_their_order_and_what_is_entered_is_started(app: AppTest, submitted: list[Run]) -> None:
     kept = scored()
     run(app)
     assert not app.exception
     assert not app.error
-    assert field(app, "objective").value == SentenceObjective.COSENT
-    assert {"scale", "pooling", "judged_on"} <= drawn(app)
-    assert not {"concatenation", "deletion", "negatives", "title", "temperature"} & drawn(app)
-    field(app, "scale").set_value(10.0)
+    assert field(app, "objective", SENTENCES).value == SentenceObjective.COSENT
+    assert {"scale", "pooling", "judged_on"} <= drawn(app, SENTENCES)
+    assert not {"concatenation", "deletion", "negatives", "title", "temperature"} & drawn(app, SENTENCES)
+    field(app, "scale", SENTENCES).set_value(10.0)
     run(app)
     start(app)
     run(app)
@@ -94,24 +76,24 @@ def test_scores_are_learned_in_their_order_and_what_is_entered_is_started(app: A
 def test_labels_offer_what_learns_from_labels_with_the_settings_of_its_paper(app: AppTest) -> None:
     labelled()
     run(app)
-    objective = field(app, "objective")
+    objective = field(app, "objective", SENTENCES)
     assert objective.value == SentenceObjective.SIMCSE_SUPERVISED
     offered = [SentenceObjective.NLI_SOFTMAX, SentenceObjective.TRIPLET, SentenceObjective.SIMCSE_UNSUPERVISED]
     offered += [SentenceObjective.SIMCSE_SUPERVISED, SentenceObjective.TSDAE]
     assert objective.options == [EN[f"objective.{one}"] for one in offered]
-    assert field(app, "batch_size").value == 128
+    assert field(app, "batch_size", SENTENCES).value == 128
     objective.set_value(SentenceObjective.NLI_SOFTMAX.value)
     run(app)
-    assert "concatenation" in drawn(app)
-    assert "temperature" not in drawn(app)
+    assert "concatenation" in drawn(app, SENTENCES)
+    assert "temperature" not in drawn(app, SENTENCES)
 
 
-def test_another_set_judges_what_has_no_scores(app: AppTest, submitted: list[Run]) -> None:  # noqa: F811
+def test_another_set_judges_what_has_no_scores(app: AppTest, submitted: list[Run]) -> None:
     judge = scored()
     keep(PairSet.of("plain", PairKind.SENTENCES, [FIRST]))
     run(app)
-    assert field(app, "objective").value == SentenceObjective.SIMCSE_UNSUPERVISED
-    field(app, "judged_on").set_value(judge.key)
+    assert field(app, "objective", SENTENCES).value == SentenceObjective.SIMCSE_UNSUPERVISED
+    field(app, "judged_on", SENTENCES).set_value(judge.key)
     run(app)
     start(app)
     run(app)

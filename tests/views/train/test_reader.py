@@ -1,10 +1,8 @@
 """The form of a reader's training: from which bases, on which questions, with which fields, and what is started."""
 
 import json
-from collections.abc import Iterator
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 from streamlit.testing.v1 import AppTest
@@ -14,24 +12,17 @@ from data.store import StoredSet, keep
 from models.sources import DEFAULT_READER, STARTER
 from reading.judge.rules import Rules
 from tests.hub import build_bi_encoder
-from tests.views.driving import run, unfolded
-from tests.views.train.test_form import at_the_hub, button, done_run, submitted, texts  # fixtures and helpers
-from tests.views.train.test_form import page as form_page
-from tests.views.train.test_page import page as whole_page
+from tests.views.driving import run
+from tests.views.train.worlds import EN, button, drawn, field, form_page, page, texts, trained_run, unopened
 from training.options.language_model import LANGUAGE_MODEL
 from training.options.questions import READER, ReaderBestBy, ReaderOptions
 from training.options.rankers import BI_ENCODER, CROSS_ENCODER
 from training.options.sentences import SENTENCES
-from training.recipe import RECIPES, kinds_to_start_from, usual_base
+from training.recipe import kinds_to_start_from, usual_base
 from training.runs.runs import Run
 from views.train.base import base_choices
-from views.ui.words import catalog
 
-__all__ = ["at_the_hub", "submitted"]
-EN = catalog("en")
 NEVER = {"base", "title", "evaluation_batch_size", "negatives_model"}
-NEGATIVES = {"negatives", "negatives_from", "negatives_first", "negatives_last"}
-NEGATIVES |= {"negatives_margin", "negatives_with_answer"}
 
 
 def asked(*answers: str) -> QuestionSet:
@@ -46,50 +37,34 @@ def data() -> StoredSet:
     return keep(asked("here"))
 
 
+@pytest.fixture
+def app(data: StoredSet, folder: Path) -> AppTest:
+    return unopened(form_page, train=READER, base=str(folder), data=data.key)
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return build_bi_encoder(tmp_path_factory.mktemp("base") / "model")
-
-
-@pytest.fixture
-def app(data: StoredSet, folder: Path) -> Iterator[AppTest]:
-    test = unfolded(AppTest.from_function(form_page, default_timeout=30), *RECIPES)
-    address = {"lang": "en", "train": READER, "base": str(folder), "data": data.key}
-    test.query_params.update(address)
-    return test
-
-
-def widgets(app: AppTest) -> list[Any]:
-    return [*app.number_input, *app.selectbox, *app.checkbox, *app.text_input]
-
-
-def field(app: AppTest, name: str) -> Any:
-    return next(widget for widget in widgets(app) if widget.key == f"train_{READER}_{name}")
-
-
-def drawn(app: AppTest) -> set[str]:
-    known = {known.name for known in fields(ReaderOptions)}
-    return {str(widget.key).removeprefix(f"train_{READER}_") for widget in widgets(app)} & known
 
 
 def test_every_option_that_matters_has_a_field_with_its_words(app: AppTest) -> None:
     run(app)
     assert not app.exception
     assert not app.error
-    assert drawn(app) == {known.name for known in fields(ReaderOptions)} - NEVER
-    assert field(app, "best_by").options == ["Exact match (EM)", "F1"]
-    assert field(app, "rules").options == ["KorQuAD 1.0", "SQuAD", "KLUE-MRC"]
-    assert field(app, "objective").options == [EN["objective.span"]]
+    assert drawn(app, READER) == {known.name for known in fields(ReaderOptions)} - NEVER
+    assert field(app, "best_by", READER).options == ["Exact match (EM)", "F1"]
+    assert field(app, "rules", READER).options == ["KorQuAD 1.0", "SQuAD", "KLUE-MRC"]
+    assert field(app, "objective", READER).options == [EN["objective.span"]]
     assert EN["objective_does.span"] in texts(app)
-    assert field(app, "max_length").help.startswith(EN["option_help.max_length_reader"])
-    assert field(app, "negatives").help.startswith(EN["option_help.negatives_reader"])
+    assert field(app, "max_length", READER).help.startswith(EN["option_help.max_length_reader"])
+    assert field(app, "negatives", READER).help.startswith(EN["option_help.negatives_reader"])
     assert EN["settings.find"] not in texts(app)
 
 
 def test_what_was_entered_is_what_is_started(app: AppTest, data: StoredSet, submitted: list[Run], folder: Path) -> None:
     run(app)
     for name, value in {"rules": "klue", "best_by": "em", "max_length": 64, "overlap": 16, "validation": 0.2}.items():
-        field(app, name).set_value(value)
+        field(app, name, READER).set_value(value)
     button(run(app), "start").click()
     run(app)
     (started,) = submitted
@@ -101,7 +76,7 @@ def test_what_was_entered_is_what_is_started(app: AppTest, data: StoredSet, subm
 
 def test_windows_that_overlap_too_much_are_told(app: AppTest) -> None:
     run(app)
-    field(app, "max_length").set_value(64)
+    field(app, "max_length", READER).set_value(64)
     run(app)
     assert EN["option_problem.overlap"] in [error.value for error in app.error]
     assert button(app, "start").disabled
@@ -121,11 +96,11 @@ def test_a_starter_is_no_base_of_a_reader(app: AppTest) -> None:
 
 
 def test_it_begins_at_what_is_a_transformer() -> None:
-    started = done_run(BI_ENCODER, "of a starter")
+    started = trained_run(BI_ENCODER, "of a starter")
     modules = [{"idx": 0, "name": "0", "path": "", "type": "models.starter.AnalyzedEmbedding"}]
     (started.model_folder / "modules.json").write_text(json.dumps(modules), encoding="utf-8")
-    fitting = [done_run(kind, kind).id for kind in (READER, BI_ENCODER, SENTENCES, LANGUAGE_MODEL)]
-    done_run(CROSS_ENCODER, "reranks")
+    fitting = [trained_run(kind, kind).id for kind in (READER, BI_ENCODER, SENTENCES, LANGUAGE_MODEL)]
+    trained_run(CROSS_ENCODER, "reranks")
     assert kinds_to_start_from(READER) == (READER, BI_ENCODER, SENTENCES, LANGUAGE_MODEL)
     assert READER not in kinds_to_start_from(BI_ENCODER)
     choices = base_choices(READER)
@@ -138,17 +113,15 @@ def test_it_begins_at_what_is_a_transformer() -> None:
 
 @pytest.mark.usefixtures("at_the_hub")
 def test_a_bi_encoder_is_a_base_like_any_and_a_reader_goes_on_as_it_was_trained(app: AppTest) -> None:
-    encoder = done_run(BI_ENCODER, "an encoder", epochs=7.0)
-    reader = done_run(READER, "a reader", epochs=2.0, max_length=256)
+    encoder = trained_run(BI_ENCODER, "an encoder", epochs=7.0)
+    reader = trained_run(READER, "a reader", epochs=2.0, max_length=256)
     app.query_params["base"] = encoder.id
-    assert (field(run(app), "epochs").value, field(app, "max_length").value) == (3.0, 384)
+    assert (field(run(app), "epochs", READER).value, field(app, "max_length", READER).value) == (3.0, 384)
     next(box for box in app.selectbox if str(box.key).startswith("base_")).set_value(reader.id)
-    assert (field(run(app), "epochs").value, field(app, "max_length").value) == (2.0, 256)
+    assert (field(run(app), "epochs", READER).value, field(app, "max_length", READER).value) == (2.0, 256)
 
 
 def test_the_page_says_what_comes_of_it(data: StoredSet) -> None:
-    test = unfolded(AppTest.from_function(whole_page, default_timeout=30), *RECIPES)
-    test.query_params.update({"lang": "en", "train": READER, "data": data.key})
-    run(test)
+    test = run(unopened(page, train=READER, data=data.key))
     assert not test.exception
     assert EN["train.get_reader"].format(data=data.name) in [text.value for text in test.markdown]

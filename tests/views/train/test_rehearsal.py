@@ -18,28 +18,22 @@ from data.workspace import write_text
 from jobs.status import State, Status
 from models.sources import DEFAULT_BI_ENCODER, STARTER
 from tests.training.worlds import COLUMNS
-from tests.views.driving import unfolded
-from tests.views.train.test_form import TRIPLET, at_the_hub, button, field, labels, page, run, texts, with_base
-from training.options.rankers import BiEncoderOptions
-from training.recipe import RECIPES
-from training.runs.rehearsal import Estimate, Rehearsal, Task
+from tests.views.driving import run
+from tests.views.train.worlds import EN, button, field, form_page, labels, texts, unopened, with_base
+from training.options.rankers import BiEncoderObjective, BiEncoderOptions
+from training.runs.rehearsal import Estimate, Rehearsal, RehearsalTask
 from training.runs.runs import Plan, all_runs
 from views.resources import sets
-from views.ui.words import catalog
-
-__all__ = ["at_the_hub"]  # a fixture
 
 pytestmark = pytest.mark.slow
 
-EN = catalog("en")
+TRIPLET = BiEncoderObjective.TRIPLET
 FITS = Estimate(312, 0.8, 12.0, 260.0, 2_100_000_000, 18_000_000_000, "cpu", fits=True, instead={})
 
 
 @pytest.fixture
 def app() -> AppTest:
-    test = unfolded(AppTest.from_function(page, default_timeout=30), *RECIPES)
-    test.query_params["lang"] = "en"
-    return test
+    return unopened(form_page)
 
 
 @pytest.fixture
@@ -61,7 +55,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Rehearsal]]:
         process.wait()
 
 
-def ask(app: AppTest, asked: list[Rehearsal], task: Task = Task.ESTIMATE) -> Rehearsal:
+def ask(app: AppTest, asked: list[Rehearsal], task: RehearsalTask = RehearsalTask.ESTIMATE) -> Rehearsal:
     button(app, f"ask_{task.value}").click()
     run(app)
     assert asked[-1].task is task
@@ -194,14 +188,14 @@ def rows(count: int, text: str = "passage") -> pd.DataFrame:
 
 
 def looked_at(app: AppTest, asked: list[Rehearsal], table: pd.DataFrame) -> AppTest:
-    rehearsal = ask(with_base(app, STARTER, TRIPLET), asked, Task.NEGATIVES)
+    rehearsal = ask(with_base(app, STARTER, TRIPLET), asked, RehearsalTask.NEGATIVES)
     table.to_parquet(rehearsal.folder / "negatives.parquet", index=False)
     return run(app)
 
 
 def test_negatives_are_waited_for_counted_and_shown(app: AppTest, asked: list[Rehearsal]) -> None:
     with_base(app, STARTER, TRIPLET)
-    rehearsal = ask(app, asked, Task.NEGATIVES)
+    rehearsal = ask(app, asked, RehearsalTask.NEGATIVES)
     assert "Looking for hard negatives" in texts(app)
     rows(10).to_parquet(rehearsal.folder / "negatives.parquet", index=False)
     run(app)

@@ -1,6 +1,5 @@
 """The search for settings on the Train page: started, followed, told, and its settings put to use."""
 
-from collections.abc import Iterator
 from dataclasses import asdict, replace
 
 import pytest
@@ -12,17 +11,13 @@ from jobs.processes import this_process
 from jobs.status import State, Status
 from models.sources import STARTER
 from tests.doubles import small_set
-from tests.views.driving import run, unfolded
-from tests.views.train.test_page import page, progress_texts, texts
+from tests.views.driving import run
+from tests.views.train.worlds import EN, page, progress_texts, texts, unopened
 from training.options.rankers import BI_ENCODER, CROSS_ENCODER, BiEncoderOptions, CrossEncoderOptions
-from training.recipe import RECIPES
 from training.runs.runs import all_runs, new_plan
 from training.runs.sweeps import Findings, Search, Tried, all_searches, create_search
 from views.choices import finished_runs
-from views.train import base
-from views.ui.words import catalog
 
-EN = catalog("en")
 CHANGES = [{}, {"learning_rate": 0.003}, {"objective": "multiple-negatives", "temperature": 0.05}]
 
 
@@ -59,13 +54,8 @@ def made(
 
 
 @pytest.fixture
-def app(monkeypatch: pytest.MonkeyPatch) -> Iterator[AppTest]:
-    monkeypatch.setattr("jobs.queue.Line.start_worker", lambda _: None)
-    base.hub_answer.clear()
-    test = unfolded(AppTest.from_function(page, default_timeout=60), *RECIPES)
-    test.query_params["lang"] = "en"
-    yield test
-    base.hub_answer.clear()
+def app(no_worker: None) -> AppTest:
+    return unopened(page)
 
 
 def test_a_search_is_started_with_its_minutes_told(app: AppTest) -> None:

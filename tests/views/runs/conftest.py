@@ -1,0 +1,14 @@
+"""Trainings are looked at on the Train page."""
+
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from tests.views.train.conftest import no_worker
+from tests.views.train.worlds import page, unopened
+
+__all__ = ["no_worker"]
+
+
+@pytest.fixture
+def app() -> AppTest:
+    return unopened(page, whole=False)

@@ -1,0 +1,219 @@
+"""What trainings on pairs, of readers and of language models gained: figures, curves, and the ways on from them."""
+
+import json
+from typing import Any
+
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from jobs.status import State
+from tests.views.driving import run
+from tests.views.train.worlds import EN, kept_set, made_run, texts, with_model
+from training.options.language_model import LANGUAGE_MODEL, LanguageBestBy
+from training.options.questions import READER
+from training.options.rankers import BI_ENCODER
+from training.options.sentences import SENTENCES
+from training.recipe import RECIPES, ranking_kinds
+from training.runs.runs import Run
+from views.choices import choices_for
+from views.runs.charts import best_by, measure_names
+from views.train.base import base_choices
+from views.ui.words import catalog
+
+PAIRS_BEFORE = {"spearman": 0.7684, "pearson": 0.777, "alignment": 0.0745, "uniformity": -0.71}
+PAIRS_AFTER = {"spearman": 0.8139, "pearson": 0.81, "alignment": 0.1085, "uniformity": -1.08}
+OF_PAIRS: dict[str, Any] = {
+    "before": PAIRS_BEFORE,
+    "after": PAIRS_AFTER,
+    "intervals": {"after": {"spearman": [0.79, 0.83]}},
+    "gain": {"measure": "spearman", "difference": 0.0455, "interval": [0.03, 0.06]},
+    "training_sample": {
+        "before": PAIRS_BEFORE,
+        "after": PAIRS_AFTER,
+        "gain": {"measure": "spearman", "interval": [0, 1]},
+    }
+    | {"questions": 500},
+    "measured_on": "validation",
+    "pairs": 1500,
+    "judged_by": "spearman",
+    "kept_step": 10,
+}
+
+
+def similar(**changed: Any) -> Run:
+    made = with_model(made_run(State.DONE, SENTENCES, "similar", seconds=9.2, total_steps=20), OF_PAIRS | changed)
+    made.write("provenance.json", {"settled": {"best_by": OF_PAIRS["judged_by"]}})
+    for step, figures in (
+        (0, {f"before_{n}": v for n, v in PAIRS_BEFORE.items()}),
+        (10, {"eval_validation_spearman": 0.8}),
+    ):
+        made.add_progress({"step": step, **figures})
+    return made
+
+
+def test_figures_of_pairs_are_told_as_such(app: AppTest) -> None:
+    similar()
+    shown = texts(run(app))
+    assert "Spearman **rose by 4.6 points**, from 76.8% to 81.4%." in shown
+    assert EN["train.measured_on_pairs"].format(pairs="1,500") in shown
+    assert EN["train.kept_step_pairs"].format(step="10", total="20", measure="Spearman") in shown
+    assert "questions it learned from" not in shown
+    (table,) = (one.value for one in app.dataframe if "spearman" in one.value)
+    assert table[["spearman", "pearson"]].to_numpy().ravel() == pytest.approx([76.84, 77.7, 81.39, 81.0])
+    assert "alignment" not in table
+
+
+def test_without_scores_the_loss_is_named(app: AppTest) -> None:
+    spaces = {name: {"alignment": 0.1, "uniformity": -1.0} for name in ("before", "after")}
+    left = {"intervals": {}, "gain": None, "training_sample": None, "judged_by": "loss"}
+    similar(**spaces, **left)
+    shown = texts(run(app))
+    assert EN["train.kept_step_loss"].format(step="10", total="20") in shown
+    assert not app.exception
+
+
+def test_details_draw_its_measures(app: AppTest) -> None:
+    made = similar()
+    run(app).button(key=f"details_{made.id}").click()
+    run(app)
+    assert best_by(made, made.plan()) == "spearman"
+    assert list(measure_names(SENTENCES)) == ["spearman", "pearson", "accuracy", "alignment", "uniformity"]
+    tables = [table.value.to_dict("list") for table in app.dataframe]
+    assert {"Step": [0, 10], "Spearman": [0.7684, 0.8]} in tables
+
+
+def test_its_model_is_a_base_of_search_models_and_the_page_offers_no_form_of_its_own(app: AppTest) -> None:
+    made = similar()
+    assert made.id in base_choices(BI_ENCODER)
+    assert made.id in base_choices(SENTENCES)
+    assert SENTENCES in RECIPES
+    assert SENTENCES not in ranking_kinds()
+    app.query_params.update({"base": made.id})
+    assert not run(app).exception
+
+
+ANSWERS_BEFORE, ANSWERS_AFTER = {"em": 0.01, "f1": 0.12}, {"em": 0.5525, "f1": 0.7}
+OF_ANSWERS: dict[str, Any] = {
+    "before": ANSWERS_BEFORE,
+    "after": ANSWERS_AFTER,
+    "intervals": {"after": {"em": [0.5, 0.6], "f1": [0.65, 0.75]}},
+    "gain": {"measure": "f1", "difference": 0.58, "interval": [0.5, 0.66]},
+    "training_sample": {"before": ANSWERS_BEFORE, "after": {"em": 0.9, "f1": 0.95}, "questions": 100}
+    | {"gain": {"measure": "f1", "difference": 0.83, "interval": [0.7, 0.9]}},
+    "measured_on": "validation",
+    "questions": 300,
+    "rules": "klue",
+    "kept_step": 20,
+}
+
+
+def reads(**changed: Any) -> Run:
+    made = with_model(made_run(State.DONE, READER, "reads", seconds=9.2, total_steps=20), OF_ANSWERS | changed)
+    made.add_measures("before", ANSWERS_BEFORE)
+    for step, reached in ((10, 0.4), (20, 0.7)):
+        made.add_progress({"step": step, "eval_validation_f1": reached, "eval_validation_em": reached - 0.1})
+    return made
+
+
+def test_figures_are_told_as_those_of_answers(app: AppTest) -> None:
+    reads()
+    shown = texts(run(app))
+    assert "F1 **rose by 58.0 points**, from 12.0% to 70.0%." in shown
+    assert "On questions it learned from (a sample of 100) it rose from 12.0% to 95.0%." in shown
+    assert EN["train.measured_on_passages"].format(questions="300", rules="KLUE\\-MRC") in shown
+    assert EN["train.kept_step"].format(step="20", total="20", measure="F1") in shown
+    assert EN["advice.still_rising"] in shown
+    assert "have no answer" not in shown
+    (table,) = (one.value for one in app.dataframe if "em" in one.value)
+    assert table[["em", "f1"]].to_numpy().ravel() == pytest.approx([1, 12, 55.25, 70])
+    assert "BM25" not in table["row"].tolist()
+
+
+def test_questions_that_nobody_can_answer_are_counted(app: AppTest) -> None:
+    reads(unanswerable=150)
+    assert EN["train.measured_on_unanswerable"].format(count="150") in texts(run(app))
+
+
+def test_where_nearly_all_was_right_other_questions_are_advised(app: AppTest) -> None:
+    right = {"em": 0.99, "f1": 0.995}
+    reads(before=right, after=right, gain={"measure": "f1", "difference": 0.0, "interval": [-0.01, 0.01]})
+    assert EN["advice.read_at_the_top"] in texts(run(app))
+
+
+def test_curves_are_those_of_its_measures(app: AppTest) -> None:
+    made = reads()
+    run(app).button(key=f"details_{made.id}").click()
+    run(app)
+    assert not app.exception
+    assert best_by(made, made.plan()) == "f1"
+    assert list(measure_names(READER)) == ["em", "f1"]
+    app.segmented_control(key=f"details_measure_{made.id}").set_value("em")
+    tables = [table.value for table in run(app).dataframe if "Exact match (EM)" in table.value]
+    assert tables[-1].to_dict("list") == {"Step": [0, 10, 20], "Exact match (EM)": pytest.approx([0.01, 0.3, 0.6])}
+    assert catalog("ko")["measure.em"] == "정확 일치 (EM)"
+
+
+def test_its_way_on_is_to_the_answers(app: AppTest, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = reads()
+    opened: list[dict[str, str]] = []
+    monkeypatch.setattr("streamlit.switch_page", lambda _, query_params: opened.append(query_params))
+    assert f"use_{made.id}" not in {button.key for button in run(app).button}
+    app.button(key=f"use_reader_{made.id}").click()
+    run(app)
+    assert opened == [{"data": kept_set().key, "reader": made.id, "lang": "en"}]
+
+
+def test_it_is_no_way_to_search() -> None:
+    made = reads()
+    choices = choices_for(kept_set())
+    assert made.plan() not in choices.trained.values()
+
+
+OF_TEXT: dict[str, Any] = {
+    "unigram": {"perplexity": 1400.0, "log_likelihood": -7.24, "masked_accuracy": 0.05},
+    "before": {"perplexity": 8000.0, "log_likelihood": -8.99, "masked_accuracy": 0.0},
+    "after": {"perplexity": 512.4, "log_likelihood": -6.24, "masked_accuracy": 0.17},
+    "intervals": {"after": {"masked_accuracy": [0.15, 0.19], "perplexity": [480.0, 540.0]}},
+    "gain": {"measure": "masked_accuracy", "difference": 0.17, "interval": [0.15, 0.19]},
+    "training_sample": {"before": {"masked_accuracy": 0.0}, "after": {"masked_accuracy": 0.2}, "questions": 40}
+    | {"gain": {"measure": "masked_accuracy", "difference": 0.2, "interval": [0.1, 0.3]}},
+    "measured_on": "validation",
+    "rows": 500,
+    "hidden": 9600,
+    "kept_step": 20,
+}
+
+
+def guesses() -> Run:
+    return with_model(made_run(State.DONE, LANGUAGE_MODEL, "guesses", seconds=9.2, total_steps=30), OF_TEXT)
+
+
+def test_figures_are_told_as_those_of_text(app: AppTest) -> None:
+    guesses()
+    shown = texts(run(app))
+    assert not app.exception
+    assert "**512** after training, 8,000 before, 1,400 by frequency alone" in shown
+    assert EN["train.measured_on_text"].format(hidden="9,600", rows="500") in shown
+    assert EN["train.kept_step_perplexity"].format(step="20", total="30") in shown
+    assert "questions it learned from" not in shown
+    (table,) = (one.value for one in app.dataframe if "masked_accuracy" in one.value)
+    assert table["row"].tolist() == ["Frequency alone", "Before training", "After training"]
+    assert table["masked_accuracy"].tolist() == pytest.approx([5, 0, 17])
+    assert "next_accuracy" not in table
+
+
+def test_it_is_looked_into_where_others_are_compared(app: AppTest) -> None:
+    made = guesses()
+    run(app)
+    labels = [one.label for one in app.button if str(one.key).endswith(made.id)]
+    assert EN["train.use_language"] in labels
+    assert EN["train.use"] not in labels
+
+
+def test_a_checkpoint_chosen_by_what_was_guessed_is_told_so(app: AppTest) -> None:
+    made = guesses()
+    plan = json.loads((made.folder / "run.json").read_text(encoding="utf-8"))
+    plan["options"]["best_by"] = LanguageBestBy.ACCURACY.value
+    (made.folder / "run.json").write_text(json.dumps(plan), encoding="utf-8")
+    named = {"step": "20", "total": "30", "measure": EN["measure.masked_accuracy"]}
+    assert EN["train.kept_step_text"].format(**named) in texts(run(app))

@@ -1,0 +1,32 @@
+"""What tests of trainings stand in for: the worker of the line, and the hub."""
+
+import pytest
+
+from models.hub import HubRevision
+from training.runs.runs import Plan, Run, create_rounds
+from views.train import base
+from views.train import start as train_start
+
+
+@pytest.fixture
+def no_worker(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is queued stays so."""
+    monkeypatch.setattr("jobs.queue.Line.start_worker", lambda _: None)
+
+
+@pytest.fixture
+def submitted(monkeypatch: pytest.MonkeyPatch, no_worker: None) -> list[Run]:
+    """Runs that were put in line; no worker comes by."""
+    runs: list[Run] = []
+
+    def created(plan: Plan) -> None:
+        runs.extend(create_rounds(plan))
+
+    monkeypatch.setattr(train_start, "create_rounds", created)
+    return runs
+
+
+@pytest.fixture
+def at_the_hub(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The hub answers, and has every model."""
+    monkeypatch.setattr(base, "hub_revision", lambda _: HubRevision("a" * 40, online=True, downloaded=False))
