@@ -17,8 +17,7 @@ from embeddings.evaluate import evaluate
 from embeddings.job import EmbeddingJob
 from embeddings.results import Evaluation
 from embeddings.tasks import carry
-from jobs.folder import carried_out_alone, progress_writer
-from jobs.status import Status
+from jobs.folder import request_carried_out
 
 commands = commands_of("embeddings", "Measure sentence encoders.")
 
@@ -59,14 +58,7 @@ def evaluate_command(
 def run_command(folder: Path, /) -> int:
     """Carry out what a page asked for."""
     job = EmbeddingJob(folder)
-
-    def work(began: Status) -> None:
-        say = progress_writer(job, began)
-        say("", 0.0)
-        request = job.request()
-        carry(request, find(request.data), job.folder, say)
-
-    return carried_out_alone(job, work)
+    return request_carried_out(job, lambda request, say: carry(request, find(request.data), folder, say))
 
 
 def table(evaluation: Evaluation) -> str:

@@ -7,14 +7,13 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
-from data.cache import Arrays, key_of, load_arrays
+from data.cache import Arrays, load_arrays
 from data.split import Part
-from data.workspace import workspace, write_text
 from embeddings.cost import SECONDS
 from embeddings.geometry import MOST, Projection
 from embeddings.results import Evaluation, load
-from jobs.folder import Job
-from models.sources import find_model
+from jobs.folder import RequestJob
+from models.sources import contents
 
 Sentence = Annotated[str, Field(min_length=1, max_length=10_000)]
 
@@ -82,30 +81,15 @@ def models_of(request: Request) -> tuple[str, ...]:
     return (request.model,)
 
 
-_VERSION = 4  # raise when results of the same request change
+class EmbeddingJob(RequestJob[Request]):
+    """The job of one request, and what `tasks.carry` leaves."""
 
-
-class EmbeddingJob(Job):
-    """The job of one request, `workspace/embeddings/<key>/`: `request.json`, and what `tasks.carry` leaves."""
+    place, form, versions = "embeddings", REQUEST, (4,)
 
     @classmethod
-    def of(cls, request: Request, fingerprint: str) -> "EmbeddingJob":
-        """Return the job of a request on the set with this fingerprint; it may not exist yet.
-
-        Raises `ModelError` where there is no such model.
-        """
-        key = key_of(_VERSION, request.model_dump(mode="json"), fingerprint, [*map(_content, models_of(request))])[:16]
-        return cls(workspace() / "embeddings" / key)
-
-    def start(self, request: Request) -> None:
-        """Start the process, where none is at work on it. Raises `LimitError` as `admit` does, and writes nothing."""
-        self.admit()
-        write_text(self.folder / "request.json", request.model_dump_json(indent=1))
-        self.launch("embeddings", "run", self.folder)
-
-    def request(self) -> Request:
-        """Read what was asked. Raises `ValueError` where that is no request, `OSError` where there is none."""
-        return REQUEST.validate_json((self.folder / "request.json").read_bytes())
+    def beside(cls, request: Request) -> tuple[object, ...]:
+        """What the models hold."""
+        return (contents(models_of(request)),)
 
     def evaluation(self) -> Evaluation:
         """Read the result of an evaluation. Raises `ValueError` where there is none."""
@@ -117,9 +101,3 @@ class EmbeddingJob(Job):
         if found is None:
             raise ValueError(f"{self.folder} holds no finished result")
         return found
-
-
-def _content(reference: str) -> str:
-    """What tells a model of this machine from one that took its place; the hub's are known by their names."""
-    source = find_model(reference)
-    return source.fingerprint("") if source.folder else ""

@@ -2,7 +2,8 @@
 
 Trainings, comparisons, labs and what is worked out before a training are jobs. The folder holds what was asked (a file
 its subject names), `status.json` (how it goes, with a heartbeat), `progress.jsonl` (a line of figures a logged step),
-`log.txt` (what the process wrote), a file `stop` to stop it, and its results. Readable after any kill."""
+`log.txt` (what the process wrote), a file `stop` to stop it, and its results. Readable after any kill.
+"""
 
 import json
 import logging
@@ -11,19 +12,34 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Generic, Self, TypeVar
 
 import psutil
 from filelock import FileLock, Timeout
+from pydantic import TypeAdapter
 
+from data.cache import key_of
 from data.problems import Failure
 from data.terminal import tell
-from data.workspace import are_limited, number_in, read_json, require_place, require_room, write_json, write_text
+from data.workspace import (
+    are_limited,
+    number_in,
+    read_json,
+    require_place,
+    require_room,
+    workspace,
+    write_json,
+    write_text,
+)
 from jobs.detached import detached
 from jobs.processes import hold_freed_memory, this_process
 from jobs.status import DAMAGED, State, Status, read_status
 
 logger = logging.getLogger(__name__)
+R = TypeVar("R")
+Progress = Callable[[str, float], None]  # what a job is at, and the share of all its work that is done
+_SECONDS_BETWEEN = 0.2  # a page looks no more often
+_SECONDS_TO_END = 5.0  # for a process that was just killed
 
 
 class AskedToStop(Exception):  # noqa: N818 - no error
@@ -176,6 +192,54 @@ class Job:
                 process.wait(timeout=2)  # so that who asks next is told
 
 
+class RequestJob(Job, Generic[R]):
+    """The job of one request, `workspace/<place>/<key>/`: the request as JSON, and what comes of it.
+
+    The key is made of what decides the result, so what was asked before is there already. The process runs
+    `python -m <place> run FOLDER`, so that the page that asks imports no torch, and may be closed.
+    """
+
+    place: ClassVar[str]  # the folder of its kind in the workspace, and the room whose command carries it out
+    form: ClassVar[TypeAdapter[Any]]  # of requests
+    versions: ClassVar[tuple[int | str, ...]]  # raised when results of the same request change
+    file: ClassVar[str] = "request.json"
+
+    @classmethod
+    def of(cls, request: R, fingerprint: str) -> Self:
+        """Return the job of a request on the data with this fingerprint; it may not exist yet.
+
+        Raises `ModelError` where the request names a model that is not there.
+        """
+        asked = cls.form.dump_python(request, mode="json")
+        return cls(workspace() / cls.place / key_of(*cls.versions, asked, fingerprint, *cls.beside(request))[:16])
+
+    @classmethod
+    def beside(cls, request: R) -> tuple[object, ...]:
+        """Return what else decides the result, as what this machine's models hold."""
+        del request
+        return ()
+
+    @classmethod
+    def written(cls, request: R) -> str:
+        """Return a request as its file has it."""
+        return cls.form.dump_json(request, indent=1).decode()
+
+    def request(self) -> R:
+        """Read what was asked. Raises `ValueError` where that is no request, `OSError` where there is none."""
+        request: R = self.form.validate_json((self.folder / self.file).read_bytes())
+        return request
+
+    def start(self, request: R) -> None:
+        """Start the process, where none is at work on it. Raises `LimitError` as `admit` does, and writes nothing."""
+        self.admit()
+        write_text(self.folder / self.file, self.written(request))
+        self.begin()
+
+    def begin(self) -> None:
+        """Start what reads the request from the folder."""
+        self.launch(self.place, "run", self.folder)
+
+
 def carry_out(
     job: Job, work: Callable[[Status], None], problem_of: Callable[[BaseException], tuple[str, str]]
 ) -> Status:
@@ -216,12 +280,7 @@ def carry_out(
     return ended
 
 
-_SECONDS_BETWEEN = 0.2  # a page looks no more often
-
-
-def progress_writer(
-    job: Job, began: Status, seconds_left: Callable[[], float | None] | None = None
-) -> Callable[[str, float], None]:
+def progress_writer(job: Job, began: Status, seconds_left: Callable[[], float | None] | None = None) -> Progress:
     """Return what notes a job's phase and the share of all its work that is done, 0 to 1.
 
     Its time left is what `seconds_left` says, asked then; without, it is told from the share. A few times a second at
@@ -243,9 +302,6 @@ def progress_writer(
     return write
 
 
-_SECONDS_TO_END = 5.0  # for a process that was just killed
-
-
 def carried_out_alone(job: Job, work: Callable[[Status], None]) -> int:
     """Do a job's work in this process unless another is at it; returns a command's exit status, 0 or 2.
 
@@ -259,6 +315,17 @@ def carried_out_alone(job: Job, work: Callable[[Status], None]) -> int:
         tell("error: another process is at work on this", error=True)
         return 2
     return 0 if ended.state is State.DONE else 2
+
+
+def request_carried_out(job: RequestJob[R], work: Callable[[R, Progress], object]) -> int:
+    """Do what a job's folder asks for, as `carried_out_alone`; `work` is given the request, and whom to tell of it."""
+
+    def begun(began: Status) -> None:
+        say = progress_writer(job, began)
+        say("", 0.0)
+        work(job.request(), say)
+
+    return carried_out_alone(job, begun)
 
 
 def _problem(error: BaseException) -> tuple[str, str]:

@@ -8,11 +8,11 @@ import numpy as np
 
 from data.texts import in_blocks
 from data.workspace import replacing
-from jobs.folder import carried_out_alone, progress_writer
+from jobs.folder import Progress, request_carried_out
 from language.corpus import Corpus, find_corpus
 from language.tokenizers import store
 from language.tokenizers.comparison import Measured, compare
-from language.tokenizers.job import TokenizerJob
+from language.tokenizers.job import TokenizerJob, TokenizerRequest
 from language.tokenizers.morphemes import composed_letters, morpheme_cuts
 from language.tokenizers.prepared import PreparedTokenizer, find_tokenizer, load_tokenizer
 
@@ -23,13 +23,11 @@ _BLOCK = 64  # documents cut at a time
 
 def run_folder(folder: Path, /) -> int:
     """Carry out what a page asked for."""
-    job = TokenizerJob(folder)
-    return carried_out_alone(job, lambda began: _work(job, progress_writer(job, began)))
+    return request_carried_out(TokenizerJob(folder), lambda asked, say: _work(asked, folder, say))
 
 
-def _work(job: TokenizerJob, say: Callable[[str, float], None]) -> None:
-    say("", 0.0)
-    asked, tokenizers = job.request(), job.folder / store.TOKENIZERS
+def _work(asked: TokenizerRequest, folder: Path, say: Progress) -> None:
+    tokenizers = folder / store.TOKENIZERS
     corpus = find_corpus(asked.data)
     found = compare(
         corpus, asked.compared, out=tokenizers, on_progress=lambda name, share: say(name, _COMPARING * share)
@@ -40,7 +38,7 @@ def _work(job: TokenizerJob, say: Callable[[str, float], None]) -> None:
     counted, occurrences = occurrences_of(
         prepared, corpus, lambda share: say("", _COMPARING + (1 - _COMPARING) * share)
     )
-    store.keep(job.folder, corpus.name, found, occurrences, counted)
+    store.keep(folder, corpus.name, found, occurrences, counted)
 
 
 def _prepared(measured: Measured, folder: Path) -> PreparedTokenizer:

@@ -8,7 +8,7 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
@@ -210,6 +210,15 @@ def identity(source: ModelSource, texts: Sequence[str]) -> dict[str, str]:
     if source.folder:
         return {"fingerprint": content_fingerprint(source.folder)}
     return {"fingerprint": source.fingerprint(fingerprint_of(texts))}
+
+
+def contents(references: Iterable[str]) -> list[str]:
+    """Tell models of this machine from those that took their place; the hub's are known by their names, and are "".
+
+    Raises `ModelError` where there is no such model.
+    """
+    sources = map(find_model, references)
+    return [source.fingerprint("") if source.folder else "" for source in sources]
 
 
 def content_fingerprint(folder: Path) -> str:

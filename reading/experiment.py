@@ -7,12 +7,10 @@ The process runs `python -m reading run FOLDER`. What it has read lies in the ca
 
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict, Field, PositiveInt, model_validator
+from pydantic import BaseModel, ConfigDict, Field, PositiveInt, TypeAdapter, model_validator
 
-from data.cache import key_of
-from data.workspace import workspace, write_text
-from jobs.folder import Job
-from models.sources import find_model
+from jobs.folder import RequestJob
+from models.sources import contents
 from reading.generate.generator import GeneratorSpec, Name
 from reading.judge.rules import Rules
 from retrieval.comparison.experiment import Experiment, read_as, write_experiment
@@ -58,36 +56,26 @@ def read_experiment(path: Path) -> ReadingExperiment:
     return read_as(ReadingExperiment, path)
 
 
-_VERSION = 1  # raise when results of the same experiment change
-_EXPERIMENT = "experiment.toml"
+class ReadingJob(RequestJob[ReadingExperiment]):
+    """The job of one experiment: `experiment.toml`, and what `results.keep` writes.
 
+    What it has read lies in the cache, so that one that was ended goes on.
+    """
 
-class ReadingJob(Job):
-    """The job of one experiment, `workspace/reading/<key>/`: `experiment.toml`, and what `store.keep` writes."""
+    place, file = "reading", "experiment.toml"
+    form = TypeAdapter(ReadingExperiment)
+    versions = (1, RETRIEVAL_VERSION, ANALYZER_VERSION)
 
     @classmethod
-    def of(cls, experiment: ReadingExperiment, fingerprint: str) -> "ReadingJob":
-        """Return the job of an experiment on the question set with this fingerprint; it may not exist yet.
+    def beside(cls, request: ReadingExperiment) -> tuple[object, ...]:
+        """What the readers hold."""
+        return (contents(one.model for one in request.reader),)
 
-        Raises `ModelError` where there is no such reader.
-        """
-        readers = [_content(one.model) for one in experiment.reader]
-        versions = (_VERSION, RETRIEVAL_VERSION, ANALYZER_VERSION)
-        key = key_of(*versions, experiment.model_dump(mode="json"), fingerprint, readers)[:16]
-        return cls(workspace() / "reading" / key)
+    @classmethod
+    def written(cls, request: ReadingExperiment) -> str:
+        """As TOML."""
+        return write_experiment(request)
 
-    def start(self, experiment: ReadingExperiment) -> None:
-        """Start the process, where none is at work on it. Raises `LimitError` as `admit` does, and writes nothing."""
-        self.admit()
-        write_text(self.folder / _EXPERIMENT, write_experiment(experiment))
-        self.launch("reading", "run", self.folder)
-
-    def experiment(self) -> ReadingExperiment:
+    def request(self) -> ReadingExperiment:
         """Read what was asked. Raises `ExperimentError`."""
-        return read_experiment(self.folder / _EXPERIMENT)
-
-
-def _content(reference: str) -> str:
-    """What tells a model of this machine from one that took its place; the hub's are known by their names."""
-    source = find_model(reference)
-    return source.fingerprint("") if source.folder else ""
+        return read_experiment(self.folder / self.file)

@@ -3,21 +3,16 @@
 from pathlib import Path
 
 from data.store import find
-from jobs.folder import carried_out_alone, progress_writer
-from jobs.status import Status
+from jobs.folder import Progress, request_carried_out
 from reading import results
 from reading.evaluate import evaluate
-from reading.experiment import ReadingJob
+from reading.experiment import ReadingExperiment, ReadingJob
 
 
 def run_folder(folder: Path, /) -> int:
     """Carry out what a page asked for."""
-    job = ReadingJob(folder)
 
-    def work(began: Status) -> None:
-        say = progress_writer(job, began)
-        say("", 0.0)
-        experiment = job.experiment()
-        results.keep(evaluate(experiment, find(experiment.data), on_progress=say), job.folder)
+    def work(experiment: ReadingExperiment, say: Progress) -> None:
+        results.keep(evaluate(experiment, find(experiment.data), on_progress=say), folder)
 
-    return carried_out_alone(job, work)
+    return request_carried_out(ReadingJob(folder), work)

@@ -7,26 +7,26 @@ own call of `compare` then reads. Both give the same numbers: they are the same 
 """
 
 import re
-import zipfile
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from operator import not_
 from pathlib import Path
 from threading import Thread
 from typing import Any
 
-import numpy as np
-from pydantic import BaseModel, FiniteFloat, TypeAdapter
+from pydantic import BaseModel, Field, FiniteFloat, TypeAdapter
 
-from data.cache import is_sealed, is_sound, key_of, save_arrays
+from data.artifact import SCORES, Artifact
+from data.cache import Arrays
 from data.records import QuestionSet
 from data.split import Part, split
 from data.statistics import LEVEL, RESAMPLES
-from data.workspace import read_json, remove_folder, workspace, write_json, write_text
+from data.workspace import read_json, remove_folder, workspace, write_json
 from jobs.detached import read_on
-from jobs.folder import Job
+from jobs.folder import RequestJob
 from jobs.machine import commit, hardware, versions
 from retrieval.comparison.compare import Comparison, Result, failures
-from retrieval.comparison.experiment import Experiment, write_experiment
+from retrieval.comparison.experiment import Experiment, read_experiment, write_experiment
 from retrieval.comparison.spec import VERSION, Materials
 from retrieval.evaluation.measures import Scores, evaluate
 from retrieval.evaluation.significance import PERMUTATIONS, intervals_of, question_groups
@@ -34,22 +34,25 @@ from retrieval.rankings import Rankings
 from text.analyzers import VERSION as ANALYZER_VERSION
 
 
-class ComparisonJob(Job):
-    """The job of one comparison, `workspace/comparisons/<key>/`: experiment, and what `store.keep` writes."""
+class ComparisonJob(RequestJob[Experiment]):
+    """The job of one comparison over a question set: the experiment, and what `keep` writes."""
+
+    place, file = "comparisons", "experiment.toml"
+    form, versions = TypeAdapter(Experiment), (VERSION, ANALYZER_VERSION)
 
     @classmethod
-    def of(cls, experiment: Experiment, fingerprint: str) -> "ComparisonJob":
-        """Return the job of an experiment over the question set with this fingerprint; it may not exist yet."""
-        key = key_of(VERSION, ANALYZER_VERSION, experiment.model_dump(mode="json"), fingerprint)[:16]
-        return cls(workspace() / "comparisons" / key)
+    def written(cls, request: Experiment) -> str:
+        """As TOML."""
+        return write_experiment(request)
 
-    def start(self, experiment: Experiment) -> None:
-        """Start the process, where none is at work on it. Raises `LimitError` as `admit` does, and writes nothing."""
-        self.admit()
-        write_text(self.folder / "experiment.toml", write_experiment(experiment))
+    def request(self) -> Experiment:
+        """Read what was asked. Raises `ExperimentError`."""
+        return read_experiment(self.folder / self.file)
+
+    def begin(self) -> None:
+        """Start `python -m retrieval compare`."""
         Thread(target=read_on, daemon=True).start()  # most comparisons need a model soon
-        words = ("compare", self.folder / "experiment.toml", "--out", self.folder, "--tell")
-        self.launch("retrieval", *words, light=True)
+        self.launch("retrieval", "compare", self.folder / self.file, "--out", self.folder, "--tell", light=True)
 
 
 # the libraries whose versions decide numbers; those that are not installed are left out
@@ -114,7 +117,7 @@ def provenance(
 
 
 _KEY = re.compile("[0-9a-f]{16}")
-_SCORES, _PROVENANCE, _RANKINGS, _NAME = "scores.json", "provenance.json", "rankings.npz", "name.json"
+_PROVENANCE, _NAME = "provenance.json", "name.json"
 
 
 @dataclass(frozen=True)
@@ -154,17 +157,29 @@ class _Told(BaseModel):
     notes: dict[str, int] = {}
 
 
+class _Scores(BaseModel):
+    """The content of `scores.json`; a retriever has its figures and its `_Told`, or what went wrong."""
+
+    data: str
+    fingerprint: str
+    split: Part
+    questions: int
+    made_questions: dict[str, int] = Field(default_factory=dict, exclude_if=not_)
+    passages: int
+    retrievers: dict[str, dict[str, Any]]
+
+
+_ARTIFACT = Artifact("comparison", TypeAdapter(_Scores), "rankings.npz")
+
+
 def keep(comparison: Comparison, folder: Path, origin: dict[str, Any] | None = None) -> None:
     """Write what `load` needs, and nothing that can be made from it: a page waits for this."""
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / _SCORES).unlink(missing_ok=True)  # those of another run of it do not belong to the files that follow
-    arrays: dict[str, np.ndarray] = {}
+    arrays: Arrays = {}
     for row, result in enumerate(comparison.results):
         if result.rankings:
             arrays |= {f"indices_{row}": result.rankings.indices, f"scores_{row}": result.rankings.scores}
-    save_arrays(folder / _RANKINGS, arrays)
-    write_json(folder / _PROVENANCE, origin or provenance(comparison))
-    write_json(folder / _SCORES, scores_content(comparison))
+    scores = _Scores.model_validate(scores_content(comparison))
+    _ARTIFACT.write(folder, scores, arrays, {_PROVENANCE: origin or provenance(comparison)})
 
 
 def scores_content(comparison: Comparison) -> dict[str, Any]:
@@ -186,40 +201,24 @@ def load(folder: Path, question_set: QuestionSet) -> Comparison:
 
     Raises `ValueError` where the folder holds no whole comparison, or one over other passages or questions.
     """
-    try:
-        return _load(folder, question_set)
-    except (AttributeError, KeyError, TypeError) as error:  # JSON, but not what `keep` writes
-        raise ValueError(f"{folder} holds no comparison of this version: {error!r}") from error
 
+    def made(scores: _Scores, arrays: Arrays) -> Comparison:
+        experiment = Experiment.model_validate(origin["experiment"])
+        asked = split(question_set, experiment.split_options).questions(question_set, experiment.split)
+        if asked.fingerprint != scores.fingerprint:
+            raise ValueError(f"{folder} compares other passages or questions than those of {question_set.name!r}")
+        failed = failures(scores.retrievers)
+        results = [
+            Result(name, error=failed[name])
+            if name in failed
+            else _result(name, told, Rankings(arrays[f"indices_{row}"], arrays[f"scores_{row}"]), asked, experiment)
+            for row, (name, told) in enumerate(scores.retrievers.items())
+        ]
+        return Comparison(experiment, asked, tuple(results))
 
-def _load(folder: Path, question_set: QuestionSet) -> Comparison:
-    scores, origin = read_json(folder / _SCORES), origin_of(folder)
-    if not scores or not origin:
+    if not (origin := origin_of(folder)):
         raise ValueError(f"{folder} holds no finished comparison")
-    experiment = Experiment.model_validate(origin["experiment"])
-    asked = split(question_set, experiment.split_options).questions(question_set, experiment.split)
-    if asked.fingerprint != scores["fingerprint"]:
-        raise ValueError(f"{folder} compares other passages or questions than those of {question_set.name!r}")
-    failed, names = failures(scores), list(scores["retrievers"])
-    found = _read_rankings(folder, [row for row, name in enumerate(names) if name not in failed])
-    results = [
-        _result(name, scores["retrievers"][name], found[row], asked, experiment)
-        if row in found
-        else Result(name, error=failed[name])
-        for row, name in enumerate(names)
-    ]
-    return Comparison(experiment, asked, tuple(results))
-
-
-def _read_rankings(folder: Path, rows: list[int]) -> dict[int, Rankings]:
-    """Rankings by the place of their retriever. Raises `ValueError` where they cannot be read."""
-    try:
-        if is_sealed(folder / _RANKINGS) and not is_sound(folder / _RANKINGS):
-            raise ValueError("they are not as they were sealed")
-        with np.load(folder / _RANKINGS, allow_pickle=False) as kept:
-            return {row: Rankings(kept[f"indices_{row}"], kept[f"scores_{row}"]) for row in rows}
-    except (OSError, EOFError, KeyError, ValueError, zipfile.BadZipFile) as error:
-        raise ValueError(f"{folder / _RANKINGS} cannot be read: {error}") from error
+    return _ARTIFACT.read(folder, made)
 
 
 def _result(
@@ -255,7 +254,7 @@ def delete(key: str) -> None:
 
 def _finished() -> list[Path]:
     """Folders of all that ran to their end."""
-    paths = sorted(_comparisons().glob(f"*/{_SCORES}"))
+    paths = sorted(_comparisons().glob(f"*/{SCORES}"))
     return [path.parent for path in paths if _KEY.fullmatch(path.parent.name)]
 
 
@@ -265,14 +264,14 @@ def _comparisons() -> Path:
 
 def _folder(key: str) -> Path:
     """Return the folder of a key. One that is none, such as a path, never reaches the file system."""
-    if not _KEY.fullmatch(key) or not (_comparisons() / key / _SCORES).is_file():
+    if not _KEY.fullmatch(key) or not (_comparisons() / key / SCORES).is_file():
         raise KeyError(key)
     return _comparisons() / key
 
 
 def _read(folder: Path) -> StoredComparison | None:
     """Read what the list shows; None where it is damaged, or was written by an older version."""
-    scores, origin = read_json(folder / _SCORES), read_json(folder / _PROVENANCE)
+    scores, origin = read_json(folder / SCORES), origin_of(folder)
     try:
         experiment = origin["experiment"]
         datetime.fromisoformat(origin["made"])
@@ -292,12 +291,12 @@ def _read(folder: Path) -> StoredComparison | None:
             "retrievers": list(scores["retrievers"]),
             "ks": experiment["ks"],
             "lab": experiment.get("lab"),
-            "figures": {name: _figures(entry) for name, entry in scores["retrievers"].items() if "error" not in entry},
+            "figures": {
+                name: {measure: value for measure, value in entry.items() if "@" in measure}
+                for name, entry in scores["retrievers"].items()
+                if "error" not in entry
+            },
         }
         return _STORED.validate_python(found)
     except (AttributeError, KeyError, TypeError, ValueError):
         return None
-
-
-def _figures(entry: dict[str, Any]) -> dict[str, float]:
-    return {measure: value for measure, value in entry.items() if "@" in measure}

@@ -9,15 +9,14 @@ from data.workspace import LimitError, acting_as, shared_workspace, user_of, wor
 from jobs.detached import detached
 from jobs.folder import Job
 from jobs.processes import this_process
-from jobs.queue import Line
+from jobs.queue import Queue
 from jobs.status import State, Status
 
 ALICE, BOB = user_of("https://id.example.org", "alice"), user_of("https://id.example.org", "bob")
 WHERE = """
 import json
-from data.limits import are_limited
 from data.store import stored
-from data.workspace import shared_workspace, user, workspace
+from data.workspace import are_limited, shared_workspace, user, workspace
 print(json.dumps([user(), str(workspace()), str(shared_workspace()), are_limited(), [one.name for one in stored()]]))
 """
 
@@ -49,7 +48,7 @@ def test_a_process_works_in_the_workspace_of_who_started_it(tmp_path: Path) -> N
 
 def test_a_user_has_so_many_in_line_and_the_others_places_are_theirs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MRC_USER_JOBS", "2")
-    line = Line("training", "runs", lambda: jobs_in("runs"))
+    line = Queue("training", "runs", lambda: jobs_in("runs"))
     with acting_as(ALICE):
         a_job("runs", "one", State.QUEUED)
         a_job("runs", "ended", State.DONE)
@@ -88,7 +87,7 @@ def test_without_room_no_job_begins(monkeypatch: pytest.MonkeyPatch) -> None:
     with acting_as(ALICE):
         workspace().mkdir(parents=True)
         (workspace() / "large").write_bytes(b"x" * 1_000_001)
-        for admit in (Job(workspace() / "comparisons" / "one").admit, Line("training", "runs", list).admit):
+        for admit in (Job(workspace() / "comparisons" / "one").admit, Queue("training", "runs", list).admit):
             with pytest.raises(LimitError) as refused:
                 admit()
             assert refused.value.code == "megabytes"

@@ -143,7 +143,7 @@ def test_the_command_carries_out_what_the_folder_asks_for(data: StoredSet, monke
     experiment = experiment_of(data, folder_of_a_model("reads"))
     job = ReadingJob.of(experiment, data.fingerprint)
     start_here(monkeypatch, job, experiment)
-    assert job.experiment() == experiment
+    assert job.request() == experiment
     assert job.done
     assert job.status().state is State.DONE
     assert results.load(job.folder, SET).told["questions"] == len(SET.questions)
