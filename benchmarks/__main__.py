@@ -5,54 +5,59 @@ import platform
 import sys
 
 from benchmarks import peers
-from benchmarks.app import attackers, comparison_page, ten_sessions, waiting
-from benchmarks.quality import analyzers, language_models, lexical_options, trained, untrained
-from benchmarks.scale import growth, large_sets, many_sentences, tokenizer_training
-from benchmarks.speed import (
-    cold_and_warm,
-    dense_search,
-    encoding,
-    laptop_training,
-    reading,
-    reranking,
-    training_estimate,
-    whole_job,
-)
-from benchmarks.speed.bm25 import measure as bm25
+from benchmarks.app.attackers import attackers
+from benchmarks.app.comparison_page import deeper_comparison, interactions
+from benchmarks.app.ten_sessions import ten_sessions
+from benchmarks.app.waiting import first_page, first_visit, own_set
+from benchmarks.growth import growth
+from benchmarks.large import large_sets, many_sentences, tokenizer_training
+from benchmarks.quality.language_models import masked_pretraining, pretraining_ablation, sentence_training
+from benchmarks.quality.lexical_options import lexical_options
+from benchmarks.quality.trained import pretrained_reranking, pretrained_training, reader_training, starter_training
+from benchmarks.quality.untrained import best_without_download, long_passages
+from benchmarks.speed.bm25 import bm25
+from benchmarks.speed.dense_search import dense_search
+from benchmarks.speed.libraries import analyzers, encoding, reranking
+from benchmarks.speed.reading import reading
+from benchmarks.speed.training import laptop_training, training_estimate
+from benchmarks.speed.whole_job import cold_and_warm, whole_job
 from jobs.machine import hardware
 
 _ALL = {
-    "analyzers": analyzers.measure,
-    "attackers": attackers.measure,
-    "best_without_download": untrained.best_without_download,
-    "bm25": bm25.measure,
-    "cold_and_warm": cold_and_warm.measure,
-    "deeper_comparison": comparison_page.deeper_comparison,
-    "dense_search": dense_search.measure,
-    "encoding": encoding.measure,
-    "first_page": waiting.first_page,
-    "first_visit": waiting.first_visit,
-    "growth": growth.measure,
-    "interactions": comparison_page.interactions,
-    "laptop_training": laptop_training.measure,
-    "large_sets": large_sets.measure,
-    "lexical_options": lexical_options.lexical_options,
-    "long_passages": untrained.long_passages,
-    "many_sentences": many_sentences.measure,
-    "masked_pretraining": language_models.masked_pretraining,
-    "own_set": waiting.own_set,
-    "pretrained_reranking": trained.pretrained_reranking,
-    "pretrained_training": trained.pretrained_training,
-    "pretraining_ablation": language_models.pretraining_ablation,
-    "reader_training": trained.reader_training,
-    "reading": reading.measure,
-    "reranking": reranking.measure,
-    "sentence_training": language_models.sentence_training,
-    "starter_training": trained.starter_training,
-    "ten_sessions": ten_sessions.measure,
-    "tokenizer_training": tokenizer_training.measure,
-    "training_estimate": training_estimate.measure,
-    "whole_job": whole_job.measure,
+    one.__name__: one
+    for one in (
+        analyzers,
+        attackers,
+        best_without_download,
+        bm25,
+        cold_and_warm,
+        deeper_comparison,
+        dense_search,
+        encoding,
+        first_page,
+        first_visit,
+        growth,
+        interactions,
+        laptop_training,
+        large_sets,
+        lexical_options,
+        long_passages,
+        many_sentences,
+        masked_pretraining,
+        own_set,
+        pretrained_reranking,
+        pretrained_training,
+        pretraining_ablation,
+        reader_training,
+        reading,
+        reranking,
+        sentence_training,
+        starter_training,
+        ten_sessions,
+        tokenizer_training,
+        training_estimate,
+        whole_job,
+    )
 }
 
 

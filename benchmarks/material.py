@@ -1,6 +1,8 @@
-"""What benchmarks are made with: KorQuAD 1.0 dev, random models of real sizes, and question sets of any size whose words are spread as KorQuAD's are.
+"""What benchmarks are made with: KorQuAD 1.0 dev, random models of real sizes, and question sets of any size.
 
-`python -m benchmarks.material COUNT FILE` writes a set. What a model costs does not depend on what it knows."""
+Their words are spread as KorQuAD's are: `python -m benchmarks.material COUNT FILE` writes one. What a model costs does
+not depend on what it knows.
+"""
 
 import json
 import os

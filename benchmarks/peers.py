@@ -1,6 +1,6 @@
 """Ours against what others would use, on the same data and machine, in turns: the lines of `results.json`.
 
-What was measured is put where it is read: between two marks of a page of docs.
+What was measured is put where it is read: between two marks of README.md or of a page of docs.
 """
 
 import gc

@@ -52,7 +52,7 @@ class Attack:
     over: threading.Event = field(default_factory=threading.Event)
 
 
-def measure() -> list[str]:
+def attackers() -> list[str]:
     """Open pages alone and under attack; returns lines of a report."""
     count = int(os.environ.get("ATTACKERS", "10"))
     seconds, size = float(os.environ.get("ATTACK_SECONDS", "60")), float(os.environ.get("ATTACK_SIZE", "1"))

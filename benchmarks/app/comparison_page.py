@@ -1,5 +1,5 @@
-"""KorQuAD dev and five retrievers, depth 100: seconds from their rankings to everything the Compare page says of them, and
-from a click on the page to the end of what it redraws."""
+"""KorQuAD dev and five retrievers, depth 100: seconds from their rankings to everything the Compare page says of them,
+and from a click on the page to the end of what it redraws."""
 
 import os
 import statistics

@@ -87,7 +87,7 @@ class Cost(NamedTuple):
     browser: float
 
 
-def measure() -> list[str]:
+def ten_sessions() -> list[str]:
     """Click with one session and with all of them; returns lines of a report."""
     count = int(os.environ.get("SESSIONS", "10"))
     with tempfile.TemporaryDirectory() as folder:

@@ -1,7 +1,9 @@
-"""KorQuAD's dev set by its articles: the first 40 of the shuffled ones are the test, 14 choose values, 86 teach; and trainings on it.
+"""KorQuAD's dev set by its articles: the first 40 of the shuffled ones are the test, 14 choose values, 86 teach.
 
-A training that takes most of an hour goes on where it was interrupted. With BENCH_WORKSPACE a folder keeps what was
-done: a training that is done is not done again, and pairs that were scored and texts that were encoded are read."""
+A training on it, which takes most of an hour, goes on where it was interrupted. With BENCH_WORKSPACE a folder keeps
+what was done: a training that is done is not done again, and pairs that were scored and texts that were encoded are
+read.
+"""
 
 import os
 import tempfile

@@ -1,5 +1,5 @@
-"""What a small BERT learns from scratch of KorQuAD's passages on a laptop's processor; BERT's own ablations, small enough
-for two cores; and what training does to sentence vectors, the packaged base on KorSTS's test pairs."""
+"""What a small BERT learns from scratch of KorQuAD's passages on a laptop's processor; BERT's own ablations, small
+enough for two cores; and what training does to sentence vectors, the packaged base on KorSTS's test pairs."""
 
 import os
 import time

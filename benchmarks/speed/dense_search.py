@@ -25,7 +25,7 @@ _QUESTIONS, _SINGLE, _DEPTH = 1000, 50, 100
 _FLAT = "faiss-flat"
 
 
-def measure() -> list[str]:
+def dense_search() -> list[str]:
     """Return a row an index and size."""
     lines = [
         "| vectors | index | build, s | ms a question, alone | in a batch | index, MB | peak, MB | recall@10 | @100 |",

@@ -29,7 +29,7 @@ _PAIRS, _ROUNDS, _WANTED = 200, 3, 2.5
 Pairs = list[tuple[str, str]]
 
 
-def measure() -> list[str]:
+def reading() -> list[str]:
     """Return pairs a second of both, and how many spans are the same."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)

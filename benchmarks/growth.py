@@ -34,7 +34,7 @@ _ROUNDS, _SHORT = 3, 1.0  # what takes less than a second is done so often, and 
 Seconds = dict[str, dict[int, float]]  # of every stage, by number of passages
 
 
-def measure() -> list[str]:
+def growth() -> list[str]:
     """Measure all sizes and draw the chart; returns a Markdown table, and the chart's message in a sentence."""
     seconds: Seconds = {}
     for size in sorted(int(word) for word in os.environ.get("GROWTH_SIZES", _SIZES).split(",")):
@@ -128,7 +128,7 @@ def _with_kiwi(size: int, known: dict[int, float]) -> bool:
 
 def _in_a_process(size: int, kiwi: bool) -> dict[str, float]:
     with tempfile.TemporaryDirectory() as folder:
-        command = [sys.executable, "-m", "benchmarks.scale.growth", str(size), "kiwi" if kiwi else ""]
+        command = [sys.executable, "-m", "benchmarks.growth", str(size), "kiwi" if kiwi else ""]
         environment = {**os.environ, "MRC_WORKSPACE": folder}
         printed = subprocess.run(command, check=True, env=environment, stdout=subprocess.PIPE).stdout
     told: dict[str, float] = json.loads(printed)

@@ -1,0 +1,296 @@
+"""Much at once, in seconds and the most memory a process had: sets of many passages, read, kept, opened, searched and
+shown; many sentences encoded, killed halfway and resumed, and the map of them to its first picture; and tokenizers
+trained on a gigabyte of text.
+
+MRC_LARGE names the sizes of sets (10000,100000; a million passages take some minutes); MRC_SENTENCES is how many
+sentences (100,000), MRC_MODEL their encoder (the packaged base); MRC_TEXT_BYTES is how much text (1,000,000,000),
+MRC_VOCABULARY the pieces (32,000). Sentences are those of KorQuAD's passages and, until there are enough, the first
+half of one and the second of another: as long as real ones, and no two alike. Words of the text are KorQuAD's, drawn as
+often as they occur there, and new ones that grow by Heaps' law as its own do."""
+
+import math
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from io import BytesIO
+from itertools import islice
+from pathlib import Path
+from time import perf_counter, sleep
+
+import numpy as np
+import psutil
+from PIL import Image
+from playwright.sync_api import Page, WebSocket
+
+from benchmarks.app.app import opened_page, running_app
+from benchmarks.material import korquad
+from data.pairs.records import sentence_set
+from data.pairs.store import keep as keep_pairs
+from data.read import read_file
+from data.split import Part
+from data.store import load, stored
+from data.workspace import PROJECT
+from embeddings.job import EmbeddingJob, EvaluationRequest
+from language.tokenizers.kinds import Split, TokenizerKind
+from language.tokenizers.material import MOST_CHARACTERS
+from models.packaged import DEFAULT
+from retrieval.comparison.compare import compare
+from retrieval.comparison.experiment import Experiment
+from retrieval.comparison.first_stage import BM25Spec
+from retrieval.comparison.store import ComparisonJob, keep, kept_comparisons
+from text.analyzers import Analyzer
+from text.marking import marked_sentences
+
+_GIB = 2**30
+_PATIENCE = 300_000  # milliseconds
+_STEPS = {
+    "imports alone": "",
+    "read and keep": "keep(read_file(Path({file!r})).question_set)",
+    "open": "load(stored()[0].key).relevance",
+    "open, audit, split": "asked = load(stored()[0].key); audit(asked); split(asked)",
+    "find a word": "passages_with(load(stored()[0].key), '설악산')",
+    "compare by BM25 of words": "compared(0.9)",
+    "again with another k1, tokens kept": "compared(1.2)",
+}
+_IMPORTS = (
+    "from pathlib import Path; from data.audit.audit import audit; from data.audit.browse import passages_with; "
+    "from data.read import read_file; from data.split import split; from data.store import keep, load, stored; "
+    "from benchmarks.scale.large_sets import compared; "
+)
+
+
+def large_sets() -> list[str]:
+    """Make, read, keep and open a set of each size, each step in a process of its own; returns lines of a table."""
+    lines = ["| passages | file | step | seconds | peak memory |", "|---:|---:|---|---:|---:|"]
+    for size in map(int, os.environ.get("MRC_LARGE", "10000,100000").split(",")):
+        with tempfile.TemporaryDirectory() as folder:
+            file = Path(folder) / "set.jsonl"
+            subprocess.run([sys.executable, "-m", "benchmarks.material", str(size), str(file)], check=True)
+            before = f"| {size:,} | {file.stat().st_size / 10**6:,.0f} MB |"
+            for step, program in _STEPS.items():
+                seconds, peak = _in_process(_IMPORTS + program.format(file=str(file)), Path(folder))
+                lines.append(f"{before} {step} | {seconds:.1f} | {peak / _GIB:.2f} GiB |")
+            lines += [f"{before} {line}" for line in _pages(Path(folder))]
+    return lines
+
+
+def compared(k1: float) -> str:
+    """Compare by BM25 and keep it, as the page does; returns the comparison's key."""
+    question_set = load(stored()[0].key)
+    bm25 = BM25Spec(name="BM25", analyzer=Analyzer.WORD, k1=k1)
+    experiment = Experiment(data=stored()[0].key, retriever=(bm25,))
+    folder = ComparisonJob.of(experiment, question_set.fingerprint).folder
+    keep(compare(experiment, question_set), folder)
+    return folder.name
+
+
+def _in_process(program: str, workspace: Path) -> tuple[float, int]:
+    """Run a program; returns its seconds, and the most bytes it had in memory, those of mapped files included.
+
+    The process reads that itself: what `os.wait4` tells counts a child with what its parent had when it was born.
+    """
+    start = perf_counter()
+    environment = {**os.environ, "MRC_WORKSPACE": str(workspace)}
+    program += "\nprint(Path('/proc/self/status').read_text())"
+    done = subprocess.run([sys.executable, "-c", program], env=environment, check=True, capture_output=True, text=True)
+    peak = next(line for line in done.stdout.splitlines() if line.startswith("VmHWM:"))
+    return perf_counter() - start, int(peak.split()[1]) * 1024
+
+
+def _pages(workspace: Path) -> Iterator[str]:
+    """Open the Data page and look for a word in its passages; yields the ends of lines of the table."""
+    os.environ["MRC_WORKSPACE"] = str(workspace)
+    with opened_page() as page, running_app(workspace) as app:
+        app.wait()
+        sent = _sent(page)
+        yield _timed_step(page, app.pid, sent, "Data page", lambda: page.goto(f"{app.address}/data"))
+        page.locator("input[type=search]").last.fill("서울")
+        yield _timed_step(page, app.pid, sent, "its filter", lambda: page.keyboard.press("Enter"))
+        kept = f"{app.address}/?comparison={kept_comparisons()[0].key}"
+        yield _timed_step(page, app.pid, sent, "a kept comparison", lambda: page.goto(kept))
+        yield _timed_step(page, app.pid, sent, "where it wins and loses", lambda: page.goto(f"{kept}&view=where"))
+        asked = f"{kept}&view=why&question=q0"
+        yield _timed_step(page, app.pid, sent, "a question with its reasons", lambda: page.goto(asked))
+        yield _timed_step(page, app.pid, sent, "the same again", lambda: page.goto(asked))
+
+
+def _timed_step(page: Page, pid: int, sent: list[int], name: str, act: Callable[[], object]) -> str:
+    sent.clear()
+    start = perf_counter()
+    act()
+    page.wait_for_timeout(500)  # until the page is at work
+    page.wait_for_selector("[data-testid=stApp][data-test-script-state=notRunning]", timeout=_PATIENCE)
+    page.wait_for_selector("h1", timeout=_PATIENCE)
+    seconds = perf_counter() - start
+    told = psutil.Process(pid).memory_info()
+    memory = f"{(told.rss - told.shared) / _GIB:.2f} GiB and the mapped set"
+    return f"{name}, {sum(sent) / 1000:,.0f} kB sent | {seconds:.1f} | {memory} |"
+
+
+def _sent(page: Page) -> list[int]:
+    """Sizes of what the server sends over its socket from now on, in bytes."""
+    sizes: list[int] = []
+
+    def follow(socket: WebSocket) -> None:
+        socket.on("framereceived", lambda payload: sizes.append(len(payload)))
+
+    page.on("websocket", follow)
+    return sizes
+
+
+Row = tuple[str, float, float]  # what was done, seconds, bytes
+_MAP_PATIENCE = 600_000  # milliseconds
+_KILLED_AT = 0.4  # of the work
+_COLOURED = 200  # pixels that are not grey, once points are drawn
+_MAP = "[data-testid=stDeckGlJsonChart] canvas"
+
+
+def many_sentences() -> list[str]:
+    """Return a table of the steps, their seconds, and the most memory that a process held."""
+    count, model = int(os.environ.get("MRC_SENTENCES", "100000")), os.environ.get("MRC_MODEL", DEFAULT.reference)
+    lines = [f"| {count:,} sentences, {model} | seconds | most memory |", "|---|---:|---:|"]
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ["MRC_WORKSPACE"] = folder
+        pairs = sentence_set("sentences", islice(_sentences(), count))
+        request = EvaluationRequest(data=keep_pairs(pairs).key, models=(model,), part=Part.ALL)
+        job = EmbeddingJob.of(request, pairs.fingerprint)
+        for name, seconds, memory in (*_encoded(job, request), *_drawn_map(Path(folder), request)):
+            lines.append(f"| {name} | {seconds:.1f} | {memory / _GIB:.2f} GiB |")
+    return lines
+
+
+def _sentences() -> Iterator[str]:
+    texts = read_file(korquad()).question_set.passages.texts
+    real = [*dict.fromkeys(text[start:end] for text in texts for start, end in marked_sentences(text))]
+    yield from real
+    rng = np.random.default_rng(0)
+    while True:
+        first, second = (real[place].split() for place in rng.integers(len(real), size=2))
+        yield " ".join([*first[: len(first) // 2], *second[len(second) // 2 :]])
+
+
+def _encoded(job: EmbeddingJob, request: EvaluationRequest) -> Iterator[Row]:
+    """Measure a model, which encodes all; kill the process before its half, and start it again."""
+    job.start(request)
+    seconds, memory = _followed(job, until=_KILLED_AT)
+    yield f"encoded to {job.status().share:.0%}, then killed", seconds, memory
+    job.start(request)
+    seconds, memory = _followed(job)
+    yield "the rest, and the measures of all", seconds, memory
+
+
+def _followed(job: EmbeddingJob, until: float = 2.0) -> tuple[float, float]:
+    """Wait until so much is done or all; returns the seconds, and the most memory the process had. Kills it then."""
+    began, memory = perf_counter(), 0.0
+    process = psutil.Process(job.status().pid)
+    while job.running and job.status().share < until:
+        memory = max(memory, _highest(process.pid))
+        sleep(0.1)
+    seconds = perf_counter() - began
+    if job.running:
+        process.send_signal(signal.SIGKILL)
+        process.wait(timeout=10)
+    elif not job.done:
+        raise RuntimeError(job.log(lines=20))
+    return seconds, memory
+
+
+def _highest(pid: int) -> float:
+    """The most bytes that a process had in memory, those of mapped files included; 0 of one that has ended."""
+    try:
+        told = Path(f"/proc/{pid}/status").read_text(encoding="utf-8")
+    except OSError:
+        return 0.0
+    return next((int(line.split()[1]) * 1024 for line in told.splitlines() if line.startswith("VmHWM:")), 0)
+
+
+def _drawn_map(workspace: Path, request: EvaluationRequest) -> Iterator[Row]:
+    """Open the page on what was measured, then its map: the seconds until a point of it is seen."""
+    with opened_page() as page, running_app(workspace) as app:
+        app.wait()
+        address = f"{app.address}/embeddings?pairs={request.data}&models={request.models[0]}&pairs_part=all"
+        began = perf_counter()
+        page.goto(address)
+        page.get_by_role("tab", name="Map").wait_for(timeout=_MAP_PATIENCE)
+        yield "the page, measured before", perf_counter() - began, _highest(app.pid)
+        began = perf_counter()
+        page.get_by_role("tab", name="Map").click()
+        seconds = _until_points(page, began)
+        yield "the map's first picture (wanted: 3)", seconds, _highest(app.pid)
+        began = perf_counter()
+        page.reload()
+        yield "the map again, after a reload", _until_points(page, began), _highest(app.pid)
+
+
+def _until_points(page: Page, began: float) -> float:
+    canvas = page.locator(_MAP).first
+    canvas.wait_for(timeout=_MAP_PATIENCE)
+    while perf_counter() - began < _MAP_PATIENCE / 1000:
+        pixels = np.asarray(Image.open(BytesIO(canvas.screenshot())).convert("RGB"), dtype=np.int16)
+        if (np.ptp(pixels, axis=2) > 30).sum() > _COLOURED:
+            return perf_counter() - began
+    raise TimeoutError("no point was drawn")
+
+
+_AT_A_TIME = 200_000  # words
+_IN_A_DOCUMENT = 100
+
+
+def tokenizer_training() -> list[str]:
+    """Return a table of the kinds, their seconds with reading and measuring, and their most memory."""
+    size, vocabulary = int(os.environ.get("MRC_TEXT_BYTES", "1000000000")), os.environ.get("MRC_VOCABULARY", "32000")
+    lines = [f"| {vocabulary} pieces, {size / 1e6:,.0f} MB of text | seconds | most memory |", "|---|---:|---:|"]
+    with tempfile.TemporaryDirectory() as folder:
+        text = Path(folder, "generated.txt")
+        with text.open("w", encoding="utf-8") as file:
+            for document in documents(_korquad_words(), size):
+                file.write(document + "\n")
+        for kind, split in [*((kind, Split.WORDS) for kind in TokenizerKind), (TokenizerKind.BPE, Split.MORPHEMES)]:
+            asked = ["--data", str(text), "--kind", kind, "--split", split, "--vocabulary", vocabulary]
+            seconds, memory = _run_command([sys.executable, "-m", "language", "tokenizers", "--json", *asked])
+            lines.append(f"| {kind}, {split} | {seconds:,.0f} | {memory / _GIB:.2f} GiB |")
+    return [*lines, "", f"Of a larger text, about {MOST_CHARACTERS:,} characters are learned from."]
+
+
+def _run_command(words: list[str]) -> tuple[float, int]:
+    """Run a command; returns its seconds, and the most bytes it held. Raises `RuntimeError` where it fails."""
+    began = perf_counter()
+    process = subprocess.Popen(words, cwd=PROJECT, stdout=subprocess.DEVNULL)
+    _, status, used = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode:
+        raise RuntimeError(f"{' '.join(words)} ended with {process.returncode}")
+    return perf_counter() - began, used.ru_maxrss * 1024
+
+
+def documents(real: Sequence[str], size: int, seed: int = 0) -> Iterator[str]:
+    """Yield documents of 100 words, made of real ones, until they hold so many bytes."""
+    words_of, (beta, scale) = np.array(real, dtype=object), heaps(real)
+    rng, written, words = np.random.default_rng(seed), 0, len(real)
+    while written < size:
+        drawn = words_of[rng.integers(len(real), size=_AT_A_TIME)]
+        new = int(scale * ((words + _AT_A_TIME) ** beta - words**beta))
+        for place in rng.choice(_AT_A_TIME, new, replace=False).tolist():
+            first, second = words_of[rng.integers(len(real), size=2)]
+            drawn[place] = first[: (len(first) + 1) // 2] + second[len(second) // 2 :]
+        words += _AT_A_TIME
+        for start in range(0, _AT_A_TIME, _IN_A_DOCUMENT):
+            document = " ".join(drawn[start : start + _IN_A_DOCUMENT])
+            yield document
+            written += len(document.encode()) + 1
+            if written >= size:
+                return
+
+
+def heaps(words: Sequence[str]) -> tuple[float, float]:
+    """Exponent and scale of `distinct = scale * words^exponent`, of the first half of the words and all of them."""
+    half, distinct = len(words) // 2, len({*words})
+    exponent = math.log(distinct / len({*words[:half]})) / math.log(len(words) / half)
+    return exponent, distinct / len(words) ** exponent
+
+
+def _korquad_words() -> list[str]:
+    return [word for text in read_file(korquad()).question_set.passages.texts for word in text.split()]

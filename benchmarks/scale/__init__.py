@@ -1,1 +1,0 @@
-"""How cost grows with the corpus."""

@@ -1,0 +1,313 @@
+"""Engines of BM25 as the comparison uses them: ours, bm25s with its numba backend, rank-bm25 and Tantivy.
+
+rank-bm25 scores every passage in Python's dictionaries: for small corpora. Tantivy is a search engine in Rust; its
+Python interface gathers hits by a collector of several collectors, counts asked for or not, and with one of these
+Tantivy scores every posting: what it can skip by itself (block-max WAND), it does not skip here, and one hit takes as
+long as ten. A document's length is held in a byte, so scores differ a little. A question is a disjunction of its terms.
+Positions are not indexed, as nobody else holds any."""
+
+import os
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from importlib.metadata import version
+from itertools import accumulate, chain, pairwise
+from pathlib import Path
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from benchmarks.clones import Clones
+from text.tokens import Tokens
+
+if TYPE_CHECKING:
+    from retrieval.lexical.postings.index import Postings
+    from retrieval.lexical.postings.segment import Segment
+    from retrieval.rankings import Rankings
+
+K1, B = 1.2, 0.75  # what Tantivy scores by, whatever is asked for
+POSTING_BYTES = 8  # a passage's row and a weight of 4 bytes each, as bm25s holds them; ours takes 2 and 4
+Words = Sequence[str]  # of a question, repeated as often as they are asked
+
+
+class Engine(Protocol):
+    """An index on disk, opened.
+
+    `name` is what the comparison calls it, with its version. Ours should not be slower than one with a `wanted`, and so
+    many times as fast for the best hundred of a million passages, on one thread.
+    """
+
+    name: str
+    wanted: float | None
+
+    @classmethod
+    def build(cls, clones: Clones, folder: Path) -> float:
+        """Make and save the index; returns the seconds, without those that spell tokens as the engine wants them."""
+        ...
+
+    @classmethod
+    def open(cls, folder: Path) -> "Engine":
+        """Open what `build` saved."""
+        ...
+
+    def asked(self, questions: Sequence[Words]) -> Any:
+        """Make of questions what `search` takes; not counted as its time."""
+        ...
+
+    def search(self, asked: Any, k: int, threads: int) -> Any:
+        """Find the best k passages of every question with so many threads."""
+        ...
+
+    def found(self, questions: Sequence[Words], k: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return rows and scores of the best, `(n_questions, k)` each, higher is better; -1 where nothing is found."""
+        ...
+
+
+_KEY, _COUNT = "clones", "passages.txt"
+
+
+class Ours:
+    """The postings of `retrieval.lexical`, mapped from the disk."""
+
+    name = "ours"
+    wanted: float | None = None
+
+    def __init__(self, postings: "Postings") -> None:
+        self._postings = postings
+
+    @classmethod
+    def build(cls, clones: Clones, folder: Path) -> float:
+        """See `Engine`."""
+        few = next(clones.parts(10))
+        list(_segments(Clones(few, few, np.arange(len(few)))))  # compiles
+        start = perf_counter()
+        _mapped(folder, len(clones.tokens), clones)
+        (folder / _COUNT).write_text(str(len(clones.tokens)), encoding="utf-8")
+        return perf_counter() - start
+
+    @classmethod
+    def open(cls, folder: Path) -> "Ours":
+        """See `Engine`."""
+        return cls(_mapped(folder, int((folder / _COUNT).read_text(encoding="utf-8"))))
+
+    def asked(self, questions: Sequence[Words]) -> Tokens:
+        """See `Engine`."""
+        number: dict[str, int] = {}
+        ids = np.array([number.setdefault(word, len(number)) for word in chain(*questions)], dtype=np.int32)
+        return Tokens(list(number), ids, np.array([0, *accumulate(map(len, questions))]))
+
+    def search(self, asked: Tokens, k: int, threads: int) -> "Rankings":
+        """See `Engine`."""
+        from retrieval.lexical.weights import hashes_of
+
+        return self._postings.search(hashes_of(asked.vocabulary)[asked.ids], asked.offsets, k, cores=threads)
+
+    def found(self, questions: Sequence[Words], k: int) -> tuple[np.ndarray, np.ndarray]:
+        """See `Engine`."""
+        rankings = self.search(self.asked(questions), k, 1)
+        return rankings.indices, rankings.scores
+
+
+def _mapped(folder: Path, n_passages: int, clones: Clones | None = None) -> "Postings":
+    """Open the index of a folder; it is made of the clones where they are given."""
+    from retrieval.lexical.postings.index import mapped_postings
+
+    os.environ["MRC_WORKSPACE"] = str(folder)  # where indexes are kept
+    return mapped_postings(_KEY, n_passages, lambda: _segments(clones))
+
+
+def _segments(clones: Clones | None) -> "Iterator[Segment]":
+    """Count and weigh the passages, a part at a time."""
+    from retrieval.lexical.weights import TermStatistics, bm25_segments, counts_of
+
+    if clones is None:
+        raise FileNotFoundError("there is no index to open")
+    counts, n_passages = counts_of(clones.parts()), len(clones.tokens)
+    mean_length = float(counts["n_tokens"]) / n_passages
+    statistics = TermStatistics(counts["hashes"], counts["holders"], n_passages, mean_length)
+    return bm25_segments(clones.parts(), statistics, K1, B)
+
+
+_MOST_IN_LISTS = 100_000  # passages whose tokens fit into memory as Python's numbers, which it is quickest with
+
+
+class BM25S:
+    """An index of bm25s, mapped from the disk."""
+
+    name = f"bm25s {version('bm25s')} (numba)"
+    wanted: float | None = 2.0
+
+    def __init__(self, index: Any) -> None:
+        self._index = index
+
+    @classmethod
+    def build(cls, clones: Clones, folder: Path) -> float:
+        """See `Engine`."""
+        import bm25s
+
+        tokens = clones.tokens
+        documents: list[Any] = [tokens.ids[begin:end] for begin, end in pairwise(tokens.offsets.tolist())]
+        if len(documents) <= _MOST_IN_LISTS:
+            documents = [part.tolist() for part in documents]
+        vocabulary = {token: number for number, token in enumerate(tokens.vocabulary)}
+        start = perf_counter()
+        index = bm25s.BM25(method="lucene", k1=K1, b=B, backend="numba")
+        index.index((documents, vocabulary), show_progress=False)
+        index.save(folder, show_progress=False)
+        return perf_counter() - start
+
+    @classmethod
+    def open(cls, folder: Path) -> "BM25S":
+        """See `Engine`."""
+        import bm25s
+
+        return cls(bm25s.BM25.load(folder, mmap=True, show_progress=False))
+
+    def asked(self, questions: Sequence[Words]) -> list[list[str]]:
+        """See `Engine`."""
+        return [list(words) for words in questions]
+
+    def search(self, asked: list[list[str]], k: int, threads: int) -> Any:
+        """See `Engine`."""
+        return self._index.retrieve(asked, k=k, n_threads=threads, show_progress=False, sorted=True)
+
+    def found(self, questions: Sequence[Words], k: int) -> tuple[np.ndarray, np.ndarray]:
+        """See `Engine`."""
+        result = self.search(self.asked(questions), k, 1)
+        return np.where(result.scores > 0, result.documents, -1), result.scores
+
+
+class RankBM25:
+    """An index of rank-bm25. It cannot be saved: what is kept is the corpus, and opening it is building it."""
+
+    name = f"rank-bm25 {version('rank-bm25')}"
+    wanted: float | None = None
+
+    def __init__(self, index: Any) -> None:
+        self._index = index
+
+    @classmethod
+    def build(cls, clones: Clones, folder: Path) -> float:
+        """See `Engine`."""
+        from rank_bm25 import BM25Okapi
+
+        clones.save(folder)
+        texts = clones.tokens.texts()
+        start = perf_counter()
+        BM25Okapi(texts, k1=K1, b=B)
+        return perf_counter() - start
+
+    @classmethod
+    def open(cls, folder: Path) -> "RankBM25":
+        """See `Engine`."""
+        from rank_bm25 import BM25Okapi
+
+        return cls(BM25Okapi(Clones.load(folder).tokens.texts(), k1=K1, b=B))
+
+    def asked(self, questions: Sequence[Words]) -> Sequence[Words]:
+        """See `Engine`."""
+        return questions
+
+    def search(self, asked: Sequence[Words], k: int, threads: int) -> list[np.ndarray]:
+        """See `Engine`. It knows one thread."""
+        del threads
+        return [np.argsort(-self._index.get_scores(words))[:k] for words in asked]
+
+    def found(self, questions: Sequence[Words], k: int) -> tuple[np.ndarray, np.ndarray]:
+        """See `Engine`."""
+        scores = np.stack([self._index.get_scores(words) for words in questions])
+        rows = np.argsort(-scores, axis=1)[:, :k]
+        return rows, np.take_along_axis(scores, rows, axis=1)
+
+
+_FIELD, _ROW, _FREQUENCIES = "text", "row", "freq"
+
+
+class Tantivy:
+    """An index as Tantivy makes it unless told otherwise: by as many threads as there are cores, in segments."""
+
+    name = f"Tantivy {version('tantivy')}"
+    wanted: float | None = None
+    _writer: tuple[int, int] = (128_000_000, 0)  # bytes held before a segment is written; threads, 0: as it likes
+
+    def __init__(self, index: Any) -> None:
+        self._searcher = index.searcher()
+        self._schema = index.schema
+
+    @classmethod
+    def build(cls, clones: Clones, folder: Path) -> float:
+        """See `Engine`."""
+        import tantivy
+
+        builder = tantivy.SchemaBuilder()
+        builder.add_text_field(_FIELD, stored=False, tokenizer_name="whitespace", index_option=_FREQUENCIES)
+        builder.add_unsigned_field(_ROW, stored=False, indexed=False, fast=True)
+        start = perf_counter()
+        writer = tantivy.Index(builder.build(), path=str(folder)).writer(*cls._writer)
+        seconds = perf_counter() - start
+        for row, text in enumerate(_texts(clones)):
+            start = perf_counter()
+            document = tantivy.Document()
+            document.add_text(_FIELD, text)
+            document.add_unsigned(_ROW, row)
+            writer.add_document(document)
+            seconds += perf_counter() - start
+        start = perf_counter()
+        writer.commit()
+        writer.wait_merging_threads()
+        return seconds + perf_counter() - start
+
+    @classmethod
+    def open(cls, folder: Path) -> "Tantivy":
+        """See `Engine`."""
+        import tantivy
+
+        return cls(tantivy.Index.open(str(folder)))
+
+    @property
+    def n_segments(self) -> int:
+        """In how many parts the index is."""
+        return int(self._searcher.num_segments)
+
+    def asked(self, questions: Sequence[Words]) -> list[Any]:
+        """See `Engine`."""
+        from tantivy import Occur, Query
+
+        def term(word: str) -> tuple[Any, Any]:
+            return Occur.Should, Query.term_query(self._schema, _FIELD, word, index_option=_FREQUENCIES)
+
+        return [Query.boolean_query([term(word) for word in words]) for words in questions]
+
+    def search(self, asked: list[Any], k: int, threads: int) -> list[Any]:
+        """See `Engine`."""
+
+        def hits(query: Any) -> Any:
+            return self._searcher.search(query, limit=k, count=False).hits
+
+        if threads == 1 or len(asked) == 1:
+            return [hits(query) for query in asked]
+        with ThreadPoolExecutor(threads) as cores:  # it searches without the interpreter's lock
+            return list(cores.map(hits, asked))
+
+    def found(self, questions: Sequence[Words], k: int) -> tuple[np.ndarray, np.ndarray]:
+        """See `Engine`."""
+        rows, scores = np.full((len(questions), k), -1), np.full((len(questions), k), -np.inf)
+        for question, hits in enumerate(self.search(self.asked(questions), k, 1)):
+            found = self._searcher.fast_field_values(_ROW, [address for _, address in hits])
+            rows[question, : len(hits)], scores[question, : len(hits)] = found, [score for score, _ in hits]
+        return rows, scores
+
+
+class TantivyInOne(Tantivy):
+    """An index in one segment, which one thread writes: what is quickest to search."""
+
+    name = f"Tantivy {version('tantivy')}, one segment"
+    wanted: float | None = 1.0
+    _writer = (4_000_000_000, 1)
+
+
+def _texts(clones: Clones) -> Iterator[str]:
+    """Spell the passages: the words as they are, with a space between them."""
+    words = np.array(clones.tokens.vocabulary, dtype=object)
+    for begin, end in pairwise(clones.tokens.offsets.tolist()):
+        yield " ".join(words[clones.tokens.ids[begin:end]])

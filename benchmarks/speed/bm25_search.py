@@ -1,0 +1,309 @@
+"""What is asked of every engine of BM25, whether they find the same, and how fast they answer.
+
+They answer in turns, within one process. Each step at one size is taken in a process of its own, on what those before
+have kept in a folder: `python -m benchmarks.speed.bm25_search STEP FOLDER [WORD ...]` prints what came out as JSON.
+"""
+
+import json
+import logging
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from itertools import chain
+from pathlib import Path
+from threading import Event, Thread
+from time import perf_counter
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from benchmarks import peers
+from benchmarks.clones import Clones, cloned, korquad_articles
+from benchmarks.peers import Measured
+from benchmarks.speed.bm25_engines import BM25S, POSTING_BYTES, Engine, Ours, RankBM25, Tantivy, TantivyInOne, Words
+from text.tokens import PART
+
+_MOST = 1_000
+
+
+class Asked(NamedTuple):
+    """Questions as words, the passage that each is about `(n_questions,)`, and how many passages hold each word."""
+
+    questions: list[Words]
+    relevant: np.ndarray
+    held: dict[str, int]
+
+
+def asked_of(clones: Clones) -> Asked:
+    """Take a thousand questions from all articles; count the passages that hold their words."""
+    every = max(1, len(clones.questions) // _MOST)
+    texts = clones.questions.texts()
+    rows = [row for row in range(0, len(texts), every) if texts[row]][:_MOST]
+    questions: list[Words] = [texts[row] for row in rows]
+    return Asked(questions, clones.relevant[rows], _held(clones, sorted(set(chain(*questions)))))
+
+
+def _held(clones: Clones, words: list[str]) -> dict[str, int]:
+    number = {word: place for place, word in enumerate(words)}
+    place_of = np.array([number.get(word, -1) for word in clones.tokens.vocabulary])
+    counts = np.zeros(len(words), dtype=np.int64)
+    for start in range(0, len(clones.tokens), PART):
+        offsets = clones.tokens.offsets[start : start + PART + 1]
+        places = place_of[clones.tokens.ids[offsets[0] : offsets[-1]]]
+        rows = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
+        pairs = np.sort((places * PART + rows)[places >= 0])  # numpy's `unique` takes many times as long
+        first = np.diff(pairs, prepend=-1) > 0
+        counts += np.bincount(pairs[first] // PART, minlength=len(words))
+    return dict(zip(words, counts.tolist(), strict=True))
+
+
+_K, _MOST_APART = 10, 1e-4  # of a score
+
+
+def difference(one: Engine, other: Engine, questions: Sequence[Words]) -> float:
+    """Return by how much of itself any score of the best ten differs; raises `ValueError` where that is too much."""
+    (_, scores), (_, others) = (engine.found(questions, _K) for engine in (one, other))
+    worst = float(np.max(np.abs(scores - others) / np.maximum(others, _MOST_APART)))
+    if not worst <= _MOST_APART:
+        raise ValueError(f"{one.name} and {other.name} should score alike, and differ by {worst:.2g} of a score")
+    return worst
+
+
+def overlap(one: Engine, other: Engine, questions: Sequence[Words]) -> float:
+    """Return the share of the best ten of one engine that are among those of the other."""
+    (rows, _), (others, _) = (engine.found(questions, _K) for engine in (one, other))
+    both = (rows[:, :, None] == others[:, None, :]) & (rows >= 0)[:, :, None]
+    return float(both.any(axis=2).sum() / (rows >= 0).sum())
+
+
+def own_passage_found(engine: Engine, asked: Asked) -> float:
+    """Return the share of questions whose own passage is among the best ten."""
+    return float((engine.found(asked.questions, _K)[0] == asked.relevant[:, None]).any(axis=1).mean())
+
+
+_EVERY = 0.02  # seconds between two looks
+_READ, _TIMES = 1 << 29, 5  # bytes, more than any cache holds
+
+
+@contextmanager
+def peak() -> Iterator[list[int]]:
+    """Yield a list that holds, at the end, the most bytes that the process held of its own more than before.
+
+    Mapped files do not count: the machine lends them what memory is free, and takes it back.
+    """
+    before, most, done = _own_bytes(), [0], Event()
+
+    def look() -> None:
+        most[0] = max(most[0], _own_bytes() - before)
+
+    def watch() -> None:
+        while not done.wait(_EVERY):
+            look()
+
+    watcher = Thread(target=watch)
+    watcher.start()
+    try:
+        yield most
+    finally:
+        done.set()
+        watcher.join()
+        look()
+
+
+def bandwidth(threads: int) -> float:
+    """Return the bytes a second at which so many threads read memory, one after another, the best of five times."""
+    parts = np.array_split(np.ones(_READ // 8), threads)
+
+    def seconds(cores: ThreadPoolExecutor) -> float:
+        start = perf_counter()
+        list(cores.map(np.max, parts))
+        return perf_counter() - start
+
+    with ThreadPoolExecutor(threads) as cores:
+        return _READ / min(seconds(cores) for _ in range(_TIMES))
+
+
+def _own_bytes() -> int:
+    status = Path("/proc/self/status").read_text(encoding="utf-8")
+    return int(status.partition("RssAnon:")[2].split()[0]) * 1024
+
+
+MEMORY = "all postings read once"  # a peer: those of the questions' terms, at the speed of the machine's memory
+_CORES = os.cpu_count() or 1
+_BATCH, _ALONE = 1_000, 200  # questions
+
+
+@dataclass(frozen=True)
+class Case:
+    """`terms` are a question's first ones, 0 all of them; `alone`: one question is asked after another."""
+
+    k: int = 10
+    threads: int = 1
+    terms: int = 0
+    n_questions: int = _BATCH
+    alone: bool = False
+
+    @property
+    def name(self) -> str:
+        """What is done."""
+        return f"BM25 search, {'one thread' if self.threads == 1 else 'all cores'}"
+
+    def size(self, n_passages: int) -> str:
+        """Of what."""
+        of_terms = f" of {self.terms} terms" if self.terms else ""
+        alone = " one at a time" if self.alone else ""
+        return f"{self.n_questions:,} questions{of_terms}{alone}, top {self.k}, {n_passages:,} passages"
+
+    def of(self, questions: Sequence[Words]) -> list[Words]:
+        """Return what is asked."""
+        return [words[: self.terms or None] for words in questions[: self.n_questions]]
+
+
+PLAIN = (Case(), Case(threads=_CORES))  # the others differ from these in one thing each
+CASES = (
+    *PLAIN,
+    Case(n_questions=_ALONE, alone=True),
+    Case(k=100, n_questions=_ALONE, alone=True),
+    Case(k=100),
+    Case(k=100, threads=_CORES),
+    Case(terms=3),
+    Case(terms=8),
+)
+
+
+def case_of_rank_bm25(n_passages: int) -> Case:
+    """Return how many questions rank-bm25 answers in a few seconds."""
+    return Case(n_questions=max(3, 100_000 // n_passages))
+
+
+def against_engines(
+    case: Case, engines: Sequence[Engine], questions: Sequence[Words], n_passages: int, notes: dict[str, str]
+) -> list[Measured]:
+    """Time a case with the first engine and each other one; `notes` say something of some, by name."""
+    rounds = peers.all_in_turns([_work(case, engine, case.of(questions)) for engine in engines])
+    lines = []
+    for engine, *seconds in zip(engines[1:], *([(one[0], other) for other in one[1:]] for one in rounds), strict=True):
+        note = notes.get(engine.name, "")
+        size, wanted = case.size(n_passages), _wanted(case, engine, n_passages)
+        lines.append(peers.of_rounds(case.name, engine.name, size, seconds, wanted=wanted, note=note))
+    return lines
+
+
+def _wanted(case: Case, engine: Engine, n_passages: int) -> float | None:
+    """How many times as fast ours should be: no slower in the plain cases, and what was set out for a million."""
+    if engine.wanted and case in PLAIN:
+        return 1.0
+    return engine.wanted if (case.k, case.threads, n_passages) == (100, 1, 1_000_000) else None
+
+
+def against_memory(case: Case, ours: float, asked: Asked, n_passages: int, speed: float) -> Measured:
+    """Hold our seconds against reading all postings of the questions' terms at `speed` bytes a second."""
+    touched = sum(asked.held[word] for words in case.of(asked.questions) for word in words) * POSTING_BYTES
+    note = f"{touched / 10**9:.3g} GB at {speed / 10**9:.3g} GB a second; an engine that skips postings reads less"
+    return peers.of_rounds(case.name, MEMORY, case.size(n_passages), [(ours, touched / speed)], note=note)
+
+
+def speeds() -> dict[int, float]:
+    """Return the bytes a second at which this machine reads its memory, by number of threads."""
+    return {threads: bandwidth(threads) for threads in sorted({case.threads for case in CASES})}
+
+
+def _work(case: Case, engine: Engine, questions: Sequence[Words]) -> Callable[[], object]:
+    given = [engine.asked([words]) for words in questions] if case.alone else [engine.asked(questions)]
+    return lambda: [engine.search(one, case.k, case.threads) for one in given]
+
+
+ENGINES: dict[str, type[Engine]] = {one.__name__: one for one in (Ours, BM25S, TantivyInOne, Tantivy, RankBM25)}
+MOST_OF_RANK_BM25 = 10_000  # passages: it holds a dictionary each, and looks at all of them for every question
+_COMPARED = 200  # questions whose rankings are held against each other
+
+
+def apart(step: str, folder: Path, *words: str) -> Any:
+    """Take a step in a process of its own; returns what it says."""
+    command = [sys.executable, "-m", "benchmarks.speed.bm25_search", step, str(folder), *words]
+    # threads of numpy's libraries would help whoever calls them where one thread is meant
+    one_thread = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+    printed = subprocess.run(command, check=True, env=os.environ | one_thread, stdout=subprocess.PIPE).stdout
+    return json.loads(printed.splitlines()[-1])
+
+
+def engines_of(n_passages: int) -> list[str]:
+    """Name the engines that are measured at a size, ours first."""
+    return [name for name in ENGINES if name != RankBM25.__name__ or n_passages <= MOST_OF_RANK_BM25]
+
+
+def make_corpus(folder: Path, n_passages: str) -> dict[str, Any]:
+    """Make the corpus; returns the seconds, without KorQuAD's own analysis, and the words of a question."""
+    articles = korquad_articles()
+    start = perf_counter()
+    clones = cloned(articles, int(n_passages))
+    (folder / "corpus").mkdir()
+    clones.save(folder / "corpus")
+    return {"seconds": perf_counter() - start, "question": clones.questions.texts()[0]}
+
+
+def build(folder: Path, name: str) -> dict[str, Any]:
+    """Build an index; returns the seconds, the most bytes held of its own, and the bytes on disk."""
+    clones, place = Clones.load(folder / "corpus"), folder / name
+    place.mkdir()
+    with peak() as most:
+        seconds = ENGINES[name].build(clones, place)
+    disk = sum(file.stat().st_size for file in place.rglob("*") if file.is_file())
+    return {"engine": ENGINES[name].name, "seconds": seconds, "memory": most[0], "disk": disk}
+
+
+def open_twice(folder: Path, name: str, *words: str) -> list[float]:
+    """Open an index and answer a question, with all that is compiled for it, and again; returns the seconds of each."""
+
+    def once() -> float:
+        start = perf_counter()
+        ENGINES[name].open(folder / name).found([words], 10)
+        return perf_counter() - start
+
+    return [once(), once()]
+
+
+def search(folder: Path) -> dict[str, Any]:
+    """Time all cases; returns the lines, and a sentence of what was found."""
+    clones = Clones.load(folder / "corpus")
+    n_passages, asked = len(clones.tokens), asked_of(clones)
+    opened = {name: ENGINES[name].open(folder / name) for name in engines_of(n_passages)}
+    rank_bm25 = opened.pop(RankBM25.__name__, None)
+    engines, some = list(opened.values()), asked.questions[:_COMPARED]
+    ours, bm25s, in_one, in_some = engines
+    said = (
+        f"scores of the best ten differ from bm25s's by {difference(ours, bm25s, some):.1g} of a score at most; "
+        f"{overlap(ours, in_one, some):.1%} of the ten are Tantivy's, too; "
+        f"the passage asked about is one of them for {own_passage_found(ours, asked):.1%} of the questions."
+    )
+    notes = {engine.name: _segments(engine) for engine in (in_one, in_some)}
+    lines, bytes_a_second = list[Measured](), speeds()
+    for case in CASES:
+        lines += against_engines(case, engines, asked.questions, n_passages, notes)
+        speed = bytes_a_second[case.threads]
+        lines.append(against_memory(case, lines[-1].ours, asked, n_passages, speed))
+    if rank_bm25 is not None:
+        case = case_of_rank_bm25(n_passages)
+        lines += against_engines(case, [ours, rank_bm25], asked.questions, n_passages, {})
+    return {"lines": [asdict(line) for line in lines], "said": said}
+
+
+def _segments(engine: Any) -> str:
+    segments = f"{engine.n_segments} segment{'s' if engine.n_segments > 1 else ''}"
+    return f"{segments}, through its Python interface; lengths of a byte each"
+
+
+STEPS: dict[str, Callable[..., object]] = {
+    "corpus": make_corpus,
+    "build": build,
+    "open": open_twice,
+    "search": search,
+}
+
+if __name__ == "__main__":
+    logging.disable(logging.INFO)
+    print(json.dumps(STEPS[sys.argv[1]](Path(sys.argv[2]), *sys.argv[3:])))

@@ -1,0 +1,40 @@
+"""Over the same batches, where nothing is dropped at random, ours loses what the library's plain training loses."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from benchmarks.speed.training_turns import OURS, PLAIN, Turn, options_of, ours, plain, timed
+from data.split import SplitOptions
+from tests.hub import build_bi_encoder, build_cross_encoder_base
+from tests.training.worlds import shuffled
+from training.options.rankers import BI_ENCODER, CROSS_ENCODER
+from training.rankers.examples import cross_encoder_examples, encoder_examples
+from training.rankers.material import Material
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.mark.parametrize("frozen", [False, True])
+@pytest.mark.parametrize("kind", [BI_ENCODER, CROSS_ENCODER])
+def test_the_same_losses(*, kind: str, frozen: bool, tmp_path: Path) -> None:
+    from training.engine.passes import short_passes, tokenized_once
+
+    build = build_bi_encoder if kind == BI_ENCODER else build_cross_encoder_base
+    base = str(build(tmp_path / "base"))
+    turn = Turn(kind, base, OURS, str(tmp_path / "columns.json"), 8, 4, precision="float32", frozen_table=frozen)
+    turn = replace(turn, batches=np.random.default_rng(0).permutation(28)[:24].reshape(4, 6).tolist())
+    options: Any = options_of(turn)
+    material = Material.of(shuffled(40, 40), SplitOptions(), options)
+    columns, _ = (encoder_examples if kind == BI_ENCODER else cross_encoder_examples)(options, material)
+    Path(turn.columns).write_text(json.dumps(columns), encoding="utf-8")
+    trainer = ours(turn, options, material, tmp_path / "ours")
+    with tokenized_once(trainer.model), short_passes(trainer.model):
+        found = timed(trainer, turn).losses
+    expected = timed(plain(replace(turn, side=PLAIN), tmp_path / "plain"), turn).losses
+    assert len(set(expected)) == 4
+    assert found == pytest.approx(expected, rel=1e-4)
