@@ -29,9 +29,10 @@ durations: .venv/installed-dev chromium ## run every test, and write how long ea
 attack: .venv/installed-dev ## damage files for half an hour and judge what is read (MINUTES, SEED)
 	$(BIN)/python -m tests.hostile --minutes $(or $(MINUTES),30) --seed $(or $(SEED),0)
 
-check: .venv/installed-dev ## lint, format and types
+check: .venv/installed-dev ## lint, format, which room may import which, and types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports
 	$(BIN)/mypy
 
 format: .venv/installed-dev ## format the code
