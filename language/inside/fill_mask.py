@@ -6,8 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from language.inside.loading import load_masked
-from language.inside.network import Network, composed
+from language.inside.network import Network, composed, load_masked
 from language.problems import LanguageError
 from models.sources import ModelSource
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from safetensors.numpy import load_file, save_file
 
-from language.inside.loading import load_encoder
+from language.inside.network import load_encoder
 from models.hub import ModelError
 from models.loading import load_bi_encoder, load_cross_encoder, load_reader, load_sparse_encoder
 from models.readers.masked_network import load_masked

@@ -15,8 +15,7 @@ from language.inside.attention import SentenceAttention, attention_of
 from language.inside.fill_mask import Course, Guess, course, fill
 from language.inside.layer_search import LayerSearch, drawn, layer_search
 from language.inside.layers import LayerScores, layer_scores
-from language.inside.loading import load_encoder, load_masked, may_have_head, prompts_of
-from language.inside.network import Network
+from language.inside.network import Network, load_encoder, load_masked, may_have_head, prompts_of
 from language.inside.pooled import Pooling
 from language.inside.words_in_context import WordVectors, words_in_context
 from language.tokenizers.merge_steps import Step, steps

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from language.inside.attention import Heads, SentenceAttention, Target, attention_of, heads_of, targets_of
-from language.inside.loading import load_encoder
-from language.inside.network import Piece
+from language.inside.network import Piece, load_encoder
 from language.problems import LanguageError
 from tests.language.tiny_bert import HEADS, LAYERS, PIECES, SHIP, SPECIALS, written
 

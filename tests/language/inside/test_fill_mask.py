@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from language.inside.fill_mask import MOST_MASKS, course, fill, probabilities
-from language.inside.loading import load_masked
+from language.inside.network import load_masked
 from language.problems import LanguageError
 from models.hub import ModelError
 from models.sources import STARTER, find_model

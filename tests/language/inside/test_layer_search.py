@@ -9,8 +9,7 @@ import pytest
 from data.records import Passage, Question, QuestionSet
 from language.inside import layer_search as searching
 from language.inside.layer_search import LayerSearch, drawn, layer_search, ndcg
-from language.inside.loading import load_encoder, prompts_of
-from language.inside.network import Network
+from language.inside.network import Network, load_encoder, prompts_of
 from language.inside.pooled import Pooling
 from language.problems import LanguageError
 from tests.language.tiny_bert import BELLY, LAYERS, PEAR, SHIP, written

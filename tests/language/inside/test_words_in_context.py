@@ -6,11 +6,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from language.inside.loading import load_encoder
-from language.inside.network import Network
+from language.inside.network import Network, load_encoder
 from language.inside.words_in_context import MOST_SENTENCES, STATIC, plane, words_in_context
 from language.problems import LanguageError
-from models.packaged.bases import base_at_hand
+from models.packaged import base_at_hand
 from models.sources import default_model, find_model
 from tests.language.tiny_bert import BELLY, DIMENSIONS, LAYERS, PEAR, PIECES, SHIP, SPECIALS, written
 
