@@ -44,8 +44,8 @@ _HOLDER = TypeAdapter(Holder)
 
 
 @dataclass(frozen=True)
-class Line(Generic[J]):
-    """The line of a workspace for jobs that need the machine to themselves.
+class Queue(Generic[J]):
+    """The queue of a workspace for jobs that need the machine to themselves.
 
     `python -m MODULE work` is its worker, `python -m MODULE run FOLDER` carries one job out. `jobs` lists them all.
     """

@@ -29,7 +29,7 @@ from training.command_line import (
 from training.recipe import RECIPES
 from training.runs.rehearsal import Estimate, Rehearsal, RehearsalTask
 from training.runs.runs import Plan, Run, create_rounds, damaged_runs, rounds_of
-from training.runs.sweeps import LINE, Ablation, Search, all_jobs, job_at
+from training.runs.sweeps import QUEUE, Ablation, Search, all_jobs, job_at
 from training.sweep_commands import ablate, find_settings_commands
 
 Reference = Annotated[str, Parameter(help="id of the run, as `list` shows it, or its folder")]
@@ -91,7 +91,7 @@ def _training_of(kind: str) -> Callable[..., int]:
             return _print_estimate(plan)
         runs = create_rounds(_fitted(plan) if fit else plan, out, attended=not queue)
         if queue:
-            LINE.start_worker()
+            QUEUE.start_worker()
             tell("\n".join(run.id for run in runs))
             return 0
         return followed_rounds(runs)
@@ -117,7 +117,7 @@ def run_folder(folder: Path, /) -> int:
 
 def work() -> int:
     """Carry out the queued runs, then end (started by itself)."""
-    LINE.work()
+    QUEUE.work()
     return 0
 
 
@@ -167,7 +167,7 @@ def stop(run: Reference, /) -> int:
 def resume(run: Reference, /) -> int:
     """Put a stopped, failed or interrupted run in line; it goes on from its last checkpoint."""
     found = known_job(run)
-    LINE.resume(found)
+    QUEUE.resume(found)
     if found.folder.resolve().parent != workspace() / "runs":  # the workspace's worker knows nothing of it
         return followed(found)
     tell(State.QUEUED.value)

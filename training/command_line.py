@@ -17,7 +17,7 @@ from data.terminal import tell
 from jobs.status import State, Status
 from training.recipe import recipe_of, usual_base
 from training.runs.runs import Plan, Run, new_plan, run_in
-from training.runs.sweeps import LINE, CompositeRun, find_job, job_at
+from training.runs.sweeps import QUEUE, CompositeRun, find_job, job_at
 
 
 @Parameter(name="*")
@@ -99,10 +99,10 @@ def followed(run: Run) -> int:
     return 0
 
 
-def carried_out_whole(whole: CompositeRun, name: str, work: Callable[[], Status], *, queue: bool) -> int | None:
+def run_or_queue(whole: CompositeRun, name: str, work: Callable[[], Status], *, queue: bool) -> int | None:
     """Put what is made of trainings in line, or do its work here; returns the exit status, None where it is done."""
     if queue:
-        LINE.start_worker()
+        QUEUE.start_worker()
         tell(whole.id)
         return 0
     tell(f"{name}: {whole.id}", error=True)

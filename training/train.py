@@ -1,4 +1,4 @@
-"""One training from its run folder, or a rehearsal of it: load, measure, train, measure, say how it ended. Begun again, it goes on."""
+"""One training, or a rehearsal of it: load, measure, train, measure, say how it ended. Begun again, it goes on."""
 
 import json
 import logging
@@ -28,7 +28,7 @@ from training.recipe import recipe_of
 from training.runs.card import in_precision_begun, provenance, write_card
 from training.runs.rehearsal import Rehearsal, RehearsalTask
 from training.runs.runs import Phase, Plan, Run, find_run
-from training.runs.sweeps import LINE
+from training.runs.sweeps import QUEUE
 
 logger = logging.getLogger(__name__)
 
@@ -69,14 +69,14 @@ def train(run: Run, *, sent_by_worker: bool = False) -> Status:
     if int(os.environ.get("RANK", "0")) > 0:
         while run.status().state is not State.RUNNING:
             time.sleep(0.2)
-        return carried_out(_Helper(run.folder))
+        return execute(_Helper(run.folder))
     run.plan()
-    return in_turn(run, carried_out, sent_by_worker=sent_by_worker)
+    return in_turn(run, execute, sent_by_worker=sent_by_worker)
 
 
 def in_turn(run: R, work: Callable[[R], Status], *, sent_by_worker: bool = False) -> Status:
     """Wait for the machine, hold it while the run's work is done, and return how that ended."""
-    with LINE.turn(run, sent_by_worker=sent_by_worker) as is_ours:
+    with QUEUE.turn(run, sent_by_worker=sent_by_worker) as is_ours:
         if is_ours:
             return work(run)
     if run.asked_to_stop and run.status().state is State.QUEUED:
@@ -84,7 +84,7 @@ def in_turn(run: R, work: Callable[[R], Status], *, sent_by_worker: bool = False
     return run.status()
 
 
-def carried_out(run: Run, watch: Watch | None = None) -> Status:
+def execute(run: Run, watch: Watch | None = None) -> Status:
     """Carry a run out in this process, which holds the machine, and return how it ended; see `train`."""
 
     def work(status: Status) -> None:
@@ -133,7 +133,7 @@ def _trained(run: Run, status: Status, watch: Watch | None) -> dict[str, Any]:
         run.write_status(now)
         return now
 
-    tell = _telling(run, enter(Phase.LOADING))
+    tell = _progress_writer(run, enter(Phase.LOADING))
     plan, checkpoint = run.plan(), newest_checkpoint(run.folder)
     _require_reporter(plan.options.report_to)
     _require_round_before(plan)
@@ -154,7 +154,7 @@ def _trained(run: Run, status: Status, watch: Watch | None) -> dict[str, Any]:
     task = recipe.task(source)
     run.write("provenance.json", run.provenance() | {"settled": task.settled} | task.told)
     if task.lesson:
-        tell = _telling(run, enter(Phase.TEACHING))
+        tell = _progress_writer(run, enter(Phase.TEACHING))
         task = task.labelled(lambda lesson: lesson.labels(tell))
     watched, callbacks = watch(task) if watch else (task, [])
     kept_step = _fit(run, watched, checkpoint, enter(Phase.TRAINING), callbacks)
@@ -169,7 +169,7 @@ def _trained(run: Run, status: Status, watch: Watch | None) -> dict[str, Any]:
     return recipe.family.summary(measured, material, plan.options) | {"kept_step": kept_step} | more
 
 
-def _telling(run: Run, status: Status) -> Callable[[float], None]:
+def _progress_writer(run: Run, status: Status) -> Callable[[float], None]:
     """Return what tells the run how much of a phase is done, and hears that it should stop."""
 
     told = -_SECONDS_BETWEEN_WRITES

@@ -7,7 +7,7 @@ from data.workspace import user, workspace
 from jobs.folder import Job
 from jobs.status import State
 from training.runs.runs import Run
-from training.runs.sweeps import LINE
+from training.runs.sweeps import QUEUE
 from views.access import draw_user
 from views.names import phase_words, run_name, set_name
 from views.resources.sets import chosen_set, split_of, stored_sets, use_set
@@ -23,8 +23,8 @@ def draw() -> None:
     with st.sidebar:
         st.subheader(word("app.title"))
         _pick_set()
-        if LINE.at_work() or LINE.queued():
-            _follow_training(LINE.at_work())
+        if QUEUE.at_work() or QUEUE.queued():
+            _follow_training(QUEUE.at_work())
         _pick_language()
         if user():
             draw_user(busy=_is_busy())
@@ -61,7 +61,7 @@ def _pick_set() -> None:
 
 def _is_busy() -> bool:
     others = (path for place in _AT_ONCE for path in workspace().glob(f"{place}/*/status.json"))
-    return LINE.at_work() is not None or any(Job(status.parent).status().at_work for status in others)
+    return QUEUE.at_work() is not None or any(Job(status.parent).status().at_work for status in others)
 
 
 def _pick_language() -> None:
@@ -81,7 +81,7 @@ def _pick_language() -> None:
 
 @st.fragment(run_every=_POLL_SECONDS)
 def _follow_training(seen: Run | None) -> None:
-    at_work, waiting = LINE.at_work(), len(LINE.queued())
+    at_work, waiting = QUEUE.at_work(), len(QUEUE.queued())
     if at_work != seen:
         st.rerun()
     if at_work:

@@ -33,9 +33,9 @@ from tests.doubles import small_set
 from tests.hostile.damages import DEEP, TIMES, damaged_json, overwrite
 from training.options.rankers import BI_ENCODER, BiEncoderOptions
 from training.runs.curves import curves
-from training.runs.rehearsal import Rehearsal, Task
+from training.runs.rehearsal import Rehearsal, RehearsalTask
 from training.runs.runs import all_runs, create_run, damaged_runs, new_plan
-from training.runs.sweeps import LINE
+from training.runs.sweeps import QUEUE
 
 WORDS = {"name": "words", "kind": "bm25", "analyzer": "word"}
 ESTIMATE = {"steps": 3, "seconds_a_step": 0.1, "seconds_measuring": 1.0, "seconds": 2.0, "memory": 100}
@@ -70,7 +70,7 @@ def world() -> Rehearsal:
         run.write("provenance.json", {"base": {"reference": "starter"}, "versions": {"python": "3"}})
         run.add_progress({"step": 1, "loss": 0.5})
         run.add_progress({"step": 2, "eval_validation_ndcg@10": 0.5})
-    rehearsal = Rehearsal.of(plan, Task.ESTIMATE)
+    rehearsal = Rehearsal.of(plan, RehearsalTask.ESTIMATE)
     write_json(rehearsal.result, ESTIMATE)
     return rehearsal
 
@@ -100,8 +100,8 @@ def read_everything(rehearsal: Rehearsal) -> dict[str, int]:
         curves(run, ["loss", "ndcg@10"])
         run.forget_progress_after(10)
         run.provenance().get("base")
-    LINE.at_work()
-    LINE.queued()
+    QUEUE.at_work()
+    QUEUE.queued()
     if rehearsal.done:
         assert rehearsal.estimate().steps == int(rehearsal.estimate().steps)
     return {

@@ -29,7 +29,7 @@ from training.recipe import ranking_kinds
 from training.runs import progress
 from training.runs.progress import RunFolderCallback
 from training.runs.runs import Run
-from training.runs.sweeps import LINE
+from training.runs.sweeps import QUEUE
 from training.train import train
 
 pytestmark = pytest.mark.slow
@@ -68,7 +68,7 @@ def assert_came_out_alike(run: Run, whole: Run) -> None:
 
 
 def again(run: Run) -> None:
-    """Put the run in line as `LINE.resume` does, without a worker."""
+    """Put the run in line as `QUEUE.resume` does, without a worker."""
     assert run.status().state in RESUMABLE
     (run.folder / "stop").unlink(missing_ok=True)
     run.write_status(replace(run.status(), state=State.QUEUED, pid=0, pid_started=0.0))
@@ -268,10 +268,10 @@ def test_a_run_killed_while_it_saves_goes_on_from_the_checkpoint_before(begin: B
 def test_what_is_done_or_at_work_cannot_be_resumed() -> None:
     run = planned(BI_ENCODER, misleading_set(), epochs=1.0)
     with pytest.raises(ValueError, match="queued cannot be resumed"):
-        LINE.resume(run)
+        QUEUE.resume(run)
     train(run)
     with pytest.raises(ValueError, match="done cannot be resumed"):
-        LINE.resume(run)
+        QUEUE.resume(run)
 
 
 def test_a_signal_stops_with_a_checkpoint() -> None:

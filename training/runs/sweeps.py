@@ -1,21 +1,43 @@
 """Jobs made of trainings, searches for settings and ablations, and the queue in which all of them stand."""
 
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
 from data.workspace import number_in
-from jobs.queue import Line
+from jobs.queue import Queue
 from training.options.common import TrainingOptions
 from training.runs.runs import Plan, Run, Trial, create_run, find_run, planned_runs
+
+Outcome = TypeVar("Outcome")
 
 
 @dataclass(frozen=True, order=True)
 class CompositeRun(Run):
-    """A search for settings or an ablation, and the runs that are its parts, `workspace/runs/<id>-<name>/`."""
+    """A search for settings or an ablation, and the runs that are its parts, `workspace/runs/<id>-<name>/`.
+
+    What came out is in `result_name` of its folder, and in `so_far.json` until then.
+    """
+
+    result_name: ClassVar[str] = ""
+
+    @property
+    def result(self) -> Path:
+        """What came out."""
+        return self.folder / self.result_name
+
+    def keep(self, outcome: Any, *, so_far: bool = False) -> None:
+        """Write a dataclass down that says what came out."""
+        self.write("so_far.json" if so_far else self.result_name, asdict(outcome))
+
+    def _outcome(self, adapter: TypeAdapter[Outcome]) -> Outcome | None:
+        try:
+            return adapter.validate_python(self.read(self.result_name) or self.read("so_far.json"))
+        except ValidationError:
+            return None
 
     def part(self, name: str) -> Run:
         """Return the run of a part; it may not have been begun, or be deleted."""
@@ -113,18 +135,12 @@ _FINDINGS = TypeAdapter(Findings)
 class Search(CompositeRun):
     """The job of one search."""
 
-    @property
-    def result(self) -> Path:
-        """What came out."""
-        return self.folder / "settings.json"
+    result_name = "settings.json"
 
     @property
     def found(self) -> Findings | None:
         """What came out, or what is known so far; None before anything is, and where it cannot be read."""
-        try:
-            return _FINDINGS.validate_python(self.read("settings.json") or self.read("so_far.json"))
-        except ValidationError:
-            return None
+        return self._outcome(_FINDINGS)
 
     @property
     def minutes_needed(self) -> int:
@@ -222,18 +238,12 @@ _TABLE = TypeAdapter(Table)
 class Ablation(CompositeRun):
     """The job of one ablation."""
 
-    @property
-    def result(self) -> Path:
-        """What came out."""
-        return self.folder / "table.json"
+    result_name = "table.json"
 
     @property
     def table(self) -> Table | None:
         """What came out, or what is known so far; None before anything is, and where it cannot be read."""
-        try:
-            return _TABLE.validate_python(self.read("table.json") or self.read("so_far.json"))
-        except ValidationError:
-            return None
+        return self._outcome(_TABLE)
 
 
 def create_ablation(plan: Plan, experiment: dict[str, Any], *, attended: bool = False) -> Ablation:
@@ -265,4 +275,4 @@ def _job(run: Run, plan: Plan) -> Run:
     return Ablation(run.folder) if plan.ablation else Search(run.folder)
 
 
-LINE = Line("training", "runs", all_jobs)
+QUEUE = Queue("training", "runs", all_jobs)

@@ -12,7 +12,7 @@ from training.options.questions import READER
 from training.recipe import recipe_of, usual_base
 from training.runs.rehearsal import Rehearsal, RehearsalTask
 from training.runs.runs import Run, new_plan
-from training.runs.sweeps import LINE
+from training.runs.sweeps import QUEUE
 from views.choices import choices_for
 from views.navigation import open_page
 from views.reading.controls import draw_hub_model, readers_at_hand
@@ -24,7 +24,7 @@ from views.ui.words import word
 
 def draw_start(data: StoredSet) -> None:
     """Draw how to get a reader: trained here, of the hub, or a language model instead."""
-    training = any(isinstance(one, Run) and one.plan().kind == READER for one in (LINE.at_work(), *LINE.queued()))
+    training = any(isinstance(one, Run) and one.plan().kind == READER for one in (QUEUE.at_work(), *QUEUE.queued()))
     st.markdown(word("answers.is_trained" if training else "answers.needs_reader"))
     if st.button(
         word("answers.see_training") if training else _offer(data),

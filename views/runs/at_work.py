@@ -10,7 +10,7 @@ from jobs.status import Status
 from training.recipe import recipe_of
 from training.runs.curves import MEASURES, Curves, curves
 from training.runs.runs import Plan, Run
-from training.runs.sweeps import LINE, Ablation, Search
+from training.runs.sweeps import QUEUE, Ablation, Search
 from views.names import base_name, kind_name, phase_words, run_name, set_name
 from views.runs.ablation import draw_ablation_so_far
 from views.runs.charts import best_by, draw_run_figure, measure_name, pick_measure
@@ -90,18 +90,18 @@ def draw_queue() -> None:
 
     It looks even while nothing waits: another person, or a command, may start a training.
     """
-    _follow_queue((LINE.at_work(), LINE.queued()))
+    _follow_queue((QUEUE.at_work(), QUEUE.queued()))
 
 
 @st.fragment(run_every=_POLL)
 def _follow_queue(seen: tuple[Run | None, list[Run]]) -> None:
-    at_work, waiting = LINE.at_work(), LINE.queued()
+    at_work, waiting = QUEUE.at_work(), QUEUE.queued()
     if (at_work, waiting) != seen:
         st.rerun()
     if not waiting:
         return
     st.subheader(word("train.queue", count=len(waiting)), help=word("train.queue_help"))
-    holder = None if at_work else LINE.holder()
+    holder = None if at_work else QUEUE.holder()
     if holder:
         since = datetime.fromtimestamp(holder.since, UTC).isoformat()
         told = word("train.machine_held", name=plain(holder.name), moment=plain(moment(since)))

@@ -12,7 +12,7 @@ from training.options.language_model import LANGUAGE_MODEL
 from training.options.questions import READER
 from training.options.rankers import BiEncoderOptions
 from training.runs.runs import Plan, Run, damaged_runs
-from training.runs.sweeps import LINE, Ablation, CompositeRun, Search
+from training.runs.sweeps import QUEUE, Ablation, CompositeRun, Search
 from views.choices import model_place
 from views.names import run_name
 from views.navigation import open_page, page_called
@@ -138,7 +138,7 @@ def _buttons(run: Run, plan: Plan, status: Status, another_round: Callable[[Run]
 def _draw_resume(run: Run, label: str, help_text: str) -> None:
     if st.button(label, key=f"resume_{run.id}", icon=":material/resume:", help=help_text):
         st.toast(word("train.resumed"), icon=":material/resume:")
-        _tried("train.not_resumed", lambda: LINE.resume(run))
+        _tried("train.not_resumed", lambda: QUEUE.resume(run))
 
 
 def _resume_help(run: Run) -> str:

@@ -11,7 +11,7 @@ from training.options.language_model import LANGUAGE_MODEL
 from training.options.rankers import BI_ENCODER, CROSS_ENCODER
 from training.recipe import RECIPES, recipe_of
 from training.runs.runs import Run
-from training.runs.sweeps import LINE, CompositeRun, all_jobs
+from training.runs.sweeps import QUEUE, CompositeRun, all_jobs
 from training.sentences.material import PAIRS
 from views.names import kind_name, pair_set_name
 from views.navigation import open_page
@@ -60,10 +60,10 @@ _FIRST_KINDS = (BI_ENCODER, CROSS_ENCODER)
 
 def draw() -> None:
     """Draw the page."""
-    LINE.keep_going()  # the machine may have been switched off while runs waited
+    QUEUE.keep_going()  # the machine may have been switched off while runs waited
     data = chosen_set()
     st.title(word("train.title"))
-    at_work = LINE.at_work()
+    at_work = QUEUE.at_work()
     if at_work:
         show_top(at_work.id)
         draw_at_work(at_work)
@@ -79,7 +79,7 @@ def draw() -> None:
         st.info(word("train.no_questions"), icon=":material/info:")
         if st.button(word("train.to_data"), key="to_data"):
             open_page("data")
-    under_way = {at_work, *LINE.queued()}
+    under_way = {at_work, *QUEUE.queued()}
     jobs = sorted(all_jobs(), key=lambda job: job.id, reverse=True)
     wholes = {job.id for job in jobs if isinstance(job, CompositeRun)}
     ended = [job for job in jobs if job not in under_way and not _is_folded(job, wholes)]

@@ -17,7 +17,7 @@ from jobs.status import Status
 from training.options.rankers import BiEncoderOptions, Pooling
 from training.runs.rehearsal import Estimate, Rehearsal, RehearsalTask
 from training.runs.runs import Plan, create_rounds, rounds_of
-from training.runs.sweeps import LINE
+from training.runs.sweeps import QUEUE
 from views.choices import finished_runs
 from views.names import base_name
 from views.resources.sets import split_of
@@ -134,7 +134,7 @@ def draw_estimate(asked: Asked | None, form: OptionFields) -> None:
         st.caption(word("train.estimate_rounds", rounds=rounds, time=duration(rounds * found.seconds)))
     if found.seconds_teaching:
         st.caption(word("train.estimate_teaching", teaching=duration(found.seconds_teaching)))
-    if LINE.at_work():
+    if QUEUE.at_work():
         st.caption(word("train.estimate_busy"))
 
 
@@ -255,7 +255,7 @@ def trainings_started() -> int:
 
 def draw_start_button(plan: Plan | None, told: DeltaGenerator) -> None:
     """Draw the button that starts the planned training, or queues it; what went wrong is told in `told`."""
-    busy = LINE.at_work() is not None or bool(LINE.queued())
+    busy = QUEUE.at_work() is not None or bool(QUEUE.queued())
     pressed = st.button(
         word("train.enqueue" if busy else "train.start"),
         type="primary",
@@ -291,9 +291,9 @@ def _start(plans: list[Plan], told: DeltaGenerator) -> None:
 def begin(make: Callable[[], object], told: DeltaGenerator, count: int = 1) -> None:
     """Make so many jobs and have them begin; what went wrong is told in `told`."""
     try:
-        LINE.admit(count)
+        QUEUE.admit(count)
         make()
-        LINE.start_worker()
+        QUEUE.start_worker()
     except OSError as error:
         told.error(word("train.not_started", reason=plain(str(error))), icon=":material/error:")
         return

@@ -17,7 +17,7 @@ from training.options.rankers import BI_ENCODER
 from training.runs.curves import MOST_POINTS, Advice, Curves, Points, advice, curves, thinned
 from training.runs.push import zipped_model
 from training.runs.runs import Run, find_run
-from training.runs.sweeps import LINE
+from training.runs.sweeps import QUEUE
 from training.train import train
 
 
@@ -99,12 +99,12 @@ def test_the_zip_holds_the_model_and_leaves_nothing_behind(run: Run) -> None:
 
 
 def test_the_run_at_work_is_the_one_with_a_living_process(run: Run) -> None:
-    assert LINE.at_work() is None
+    assert QUEUE.at_work() is None
     pid, started = this_process()
     run.write_status(Status(State.RUNNING, pid=pid, pid_started=started))
-    assert LINE.at_work() == run
+    assert QUEUE.at_work() == run
     run.write_status(Status(State.RUNNING, pid=pid, pid_started=started - 1))
-    assert LINE.at_work() is None
+    assert QUEUE.at_work() is None
 
 
 def test_a_killed_run_that_was_asked_to_stop_is_stopped(run: Run) -> None:

@@ -20,7 +20,7 @@ from tests.training.worlds import logged, misleading_set, planned, wait_until
 from training.__main__ import main
 from training.options.rankers import BI_ENCODER
 from training.runs.runs import Run, all_runs, find_run
-from training.runs.sweeps import LINE
+from training.runs.sweeps import QUEUE
 
 ENDED = (State.DONE, State.STOPPED, State.FAILED, State.INTERRUPTED)
 
@@ -65,14 +65,14 @@ def test_the_line_is_in_the_order_of_asking() -> None:
     runs = [short() for _ in range(4)]
     for place, run in enumerate(runs):
         run.write_status(replace(run.status(), queued=100.0 - place))
-    assert LINE.queued() == runs[::-1]
+    assert QUEUE.queued() == runs[::-1]
 
 
 def test_a_queued_run_is_taken_out_of_the_line_and_deleted() -> None:
     first, second = short(), short()
     first.stop()
     assert states(first, second) == [State.STOPPED, State.QUEUED]
-    assert LINE.queued() == [second]
+    assert QUEUE.queued() == [second]
     first.delete()
     second.delete()
     assert all_runs() == []
@@ -95,14 +95,14 @@ def test_a_run_resumed_while_its_old_process_goes_is_sent_again(monkeypatch: pyt
         run.write_status(replace(run.status(), state=ended, queued=time.time(), pid=0))
 
     monkeypatch.setattr("jobs.queue.detached", lambda *_, **__: Sent(stopped_and_resumed))
-    LINE.work()
+    QUEUE.work()
     assert (times, run.status().state) == (2, State.DONE)
 
 
 def test_a_run_whose_process_says_nothing_is_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
     first, second = short(), short()
     monkeypatch.setattr("jobs.queue.detached", lambda *_, **__: Sent(lambda: None))
-    LINE.work()
+    QUEUE.work()
     assert states(first, second) == [State.INTERRUPTED, State.INTERRUPTED]
     first.stop()
     assert states(first) == [State.INTERRUPTED]
@@ -112,7 +112,7 @@ def test_a_run_whose_process_says_nothing_is_interrupted(monkeypatch: pytest.Mon
 def test_one_after_the_other() -> None:
     runs = [short() for _ in range(3)]
     for _ in runs:
-        LINE.start_worker()
+        QUEUE.start_worker()
     seen: set[tuple[State, ...]] = set()
 
     def all_done() -> bool:
@@ -131,7 +131,7 @@ def test_one_after_the_other() -> None:
 @pytest.mark.slow
 def test_whatever_is_killed_the_line_goes_on() -> None:
     first, second = endless(), short()
-    LINE.start_worker()
+    QUEUE.start_worker()
     wait_until(lambda: bool(logged(first, "loss")))
     assert states(first, second) == [State.RUNNING, State.QUEUED]
 
@@ -142,12 +142,12 @@ def test_whatever_is_killed_the_line_goes_on() -> None:
     assert second.status().state is State.DONE, second.log()[-2000:]
 
     # the worker is killed: the training goes on, and the next asker brings a new worker, which waits for it
-    LINE.resume(first)
+    QUEUE.resume(first)
     wait_until(lambda: first.status().state is State.RUNNING)
     for process in workers():
         process.kill()
     third = short()
-    LINE.start_worker()
+    QUEUE.start_worker()
     time.sleep(3)
     assert states(first, third) == [State.RUNNING, State.QUEUED]
     first.stop()
@@ -161,18 +161,18 @@ def test_a_line_that_a_switched_off_machine_left_goes_on_when_somebody_looks() -
     # as a power cut leaves them: a process that is no more, and no worker
     running.write_status(replace(running.status(), state=State.RUNNING, pid=2**22 - 1, pid_started=1.0))
     assert states(running, waiting) == [State.INTERRUPTED, State.QUEUED]
-    LINE.keep_going()
+    QUEUE.keep_going()
     wait_until(lambda: waiting.status().state in ENDED)
     assert states(running, waiting) == [State.INTERRUPTED, State.DONE]
     wait_until(lambda: not workers(), 30)
-    LINE.keep_going()
+    QUEUE.keep_going()
     assert not workers()  # nothing to do, nobody started
 
 
 @pytest.mark.slow
 def test_a_command_stands_in_the_same_line() -> None:
     first = endless()
-    LINE.start_worker()
+    QUEUE.start_worker()
     wait_until(lambda: first.status().state is State.RUNNING)
     words = ["-m", "training", "bi-encoder", "--data", "sample", "--base", "starter", "--epochs", "1", "--name", "mine"]
     with subprocess.Popen([sys.executable, *words], cwd=PROJECT, stdout=subprocess.PIPE, text=True) as process:
@@ -181,7 +181,7 @@ def test_a_command_stands_in_the_same_line() -> None:
         assert states(first, mine) == [State.RUNNING, State.QUEUED]
         assert mine.status().attended
         later = short()
-        LINE.start_worker()
+        QUEUE.start_worker()
         time.sleep(1)
         first.stop()
         wait_until(lambda: later.status().state in ENDED)
@@ -194,7 +194,7 @@ def test_a_command_stands_in_the_same_line() -> None:
 @pytest.mark.slow
 def test_the_commands(capsys: pytest.CaptureFixture[str]) -> None:
     run = endless()
-    LINE.start_worker()
+    QUEUE.start_worker()
     wait_until(lambda: bool(logged(run, "loss")))
     told = json.loads(run_module("training", "list", "--json").stdout)
     assert [(one["id"], one["state"], one["kind"], one["data"]) for one in told] == [
@@ -225,15 +225,15 @@ def test_the_commands(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_who_holds_the_machine_is_told_while_it_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MRC_LOCK", str(tmp_path / "machine.lock"))
-    assert LINE.holder() is None
+    assert QUEUE.holder() is None
     run = short()
-    with LINE.turn(run) as ours:
+    with QUEUE.turn(run) as ours:
         assert ours
-        holder = LINE.holder()
+        holder = QUEUE.holder()
         assert holder is not None
         assert (holder.name, holder.pid) == (run.id, os.getpid())
         assert holder.since <= time.time()
-    assert LINE.holder() is None
+    assert QUEUE.holder() is None
 
 
 @pytest.mark.parametrize(
@@ -242,22 +242,22 @@ def test_who_holds_the_machine_is_told_while_it_does(tmp_path: Path, monkeypatch
 def test_a_note_that_says_nothing_is_nobody(content: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MRC_LOCK", str(tmp_path / "machine.lock"))
     (tmp_path / "machine.json").write_text(content)
-    assert LINE.holder() is None
+    assert QUEUE.holder() is None
 
 
 @pytest.mark.slow
 def test_workspaces_of_one_machine_take_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     here = endless()
-    LINE.start_worker()
+    QUEUE.start_worker()
     wait_until(lambda: here.status().state is State.RUNNING)
     with monkeypatch.context() as patch:
         patch.setenv("MRC_WORKSPACE", str(tmp_path / "another"))
         there = short()
-        LINE.start_worker()
+        QUEUE.start_worker()
         wait_until(lambda: there.status().attended)
         time.sleep(1)
         assert states(here, there) == [State.RUNNING, State.QUEUED]
-        holder = LINE.holder()
+        holder = QUEUE.holder()
         assert holder is not None
         assert (holder.name, holder.pid) == (here.id, here.status().pid)
     here.stop()

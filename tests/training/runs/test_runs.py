@@ -43,7 +43,7 @@ from training.runs.runs import (
     run_in,
     shared_runs,
 )
-from training.runs.sweeps import LINE, all_jobs, find_job
+from training.runs.sweeps import QUEUE, all_jobs, find_job
 from training.train import load_material, train
 from views.choices import finished_runs, model_place
 
@@ -157,7 +157,7 @@ def test_a_process_that_dies_in_line_is_an_interrupted_run() -> None:
     finally:
         process.kill()
         process.wait()
-    assert LINE.queued() == []
+    assert QUEUE.queued() == []
     run.delete()
     assert all_runs() == []
 
@@ -169,10 +169,10 @@ def test_a_running_run_that_was_asked_to_stop_is_stopping_until_its_process_is_g
     run.ask_to_stop()
     assert run.status().state is State.STOPPING
     assert run.status().at_work
-    assert LINE.at_work() == run
+    assert QUEUE.at_work() == run
     run.write_status(replace(here, pid_started=here.pid_started - 60, seconds_left=5.0))
     assert (run.status().state, run.status().seconds_left) == (State.STOPPED, None)
-    assert LINE.at_work() is None
+    assert QUEUE.at_work() is None
 
 
 def test_time_at_work_is_that_of_all_starts() -> None:
@@ -368,7 +368,7 @@ def options_of(run: Run) -> BiEncoderOptions:
 
 def test_each_round_goes_on_from_the_one_before() -> None:
     runs = create_rounds(plan_in_rounds(rounds=3, seed=5))
-    assert LINE.queued() == runs
+    assert QUEUE.queued() == runs
     assert [run.plan().name for run in runs] == ["test · 1/3", "test · 2/3", "test · 3/3"]
     assert [run.plan().round for run in runs] == [1, 2, 3]
     assert [options_of(run).base for run in runs] == [STARTER, runs[0].id, runs[1].id]

@@ -28,7 +28,7 @@ from training.__main__ import main
 from training.options.language_model import LANGUAGE_MODEL
 from training.runs.runs import all_runs, find_run
 from training.runs.sweeps import (
-    LINE,
+    QUEUE,
     REFERENCE,
     UNTRAINED,
     Ablation,
@@ -200,7 +200,7 @@ def test_it_is_no_training_and_its_parts_serve_like_any(there: Ablation) -> None
     assert find_job(there.id) == there == job_at(there.folder)
     assert there in all_jobs()
     assert there not in all_runs()
-    assert LINE.queued() == []
+    assert QUEUE.queued() == []
     trials = [run.plan().trial for run in there.parts()]
     assert all(trial and trial.whole and trial.search == there.id for trial in trials)
     assert [trial.number for trial in trials if trial] == [0, 1, 1, 2, 2, 3, 3]

@@ -24,7 +24,7 @@ from tests.training.worlds import logged, misleading_set, wait_until
 from training.options.rankers import BI_ENCODER, BiEncoderOptions
 from training.runs.rehearsal import Estimate, Rehearsal, RehearsalTask
 from training.runs.runs import Plan, all_runs, find_run, new_plan
-from training.runs.sweeps import LINE, Search, all_jobs, all_searches, create_search, find_job, job_at
+from training.runs.sweeps import QUEUE, Search, all_jobs, all_searches, create_search, find_job, job_at
 from training.sweeps import search as finding
 from training.sweeps.search import find_settings, measured
 from training.train import load_material
@@ -88,7 +88,7 @@ def there(_whole: tuple[Path, Search], monkeypatch: pytest.MonkeyPatch) -> Searc
 
 
 def again(job: Search) -> None:
-    """Put it in line as `LINE.resume` does, without a worker."""
+    """Put it in line as `QUEUE.resume` does, without a worker."""
     assert job.status().state in RESUMABLE
     (job.folder / "stop").unlink(missing_ok=True)
     job.write_status(replace(job.status(), state=State.QUEUED, pid=0, pid_started=0.0))
@@ -161,7 +161,7 @@ def test_searches_are_no_trainings(there: Search) -> None:
     assert all_searches() == [there]
     assert all_jobs() == [there, *all_runs()]
     assert sorted(all_runs()) == there.parts()
-    assert LINE.queued() == []
+    assert QUEUE.queued() == []
 
 
 def stopped_in(search: Search, monkeypatch: pytest.MonkeyPatch, number: int, step: int) -> None:
@@ -178,7 +178,7 @@ def stopped_in(search: Search, monkeypatch: pytest.MonkeyPatch, number: int, ste
 
 
 def test_stopped_resumed_and_a_trial_deleted_it_comes_out_the_same(search: Search, whole: Search) -> None:
-    assert LINE.queued() == all_jobs() == [search]
+    assert QUEUE.queued() == all_jobs() == [search]
     for number, step in ((1, 1), (2, 3)):
         with pytest.MonkeyPatch.context() as patch:
             stopped_in(search, patch, number, step)
@@ -261,19 +261,19 @@ def test_too_little_time_is_told_before_anything_is_tried(three: None) -> None:
 
 
 def failing(number: int) -> Callable[..., Any]:
-    real = finding.carried_out
+    real = finding.execute
 
-    def carried_out(run: Any, watch: Any = None) -> Any:
+    def execute(run: Any, watch: Any = None) -> Any:
         if run.plan().trial.number != number:
             return real(run, watch)
         run.write_status(replace(run.status(), state=State.FAILED, code="memory", message="no more"))
         return run.status()
 
-    return carried_out
+    return execute
 
 
 def test_a_trial_that_fails_fails_alone(search: Search, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(finding, "carried_out", failing(2))
+    monkeypatch.setattr(finding, "execute", failing(2))
     assert find_settings(search).state is State.DONE
     found = search.found
     assert found is not None
@@ -281,6 +281,6 @@ def test_a_trial_that_fails_fails_alone(search: Search, monkeypatch: pytest.Monk
 
 
 def test_without_the_defaults_there_is_nothing_to_compare_with(search: Search, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(finding, "carried_out", failing(1))
+    monkeypatch.setattr(finding, "execute", failing(1))
     status = find_settings(search)
     assert (status.state, status.code, status.message) == (State.FAILED, "memory", "no more")

@@ -21,9 +21,9 @@ from tests.views.driving import opened, run
 from tests.views.reading.worlds import page, read_by_next_word, trained
 from training.options.questions import READER, ReaderOptions
 from training.recipe import usual_base
-from training.runs.rehearsal import Estimate, Rehearsal, Task
+from training.runs.rehearsal import Estimate, Rehearsal, RehearsalTask
 from training.runs.runs import new_plan
-from training.runs.sweeps import LINE
+from training.runs.sweeps import QUEUE
 from views import access
 from views.reading.controls import Readers
 from views.ui.words import catalog
@@ -77,14 +77,14 @@ def test_the_minutes_are_those_that_were_measured_for_this_set(data: StoredSet) 
     for seconds, measured in ((3000.0, keep(replace(SET, name="other", questions=QUESTIONS[:3]))), (130.0, data)):
         plan = new_plan(READER, "any", (measured.key, measured.name, measured.fingerprint), SplitOptions(), options)
         found = Estimate(10, 1.0, 1.0, seconds, 1, 2, "cpu", fits=True, instead={})
-        write_json(Rehearsal.of(plan, Task.ESTIMATE).folder / "estimate.json", asdict(found))
+        write_json(Rehearsal.of(plan, RehearsalTask.ESTIMATE).folder / "estimate.json", asdict(found))
     assert opened(page, data=data.key).button(key="train_reader").label.endswith("(about 3 min)")
 
 
 def test_a_reader_that_is_being_trained_is_waited_for(data: StoredSet, monkeypatch: pytest.MonkeyPatch) -> None:
     run_of = trained(data)
     (run_of.folder / "status.json").write_text(json.dumps({"state": "running"}), encoding="utf-8")
-    monkeypatch.setattr(type(LINE), "at_work", lambda _: run_of)
+    monkeypatch.setattr(type(QUEUE), "at_work", lambda _: run_of)
     app = opened(page)
     assert EN["answers.is_trained"] in texts(app)
     assert app.button(key="train_reader").label == EN["answers.see_training"]

@@ -8,7 +8,7 @@ from tests.views.driving import run
 from tests.views.train.worlds import EN, made_run, start_button, texts
 from training.options.rankers import CROSS_ENCODER
 from training.runs.runs import Run
-from training.runs.sweeps import LINE
+from training.runs.sweeps import QUEUE
 
 pytestmark = pytest.mark.usefixtures("no_worker")
 
@@ -42,12 +42,12 @@ def test_what_is_taken_out_is_stopped_and_can_be_resumed(app: AppTest, waiting: 
     first, second, third = waiting
     run(app).button(key=f"take_out_{second.id}").click()
     run(app)
-    assert LINE.queued() == [first, third]
+    assert QUEUE.queued() == [first, third]
     assert second.status().state is State.STOPPED
     assert EN["train.came_nowhere"] in texts(app)
     app.button(key=f"resume_{second.id}").click()
     run(app)
-    assert LINE.queued() == [first, third, second]
+    assert QUEUE.queued() == [first, third, second]
 
 
 def test_what_waits_can_be_deleted_after_a_question(app: AppTest, waiting: list[Run]) -> None:
@@ -58,7 +58,7 @@ def test_what_waits_can_be_deleted_after_a_question(app: AppTest, waiting: list[
     app.button(key="delete_yes").click()
     run(app)
     assert not first.folder.exists()
-    assert LINE.queued() == [second, third]
+    assert QUEUE.queued() == [second, third]
 
 
 def test_the_page_follows_what_others_do_with_the_queue(app: AppTest, waiting: list[Run]) -> None:
