@@ -7,7 +7,7 @@ import pandas as pd
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from language.inside.attention import Heads, SentenceAttention, Target, heads_of
+from language.inside.in_context import Heads, SentenceAttention, Target, heads_of
 from views.language import charts
 from views.language.inside import told
 from views.language.typed import lines_of, typed

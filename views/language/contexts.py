@@ -7,7 +7,7 @@ import pandas as pd
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from language.inside.words_in_context import MOST_SENTENCES, STATIC, WordVectors, plane
+from language.inside.in_context import MOST_SENTENCES, STATIC, WordVectors, plane
 from views.language import charts
 from views.language.inside import told
 from views.language.typed import lines_of, typed

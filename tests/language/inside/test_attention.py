@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from language.inside.attention import Heads, SentenceAttention, Target, attention_of, heads_of, targets_of
+from language.inside.in_context import Heads, SentenceAttention, Target, attention_of, heads_of, targets_of
 from language.inside.network import Piece, load_encoder
 from language.problems import LanguageError
 from tests.language.tiny_bert import HEADS, LAYERS, PIECES, SHIP, SPECIALS, written

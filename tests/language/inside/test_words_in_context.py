@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from language.inside.in_context import MOST_SENTENCES, STATIC, plane, words_in_context
 from language.inside.network import Network, load_encoder
-from language.inside.words_in_context import MOST_SENTENCES, STATIC, plane, words_in_context
 from language.problems import LanguageError
 from models.packaged import base_at_hand
 from models.sources import default_model, find_model
