@@ -3,7 +3,7 @@
 import pytest
 
 from data.split import Part, SplitOptions, split
-from tests.views.compare.tune.worlds import sample
+from tests.views.compare.worlds import sample
 from text.dictionary import Dictionary, DictionaryError, Word
 from text.kept_dictionaries import keep, remove
 from views.resources.explanations import dictionary_of, is_read, words_cut_wrongly

@@ -10,7 +10,7 @@ from retrieval.comparison.experiment import Experiment, add, added
 from retrieval.comparison.first_stage import BM25Spec, WindowedBM25Spec
 from retrieval.comparison.store import ComparisonJob
 from retrieval.evaluation.significance import question_groups
-from tests.views.compare.tune.worlds import compared, finished, opened, sample, texts
+from tests.views.compare.worlds import compared, finished, opened, sample, texts
 from tests.views.driving import run
 from text.analyzers import Analyzer, Compounds
 from text.dictionary import Dictionary, Word

@@ -11,7 +11,7 @@ from retrieval.comparison.experiment import add
 from retrieval.comparison.first_stage import BM25Spec, TermSpec, WindowedBM25Spec
 from retrieval.explain.bm25 import BM25Explainer
 from retrieval.lexical.bm25 import BM25
-from tests.views.compare.tune.worlds import finished, page
+from tests.views.compare.worlds import finished, page
 from tests.views.driving import run
 from text.analyzers import Analyzer
 from text.dictionary import Dictionary, Word

@@ -10,7 +10,7 @@ from retrieval.analysis.labs import changes, lexical_lab
 from retrieval.comparison.experiment import Experiment
 from retrieval.comparison.store import ComparisonJob
 from retrieval.lexical.terms import cut_words
-from tests.views.compare.tune.worlds import compared, opened, sample, texts
+from tests.views.compare.worlds import compared, opened, sample, texts
 from tests.views.driving import run
 from text.dictionary import Dictionary, Word, written
 from text.kept_dictionaries import keep as keep_dictionary
