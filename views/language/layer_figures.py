@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import streamlit as st
 
-from language.inside.pooled import Pooling
+from language.inside.layers import Pooling
 from views.language import charts
 from views.ui import tables
 from views.ui.charts import draw_chart

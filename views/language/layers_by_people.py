@@ -9,8 +9,7 @@ from streamlit.delta_generator import DeltaGenerator
 from data.pairs.audit import part_to_measure
 from data.pairs.records import PairKind
 from data.pairs.store import StoredPairs
-from language.inside.layers import LayerScores
-from language.inside.pooled import Pooling
+from language.inside.layers import LayerScores, Pooling
 from views.language.asked import asked, watched
 from views.language.inside import told
 from views.language.layer_figures import draw_figures, draw_table, pooling_name

@@ -6,8 +6,7 @@ from streamlit.delta_generator import DeltaGenerator
 
 from data.split import Part
 from data.store import StoredSet
-from language.inside.layer_search import MOST_PASSAGES, MOST_QUESTIONS
-from language.inside.pooled import Pooling
+from language.inside.layers import MOST_PASSAGES, MOST_QUESTIONS, Pooling
 from views.language.asked import asked, watched
 from views.language.inside import told
 from views.language.layer_figures import draw_figures, draw_table, pooling_name

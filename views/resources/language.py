@@ -13,10 +13,8 @@ from data.split import Part, SplitOptions
 from data.store import StoredSet, passages_of
 from language.inside.fill_mask import Course, Guess, course, fill
 from language.inside.in_context import SentenceAttention, WordVectors, attention_of, words_in_context
-from language.inside.layer_search import LayerSearch, drawn, layer_search
-from language.inside.layers import LayerScores, layer_scores
+from language.inside.layers import LayerScores, LayerSearch, Pooling, drawn, layer_scores, layer_search
 from language.inside.network import Network, load_encoder, load_masked, may_have_head, prompts_of
-from language.inside.pooled import Pooling
 from language.tokenizers.merge_steps import Step, steps
 from language.tokenizers.merges import is_of_bytes, readable
 from language.tokenizers.prepared import PreparedTokenizer, load_tokenizer

@@ -7,10 +7,9 @@ import numpy as np
 import pytest
 
 from data.records import Passage, Question, QuestionSet
-from language.inside import layer_search as searching
-from language.inside.layer_search import LayerSearch, drawn, layer_search, ndcg
+from language.inside import layers as searching
+from language.inside.layers import LayerSearch, Pooling, drawn, layer_search, ndcg
 from language.inside.network import Network, load_encoder, prompts_of
-from language.inside.pooled import Pooling
 from language.problems import LanguageError
 from tests.language.tiny_bert import BELLY, LAYERS, PEAR, SHIP, written
 

@@ -8,9 +8,8 @@ from scipy.stats import spearmanr
 
 from data.pairs.records import PairKind, PairSet
 from language.inside import layers
-from language.inside.layers import LayerScores, layer_scores
+from language.inside.layers import LayerScores, Pooling, layer_scores
 from language.inside.network import Network, load_encoder
-from language.inside.pooled import Pooling
 from language.problems import LanguageError
 from tests.language.tiny_bert import BELLY, LAYERS, PEAR, SHIP, written
 

@@ -17,8 +17,7 @@ from data.split import SplitOptions
 from data.store import keep as keep_questions
 from jobs.status import State
 from language.inside.fill_mask import course
-from language.inside.layer_search import LayerSearch
-from language.inside.pooled import Pooling
+from language.inside.layers import LayerSearch, Pooling
 from models.sources import STARTER, ModelSource
 from tests.language.tiny_bert import PEAR, SHIP, written
 from tests.views.driving import opened, run
