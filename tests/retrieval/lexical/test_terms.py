@@ -1,13 +1,14 @@
-"""Questions that share no term with a passage, against sets of tokens."""
+"""Terms, fields and words cut wrongly."""
 
 import pytest
 
 from data.records import Passage, Question, QuestionSet
 from data.store import CATALOG, read_entry
-from retrieval.lexical.terms import NAMED, readings, unmatched
+from retrieval.lexical.terms import NAMED, CutWord, Evidence, cut_words, readings, unmatched
 from tests.doubles import small_set
 from text.analysis import analyze
-from text.analyzers import Analyzer
+from text.analyzers import Analyzer, morphemes
+from text.dictionary import Dictionary, Word, with_words
 
 
 def test_readings_are_those_of_every_analyzer() -> None:
@@ -52,3 +53,74 @@ def test_they_are_those_whose_sets_of_tokens_do_not_meet(question_set: QuestionS
     anywhere = [row for row, tokens in enumerate(questions) if not tokens & set().union(*passages)]
     found = unmatched(question_set, analyzer)
     assert (found.own.tolist(), found.anywhere.tolist()) == (own, anywhere)
+
+
+# enough of each particle that they are known as such
+_PARTICLES = " ".join(
+    f"{noun}{particle}" for noun in ("학교", "서울", "한글", "사람", "나라", "책") for particle in "은는이가을를의에"
+)
+PASSAGE = Passage("p1", f"방시혁 대표는 노래를 만들었다. {_PARTICLES}", "방시혁")
+OTHER = Passage("p2", f"고속도로를 달린다. {_PARTICLES}", "도로")
+
+
+def cut(text: str) -> list[str]:
+    (found,) = morphemes([text])
+    return [token for token, _ in found]
+
+
+def of(*questions: tuple[str, str]) -> QuestionSet:
+    asked = (Question(f"q{row}", text, (), (passage,)) for row, (text, passage) in enumerate(questions))
+    return QuestionSet("cut", (PASSAGE, OTHER), tuple(asked))
+
+
+def found(question_set: QuestionSet, dictionary: Dictionary | None = None) -> dict[str, CutWord]:
+    return {one.word: one for one in cut_words(question_set, dictionary)}
+
+
+def test_a_word_that_is_read_in_two_ways() -> None:
+    question = "방시혁은 어느 학교를 다녔는가?"
+    assert cut(question)[:3] == ["방", "시", "혁"]  # what Kiwi makes of it
+    assert "방시혁" in cut(PASSAGE.text)
+    told = found(of((question, "p1"), ("고속도로를 무엇이 달리나?", "p2"), ("방시혁은 언제 태어났는가?", "p1")))
+    assert told["방시혁"] == CutWord("방시혁", Evidence.DIFFERS, ("방", "시", "혁"), ("방시혁",), (0, 2))
+    assert "고속도로" not in told
+
+
+def test_it_is_told_without_its_passage_by_its_pieces() -> None:
+    told = found(of(("방시혁은 어느 학교를 다녔는가?", "p2")))
+    assert told["방시혁"] == CutWord("방시혁", Evidence.PIECES, ("방", "시", "혁"), (), (0,))
+
+
+def test_what_a_dictionary_mends_is_not_proposed_again() -> None:
+    asked = of(("방시혁은 어느 학교를 다녔는가?", "p1"))
+    dictionary = with_words(Dictionary(), [Word(one.word) for one in cut_words(asked)])
+    assert "방시혁" not in found(asked, dictionary)
+
+
+def test_an_unknown_word_and_the_order() -> None:
+    told = cut_words(
+        of(
+            ("콩도르세는 누구인가?", "p2"),
+            ("콩도르세의 책은?", "p2"),
+            ("방시혁은 어느 학교를 다녔는가?", "p1"),
+        )
+    )
+    assert [(one.word, one.evidence, one.questions) for one in told] == [
+        ("방시혁", Evidence.DIFFERS, (2,)),
+        ("콩도르세", Evidence.UNKNOWN, (0, 1)),
+    ]
+
+
+def test_the_work_is_told_and_nothing_gives_nothing() -> None:
+    shares: list[float] = []
+    assert cut_words(of(("서울은?", "p1")), on_progress=shares.append) == []
+    assert shares == sorted(shares)
+    assert shares[-1] == 1.0
+    assert cut_words(QuestionSet("none", (PASSAGE,), ())) == []
+
+
+@pytest.mark.parametrize("text", ["", "?!", "東京タワーは高い。", "What is it?"])
+def test_other_scripts_and_empty_texts_are_passed_over(text: str) -> None:
+    assert (
+        cut_words(QuestionSet("x", (Passage("p1", text or "x", ""),), (Question("q", text or "?", (), ("p1",)),))) == []
+    )
