@@ -21,7 +21,7 @@ from retrieval.lexical import weights as term_statistics
 from retrieval.lexical.bm25 import BM25, BM25Options
 from retrieval.lexical.engines import Engine
 from tests.doubles import PASSAGES, texts_of
-from tests.retrieval.lexical.test_fields import bm25f
+from tests.retrieval.lexical.test_feedback import bm25f
 from text.analysis import TokenKind, analyze
 from text.analyzers import Analyzer
 from text.tokens import tokens_of

@@ -1,5 +1,6 @@
-"""RM3 against its written formula in exact fractions, and what a question asked again finds."""
+"""Feedback, fields and weights that a model learned."""
 
+import math
 from collections import Counter
 from collections.abc import Sequence
 from fractions import Fraction
@@ -8,17 +9,21 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.sparse import csr_array
 
+from data.passages import Passages
 from data.records import Passage, QuestionSet
 from data.store import CATALOG, read_entry
 from retrieval.lexical.bm25 import BM25, BM25Options
 from retrieval.lexical.engines import Engine
 from retrieval.lexical.feedback import QUESTIONS, Feedback, FeedbackOptions, Weighed
-from retrieval.lexical.weights import term_statistics
-from retrieval.rankings import Rankings
+from retrieval.lexical.learned import LearnedSparse
+from retrieval.lexical.weights import field_statistics, one_after_the_other, term_statistics
+from retrieval.rankings import Rankings, top_k
 from tests.doubles import texts_of
 from text.analysis import Analysis, analyze
 from text.analyzers import Analyzer
+from text.tokens import tokens_of
 
 TEXTS = st.lists(st.text("abcdef ", max_size=16), min_size=1, max_size=8, unique=True)
 QUESTIONS_OF_LETTERS = st.lists(st.text("abg ", max_size=8), min_size=1, max_size=4)
@@ -202,3 +207,146 @@ def test_passages_without_a_word(texts: list[str]) -> None:
 def test_options_that_do_not_go_together_are_refused(values: dict[str, float]) -> None:
     with pytest.raises(ValueError, match=r"feedback|title_weight"):
         BM25Options(**values)  # type: ignore[arg-type]
+
+
+LETTERS = st.text("abd ", max_size=12)
+
+
+def bm25f(
+    titles: Sequence[Sequence[str]],
+    texts: Sequence[Sequence[str]],
+    question: Sequence[str],
+    title_weight: float,
+    *,
+    k1: float,
+    b: float,
+) -> list[float]:
+    """Score every passage: `idf * c / (c + k1)` a term, with `c = sum of weight * f / (1 - b + b * length / mean)`."""
+    fields = [(title_weight, titles), (1.0, texts)]
+    means = [sum(map(len, field)) / len(texts) for _, field in fields]
+    holders = Counter(term for title, text in zip(titles, texts, strict=True) for term in {*title, *text})
+    scores = []
+    for row in range(len(texts)):
+        score = 0.0
+        for term in question:
+            counted = 0.0
+            for (weight, field), mean in zip(fields, means, strict=True):
+                if f := field[row].count(term):
+                    counted += weight * f / (1 - b + b * len(field[row]) / mean)
+            n = holders[term]
+            idf = math.log(1 + (len(texts) - n + 0.5) / (n + 0.5))
+            score += idf * counted / (counted + k1) if counted else 0.0
+        scores.append(score)
+    return scores
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.lists(st.tuples(LETTERS, LETTERS), max_size=8))
+def test_counts_are_those_of_either_field(titled: list[tuple[str, str]]) -> None:
+    passages = Passages.of([Passage(f"p{row}", text, title) for row, (text, title) in enumerate(titled)])
+    analysis = Analysis(Analyzer.BIGRAM)
+    titles, texts = analyze(analysis, passages.titles), analyze(analysis, passages.texts)
+    found = field_statistics(analysis, passages)
+    holders = Counter(term for title, text in zip(titles, texts, strict=True) for term in {*title, *text})
+    places = found.terms.places_of(list(holders))
+    assert found.terms.holders[places].tolist() == list(holders.values())
+    assert len(found.terms.hashes) == len(holders)
+    assert found.mean_title == pytest.approx(sum(map(len, titles)) / max(1, len(titled)))
+    assert found.mean_text == pytest.approx(sum(map(len, texts)) / max(1, len(titled)))
+    again = field_statistics(analysis, passages)
+    np.testing.assert_array_equal(again.terms.holders, found.terms.holders)
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    st.lists(st.tuples(LETTERS, LETTERS), min_size=1, max_size=6),
+    st.text("abe ", max_size=8),
+    st.floats(0.1, 9),
+    st.floats(0, 3),
+    st.floats(0, 1),
+)
+def test_a_search_is_by_the_written_formula(
+    titled: list[tuple[str, str]], question: str, weight: float, k1: float, b: float
+) -> None:
+    held = [Passage(f"p{row}", text, title) for row, (text, title) in enumerate(titled)]
+    rankings = BM25("", held, BM25Options(Analyzer.BIGRAM, k1, b, title_weight=weight)).search([question], len(held))
+    titles, texts = (
+        analyze(Analyzer.BIGRAM, list(column)) for column in zip(*[(t, x) for x, t in titled], strict=True)
+    )
+    every = bm25f(titles, texts, analyze(Analyzer.BIGRAM, [question])[0], weight, k1=k1, b=b)
+    found = zip(rankings.indices[0].tolist(), rankings.scores[0].tolist(), strict=True)
+    expected = {row: score for row, score in enumerate(every) if score > 0}
+    assert {row: score for row, score in found if row >= 0} == pytest.approx(expected, rel=1e-5)
+
+
+def test_a_title_stands_before_its_text() -> None:
+    titles, texts = (tokens_of(Analyzer.WORD, of) for of in (["a b", "", "c"], ["b d d", "a", ""]))
+    both = one_after_the_other(titles, texts)
+    assert both.texts() == [["a", "b", "b", "d", "d"], ["a"], ["c"]]
+    assert sorted(both.vocabulary) == ["a", "b", "c", "d"]
+
+
+WEIGHTS = st.sampled_from([0.0, 0.0, 0.0, 0.25, 0.5, 1.0, 1.5, 3.0])  # few, so that many scores tie
+
+
+class Given:
+    """Matrices that were made before, whatever the texts."""
+
+    fingerprint = "given"
+
+    def __init__(self, questions: np.ndarray, passages: np.ndarray) -> None:
+        self._questions, self._passages = csr_array(questions), csr_array(passages)
+
+    def encode_questions(self, texts: Sequence[str]) -> csr_array:
+        assert len(texts) == self._questions.shape[0]
+        return self._questions
+
+    def encode_passages(self, texts: Sequence[str]) -> csr_array:
+        assert len(texts) == self._passages.shape[0]
+        return self._passages
+
+
+def searched(questions: np.ndarray, passages: np.ndarray) -> LearnedSparse:
+    corpus = [Passage(str(row), str(row)) for row in range(len(passages))]
+    return LearnedSparse("sparse", corpus, Given(questions, passages))
+
+
+def matrix(rows: int, columns: int) -> st.SearchStrategy[np.ndarray]:
+    cells = st.lists(WEIGHTS, min_size=rows * columns, max_size=rows * columns)
+    return cells.map(lambda values: np.array(values, dtype=np.float32).reshape(rows, columns))
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.data(), st.integers(1, 20), st.integers(1, 12), st.integers(1, 15))
+def test_the_best_are_those_of_the_matrix_product(data: st.DataObject, n: int, m: int, k: int) -> None:
+    questions, passages = data.draw(matrix(m, 5)), data.draw(matrix(n, 5))
+    found = searched(questions, passages).search([""] * m, k)
+    products = questions @ passages.T  # exact: all weights are quarters
+    expected = top_k(np.where(products > 0, products, -np.inf), k)
+    np.testing.assert_array_equal(found.indices, expected.indices)
+    np.testing.assert_array_equal(found.scores, expected.scores)
+
+
+def test_real_numbers_too() -> None:
+    rng = np.random.default_rng(0)
+    questions, passages = (
+        np.where(rng.random((rows, 3000)) < 0.02, rng.gamma(2.0, size=(rows, 3000)), 0).astype(np.float32)
+        for rows in (40, 900)
+    )
+    found = searched(questions, passages).search([""] * 40, 100)
+    products = questions.astype(np.float64) @ passages.T.astype(np.float64)
+    expected = top_k(np.where(products > 0, products, -np.inf), 100)
+    np.testing.assert_allclose(found.scores, expected.scores, rtol=1e-6)
+    np.testing.assert_array_equal(found.indices, expected.indices)
+
+
+def test_ties_are_in_the_order_of_rows_and_what_is_not_above_0_is_not_found() -> None:
+    passages = np.array([[0, 1], [2, 0], [1, 1], [2, 0], [2, 4]], dtype=np.float32)
+    found = searched(np.array([[1, -0.5]], dtype=np.float32), passages).search([""], 5)
+    assert found.indices.tolist() == [[1, 3, 2, -1, -1]]
+    assert found.scores.tolist() == [[2, 2, 0.5, -np.inf, -np.inf]]
+
+
+def test_questions_of_another_vocabulary_are_refused() -> None:
+    with pytest.raises(ValueError, match="terms that its passages cannot have"):
+        searched(np.ones((1, 3), dtype=np.float32), np.ones((2, 2), dtype=np.float32)).search([""], 1)
