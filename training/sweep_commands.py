@@ -18,7 +18,7 @@ from data.terminal import tell
 from data.workspace import limits, user
 from retrieval.comparison.experiment import ExperimentError, read_as
 from retrieval.evaluation.measures import Measure
-from training.command_line import PlanWords, carried_out_whole, followed_rounds, options_of, placed, planned
+from training.command_line import PlanWords, followed_rounds, options_of, placed, planned, run_or_queue
 from training.options.language_model import LANGUAGE_MODEL
 from training.recipe import ranking_kinds, recipe_of
 from training.runs.runs import Plan, create_rounds, new_plan
@@ -68,7 +68,7 @@ def _command_of(kind: str) -> Callable[..., int]:
             raise ValueError(f"minutes must be above 0 and 1440 at most, not {minutes:g}")
         plan = planned(kind, words, chosen)
         search = create_search(plan, minutes, attended=not queue)
-        status = carried_out_whole(search, "search", partial(find_settings, search), queue=queue)
+        status = run_or_queue(search, "search", partial(find_settings, search), queue=queue)
         if status is not None:
             return status
         if (found := search.found) is None:
@@ -136,10 +136,10 @@ def ablate(
     queue: Annotated[bool, Parameter(negative="", help="only put it in line, and print its id")] = False,
 ) -> int:
     """Vary one thing of a language model's training at a time, and compare."""
-    from training.sweeps.ablation import ablate as carry
+    from training.sweeps.ablation import ablate as execute
 
     ablation = planned_ablation(read_as(AblationExperiment, experiment), name or experiment.stem, attended=not queue)
-    status = carried_out_whole(ablation, "ablation", partial(carry, ablation), queue=queue)
+    status = run_or_queue(ablation, "ablation", partial(execute, ablation), queue=queue)
     if status is not None:
         return status
     if (table := ablation.table) is None:

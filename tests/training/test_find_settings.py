@@ -90,7 +90,7 @@ def test_a_training_goes_on_with_the_winner(searched: list[Search], monkeypatch:
 
 
 def test_it_can_stand_in_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr("jobs.queue.Line.start_worker", lambda _: None)
+    monkeypatch.setattr("jobs.queue.Queue.start_worker", lambda _: None)
     assert main(["find-settings", "bi-encoder", "--data", SAMPLE, "--base", "starter", "--queue"]) == 0
     (search,) = all_searches()
     assert capsys.readouterr().out.strip() == search.id

@@ -67,7 +67,7 @@ def page() -> None:
 @pytest.fixture
 def app(data: StoredSet, monkeypatch: pytest.MonkeyPatch) -> AppTest:
     # a worker is another process, which knows the program's own kinds only: the test carries the run out itself
-    monkeypatch.setattr("jobs.queue.Line.start_worker", lambda _: None)
+    monkeypatch.setattr("jobs.queue.Queue.start_worker", lambda _: None)
     test = AppTest.from_function(page, default_timeout=60)
     test.query_params.update({"lang": "en", "data": data.key})
     return test

@@ -23,7 +23,7 @@ from training.runs.runs import Plan
 _DRAWN_BY = ("title", "seed")  # what decides which negatives are drawn, besides the options named so
 
 
-class Task(StrEnum):
+class RehearsalTask(StrEnum):
     """What is worked out."""
 
     ESTIMATE = "estimate"
@@ -59,13 +59,13 @@ _ESTIMATE = TypeAdapter(Estimate)
 class Rehearsal(Job):
     """The job of one question about a planned training."""
 
-    task: Task
+    task: RehearsalTask
 
     @classmethod
-    def of(cls, plan: Plan, task: Task) -> "Rehearsal":
+    def of(cls, plan: Plan, task: RehearsalTask) -> "Rehearsal":
         """Return the rehearsal of a plan; it may not have been started yet."""
         options = asdict(plan.options)
-        if task is Task.NEGATIVES:
+        if task is RehearsalTask.NEGATIVES:
             options = {
                 name: value for name, value in options.items() if name.startswith("negatives") or name in _DRAWN_BY
             }
@@ -76,13 +76,13 @@ class Rehearsal(Job):
     @property
     def result(self) -> Path:
         """The answer."""
-        return self.folder / ("estimate.json" if self.task is Task.ESTIMATE else "negatives.parquet")
+        return self.folder / ("estimate.json" if self.task is RehearsalTask.ESTIMATE else "negatives.parquet")
 
     @property
     def done(self) -> bool:
         """Whether its answer is there and can be read."""
         try:
-            _ = self.estimate() if self.task is Task.ESTIMATE else pq.read_metadata(self.result)
+            _ = self.estimate() if self.task is RehearsalTask.ESTIMATE else pq.read_metadata(self.result)
         except (OSError, ValueError):
             return False
         return True

@@ -1,20 +1,18 @@
 """An ablation from its folder: its language models one after the other, each fine-tuned alike, then all measured.
 
-Everything is read from the folders of its trainings, so one that was stopped or killed goes on where it was. A training
-of this workspace that was just so, and is done, is not done again.
+A training of this workspace that was just so, and is done, is not done again.
 """
 
-import shutil
 import time
-from dataclasses import asdict, replace
-from functools import cached_property
+from dataclasses import replace
+from functools import cached_property, partial
 from typing import Any
 
 from data.pairs.store import find as find_pairs
 from data.records import QuestionSet
 from data.store import find as find_questions
 from data.workspace import replacing
-from jobs.folder import AskedToStop, carry_out
+from jobs.folder import AskedToStop
 from jobs.status import State, Status
 from models.sources import STARTER, find_model
 from training.options.common import TrainingError
@@ -22,6 +20,7 @@ from training.options.rankers import BI_ENCODER
 from training.recipe import recipe_of
 from training.runs.runs import Plan, Run, Trial, all_runs, create_run, find_run
 from training.runs.sweeps import REFERENCE, UNTRAINED, Ablation, AblationStage, Table, Variant
+from training.sweeps.sweep import Sweep
 from training.sweeps.variants import (
     NDCG,
     SPEARMAN,
@@ -32,48 +31,41 @@ from training.sweeps.variants import (
     of_pairs,
     of_questions,
 )
-from training.train import carried_out, in_turn, load_material, problem_of
-
-_SECONDS_BETWEEN_WRITES = 0.5
+from training.train import execute, load_material
 
 
 def ablate(ablation: Ablation, *, sent_by_worker: bool = False) -> Status:
-    """Wait for the machine, carry an ablation out in this process and return how it ended; see `training.train`."""
-
-    def work(ablation: Ablation) -> Status:
-        return carry_out(ablation, lambda status: _Ablating(ablation, status).work(), problem_of)
-
-    return in_turn(ablation, work, sent_by_worker=sent_by_worker)
+    """Wait for the machine, do an ablation in this process and return how it ended; see `Sweep.execute`."""
+    return _Ablating.execute(ablation, sent_by_worker=sent_by_worker)
 
 
-class _Ablating:
+class _Ablating(Sweep[Ablation]):
     """What one process does of an ablation."""
 
     def __init__(self, ablation: Ablation, status: Status) -> None:
-        self._ablation, self._status, self._plan = ablation, status, ablation.plan()
+        super().__init__(ablation, status)
         self._experiment = AblationExperiment.model_validate(self._plan.ablation)
         self._changes = self._experiment.changes
         self._stages = len(self._changes) * (2 if self._experiment.questions else 1) + 1
         self._reference: Run | None = None  # once it is trained, which it is before the others
         self._ended = self._ended_before = 0
-        self._began = self._written = time.monotonic()
 
     def work(self) -> None:
         """Go on until the end. Raises `AskedToStop`, and `Failure` where the reference cannot be made."""
-        self._enter(AblationStage.LOADING)
-        known = self._ablation.table or Table(())
+        self._begin(AblationStage.LOADING)
+        known = self._job.table or Table(())
         variants = {one.number: one for one in known.variants}
         for number in sorted(self._changes, key=lambda number: (number != REFERENCE, number)):
             variants[number] = self._trained(number)
-            self._keep("so_far.json", Table(tuple(variants[one] for one in self._changes if one in variants)))
+            self._job.keep(Table(tuple(variants[one] for one in self._changes if one in variants)), so_far=True)
         table = self._measured(Table(tuple(variants[one] for one in self._changes)))
-        self._keep("table.json", table)
+        self._job.keep(table)
 
     def _trained(self, number: int) -> Variant:
         """Train a variant; one that fails, fails alone, unless the others are held against it."""
         variant = Variant(number, dict(self._changes[number]))
         try:
-            self._enter(AblationStage.LEARNING, number)
+            self._begin(AblationStage.LEARNING, number)
             model = self._model(number)
             run = find_run(model)
             figures = of_hidden_tokens(run) if run and number != UNTRAINED else {}
@@ -82,7 +74,7 @@ class _Ablating:
                 self._reference = run
             self._ended += 1
             if self._experiment.questions:
-                self._enter(AblationStage.TUNING, number)
+                self._begin(AblationStage.TUNING, number)
                 tuned = self._run(f"{number}-tuned", number, self._tuning(number, model))
                 variant = replace(variant, tuned=tuned.id)
                 self._ended += 1
@@ -101,7 +93,7 @@ class _Ablating:
 
     def _untrained(self) -> str:
         """Write the reference's new network as it is before its first step; returns what stands for it."""
-        run = self._ablation.part(str(UNTRAINED))
+        run = self._job.part(str(UNTRAINED))
         if not run.model_folder.is_dir():
             plan = self._learning(REFERENCE)
             task = recipe_of(plan.kind)(plan.options, load_material(plan)).task(find_model(plan.options.base))
@@ -119,22 +111,15 @@ class _Ablating:
         if known := next((run for run in all_runs() if _is_the_same(run, plan)), None):
             self._ended_before += 1
             return known
-        run = self._ready(name, replace(plan, trial=Trial(self._ablation.id, number, len(self._changes), whole=True)))
-        ended = carried_out(run, Watch(self._tell))
-        if self._ablation.asked_to_stop or ended.state is State.STOPPED:
+        plan = replace(plan, trial=Trial(self._job.id, number, len(self._changes), whole=True))
+        run = self._job.part(name)
+        run = self._taken_up(run, partial(create_run, plan, run.folder, attended=True))
+        ended = execute(run, Watch(self._tell))
+        if self._job.asked_to_stop or ended.state is State.STOPPED:
             raise AskedToStop
         if ended.state is not State.DONE:
             raise TrainingError(ended.code or "unexpected", ended.message)
         return run
-
-    def _ready(self, name: str, plan: Plan) -> Run:
-        """Make the run's folder, or take it up where it was left."""
-        run = self._ablation.part(name)
-        if find_run(run.id):
-            (run.folder / "stop").unlink(missing_ok=True)
-            return run
-        shutil.rmtree(run.folder, ignore_errors=True)  # half made, by a process that was killed
-        return create_run(plan, run.folder, attended=True)
 
     def _learning(self, number: int) -> Plan:
         name = ", ".join(f"{option} {value}" for option, value in self._changes[number].items())
@@ -146,7 +131,7 @@ class _Ablating:
         data = {"data": self._experiment.questions, "data_name": asked.name, "fingerprint": asked.fingerprint}
         options = self._experiment.tuning(model)
         if number == UNTRAINED:
-            name = "untrained" if model == self._ablation.part(str(UNTRAINED)).id else model
+            name = "untrained" if model == self._job.part(str(UNTRAINED)).id else model
         return self._part(name, kind=BI_ENCODER, options=options, **data)
 
     def _part(self, name: str, **told: Any) -> Plan:
@@ -166,7 +151,7 @@ class _Ablating:
 
     def _measured(self, table: Table) -> Table:
         """Add what is measured of all of them together."""
-        self._enter(AblationStage.MEASURING)
+        self._begin(AblationStage.MEASURING)
         trained = [one for one in table.variants if not one.code]
         models = {one.number: one.model for one in trained}
         tuned = {one.number: one.tuned for one in trained if one.tuned}
@@ -182,29 +167,23 @@ class _Ablating:
             table = replace(table, questions=found[NDCG].judges)
         return replace(table, variants=tuple(_with(one, found) for one in table.variants))
 
-    def _keep(self, name: str, table: Table) -> None:
-        self._ablation.write(name, asdict(table))
-
-    def _enter(self, stage: AblationStage, number: int | None = None) -> None:
-        if self._ablation.asked_to_stop:
+    def _begin(self, stage: AblationStage, number: int | None = None) -> None:
+        if self._job.asked_to_stop:
             raise AskedToStop
-        phase = stage.value if number is None else f"{stage}_{number}"
-        self._status = replace(self._status, phase=phase, step=self._ended, total_steps=self._stages)
+        self._enter(stage, number, step=self._ended, total_steps=self._stages)
         self._write(0.0)
 
     def _tell(self, share: float) -> None:
         """Say how far the training at work is."""
-        if time.monotonic() - self._written >= _SECONDS_BETWEEN_WRITES:
+        if self._is_due():
             self._write(share)
 
     def _write(self, within: float) -> None:
         """Stages are taken to last alike: of those done here, by what they took."""
-        self._written = time.monotonic()
         done = self._ended + within
         here = done - self._ended_before
-        left = (self._written - self._began) / here * (self._stages - done) if here > 0 else None
-        self._status = replace(self._status, share=min(1.0, done / self._stages), seconds_left=left)
-        self._ablation.write_status(self._status)
+        left = (time.monotonic() - self._began) / here * (self._stages - done) if here > 0 else None
+        self._report(done / self._stages, left)
 
 
 def _is_the_same(run: Run, plan: Plan) -> bool:

@@ -1,11 +1,4 @@
-"""What a trial has come to, as its run folder holds it: the scores where a round ended, and the losses.
-
-What trials came to, told with the statistics of every other comparison here.
-
-A search for settings from its folder: says what to try, takes the trials from round to round, tells what came out.
-
-Everything is read from the folders of its trials, so a search that was stopped or killed goes on where it was.
-"""
+"""A search for settings: what to try, trials taken from round to round, and what they came to beside the defaults."""
 
 import json
 import shutil
@@ -17,7 +10,7 @@ import numpy as np
 
 from data.problems import Failure
 from data.statistics import LEVEL
-from jobs.folder import AskedToStop, carry_out
+from jobs.folder import AskedToStop
 from jobs.status import State, Status
 from models.sources import find_model
 from retrieval.evaluation.measures import Scores
@@ -25,7 +18,7 @@ from retrieval.evaluation.significance import Pair, intervals_of, paired_tests, 
 from training.options.common import TrainingError
 from training.rankers.material import MEASURED_KS
 from training.recipe import recipe_of
-from training.runs.rehearsal import Estimate, Rehearsal, Task
+from training.runs.rehearsal import Estimate, Rehearsal, RehearsalTask
 from training.runs.runs import Plan, Run, find_run
 from training.runs.sweeps import DEFAULTS, Findings, Search, Stage, Tried
 from training.sweeps.halving import (
@@ -39,7 +32,8 @@ from training.sweeps.halving import (
     survivors,
     trial_options,
 )
-from training.train import carried_out, in_turn, load_material, problem_of
+from training.sweeps.sweep import Sweep
+from training.train import execute, load_material
 
 _FILE = "rounds.json"
 _LOSSES = 5  # logged last, that are averaged
@@ -139,36 +133,31 @@ def _best(tried: list[Tried]) -> Tried:
     return best if best.difference > 0 else tried[0]
 
 
-_SECONDS_BETWEEN_WRITES = 0.5
 _SECONDS_BETWEEN_LOOKS = 0.2
 _TOO_LITTLE_TIME = "time was up before anything could be compared: give the search more minutes"
 _ENOUGH_TO_TELL_THE_PACE = 5.0  # seconds
 
 
 def find_settings(search: Search, *, sent_by_worker: bool = False) -> Status:
-    """Wait for the machine, carry a search out in this process and return how it ended; see `training.train.train`."""
-
-    def work(search: Search) -> Status:
-        return carry_out(search, lambda status: _Searching(search, status).work(), problem_of)
-
-    return in_turn(search, work, sent_by_worker=sent_by_worker)
+    """Wait for the machine, search in this process and return how it ended; see `Sweep.execute`."""
+    return _Searching.execute(search, sent_by_worker=sent_by_worker)
 
 
-class _Searching:
+class _Searching(Sweep[Search]):
     """What one process does of a search. `_done` and `_all` are seconds of work as they were thought to take."""
 
     def __init__(self, search: Search, status: Status) -> None:
-        self._search, self._status, self._plan = search, status, search.plan()
+        super().__init__(search, status)
         self._budget = 60 * self._plan.minutes
-        self._began = self._written = self._done = self._done_before = self._all = 0.0
+        self._began = self._done = self._done_before = self._all = 0.0
 
     def work(self) -> None:
         """Go on until the end, or until time is up. Raises `AskedToStop`, and `Failure` where nothing can be said."""
-        self._write(Stage.LOADING)
+        self._enter(Stage.LOADING)
         groups = question_groups(load_material(self._plan).validation)
-        if "changes" not in self._search.read("search.json"):
+        if "changes" not in self._job.read("search.json"):
             self._decide()
-        decided = self._search.read("search.json")
+        decided = self._job.read("search.json")
         self._changes, self._epochs, self._all = decided["changes"], decided["epochs"], decided["seconds"]
         self._loads = [load(self._plan.options, changes) for changes in self._changes]
         self._cost = Cost(**decided["cost"])
@@ -177,30 +166,30 @@ class _Searching:
         found = self._found(groups)
         if not found or len(found.tried) < 2:
             raise Failure("settings_time", _TOO_LITTLE_TIME)
-        for run in self._search.parts():
+        for run in self._job.parts():
             _forget_checkpoints(run)
-        self._search.write("settings.json", asdict(found))
+        self._job.keep(found)
 
     def _decide(self) -> None:
         """Write down what is tried and how far it goes, by what an epoch is estimated to take."""
-        self._write(Stage.ESTIMATING)
+        self._enter(Stage.ESTIMATING)
         options = self._plan.options
         one_epoch = replace(options, epochs=1.0, evaluation_steps=0, save_steps=0)
         found = self._estimate(replace(self._plan, options=one_epoch, minutes=0.0))
         loading = _seconds_to_load(self._plan)
-        if self._search.asked_to_stop:
+        if self._job.asked_to_stop:
             raise AskedToStop
         try:
             left = self._budget - self._spent - found.seconds_teaching
             made = schedule(options, changes_of(options), replace(found, seconds_loading=loading), left)
         except Failure as failure:
-            self._search.write("search.json", failure.details)
+            self._job.write("search.json", failure.details)
             raise
-        self._search.write("search.json", asdict(made))
+        self._job.write("search.json", asdict(made))
 
     def _estimate(self, plan: Plan) -> Estimate:
         """Take a few steps of the training, in a process of its own, that is ended when time is up; or know already."""
-        rehearsal = Rehearsal.of(plan, Task.ESTIMATE)
+        rehearsal = Rehearsal.of(plan, RehearsalTask.ESTIMATE)
         if not (rehearsal.done or rehearsal.running):
             rehearsal.start(plan)
         while rehearsal.running:
@@ -211,7 +200,7 @@ class _Searching:
             time.sleep(_SECONDS_BETWEEN_LOOKS)
         if rehearsal.done:
             return rehearsal.estimate()
-        if self._is_over() and not self._search.asked_to_stop:
+        if self._is_over() and not self._job.asked_to_stop:
             raise Failure("settings_time", _TOO_LITTLE_TIME)
         if rehearsal.asked_to_stop:  # here, or where the page shows it
             raise AskedToStop
@@ -228,33 +217,33 @@ class _Searching:
                     return
                 self._done += weight
                 if found := self._found(groups):
-                    self._search.write("so_far.json", asdict(found))
+                    self._job.keep(found, so_far=True)
             if place + 1 < len(SHARES):
                 values = {number: self._value(number, share) for number in far}
                 far = going_on(values, survivors(len(self._changes), place + 1))
                 for number in set(values) - set(far):
-                    _forget_checkpoints(self._search.trial(number))
+                    _forget_checkpoints(self._job.trial(number))
 
     def _takes(self, number: int, share: float, weight: float, place: int) -> bool:
         """Take a trial as far as `share`; False where time is up before. One that fails, fails alone."""
         from training.sweeps.watch import TrialWatch
 
-        run = self._search.trial(number)
+        run = self._job.trial(number)
         failed = number != DEFAULTS and find_run(run.id) is not None and run.status().state is State.FAILED
         if share in measured(run) or failed:
             self._done_before += weight  # by a process before this one
             return True
         if self._is_over():
             return False
-        self._write(Stage.TRYING, step=number, total_steps=len(self._changes), round=place)
+        self._enter(Stage.TRYING, place + 1, step=number, total_steps=len(self._changes))
         ready = self._ready(number)
         first = run.status().step / max(1, run.status().total_steps)
 
         def tell(done: float) -> None:
             self._write_soon((done - first) / (share - first) * weight if share > first else weight)
 
-        ended = carried_out(ready, TrialWatch(run, share, self._is_over, tell))
-        if self._search.asked_to_stop:
+        ended = execute(ready, TrialWatch(run, share, self._is_over, tell))
+        if self._job.asked_to_stop:
             raise AskedToStop
         if ended.state is State.FAILED and number == DEFAULTS:
             raise TrainingError(ended.code, ended.message)
@@ -262,25 +251,23 @@ class _Searching:
 
     def _ready(self, number: int) -> Run:
         """Make the trial's run folder, or take it up where it was left."""
-        run = self._search.trial(number)
-        if find_run(run.id):
-            (run.folder / "stop").unlink(missing_ok=True)
-            return run
-        shutil.rmtree(run.folder, ignore_errors=True)  # half made, by a process that was killed
+        return self._taken_up(self._job.trial(number), lambda: self._created(number))
+
+    def _created(self, number: int) -> Run:
         options = trial_options(self._plan.options, self._changes[number - 1], self._epochs)
-        run = self._search.create_trial(number, options, len(self._changes))
-        known = self._search.trial(DEFAULTS).folder / "before.json"
+        run = self._job.create_trial(number, options, len(self._changes))
+        known = self._job.trial(DEFAULTS).folder / "before.json"
         if known.is_file():  # the base is the same
             run.write(known.name, json.loads(known.read_text(encoding="utf-8")))
         return run
 
     def _value(self, number: int, share: float) -> float:
         """The measure of a trial where a round ended; one that failed is behind all others."""
-        found = measured(self._search.trial(number)).get(share)
+        found = measured(self._job.trial(number)).get(share)
         return found[1].means()[self._plan.options.best_by] if found else -1.0
 
     def _found(self, groups: np.ndarray) -> Findings | None:
-        runs = {number: self._search.trial(number) for number in range(DEFAULTS, len(self._changes) + 1)}
+        runs = {number: self._job.trial(number) for number in range(DEFAULTS, len(self._changes) + 1)}
         known = {number: found for number, run in runs.items() if (found := measured(run))}
         if DEFAULTS not in known:
             return None
@@ -303,27 +290,17 @@ class _Searching:
         return self._status.seconds + time.time() - self._status.started
 
     def _is_over(self) -> bool:
-        return self._search.asked_to_stop or self._spent > self._budget
+        return self._job.asked_to_stop or self._spent > self._budget
 
     def _write_soon(self, more: float) -> None:
         """Say how far it is: `more` seconds of work past what is done."""
-        now = time.monotonic()
-        if now - self._written < _SECONDS_BETWEEN_WRITES:
+        if not self._is_due():
             return
-        self._written = now
         done = self._done + more
-        here, passed = done - self._done_before, now - self._began
+        here, passed = done - self._done_before, time.monotonic() - self._began
         pace = passed / here if here > 0 and passed > _ENOUGH_TO_TELL_THE_PACE else 1.0
         left = max(0.0, min(pace * (self._all - done), self._budget - self._spent))
-        share = min(1.0, max(0.0, done / self._all)) if self._all else 0.0
-        self._status = replace(self._status, share=share, seconds_left=left)
-        self._search.write_status(self._status)
-
-    def _write(self, stage: Stage, *, step: int = 0, total_steps: int = 0, round: int = 0) -> None:
-        phase = f"{stage}_{round + 1}" if stage is Stage.TRYING else stage.value
-        left = self._status.seconds_left
-        self._status = replace(self._status, phase=phase, step=step, total_steps=total_steps, seconds_left=left)
-        self._search.write_status(self._status)
+        self._report(done / self._all if self._all else 0.0, left)
 
 
 def _seconds_to_load(plan: Plan) -> float:

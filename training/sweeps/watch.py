@@ -13,11 +13,28 @@ from training.runs.runs import Run
 from training.sweeps.search import keep_scores
 
 
-class TrialWatch(TrainerCallback):
-    """Takes a trial as far as `share` of its steps. `is_over` says that it must pause before, `tell` hears how far."""
+class Watch(TrainerCallback):
+    """Hears after every step how far a training is, as a share of its steps."""
+
+    def __init__(self, tell: Callable[[float], None]) -> None:
+        self._tell = tell
+
+    def __call__(self, task: Task) -> tuple[Task, list[Any]]:
+        """Change nothing of the task."""
+        return task, [self]
+
+    def on_step_end(self, _args: Any, state: TrainerState, control: TrainerControl, **_: Any) -> None:
+        """Say it."""
+        del control
+        self._tell(state.global_step / state.max_steps)
+
+
+class TrialWatch(Watch):
+    """Takes a trial as far as `share` of its steps; `is_over` says that it must pause before."""
 
     def __init__(self, run: Run, share: float, is_over: Callable[[], bool], tell: Callable[[float], None]) -> None:
-        self._run, self._share, self._is_over, self._tell = run, share, is_over, tell
+        super().__init__(tell)
+        self._run, self._share, self._is_over = run, share, is_over
         self._due = 0  # the step at which it is to be measured
 
     def __call__(self, task: Task) -> tuple[Task, list[Any]]:
@@ -45,18 +62,3 @@ class TrialWatch(TrainerCallback):
         """Do nothing twice where the round ends with an epoch."""
         if self._due == state.global_step:
             control.should_evaluate = control.should_save = False
-
-
-class Watch(TrainerCallback):
-    """Hears after every step how far a training is, as a share of its steps."""
-
-    def __init__(self, tell: Callable[[float], None]) -> None:
-        self._tell = tell
-
-    def __call__(self, task: Task) -> tuple[Task, list[Any]]:
-        """Change nothing of the task."""
-        return task, [self]
-
-    def on_step_end(self, _args: Any, state: TrainerState, _control: TrainerControl, **_: Any) -> None:
-        """Say it."""
-        self._tell(state.global_step / state.max_steps)

@@ -27,7 +27,7 @@ from training.options.rankers import CROSS_ENCODER, BiEncoderObjective, BiEncode
 from training.rankers import material as material_module
 from training.rankers.examples import HardNegatives, as_table, draw, encoder_examples, filled, led_by, marked_rows, mine
 from training.rankers.material import Material, Reached
-from training.runs.rehearsal import Rehearsal, Task
+from training.runs.rehearsal import Rehearsal, RehearsalTask
 from training.runs.runs import create_run, new_plan
 from training.train import load_material
 
@@ -526,7 +526,7 @@ def test_a_plan_holds_the_marks_of_the_moment_it_was_made() -> None:
     later = new_plan(CROSS_ENCODER, "", data, SplitOptions(0.2, 0.2), wanted(1))
     assert later.marked_negatives == (("q1", "p3"), ("q1", "p4"))
     same = replace(later, marked_negatives=plan.marked_negatives)
-    assert Rehearsal.of(later, Task.NEGATIVES) != Rehearsal.of(same, Task.NEGATIVES)
+    assert Rehearsal.of(later, RehearsalTask.NEGATIVES) != Rehearsal.of(same, RehearsalTask.NEGATIVES)
 
 
 def test_a_run_planned_before_marks_were_known_is_read() -> None:

@@ -295,7 +295,7 @@ def test_commands_take_the_folder_of_a_run(
 ) -> None:
     carried_out: list[Run] = []
     monkeypatch.setattr("training.__main__.followed", lambda run: carried_out.append(run) or 0)
-    monkeypatch.setattr("jobs.queue.Line.start_worker", lambda _: None)
+    monkeypatch.setattr("jobs.queue.Queue.start_worker", lambda _: None)
     here, elsewhere = create_run(plan("here")), create_run(plan("elsewhere"), tmp_path / "elsewhere")
     for run in (here, elsewhere):
         assert main(["stop", str(run.folder)]) == 0

@@ -1,0 +1,64 @@
+"""What one process does of a job made of trainings: runs that are taken up where they were left, stages and progress.
+
+Everything is read from the folders of its runs, so a sweep that was stopped or killed goes on where it was.
+"""
+
+import shutil
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Generic, TypeVar
+
+from jobs.folder import carry_out
+from jobs.status import Status
+from training.runs.runs import Run, find_run
+from training.runs.sweeps import CompositeRun
+from training.train import in_turn, problem_of
+
+_SECONDS_BETWEEN_WRITES = 0.5
+J = TypeVar("J", bound=CompositeRun)
+
+
+class Sweep(ABC, Generic[J]):
+    """One process at work on a search for settings or an ablation."""
+
+    def __init__(self, job: J, status: Status) -> None:
+        self._job, self._status, self._plan = job, status, job.plan()
+        self._began, self._written = time.monotonic(), 0.0
+
+    @abstractmethod
+    def work(self) -> None:
+        """Go on until the end. Raises `AskedToStop`, and `Failure` where nothing can be said."""
+
+    @classmethod
+    def execute(cls, job: J, *, sent_by_worker: bool = False) -> Status:
+        """Wait for the machine, do the job in this process and return how it ended; see `training.train.train`."""
+
+        def work(job: J) -> Status:
+            return carry_out(job, lambda status: cls(job, status).work(), problem_of)
+
+        return in_turn(job, work, sent_by_worker=sent_by_worker)
+
+    def _taken_up(self, run: Run, create: Callable[[], Run]) -> Run:
+        """Return a run as it was left, or made now."""
+        if find_run(run.id):
+            (run.folder / "stop").unlink(missing_ok=True)
+            return run
+        shutil.rmtree(run.folder, ignore_errors=True)  # half made, by a process that was killed
+        return create()
+
+    def _enter(self, stage: str, number: int | None = None, *, step: int = 0, total_steps: int = 0) -> None:
+        """Say what is done now; `number` is of the round or of the run."""
+        phase = str(stage) if number is None else f"{stage}_{number}"
+        self._status = replace(self._status, phase=phase, step=step, total_steps=total_steps)
+        self._job.write_status(self._status)
+
+    def _is_due(self) -> bool:
+        """Whether it is time again to say how far it is."""
+        return time.monotonic() - self._written >= _SECONDS_BETWEEN_WRITES
+
+    def _report(self, share: float, seconds_left: float | None) -> None:
+        self._written = time.monotonic()
+        self._status = replace(self._status, share=min(1.0, max(0.0, share)), seconds_left=seconds_left)
+        self._job.write_status(self._status)
