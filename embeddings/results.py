@@ -10,12 +10,13 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
+from pydantic import TypeAdapter
 
-from data.cache import Arrays, load_arrays, save_arrays
+from data.artifact import Artifact
+from data.cache import Arrays
 from data.pairs.records import Label, PairKind
 from data.problems import Failure
 from data.split import Part
-from data.workspace import read_json, write_json
 from embeddings.bootstrap import UNDEFINED, Difference, Figure
 from embeddings.geometry import Map
 from embeddings.judgement import Probe
@@ -125,31 +126,23 @@ def _by_label(counts: Iterable[int]) -> dict[str, int]:
     return {label.name.lower(): int(count) for label, count in zip(Label, counts, strict=True)}
 
 
-_SCORES, _ARRAYS = "scores.json", "arrays.npz"
+_ARTIFACT: Artifact[dict[str, Any]] = Artifact("evaluation", TypeAdapter(dict[str, Any]), "arrays.npz")
 
 
 def keep(evaluation: Evaluation, folder: Path) -> None:
     """Write what `load` reads. Raises `OSError`."""
-    (folder / _SCORES).unlink(missing_ok=True)  # those of another run do not belong to the arrays that follow
     arrays: Arrays = {"rows": evaluation.rows, "values": evaluation.values}
     for place, one in enumerate(evaluation.results):
         arrays |= {f"cosines_{place}": one.cosines, f"singular_values_{place}": one.singular_values}
         arrays |= {f"points_{place}": one.plane.points, f"explained_{place}": one.plane.explained}
         if one.probe:
             arrays[f"correct_{place}"] = one.probe.correct
-    save_arrays(folder / _ARRAYS, arrays)
-    write_json(folder / _SCORES, evaluation.as_dict())
+    _ARTIFACT.write(folder, evaluation.as_dict(), arrays)
 
 
 def load(folder: Path) -> Evaluation:
     """Read an evaluation. Raises `ValueError` where the folder holds no whole one of this version."""
-    scores, arrays = read_json(folder / _SCORES), load_arrays(folder / _ARRAYS)
-    if not scores or arrays is None:
-        raise ValueError(f"{folder} holds no finished evaluation")
-    try:
-        return _evaluation(scores, arrays)
-    except (AttributeError, KeyError, TypeError) as error:
-        raise ValueError(f"{folder} holds no evaluation of this version: {error!r}") from error
+    return _ARTIFACT.read(folder, _evaluation)
 
 
 def _evaluation(scores: dict[str, Any], arrays: Arrays) -> Evaluation:

@@ -5,23 +5,31 @@ A folder holds the tokenizers themselves (`tokenizers/<name>/tokenizer.json`), h
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 
-from data.cache import load_arrays, save_arrays
+from data.artifact import Artifact
+from data.cache import Arrays
 from data.problems import Failure
-from data.workspace import read_json, write_json
 from language.tokenizers.comparison import Measured
 from language.tokenizers.fertility import Fertility
 from language.tokenizers.prepared import PreparedTokenizer, load_tokenizer
 
 TOKENIZERS = "tokenizers"  # the folder of all of them
-_SCORES, _OCCURRENCES = "scores.json", "occurrences.npz"
-_MEASURED: TypeAdapter[list[Measured]] = TypeAdapter(list[Measured])
+
+
+@dataclass(frozen=True)
+class _Content:
+    corpus: str
+    counted: int
+    tokenizers: list[Measured]
+
+
+_ARTIFACT = Artifact("comparison of tokenizers", TypeAdapter(_Content), "occurrences.npz")
 
 
 @dataclass(frozen=True)
@@ -70,24 +78,20 @@ def keep(folder: Path, corpus: str, found: Sequence[Measured], occurrences: Sequ
 
     Raises `OSError`.
     """
-    (folder / _SCORES).unlink(missing_ok=True)  # those of another run do not belong to what follows
     places = [str(place) for place, one in enumerate(found) if one.figures]
-    save_arrays(folder / _OCCURRENCES, dict(zip(places, occurrences, strict=True)))
-    write_json(folder / _SCORES, {"corpus": corpus, "counted": counted, "tokenizers": [asdict(one) for one in found]})
+    content = _Content(corpus=corpus, counted=counted, tokenizers=list(found))
+    _ARTIFACT.write(folder, content, dict(zip(places, occurrences, strict=True)))
 
 
 def load(folder: Path) -> KeptComparison:
     """Read a comparison. Raises `ValueError` where the folder holds no whole one of this version."""
-    told, arrays = read_json(folder / _SCORES), load_arrays(folder / _OCCURRENCES)
-    if not told or arrays is None:
-        raise ValueError(f"{folder} holds no finished comparison of tokenizers")
-    try:
-        found = _MEASURED.validate_python(told["tokenizers"])
-        kept = [_kept(folder, one, place, arrays) for place, one in enumerate(found) if one.figures]
-        failed = {one.name: one.refusal.failure for one in found if one.refusal}
-        return KeptComparison(str(told["corpus"]), int(told["counted"]), tuple(kept), failed)
-    except (KeyError, TypeError, ValidationError) as error:
-        raise ValueError(f"{folder} holds no comparison of tokenizers of this version: {error!r}") from error
+
+    def made(told: _Content, arrays: Arrays) -> KeptComparison:
+        kept = [_kept(folder, one, place, arrays) for place, one in enumerate(told.tokenizers) if one.figures]
+        failed = {one.name: one.refusal.failure for one in told.tokenizers if one.refusal}
+        return KeptComparison(told.corpus, told.counted, tuple(kept), failed)
+
+    return _ARTIFACT.read(folder, made)
 
 
 def _kept(folder: Path, one: Measured, place: int, arrays: Mapping[str, Any]) -> KeptTokenizer:

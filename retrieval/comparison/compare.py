@@ -188,10 +188,9 @@ def _in_turn(
     pace.end()
 
 
-def failures(scores: dict[str, Any]) -> dict[str, Failure]:
-    """Return what went wrong, by retriever, in the content of a `scores.json`."""
-    entries = scores.get("retrievers", {})
-    return {name: Failure.from_dict(entry) for name, entry in entries.items() if "error" in entry}
+def failures(retrievers: Mapping[str, dict[str, Any]]) -> dict[str, Failure]:
+    """Return what went wrong, by retriever, of those that a `scores.json` tells of."""
+    return {name: Failure.from_dict(told) for name, told in retrievers.items() if "error" in told}
 
 
 def is_kept(experiment: Experiment, question_set: QuestionSet, failed: Container[str] = ()) -> bool:

@@ -119,7 +119,7 @@ def test_a_comparison_is_kept_once_it_was_run_and_failures_are_not_tried_again()
     assert not is_kept(experiment, question_set)
     first = compare(experiment, question_set)
     assert is_kept(experiment, question_set)
-    failed = failures(first.as_dict())
+    failed = failures(first.as_dict()["retrievers"])
     assert list(failed) == ["lost"]
     assert isinstance(first.results[1].error, ModelError)
     assert (failed["lost"].code, str(failed["lost"])) == ("model_not_found", str(first.results[1].error))
@@ -226,7 +226,7 @@ def test_a_run_that_cannot_be_read_is_told_and_not_tried_again(tmp_path: Path) -
     comparison = compare(experiment, small_set(), base=tmp_path)
     told = comparison.as_dict()["retrievers"]["theirs"]
     assert (told["code"], told["run"], told["line"]) == ("run_broken_line", "theirs.trec", 2)
-    (error,) = failures(comparison.as_dict()).values()
+    (error,) = failures(comparison.as_dict()["retrievers"]).values()
     assert isinstance(comparison.results[0].error, RunError)
     assert (error.code, str(error)) == ("run_broken_line", told["error"])
     assert error.details == {"run": "theirs.trec", "line": 2}
@@ -241,7 +241,7 @@ def test_another_weight_depth_or_index_computes_nothing_again(monkeypatch: pytes
     first = compare(experiment_of(BIGRAMS, dense, rerank | {"depth": 5}), small_set()).results
     vectors, pairs = files("vectors"), files("pairs")
     for name in ("bi_encoder.load_bi_encoder", "cross_encoder.load_cross_encoder"):
-        monkeypatch.setattr(f"models.{name}", lambda *_: pytest.fail("a model was loaded"))
+        monkeypatch.setattr(f"models.encoders.{name}", lambda *_: pytest.fail("a model was loaded"))
     others = [rerank | {"name": "r2", "depth": 3, "weight": 0.3}, dense | {"name": "d2", "index": "hnsw"}]
     second = compare(experiment_of(BIGRAMS, *others), small_set()).results
     assert [result.error for result in (*first, *second)] == [None] * 6

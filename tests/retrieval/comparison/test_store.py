@@ -129,7 +129,7 @@ def test_other_data_is_told() -> None:
 
 def test_a_run_cut_off_while_it_writes_leaves_no_scores_that_are_not_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     comparison, folder = kept()
-    monkeypatch.setattr("retrieval.comparison.store.provenance", lambda _: 1 / 0)
+    monkeypatch.setattr("data.artifact.write_json", lambda *_: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         keep(comparison, folder)
     assert not (folder / "scores.json").exists()

@@ -87,7 +87,7 @@ def test_what_opens_it_is_in_nothing_that_anybody_reads(
         assert error.code == "milvus_unreachable"
         assert str(error.details["milvus"]) in str(error)
         scores = json.loads(json.dumps(comparison.as_dict()))
-        again = failures(scores)["Milvus"]
+        again = failures(scores["retrievers"])["Milvus"]
         assert isinstance(again, Failure)
         assert (again.code, again.details, str(again)) == (error.code, error.details, str(error))
         told += [scores, traceback.format_exception(error), provenance(comparison), repr(place()), place().shown]
