@@ -110,7 +110,7 @@ def _questions(found: list[Question]) -> None:
         "question": tables.text("column.question", "", width="large"),
         "answers": tables.text("column.answers", ""),
     }
-    st.dataframe(pd.DataFrame(rows, columns=list(columns)), hide_index=True, column_config=columns)
+    tables.draw(pd.DataFrame(rows, columns=[*columns]), columns)
 
 
 def _overlap_words(overlap: Overlap) -> None:

@@ -223,7 +223,7 @@ def _draw_unanswered(questions: QuestionSet, unanswered: Sequence[Unanswered]) -
             for one in unanswered[:_SHOWN_ROWS]
         ]
         columns = {name: tables.text(f"made.{name}", "", width="medium") for name in ("passage", "reason", "said")}
-        st.dataframe(pd.DataFrame(rows, columns=list(columns)), hide_index=True, column_config=columns)
+        tables.draw(pd.DataFrame(rows, columns=[*columns]), columns)
 
 
 def _reason(one: Unanswered) -> str:

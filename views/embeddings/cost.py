@@ -104,7 +104,7 @@ def _draw_cost(cost: Cost, bi_encoder: str, cross_encoder: str) -> None:
         "how": tables.text("embeddings.how", ""),
     }
     every = pd.concat([shown, theirs.assign(how=word("embeddings.not_measured_here"))])
-    st.dataframe(every, hide_index=True, column_order=[*columns], column_config=columns)
+    tables.draw(every, columns)
 
 
 def _told(seconds: float, measured: bool) -> str:

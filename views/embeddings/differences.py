@@ -23,5 +23,5 @@ def draw_differences(view: EvaluationView, measure: str, *, expanded: bool = Fal
             **tables.interval(form),
             "p_family": tables.number("embeddings.p_family", "%.4f"),
         }
-        st.dataframe(table, hide_index=True, column_order=[*columns], column_config=columns)
+        tables.draw(table, columns)
         st.caption(word("embeddings.differences_help"))

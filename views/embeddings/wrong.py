@@ -40,7 +40,7 @@ def draw(view: EvaluationView) -> None:
         "first": tables.text("embeddings.first_sentence", "", width="large"),
         "second": tables.text("embeddings.second_sentence", "", width="large"),
     }
-    st.dataframe(table, hide_index=True, column_order=[*columns], column_config=columns, height=560)
+    tables.draw(table, columns, height=560)
     st.caption(word("embeddings.wrong_help"))
     tables.draw_csv("embeddings.wrong_csv", lambda: table, "wrong_pairs.csv", "wrong_csv")
 

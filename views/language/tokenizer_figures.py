@@ -97,7 +97,7 @@ def _draw_table(view: TokenizersView, table: pd.DataFrame) -> None:
     styled = table.style.format({**forms, "pieces": "{:,}", "seconds": "{:.1f}"}, na_rep="–")
     for name in set(_COLUMNS) - {"unknown_rate"}:  # which kinds count differently
         styled = styled.apply(_bold, subset=[name], rows=best_rows(table, name))
-    st.dataframe(styled, hide_index=True, placeholder="–", column_order=[*columns], column_config=columns)
+    tables.draw(styled, columns, placeholder="–")
     short = [
         view.name(one) for one in view.kept.tokenizers if one.figures.pieces < one.measured.trained.get("vocabulary", 0)
     ]

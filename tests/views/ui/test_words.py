@@ -12,7 +12,7 @@ from views.ui.words import LANGUAGES, catalog, plain
 VIEWS = PROJECT / "views"
 SOURCE = "".join(path.read_text(encoding="utf-8") for path in [*VIEWS.rglob("*.py"), VIEWS.parent / "workbench.py"])
 WRITTEN = set(re.findall(r"""["']([a-z_]+\.[a-zA-Z0-9_]+)["']""", SOURCE))
-# the columns of `views.tables` find their explanations by their own key
+# the columns of `views.ui.tables` find their explanations by their own key
 EXPLAINED = {f"{key}_help" for key in re.findall(r"""tables\.[a-z_]+\(\s*"([a-z_]+\.[a-z0-9_]+)""", SOURCE)}
 # keys put together while running: `word(f"part.{part}")` uses every key that begins with "part."
 BEGINNINGS = tuple(set(re.findall(r"""f["']([a-z_]+\.(?:[a-z_]+_)?)\{""", SOURCE)))
