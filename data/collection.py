@@ -3,21 +3,24 @@
 A user reads those of the shelf as well, and can neither change nor remove them.
 """
 
+import os
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from datetime import datetime
+from collections.abc import Callable
+from collections.abc import Collection as Container
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from pydantic import TypeAdapter
 
+from data.formats.tables import shown
 from data.workspace import remove_folder, replacing, require_room, shelf, workspace
 
 NOTE = "set.json"
 _KEY = re.compile("[0-9a-f]{16}")
+_FINGERPRINT = re.compile("[0-9a-f]{8,64}")  # the beginning of one
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,28 +37,41 @@ class KeptSet:
     created: str
     shared: bool = False
 
+    @property
+    def reference(self) -> str:
+        """What a command line or an experiment finds it by, whatever it is called."""
+        return self.key
+
 
 N = TypeVar("N", bound=KeptSet)
 
 
 @dataclass(frozen=True)
 class Collection(Generic[N]):
-    """The kept sets of one kind: those in the folder `name` of the workspace, and of the shelf."""
+    """The kept sets of one kind: those in the folder `name` of the workspace, and of the shelf.
+
+    `unknown` makes the error for a reference that names none of those there are, which are told to it as well; `others`
+    are further names that a reference may be.
+    """
 
     name: str
     note: type[N]
+    unknown: Callable[[str, str], Exception] = field(repr=False)
+    others: Container[str] = ()
 
-    @contextmanager
-    def keeping(self, note: N) -> Iterator[Path]:
-        """Yield an empty folder to be filled; when the block ends well, it is kept under the note's key.
+    def keep(self, fill: Callable[[Path], object], name: str, fingerprint: str, source: str, **figures: object) -> N:
+        """Keep a set that `fill` writes into an empty folder; the same content is kept once, under its newest name.
 
         Raises `LimitError` where it is more than the user may keep; nothing of it is kept then.
         """
+        created, told = datetime.now(UTC).isoformat(), {"fingerprint": fingerprint, "source": source, **figures}
+        note = self.note(key=fingerprint[:16], name=name, created=created, **told)  # type: ignore[arg-type]
         with replacing(self._own(note.key)) as new:
             new.mkdir()
-            yield new
+            fill(new)
             (new / NOTE).write_bytes(self._notes.dump_json(note, indent=1, exclude={"shared"}))
             require_room()
+        return note
 
     def stored(self) -> list[N]:
         """Return the notes of the kept sets, the newest first, then those of the shelf that are not among them.
@@ -72,21 +88,39 @@ class Collection(Generic[N]):
         folders = sorted(path.parent for path in (workspace() / self.name).glob(f"*/{NOTE}"))
         return [path.name for path in folders if _KEY.fullmatch(path.name) and self._read(path) is None]
 
-    def known(self, key: str) -> N | None:
-        """Return the note of a kept set, None where there is none. A path is no key, and never looked for."""
-        return self._read(self.folder(key)) if _KEY.fullmatch(key) else None
+    def known(self, key: str) -> N:
+        """Return the note of a kept set; a path is no key, and never looked for. Raises the error of `unknown`."""
+        note = self._read(self.folder(key)) if _KEY.fullmatch(key) else None
+        if note is None:
+            raise self.error(key)
+        return note
+
+    def named(self, reference: str) -> N:
+        """Return the note of the set with this name, or whose fingerprint begins so (8 digits and more).
+
+        Raises the error of `unknown`.
+        """
+        is_beginning = _FINGERPRINT.fullmatch(reference) is not None
+        for kept in self.stored():
+            if reference == kept.name or (is_beginning and kept.fingerprint.startswith(reference)):
+                return kept
+        raise self.error(reference)
 
     def folder(self, key: str) -> Path:
         """Return where a set is, on the shelf where the user has none of this key."""
         place = shelf()
         return place / self.name / key if place and self._read(self._own(key)) is None else self._own(key)
 
-    def remove(self, key: str) -> bool:
-        """Remove a set of the user's, readable or not; return whether there was one."""
+    def remove(self, key: str) -> None:
+        """Remove a set of the user's, readable or not; one of the shelf is none. Raises the error of `unknown`."""
         if not _KEY.fullmatch(key) or not self._own(key).is_dir():
-            return False
+            raise self.error(key)
         remove_folder(self._own(key))
-        return True
+
+    def error(self, reference: str) -> Exception:
+        """Return the error for a reference that names nothing."""
+        known = [*self.others, *(f"{kept.name} ({kept.reference})" for kept in self.stored())]
+        return self.unknown(shown(reference, 80), ", ".join(known) or "none")
 
     def _own(self, key: str) -> Path:
         return workspace() / self.name / key
@@ -108,3 +142,10 @@ class Collection(Generic[N]):
     @cached_property
     def _notes(self) -> Any:
         return TypeAdapter(self.note)
+
+
+def file_named(reference: str, base: Path | None = None) -> Path | None:
+    """Return the file that a reference is, its path from `base` or from where the process is; None where it is none."""
+    path = (base or Path.cwd()) / reference
+    # a name may be too long for the file system
+    return path if reference and os.path.isfile(path) else None  # noqa: PTH113

@@ -1,15 +1,15 @@
 """The public way in: the bytes of a file become a question set, and a list of what was wrong with them."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from itertools import count
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
 import pyarrow as pa
+from pydantic import InstanceOf
 
-from data.formats.columns import NAMES, Columns, guess_columns
+from data.formats.columns import NAMES, Columns, guess_columns, require_columns, wanted_names
 from data.formats.json_rows import IMPOSSIBLE, PARAGRAPH_ID, SQUAD_COLUMNS, squad_articles, squad_lines, squad_rows
 from data.formats.opening import (
     Format,
@@ -22,7 +22,7 @@ from data.formats.opening import (
     recognise,
     set_name,
 )
-from data.formats.rows import Rejection, RowReader
+from data.formats.rows import FileReading, Rejection, RowReader, understood
 from data.formats.tables import RawRow, Table, as_text, shown
 from data.formats.text import Content
 from data.passages import SCHEMA, Passages
@@ -31,29 +31,17 @@ from data.records import Question, QuestionSet
 from data.texts import BLOCK, column_of, in_blocks
 
 
-@dataclass(frozen=True)
-class Reading:
+@dataclass(frozen=True, kw_only=True)
+class Reading(FileReading):
     """A question set and what was understood on the way.
 
     `row_count` counts rows (questions in SQuAD files) with those left out, `paragraph_count` the contexts before equal
-    ones were made one. `columns` is None for SQuAD files, whose layout fixes the names; `first_rows` are a few cells of
-    every other file's beginning, by column. `problems` are the first of the
-    rows left out and the first others; `problem_count` counts all, `left_out` the rows. `rejected` shows the first rows
-    left out, `(n_rejected, 2 + columns)`: row, problem, then the row's own content as text.
+    ones were made one. `columns` is None for SQuAD files, whose layout fixes the names; they have no `first_rows`.
     """
 
-    question_set: QuestionSet
-    format: Format
-    encoding: str
+    question_set: InstanceOf[QuestionSet]
     columns: Columns | None
-    available_columns: tuple[str, ...]
-    first_rows: tuple[dict[str, str], ...] = field(repr=False)
-    problems: tuple[Problem, ...]
-    problem_count: int
-    left_out: int
-    row_count: int
     paragraph_count: int
-    rejected: pd.DataFrame = field(repr=False, compare=False)
 
 
 def read_file(path: Path, columns: Columns | None = None) -> Reading:
@@ -81,17 +69,9 @@ def read(content: bytes | Content, name: str, columns: Columns | None = None) ->
         question_set = assembly.question_set(set_name(name, "questions"))
     return Reading(
         question_set=question_set,
-        format=recognised.format,
-        encoding=recognised.encoding,
         columns=None if is_squad else used,
-        available_columns=table.names,
-        first_rows=table.first,
-        problems=tuple(assembly.problems.kept),
-        problem_count=assembly.problems.total,
-        left_out=assembly.problems.left_out,
-        row_count=assembly.row_count,
         paragraph_count=assembly.paragraph_count,
-        rejected=assembly.rejection.table(),
+        **understood(recognised, assembly.rejection, table.names, table.first, assembly.row_count),
     )
 
 
@@ -120,14 +100,9 @@ def _articles(recognised: RecognisedFile) -> Iterable[Any]:
 
 def _needed(columns: Columns, names: tuple[str, ...]) -> Columns:
     """Return `columns`, if all of them exist, and the one for the context is among them."""
-    found = shown(", ".join(names), 300)
-    for role in NAMES:
-        name = getattr(columns, role)
-        if name is not None and name not in names:
-            raise DataError.of(ProblemCode.UNKNOWN_COLUMN, role=role, name=shown(name, 80), found=found)
+    require_columns(asdict(columns), names)
     if columns.context is None:
-        korean = [name for name in NAMES["context"] if not name.isascii()]
-        wanted = ", ".join([*korean[:3], *NAMES["context"][:3]])
+        found, wanted = shown(", ".join(names), 300), wanted_names(NAMES["context"])
         raise DataError.of(ProblemCode.MISSING_COLUMN, role="context", found=found, wanted=wanted)
     return columns
 

@@ -2,18 +2,19 @@
 
 import hashlib
 import os
+import tomllib
 import urllib.request
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from http.client import HTTPException
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
 from data.apart.reading import read_file_apart
-from data.collection import Collection, KeptSet
+from data.collection import Collection, KeptSet, file_named
 from data.formats.opening import file_content
 from data.formats.tables import shown
 from data.pairs.reading import PairOptions, PairReading, read_pairs
@@ -44,26 +45,40 @@ class CatalogEntry:
     size: int = 0  # bytes
 
 
-CATALOG: dict[str, CatalogEntry] = {
-    entry.id: entry
-    for entry in (
-        CatalogEntry(
-            id="sample",
-            title="Korean sample",
-            licence="CC0 1.0",
-            path=Path(__file__).parent / "sample" / "korean.json",
-        ),
-        CatalogEntry(
-            id="korquad-v1-dev",
-            title="KorQuAD 1.0 dev",
-            licence="CC BY-ND 2.0 KR",
-            path=Path("KorQuAD_v1.0_dev.json"),
-            address="https://korquad.github.io/dataset/KorQuAD_v1.0_dev.json",
-            sha256="25ffeb51e6c51ec02c071b60a10188e10005c144110f0d876b26079d80a35bdf",
-            size=3_881_058,
-        ),
-    )
-}
+@dataclass(frozen=True)
+class PairEntry:
+    """One public set: its files, and how they are read. One without an address comes with the program."""
+
+    id: str
+    title: str
+    licence: str
+    files: tuple[CatalogEntry, ...]
+    options: PairOptions
+
+    @property
+    def size(self) -> int:
+        """Bytes to be downloaded."""
+        return sum(file.size for file in self.files)
+
+
+_FOLDER = Path(__file__).parent
+_KNOWN = tomllib.loads((_FOLDER / "catalog.toml").read_text(encoding="utf-8"))
+
+
+def _entry(told: dict[str, Any]) -> CatalogEntry:
+    path = Path(told["path"])
+    return CatalogEntry(**told | {"path": path if "address" in told else _FOLDER / path})
+
+
+def _pair_entry(told: dict[str, Any]) -> PairEntry:
+    parts = tuple(map(Part, told.get("parts", ())))
+    scale = tuple(told["scale"]) if "scale" in told else None
+    options = PairOptions(kind=PairKind(told["kind"]), scale=scale, parts=parts)
+    return PairEntry(told["id"], told["title"], told["licence"], tuple(map(_entry, told["files"])), options)
+
+
+CATALOG = {entry.id: entry for entry in map(_entry, _KNOWN["questions"])}
+PAIR_CATALOG = {entry.id: entry for entry in map(_pair_entry, _KNOWN["pairs"])}
 
 
 def read_entry(entry: CatalogEntry, on_progress: Progress | None = None) -> Reading:
@@ -122,138 +137,6 @@ def _download(entry: CatalogEntry, on_progress: Progress | None) -> bytes:
     return bytes(content)
 
 
-_PAIR_SAMPLES = Path(__file__).parent / "pairs" / "sample"
-_KORNLU = "https://raw.githubusercontent.com/kakaobrain/KorNLUDatasets/master/"
-_KLUE = "https://raw.githubusercontent.com/KLUE-benchmark/KLUE/main/klue_benchmark/"
-_BY_SA = "CC BY-SA 4.0"
-
-
-@dataclass(frozen=True)
-class PairEntry:
-    """One public set: its files, and how they are read. One without an address comes with the program."""
-
-    id: str
-    title: str
-    licence: str
-    files: tuple[CatalogEntry, ...]
-    options: PairOptions
-
-    @property
-    def size(self) -> int:
-        """Bytes to be downloaded."""
-        return sum(file.size for file in self.files)
-
-
-def _file(title: str, name: str, address: str, sha256: str, size: int) -> CatalogEntry:
-    return CatalogEntry(name, title, _BY_SA, Path(name), address, sha256, size)
-
-
-PAIR_CATALOG: dict[str, PairEntry] = {
-    entry.id: entry
-    for entry in (
-        PairEntry(
-            id="sample-sts",
-            title="Korean sample, similarity",
-            licence="CC0 1.0",
-            files=(
-                CatalogEntry("sample-sts", "Korean sample, similarity", "CC0 1.0", _PAIR_SAMPLES / "korean_sts.tsv"),
-            ),
-            options=PairOptions(kind=PairKind.SCORED, scale=(0, 5)),
-        ),
-        PairEntry(
-            id="sample-nli",
-            title="Korean sample, inference",
-            licence="CC0 1.0",
-            files=(
-                CatalogEntry("sample-nli", "Korean sample, inference", "CC0 1.0", _PAIR_SAMPLES / "korean_nli.tsv"),
-            ),
-            options=PairOptions(kind=PairKind.LABELLED),
-        ),
-        PairEntry(
-            id="korsts",
-            title="KorSTS",
-            licence=_BY_SA,
-            files=(
-                _file(
-                    "KorSTS train",
-                    "korsts_train.tsv",
-                    _KORNLU + "KorSTS/sts-train.tsv",
-                    "b5aaa7f957d6ff46f4b6834a8b0f024a9234a6eefe9289aed66746b4533da3b8",
-                    1_046_952,
-                ),
-                _file(
-                    "KorSTS dev",
-                    "korsts_dev.tsv",
-                    _KORNLU + "KorSTS/sts-dev.tsv",
-                    "d835b65b424401fbcce6be28a78159df8d61f5b19977ea7a0b83b8cb6105f393",
-                    307_276,
-                ),
-                _file(
-                    "KorSTS test",
-                    "korsts_test.tsv",
-                    _KORNLU + "KorSTS/sts-test.tsv",
-                    "13f83a3440d9db52d134eb40303ce021b03264aa338fbf2871c8786ce04d2105",
-                    249_596,
-                ),
-            ),
-            options=PairOptions(kind=PairKind.SCORED, scale=(0, 5), parts=(Part.TRAIN, Part.VALIDATION, Part.TEST)),
-        ),
-        PairEntry(
-            id="kornli-xnli",
-            title="KorNLI, its XNLI dev and test",
-            licence=_BY_SA,
-            files=(
-                _file(
-                    "KorNLI dev",
-                    "kornli_xnli_dev.tsv",
-                    _KORNLU + "KorNLI/xnli.dev.ko.tsv",
-                    "821fb1c1c2e538ac2724a6132da36ffa379eb9a542ceb89243b3cf711377382c",
-                    511_383,
-                ),
-                _file(
-                    "KorNLI test",
-                    "kornli_xnli_test.tsv",
-                    _KORNLU + "KorNLI/xnli.test.ko.tsv",
-                    "0db53cf8e182283a0d0404ec3fe1b15d1e29236d23d22082dc20d43067254b3e",
-                    1_032_430,
-                ),
-            ),
-            options=PairOptions(kind=PairKind.LABELLED, parts=(Part.VALIDATION, Part.TEST)),
-        ),
-        PairEntry(
-            id="klue-sts-dev",
-            title="KLUE-STS dev",
-            licence=_BY_SA,
-            files=(
-                _file(
-                    "KLUE-STS dev",
-                    "klue_sts_dev.json",
-                    _KLUE + "klue-sts-v1.1/klue-sts-v1.1_dev.json",
-                    "b6a0ae0c370e21687f7eef0fdea872a328bb2ecbdb020c546cb870d28606bf80",
-                    454_638,
-                ),
-            ),
-            options=PairOptions(kind=PairKind.SCORED, scale=(0, 5), parts=(Part.VALIDATION,)),
-        ),
-        PairEntry(
-            id="klue-nli-dev",
-            title="KLUE-NLI dev",
-            licence=_BY_SA,
-            files=(
-                _file(
-                    "KLUE-NLI dev",
-                    "klue_nli_dev.json",
-                    _KLUE + "klue-nli-v1.1/klue-nli-v1.1_dev.json",
-                    "0699db82be17766b26e199864e6260443e17ec6e91d1870e876419e388f245b1",
-                    1_498_298,
-                ),
-            ),
-            options=PairOptions(kind=PairKind.LABELLED, parts=(Part.VALIDATION,)),
-        ),
-    )
-}
-
-
 def read_pair_entry(entry: PairEntry, on_progress: Progress | None = None) -> PairReading:
     """Obtain the files of a set of the catalog and read them; it is named by its title. Raises `DataError`."""
     reading = read_pairs(obtain_files(entry, on_progress), entry.options)
@@ -288,69 +171,61 @@ class StoredSet(KeptSet):
     made: int = 0
 
 
-_SETS = Collection("datasets", StoredSet)
+def _unknown(reference: str, known: str) -> DataError:
+    return DataError.of(ProblemCode.UNKNOWN_SET, reference=reference, known=known)
+
+
+_SETS = Collection("datasets", StoredSet, _unknown, CATALOG)
+stored, damaged, remove = _SETS.stored, _SETS.damaged, _SETS.remove
 _LAST_USED = "last_used.json"
 
 
 def keep(question_set: QuestionSet, *, source: str = "") -> StoredSet:
-    """Keep a question set in the workspace; the same content is kept once, under its newest name.
-
-    Raises `LimitError` where it is more than the user may keep; nothing of it is kept then.
-    """
+    """Keep a question set in the workspace; see `Collection.keep`. Raises `LimitError` also for too many passages."""
     require_few_passages(len(question_set.passages))
-    kept = StoredSet(
-        key=question_set.fingerprint[:16],
-        name=question_set.name,
-        source=source,
-        passages=len(question_set.passages),
-        questions=len(question_set.questions),
-        fingerprint=question_set.fingerprint,
-        created=datetime.now(UTC).isoformat(),
-        made=sum(question_set.made.values()),
-    )
-    with _SETS.keeping(kept) as folder:
+
+    def fill(folder: Path) -> None:
         write_passages(folder, question_set.passages)
         write_questions(folder, question_set.questions)
-    return kept
 
-
-def stored() -> list[StoredSet]:
-    """Return the kept sets, the newest first, and then those of the shelf that are not among them.
-
-    A folder that cannot be read is passed over.
-    """
-    return _SETS.stored()
-
-
-def damaged() -> list[str]:
-    """Return the keys of the sets whose `set.json` cannot be read."""
-    return _SETS.damaged()
+    return _SETS.keep(
+        fill,
+        question_set.name,
+        question_set.fingerprint,
+        source,
+        passages=len(question_set.passages),
+        questions=len(question_set.questions),
+        made=sum(question_set.made.values()),
+    )
 
 
 def load(key: str) -> QuestionSet:
     """Load a kept set. Raises `DataError` where there is none, or its content has changed since."""
-    kept = _known(key)
-    folder = _SETS.folder(key)
-    try:
+    kept, folder = _SETS.known(key), _SETS.folder(key)
+    with broken_told(ProblemCode.BROKEN_SET, key):
         question_set = QuestionSet(kept.name, open_passages(folder), open_questions(folder))
-        changed = question_set.fingerprint != kept.fingerprint
-    except (OSError, TypeError, ValueError, KeyError, pa.ArrowException) as error:
-        reason = str(error).split("\n")[0][:200]
-        raise DataError.of(ProblemCode.BROKEN_SET, key=key, reason=reason) from error
-    if changed:
-        raise DataError.of(ProblemCode.BROKEN_SET, key=key, reason="its content is not what was kept")
+        require_same(question_set.fingerprint, kept)
     return question_set
 
 
 def passages_of(key: str) -> Passages:
     """Open the passages of a kept set alone. Raises `DataError` as `load` does."""
-    return open_passages(_SETS.folder(_known(key).key))
+    return open_passages(_SETS.folder(_SETS.known(key).key))
 
 
-def remove(key: str) -> None:
-    """Remove a kept set, readable or not; one of the shelf is none. Raises `DataError` where there is none."""
-    if not _SETS.remove(key):
-        raise _unknown(key)
+@contextmanager
+def broken_told(code: ProblemCode, key: str) -> Iterator[None]:
+    """Let whatever a damaged file of a kept set causes be a `DataError` of this code."""
+    try:
+        yield
+    except (OSError, TypeError, ValueError, KeyError, pa.ArrowException) as error:
+        raise DataError.of(code, key=key, reason=str(error).split("\n")[0][:200]) from error
+
+
+def require_same(fingerprint: str, kept: KeptSet) -> None:
+    """Raise `ValueError` where a set is not what its note was written for."""
+    if fingerprint != kept.fingerprint:
+        raise ValueError("its content is not what was kept")
 
 
 def note_used(key: str) -> None:
@@ -365,28 +240,12 @@ def last_used() -> str:
 
 
 def find(reference: str, base: Path | None = None) -> QuestionSet:
-    """Return the set a person names: a file (its path from `base`), a catalog id, a stored key or name.
+    """Return the set a person names: a file (its path from `base`), a catalog id, a name, a key or a fingerprint.
 
     Raises `DataError`, which lists what exists where nothing has that name.
     """
-    path = (base or Path.cwd()) / reference
-    if reference and os.path.isfile(path):  # noqa: PTH113 - a name may be too long for the file system
+    if path := file_named(reference, base):
         return read_file_apart(path).question_set
     if reference in CATALOG:
         return read_entry(CATALOG[reference]).question_set
-    for kept in stored():
-        if reference in (kept.key, kept.name):
-            return load(kept.key)
-    raise _unknown(reference)
-
-
-def _known(key: str) -> StoredSet:
-    kept = _SETS.known(key)
-    if kept is None:
-        raise _unknown(key)
-    return kept
-
-
-def _unknown(reference: str) -> DataError:
-    known = [*CATALOG, *(f"{kept.name} ({kept.key})" for kept in stored())]
-    return DataError.of(ProblemCode.UNKNOWN_SET, reference=shown(reference, 80), known=", ".join(known))
+    return load(_SETS.named(reference).key)

@@ -3,12 +3,10 @@
 A user reads those of the shelf as well, and can neither change nor remove them.
 """
 
-import re
 import shutil
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import BinaryIO
 
@@ -21,7 +19,6 @@ from language.text_file import TextCorpus, text_corpus
 
 REFERENCE = "text:"  # what a reference to a kept text begins with
 _TEXT = "text.txt"  # its file, as it was given
-_FINGERPRINT = re.compile("[0-9a-f]{8,64}")  # the beginning of one
 _CHECKED = 0.6  # share of the work before documents are counted
 
 
@@ -39,7 +36,12 @@ class StoredText(KeptSet):
         return f"{REFERENCE}{self.key}"
 
 
-_TEXTS = Collection("texts", StoredText)
+def _unknown(reference: str, known: str) -> LanguageError:
+    return LanguageError("unknown_text", f"no text {reference} is kept; these are: {known}", name=reference)
+
+
+_TEXTS = Collection("texts", StoredText, _unknown)
+stored, damaged, remove = _TEXTS.stored, _TEXTS.damaged, _TEXTS.remove
 
 
 def keep(
@@ -61,33 +63,14 @@ def keep(
                 on_progress(_CHECKED * share)
 
         corpus = text_corpus(path, name, checked)
-        kept = StoredText(
-            key=corpus.fingerprint[:16],
-            name=name,
-            source=source,
-            fingerprint=corpus.fingerprint,
-            created=datetime.now(UTC).isoformat(),
-            characters=corpus.characters,
-            documents=_count(corpus, on_progress),
-            in_paragraphs=corpus.in_paragraphs,
-        )
-        with _TEXTS.keeping(kept) as new:
+
+        def fill(new: Path) -> None:
             path.rename(new / _TEXT)
             seal(new)
-    return kept
 
-
-def stored() -> list[StoredText]:
-    """Return the kept texts, the newest first, and then those of the shelf that are not among them.
-
-    A folder that cannot be read is passed over.
-    """
-    return _TEXTS.stored()
-
-
-def damaged() -> list[str]:
-    """Return the keys of the texts whose `set.json` cannot be read."""
-    return _TEXTS.damaged()
+        figures = {"characters": corpus.characters, "in_paragraphs": corpus.in_paragraphs}
+        documents = _count(corpus, on_progress)
+        return _TEXTS.keep(fill, name, corpus.fingerprint, source, documents=documents, **figures)
 
 
 def opened(kept: StoredText) -> TextCorpus:
@@ -101,20 +84,12 @@ def find(wanted: str) -> TextCorpus:
 
     Raises `LanguageError`: `unknown_text`, which lists what there is, and `broken_text` where its content has changed.
     """
-    for kept in stored():
-        if wanted == kept.name or (_FINGERPRINT.fullmatch(wanted) and kept.fingerprint.startswith(wanted)):
-            if not is_sound(_TEXTS.folder(kept.key), beside=[NOTE]):
-                name = shown(kept.name, 80)
-                message = f"the kept text {name} is not what it was: remove it, and keep its file again"
-                raise LanguageError("broken_text", message, name=name)
-            return opened(kept)
-    raise _unknown(wanted)
-
-
-def remove(key: str) -> None:
-    """Remove a kept text, readable or not; one of the shelf is none. Raises `LanguageError` where there is none."""
-    if not _TEXTS.remove(key):
-        raise _unknown(key)
+    kept = _TEXTS.named(wanted)
+    if not is_sound(_TEXTS.folder(kept.key), beside=[NOTE]):
+        name = shown(kept.name, 80)
+        message = f"the kept text {name} is not what it was: remove it, and keep its file again"
+        raise LanguageError("broken_text", message, name=name)
+    return opened(kept)
 
 
 def _count(corpus: TextCorpus, on_progress: Callable[[float], object] | None) -> int:
@@ -126,9 +101,3 @@ def _count(corpus: TextCorpus, on_progress: Callable[[float], object] | None) ->
             on_progress(_CHECKED + (1 - _CHECKED) * told)
             told += 0.01
     return count
-
-
-def _unknown(wanted: str) -> LanguageError:
-    known = ", ".join(f"{kept.name} ({kept.key})" for kept in stored()) or "none"
-    name = shown(wanted, 80)
-    return LanguageError("unknown_text", f"no text {name} is kept; these are: {known}", name=name)

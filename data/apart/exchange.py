@@ -18,8 +18,8 @@ from math import ceil
 from pathlib import Path
 from typing import Any, Generic, NamedTuple, TypeVar
 
-import pandas as pd
 import psutil
+from pydantic import TypeAdapter
 
 from data.formats.opening import Proposal
 from data.formats.tables import shown
@@ -110,7 +110,8 @@ def _data_now() -> int:
 
 logger = logging.getLogger(__name__)
 
-WORKS = {"questions": "data.apart.questions", "pairs": "data.pairs.apart"}  # each has a `WORK`
+WORKS = {"questions": "data.apart.reading", "pairs": "data.pairs.apart"}  # each has a `WORK`
+_PROBLEM, _PROBLEMS = TypeAdapter(Problem), TypeAdapter(list[Problem])
 
 R = TypeVar("R")
 
@@ -187,7 +188,7 @@ def outcome(folder: Path, work: Work[R], limits: Limits) -> R:
     if "errno" in failure:
         raise OSError(failure["errno"], os.strerror(failure["errno"]), str(workspace()))
     if failure:
-        error = DataError(problem_of(failure["problem"]), list(map(problem_of, failure["others"])))
+        error = DataError(_PROBLEM.validate_python(failure["problem"]), _PROBLEMS.validate_python(failure["others"]))
         columns, first_rows = work.columns(**failure["columns"]), tuple(failure["first_rows"])
         raise UnusableFileError(error, Proposal(columns, tuple(failure["available"]), first_rows))
     if not found:
@@ -195,16 +196,6 @@ def outcome(folder: Path, work: Work[R], limits: Limits) -> R:
             logger.error("reading ended: %s", (folder / "log.txt").read_text(encoding="utf-8", errors="replace"))
         raise UnusableFileError(limits.died(), Proposal(work.columns()))
     return work.open(folder, found)
-
-
-def problem_of(told: dict[str, Any]) -> Problem:
-    """Return a problem that was left as JSON."""
-    return Problem(ProblemCode(told["code"]), told["row"], told["details"])
-
-
-def table_left(rejected: pd.DataFrame) -> dict[str, Any]:
-    """Return a table as JSON can hold it, by the words in which `DataFrame` takes it."""
-    return {"columns": list(rejected.columns), "data": rejected.to_numpy().tolist()}
 
 
 def _path(folder: Path, place: int, file: File) -> Path:

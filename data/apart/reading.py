@@ -1,4 +1,4 @@
-"""Reading files in a process of its own, and what ends it where it takes too much."""
+"""Files read in a process of its own, what ends it where it takes too much, and how question sets cross from it."""
 
 import os
 import shutil
@@ -6,18 +6,22 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
 import psutil
+from pydantic import TypeAdapter
 
 from data.apart import processes
 from data.apart.exchange import TIMES_AS_LONG, File, Limits, UnusableFileError, Work, ask, outcome
-from data.apart.questions import WORK
+from data.formats.columns import Columns
 from data.formats.opening import Proposal, file_content
 from data.formats.text import Content
+from data.passages import open_passages, write_passages
 from data.problems import DataError
-from data.read import Reading
+from data.read import Reading, propose_columns, read
+from data.records import QuestionSet, open_questions, write_questions
 from data.workspace import workspace
 
 _SECONDS_BETWEEN_LOOKS = 0.05
@@ -91,3 +95,36 @@ def _end(process: psutil.Process, why: DataError) -> NoReturn:
     process.kill()
     process.wait()
     raise why
+
+
+def _read(files: Sequence[File], chosen: Mapping[str, str | None]) -> Reading:
+    (file,) = files
+    return read(file.content, file.name, _columns(file.content, chosen))
+
+
+def _columns(content: Content, chosen: Mapping[str, str | None]) -> Columns | None:
+    if not chosen:
+        return None
+    if chosen.keys() == {field.name for field in fields(Columns)}:
+        return Columns(**chosen)
+    return replace(propose_columns(content).columns, **chosen)
+
+
+def _propose(files: Sequence[File]) -> Proposal[Columns]:
+    return propose_columns(files[0].content)
+
+
+def _leave(folder: Path, reading: Reading) -> dict[str, Any]:
+    write_passages(folder, reading.question_set.passages)
+    write_questions(folder, reading.question_set.questions)
+    told = _READING.dump_python(reading, exclude={"question_set"}, mode="json")
+    return {"name": reading.question_set.name, "reading": told}
+
+
+def _open(folder: Path, found: dict[str, Any]) -> Reading:
+    question_set = QuestionSet(found["name"], open_passages(folder), open_questions(folder))
+    return _READING.validate_python(found["reading"] | {"question_set": question_set})
+
+
+_READING = TypeAdapter(Reading)
+WORK = Work("questions", Columns, _read, _propose, _leave, _open)

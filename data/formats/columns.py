@@ -2,12 +2,14 @@
 
 import re
 import unicodedata
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 import numpy as np
 
-from data.formats.tables import as_text, is_blank
+from data.formats.tables import as_text, is_blank, shown
+from data.problems import DataError, ProblemCode
 
 
 @dataclass(frozen=True)
@@ -57,22 +59,19 @@ _NOT_A_TEXT = {
 }  # fmt: skip
 _SAMPLE_ROWS = 100
 
+Cells = Mapping[str, object]  # a row: cells by column
+_Find = Callable[[str, Sequence[str], Sequence[str]], str | None]  # role, known names, those of the file
 
-def guess_columns(names: Sequence[str], sample: Iterable[Mapping[str, object]] = ()) -> Columns:
+
+def guess_columns(names: Sequence[str], sample: Iterable[Cells] = ()) -> Columns:
     """Guess the columns from their names, and from the look of some rows where no name tells.
 
     A known name wins; then a name with a known word in it ("질문 (필수)", "question_ko"); then, for the
     question, the only column whose cells mostly end in a question mark, and for the context, the column of
     the longest texts.
     """
-    rows = list(sample)[:_SAMPLE_ROWS]
-    filled = [name for name in names if not rows or not all(is_blank(row.get(name)) for row in rows)]
-    chosen: dict[str, str] = {}
-    for find, candidates in ((_same_name, filled), (_same_name, names), (_name_with_word, filled)):
-        for role in NAMES:
-            left = [name for name in candidates if name not in chosen.values()]
-            if role not in chosen and (name := find(role, left)) is not None:
-                chosen[role] = name
+    rows, filled = _filled(names, sample)
+    chosen = _chosen(NAMES, ((_same_name, filled), (_same_name, names), (_name_with_word, filled)))
     for role, look in (("question", _asking_column), ("context", _longest_column)):
         left = [name for name in filled if name not in chosen.values()]
         if rows and role not in chosen and (name := look(left, rows)) is not None:
@@ -90,14 +89,56 @@ def plain_name(name: str) -> str:
     return re.sub(r"[\s_\-.]+", "", unicodedata.normalize("NFKC", name)).lower()
 
 
-def _same_name(role: str, names: list[str]) -> str | None:
+def wanted_names(known: Sequence[str]) -> str:
+    """Return a few of the names that are known for a role, between commas, Korean ones first."""
+    korean = [name for name in known if not name.isascii()]
+    return ", ".join([*korean[:3], *known[:3]])
+
+
+def require_columns(chosen: Mapping[str, str | None], names: Sequence[str]) -> None:
+    """Raise `DataError` where a column that is chosen for a role is none of the file's."""
+    for role, name in chosen.items():
+        if name is not None and name not in names:
+            found = shown(", ".join(names), 300)
+            raise DataError.of(ProblemCode.UNKNOWN_COLUMN, role=role, name=shown(name, 80), found=found)
+
+
+def _filled(names: Sequence[str], sample: Iterable[Cells]) -> tuple[list[Cells], list[str]]:
+    """The rows that are looked at, and the names of the columns in which they hold something."""
+    rows = list(islice(sample, _SAMPLE_ROWS))
+    return rows, [name for name in names if not rows or not all(is_blank(row.get(name)) for row in rows)]
+
+
+def _chosen(known: Mapping[str, tuple[str, ...]], steps: Iterable[tuple[_Find, Sequence[str]]]) -> dict[str, str]:
+    """The columns by role: one way to find a column after the other, among those that no role has yet."""
+    chosen: dict[str, str] = {}
+    for find, candidates in steps:
+        for role, wanted in known.items():
+            left = [name for name in candidates if name not in chosen.values()]
+            if role not in chosen and (name := find(role, wanted, left)) is not None:
+                chosen[role] = name
+    return chosen
+
+
+def _same_name(_: str, wanted: Sequence[str], names: Sequence[str]) -> str | None:
     by_plain = {plain_name(name): name for name in reversed(names)}
-    return next((by_plain[known] for known in NAMES[role] if known in by_plain), None)
+    return next((by_plain[known] for known in wanted if known in by_plain), None)
 
 
-def _name_with_word(role: str, names: list[str]) -> str | None:
+def _last_name(_: str, wanted: Sequence[str], names: Sequence[str]) -> str | None:
+    """A known name, whole or behind its last dot."""
+    if found := _same_name(_, wanted, names):
+        return found
+    by_last: dict[str, str] = {}
+    for name in names:
+        by_last.setdefault(name.rpartition(".")[2], name)
+    found = _same_name(_, wanted, list(by_last))
+    return None if found is None else by_last[found]
+
+
+def _name_with_word(role: str, wanted: Sequence[str], names: Sequence[str]) -> str | None:
     """The only name with a known word in it. Ids and kinds are too often those of something else."""
-    known = {word for word in NAMES[role] if len(word) > 1}
+    known = {word for word in wanted if len(word) > 1}
     found = []
     for name in names:
         words = set(re.findall(r"[a-z]+|[가-힣]+", re.sub("(?<=[a-z])(?=[A-Z])", " ", name).lower()))
@@ -106,7 +147,7 @@ def _name_with_word(role: str, names: list[str]) -> str | None:
     return found[0] if len(found) == 1 and role not in ("id", "kind") else None
 
 
-def _asking_column(names: list[str], rows: list[Mapping[str, object]]) -> str | None:
+def _asking_column(names: list[str], rows: list[Cells]) -> str | None:
     """The only column of which most cells end in a question mark."""
     asking = [
         name for name in names if 2 * sum(as_text(row.get(name)).endswith(("?", "？")) for row in rows) > len(rows)
@@ -114,7 +155,7 @@ def _asking_column(names: list[str], rows: list[Mapping[str, object]]) -> str | 
     return asking[0] if len(asking) == 1 else None
 
 
-def _longest_column(names: list[str], rows: list[Mapping[str, object]]) -> str | None:
+def _longest_column(names: list[str], rows: list[Cells]) -> str | None:
     """The column of the longest texts, if they are passages: 100 characters on average."""
     lengths = {name: float(np.mean([len(as_text(row.get(name))) for row in rows])) for name in names}
     longest = max(lengths, key=lengths.__getitem__, default=None)
@@ -171,20 +212,14 @@ PAIR_NAMES: dict[str, tuple[str, ...]] = {
 }  # fmt: skip
 
 
-def guess_pair_columns(names: Sequence[str], sample: Iterable[Mapping[str, object]] = ()) -> PairColumns:
+def guess_pair_columns(names: Sequence[str], sample: Iterable[Cells] = ()) -> PairColumns:
     """Guess the columns from their names, and those of sentences from the look of some rows where no name tells.
 
     A known name wins, whole or behind its last dot ("labels.label"). Where none is known for the first sentence, the
     columns of which most cells are several words are taken in order, if they are no more than a row has sentences.
     """
-    rows = list(sample)[:_SAMPLE_ROWS]
-    filled = [name for name in names if not rows or not all(is_blank(row.get(name)) for row in rows)]
-    chosen: dict[str, str] = {}
-    for candidates in (filled, names):
-        for role in PAIR_NAMES:
-            left = [name for name in candidates if name not in chosen.values()]
-            if role not in chosen and (name := _named(role, left)) is not None:
-                chosen[role] = name
+    rows, filled = _filled(names, sample)
+    chosen = _chosen(PAIR_NAMES, ((_last_name, filled), (_last_name, names)))
     missing = [role for role in SENTENCES if role not in chosen]
     if SENTENCES[0] in missing:
         left = [name for name in filled if name not in chosen.values() and _has_words(name, rows)]
@@ -197,19 +232,5 @@ def is_pair_column(name: str) -> bool:
     return any(plain_name(name) in known for known in PAIR_NAMES.values())
 
 
-def wanted_names(role: str) -> str:
-    """Return a few names that are known for a role, between commas, Korean ones first."""
-    korean = [name for name in PAIR_NAMES[role] if not name.isascii()]
-    return ", ".join([*korean[:3], *PAIR_NAMES[role][:3]])
-
-
-def _named(role: str, names: Sequence[str]) -> str | None:
-    for shorten in (str, lambda name: name.rpartition(".")[2]):
-        by_plain = {plain_name(shorten(name)): name for name in reversed(names)}
-        if found := next((by_plain[known] for known in PAIR_NAMES[role] if known in by_plain), None):
-            return found
-    return None
-
-
-def _has_words(name: str, rows: Sequence[Mapping[str, object]]) -> bool:
+def _has_words(name: str, rows: Sequence[Cells]) -> bool:
     return 2 * sum(" " in as_text(row.get(name)) for row in rows) > len(rows)

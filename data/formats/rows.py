@@ -5,11 +5,13 @@ import json
 import re
 from dataclasses import dataclass, field
 from itertools import chain, islice
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import pandas as pd
+from pydantic import BeforeValidator, InstanceOf, PlainSerializer
 
+from data.formats.opening import Format, RecognisedFile
 from data.formats.tables import (
     MOST_CHARACTERS,
     REPLACEMENT,
@@ -219,3 +221,54 @@ class Rejection:
         cells = {name: shown(cell, _SHOWN_CHARACTERS) for name, cell in islice(row.cells.items(), _SHOWN_COLUMNS)}
         self._shown_left -= sum(map(len, cells.values()))
         return cells
+
+
+def _as_frame(given: Any) -> Any:
+    return given if isinstance(given, pd.DataFrame) else pd.DataFrame(**given)
+
+
+def _as_json(table: pd.DataFrame) -> dict[str, Any]:
+    return {"columns": list(table.columns), "data": table.to_numpy().tolist()}
+
+
+@dataclass(frozen=True, kw_only=True)
+class FileReading:
+    """What was understood of one file, whatever its rows have become.
+
+    `first_rows` are a few cells of its beginning, by column. `problems` are the first of the rows left out, and the
+    first others; `problem_count` counts all, `left_out` the rows. `rejected` shows the first rows left out,
+    `(n_rejected, 2 + columns)`: row, problem, then the row's own content as text.
+    """
+
+    format: Format
+    encoding: str
+    available_columns: tuple[str, ...]
+    first_rows: tuple[dict[str, str], ...] = field(repr=False)
+    problems: tuple[Problem, ...]
+    problem_count: int
+    left_out: int
+    row_count: int
+    rejected: Annotated[InstanceOf[pd.DataFrame], BeforeValidator(_as_frame), PlainSerializer(_as_json)] = field(
+        repr=False, compare=False
+    )
+
+
+def understood(
+    recognised: RecognisedFile,
+    rejection: Rejection,
+    names: tuple[str, ...],
+    first_rows: tuple[dict[str, str], ...],
+    row_count: int,
+) -> dict[str, Any]:
+    """Return what a `FileReading` says of a file, by the names of its fields."""
+    return {
+        "format": recognised.format,
+        "encoding": recognised.encoding,
+        "available_columns": names,
+        "first_rows": first_rows,
+        "problems": tuple(rejection.problems.kept),
+        "problem_count": rejection.problems.total,
+        "left_out": rejection.problems.left_out,
+        "row_count": row_count,
+        "rejected": rejection.table(),
+    }

@@ -1,20 +1,18 @@
 """Sets of pairs read in a process of its own, and how they cross from it: the rows as columns, the rest as JSON."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
+from pydantic import TypeAdapter
 
-from data.apart.exchange import File, Work, problem_of, table_left
+from data.apart.exchange import File, Work
 from data.apart.reading import carried_out
 from data.formats.columns import PairColumns
-from data.formats.opening import Format, Proposal, file_content
+from data.formats.opening import Proposal, file_content
 from data.formats.text import Content
-from data.pairs.reading import FileReading, PairOptions, PairReading, propose_pair_columns, read_pairs
-from data.pairs.records import PairKind, open_pairs, write_pairs
-from data.split import Part
+from data.pairs.reading import PairFileReading, PairOptions, PairReading, propose_pair_columns, read_pairs
+from data.pairs.records import open_pairs, write_pairs
 
 
 def read_pair_files_apart(paths: Sequence[Path], options: PairOptions | None = None) -> PairReading:
@@ -29,16 +27,11 @@ def read_pairs_apart(files: Sequence[tuple[bytes | Content, str]], options: Pair
     the disk is full.
     """
     given = [File(Content.of(content), name) for content, name in files]
-    return carried_out(WORK, given, asdict(options or PairOptions()))
+    return carried_out(WORK, given, _OPTIONS.dump_python(options or PairOptions(), mode="json"))
 
 
 def _read(files: Sequence[File], options: Mapping[str, Any]) -> PairReading:
-    kind, scale = options["kind"], options["scale"]
-    parts = tuple(None if part is None else Part(part) for part in options["parts"])
-    told = PairOptions(
-        options["columns"], None if kind is None else PairKind(kind), None if scale is None else tuple(scale), parts
-    )
-    return read_pairs(files, told)
+    return read_pairs(files, _OPTIONS.validate_python(options))
 
 
 def _propose(files: Sequence[File]) -> Proposal[PairColumns]:
@@ -47,27 +40,12 @@ def _propose(files: Sequence[File]) -> Proposal[PairColumns]:
 
 def _leave(folder: Path, reading: PairReading) -> dict[str, Any]:
     write_pairs(folder, reading.pairs)
-    files = [vars(file) | {"rejected": table_left(file.rejected)} for file in reading.files]
-    changed = ({"columns": asdict(file["columns"]), "problems": list(map(asdict, file["problems"]))} for file in files)
-    return {"name": reading.pairs.name, "files": [file | new for file, new in zip(files, changed, strict=True)]}
+    return {"name": reading.pairs.name, "files": _FILES.dump_python(reading.files, mode="json")}
 
 
 def _open(folder: Path, found: dict[str, Any]) -> PairReading:
-    return PairReading(open_pairs(folder, found["name"]), tuple(map(_file, found["files"])))
+    return PairReading(open_pairs(folder, found["name"]), _FILES.validate_python(found["files"]))
 
 
-def _file(found: dict[str, Any]) -> FileReading:
-    part = found.pop("part")
-    return FileReading(
-        format=Format(found.pop("format")),
-        part=None if part is None else Part(part),
-        columns=PairColumns(**found.pop("columns")),
-        available_columns=tuple(found.pop("available_columns")),
-        first_rows=tuple(found.pop("first_rows")),
-        problems=tuple(map(problem_of, found.pop("problems"))),
-        rejected=pd.DataFrame(**found.pop("rejected")),
-        **found,
-    )
-
-
+_OPTIONS, _FILES = TypeAdapter(PairOptions), TypeAdapter(tuple[PairFileReading, ...])
 WORK = Work("pairs", PairColumns, _read, _propose, _leave, _open)

@@ -16,7 +16,7 @@ from data.commands import AsJson, columns_of, one_of
 from data.formats.columns import PairColumns
 from data.pairs.apart import read_pair_files_apart
 from data.pairs.audit import Leak, PairAudit, audit_pairs, split_pairs
-from data.pairs.reading import FileReading, PairOptions, PairReading
+from data.pairs.reading import PairFileReading, PairOptions, PairReading
 from data.pairs.records import PARTS, PairKind
 from data.pairs.store import keep
 from data.split import Part, SplitOptions
@@ -110,13 +110,13 @@ def _understood(reading: PairReading) -> list[str]:
     return [f"{pairs.name}: {len(pairs):,} rows, {pairs.kind}{scale}", *map(_file, reading.files)]
 
 
-def _file(file: FileReading) -> str:
+def _file(file: PairFileReading) -> str:
     named = ", ".join(f"{role} <- {name}" for role, name in asdict(file.columns).items() if name is not None)
     form = ", ".join(filter(None, (file.format, file.encoding, file.part and f"published for {file.part}")))
     return f"  {file.name}: {form}; {file.row_count:,} rows; {named}"
 
 
-def _problems(file: FileReading, reading: PairReading) -> list[str]:
+def _problems(file: PairFileReading, reading: PairReading) -> list[str]:
     name = f" in {file.name}" if len(reading.files) > 1 else ""
     if not file.problems:
         return [f"Problems{name}: none"]
@@ -186,7 +186,7 @@ def _leak_as_json(first: Part, second: Part, found: Leak) -> dict[str, Any]:
     return {"from": first, "into": second, "sentences": found.sentences, **rows}
 
 
-def _file_as_json(file: FileReading) -> dict[str, Any]:
+def _file_as_json(file: PairFileReading) -> dict[str, Any]:
     return {
         "name": file.name,
         "format": file.format,

@@ -6,10 +6,17 @@ from dataclasses import dataclass, field, fields, replace
 from functools import partial
 
 import numpy as np
-import pandas as pd
 
-from data.formats.columns import SENTENCES, PairColumns, guess_pair_columns, wanted_names
-from data.formats.columns import is_pair_column as is_known
+from data.formats.columns import (
+    PAIR_NAMES,
+    SENTENCES,
+    Cells,
+    PairColumns,
+    guess_pair_columns,
+    is_pair_column,
+    require_columns,
+    wanted_names,
+)
 from data.formats.opening import (
     Format,
     Proposal,
@@ -20,6 +27,7 @@ from data.formats.opening import (
     set_name,
     table_opener,
 )
+from data.formats.rows import FileReading, understood
 from data.formats.tables import RawRow, Table, as_text, is_blank, is_collection, shown
 from data.formats.text import Content, line_table
 from data.pairs.assembly import (
@@ -37,7 +45,6 @@ from data.problems import DataError, Problem, ProblemCode
 from data.split import Part
 
 _SQUAD = ("data", "paragraphs", "qas")  # what such a file has in place of columns
-Cells = Mapping[str, object]
 
 
 @dataclass(frozen=True)
@@ -95,13 +102,13 @@ class OpenedFile:
     def _missing(self, role: str) -> DataError:
         found = shown(", ".join(self.available), 300)
         if role == SENTENCES[0]:
-            return DataError.of(ProblemCode.NO_SENTENCE, found=found, wanted=wanted_names(role))
-        return DataError.of(ProblemCode.MISSING_COLUMN, role=role, found=found, wanted=wanted_names(role))
+            return DataError.of(ProblemCode.NO_SENTENCE, found=found, wanted=wanted_names(PAIR_NAMES[role]))
+        return DataError.of(ProblemCode.MISSING_COLUMN, role=role, found=found, wanted=wanted_names(PAIR_NAMES[role]))
 
 
 def opened(content: Content, name: str, chosen: Mapping[str, str | None]) -> OpenedFile:
     """Open a file; columns that are not chosen are guessed. Raises `DataError` where it cannot be read."""
-    recognised = recognise(content, is_known)
+    recognised = recognise(content, is_pair_column)
     if recognised.format is Format.SQUAD:
         return OpenedFile(name, recognised, lambda: Table((), ()), PairColumns(), _SQUAD, (), ())
     opener = _opener(content, recognised)
@@ -112,7 +119,7 @@ def opened(content: Content, name: str, chosen: Mapping[str, str | None]) -> Ope
     names = tuple(name for name in names if name not in objects) if objects else table.names
     first_rows = looked_at(Table(names, (RawRow(0, cells) for cells in flat)))[0].first
     columns = replace(guess_pair_columns(names, flat), **chosen)
-    _check_names(chosen, names)
+    require_columns(chosen, names)
     return OpenedFile(name, recognised, opener, columns, names, first_rows, objects)
 
 
@@ -137,13 +144,6 @@ def _flat(cells: Cells, objects: Sequence[str]) -> Cells:
         else:
             flat[name] = value
     return flat
-
-
-def _check_names(chosen: Mapping[str, str | None], names: Sequence[str]) -> None:
-    for role, name in chosen.items():
-        if name is not None and name not in names:
-            found = shown(", ".join(names), 300)
-            raise DataError.of(ProblemCode.UNKNOWN_COLUMN, role=role, name=shown(name, 80), found=found)
 
 
 LEAST_ROWS = 10
@@ -172,26 +172,13 @@ class PairOptions:
             raise ValueError("a file is published for training, validation or test, or for none of them")
 
 
-@dataclass(frozen=True)
-class FileReading:
-    """One file of a set, and what was understood of it.
-
-    `problems` are the first of the rows left out and the first others; `problem_count` counts all, `left_out` the rows.
-    `rejected` shows the first rows left out, `(n_rejected, 2 + columns)`: row, problem, then the row's own content.
-    """
+@dataclass(frozen=True, kw_only=True)
+class PairFileReading(FileReading):
+    """One file of a set, and what was understood of it. `part` is None where it was published for none."""
 
     name: str
-    format: Format
-    encoding: str
     part: Part | None
     columns: PairColumns
-    available_columns: tuple[str, ...]
-    first_rows: tuple[dict[str, str], ...] = field(repr=False)
-    problems: tuple[Problem, ...]
-    problem_count: int
-    left_out: int
-    row_count: int
-    rejected: pd.DataFrame = field(repr=False, compare=False)
 
 
 @dataclass(frozen=True)
@@ -199,7 +186,7 @@ class PairReading:
     """A set of pairs, and the files it was read from."""
 
     pairs: PairSet
-    files: tuple[FileReading, ...]
+    files: tuple[PairFileReading, ...]
 
     @property
     def left_out(self) -> int:
@@ -276,14 +263,14 @@ def _part_in(name: str) -> Part | None:
     return None if place < 0 else PARTS[place]
 
 
-def _read_all(files: Sequence[OpenedFile], options: PairOptions, gathered: GatheredPairs) -> Iterator[FileReading]:
+def _read_all(files: Sequence[OpenedFile], options: PairOptions, gathered: GatheredPairs) -> Iterator[PairFileReading]:
     parts = options.parts or [_part_in(file.name) for file in files]
     for file, part in zip(files, parts, strict=True):
         with _told_of(file.name, files):
             yield _read(file, part, gathered)
 
 
-def _read(file: OpenedFile, part: Part | None, gathered: GatheredPairs) -> FileReading:
+def _read(file: OpenedFile, part: Part | None, gathered: GatheredPairs) -> PairFileReading:
     fitted = file.fitted(gathered.kind)
     assembly = PairAssembly(fitted.columns, -1 if part is None else PARTS.index(part), gathered)
     problems = assembly.rejection.problems
@@ -292,20 +279,8 @@ def _read(file: OpenedFile, part: Part | None, gathered: GatheredPairs) -> FileR
     for row in fitted.rows():
         assembly.add(row)
     assembly.end()
-    return FileReading(
-        name=file.name,
-        format=file.recognised.format,
-        encoding=file.recognised.encoding,
-        part=part,
-        columns=fitted.columns,
-        available_columns=file.available,
-        first_rows=file.first_rows,
-        problems=tuple(problems.kept),
-        problem_count=problems.total,
-        left_out=problems.left_out,
-        row_count=assembly.row_count,
-        rejected=assembly.rejection.table(),
-    )
+    told = understood(file.recognised, assembly.rejection, file.available, file.first_rows, assembly.row_count)
+    return PairFileReading(name=file.name, part=part, columns=fitted.columns, **told)
 
 
 def _useless(pairs: PairSet) -> Problem | None:

@@ -61,16 +61,8 @@ def _columns(shown: Preview) -> None:
     st.caption(word("data_page.columns"))
     places = [place for _ in range(2) for place in st.columns(len(_ROLES) // 2)]
     given = asdict(shown.columns)
-    options = [None, *shown.available]
     chosen = {
-        role: place.selectbox(
-            word(f"column.{role}"),
-            options,
-            index=options.index(given[role]) if given[role] in options else 0,
-            format_func=lambda name: word("column.none") if name is None else name,
-            help=word(f"column.{role}_help"),
-            key=_key(role, shown),
-        )
+        role: rows.pick_column(place, role, given[role], shown.available, _key(role, shown))
         for role, place in zip(_ROLES, places, strict=True)
     }
     rows.draw_first(shown.first_rows, shown.available, chosen)

@@ -5,11 +5,12 @@ from functools import partial
 
 import pandas as pd
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
+from data.formats.rows import FileReading
 from data.formats.tables import column_names
-from data.pairs.reading import FileReading
+from data.pairs.reading import PairFileReading
 from data.problems import Problem
-from data.read import Reading
 from views.ui import tables
 from views.ui.problems import problem_text, reason_text
 from views.ui.words import catalog, language, plain, word
@@ -36,6 +37,19 @@ _SHOWN_ROWS = 1000
 _SHOWN_COLUMNS = 30  # of the first rows
 
 
+def pick_column(place: DeltaGenerator, role: str, given: str | None, available: Sequence[str], key: str) -> str | None:
+    """Draw the field for the column of a role, and return what is chosen; None where there is to be none."""
+    options = [None, *available]
+    return place.selectbox(
+        word(f"column.{role}"),
+        options,
+        index=options.index(given) if given in options else 0,
+        format_func=lambda name: word("column.none") if name is None else name,
+        help=word(f"column.{role}_help"),
+        key=key,
+    )
+
+
 def draw_first(
     first_rows: Sequence[Mapping[str, str]], available: Sequence[str], chosen: Mapping[str, str | None]
 ) -> None:
@@ -53,27 +67,27 @@ def draw_first(
     )
 
 
-def left_out_words(readings: Sequence[Reading | FileReading]) -> list[str]:
+def left_out_words(readings: Sequence[FileReading]) -> list[str]:
     """Return, as Markdown, how many rows of which file were left out; one of several is named."""
     found = []
     for reading in readings:
         if any(problem.leaves_out_row for problem in reading.problems):
             told = word("data_page.left_out", left_out=f"{reading.left_out:,}", rows=f"{reading.row_count:,}")
-            if isinstance(reading, FileReading) and len(readings) > 1:
+            if isinstance(reading, PairFileReading) and len(readings) > 1:
                 told = f"{plain(reading.name)}: {told}"
             found.append(told)
     return found
 
 
-def draw_problems(readings: Sequence[Reading | FileReading], title: str) -> None:
+def draw_problems(readings: Sequence[FileReading], title: str) -> None:
     """Draw the rows of a set of this title that were left out or mended; one of several files is named."""
     for place, reading in enumerate(readings):
-        if isinstance(reading, FileReading) and reading.problems and len(readings) > 1:
+        if isinstance(reading, PairFileReading) and reading.problems and len(readings) > 1:
             st.markdown(f"**{plain(reading.name)}**")
         _draw_problems(reading, title if len(readings) == 1 else f"{title}_{place + 1}")
 
 
-def _draw_problems(reading: Reading | FileReading, title: str) -> None:
+def _draw_problems(reading: FileReading, title: str) -> None:
     left_out = [problem for problem in reading.problems if problem.leaves_out_row]
     others = [problem for problem in reading.problems if not problem.leaves_out_row]
     if left_out:
@@ -86,7 +100,7 @@ def _draw_problems(reading: Reading | FileReading, title: str) -> None:
                 st.text(problem_text(problem))
 
 
-def _draw_left_out(reading: Reading | FileReading, left_out: list[Problem], title: str) -> None:
+def _draw_left_out(reading: FileReading, left_out: list[Problem], title: str) -> None:
     texts = catalog(language())
     if len(left_out) > _SHOWN_ROWS:
         st.caption(word("data_page.first_rows", shown=f"{_SHOWN_ROWS:,}"))

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from data.apart import processes, questions
+from data.apart import processes, reading
 from data.apart.exchange import Limits, UnusableFileError
 from data.apart.processes import make_ready
 from data.apart.reading import read_apart, read_file_apart
@@ -70,7 +70,7 @@ def test_a_failure_comes_with_the_columns_to_choose_from() -> None:
 def child(monkeypatch: pytest.MonkeyPatch, work: Callable[[], object], limits: Limits) -> None:
     """Let the process that reads do something else, under these limits."""
     monkeypatch.setattr(processes, "started", processes.forked)
-    monkeypatch.setattr(questions, "read", lambda *_: work())
+    monkeypatch.setattr(reading, "read", lambda *_: work())
     monkeypatch.setattr(Limits, "of", lambda _: limits)
 
 
@@ -102,7 +102,7 @@ def test_a_full_disk_is_no_fault_of_the_file(monkeypatch: pytest.MonkeyPatch) ->
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(questions, "write_questions", full)
+    monkeypatch.setattr(reading, "write_questions", full)
     monkeypatch.setattr(processes, "started", processes.forked)
     with pytest.raises(OSError, match="No space left") as told:
         read_apart(TABLE, "set.csv")

@@ -186,4 +186,4 @@ def test_no_name_is_of_two_roles() -> None:
     assert len(names) == len(set(names))
     assert is_pair_column("Sentence 1")
     assert not is_pair_column("문단")
-    assert wanted_names("sentence3") == "문장3, 셋째문장, 부정, sentence3, sent3, text3"
+    assert wanted_names(PAIR_NAMES["sentence3"]) == "문장3, 셋째문장, 부정, sentence3, sent3, text3"

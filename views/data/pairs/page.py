@@ -5,7 +5,8 @@ import streamlit as st
 from data.pairs.store import StoredPairs
 from data.store import StoredSet
 from training.options.sentences import SENTENCES
-from views.data.pairs import audit, get, preview, reading, sets
+from views.data import sets
+from views.data.pairs import audit, get, preview, reading
 from views.data.pairs.preview import Preview
 from views.names import pairs_name
 from views.navigation import way_to
@@ -18,12 +19,12 @@ from views.ui.words import plain, word
 def draw(used: StoredSet) -> None:
     """Draw the part of the page; `used` is the question set in use."""
     shown = preview.current()
-    chosen = sets.chosen()
+    chosen = sets.chosen_pairs()
     if chosen is not None and shown is None and preview.kept_now() == chosen.key:
         _draw_kept(chosen)
     get.draw(used)
     if shown is None:
-        sets.draw(chosen.key if chosen is not None else "")
+        sets.draw_pairs(chosen.key if chosen is not None else "")
         if chosen is not None:
             _draw_stored(chosen)
     else:

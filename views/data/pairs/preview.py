@@ -10,7 +10,7 @@ from data.apart.exchange import UnusableFileError
 from data.formats.columns import PairColumns
 from data.pairs.apart import read_pairs_apart
 from data.pairs.audit import PairAudit, audit_pairs, split_pairs
-from data.pairs.reading import LEAST_ROWS, FileReading, PairOptions
+from data.pairs.reading import LEAST_ROWS, PairFileReading, PairOptions
 from data.pairs.records import PairKind, PairSet, sentence_set
 from data.pairs.store import StoredPairs, keep
 from data.problems import DataError, ProblemCode
@@ -24,12 +24,12 @@ class Read:
     """What became of files that could be read; of sentences that were taken from elsewhere there are none."""
 
     pairs: PairSet
-    files: tuple[FileReading, ...]
+    files: tuple[PairFileReading, ...]
     rows: dict[Part, np.ndarray]
     audit: PairAudit
 
     @classmethod
-    def of(cls, pairs: PairSet, files: Sequence[FileReading] = ()) -> "Read":
+    def of(cls, pairs: PairSet, files: Sequence[PairFileReading] = ()) -> "Read":
         """Split and audit a set."""
         rows = split_pairs(pairs)
         return cls(pairs, tuple(files), rows, audit_pairs(pairs, rows))

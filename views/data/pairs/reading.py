@@ -8,12 +8,12 @@ from streamlit.delta_generator import DeltaGenerator
 
 from data.formats.columns import SENTENCES
 from data.pairs.assembly import Scale
-from data.pairs.reading import FileReading, PairOptions
+from data.pairs.reading import PairFileReading, PairOptions
 from data.pairs.records import PARTS, PairKind
 from data.problems import DataError
 from data.split import Part
-from views.data import rows
-from views.data.pairs import preview, sets
+from views.data import rows, sets
+from views.data.pairs import preview
 from views.data.pairs.preview import Preview, Read
 from views.data.rows import draw_status
 from views.names import pairs_name
@@ -65,7 +65,7 @@ def _understood(found: Read) -> str:
     return f"**{word('data_page.understood')}** {word('pairs_page.given', given=given, **told)}"
 
 
-def _file_words(file: FileReading) -> str:
+def _file_words(file: PairFileReading) -> str:
     told = [word(f"format.{file.format}"), file.encoding, word("pairs_page.rows", rows=f"{file.row_count:,}")]
     return " · ".join([plain(file.name), *filter(None, told)])
 
@@ -76,9 +76,9 @@ def _draw_choices(shown: Preview) -> None:
     places = _places()
     kind = _pick_kind(next(places), shown)
     given = asdict(shown.columns)
-    columns = {role: _pick_column(next(places), role, shown) for role in _roles(shown.kind)}
+    columns = {role: _column(next(places), role, shown) for role in _roles(shown.kind)}
     scale = _pick_scale(places, shown)
-    columns["part"] = _pick_column(next(places), "part", shown)
+    columns["part"] = _column(next(places), "part", shown)
     parts = _pick_parts(places, shown)
     options = shown.options if kind == shown.kind else replace(shown.options, kind=kind)
     if changed := {role: name for role, name in columns.items() if name != given[role]}:
@@ -126,17 +126,8 @@ def _pick_kind(place: DeltaGenerator, shown: Preview) -> PairKind | None:
     return chosen or shown.kind
 
 
-def _pick_column(place: DeltaGenerator, role: str, shown: Preview) -> str | None:
-    options = [None, *shown.available]
-    given = getattr(shown.columns, role)
-    return place.selectbox(
-        word(f"column.{role}"),
-        options,
-        index=options.index(given) if given in options else 0,
-        format_func=lambda name: word("column.none") if name is None else name,
-        help=word(f"column.{role}_help"),
-        key=f"pairs_{role}_{shown.number}",
-    )
+def _column(place: DeltaGenerator, role: str, shown: Preview) -> str | None:
+    return rows.pick_column(place, role, getattr(shown.columns, role), shown.available, f"pairs_{role}_{shown.number}")
 
 
 def _pick_scale(places: Iterator[DeltaGenerator], shown: Preview) -> Scale | None:
@@ -167,7 +158,7 @@ def _pick_parts(places: Iterator[DeltaGenerator], shown: Preview) -> tuple[Part 
     return () if parts == tuple(file.part for file in files) else parts
 
 
-def _pick_part(place: DeltaGenerator, number: int, file: FileReading, shown: Preview) -> Part | None:
+def _pick_part(place: DeltaGenerator, number: int, file: PairFileReading, shown: Preview) -> Part | None:
     names: dict[Part | None, str] = {None: word("pairs_page.no_part"), **{part: word(f"part.{part}") for part in PARTS}}
     return place.selectbox(
         word("pairs_page.part_of", file=plain(file.name)),
@@ -198,7 +189,7 @@ def _draw_read(shown: Preview, found: Read) -> None:
     if kept:
         with errors_told():
             with st.spinner(word("data_page.keeping")):
-                sets.choose(preview.keep_read(shown, found).key)
+                sets.choose_pairs(preview.keep_read(shown, found).key)
             st.rerun()
     rows.draw_problems(found.files, shown.name)
 
