@@ -1,21 +1,23 @@
-"""Questions that a language model writes of passages: doc2query (Nogueira & Lin 2019), and reading them out of its answers."""
+"""Questions that a language model writes of passages, read out of its answers: doc2query (Nogueira & Lin 2019)."""
 
 import json
 import re
 import tomllib
-from collections.abc import Generator, Iterator
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from functools import cache
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
+from chat.asking import KeptAnswers, ask_each
 from chat.endpoint import Chat, Endpoint, without_thoughts
 from chat.problems import EndpointError
+from data.cache import key_of
 from data.records import Passage, Passages
+from data.workspace import workspace
 from questions.drafts import Draft, MakerOptions, Progress, PromptLanguage, drawn
-from questions.kept_answers import KeptAnswers
 
 _LONGEST, _SHORTEST = 300, 4  # characters of a question
 _MOST_LISTS = 50  # looked for in an answer
@@ -52,8 +54,6 @@ def _asking_lines(text: str) -> list[str]:
 
 _LONGEST_PASSAGE = 8000  # characters that are sent
 _SHOWN = 200  # characters of an answer that nothing could be made of
-_FAILED_IN_A_ROW = 8  # then the endpoint itself is at fault
-_SECONDS_BETWEEN_WORDS = 0.5  # a page can be stopped while all wait for answers
 
 
 @dataclass(frozen=True)
@@ -95,72 +95,77 @@ def written_drafts(
     Each answer is kept as it comes, and a passage is not asked about again, whoever stops this. Raises `EndpointError`
     where the endpoint will not answer others either.
     """
-    instruction, written = instruction_of(options), Written()
-    kept = KeptAnswers(options.model, instruction, options.language, options.temperature)
+    written, kept = Written(), _kept_questions(options)
     rows = drawn(len(passages), options.most, options.seed)
-    new = [row for row in rows if kept.get(passages[row].title, passages[row].text) is None]
+    new = [row for row in rows if kept.get(_key(passages[row])) is None]
     if endpoint is None:
         written.left = len(new)
     elif new:
+        known = len(rows) - len(new)
         chat = Chat(endpoint, options.model, options.temperature)
-        asking = _Asking(chat, kept, options, instruction)
-        with closing(asking.asked(passages, new, on_progress, len(rows))) as failed:
-            written.unanswered = sorted(failed, key=lambda one: one.row)
+        written.unanswered = _asked(
+            chat,
+            kept=kept,
+            options=options,
+            passages=passages,
+            rows=new,
+            on_progress=lambda done: on_progress(known + done, len(rows)),
+        )
     on_progress(len(rows), len(rows))
     for row in rows:
-        questions = kept.get(passages[row].title, passages[row].text) or []
-        written.drafts += [Draft(question, row) for question in questions]
+        written.drafts += [Draft(question, row) for question in kept.get(_key(passages[row])) or []]
     return written
 
 
-@dataclass(frozen=True)
-class _Asking:
-    chat: Chat
-    kept: KeptAnswers
-    options: MakerOptions
-    instruction: str
+def _kept_questions(options: MakerOptions) -> KeptAnswers[list[str]]:
+    """The questions written so far with one model, prompt and temperature, by passage."""
+    key = key_of(options.model, instruction_of(options), options.language, options.temperature)[:16]
+    return KeptAnswers(workspace() / "cache" / "questions" / f"{key}.jsonl", "passage", _questions_kept)
 
-    def asked(self, passages: Passages, rows: list[int], on_progress: Progress, total: int) -> Generator[Unanswered]:
-        """Ask about the rows, and yield those of which no question came. Left early, it starts no further call."""
-        pool = ThreadPoolExecutor(self.options.concurrency)
-        waiting: dict[Future[str], int] = {}
-        left, known, done, in_a_row = iter(rows), total - len(rows), 0, 0
-        try:
-            while done < len(rows):
-                for row in left:
-                    waiting[pool.submit(self._ask, passages[row])] = row
-                    if len(waiting) >= 2 * self.options.concurrency:
-                        break
-                on_progress(known + done, total)
-                for future in wait(waiting, _SECONDS_BETWEEN_WORDS, FIRST_COMPLETED).done:
-                    row, done = waiting.pop(future), done + 1
-                    failure = _unanswered(row, future)
-                    in_a_row = in_a_row + 1 if failure and failure.code != "unusable" else 0
-                    if in_a_row == _FAILED_IN_A_ROW:
-                        future.result()  # raises
-                    if failure:
-                        yield failure
-        finally:
-            pool.shutdown(wait=False, cancel_futures=True)
 
-    def _ask(self, passage: Passage) -> str:
-        """Ask about a passage and keep the questions; returns an answer that holds none, else nothing."""
-        name = prompts().get(self.options.language, prompts()[PromptLanguage.ENGLISH])["title"]
+def _questions_kept(entry: dict[str, Any]) -> list[str]:
+    if not isinstance(entry["questions"], list):
+        raise TypeError("questions are a list")
+    return [str(question) for question in entry["questions"]]
+
+
+def _key(passage: Passage) -> str:
+    return key_of(passage.title, passage.text)
+
+
+def _asked(
+    chat: Chat,
+    *,
+    kept: KeptAnswers[list[str]],
+    options: MakerOptions,
+    passages: Passages,
+    rows: Sequence[int],
+    on_progress: Callable[[int], None],
+) -> list[Unanswered]:
+    """Ask about the rows, keep the questions, and return the rows of which none came."""
+    instruction = instruction_of(options)
+    name = prompts().get(options.language, prompts()[PromptLanguage.ENGLISH])["title"]
+
+    def ask(row: int) -> str:
+        """Return an answer that holds no question, else nothing."""
+        passage = passages[row]
         title = f"{name}: {passage.title}\n\n" if passage.title else ""
-        answer = self.chat.answer(self.instruction, title + passage.text[:_LONGEST_PASSAGE])
-        questions = questions_in(answer, self.options.per_passage)
+        answer = chat.answer(instruction, title + passage.text[:_LONGEST_PASSAGE])
+        questions = questions_in(answer, options.per_passage)
         if not questions:
             return answer or " "
-        self.kept.add(passage.title, passage.text, questions)
+        kept.add(_key(passage), questions, {"questions": questions})
         return ""
 
-
-def _unanswered(row: int, future: "Future[str]") -> Unanswered | None:
-    """Return why no question came of a passage. Raises what ends the work."""
-    try:
-        answer = future.result()
-    except EndpointError as error:
-        if error.ends:
-            raise
-        return Unanswered(row, error.code, str(error), error.details)
-    return Unanswered(row, "unusable", " ".join(answer.split())[:_SHOWN]) if answer else None
+    done, unanswered = 0, []
+    with closing(ask_each(rows, ask, options.concurrency)) as answers:
+        for told in answers:
+            if told is None:
+                on_progress(done)
+                continue
+            done, (row, answer) = done + 1, told
+            if isinstance(answer, EndpointError):
+                unanswered.append(Unanswered(row, answer.code, str(answer), answer.details))
+            elif answer:
+                unanswered.append(Unanswered(row, "unusable", " ".join(answer.split())[:_SHOWN]))
+    return sorted(unanswered, key=lambda one: one.row)

@@ -1,18 +1,18 @@
 """Retrieval-augmented generation (Lewis et al. 2020): a language model answers from the passages that were found.
 
 Many requests are asked several at a time within a budget, and what was answered is kept by all that the model was told,
-so that nobody is asked twice."""
+so that nobody is asked twice.
+"""
 
 import math
-import threading
 from collections import abc
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from dataclasses import asdict, dataclass, field
+from contextlib import closing
+from dataclasses import asdict, dataclass
 from typing import Any
 
+from chat.asking import KeptAnswers, ask_each
 from chat.endpoint import Answer, Chat, Endpoint, Usage, returned, without_thoughts
-from chat.lines import append_line, lines_of
 from chat.problems import EndpointError
 from data.cache import key_of
 from data.problems import Failure
@@ -86,12 +86,11 @@ class Budget:
         del self._set_aside[request]
 
 
-class KeptAnswers:
-    """The answers so far of a model with one prompt and temperature; any thread may add some.
+class GeneratedAnswers(KeptAnswers[Answer]):
+    """The answers so far of a model with one prompt and temperature, in `workspace/generated/<key>/answers.jsonl`.
 
-    A line of `workspace/generated/<key>/answers.jsonl` each; beside it, `generator.json` says who answered. An answer
-    is found by the text that was sent: the question, and the passages as far as they were. So whichever retriever found
-    them gets it, and wherever the model was served.
+    Beside them `generator.json` says who answered. An answer is found by the text that was sent: the question, and the
+    passages as far as they were. So whichever retriever found them gets it, and wherever the model was served.
     """
 
     def __init__(self, generator: Generator) -> None:
@@ -101,31 +100,21 @@ class KeptAnswers:
             "prompt": asdict(generator.prompt),
         }
         self._folder = workspace() / "generated" / key_of(self._told)[:16]
-        self._writing = threading.Lock()
-        self._answers = {
-            str(entry["asked"]): _answer(entry)
-            for entry in lines_of(self._folder / "answers.jsonl")
-            if "asked" in entry and isinstance(entry.get("said"), str)
-        }
+        super().__init__(self._folder / "answers.jsonl", "asked", _answer)
 
-    def get(self, messages: Messages) -> Answer | None:
-        """Return what was answered, None where it was not yet."""
-        return self._answers.get(messages.key)
-
-    def add(self, messages: Messages, answer: Answer) -> None:
+    def keep(self, messages: Messages, answer: Answer) -> None:
         """Keep an answer. Raises `OSError`: a full disk."""
-        with self._writing:
-            if not (self._folder / "generator.json").exists():
-                write_json(self._folder / "generator.json", self._told)
-            entry = {"asked": messages.key, "said": answer.text, **asdict(answer.usage)}
-            append_line(self._folder / "answers.jsonl", entry)
-            self._answers[messages.key] = answer
+        if not (self._folder / "generator.json").exists():
+            write_json(self._folder / "generator.json", self._told)
+        self.add(messages.key, answer, {"said": answer.text, **asdict(answer.usage)})
 
 
 def _answer(entry: dict[str, Any]) -> Answer:
+    if not isinstance(entry["said"], str):
+        raise TypeError("what was said is a text")
     prompt, completion = (_tokens(entry.get(name)) for name in ("prompt_tokens", "completion_tokens"))
     usage = Usage(prompt, completion, number_in(entry, "first_seconds"), number_in(entry, "seconds"))
-    return Answer(str(entry["said"]), usage)
+    return Answer(entry["said"], usage)
 
 
 def _tokens(value: object) -> int | None:
@@ -134,9 +123,8 @@ def _tokens(value: object) -> int | None:
 
 Progress = Callable[[int, int, float], None]  # different requests done, those in all, and what was spent
 
-_FAILED_IN_A_ROW = 8  # then the endpoint itself is at fault
+_MOST_AT_ONCE = 64
 _MAY_HAVE_COST = ("broken_off", "timeout", "too_long", "too_much")
-_SECONDS_BETWEEN_WORDS = 0.5  # it can be stopped while all wait for answers
 
 
 def says_something(answer: Answer) -> bool:
@@ -149,71 +137,57 @@ def nothing_said() -> ReadingError:
     return ReadingError("nothing_said", "the model said nothing")
 
 
-@dataclass
-class Asking:
-    """One round of asking: what it may spend, whom it tells, what stops it; `failures` by the messages' keys."""
+def _ask(
+    new: Mapping[str, Messages],
+    chat: Chat,
+    concurrency: int,
+    *,
+    kept: GeneratedAnswers,
+    budget: Budget,
+    on_progress: Progress,
+    stopped: Callable[[], bool],
+) -> tuple[dict[str, Failure], Failure | None]:
+    """Ask, and keep the answers; returns single failures by the messages' keys, and why the rest was not asked."""
+    failures: dict[str, Failure] = {}
+    done, ended = 0, None
 
-    kept: KeptAnswers
-    budget: Budget
-    on_progress: Progress
-    stopped: Callable[[], bool]
-    failures: dict[str, Failure] = field(default_factory=dict)
-    in_a_row: int = 0
-
-    def about(self, new: Mapping[str, Messages], chat: Chat, concurrency: int) -> Failure | None:
-        """Ask, and keep the answers; returns why the rest was not asked, None where all were."""
-        pool, waiting = ThreadPoolExecutor(concurrency), dict[Future[Answer], str]()
-        left, ended = [*new.values()][::-1], None
-        try:
-            while (left or waiting) and not ended:
-                if self.stopped():
-                    return ReadingError("generation_stopped", "stopped: what was answered is kept")
-                while left and len(waiting) < concurrency and self.budget.set_aside(left[-1].key, left[-1].size):
-                    messages = left.pop()
-                    waiting[pool.submit(self._ask, chat, messages)] = messages.key
-                if not waiting:
-                    return ReadingError("price_ceiling", f"{len(left):,} more might pass the price", left=len(left))
-                self._tell(len(new) - len(left) - len(waiting), len(new))
-                for future in wait(waiting, _SECONDS_BETWEEN_WORDS, FIRST_COMPLETED).done:
-                    ended = self._settled(waiting.pop(future), future) or ended
-            self._tell(len(new) - len(left) - len(waiting), len(new))
-        finally:
-            pool.shutdown(wait=False, cancel_futures=True)
-        return ended
-
-    def _tell(self, done: int, total: int) -> None:
-        self.on_progress(done, total, self.budget.spent)
-
-    def _ask(self, chat: Chat, messages: Messages) -> Answer:
+    def ask(messages: Messages) -> Answer:
         answer = returned(chat.stream(messages.system, messages.text))
         if says_something(answer):  # kept by this thread: perhaps nobody waits for it any more
-            self.kept.add(messages, answer)
+            kept.keep(messages, answer)
         return answer
 
-    def _settled(self, key: str, future: "Future[Answer]") -> EndpointError | None:
-        """Count what came of a request; returns the error that ends them all."""
-        try:
-            answer = future.result()
-        except EndpointError as error:
-            return self._failed(key, error)
-        self.budget.settle(key, answer.usage)
-        self.in_a_row = 0
-        if not says_something(answer):
-            self.failures[key] = nothing_said()
-        return None
-
-    def _failed(self, key: str, error: EndpointError) -> EndpointError | None:
-        if error.code in _MAY_HAVE_COST:
-            self.budget.settle(key, None)
+    def settle(messages: Messages, answer: Answer | EndpointError) -> None:
+        if not isinstance(answer, EndpointError):
+            budget.settle(messages.key, answer.usage)
+            if not says_something(answer):
+                failures[messages.key] = nothing_said()
+            return
+        if answer.code in _MAY_HAVE_COST:
+            budget.settle(messages.key, None)
         else:
-            self.budget.release(key)
-        self.in_a_row += 1
-        if not error.ends:
-            self.failures[key] = error
-        return error if error.ends or self.in_a_row == _FAILED_IN_A_ROW else None
+            budget.release(messages.key)
+        if not answer.ends:
+            failures[messages.key] = answer
 
-
-_MOST_AT_ONCE = 64
+    affordable = ask_each(new.values(), ask, concurrency, lambda one: budget.set_aside(one.key, one.size))
+    with closing(affordable) as answers:
+        try:
+            for told in answers:
+                if told:
+                    done += 1
+                    settle(*told)
+                elif stopped():
+                    return failures, ReadingError("generation_stopped", "stopped: what was answered is kept")
+                else:
+                    on_progress(done, len(new), budget.spent)
+        except EndpointError as error:
+            ended = error
+    on_progress(done, len(new), budget.spent)
+    left = len(new) - done
+    if left and not ended:
+        return failures, ReadingError("price_ceiling", f"{left:,} more might pass the price", left=left)
+    return failures, ended
 
 
 @dataclass(frozen=True)
@@ -236,7 +210,7 @@ class Batch:
 def kept_answer(generator: Generator, request: Request) -> GeneratedAnswer | None:
     """Return what was answered before; None where nothing was."""
     messages = generator.messages(request)
-    known = KeptAnswers(generator).get(messages)
+    known = GeneratedAnswers(generator).get(messages.key)
     return generator.answer(known, messages.sent) if known else None
 
 
@@ -251,7 +225,7 @@ def answer(generator: Generator, chat: Chat, request: Request) -> abc.Generator[
     said = yield from chat.stream(messages.system, messages.text)
     if not says_something(said):
         raise nothing_said()
-    KeptAnswers(generator).add(messages, said)
+    GeneratedAnswers(generator).keep(messages, said)
     return generator.answer(said, messages.sent)
 
 
@@ -274,23 +248,22 @@ def generate(
     error). Raises `ReadingError` (`generator_range`), `LimitError` (`megabytes`), `OSError`: a full disk.
     """
     require_range("concurrency", concurrency, 1, _MOST_AT_ONCE)
-    kept, budget = KeptAnswers(generator), Budget(prices)
+    kept, budget = GeneratedAnswers(generator), Budget(prices)
     messages = {request.id: generator.messages(request) for request in requests}
-    new = {one.key: one for one in messages.values() if not kept.get(one)}
-    asking = Asking(kept, budget, on_progress or _say_nothing, stopped or _never)
-    ended = None
+    new = {one.key: one for one in messages.values() if not kept.get(one.key)}
+    failed, ended = dict[str, Failure](), None
     if endpoint and new:
         require_room()
-        ended = asking.about(new, generator.chat(endpoint), concurrency)
-    answers = {id_: generator.answer(known, one.sent) for id_, one in messages.items() if (known := kept.get(one))}
-    failures = {id_: asking.failures[one.key] for id_, one in messages.items() if one.key in asking.failures}
+        failed, ended = _ask(
+            new,
+            generator.chat(endpoint),
+            concurrency,
+            kept=kept,
+            budget=budget,
+            on_progress=on_progress or (lambda *_: None),
+            stopped=stopped or (lambda: False),
+        )
+    answers = {id_: generator.answer(known, one.sent) for id_, one in messages.items() if (known := kept.get(one.key))}
+    failures = {id_: failed[one.key] for id_, one in messages.items() if one.key in failed}
     left = len(messages) - len(answers) - len(failures)
     return Batch(answers, failures, left, ended, budget.spent, budget.estimated)
-
-
-def _say_nothing(done: int, total: int, spent: float) -> None:
-    del done, total, spent
-
-
-def _never() -> bool:
-    return False
