@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.material import korquad
-from data.read import read_file
+from data.questions.read import read_file
 from data.records import QuestionSet
 from text.analyzers import Analyzer
 from text.marking import sentence_spans

@@ -146,7 +146,7 @@ def _one_size(size: int, folder: Path, *, kiwi: bool) -> dict[str, float]:
 
 
 def _reading(file: Path) -> Iterator[tuple[str, float]]:
-    from data.read import read_file
+    from data.questions.read import read_file
     from data.store import keep, load, stored
 
     yield "read and keep", _seconds(lambda: keep(read_file(file).question_set))

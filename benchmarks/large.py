@@ -29,7 +29,7 @@ from benchmarks.app.app import opened_page, running_app
 from benchmarks.material import korquad
 from data.pairs.records import sentence_set
 from data.pairs.store import keep as keep_pairs
-from data.read import read_file
+from data.questions.read import read_file
 from data.split import Part
 from data.store import load, stored
 from data.workspace import PROJECT

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from data.read import read_file
+from data.questions.read import read_file
 from data.workspace import replacing
 
 NAME = "KorQuAD_v1.0_dev.json"

@@ -16,12 +16,12 @@ import numpy as np
 from cyclopts import Parameter
 
 from data.apart.reading import read_file_apart
-from data.audit import PARTS, Audit, Unit, audit
 from data.commands import AsJson, columns_of, commands_of, run
 from data.formats.columns import Columns
 from data.pairs.command import inspect_pairs, keep_pairs
 from data.problems import DataError
-from data.read import Reading
+from data.questions.audit import PARTS, Audit, Unit, audit
+from data.questions.read import Reading
 from data.split import Split, split
 from data.store import keep, note_used
 from data.terminal import tell

@@ -21,7 +21,7 @@ from data.pairs.reading import PairOptions, PairReading, read_pairs
 from data.pairs.records import PairKind
 from data.passages import Passages, open_passages, write_passages
 from data.problems import DataError, ProblemCode
-from data.read import Reading, read
+from data.questions.read import Reading, read
 from data.records import QuestionSet, open_questions, write_questions
 from data.split import Part
 from data.workspace import read_json, replacing, require_few_passages, workspace, write_json

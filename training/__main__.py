@@ -13,7 +13,7 @@ from cyclopts import App, Group, Parameter
 from cyclopts.validators import mutually_exclusive
 
 from data.commands import AsJson, commands_of, one_of, run
-from data.csv_export import csv_bytes
+from data.formats.delimited import csv_bytes
 from data.terminal import tell
 from data.workspace import workspace
 from jobs.status import State

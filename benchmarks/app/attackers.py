@@ -25,7 +25,7 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.typing import Subprotocol
 
 from benchmarks.app.app import RunningApp, running_app, visits
-from data.read import read
+from data.questions.read import read
 from data.split import Part
 from data.store import CATALOG, obtain
 from data.store import keep as keep_set

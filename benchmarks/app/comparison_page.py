@@ -11,7 +11,7 @@ from typing import Any
 
 from benchmarks.app.app import opened_page, running_app
 from benchmarks.material import korquad
-from data.read import read_file
+from data.questions.read import read_file
 from data.store import keep as keep_set
 from retrieval.analysis.evidence import evidence
 from retrieval.analysis.questions import ceilings, fates, rank_map

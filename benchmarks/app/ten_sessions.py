@@ -21,7 +21,7 @@ from playwright.sync_api import Browser, Page
 from benchmarks.app.app import RunningApp, opened_browser, running_app, visits
 from benchmarks.app.comparison_page import RETRIEVERS
 from benchmarks.material import korquad
-from data.read import read_file
+from data.questions.read import read_file
 from data.split import Part
 from data.store import keep as keep_set
 from retrieval.comparison.compare import compare

@@ -19,7 +19,7 @@ import regex
 
 from benchmarks.material import korquad
 from benchmarks.quality.article_split import MEASURE, differences, table
-from data.read import read_file
+from data.questions.read import read_file
 from data.records import QuestionSet
 from data.split import Part, SplitOptions, split
 from data.store import CATALOG, read_entry

@@ -20,7 +20,7 @@ from benchmarks.quality.article_split import (
     trained,
     workspace,
 )
-from data.read import read_file
+from data.questions.read import read_file
 from data.split import Part
 from jobs.status import State
 from models.packaged import DEFAULT

@@ -17,7 +17,7 @@ import numpy as np
 
 from benchmarks.material import korquad
 from benchmarks.quality.article_split import MEASURE, compared, differences, figures, scores, table
-from data.read import read_file
+from data.questions.read import read_file
 from data.records import Passage, Passages, QuestionSet
 from data.split import Part, SplitOptions
 from models.packaged import DEFAULT

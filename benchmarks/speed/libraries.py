@@ -21,7 +21,7 @@ from scipy.stats import spearmanr
 
 from benchmarks import material, peers
 from benchmarks.material import BASE, SMALL, TINY, bi_encoder, cross_encoder, korquad
-from data.read import read_file
+from data.questions.read import read_file
 from data.texts import fingerprint_of
 from models.encoders.bi_encoder import BiEncoder
 from models.encoders.cross_encoder import CrossEncoderScorer

@@ -18,7 +18,7 @@ import numpy as np
 
 from benchmarks import peers
 from benchmarks.material import korquad
-from data.read import read_file
+from data.questions.read import read_file
 from models.packaged import DEFAULT
 from models.readers.reader import SpanOptions, SpanReader, Spans
 from models.sources import find_model

@@ -30,7 +30,7 @@ from benchmarks import peers
 from benchmarks.material import bi_encoder, korquad
 from benchmarks.quality.article_split import SPLIT
 from benchmarks.speed.training_turns import OURS, PLAIN, SHARE_OF_MEMORY, Took, Turn, options_of
-from data.read import read_file
+from data.questions.read import read_file
 from data.records import QuestionSet
 from models.packaged import DEFAULT
 from models.precision import Precision

@@ -18,7 +18,7 @@ import psutil
 
 from benchmarks.material import korquad
 from benchmarks.quality.article_split import SPLIT
-from data.read import read_file
+from data.questions.read import read_file
 from models.packaged import DEFAULT
 from models.precision import Precision
 from models.sources import find_model

@@ -20,7 +20,7 @@ from data.formats.opening import Proposal, file_content
 from data.formats.text import Content
 from data.passages import open_passages, write_passages
 from data.problems import DataError
-from data.read import Reading, propose_columns, read
+from data.questions.read import Reading, propose_columns, read
 from data.records import QuestionSet, open_questions, write_questions
 from data.workspace import workspace
 
@@ -35,7 +35,7 @@ def read_file_apart(path: Path, chosen: Mapping[str, str | None] | None = None) 
 
 
 def read_apart(content: bytes | Content, name: str, chosen: Mapping[str, str | None] | None = None) -> Reading:
-    """Read the content of a file as `data.read.read` does, in a process of its own.
+    """Read the content of a file as `data.questions.read.read` does, in a process of its own.
 
     `chosen` names columns by role; those of the other roles are guessed. Raises `UnusableFileError`, also where reading
     takes more than its `Limits` or the process ends, and `OSError` where the disk is full.

@@ -1,4 +1,4 @@
-"""CSV and TSV text becomes a table; the delimiter and the way of quoting are told by content."""
+"""CSV and TSV text becomes a table, told by content; and tables become CSV that a spreadsheet opens as it is."""
 
 import csv
 import re
@@ -6,6 +6,8 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import chain, islice
+
+import pandas as pd
 
 from data.formats.columns import guess_columns, is_known
 from data.formats.tables import MAX_COLUMNS, MOST_CHARACTERS, RawRow, Table, column_names
@@ -160,3 +162,22 @@ def _row(number: int, fields: list[str] | str, names: tuple[str, ...]) -> RawRow
 
 def _misfits(table: Table) -> int:
     return sum(row.problem is not None for row in table.rows)
+
+
+_FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "＝", "＋", "－", "＠")  # the wide ones, too, for East Asian ones
+
+
+def csv_bytes(table: pd.DataFrame) -> bytes:
+    """Return a table as CSV in UTF-8 with a byte order mark, without its index.
+
+    A text that a spreadsheet would run as a formula is led by an apostrophe, in cells and in column names.
+    """
+    safe = table.rename(columns=_harmless)
+    for place, kind in enumerate(safe.dtypes):
+        if not pd.api.types.is_numeric_dtype(kind):
+            safe.isetitem(place, [_harmless(value) for value in safe.iloc[:, place]])
+    return bytes(safe.to_csv(index=False, lineterminator="\r\n").encode("utf-8-sig"))
+
+
+def _harmless(value: object) -> object:
+    return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA_STARTS) else value

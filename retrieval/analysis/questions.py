@@ -11,12 +11,12 @@ from enum import StrEnum
 import numpy as np
 import pandas as pd
 
-from data.audit import word_overlap
+from data.questions.audit import word_overlap
 from data.records import QuestionSet
 from retrieval.comparison.compare import Comparison
 from retrieval.comparison.spec import Spec
 from retrieval.evaluation.measures import first_relevant_ranks
-from retrieval.rankings import NOT_FOUND, Findings, Rankings
+from retrieval.rankings import Findings, Rankings
 
 BANDS = (1, 5, 10, 20, 50, 100)  # last rank of each band; one band more holds what lies deeper or was not found
 
@@ -119,7 +119,7 @@ def question_table(question_set: QuestionSet, ranks: np.ndarray, names: Sequence
     """One row a question, most disputed first; the index is its row in the set.
 
     Columns: "id", "question", "kind", one a retriever, `rank_0`, `rank_1`, ... (Int64, missing where not found), and
-    "overlap" (`data.audit.word_overlap`, 0 to 1).
+    "overlap" (`data.questions.audit.word_overlap`, 0 to 1).
     """
     table = pd.DataFrame(
         {
@@ -158,7 +158,9 @@ def rows_in_all(count: int, parts: Sequence[np.ndarray]) -> np.ndarray:
 
 def findings_of(compared: Comparison, row: int) -> dict[str, Findings]:
     """Return what every retriever that has rankings found of the question at `row`, as it was kept."""
-    return {name: _findings(one, row) for name, one in compared.rankings.items()}
+    return {
+        name: Findings.of(Rankings(one.indices[[row]], one.scores[[row]])) for name, one in compared.rankings.items()
+    }
 
 
 def same_article(question_set: QuestionSet, row: int) -> frozenset[int]:
@@ -168,11 +170,6 @@ def same_article(question_set: QuestionSet, row: int) -> frozenset[int]:
     return frozenset(
         place for place, title in enumerate(question_set.passages.titles) if title in titles and place not in relevant
     )
-
-
-def _findings(rankings: Rankings, row: int) -> Findings:
-    found = rankings.indices[row] != NOT_FOUND
-    return Findings(tuple(rankings.indices[row, found].tolist()), tuple(rankings.scores[row, found].tolist()))
 
 
 def most_disputed(rankings: Sequence[Rankings], question_set: QuestionSet, count: int) -> list[int]:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from data.audit import word_overlap
+from data.questions.audit import word_overlap
 from data.records import QuestionSet
 from data.statistics import LEVEL
 from retrieval.evaluation.measures import Scores
@@ -87,15 +87,9 @@ def slice_table(
 
 
 _COLUMNS = [
-    "slice",
-    "questions",
-    "retriever",
-    "mean",
-    "low",
-    "high",
-    "difference",
-    "difference_low",
-    "difference_high",
+    *("slice", "questions", "retriever"),
+    *("mean", "low", "high"),
+    *("difference", "difference_low", "difference_high"),
 ]
 
 
@@ -186,25 +180,20 @@ def _first_passages(question_set: QuestionSet) -> list[int]:
     return [question_set.row_of_passage[question.relevant[0]] for question in question_set.questions]
 
 
-def _kinds(question_set: QuestionSet) -> list[str]:
-    return [question.kind for question in question_set.questions]
-
-
 def _articles(question_set: QuestionSet) -> list[str]:
     return [question_set.passages[row].title for row in _first_passages(question_set)]
-
-
-def _question_lengths(question_set: QuestionSet) -> np.ndarray:
-    return np.array([len(question.text) for question in question_set.questions], dtype=np.float64)
 
 
 def _passage_lengths(question_set: QuestionSet) -> np.ndarray:
     return np.array([len(question_set.passages[row].text) for row in _first_passages(question_set)], dtype=np.float64)
 
 
-_LABELS: dict[Property, Callable[[QuestionSet], list[str]]] = {Property.KIND: _kinds, Property.ARTICLE: _articles}
+_LABELS: dict[Property, Callable[[QuestionSet], list[str]]] = {
+    Property.KIND: lambda question_set: [question.kind for question in question_set.questions],
+    Property.ARTICLE: _articles,
+}
 _NUMBERS: dict[Property, Callable[[QuestionSet], np.ndarray]] = {
-    Property.QUESTION_LENGTH: _question_lengths,
+    Property.QUESTION_LENGTH: lambda question_set: np.array([float(len(one.text)) for one in question_set.questions]),
     Property.PASSAGE_LENGTH: _passage_lengths,
     Property.OVERLAP: word_overlap,
     Property.TERMS_FOUND: terms_found,

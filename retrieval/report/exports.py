@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from data.csv_export import csv_bytes
+from data.formats.delimited import csv_bytes
 from data.records import QuestionSet
 from data.workspace import replacing, write_json, write_text
 from retrieval.analysis.evidence import Evidence, Figure, as_list, evidence, figures, label, shown_measures
@@ -171,7 +171,7 @@ def _lines(entries: Iterable[dict[str, Any]]) -> Iterator[str]:
 
 
 def save(comparison: Comparison, folder: Path, origin: dict[str, Any] | None = None, language: str = "en") -> None:
-    """Write all there is of a comparison into `folder`, the report in a language of `retrieval.report.sections.LANGUAGES`.
+    """Write all there is of a comparison into `folder`, the report in one of `retrieval.report.sections.LANGUAGES`.
 
     `origin` is the comparison's provenance, found out where left out.
     """

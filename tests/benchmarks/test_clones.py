@@ -12,7 +12,7 @@ from benchmarks.clones import Articles, Clones, articles_of, cloned
 from benchmarks.speed.bm25_engines import BM25S
 from benchmarks.speed.bm25_search import asked_of
 from data.passages import Passage, Passages
-from data.read import read_file
+from data.questions.read import read_file
 from data.records import Question, QuestionSet
 from text.analyzers import Analyzer
 from text.tokens import Tokens, tokens_of

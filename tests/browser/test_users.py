@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, expect
 
-from data.read import read
+from data.questions.read import read
 from data.store import keep
 from data.workspace import acting_as, user_of
 from tests.browser.conftest import running_app
@@ -25,6 +25,20 @@ WORDS = catalog("en")
 RUN = "20261122-014317-bi-0b1c"
 MINUTES = 60_000
 PEOPLE = ("alice", "bob")
+ATTEMPTS = (
+    "/?data={data}&retrievers=BM25",
+    "/data?data={data}",
+    "/search?data={data}&q=질문",
+    "/train?data={data}&base={run}",
+    "/?comparison={comparison}",
+    "/?data={data}&comparison={comparison}&view=why",
+    "/?comparison=../../{user}/comparisons/{comparison}",
+    "/data?data=../../{user}/datasets/{data}",
+    "/train?train=bi-encoder&base={run}",
+    "/train?train=bi-encoder&base={folder}/runs/{run}",
+    "/train?train=bi-encoder&base=../{user}/runs/{run}",
+    "/train?train=bi-encoder&base=workspace/users/{user}/runs/{run}",
+)
 
 
 @dataclass
@@ -167,22 +181,6 @@ def test_each_sees_their_own_and_what_is_shared(app: str, people: dict[str, Pers
         person.goes_to(f"{app}/train?data={person.data}")
         expect(person.page.get_by_role("main").get_by_text(f"model of {one}").first).to_be_visible()
         expect(person.page.get_by_text(f"model of {other}")).to_have_count(0)
-
-
-ATTEMPTS = (
-    "/?data={data}&retrievers=BM25",
-    "/data?data={data}",
-    "/search?data={data}&q=질문",
-    "/train?data={data}&base={run}",
-    "/?comparison={comparison}",
-    "/?data={data}&comparison={comparison}&view=why",
-    "/?comparison=../../{user}/comparisons/{comparison}",
-    "/data?data=../../{user}/datasets/{data}",
-    "/train?train=bi-encoder&base={run}",
-    "/train?train=bi-encoder&base={folder}/runs/{run}",
-    "/train?train=bi-encoder&base=../{user}/runs/{run}",
-    "/train?train=bi-encoder&base=workspace/users/{user}/runs/{run}",
-)
 
 
 @pytest.mark.parametrize("attempt", ATTEMPTS)

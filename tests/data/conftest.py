@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from data.read import Reading, read_file
+from data.questions.read import Reading, read_file
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ import pytest
 from cyclopts import App, Parameter
 
 from data.commands import AsJson, columns_of, commands_of, one_of, run, several_of, takes
-from data.csv_export import csv_bytes
+from data.formats.delimited import csv_bytes
 from data.terminal import QUIET, VERBOSE, harmless, quiet, tell
 
 

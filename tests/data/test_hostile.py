@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from data.audit import audit
 from data.problems import DataError
-from data.read import read
+from data.questions.audit import audit
+from data.questions.read import read
 from data.split import split
 from tests.data.sample_files import FILES
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from data.read import read
+from data.questions.read import read
 from data.records import QuestionSet
 from tests.data.sample_files import Row, as_csv, as_excel, as_json, as_jsonl, as_parquet, as_squad
 

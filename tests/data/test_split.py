@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from data.read import Reading
+from data.questions.read import Reading
 from data.records import Passage, Question, QuestionSet
 from data.split import Part, SplitOptions, passage_groups, split
 

@@ -18,8 +18,8 @@ import pytest
 from data.__main__ import main
 from data.cache import cached_arrays
 from data.problems import DataError, ProblemCode
+from data.questions.judgements import mark_negative, remarks_of
 from data.records import Passage, Question, QuestionSet
-from data.remarks import mark_negative, remarks_of
 from data.store import (
     CATALOG,
     CatalogEntry,

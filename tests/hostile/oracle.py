@@ -11,7 +11,7 @@ import random
 from dataclasses import dataclass
 
 from data.problems import DataError, ProblemCode
-from data.read import Reading, read
+from data.questions.read import Reading, read
 from tests.hostile.written import ROLES, Row, Written, random_rows, write
 
 _PIECES = (

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from data.problems import DataError
-from data.remarks import mark_negative, remarks_of, write_note
+from data.questions.judgements import mark_negative, remarks_of, write_note
 from data.split import SplitOptions
 from data.store import damaged as damaged_sets
 from data.store import keep as keep_set

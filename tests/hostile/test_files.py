@@ -11,7 +11,7 @@ from data.apart.exchange import Limits
 from data.apart.reading import read_apart
 from data.formats.text import Content
 from data.problems import DataError
-from data.read import read
+from data.questions.read import read
 from tests.hostile.files import FILES
 
 MOST_MEMORY = 2**30

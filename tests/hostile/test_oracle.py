@@ -2,7 +2,7 @@
 
 import pytest
 
-from data.read import read
+from data.questions.read import read
 from tests.hostile.oracle import Damage, _rows, _wrong, verdict
 from tests.hostile.written import FORMATS, random_rows, write
 

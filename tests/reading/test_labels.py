@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from data.read import read_file
+from data.questions.read import read_file
 from data.records import Passage, Question, QuestionSet
 from reading.judge.labels import NO_ANSWER, UNKNOWN, Property, labels
 

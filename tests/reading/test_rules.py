@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from data.read import read_file
+from data.questions.read import read_file
 from reading.__main__ import main
 from reading.judge.rules import Rules, judged, normalized
 

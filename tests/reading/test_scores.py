@@ -104,7 +104,7 @@ def test_the_command_tells_every_reader_and_their_differences(
         for q in asked().questions[:3]
     ]
     data.write_text("\n".join(json.dumps(row, ensure_ascii=False) for row in rows), encoding="utf-8")
-    from data.read import read_file
+    from data.questions.read import read_file
 
     ids = [question.id for question in read_file(data).question_set.questions]
     for name, answers in (("a", ["서울", "한국", "백"]), ("b", ["서울", "", "백 도"])):

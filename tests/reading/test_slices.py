@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from data.read import read_file
+from data.questions.read import read_file
 from data.records import Passage, Question, QuestionSet
 from reading.__main__ import main
 from reading.judge.labels import NO_ANSWER, Property

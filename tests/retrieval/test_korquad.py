@@ -9,7 +9,7 @@ import pytest
 from ir_measures import RR, R, Success, nDCG
 from sklearn.feature_extraction.text import CountVectorizer
 
-from data.read import read_file
+from data.questions.read import read_file
 from retrieval.comparison.compare import Comparison, compare
 from retrieval.comparison.experiment import Experiment
 from retrieval.lexical.bm25 import BM25

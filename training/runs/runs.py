@@ -25,7 +25,7 @@ from typing import Any
 
 from pydantic import BaseModel, FiniteFloat, ValidationError
 
-from data.remarks import remarks_of
+from data.questions.judgements import remarks_of
 from data.split import SplitOptions
 from data.workspace import shelf, workspace, write_text
 from jobs.folder import Job

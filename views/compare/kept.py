@@ -1,4 +1,4 @@
-"""The comparisons kept in the workspace: opened again, renamed, set beside the one that is shown, deleted; and taken away as files."""
+"""The comparisons kept in the workspace: opened again, renamed, set beside the one shown, deleted, taken away."""
 
 import io
 import json
@@ -11,7 +11,7 @@ from typing import NoReturn
 import pandas as pd
 import streamlit as st
 
-from data.csv_export import csv_bytes
+from data.formats.delimited import csv_bytes
 from retrieval.analysis.evidence import comparable
 from retrieval.comparison.experiment import write_experiment
 from retrieval.comparison.store import (
@@ -194,7 +194,7 @@ def _draw_changes(view: ComparisonView, chosen: StoredComparison, current: Store
         "p_family": tables.p_family(),
         "verdict": tables.text("compare.verdict", ""),
     }
-    st.dataframe(table[[*columns]], hide_index=True, column_config=columns)
+    tables.draw(table, columns)
 
 
 def draw_export(view: ComparisonView | None) -> None:

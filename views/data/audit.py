@@ -7,7 +7,16 @@ import numpy as np
 import pandas as pd
 import streamlit as st
 
-from data.audit import OVERLAP_WIDTH, Audit, Overlap, histogram, kinds_table, overlap_level, parts_table, split_table
+from data.questions.audit import (
+    OVERLAP_WIDTH,
+    Audit,
+    Overlap,
+    histogram,
+    kinds_table,
+    overlap_level,
+    parts_table,
+    split_table,
+)
 from data.records import Question, QuestionSet
 from data.split import Split
 from views.names import kind_words

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import streamlit as st
 
 from data.apart import processes
-from data.audit import Audit
+from data.questions.audit import Audit
 from data.records import QuestionSet
 from data.split import Split, SplitOptions
 from data.store import StoredSet

@@ -6,7 +6,7 @@ from html import escape
 import numpy as np
 import streamlit as st
 
-from data.audit import questions_of
+from data.questions.audit import questions_of
 from data.records import Passage, Question, QuestionSet
 from text.marking import merged
 from views.resources.sets import passages_found

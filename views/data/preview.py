@@ -7,10 +7,10 @@ import streamlit as st
 
 from data.apart.exchange import UnusableFileError
 from data.apart.reading import read_apart
-from data.audit import Audit, audit
 from data.formats.columns import Columns
 from data.problems import DataError
-from data.read import Reading
+from data.questions.audit import Audit, audit
+from data.questions.read import Reading
 from data.split import Split, split
 from data.store import StoredSet, keep
 from views.resources.sets import use_set

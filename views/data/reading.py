@@ -5,7 +5,7 @@ from dataclasses import asdict, fields
 import streamlit as st
 
 from data.formats.columns import Columns
-from data.read import Reading
+from data.questions.read import Reading
 from data.store import CATALOG
 from views.data import preview, rows
 from views.data.preview import Preview, Read

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import streamlit as st
 
-from data.csv_export import csv_bytes
+from data.formats.delimited import csv_bytes
 from embeddings.geometry import MOST
 from embeddings.job import EmbeddingJob, NeighboursRequest, SimilarityRequest
 from views.embeddings import charts

@@ -7,7 +7,7 @@ import numpy as np
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from data.judgements import judge, judge_answer, judged_answer, judged_answers, judged_passages, judgements_of
+from data.questions.judgements import judge, judge_answer, judged_answer, judged_answers, judged_passages, judgements_of
 from data.records import QuestionSet
 from data.split import Part
 from data.store import StoredSet

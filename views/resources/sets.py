@@ -3,7 +3,7 @@
 import numpy as np
 import streamlit as st
 
-from data.audit import Audit, audit, passages_with
+from data.questions.audit import Audit, audit, passages_with
 from data.records import QuestionSet
 from data.split import Split, SplitOptions, split
 from data.store import CATALOG, StoredSet, keep, last_used, load, note_used, read_entry, stored

@@ -3,7 +3,7 @@
 import pandas as pd
 import streamlit as st
 
-from data.judgements import Judged, forget, judge, judgements_of, with_judged
+from data.questions.judgements import Judged, forget, judge, judgements_of, with_judged
 from data.records import QuestionSet
 from data.store import StoredSet, keep
 from views.names import set_name

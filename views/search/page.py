@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import streamlit as st
 
-from data.judgements import judged_passages, judgements_of
+from data.questions.judgements import judged_passages, judgements_of
 from data.split import Part
 from data.store import StoredSet
 from data.texts import Script, script_of

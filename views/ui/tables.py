@@ -9,7 +9,7 @@ import streamlit as st
 from pandas.io.formats.style import Styler
 from streamlit.elements.lib.column_types import ColumnConfig
 
-from data.csv_export import csv_bytes
+from data.formats.delimited import csv_bytes
 from retrieval.evaluation.measures import Measure
 from views.ui.words import known, word
 
@@ -69,7 +69,7 @@ def p_family() -> ColumnConfig:
     return st.column_config.NumberColumn("p", format="%.4f", help=word("compare.p_family_help"))
 
 
-def draw(table: pd.DataFrame | Styler, columns: Mapping[str, ColumnConfig], **look: Any) -> None:
+def draw(table: pd.DataFrame | Styler, columns: Mapping[str, ColumnConfig | str], **look: Any) -> None:
     """Draw these columns of a table, in their order and without its index; `look` is as of `st.dataframe`."""
     st.dataframe(table, hide_index=True, column_order=[*columns], column_config=columns, **look)
 

@@ -18,7 +18,7 @@ from data.apart.reading import read_apart, read_file_apart
 from data.formats.columns import Columns
 from data.formats.text import Content
 from data.problems import DataError, ProblemCode
-from data.read import read
+from data.questions.read import read
 from data.workspace import workspace
 from tests.data.sample_files import FILES
 

@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from data.problems import DataError, ProblemCode
-from data.read import Reading, read
+from data.questions.read import Reading, read
 from tests.data.sample_files import ROWS, as_parquet, rezipped, workbook
 
 

@@ -6,7 +6,7 @@ import pytest
 from data.formats.json_rows import is_jsonl, json_table, jsonl_table, parse_json
 from data.formats.opening import Format
 from data.problems import DataError, ProblemCode
-from data.read import Reading, read
+from data.questions.read import Reading, read
 
 ROW = {"question": "수도는?", "context": "서울"}
 

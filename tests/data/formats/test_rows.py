@@ -8,7 +8,7 @@ import pytest
 from data.formats.rows import MOST_ANSWERS, answers_in
 from data.formats.tables import MOST_CHARACTERS
 from data.problems import ProblemCode
-from data.read import Reading, read
+from data.questions.read import Reading, read
 from tests.data.sample_files import rezipped, workbook
 
 

@@ -8,7 +8,7 @@ from data.formats import text as content_module
 from data.formats.opening import Format, recognise
 from data.formats.text import Content, EncodedText, encoding_of
 from data.problems import DataError, Problem, ProblemCode
-from data.read import propose_columns, read, read_file
+from data.questions.read import propose_columns, read, read_file
 from tests.data.sample_files import FILES, ROWS
 
 

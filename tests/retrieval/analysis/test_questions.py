@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from data.audit import word_overlap
+from data.questions.audit import word_overlap
 from data.records import Passage, Question, QuestionSet
 from retrieval.analysis.questions import (
     BANDS,

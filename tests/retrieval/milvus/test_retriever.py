@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from data.passages import Passages
-from data.read import read_file
+from data.questions.read import read_file
 from data.records import Passage
 from retrieval.comparison.compare import compare
 from retrieval.comparison.experiment import Experiment, read_experiment, write_experiment

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 from beir.datasets.data_loader import GenericDataLoader
 
-from data.csv_export import csv_bytes
+from data.formats.delimited import csv_bytes
 from data.records import Passage, Question, QuestionSet
 from retrieval.analysis.evidence import evidence
 from retrieval.comparison.store import provenance

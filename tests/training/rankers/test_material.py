@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from data.questions.judgements import mark_negative
 from data.records import Maker, Passage, Question, QuestionSet
-from data.remarks import mark_negative
 from data.split import SplitOptions
 from data.store import find, keep
 from models.encoders.bi_encoder import BiEncoder

@@ -8,7 +8,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from data import workspace as workspace_module
-from data.judgements import Judged, judged_answer, judged_answers, judgements_of
+from data.questions.judgements import Judged, judged_answer, judged_answers, judgements_of
 from data.records import Passage, QuestionSet
 from data.split import Part, SplitOptions
 from data.store import StoredSet, keep

@@ -11,7 +11,7 @@ import pytest
 import streamlit as st
 from streamlit.testing.v1 import AppTest
 
-from data.judgements import judge, judgements_of
+from data.questions.judgements import judge, judgements_of
 from data.records import Passage, Question, QuestionSet
 from data.split import Part, SplitOptions
 from data.store import StoredSet, keep, load, stored

@@ -1,17 +1,25 @@
-"""One question of a comparison: what each retriever put where, and why; its note, and passages marked as hard negatives."""
+"""One question of a comparison: what each retriever put where, and why; its note, and its hard negatives."""
 
 from collections.abc import Sequence
 
 import streamlit as st
 
-from data.remarks import LONGEST_NOTE, Remarks, as_table, mark_negative, remarks_of, unmark_negative, write_note
+from data.questions.judgements import (
+    LONGEST_NOTE,
+    Remarks,
+    as_table,
+    mark_negative,
+    remarks_of,
+    unmark_negative,
+    write_note,
+)
 from data.split import Part
 from retrieval.report.colours import colour_of, shape_of
 from text.marking import MarkedText
 from views import reasons
 from views.compare.controls import change, tie
 from views.compare.scores import ComparisonView
-from views.compare.why import scores as compare_question_scores
+from views.compare.why import scores
 from views.compare.why.questions import QuestionCase, QuestionList
 from views.names import answers_line, kind_words
 from views.resources.retrieval import marked_passages
@@ -185,7 +193,7 @@ def draw(of: QuestionList, row: int, ids: Sequence[str]) -> None:
         st.markdown(f"**{word('why.reasons')}**")
         reasons.draw(asked.asked, [of.view.spec(name) for name in of.names], of.view.names)
     if _pick_part() == "scores":
-        compare_question_scores.draw(asked)
+        scores.draw(asked)
     else:
         draw_columns(asked, remarks, marks=_can_be_learned(asked))
 

@@ -1,17 +1,16 @@
-"""Why: which questions a retriever loses and another finds, as a map, in four groups and as a list; and for each of them the reason."""
+"""Why: which questions a retriever loses and another finds, as a map, in groups and as a list; and the reason."""
 
 import altair as alt
 import pandas as pd
 import streamlit as st
 
-from data.remarks import remarks_of
+from data.questions.judgements import remarks_of
 from retrieval.analysis.questions import BANDS, Quadrant, band_counts
 from retrieval.report.charts import legend
 from retrieval.report.colours import READABLE
 from views.compare.controls import change, choose_in_address, clear_filters, set_parameter, tie
 from views.compare.scores import ComparisonView
-from views.compare.why import question as compare_question
-from views.compare.why import question as compare_remarks
+from views.compare.why import question as why_question
 from views.compare.why.questions import QuestionList, band_words, block_name, listed
 from views.names import kind_words, slice_names
 from views.ui import tables
@@ -123,7 +122,7 @@ def _draw_map_table(question_list: QuestionList) -> None:
     table = pd.DataFrame(counts, columns=bands)
     table.insert(0, "retriever", list(question_list.names))
     counts_of_bands = dict.fromkeys(bands, st.column_config.NumberColumn(format="localized"))
-    st.dataframe(table, hide_index=True, column_config={"retriever": tables.retriever(), **counts_of_bands})
+    tables.draw(table, {"retriever": tables.retriever(), **counts_of_bands})
 
 
 @st.fragment
@@ -138,7 +137,7 @@ def draw(view: ComparisonView) -> None:
     rows = {question.id: row for row, question in enumerate(view.comparison.question_set.questions)}
     asked = st.query_params.get("question", "")
     if asked in rows:
-        compare_question.draw(of, rows[asked], ids)
+        why_question.draw(of, rows[asked], ids)
         return
     leave_top()
     if asked:
@@ -148,7 +147,7 @@ def draw(view: ComparisonView) -> None:
     _draw_filters(of)
     _draw_said(of, len(ids))
     _draw_list(of)
-    compare_remarks.draw_remarks(view, remarks_of(view.data.fingerprint))
+    why_question.draw_remarks(view, remarks_of(view.data.fingerprint))
 
 
 def _draw_quadrants(of: QuestionList) -> None:
@@ -216,7 +215,7 @@ def _draw_list(of: QuestionList) -> None:
 
     def pick() -> None:
         if rows := st.session_state[key]["selection"]["rows"]:
-            compare_question.open_question(ids[rows[0]])
+            why_question.open_question(ids[rows[0]])
 
     st.caption(word("why.pick"))
     share, rank_help = st.column_config.ProgressColumn, word("why.rank_help")
@@ -245,7 +244,7 @@ def _draw_list(of: QuestionList) -> None:
         st.button(
             word("why.first"),
             icon=":material/arrow_forward:",
-            on_click=compare_question.open_question,
+            on_click=why_question.open_question,
             args=(ids[0],),
             key="why_first",
         )

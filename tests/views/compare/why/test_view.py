@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from streamlit.testing.v1 import AppTest
 
+from data.questions.judgements import mark_negative, remarks_of, write_note
 from data.records import Passage, Question, QuestionSet
-from data.remarks import mark_negative, remarks_of, write_note
 from data.split import Part
 from data.store import StoredSet, keep
 from data.workspace import PROJECT

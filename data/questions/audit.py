@@ -141,7 +141,7 @@ class Audit:
 
 
 def audit(question_set: QuestionSet) -> Audit:
-    """Measure a question set. The overlap is described at `data.audit`."""
+    """Measure a question set. The overlap is described at `data.questions.audit`."""
     passages, questions = question_set.passages, question_set.questions
     asked = np.bincount(question_set.relevance.indices, minlength=len(passages))
     lost = _answers_not_found(question_set)

@@ -10,8 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from data.judgements import (
+from data.questions.judgements import (
+    COLUMNS,
+    LONGEST_NOTE,
     Judged,
+    Remarks,
+    as_table,
     forget,
     judge,
     judge_answer,
@@ -19,19 +23,13 @@ from data.judgements import (
     judged_answers,
     judged_passages,
     judgements_of,
-    with_judged,
-)
-from data.records import QuestionSet
-from data.remarks import (
-    COLUMNS,
-    LONGEST_NOTE,
-    Remarks,
-    as_table,
     mark_negative,
     remarks_of,
     unmark_negative,
+    with_judged,
     write_note,
 )
+from data.records import QuestionSet
 from data.workspace import PROJECT, workspace
 from tests.doubles import PASSAGES, QUESTIONS, small_set
 
@@ -157,7 +155,8 @@ def test_what_is_forgotten_has_no_judged_answer() -> None:
 OF = small_set().fingerprint
 KILLED = """
 import os, sys
-from data import remarks, workspace
+from data import workspace
+from data.questions import judgements as remarks
 replace = workspace.Path.replace
 def cut_off(self, target):
     os.kill(os.getpid(), 9)

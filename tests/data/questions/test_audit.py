@@ -3,7 +3,7 @@ import math
 import numpy as np
 import pytest
 
-from data.audit import (
+from data.questions.audit import (
     Level,
     Overlap,
     Unit,

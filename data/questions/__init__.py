@@ -1,0 +1,1 @@
+"""Question sets: read from files, measured, and what a person says of them."""
