@@ -1,14 +1,15 @@
 """Why one passage stands above another: the parts of both scores side by side, and the few facts a sentence needs."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import pandas as pd
 
-from retrieval.explain.bm25 import BM25Explanation
+from retrieval.explain.bm25 import BM25Explanation, TermContribution
 from retrieval.explain.encoders import SparseExplanation, StaticExplanation
 from retrieval.rankings import Findings
 from text.analysis import TokenKind
+from text.dictionary import Dictionary, name_of
 
 TERMS = ("term", "kind", "in_question", "passages", "idf", "in_right", "right", "in_wrong", "wrong", "difference")
 WEIGHED = (
@@ -66,39 +67,72 @@ def term_table(right: BM25Explanation, wrong: BM25Explanation) -> pd.DataFrame:
 
     `in_...` are counts, `passages` the document frequency; `right` and `wrong` sum to the two scores.
     """
-    other = {(term.text, term.kind): term for term in wrong.terms}
-    rows = [
-        (
-            term.text,
-            term.kind.value,
-            term.in_question,
-            term.passages,
-            term.idf,
-            term.in_passage,
-            term.value,
-            other[term.text, term.kind].in_passage,
-            other[term.text, term.kind].value,
-            term.value - other[term.text, term.kind].value,
-        )
-        for term in right.terms
-    ]
+    theirs = {(term.text, term.kind): term for term in wrong.terms}
+    rows = []
+    for term in right.terms:
+        other = theirs[term.text, term.kind]
+        facts = (term.text, term.kind.value, term.in_question, term.passages, term.idf)
+        rows.append((*facts, term.in_passage, term.value, other.in_passage, other.value, term.value - other.value))
     return _by_difference(pd.DataFrame(rows, columns=list(TERMS)))
+
+
+def option_table(
+    right: BM25Explanation,
+    wrong: BM25Explanation,
+    dictionary: Dictionary | None,
+    called: Callable[[int], str],
+    *,
+    fields: bool,
+    feedback: bool,
+) -> pd.DataFrame:
+    """Return the `term_table` with what options of BM25 add to it; `called` is the name of a passage (a row).
+
+    Fields: "title_..." and "text_..." count where a term stands. Feedback: "weight" in the question, "sources", and
+    the kind "added". A dictionary: "own", whether the term is a word of it, and "stands_as", what is read as the term.
+    """
+    table = term_table(right, wrong)
+    ours, theirs = (_in_order(one, table) for one in (right, wrong))
+    if fields:
+        for side, terms in (("right", ours), ("wrong", theirs)):
+            counts = {f"title_{side}": [one.in_title for one in terms], f"text_{side}": [one.in_text for one in terms]}
+            table = table.drop(columns=f"in_{side}").assign(**counts)
+    if feedback:
+        sources = [", ".join(map(called, one.sources)) for one in ours]
+        table = table.assign(weight=[one.weight for one in ours], sources=sources)
+        table["kind"] = ["added" if one.added else one.kind.value for one in ours]
+    if dictionary:
+        own = {*dictionary.parts, *dictionary.names.values()}
+        stands = [", ".join(_surfaces(pair, (right, wrong), dictionary)) for pair in zip(ours, theirs, strict=True)]
+        is_own = [one.text in own and one.kind is not TokenKind.LETTERS for one in ours]
+        table = table.assign(own=is_own, stands_as=stands)
+    return table
+
+
+def _in_order(of: BM25Explanation, table: pd.DataFrame) -> list[TermContribution]:
+    terms = {(term.text, term.kind.value): term for term in of.terms}
+    return [terms[key] for key in zip(table["term"], table["kind"], strict=True)]
+
+
+def _surfaces(
+    pair: tuple[TermContribution, ...], of: tuple[BM25Explanation, ...], dictionary: Dictionary
+) -> Iterator[str]:
+    """What stands in the question and in both passages where the term is read, and is another word: a synonym."""
+    if pair[0].kind is TokenKind.LETTERS or pair[0].text not in dictionary.names.values():
+        return
+    question = [of[0].question[slice(*span)] for span in pair[0].question_spans]
+    held = [one.passage.text[slice(*span)] for one, term in zip(of, pair, strict=True) for span in term.passage_spans]
+    for surface in dict.fromkeys([*question, *held]):
+        if name_of(surface) != pair[0].text:
+            yield surface
 
 
 def token_table(right: StaticExplanation, wrong: StaticExplanation) -> pd.DataFrame:
     """The same of the question's tokens and two cosines: columns `TOKENS`."""
+    rows = []
     other = {(token.text, token.kind): token.value for token in wrong.question_tokens}
-    rows = [
-        (
-            token.text,
-            token.kind.value,
-            token.known,
-            token.value,
-            other[token.text, token.kind],
-            token.value - other[token.text, token.kind],
-        )
-        for token in right.question_tokens
-    ]
+    for token in right.question_tokens:
+        theirs = other[token.text, token.kind]
+        rows.append((token.text, token.kind.value, token.known, token.value, theirs, token.value - theirs))
     return _by_difference(pd.DataFrame(rows, columns=list(TOKENS)))
 
 

@@ -1,4 +1,4 @@
-"""What a comparison says in sentences: what beats the baseline, what a training brought, how sure it is, and what must be said beside the figures."""
+"""What a comparison says in sentences: what beats the baseline, what a training brought, what must be said beside."""
 
 from collections.abc import Sequence
 

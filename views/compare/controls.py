@@ -1,4 +1,4 @@
-"""What a person chooses on the Compare page: retrievers, also added ones, questions, K, the measure, the view, and what of it the address holds."""
+"""What a person chooses on the Compare page, and what of it the address holds: retrievers, figures, filters."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

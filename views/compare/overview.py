@@ -1,10 +1,10 @@
-"""The overview of a comparison: who finds more and how sure that is, in tables and pictures, on which kind of question they part, and one such question."""
+"""The overview of a comparison: who finds more and how sure that is, on which kind of question, and one question."""
 
 import pandas as pd
 import streamlit as st
 
 from retrieval.analysis.evidence import turned
-from retrieval.analysis.slices import Property, most_contested, most_telling
+from retrieval.analysis.slices import Property, most_telling
 from retrieval.comparison.first_stage import DenseSpec
 from retrieval.evaluation.measures import Measure
 from retrieval.evaluation.significance import PairTest
@@ -13,12 +13,13 @@ from views.compare.answer import draw_footnotes
 from views.compare.charts import on_slices
 from views.compare.controls import show_why
 from views.compare.scores import ComparisonView, draw_table, draw_times, in_points, verdict_of
+from views.compare.slices import charted, telling_words
 from views.compare.why.questions import QuestionCase, listed
 from views.names import answers_line, slice_names
 from views.ui import charts, tables
 from views.ui.charts import draw_chart
 from views.ui.passages import draw_style
-from views.ui.words import plain, signed, word
+from views.ui.words import plain, word
 
 _CHARTED_SLICES = 5
 
@@ -43,15 +44,7 @@ def draw_sentences(view: ComparisonView) -> None:
     figures, labels = _figures(view, by), slice_names(parts, by)
     sides = {"ahead": figures[figures["difference"] > 0], "behind": figures[figures["difference"] < 0]}
     said = [
-        word(
-            f"compare.finding_{side}",
-            questions=word(f"where.on_{by.value}", label=plain(labels[most["slice"]])),
-            name=plain(most["retriever"]),
-            first=plain(view.baseline),
-            points=f"{abs(most['difference']) * 100:.1f}",
-            low=signed(most["difference_low"]),
-            high=signed(most["difference_high"]),
-        )
+        word(f"compare.finding_{side}", **telling_words(most, labels, by, view.baseline))
         for side, table in sides.items()
         if (most := most_telling(table)) is not None
     ]
@@ -69,14 +62,9 @@ def _draw_kinds(view: ComparisonView) -> None:
     if not parts:
         return
     st.markdown(f"**{word('compare.by_kind', by=word(f'where.by_{by.value}'), figure=view.figure.long)}**")
-    labels = slice_names(parts, by)
-    figures = _figures(view, by)
-    drawn = figures[figures["slice"].isin(most_contested(figures, _CHARTED_SLICES))]
-    sizes = drawn.groupby("slice")["questions"].first()
-    rows = {place: f"{labels[place]} ({count:,})" for place, count in dict(sizes).items()}
-    drawn = drawn.assign(row=drawn["slice"].map(rows))
+    drawn, rows = charted(_figures(view, by), slice_names(parts, by), _CHARTED_SLICES)
     title = word("where.with_interval", figure=view.figure.long)
-    draw_chart(on_slices, drawn, view.leading, view.names, [*rows.values()], x=title)
+    draw_chart(on_slices, drawn, view.leading, view.names, rows, x=title)
 
 
 def _figures(view: ComparisonView, by: Property) -> pd.DataFrame:
@@ -191,4 +179,4 @@ def _draw_tests(found: list[PairTest]) -> None:
         ),
         **{name: tables.number(f"compare.{name}") for name in ("wins", "ties", "losses")},
     }
-    st.dataframe(table[[*columns]], hide_index=True, column_config=columns)
+    tables.draw(table, columns)

@@ -14,10 +14,8 @@ from retrieval.comparison.experiment import Experiment
 from retrieval.comparison.store import ComparisonJob, StoredComparison
 from views.choices import Choices, choices_for, draw_methods
 from views.compare import answer as compare_answer
-from views.compare import answer as compare_notices
-from views.compare import kept as compare_export
 from views.compare import kept as compare_kept
-from views.compare import running as compare_running
+from views.compare import running
 from views.compare.controls import folded, pick_among, pick_figure, pick_part, pick_retrievers, pick_view
 from views.compare.scores import ComparisonView
 from views.names import set_name
@@ -57,28 +55,28 @@ def draw() -> None:
     with controls, st.container(horizontal=True, vertical_alignment="bottom"):
         experiment = choices.experiment(data, picked, pick_part(choices, picked))
         job = ComparisonJob.of(experiment, data.fingerprint)
-        if compare_running.is_asked_for() and not job.done:
+        if running.is_asked_for() and not job.done:
             job.start(experiment)
-        last = None if job.done or job.running else compare_running.last_finished(data, picked, experiment)
+        last = None if job.done or job.running else running.last_finished(data, picked, experiment)
         folder = job.folder if job.done else last.folder if last else None
         told = [*picked, *compare_answer.untrained_of(picked, choices)] if last else picked
         shown = _shown(folder, data, told, list(choices.specs)) if folder else None
-    another = last if shown and last and not compare_running.is_of(last, picked, experiment) else None
+    another = last if shown and last and not running.is_of(last, picked, experiment) else None
     with buttons:
         if not another:
             _draw_start(job, experiment, again=shown is not None)
-        compare_export.draw_export(shown)
+        compare_kept.draw_export(shown)
     if not job.running:  # one at work tells of each what it does
         with methods:
             draw_methods(picked, choices.specs, choices.analyzer)
     if shown:
         if another:
             with answer:
-                compare_running.offer(job, experiment, another, picked)
+                running.offer(job, experiment, another, picked)
         _draw_comparison(shown, choices, answer)
     else:
         with answer:
-            compare_running.draw(job, experiment, data, choices.analyzer)
+            running.draw(job, experiment, data, choices.analyzer)
 
 
 def _draw_head(data: StoredSet) -> DeltaGenerator:
@@ -119,7 +117,7 @@ def _draw_kept(kept: StoredComparison) -> None:
         shown = _shown(kept.folder, data, picked, kept.retrievers)
     with buttons.container(horizontal=True, horizontal_alignment="right"):
         st.button(word("kept.back"), icon=":material/arrow_back:", on_click=compare_kept.close)
-        compare_export.draw_export(shown)
+        compare_kept.draw_export(shown)
     if shown is None:
         answer.error(word("kept.cannot_open"), icon=":material/error:")
     elif not picked:
@@ -131,7 +129,7 @@ def _draw_kept(kept: StoredComparison) -> None:
 def _draw_comparison(view: ComparisonView, choices: Choices, answer: DeltaGenerator) -> None:
     with answer:
         compare_answer.draw(view, choices)
-        compare_notices.draw_notices(view, choices)
+        compare_answer.draw_notices(view, choices)
     name, place = pick_view(list(VIEWS))
     with place:
         import_module(VIEWS[name]).draw(view)  # read when it is first drawn: who opens the app does not wait for Altair

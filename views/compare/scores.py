@@ -173,7 +173,7 @@ def draw_times(shown: Sequence[Result]) -> None:
         "build_seconds": tables.number("compare.build", "%.2f", explained_by="help.build"),
         "per_question": tables.number("compare.per_question", "%.2f", explained_by="help.per_question"),
     }
-    st.dataframe(table[[*columns]], hide_index=True, placeholder="–", column_config=columns)
+    tables.draw(table, columns, placeholder="–")
 
 
 def verdict_of(test: PairTest) -> str:

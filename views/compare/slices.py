@@ -69,16 +69,19 @@ def _draw_most_telling(view: ComparisonView, figures: pd.DataFrame, labels: Sequ
         _draw_none_telling(view, plain(first), count)
         return
     side = "ahead" if most["difference"] > 0 else "behind"
-    values = {
+    st.markdown(word(f"where.telling_{side}", count=count, **telling_words(most, labels, by, first)))
+
+
+def telling_words(most: "pd.Series[Any]", labels: Sequence[str], by: Property, first: str) -> dict[str, str]:
+    """Return what a sentence tells of a row of `slice_figures`: slice, retriever, and how far it is from `first`."""
+    return {
         "questions": word(f"where.on_{by.value}", label=plain(labels[most["slice"]])),
         "name": plain(most["retriever"]),
         "first": plain(first),
         "points": f"{abs(most['difference']) * 100:.1f}",
         "low": signed(most["difference_low"]),
         "high": signed(most["difference_high"]),
-        "count": count,
     }
-    st.markdown(word(f"where.telling_{side}", **values))
 
 
 def _draw_none_telling(view: ComparisonView, first: str, count: str) -> None:
@@ -94,11 +97,7 @@ def _draw_none_telling(view: ComparisonView, first: str, count: str) -> None:
 
 
 def _draw_charts(view: ComparisonView, figures: pd.DataFrame, labels: Sequence[str]) -> None:
-    places = most_contested(figures, _CHARTED)
-    drawn = figures[figures["slice"].isin(places)]
-    rows = {place: f"{labels[place]} ({count:,})" for place, count in _sizes(drawn).items()}
-    drawn = drawn.assign(row=drawn["slice"].map(rows))
-    order = [rows[place] for place in sorted(rows)]
+    drawn, order = charted(figures, labels, _CHARTED)
     left, right = st.columns(2)
     with left:
         st.markdown(f"**{view.figure.long}**")
@@ -117,14 +116,18 @@ def _draw_charts(view: ComparisonView, figures: pd.DataFrame, labels: Sequence[s
                 x=word("where.points"),
                 kind="difference",
             )
-    if len(labels) > len(places):
+    if len(labels) > len(order):
         chosen = "where.charted_differ" if others else "where.charted_largest"
-        st.caption(word(chosen, charted=len(places), count=f"{len(labels):,}"))
+        st.caption(word(chosen, charted=len(order), count=f"{len(labels):,}"))
     st.caption(word("where.each_on_its_own"))
 
 
-def _sizes(figures: pd.DataFrame) -> dict[int, int]:
-    return dict(figures.groupby("slice")["questions"].first())
+def charted(figures: pd.DataFrame, labels: Sequence[str], count: int) -> tuple[pd.DataFrame, list[str]]:
+    """Return the figures of the slices that are contested most, at most `count`, each with its "row"; and all rows."""
+    drawn = figures[figures["slice"].isin(most_contested(figures, count))]
+    sizes = drawn.groupby("slice")["questions"].first()
+    rows = {place: f"{labels[place]} ({size:,})" for place, size in dict(sizes).items()}
+    return drawn.assign(row=drawn["slice"].map(rows)), [*rows.values()]
 
 
 def _draw_table(view: ComparisonView, figures: pd.DataFrame, labels: Sequence[str], by: Property) -> None:

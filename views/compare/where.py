@@ -193,7 +193,7 @@ def _draw_ceiling_table(known: Sequence[Reach], curves: pd.DataFrame, k: int) ->
         **{str(depth): share(word("where.ceiling_at", depth=depth), format="%.2f") for depth in depths},
     }
     with st.expander(word("compare.as_table")):
-        st.dataframe(pd.DataFrame(rows), hide_index=True, placeholder="–", column_config=columns)
+        tables.draw(pd.DataFrame(rows), columns, placeholder="–")
 
 
 def draw(view: ComparisonView) -> None:

@@ -207,7 +207,7 @@ def draw_table(answer: SearchAnswer, specs: Sequence[Spec]) -> None:
                 help=word(f"{_score_word(spec)}_help"),
             )
     with st.expander(word("search.as_table"), icon=":material/table:"):
-        st.dataframe(table, hide_index=True, column_config=columns)
+        tables.draw(table, columns)
         tables.draw_csv("search.csv", lambda: _long_table(answer, found), "search.csv")
 
 

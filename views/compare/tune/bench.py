@@ -1,4 +1,4 @@
-"""What every lab does: it is started and followed, one of the settings it tried is looked at, and taken into use; and what kept dictionaries are called."""
+"""What every lab does: it is started and followed, a setting that it tried is looked at, and taken into use."""
 
 from collections import Counter
 from collections.abc import Iterable

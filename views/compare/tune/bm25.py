@@ -1,4 +1,4 @@
-"""The BM25 lab: which analyzer, which k1 and b, whether windows of sentences; what analyzers make of a text, and which questions no BM25 can answer."""
+"""The BM25 lab: which analyzer, which k1 and b, whether windows of sentences; and what analyzers make of a text."""
 
 from collections.abc import Sequence
 
@@ -41,7 +41,7 @@ def draw_readings(bench: Bench) -> None:
             "count": tables.number("tune.token_count", width="small"),
             "tokens": st.column_config.ListColumn(word("tune.tokens"), width="large"),
         }
-        st.dataframe(pd.DataFrame(rows, columns=[*columns]), hide_index=True, row_height=44, column_config=columns)
+        tables.draw(pd.DataFrame(rows, columns=[*columns]), columns, row_height=44)
 
 
 def draw_unmatched(found: LabResult) -> None:
@@ -54,7 +54,7 @@ def draw_unmatched(found: LabResult) -> None:
         table = [(str(analyzer), len(rows.own), len(rows.anywhere)) for analyzer, rows in counts.items()]
         labels = [word(f"tune.{name}") for name in ("analyzer", "not_in_own", "not_anywhere")]
         columns = dict(zip(("analyzer", "own", "anywhere"), labels, strict=True))
-        st.dataframe(pd.DataFrame(table, columns=[*columns]), hide_index=True, column_config=columns)
+        tables.draw(pd.DataFrame(table, columns=[*columns]), columns)
         with_some = [str(analyzer) for analyzer, rows in counts.items() if len(rows.own)]
         if not with_some:
             st.markdown(word("tune.all_matched"))
@@ -81,7 +81,7 @@ def _draw_questions(found: LabResult, analyzer: Analyzer) -> None:
         "passage": tables.text("tune.own_passage", width="large"),
         "anywhere": tables.checkbox("tune.in_others"),
     }
-    st.dataframe(table, hide_index=True, column_config=columns)
+    tables.draw(table, columns)
 
 
 _WINDOWS = ("0", "1", "3")  # sentences; 0 is the whole passage

@@ -1,4 +1,4 @@
-"""The labs of what models do: how two retrievers are best fused, how many passages a reranker should read, and what faster or smaller indexes lose."""
+"""The labs of what models do: how two are fused, how many passages are reranked, what smaller indexes lose."""
 
 from typing import Any
 

@@ -9,22 +9,18 @@ from retrieval.comparison.experiment import Lab
 from retrieval.evaluation.measures import Measure, measures
 from retrieval.evaluation.significance import question_groups
 from views.compare.scores import ComparisonView
-from views.compare.tune import bm25 as tune_bm25
-from views.compare.tune import lexical as tune_lexical
-from views.compare.tune import models as tune_hybrid
-from views.compare.tune import models as tune_index
-from views.compare.tune import models as tune_rerank
+from views.compare.tune import bm25, lexical, models
 from views.compare.tune.bench import Bench
 from views.resources.sets import question_set, split_of
 from views.ui.state import choose
 from views.ui.words import word
 
 LABS: dict[Lab, Callable[[Bench], None]] = {
-    Lab.BM25: tune_bm25.draw,
-    Lab.LEXICAL: tune_lexical.draw,
-    Lab.HYBRID: tune_hybrid.draw_hybrid,
-    Lab.RERANK: tune_rerank.draw_reranking,
-    Lab.INDEX: tune_index.draw_index,
+    Lab.BM25: bm25.draw,
+    Lab.LEXICAL: lexical.draw,
+    Lab.HYBRID: models.draw_hybrid,
+    Lab.RERANK: models.draw_reranking,
+    Lab.INDEX: models.draw_index,
 }
 _FEW = 200  # questions whose interval is wider than what tuning usually gains
 _FIRST_AIM = "ndcg@10"

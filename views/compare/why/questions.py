@@ -1,4 +1,4 @@
-"""Which questions the Why view lists, read from the address and said in words; and one of them as the parts of its page are given it."""
+"""Which questions the Why view lists, read from the address and said in words; and one of them, for its page."""
 
 from dataclasses import dataclass
 from functools import cached_property

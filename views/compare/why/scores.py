@@ -14,10 +14,8 @@ from retrieval.explain.encoders import SentenceExplanation, WindowExplanation
 from retrieval.explain.multistage import PartContribution
 from text.analysis import weighted_pieces
 from views.compare.controls import choose_in_address
-from views.compare.why import terms as compare_question_weighed
-from views.compare.why import terms as compare_terms
 from views.compare.why.questions import QuestionCase
-from views.compare.why.terms import draw_parts_of_words, draw_sums, draw_texts, once_asked
+from views.compare.why.terms import draw_parts_of_words, draw_sparse, draw_sums, draw_terms, draw_texts, once_asked
 from views.resources.explanations import explained_cosine, explained_reranking, explained_sentences, explained_static
 from views.ui import tables
 from views.ui.charts import draw_chart, part_bars
@@ -56,7 +54,7 @@ def draw_window(one: WindowExplanation, *, gold: bool) -> None:
     texts = [one.text[scored.window.start : scored.window.end] for scored in one.windows]
     table = pd.DataFrame({"window": texts, "score": [scored.score for scored in one.windows]})
     columns = {"window": tables.text("why.window", width="large"), "score": tables.number("why.score", "%.3f")}
-    st.dataframe(table, hide_index=True, column_config=columns)
+    tables.draw(table, columns)
 
 
 def draw_sentences(case: QuestionCase, spec: DenseSpec, of: Duel) -> None:
@@ -92,7 +90,7 @@ def _draw_sentence(one: SentenceExplanation, *, gold: bool) -> None:
     texts = [one.passage.text[slice(*sentence.span)] for sentence in one.sentences]
     table = pd.DataFrame({"sentence": texts, "cosine": [sentence.cosine for sentence in one.sentences]})
     columns = {"sentence": tables.text("why.sentence", width="large"), "cosine": tables.number("why.cosine", "%.3f")}
-    st.dataframe(table, hide_index=True, column_config=columns)
+    tables.draw(table, columns)
 
 
 _WRONG_OFFERED = 20
@@ -146,9 +144,8 @@ def _pick_wrong(case: QuestionCase, name: str) -> Duel:
     return case.duel(name, wrong[ids.index(chosen)] if ids else None)
 
 
-@_draw_score.register
-def _draw_terms(spec: TermSpec, case: QuestionCase, of: Duel) -> None:
-    compare_terms.draw_terms(case, spec, of)
+_draw_score.register(TermSpec, draw_terms)
+_draw_score.register(SparseSpec, draw_sparse)
 
 
 @_draw_score.register
@@ -162,11 +159,6 @@ def _draw_tokens(spec: DenseSpec, case: QuestionCase, of: Duel) -> None:
     st.caption(word("why.tokens_help"))
     draw_parts_of_words(token_table(right, wrong))
     draw_texts(right, wrong)
-
-
-@_draw_score.register
-def _draw_weighed(spec: SparseSpec, case: QuestionCase, of: Duel) -> None:
-    compare_question_weighed.draw_sparse(case, spec, of)
 
 
 @_draw_score.register
@@ -220,4 +212,4 @@ def _draw_added(case: QuestionCase, found: Sequence[dict[str, PartContribution]]
         "weight": tables.number("why.weight", "%.2f"),
         "value": tables.number("why.adds", "%.4f"),
     }
-    st.dataframe(table, hide_index=True, placeholder="–", column_config=columns)
+    tables.draw(table, columns, placeholder="–")

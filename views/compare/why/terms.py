@@ -7,15 +7,14 @@ from typing import Any, Protocol, TypeVar
 import pandas as pd
 import streamlit as st
 
-from data.records import Passage
 from retrieval.comparison.experiment import Lab
 from retrieval.comparison.first_stage import BM25Spec, SparseSpec, TermSpec
-from retrieval.explain.bm25 import BM25Explanation, TermContribution
-from retrieval.explain.duel import Duel, term_table, weighed_table
+from retrieval.explain.bm25 import BM25Explanation
+from retrieval.explain.duel import Duel, option_table, weighed_table
 from retrieval.explain.encoders import SparseExplanation
 from text.analysis import Piece, TokenKind
 from text.analyzers import Compounds
-from text.dictionary import Dictionary, DictionaryError, name_of
+from text.dictionary import DictionaryError
 from views.compare.controls import change
 from views.compare.why.questions import QuestionCase
 from views.resources.explanations import dictionary_of, explained_bm25, explained_sparse
@@ -95,13 +94,7 @@ def _draw_word_table(table: pd.DataFrame, sides: dict[str, str]) -> None:
         "difference": tables.number("compare.difference", "%+.3f", ""),
     }
     shown = {name: column for name, column in columns.items() if name in table}
-    st.dataframe(
-        pd.concat([told.astype(object), pd.DataFrame([total])], ignore_index=True),
-        hide_index=True,
-        placeholder="",
-        column_order=[*shown],
-        column_config=shown,
-    )
+    tables.draw(pd.concat([told.astype(object), pd.DataFrame([total])], ignore_index=True), shown, placeholder="")
 
 
 def _held(side: str, table: pd.DataFrame) -> Any:
@@ -146,77 +139,29 @@ def once_asked(name: str, ask: str, tell: Callable[[], T]) -> T | None:
         return None
 
 
-def draw_terms(case: QuestionCase, spec: TermSpec, of: Duel) -> None:
+def draw_terms(spec: TermSpec, case: QuestionCase, of: Duel) -> None:
     """Draw what both scores are made of, or why that is not known any more."""
     try:
         dictionary = dictionary_of(spec.dictionary)
-        right, wrong = (explained_bm25(case.view.data.key, spec, case.question.text, row) for row in _rows(of))
+        right, wrong = (
+            explained_bm25(case.view.data.key, spec, case.question.text, row) for row in (of.right, of.wrong or 0)
+        )
     except DictionaryError as error:
         st.warning(plain(failure_text(error)), icon=":material/warning:")
         return
     draw_sums(of, right.score, wrong.score, spec.digits)
     st.caption("  \n".join([word("why.terms_help"), *_options_in_words(spec, right, wrong)]))
-    table = terms_told(right, wrong, spec, dictionary, lambda row: _name(case.passage(row)))
+    feedback = isinstance(spec, BM25Spec) and spec.feedback_passages > 0
+
+    def called(row: int) -> str:
+        passage = case.passage(row)
+        return " · ".join(filter(None, (passage.title, passage.id)))
+
+    table = option_table(right, wrong, dictionary, called, fields=bool(spec.title_weight), feedback=feedback)
     draw_parts_of_words(table)
     if TokenKind.MORPHEME.value in set(table["kind"]):
         _draw_way_to_dictionary()
     draw_texts(right, wrong)
-
-
-def terms_told(
-    right: BM25Explanation,
-    wrong: BM25Explanation,
-    spec: TermSpec,
-    dictionary: Dictionary | None,
-    called: Callable[[int], str],
-) -> pd.DataFrame:
-    """Return the `term_table` with what the retriever's options add to it; `called` is the name of a passage (a row).
-
-    Fields: "title_..." and "text_..." count where a term stands. Feedback: "weight" in the question, "sources", and
-    the kind "added". A dictionary: "own", whether the term is a word of it, and "stands_as", what is read as the term.
-    """
-    table = term_table(right, wrong)
-    ours, theirs = (_in_order(one, table) for one in (right, wrong))
-    if spec.title_weight:
-        for side, terms in (("right", ours), ("wrong", theirs)):
-            counts = {f"title_{side}": [one.in_title for one in terms], f"text_{side}": [one.in_text for one in terms]}
-            table = table.drop(columns=f"in_{side}").assign(**counts)
-    if isinstance(spec, BM25Spec) and spec.feedback_passages:
-        sources = [", ".join(map(called, one.sources)) for one in ours]
-        table = table.assign(weight=[one.weight for one in ours], sources=sources)
-        table["kind"] = ["added" if one.added else one.kind.value for one in ours]
-    if dictionary:
-        own = {*dictionary.parts, *dictionary.names.values()}
-        stands = [", ".join(_surfaces(pair, (right, wrong), dictionary)) for pair in zip(ours, theirs, strict=True)]
-        is_own = [one.text in own and one.kind is not TokenKind.LETTERS for one in ours]
-        table = table.assign(own=is_own, stands_as=stands)
-    return table
-
-
-def _name(passage: Passage) -> str:
-    return " · ".join(filter(None, (passage.title, passage.id)))
-
-
-def _rows(of: Duel) -> tuple[int, int]:
-    return of.right, of.wrong or 0
-
-
-def _in_order(of: BM25Explanation, table: pd.DataFrame) -> list[TermContribution]:
-    terms = {(term.text, term.kind.value): term for term in of.terms}
-    return [terms[key] for key in zip(table["term"], table["kind"], strict=True)]
-
-
-def _surfaces(
-    pair: tuple[TermContribution, ...], of: tuple[BM25Explanation, ...], dictionary: Dictionary
-) -> Iterator[str]:
-    """What stands in the question and in both passages where the term is read, and is another word: a synonym."""
-    if pair[0].kind is TokenKind.LETTERS or pair[0].text not in dictionary.names.values():
-        return
-    question = [of[0].question[slice(*span)] for span in pair[0].question_spans]
-    held = [one.passage.text[slice(*span)] for one, term in zip(of, pair, strict=True) for span in term.passage_spans]
-    for surface in dict.fromkeys([*question, *held]):
-        if name_of(surface) != pair[0].text:
-            yield surface
 
 
 def _options_in_words(spec: TermSpec, right: BM25Explanation, wrong: BM25Explanation) -> Iterator[str]:
@@ -253,7 +198,7 @@ def _show_lab() -> None:
     change({"question": "", **chosen})
 
 
-def draw_sparse(case: QuestionCase, spec: SparseSpec, of: Duel) -> None:
+def draw_sparse(spec: SparseSpec, case: QuestionCase, of: Duel) -> None:
     """Draw the button that loads the model and, once it was pressed, what the scores are made of."""
     st.caption(word("why.weighed_help"))
 

@@ -10,6 +10,7 @@ from data.store import StoredSet, keep
 from retrieval.comparison.experiment import add
 from retrieval.comparison.first_stage import BM25Spec, TermSpec, WindowedBM25Spec
 from retrieval.explain.bm25 import BM25Explainer
+from retrieval.explain.duel import option_table
 from retrieval.lexical.bm25 import BM25
 from tests.views.compare.worlds import finished, page
 from tests.views.driving import run
@@ -18,7 +19,6 @@ from text.dictionary import Dictionary, Word
 from text.kept_dictionaries import keep as keep_dictionary
 from text.kept_dictionaries import remove
 from views.choices import choices_for
-from views.compare.why.terms import terms_told
 from views.resources.explanations import dictionary_of
 
 PASSAGES = (
@@ -35,7 +35,9 @@ SYNONYMS = Dictionary((Word("누리호"),), (("자동차", "차량", "승용차"
 def told(spec: TermSpec, question: str, right: int, wrong: int, dictionary: Dictionary | None = None) -> pd.DataFrame:
     explainer = BM25Explainer(PASSAGES, spec.options(dictionary))
     both = (explainer.explain(question, row) for row in (right, wrong))
-    return terms_told(*both, spec, dictionary, lambda row: PASSAGES[row].id).set_index("term")
+    feedback = isinstance(spec, BM25Spec) and spec.feedback_passages > 0
+    options = {"fields": bool(spec.title_weight), "feedback": feedback}
+    return option_table(*both, dictionary, lambda row: PASSAGES[row].id, **options).set_index("term")
 
 
 def test_fields_are_counted_apart_and_sum_to_the_score_searched() -> None:
