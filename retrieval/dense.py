@@ -173,10 +173,7 @@ class Dense:
         if not len(vectors):
             return ranked(np.zeros((0, 0), dtype=np.int32), np.zeros((0, 0)), k)
         known = np.flatnonzero(np.any(vectors != 0, axis=1))
-        rankings = Rankings(
-            np.full((len(vectors), k), NOT_FOUND, dtype=np.int32),
-            np.full((len(vectors), k), -np.inf, dtype=np.float32),
-        )
+        rankings = Rankings.of_nothing(len(vectors), k)
         self._fill(rankings, known, vectors[known], math.ceil((k + 1) * self._share))
         return rankings
 

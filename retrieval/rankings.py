@@ -30,6 +30,12 @@ class Rankings:
         if self.indices.shape != self.scores.shape or self.indices.ndim != 2:
             raise ValueError(f"indices {self.indices.shape} and scores {self.scores.shape} must be (n_questions, k)")
 
+    @classmethod
+    def of_nothing(cls, n_questions: int, k: int) -> "Rankings":
+        """Return rankings in which nothing is found, to be filled."""
+        shape = (n_questions, k)
+        return cls(np.full(shape, NOT_FOUND, dtype=np.int32), np.full(shape, -np.inf, dtype=np.float32))
+
     def first(self, k: int) -> "Rankings":
         """Return the first k columns."""
         return Rankings(self.indices[:, :k], self.scores[:, :k])
@@ -97,10 +103,7 @@ def top_k_sparse(scores: csr_array, k: int) -> Rankings:
     counts = np.bincount(rows, minlength=scores.shape[0])
     place = np.arange(len(order)) - np.repeat(np.cumsum(counts) - counts, counts)
     kept = order[place < k]
-    rankings = Rankings(
-        np.full((scores.shape[0], k), NOT_FOUND, dtype=np.int32),
-        np.full((scores.shape[0], k), -np.inf, dtype=np.float32),
-    )
+    rankings = Rankings.of_nothing(scores.shape[0], k)
     rankings.indices[rows[kept], place[place < k]] = columns[kept]
     rankings.scores[rows[kept], place[place < k]] = values[kept]
     return rankings
@@ -119,6 +122,12 @@ class Findings:
     rows: tuple[int, ...]
     scores: tuple[float, ...]
 
+    @classmethod
+    def of(cls, rankings: Rankings) -> "Findings":
+        """Return what the rankings of a single question hold."""
+        found = np.flatnonzero(rankings.indices[0] != NOT_FOUND)
+        return cls(tuple(rankings.indices[0, found].tolist()), tuple(rankings.scores[0, found].tolist()))
+
     def rank_of(self, row: int) -> int | None:
         """Rank (1 is best) of a passage; None where it was not found."""
         return self.rows.index(row) + 1 if row in self.rows else None
@@ -136,8 +145,7 @@ def ask(retriever: Retriever, question: str) -> Findings:
     """Search the first `DEPTH` passages of one question. Raises whatever building the retriever raises."""
     with _one_at_a_time:
         rankings = retriever.search([question], DEPTH)
-    found = np.flatnonzero(rankings.indices[0] != NOT_FOUND)
-    return Findings(tuple(rankings.indices[0, found].tolist()), tuple(rankings.scores[0, found].tolist()))
+    return Findings.of(rankings)
 
 
 def truth_of(question_set: QuestionSet, text: str) -> Truth | None:

@@ -256,10 +256,9 @@ def _ranked(
     question, passage, score = question[best], passage[best], score[best]
     counts = np.bincount(question, minlength=n_questions)
     place = np.arange(len(question)) - np.repeat(np.cumsum(counts) - counts, counts)
-    indices = np.full((n_questions, counts.max()), NOT_FOUND, dtype=np.int32)
-    scores = np.full(indices.shape, -np.inf, dtype=np.float32)
-    indices[question, place], scores[question, place] = passage, score
-    return Rankings(indices, without_ties(scores)), repeated
+    found = Rankings.of_nothing(n_questions, int(counts.max()))
+    found.indices[question, place], found.scores[question, place] = passage, score
+    return Rankings(found.indices, without_ties(found.scores)), repeated
 
 
 def _other_ids(

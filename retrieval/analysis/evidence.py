@@ -41,12 +41,12 @@ class Evidence:
 def usual_baseline(comparison: Comparison) -> str:
     """Return what others are told against where nobody picks it: BM25 with the analyzer that suits, else the first."""
     scored = [*comparison.scores]
-    usual = [spec.name for spec in comparison.experiment.retriever if _is_usual(spec)]
+    usual = [
+        spec.name
+        for spec in comparison.experiment.retriever
+        if isinstance(spec, BM25Spec) and spec.analyzer is Analyzer.AUTO
+    ]
     return next((name for name in usual if name in scored), next(iter(scored), ""))
-
-
-def _is_usual(spec: object) -> bool:
-    return isinstance(spec, BM25Spec) and spec.analyzer is Analyzer.AUTO
 
 
 def evidence(comparison: Comparison, baseline: str = "") -> Evidence:
@@ -68,16 +68,8 @@ def evidence(comparison: Comparison, baseline: str = "") -> Evidence:
 
 def turned(test: PairTest) -> PairTest:
     """Return the same test seen from the other side."""
-    return replace(
-        test,
-        a=test.b,
-        b=test.a,
-        difference=-test.difference,
-        low=-test.high,
-        high=-test.low,
-        wins=test.losses,
-        losses=test.wins,
-    )
+    ends = {"difference": -test.difference, "low": -test.high, "high": -test.low}
+    return replace(test, a=test.b, b=test.a, wins=test.losses, losses=test.wins, **ends)
 
 
 def as_list(tests: Sequence[PairTest]) -> list[dict[str, Any]]:

@@ -143,7 +143,9 @@ def hybrid_lab(
         )
         for fusion, weight in product(fusions, weights)
     ]
-    present = [spec.name for spec in compared.retriever if _mixes(spec, first, second)]
+    present = [
+        spec.name for spec in compared.retriever if isinstance(spec, HybridSpec) and {*spec.of} == {first, second}
+    ]
     return _lab(compared, Lab.HYBRID, (first, second, *present), tried)
 
 
@@ -182,7 +184,8 @@ def chosen(experiment: Experiment, name: str) -> Spec:
     """Return what a lab tried under this name as a retriever to use, under a name that tells what it is."""
     spec, present = experiment.specs[name], _present(experiment)
     if experiment.lab is Lab.LEXICAL:
-        options = {name: value for name, value in _options(spec).items() if value != _usual(spec, name)}
+        usual = type(spec).model_fields
+        options = {name: value for name, value in _options(spec).items() if value != usual[name].default}
         return spec.model_copy(update={"name": f"{present} · {_told(options)}" if options else present})
     if isinstance(spec, HybridSpec) and spec.weights:
         shares = (f"{part} {weight * 100:g}" for part, weight in zip(spec.of, spec.weights, strict=True))
@@ -199,18 +202,10 @@ def _options(spec: Spec) -> dict[str, Any]:
     return {name: getattr(spec, name) for name in OPTIONS if name in type(spec).model_fields}
 
 
-def _usual(spec: Spec, option: str) -> Any:
-    return type(spec).model_fields[option].default
-
-
 def _told(change: Change) -> str:
     """Return what a change is called: "title weight 2"."""
-    told = (f"{name.replace('_', ' ')} {_short(value)}" for name, value in change.items())
-    return " · ".join(told) or UNCHANGED
-
-
-def _short(value: Any) -> str:
-    return f"{value:g}" if isinstance(value, float | int) else str(value or "none")
+    values = {of: f"{to:g}" if isinstance(to, float | int) else str(to or "none") for of, to in change.items()}
+    return " · ".join(f"{of.replace('_', ' ')} {to}" for of, to in values.items()) or UNCHANGED
 
 
 def _present(experiment: Experiment) -> str:
@@ -223,10 +218,6 @@ def _lab(compared: Experiment, lab: Lab, given: Sequence[str], tries: Sequence[S
     known = [spec.model_copy(update={"chosen_on": None}) for spec in compared.needed(given)]
     marked = [spec.model_copy(update={"chosen_on": Part.VALIDATION}) for spec in tries]
     return compared.model_copy(update={"split": Part.VALIDATION, "lab": lab, "retriever": (*known, *marked)})
-
-
-def _mixes(spec: Spec, first: str, second: str) -> bool:
-    return isinstance(spec, HybridSpec) and {*spec.of} == {first, second}
 
 
 def lab_figures(lab: Comparison, measure: str, groups: np.ndarray) -> pd.DataFrame:

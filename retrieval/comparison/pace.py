@@ -69,7 +69,8 @@ class Pace:
                 spec.reader,
                 spec.letters_read(*map(len, lengths), *(costs if spec.needs_model else letters)),
                 name in kept,
-                _guess(spec),
+                # a starter reads words, and a transformer multiplies matrices
+                _GUESS_OF_MODELS if getattr(spec, "model", STARTER) != STARTER else _GUESS,
             )
             for name, spec in specs.items()
         }
@@ -138,11 +139,6 @@ class Pace:
     def _weight(self, task: _Task) -> float:
         known = self._known.get(task.reader)
         return known.setup + known.each * task.letters if known else task.guess * task.letters
-
-
-def _guess(spec: Spec) -> float:
-    """A starter reads words, and a transformer multiplies matrices."""
-    return _GUESS_OF_MODELS if getattr(spec, "model", STARTER) != STARTER else _GUESS
 
 
 def _place() -> Path:

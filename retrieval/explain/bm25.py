@@ -2,6 +2,7 @@
 
 import math
 import unicodedata
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -50,12 +51,38 @@ class LocatedTerm(Protocol):
 T = TypeVar("T", bound=LocatedTerm)
 
 
+Weights = list[tuple[Span, float]]
+
+
 @dataclass(frozen=True)
-class TermExplanation(Generic[T]):
-    """The terms of a question over one passage, those that add most first; their values sum to the score."""
+class Explanation(ABC):
+    """A score told by letters: each text cut into pieces by what its letters add."""
 
     question: str
     passage: IndexedText
+
+    @property
+    @abstractmethod
+    def weights(self) -> tuple[Weights, Weights]:
+        """What spans of the question add, and spans of the passage as it is indexed."""
+
+    def question_pieces(self) -> list[Piece]:
+        """Cut the question."""
+        return weighted_pieces(self.question, self.weights[0], 0, len(self.question))
+
+    def title_pieces(self) -> list[Piece]:
+        """Cut the title."""
+        return self.passage.title_pieces(self.weights[1])
+
+    def text_pieces(self) -> list[Piece]:
+        """Cut the passage's own text."""
+        return self.passage.text_pieces(self.weights[1])
+
+
+@dataclass(frozen=True)
+class TermExplanation(Explanation, Generic[T]):
+    """The terms of a question over one passage, those that add most first; their values sum to the score."""
+
     terms: tuple[T, ...]
 
     @property
@@ -63,21 +90,13 @@ class TermExplanation(Generic[T]):
         """The sum of all values. A passage whose score is not above 0 is not found."""
         return math.fsum(term.value for term in self.terms)
 
-    def question_pieces(self) -> list[Piece]:
-        """Cut the question by what its letters add to the score."""
-        weights = [(span, term.value) for term in self.terms for span in term.question_spans]
-        return weighted_pieces(self.question, weights, 0, len(self.question))
-
-    def title_pieces(self) -> list[Piece]:
-        """Cut the title by what the terms that stand there add to the score."""
-        return self.passage.title_pieces(self._passage_weights())
-
-    def text_pieces(self) -> list[Piece]:
-        """Cut the passage's own text by what the terms that stand there add to the score."""
-        return self.passage.text_pieces(self._passage_weights())
-
-    def _passage_weights(self) -> list[tuple[Span, float]]:
-        return [(span, term.value) for term in self.terms for span in term.passage_spans]
+    @property
+    def weights(self) -> tuple[Weights, Weights]:
+        """What each term adds, wherever it stands."""
+        return (
+            [(span, term.value) for term in self.terms for span in term.question_spans],
+            [(span, term.value) for term in self.terms for span in term.passage_spans],
+        )
 
 
 class Standing(NamedTuple):
@@ -176,7 +195,11 @@ class BM25Explainer:
         question = unicodedata.normalize("NFC", question)
         passage = indexed_text(self._passages[row], title=self.options.title)
         standing = self._read(question)
-        asked = self._asked_again.of(question, standing) if self._asked_again else _as_it_is(standing)
+        asked = (
+            self._asked_again.of(question, standing)
+            if self._asked_again
+            else {token: _Asked(float(of.times), of) for token, of in standing.items()}
+        )
         fields = self._fields(passage)
         places = self._corpus.places_of(list(asked)).tolist()
         terms = [
@@ -318,10 +341,6 @@ class _AskedAgain:
             if token not in standing
         }
         return own | added
-
-
-def _as_it_is(standing: Standings) -> dict[str, _Asked]:
-    return {token: _Asked(float(one.times), one) for token, one in standing.items()}
 
 
 def _floored_idf(holders: np.ndarray, n_passages: int) -> np.ndarray:

@@ -20,8 +20,8 @@ from models.encoders.protocols import Encoder, WindowEncoder
 from models.encoders.sparse_encoder import SparseTextEncoder
 from models.sources import find_model, is_starter, starter_bi_encoder_folder
 from models.windows import Window, WindowOptions
-from retrieval.explain.bm25 import TermExplanation
-from text.analysis import IndexedText, Piece, TokenKind, indexed_text, reading, spans_by_token, weighted_pieces
+from retrieval.explain.bm25 import Explanation, TermExplanation, Weights
+from text.analysis import IndexedText, TokenKind, indexed_text, reading, spans_by_token
 from text.analyzers import Analyzer, Span
 from text.marking import sentence_spans
 
@@ -41,14 +41,12 @@ class TokenContribution:
 
 
 @dataclass(frozen=True)
-class StaticExplanation:
+class StaticExplanation(Explanation):
     """The cosine of a question and a passage, told twice: the values of either's tokens sum to it.
 
     Tokens that add most come first.
     """
 
-    question: str
-    passage: IndexedText
     question_tokens: tuple[TokenContribution, ...]
     passage_tokens: tuple[TokenContribution, ...]
 
@@ -57,17 +55,14 @@ class StaticExplanation:
         """The cosine; 0 where nothing is known of one of the texts."""
         return math.fsum(token.value for token in self.question_tokens)
 
-    def question_pieces(self) -> list[Piece]:
-        """Cut the question by what its letters add to the cosine."""
-        return weighted_pieces(self.question, _weights(self.question_tokens), 0, len(self.question))
-
-    def title_pieces(self) -> list[Piece]:
-        """Cut the title by what its letters add to the cosine."""
-        return self.passage.title_pieces(_weights(self.passage_tokens))
-
-    def text_pieces(self) -> list[Piece]:
-        """Cut the passage's own text by what its letters add to the cosine."""
-        return self.passage.text_pieces(_weights(self.passage_tokens))
+    @property
+    def weights(self) -> tuple[Weights, Weights]:
+        """What each token adds, wherever it stands."""
+        question, passage = (
+            [(span, token.value) for token in tokens for span in token.spans]
+            for tokens in (self.question_tokens, self.passage_tokens)
+        )
+        return question, passage
 
 
 class StaticExplainer:
@@ -139,10 +134,6 @@ def static_explainer(
     return StaticExplainer(
         starter_bi_encoder_folder(source, Passages.of(passages).indexed_texts(title=title)), passages, title=title
     )
-
-
-def _weights(tokens: Sequence[TokenContribution]) -> list[tuple[Span, float]]:
-    return [(span, token.value) for token in tokens for span in token.spans]
 
 
 @dataclass(frozen=True)

@@ -203,7 +203,10 @@ def _fill(client: Any, name: str, fields: Sequence[Field], n_passages: int, tell
         client.upsert(name, rows, **PATIENCE)
         tell(stop / n_passages)
     client.flush(name, **PATIENCE)
-    _wait_for_indexes(client, name, fields)
+    # a server builds its indexes by the way: times measured before would tell nothing
+    until = time.monotonic() + _SECONDS_TO_INDEX
+    while any(_pending(client, name, field) for field in fields) and time.monotonic() < until:
+        time.sleep(0.5)
 
 
 def _create(client: Any, name: str, fields: Sequence[Field]) -> None:
@@ -221,13 +224,6 @@ def _create(client: Any, name: str, fields: Sequence[Field]) -> None:
 def _count(client: Any, name: str) -> int:
     (told,) = client.query(name, filter="", output_fields=["count(*)"], **PATIENCE)
     return int(told["count(*)"])
-
-
-def _wait_for_indexes(client: Any, name: str, fields: Sequence[Field]) -> None:
-    """Wait until a server has built its indexes, which it does by the way: times measured before would tell nothing."""
-    until = time.monotonic() + _SECONDS_TO_INDEX
-    while any(_pending(client, name, field) for field in fields) and time.monotonic() < until:
-        time.sleep(0.5)
 
 
 def _pending(client: Any, name: str, field: Field) -> int:

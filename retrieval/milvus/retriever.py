@@ -71,10 +71,7 @@ class Milvus:
     def search(self, questions: Sequence[str], k: int) -> Rankings:
         """Return the best k passages of each question."""
         k = min(k, self._n_passages)
-        rankings = Rankings(
-            np.full((len(questions), k), NOT_FOUND, dtype=np.int32),
-            np.full((len(questions), k), -np.inf, dtype=np.float32),
-        )
+        rankings = Rankings.of_nothing(len(questions), k)
         if not len(questions) or not self._n_passages:
             return rankings
         asked = [field.of_questions(questions) for field in self._fields]

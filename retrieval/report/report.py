@@ -43,7 +43,8 @@ def report(
     by_k, parts, losses = curves(comparison, found, names), slices(comparison, measure, say), lost(comparison, say)
     charts = [*(chart for _, chart in by_k), *(part.chart for part in parts), *([losses.chart] if losses.chart else [])]
     drawn = iter(pictures(charts))
-    hits = [f"hit@{k}" for k in comparison.experiment.ks] if _several_relevant(comparison) else []
+    several_relevant = any(len(question.relevant) > 1 for question in comparison.question_set.questions)
+    hits = [f"hit@{k}" for k in comparison.experiment.ks] if several_relevant else []
     return _template().render(
         say=say,
         language=language,
@@ -104,10 +105,6 @@ def p_figure(p: float) -> str:
     return "< 0.001" if p < 0.001 else f"{p:.3f}"
 
 
-def _several_relevant(comparison: Comparison) -> bool:
-    return any(len(question.relevant) > 1 for question in comparison.question_set.questions)
-
-
 def _answer(comparison: Comparison, found: Evidence, measure: str, say: Say) -> str:
     means = {name: of.means()[measure] for name, of in comparison.scores.items() if measure in of.per_question}
     if not means:
@@ -165,7 +162,5 @@ def _pairs(comparison: Comparison, found: Evidence, measure: str) -> list[tuple[
     """Tests by measure: the measure of the sentence, and nDCG@10."""
     count = len(comparison.scores)
     tests = found.tests if count * (count - 1) // 2 <= _MOST_PAIRS else found.against
-    by_measure = [
-        (one, [test for test in tests if test.measure == one]) for one in dict.fromkeys([measure, f"ndcg@{CUT}"])
-    ]
-    return [(one, tests) for one, tests in by_measure if tests]
+    by_measure = {one: [test for test in tests if test.measure == one] for one in (measure, f"ndcg@{CUT}")}
+    return [(one, of_measure) for one, of_measure in by_measure.items() if of_measure]

@@ -32,7 +32,7 @@ from data.workspace import is_of_the_disk, read_json, remove_folder, workspace
 from retrieval.lexical.postings.build import DTYPES, SEGMENT, Array, Lists, in_memory, put_together
 from retrieval.lexical.postings.search import all_scores, search
 from retrieval.lexical.postings.segment import Segment
-from retrieval.rankings import NOT_FOUND, Rankings
+from retrieval.rankings import Rankings
 
 _AT_A_TIME = 16  # questions that a core takes: few enough that none waits long for the others
 
@@ -79,13 +79,12 @@ class Postings:
         """
         n_questions, k = len(offsets) - 1, min(k, self.n_passages)
         factors = np.ones(len(terms), dtype=np.float32) if factors is None else factors
-        rows = np.full((n_questions, k), NOT_FOUND, dtype=np.int32)
-        scores = np.full((n_questions, k), -np.inf, dtype=np.float32)
+        found = Rankings.of_nothing(n_questions, k)
 
         def some(start: int) -> None:
             asked, part = offsets[start : start + _AT_A_TIME + 1], slice(start, start + _AT_A_TIME)
             given = self.lists, self.n_passages, self.segment, terms, factors, asked
-            search(*given, *self._space(), rows[part], scores[part])
+            search(*given, *self._space(), found.indices[part], found.scores[part])
 
         starts = range(0, n_questions if k else 0, _AT_A_TIME)
         if len(starts) > 1 and cores != 1:
@@ -93,7 +92,7 @@ class Postings:
                 list(pool.map(some, starts))
         else:
             list(map(some, starts))  # threads take longer to start than one question to answer
-        return Rankings(rows, scores)
+        return found
 
     def scores(
         self, terms: np.ndarray, offsets: np.ndarray, at_a_time: int, factors: np.ndarray | None = None
