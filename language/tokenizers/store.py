@@ -15,9 +15,9 @@ from pydantic import TypeAdapter
 from data.artifact import Artifact
 from data.cache import Arrays
 from data.problems import Failure
+from language.prepared import PreparedTokenizer, load_tokenizer
 from language.tokenizers.comparison import Measured
 from language.tokenizers.fertility import Fertility
-from language.tokenizers.prepared import PreparedTokenizer, load_tokenizer
 
 TOKENIZERS = "tokenizers"  # the folder of all of them
 

@@ -15,9 +15,7 @@ from language.inside.fill_mask import Course, Guess, course, fill
 from language.inside.in_context import SentenceAttention, WordVectors, attention_of, words_in_context
 from language.inside.layers import LayerScores, LayerSearch, Pooling, drawn, layer_scores, layer_search
 from language.inside.network import Network, load_encoder, load_masked, may_have_head, prompts_of
-from language.tokenizers.merge_steps import Step, steps
-from language.tokenizers.merges import is_of_bytes, readable
-from language.tokenizers.prepared import PreparedTokenizer, load_tokenizer
+from language.prepared import PreparedTokenizer, Step, is_of_bytes, load_tokenizer, readable, steps
 from language.tokenizers.store import KeptComparison, KeptTokenizer, load
 from models.hub import ModelError
 from models.sources import ModelSource, find_model
@@ -25,6 +23,14 @@ from retrieval.evaluation.significance import Pair, PairTest, paired_tests, ques
 from views.resources.cached import cached, content_of
 from views.resources.pairs import pair_set, parts_of
 from views.resources.sets import question_set, split_of
+
+MOST_PAIRS = 300  # of which layers are judged
+_one_at_a_time = threading.Lock()  # a page that is drawn anew asks the same model from a second thread
+R = TypeVar("R")
+Tell = Callable[[float], None]  # hears the share of the work done, and may draw it
+_LEAST_OF_TEST = 50  # questions: where the test part has fewer, all are asked
+_MEASURE = "ndcg@10"
+Way = tuple[int, Pooling]  # to make vectors: a layer, and how it is pooled
 
 
 @dataclass(frozen=True)
@@ -91,12 +97,6 @@ def _steps(folder: str, name: str, written: float, text: str) -> list[Step]:
 def _place(one: KeptTokenizer) -> tuple[str, str, float]:
     file = one.folder / "tokenizer.json"
     return str(one.folder), one.measured.name, file.stat().st_mtime if file.is_file() else 0.0
-
-
-MOST_PAIRS = 300  # of which layers are judged
-_one_at_a_time = threading.Lock()  # a page that is drawn anew asks the same model from a second thread
-R = TypeVar("R")
-Tell = Callable[[float], None]  # hears the share of the work done, and may draw it
 
 
 def contexts(reference: str, wanted: str, sentences: tuple[str, ...]) -> WordVectors:
@@ -195,11 +195,6 @@ def encoder(reference: str, content: str) -> Network:
 def _masked(reference: str, content: str) -> Network:
     del content
     return load_masked(find_model(reference))
-
-
-_LEAST_OF_TEST = 50  # questions: where the test part has fewer, all are asked
-_MEASURE = "ndcg@10"
-Way = tuple[int, Pooling]  # to make vectors: a layer, and how it is pooled
 
 
 @dataclass(frozen=True)

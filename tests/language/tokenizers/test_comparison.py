@@ -10,12 +10,12 @@ import pytest
 from data.records import Passage, QuestionSet
 from data.workspace import workspace
 from language.corpus import PassageCorpus
+from language.prepared import load_tokenizer
 from language.problems import LanguageError
 from language.tokenizers import comparison
 from language.tokenizers.comparison import Measured, Refusal, Request, compare
 from language.tokenizers.kinds import Split, TokenizerKind
 from language.tokenizers.material import Sample
-from language.tokenizers.prepared import load_tokenizer
 from language.tokenizers.train import train_on
 from models.hub import ModelError
 from tests.language.tokenizers.test_train import SENTENCES

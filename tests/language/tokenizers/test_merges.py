@@ -5,11 +5,10 @@ import random
 import pytest
 from tokenizers import Tokenizer, models, pre_tokenizers
 
+from language.prepared import PreparedTokenizer, built, merges_of, readable
 from language.problems import LanguageError
 from language.tokenizers.kinds import Split, TokenizerKind
 from language.tokenizers.material import Sample
-from language.tokenizers.merges import built, merges_of, readable
-from language.tokenizers.prepared import PreparedTokenizer
 from language.tokenizers.train import TokenizerOptions, train
 from tests.language.tokenizers.test_train import CORPUS, NOUNS, VERBS
 

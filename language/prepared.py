@@ -1,9 +1,10 @@
-"""A tokenizer as it is used: those trained here and those of models, each given the text that it expects."""
+"""A tokenizer as it is used, trained here or a model's, each given the text that it expects; and the merges of a BPE."""
 
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -11,7 +12,7 @@ import numpy as np
 
 from data.workspace import read_json
 from language.problems import LanguageError
-from language.tokenizers.kinds import Split
+from language.tokenizers.kinds import UNKNOWN, Split
 from language.tokenizers.morphemes import composed_letters, mark, marked, morpheme_cuts, unmarked
 from language.tokenizers.train import TRAINED, TrainedTokenizer
 from models.hub import hub_revision, hub_token
@@ -164,3 +165,124 @@ def _cut(encoding: Any, text: str, morphemes: np.ndarray) -> Cut:
 def _no_tokenizer(name: str) -> LanguageError:
     message = f"{name[:200]!r} has no tokenizer that can be read: a folder with a tokenizer.json, or a model, is one"
     return LanguageError("no_tokenizer", message, name=name[:200])
+
+
+_BLANK = "▁"
+
+
+def merges_of(tokenizer: PreparedTokenizer) -> list[tuple[str, str]]:
+    """Return the pairs of pieces that were merged, the first first, each readable.
+
+    Raises `LanguageError` `no_merges` where the tokenizer is no BPE: WordPiece keeps none, Unigram makes none.
+    """
+    in_bytes = is_of_bytes(tokenizer)
+    return [
+        (readable(first, in_bytes=in_bytes), readable(second, in_bytes=in_bytes)) for first, second in _pairs(tokenizer)
+    ]
+
+
+def built(word: str, tokenizer: PreparedTokenizer, merges: int) -> list[str]:
+    """Return the pieces of a word, readable, after the first so many merges: with 0 its letters or bytes, with all of
+    them what the tokenizer cuts.
+
+    Raises `LanguageError` `no_merges`.
+    """
+    from tokenizers import Tokenizer
+
+    pairs, content = _pairs(tokenizer), tokenizer.content
+    model = {**content["model"], "merges": pairs[:merges]}
+    if merges < len(pairs):
+        model["ignore_merges"] = False  # else a word that is a piece is one from the beginning
+    after = Tokenizer.from_str(json.dumps({**content, "model": model}))
+    (given,) = tokenizer.prepared([word])
+    names = after.encode(given, add_special_tokens=False).tokens
+    return [readable(name, in_bytes=is_of_bytes(tokenizer)) for name in names]
+
+
+def readable(name: str, *, in_bytes: bool) -> str:
+    """Return a piece as a person reads it: blanks as ▁; of bytes, their text, or their numbers where they are none."""
+    if not in_bytes or not set(name) <= _byte_of().keys():
+        return name
+    content = bytes(_byte_of()[letter] for letter in name)
+    try:
+        return content.decode().replace(" ", _BLANK)
+    except UnicodeDecodeError:
+        return f"<{content.hex(' ').upper()}>"
+
+
+def is_of_bytes(tokenizer: PreparedTokenizer) -> bool:
+    """Whether its pieces are of bytes, which `readable` has to know."""
+    return "ByteLevel" in json.dumps(tokenizer.content["pre_tokenizer"])
+
+
+def _pairs(tokenizer: PreparedTokenizer) -> list[tuple[str, str]]:
+    pairs = tokenizer.content["model"].get("merges")
+    if pairs is None:
+        message = f"{tokenizer.name} is no BPE, and has no merges: choose bpe or byte-bpe"
+        raise LanguageError("no_merges", message, name=tokenizer.name)
+    return [(first, second) for first, second in pairs]
+
+
+@cache
+def _byte_of() -> dict[str, int]:
+    """The bytes by the letters that stand for them in byte-level BPE (Radford et al. 2019): those that can be seen are
+    themselves, the others are 256 and what follows, in order.
+    """
+    seen = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    others = [byte for byte in range(256) if byte not in seen]
+    return {chr(byte): byte for byte in seen} | {chr(256 + row): byte for row, byte in enumerate(others)}
+
+
+@dataclass(frozen=True)
+class Step:
+    """The pieces of a word, readable, after the first `merges` of a tokenizer, when `pair` was `joined` last."""
+
+    merges: int
+    pair: tuple[str, str]
+    joined: str
+    pieces: tuple[str, ...]
+
+
+def steps(word: str, tokenizer: PreparedTokenizer) -> list[Step]:
+    """Return how a word is built: its letters or bytes first (`merges` 0, no `pair`), and then each merge that joins.
+
+    Of the pairs that stand beside each other the one learned first is joined wherever it stands, until none was learned
+    (Sennrich et al. 2016). `merges.built` has after n merges the pieces of the last step with at most n. Two steps may
+    have as many: a pair learned early may stand beside each other only after one that was learned later is joined.
+    Raises `LanguageError` `no_merges`.
+    """
+    told, in_bytes = merges_of(tokenizer), is_of_bytes(tokenizer)
+    learned = {(first, second): row for row, (first, second) in enumerate(tokenizer.content["model"]["merges"])}
+    parts = _letters(word, tokenizer)
+
+    def step(merges: int, pair: tuple[str, str] = ("", ""), joined: str = "") -> Step:
+        names = [readable(piece, in_bytes=in_bytes) for part in parts for piece in part]
+        return Step(merges, pair, readable(joined, in_bytes=in_bytes), tuple(names))
+
+    found = [step(0)]
+    while pairs := [pair for part in parts for pair in pairwise(part) if pair in learned]:
+        pair = min(pairs, key=lambda one: learned[one])
+        parts = [_joined(part, pair) for part in parts]
+        place = learned[pair]
+        found.append(step(max(found[-1].merges, 1 + place), told[place], "".join(pair)))
+    return found
+
+
+def _letters(word: str, tokenizer: PreparedTokenizer) -> list[list[str]]:
+    """The letters, or what stands for bytes, of every part that no piece crosses."""
+    (given,) = tokenizer.prepared([word])
+    made = tokenizer.tokenizer
+    normal = made.normalizer.normalize_str(given) if made.normalizer else given
+    parted = made.pre_tokenizer.pre_tokenize_str(normal) if made.pre_tokenizer else [(normal, None)]
+    known = made.get_vocab()
+    return [[letter if letter in known else UNKNOWN for letter in part] for part, _ in parted]
+
+
+def _joined(part: list[str], pair: tuple[str, str]) -> list[str]:
+    found: list[str] = []
+    for piece in part:
+        if found and (found[-1], piece) == pair:
+            found[-1] += piece
+        else:
+            found.append(piece)
+    return found
