@@ -19,7 +19,9 @@ from reading.experiment import ReadingExperiment
 from retrieval.comparison import experiment as experiment_file
 from retrieval.comparison.compare import compare
 from retrieval.comparison.experiment import Experiment, read_experiment
-from tests.doubles import small_set
+from retrieval.comparison.spec import Spec
+from tests.doubles import PASSAGES, small_set
+from tests.retrieval.test_contract import keeps_the_contract, makers
 from text.__main__ import main as text_command
 from training.sweeps.variants import AblationExperiment
 
@@ -85,10 +87,14 @@ def require_known(words: list[str]) -> None:
 def require_room_command(room: str, words: list[str]) -> None:
     assert room in ROOMS
     if room == "benchmarks":  # not imported: it reads what every benchmark needs
-        known = (PROJECT / "benchmarks" / "__main__.py").read_text(encoding="utf-8")
-        assert all(f'"{name}": ' in known for name in words)
+        assert set(words) <= benchmarks()
         return
     import_module(f"{room}.__main__").commands.parse_args(words, exit_on_error=False, print_error=False)
+
+
+def benchmarks() -> set[str]:
+    """Every word of the benchmarks' command, their names among them."""
+    return set(re.findall(r"\w+", (PROJECT / "benchmarks" / "__main__.py").read_text(encoding="utf-8")))
 
 
 def require_mrc_command(room: str, words: list[str]) -> None:
@@ -173,13 +179,17 @@ def test_files_are_read(block: str, tmp_path: Path, capsys: pytest.CaptureFixtur
 
 @pytest.mark.slow
 @pytest.mark.parametrize("block", blocks("python"))
-def test_python_runs(block: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A retriever that is added is read from a file, and compared."""
-    monkeypatch.setattr(experiment_file, "KINDS", [*experiment_file.KINDS])
-    exec(compile(block, "<document>", "exec"), {})  # noqa: S102 - an example of ours
-    added = experiment_file.KINDS[-1].model_fields["kind"].default
+def test_a_retriever_is_added(block: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It keeps the contract of all, is read from a file, and compared."""
+    names: dict[str, Any] = {}
+    exec(compile(block, "<document>", "exec"), names)  # noqa: S102 - an example of ours
+    (added,) = (one for one in names.values() if isinstance(one, type) and issubclass(one, Spec) and one is not Spec)
+    monkeypatch.setattr(experiment_file, "KINDS", (*experiment_file.KINDS, added))
+    kind = added.model_fields["kind"].default
+    make = makers()[f"{kind} kind"]
+    keeps_the_contract(make(PASSAGES), make(PASSAGES), PASSAGES, 3)
     path = tmp_path / "experiment.toml"
-    path.write_text(f'data = "small"\n[[retriever]]\nname = "Added"\nkind = "{added}"\n', encoding="utf-8")
+    path.write_text(f'data = "small"\n[[retriever]]\nname = "Added"\nkind = "{kind}"\n', encoding="utf-8")
     found = compare(read_experiment(path), small_set())
     assert [result.error for result in found.results] == [None]
     assert found.scores["Added"].means()["hit@1"] > 0.5
@@ -198,13 +208,11 @@ def test_links_and_paths_lead_somewhere(page: Path) -> None:
 
 
 def test_what_is_measured_has_its_benchmark() -> None:
-    known = (PROJECT / "benchmarks" / "__main__.py").read_text(encoding="utf-8")
     for page in PAGES:
         text = page.read_text(encoding="utf-8")
         names = re.findall(r"<!-- bench: (\w+) -->", text)
         assert len(names) == text.count("<!-- /bench -->")
-        for name in names:
-            assert f'"{name}": ' in known or f'put("{name}"' in known, (page, name)
+        assert set(names) <= benchmarks(), page
 
 
 def test_every_requirement_is_told_of() -> None:
