@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from language.masking.token_file import Specials
+from language.masking import Specials
 
 PAD, UNKNOWN, BEGIN, END, MASK = range(5)
 SPECIALS = Specials(PAD, BEGIN, END)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from language.masking.masker import MaskingOptions
+from language.masking import MaskingOptions
 from models.precision import Precision
 from models.sources import DEFAULT_BI_ENCODER, DEFAULT_CROSS_ENCODER, STARTER
 from training.engine.task import trainer_arguments

@@ -14,9 +14,7 @@ from data.cache import key_of
 from data.split import Part, SplitOptions
 from data.workspace import read_json, workspace, write_json
 from language.corpus import Corpus, held_out
-from language.masking.blocks import Blocks, PackedBlocks, SegmentPairs
-from language.masking.masker import Masker, WholeWords
-from language.masking.token_file import Specials, TokenFile, write_tokens
+from language.masking import Blocks, Masker, PackedBlocks, SegmentPairs, Specials, TokenFile, WholeWords, write_tokens
 from language.tokenizers.material import MOST_CHARACTERS, OnProgress, gone_through, within
 from training.engine.task import Columns, Examples
 from training.language.tokenizer import made_once, tokenizer_of, trains_one

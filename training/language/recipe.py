@@ -10,8 +10,16 @@ from typing import Any, Self
 from data.split import Part, SplitOptions
 from data.workspace import limits, user
 from language.corpus import Corpus, find_corpus
-from language.masking.architectures import configuration
-from language.masking.perplexity import FOLLOWED, GUESSED, LOG_LIKELIHOOD, PERPLEXITY, Guesses, guesses, unigram_guesses
+from language.perplexity import (
+    FOLLOWED,
+    GUESSED,
+    LOG_LIKELIHOOD,
+    PERPLEXITY,
+    Guesses,
+    configuration,
+    guesses,
+    unigram_guesses,
+)
 from models.sources import STARTER, ModelSource
 from retrieval.report.colours import PALETTE
 from training.base import Family, Recipe, finished

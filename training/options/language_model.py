@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Self
 
-from language.masking.architectures import Size
-from language.masking.masker import MaskingOptions, WholeWords
+from language.masking import MaskingOptions, WholeWords
+from language.perplexity import Size
 from language.tokenizers.kinds import TokenizerKind
 from models.sources import STARTER
 from training.options.common import EmbeddingTable, Problem, TrainingOptions, option

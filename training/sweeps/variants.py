@@ -10,7 +10,7 @@ from data.pairs.records import PairSet
 from data.records import QuestionSet
 from data.split import Part, SplitOptions
 from embeddings.evaluate import evaluate
-from language.masking.perplexity import FOLLOWED, GUESSED, PERPLEXITY
+from language.perplexity import FOLLOWED, GUESSED, PERPLEXITY
 from models.sources import STARTER
 from retrieval.comparison.compare import compare
 from retrieval.comparison.experiment import Experiment, ExperimentError

@@ -15,8 +15,8 @@ from streamlit.runtime.uploaded_file_manager import UploadedFile
 from data.formats.opening import set_name as named_by_file
 from data.pairs.records import PairKind
 from data.problems import Failure
-from language.masking.architectures import Size
-from language.masking.masker import WholeWords
+from language.masking import WholeWords
+from language.perplexity import Size
 from language.tokenizers.kinds import TokenizerKind
 from models.sources import STARTER, find_model
 from retrieval.comparison.experiment import ExperimentError, read_as, write_experiment
@@ -42,6 +42,22 @@ from views.uploads import translate_field
 _NONE = ""
 _EPOCHS = BiEncoderOptions(base="any").epochs
 _MOST_EPOCHS = 100.0
+_COLUMNS = 4
+_OFFERED: dict[str, Sequence[Any]] = {
+    "objective": [one.value for one in LanguageObjective],
+    "pairs_weight": [0.5, 1.0, 3.0, 10.0],
+    "whole_words": [one.value for one in WholeWords],
+    "mask_share": [0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.6],
+    "size": [one.value for one in Size],
+    "tokenizer_kind": [one.value for one in TokenizerKind],
+    "vocabulary": [2000, 4000, 8000, 16_000, 32_000],
+}
+_OF_A_NEW_TOKENIZER = ("tokenizer_kind", "vocabulary")
+_OF_A_NEW_MODEL = ("size", *_OF_A_NEW_TOKENIZER)
+_EXPLAINED = {"objective": "objective_does.mlm-nsp", "seed": "ablation.seed_help"}  # the others as in the form
+_LENGTHS = (0.25, 0.5, 2.0, 4.0)  # of the reference's epochs
+_SEEDS = 3  # other ones
+_LARGEST_FILE = 1  # MB
 
 
 @dataclass(frozen=True)
@@ -135,24 +151,6 @@ def _epochs(key: str, *, disabled: bool) -> float:
         persist_state="session",
     )
     return float(entered or _EPOCHS)
-
-
-_COLUMNS = 4
-_OFFERED: dict[str, Sequence[Any]] = {
-    "objective": [one.value for one in LanguageObjective],
-    "pairs_weight": [0.5, 1.0, 3.0, 10.0],
-    "whole_words": [one.value for one in WholeWords],
-    "mask_share": [0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.6],
-    "size": [one.value for one in Size],
-    "tokenizer_kind": [one.value for one in TokenizerKind],
-    "vocabulary": [2000, 4000, 8000, 16_000, 32_000],
-}
-_OF_A_NEW_TOKENIZER = ("tokenizer_kind", "vocabulary")
-_OF_A_NEW_MODEL = ("size", *_OF_A_NEW_TOKENIZER)
-_EXPLAINED = {"objective": "objective_does.mlm-nsp", "seed": "ablation.seed_help"}  # the others as in the form
-_LENGTHS = (0.25, 0.5, 2.0, 4.0)  # of the reference's epochs
-_SEEDS = 3  # other ones
-_LARGEST_FILE = 1  # MB
 
 
 def draw_ablation(plan: Plan | None) -> None:

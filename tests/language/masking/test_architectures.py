@@ -4,7 +4,7 @@ import pytest
 import torch
 from transformers import BertConfig, BertModel
 
-from language.masking.architectures import SHAPES, Size, configuration
+from language.perplexity import SHAPES, Size, configuration
 
 pytestmark = pytest.mark.slow
 

@@ -9,9 +9,7 @@ import numpy as np
 import pytest
 from scipy.stats import binomtest
 
-from language.masking.blocks import NEXT, RANDOM, PackedBlocks, SegmentPairs
-from language.masking.masker import WholeWords
-from language.masking.token_file import Specials, TokenFile, write_tokens
+from language.masking import NEXT, RANDOM, PackedBlocks, SegmentPairs, Specials, TokenFile, WholeWords, write_tokens
 from language.problems import LanguageError
 from tests.language.doubles import BEGIN, END, PAD, SPECIALS, LetterTokenizer, documents, flattened, ids_of
 
@@ -41,13 +39,13 @@ def test_the_file_holds_every_token_once(
     assert np.array_equal(file.counts, np.bincount([one for one in flattened(texts) if one != END], minlength=56)[:])
     words = sum(len(text.split()) for text in texts)
     assert int(file.starts.sum()) == words + len(texts), "of every word, and of every [SEP]"
-    monkeypatch.setattr("language.masking.token_file._CHARACTERS_AT_ONCE", 1000)
+    monkeypatch.setattr("language.masking._CHARACTERS_AT_ONCE", 1000)
     assert np.array_equal(written(tmp_path, texts).tokens, file.tokens), "however many are cut together"
 
 
 def test_cutting_holds_no_more_of_a_longer_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """But for some numbers of each document, fewer than its tokens."""
-    monkeypatch.setattr("language.masking.token_file._CHARACTERS_AT_ONCE", 1000)
+    monkeypatch.setattr("language.masking._CHARACTERS_AT_ONCE", 1000)
 
     def most(count: int) -> int:
         gc.collect()

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from language.masking.masker import IGNORED, Masker, MaskingOptions, WholeWords, word_starts, words_of
+from language.masking import IGNORED, Masker, MaskingOptions, WholeWords, word_starts, words_of
 from tests.language.doubles import MASK, special_ids
 
 SIZE = 30_000

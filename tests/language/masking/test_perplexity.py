@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from language.masking.masker import IGNORED
-from language.masking.perplexity import Guesses, share_interval, unigram_guesses
+from language.masking import IGNORED
+from language.perplexity import Guesses, share_interval, unigram_guesses
 
 NONE = np.zeros(0, dtype=bool)
 

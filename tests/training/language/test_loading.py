@@ -20,7 +20,7 @@ from data.workspace import PROJECT, workspace
 from jobs.folder import AskedToStop
 from jobs.status import State, Status
 from language.corpus import Corpus, find_corpus
-from language.masking.token_file import write_tokens
+from language.masking import write_tokens
 from language.tokenizers.material import Sample, gathered
 from language.tokenizers.train import train_on
 from tests.hub import OWNER, build_masked_base, hub_environment, hub_server

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from language.masking.masker import IGNORED
+from language.masking import IGNORED
 from tests.hub import build_bi_encoder, build_masked_base
 from tests.training.language.worlds import text_file
 from tests.training.test_several_processes import (

@@ -7,7 +7,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from data.store import StoredSet, keep
-from language.masking.architectures import Size
+from language.perplexity import Size
 from language.texts import keep as keep_text
 from models.sources import STARTER
 from tests.doubles import small_set

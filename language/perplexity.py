@@ -1,22 +1,68 @@
-"""How well hidden tokens are guessed: perplexity and accuracy on documents held out, beside a model of frequencies.
+"""The sizes of BERT, and how well hidden tokens are guessed: perplexity and accuracy, beside a model of frequencies.
 
 The perplexity of a masked language model is exp of the mean of -ln P over the tokens hidden, each given all that is
 shown (Devlin et al. 2019, table 6). It depends on the tokenizer and on the share hidden: only models that guess the
-same tokens of the same rows can be compared by it.
-"""
+same tokens of the same rows can be compared by it."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 
-from language.masking.masker import IGNORED
+from language.masking import IGNORED
 from models.hub import ModelError
 from models.precision import Precision
 
 if TYPE_CHECKING:
     from models.readers.masked_network import MaskedNetwork
+
+_HEAD = 64  # dimensions of an attention head, in all sizes
+_POSITIONS = 512
+
+
+class Size(StrEnum):
+    """BERT by its size: base and large of Devlin et al. 2019, the smaller ones of Turc et al. 2019."""
+
+    TINY = "tiny"
+    MINI = "mini"
+    SMALL = "small"
+    MEDIUM = "medium"
+    BASE = "base"
+    LARGE = "large"
+
+
+class Shape(NamedTuple):
+    """Layers, and the dimensions of their vectors."""
+
+    layers: int
+    hidden: int
+
+
+SHAPES = {
+    Size.TINY: Shape(2, 128),
+    Size.MINI: Shape(4, 256),
+    Size.SMALL: Shape(4, 512),
+    Size.MEDIUM: Shape(8, 512),
+    Size.BASE: Shape(12, 768),
+    Size.LARGE: Shape(24, 1024),
+}
+
+
+def configuration(size: Size, vocabulary: int, length: int, pad: int) -> dict[str, Any]:
+    """Return what transformers' `BertConfig` is made of, for so many pieces and texts of `length` tokens at most."""
+    shape = SHAPES[size]
+    return {
+        "vocab_size": vocabulary,
+        "hidden_size": shape.hidden,
+        "num_hidden_layers": shape.layers,
+        "num_attention_heads": shape.hidden // _HEAD,
+        "intermediate_size": 4 * shape.hidden,
+        "max_position_embeddings": max(_POSITIONS, length),
+        "pad_token_id": pad,
+    }
+
 
 PERPLEXITY, LOG_LIKELIHOOD = "perplexity", "log_likelihood"
 GUESSED, FOLLOWED = "masked_accuracy", "next_accuracy"

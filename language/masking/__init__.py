@@ -1,1 +1,0 @@
-"""Tokens hidden and guessed: what is hidden, the rows that a model reads, its sizes, and how well it guesses."""
