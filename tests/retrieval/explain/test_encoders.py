@@ -1,4 +1,4 @@
-"""What tokens add to a starter's cosine: both sums are the cosine the retriever gave, and torch stays away."""
+"""Why a model gives a passage its score."""
 
 import subprocess
 import sys
@@ -9,18 +9,32 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sentence_transformers import SparseEncoder
 
 from data.passages import Passages
 from data.records import Passage, QuestionSet
 from data.store import CATALOG, read_entry
 from data.workspace import PROJECT
 from models.encoders.bi_encoder import BiEncoder
+from models.encoders.cross_encoder import CrossEncoderScorer
+from models.encoders.sparse_encoder import SparseTextEncoder
 from models.hub import ModelError
+from models.precision import Precision
 from models.sources import STARTER, find_model
+from models.windows import WindowOptions
 from retrieval.dense import Dense
-from retrieval.explain.encoders import StaticExplainer, StaticExplanation, static_explainer
+from retrieval.explain.duel import WEIGHED, weighed_table
+from retrieval.explain.encoders import (
+    SparseExplanation,
+    StaticExplainer,
+    StaticExplanation,
+    dense_windows,
+    reranker_windows,
+    static_explainer,
+    term_contributions,
+)
 from tests.doubles import texts_of
-from tests.hub import build_bi_encoder
+from tests.hub import SENTENCES, build_bi_encoder, build_cross_encoder_base, build_sparse_encoder, with_head
 from text.analysis import analyze
 from text.analyzers import Analyzer
 
@@ -178,3 +192,102 @@ def test_no_torch_is_imported() -> None:
     explainer = static_explainer(STARTER, ENGLISH)
     assert explainer is not None
     assert done.stdout.strip() == f"{round(explainer.explain('old river', 0).score, 6)} []"
+
+
+QUESTION = "한강은 언제 서울을 지나"
+PASSAGES = [Passage("p1", SENTENCES[1], "한강은"), Passage("p2", SENTENCES[2])]
+
+
+@pytest.fixture(scope="module", params=[False, True], ids=["splade", "inference-free"])
+def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build_sparse_encoder(tmp_path_factory.mktemp("model") / "tiny", inference_free=request.param)
+
+
+def explained(folder: Path, row: int) -> SparseExplanation:
+    encoder = SparseTextEncoder(find_model(str(folder)), [], precision=Precision.FLOAT32)
+    return term_contributions(encoder, QUESTION, PASSAGES[row])
+
+
+def test_values_are_products_and_sum_to_the_library_s_score(folder: Path) -> None:
+    model = SparseEncoder(str(folder), device="cpu")
+    texts = [f"한강은\n{SENTENCES[1]}", SENTENCES[2]]
+    scores = model.similarity(model.encode_query([QUESTION]), model.encode_document(texts)).numpy()[0]
+    for row, score in enumerate(scores):
+        found = explained(folder, row)
+        assert found.score == pytest.approx(score, rel=1e-5)
+        assert bool(found.terms) == (score > 0)  # the words of a question that nothing reads may not be there
+        assert [term.value for term in found.terms] == sorted((t.value for t in found.terms), reverse=True)
+        assert all(term.value == term.question * term.passage > 0 for term in found.terms)
+
+
+def test_expansion_is_what_stands_in_neither_text(folder: Path) -> None:
+    found = explained(folder, 0)
+    terms = {term.text: term for term in found.terms}
+    tokenizer = SparseEncoder(str(folder), device="cpu").tokenizer
+    asked, held = (
+        {tokenizer.decode([id_]) for id_ in tokenizer(text, add_special_tokens=False)["input_ids"]}
+        for text in (QUESTION, f"한강은\n{SENTENCES[1]}")
+    )
+    for text, term in terms.items():
+        assert bool(term.question_spans) == (text in asked), text
+        assert bool(term.passage_spans) == (text in held), text
+        assert term.is_expansion == (text not in asked | held)
+    assert found.by_expansion == pytest.approx(sum(t.value for t in found.terms if t.text not in asked | held))
+    for term in found.terms:
+        assert all(QUESTION[start:end] == term.text.removeprefix("##") for start, end in term.question_spans)
+        assert all(found.passage.text[a:b] == term.text.removeprefix("##") for a, b in term.passage_spans)
+
+
+def test_letters_are_shaded_by_what_they_add(folder: Path) -> None:
+    found = explained(folder, 0)
+    in_passage = sum(term.value * sum(b - a for a, b in term.passage_spans) for term in found.terms)
+    shaded = [*found.title_pieces(), *found.text_pieces()]
+    assert sum(len(text) * weight for text, weight in shaded) == pytest.approx(in_passage)
+    assert "".join(text for text, _ in found.title_pieces()) == "한강은"
+    assert "".join(text for text, _ in found.question_pieces()) == QUESTION
+
+
+def test_the_table_of_two_sums_to_both_scores(folder: Path) -> None:
+    right, wrong = explained(folder, 0), explained(folder, 1)
+    table = weighed_table(right, wrong)
+    assert tuple(table.columns) == WEIGHED
+    assert table["term"].is_unique
+    assert set(table["term"]) == {term.text for one in (right, wrong) for term in one.terms}
+    assert table["right"].sum() == pytest.approx(right.score)
+    assert table["wrong"].sum() == pytest.approx(wrong.score)
+    np.testing.assert_allclose(table["right"], table["asked"] * table["held_right"], rtol=1e-6)
+    np.testing.assert_allclose(table["difference"], table["right"] - table["wrong"], atol=1e-9)
+    nowhere = table[table["kind"] == "expansion"]
+    assert not (nowhere["in_right"] | nowhere["in_wrong"]).any()
+    assert (table["difference"].abs().diff().dropna() <= 1e-9).all()
+
+
+LONG_TEXT = " ".join(SENTENCES).split()
+LONG = Passage("long", " ".join(np.random.default_rng(0).choice(LONG_TEXT, 300)), "세종")
+SHORT = Passage("short", SENTENCES[1])
+
+
+@pytest.mark.parametrize("options", [WindowOptions(), WindowOptions(20, 20)])
+def test_the_best_window_has_the_score_of_the_search(tmp_path: Path, options: WindowOptions) -> None:
+    source = find_model(str(build_bi_encoder(tmp_path / "model")))
+    encoder = BiEncoder(source, [], precision=Precision.FLOAT32)
+    found = Dense("dense", [SHORT, LONG], encoder, windows=options).search([SENTENCES[3]], 2)
+    explained = dense_windows(encoder, SENTENCES[3], LONG, options)
+    assert explained is not None
+    score = found.scores[0, found.indices[0].tolist().index(1)]
+    assert explained.score == pytest.approx(score, abs=1e-3)  # the first, as it was read, may end within a word
+    window, cosine = explained.windows[explained.best].window, explained.windows[explained.best].score
+    vectors = encoder.encode_passages([f"세종\n{LONG.text[window.start - 3 : window.end - 3]}"])
+    assert cosine == pytest.approx(float(vectors[0] @ encoder.encode_questions([SENTENCES[3]])[0]), abs=1e-5)
+    assert cosine == max(one.score for one in explained.windows)
+    assert dense_windows(encoder, SENTENCES[3], SHORT, options) is None
+
+
+def test_a_reranker_s_best_window_has_its_score(tmp_path: Path) -> None:
+    source = find_model(str(with_head(build_cross_encoder_base(tmp_path / "model", segment_types=1))))
+    scorer = CrossEncoderScorer(source, [], precision=Precision.FLOAT32)
+    explained = reranker_windows(scorer, SENTENCES[3], LONG, WindowOptions())
+    assert explained is not None
+    (score,) = scorer.score_windows([(SENTENCES[3], explained.text)], [3], WindowOptions())
+    assert explained.score == pytest.approx(float(score), abs=1e-6)
+    assert reranker_windows(scorer, SENTENCES[3], SHORT, WindowOptions()) is None
