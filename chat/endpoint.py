@@ -1,6 +1,7 @@
-"""A chat endpoint that speaks OpenAI's protocol: a server of one's own (vLLM, Ollama, llama.cpp) or a service; and its answers.
+"""A chat endpoint that speaks OpenAI's protocol: a server of one's own (vLLM, Ollama, llama.cpp) or a service.
 
-Its address and key come from the environment or from one session. They are never written, and never logged."""
+Its address and key come from the environment or from one session. They are never written, and never logged.
+"""
 
 import logging
 import os

@@ -1,4 +1,4 @@
-"""A process: which one is meant, since its number alone may be given to another one later, and the memory that it holds."""
+"""A process: which one is meant, since its number may be given to another one later, and the memory that it holds."""
 
 import ctypes
 import gc

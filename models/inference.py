@@ -1,7 +1,8 @@
-"""A transformer's forward passes, made fast: texts of like length together, products in bfloat16, each text tokenized once.
+"""A transformer's forward passes, made fast: texts of like length together, in bfloat16, each text tokenized once.
 
 What is replaced within these blocks are the `forward` of a sentence-transformers model and of its first module, and how
-that reads pairs, so all else (prompts, tasks, truncation, pooling, activation) is the library's own."""
+that reads pairs, so all else (prompts, tasks, truncation, pooling, activation) is the library's own.
+"""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext

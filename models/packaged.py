@@ -1,6 +1,7 @@
 """Pretrained models that a package ships, each written as the plain sentence-transformers folder that everything reads.
 
-They are for machines that reach no hub, and for the first minute on any."""
+They are for machines that reach no hub, and for the first minute on any.
+"""
 
 import hashlib
 import json

@@ -3,7 +3,8 @@
 Little endian throughout. A header tells the model's measures; the pieces of its tokenizer follow, the code points that
 it maps to others, and the tensors. A weight matrix lies in blocks of 32 values: a scale in half precision and 16 bytes,
 byte j with value j in its low four bits and value j + 16 in its high four; each is the scale times (four bits - 8).
-The tokenizer is XLM-R's, written so that every library of the field reads it."""
+The tokenizer is XLM-R's, written so that every library of the field reads it.
+"""
 
 import struct
 from dataclasses import dataclass

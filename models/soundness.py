@@ -1,7 +1,8 @@
-"""What is known of a model before it is used: whether its weights fit into memory, and whether its files fit each other.
+"""What is known of a model before it is used: whether it fits into memory, and whether its files fit each other.
 
 A library makes every layer that a configuration asks for, draws at random what the files do not hold, and passes over
-what they hold too much; a table in its log says so, and nothing else. No figure is made of weights that nobody trained."""
+what they hold too much; a table in its log says so, and nothing else. No figure is made of weights that nobody trained.
+"""
 
 import json
 import re

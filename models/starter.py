@@ -1,8 +1,9 @@
 """Starter models: made of the user's own corpus, so that the first minute needs no download.
 
-The bi-encoder is a static embedding whose vectors are an LSA of the passages; the cross-encoder pools kernels over token
-vectors, and is small enough to train on a CPU in a minute. This file reads torch and sentence-transformers: import it
-inside functions only."""
+The bi-encoder is a static embedding whose vectors are an LSA of the passages; the cross-encoder pools kernels over
+token vectors, and is small enough to train on a CPU in a minute. This file reads torch and sentence-transformers:
+import it inside functions only.
+"""
 
 import json
 from collections.abc import Sequence

@@ -1,5 +1,8 @@
-"""How questions are made, and what passages ask by themselves: titles, which ask for all the passages of their article, and
-sentences, which ask for the rest of their passage: the inverse cloze task (Lee et al. 2019)."""
+"""How questions are made, and what passages ask by themselves.
+
+Titles ask for all the passages of their article, and sentences for the rest of their passage: the inverse cloze task
+(Lee et al. 2019).
+"""
 
 import hashlib
 import unicodedata

@@ -1,17 +1,174 @@
 """`python -m reading`: judge files of answers, or let readers answer from what retrievers find."""
 
+import json
 import sys
 from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any
 
-from data.commands import commands_of, run
-from reading.evaluate_command import evaluate_command
-from reading.run_command import run_folder
-from reading.score_command import score
+import pandas as pd
+from cyclopts import Parameter
+
+from data.commands import AsJson, commands_of, one_of, run
+from data.store import find
+from data.terminal import tell, tell_progress
+from jobs.folder import Progress, request_carried_out
+from reading import results
+from reading.evaluate import ReadingResult, evaluate
+from reading.experiment import ReadingExperiment, ReadingJob, read_experiment
+from reading.judge.labels import Property
+from reading.judge.rules import Rules, read_predictions
+from reading.judge.scores import FEWEST, AnswerScores, compared, scored, slice_figures
+from reading.results import as_dict, save
+from retrieval.evaluation.significance import PairTest
 
 commands = commands_of("reading", "Answers, and how right they are.")
-commands.command(score)
-commands.command(evaluate_command, name="evaluate")
-commands.command(run_folder, name="run", show=False)
+
+
+@commands.command
+def score(
+    *,
+    data: Annotated[str, Parameter(help="the questions: a file, or a name of the catalog or the workspace")],
+    predictions: Annotated[
+        tuple[Path, ...], Parameter(help='JSON of question ids and answers, as {"q1": "서울"}; once for each reader')
+    ],
+    rules: Annotated[Rules, one_of(Rules, help="whose rules say what is right")] = Rules.KORQUAD,
+    by_slice: Annotated[
+        bool,
+        Parameter(
+            negative="",
+            help="also judge kinds of questions, answers and passages apart, with differences from the first file",
+        ),
+    ] = False,
+    as_json: AsJson = False,
+) -> int:
+    """Judge files of answers, one or several side by side: as JSON, shares from 0 to 1."""
+    question_set = find(data)
+    scores = {str(path): scored(question_set, read_predictions(path), rules) for path in predictions}
+    tests = compared(question_set, scores)
+    figures = {by: slice_figures(question_set, scores, by) for by in Property} if by_slice else {}
+    if as_json:
+        slices = {"slices": {by: _records(table) for by, table in figures.items()}} if figures else {}
+        tell(json.dumps(_as_json(rules, scores, tests) | slices, ensure_ascii=False, indent=2))
+        return 0
+    tell(f"{question_set.name}: {len(question_set.questions):,} questions, by the rules of {rules}")
+    for name, one in scores.items():
+        tell("\n".join([name, *_lines(one)]))
+    for test in tests:
+        tell(_difference_line(test))
+    for by, table in figures.items():
+        tell(f"by {by}: slices of {FEWEST} questions and more, each interval alone, p of a measure's slices together")
+        tell("\n".join(map(_slice_line, _records(table))))
+    return 0
+
+
+def _lines(scores: AnswerScores) -> list[str]:
+    lines = []
+    for name, mean in scores.means().items():
+        low, high = scores.intervals.get(name, (None, None))
+        interval = "" if low is None or high is None else f"  95% {100 * low:.2f} to {100 * high:.2f}"
+        lines.append(f"  {name:<20} {100 * mean:6.2f}{interval}")
+    return [*lines, *([f"  {scores.unsaid:,} questions have no answer in the file: wrong"] if scores.unsaid else [])]
+
+
+def _difference_line(test: PairTest) -> str:
+    sure = "sure" if test.sure else "not sure"
+    ends = f"{100 * test.low:+.2f} to {100 * test.high:+.2f}"
+    return (
+        f"{test.measure}: {test.a} less {test.b} {100 * test.difference:+.2f} ({ends}, p {test.p_family:.4f}, {sure})"
+    )
+
+
+def _records(figures: pd.DataFrame) -> list[dict[str, Any]]:
+    """Rows of `slice_figures` as JSON has them: what is not known is null."""
+    known = figures.astype(object).where(figures.notna(), None)
+    return [dict(zip(known.columns, row, strict=True)) for row in known.itertuples(index=False)]
+
+
+def _slice_line(row: dict[str, Any]) -> str:
+    mean, low, high = (f"{100 * row[name]:6.2f}" for name in ("mean", "low", "high"))
+    line = (
+        f"  {row['slice']:<14}{row['questions']:>7,}  {row['measure']:<7}{mean}  95% {low} to {high}  {row['reader']}"
+    )
+    if row["p_holm"] is None:
+        return line
+    apart, *ends = (f"{100 * row[name]:+.2f}" for name in ("difference", "difference_low", "difference_high"))
+    return f"{line} {apart} ({' to '.join(ends)}, p {row['p_holm']:.4f})"
+
+
+def _as_json(rules: Rules, scores: dict[str, AnswerScores], tests: list[PairTest]) -> dict[str, Any]:
+    readers = {
+        name: {
+            **one.means(),
+            "interval": {measure: [*ends] for measure, ends in one.intervals.items()},
+            "unsaid": one.unsaid,
+        }
+        for name, one in scores.items()
+    }
+    return {"rules": rules.value, "readers": readers, "differences": [asdict(test) for test in tests]}
+
+
+@commands.command(name="evaluate")
+def evaluate_command(
+    experiment: Annotated[
+        Path, Parameter(help="experiment file (TOML): [[retriever]] as for a comparison, and [[reader]]")
+    ],
+    /,
+    *,
+    out: Annotated[Path | None, Parameter(help="folder for scores.json and for the answers")] = None,
+    as_json: AsJson = False,
+) -> int:
+    """Let readers answer from the first passages that retrievers find: as JSON, shares from 0 to 1."""
+    asked, base = read_experiment(experiment), experiment.parent
+    result = evaluate(asked, find(asked.data, base), base=base, on_progress=tell_progress)
+    tell(json.dumps(as_dict(result), ensure_ascii=False, indent=2) if as_json else table(result))
+    tried: tuple[Any, ...] = (*result.comparison.results, *result.readers, *result.generators)
+    failed = [one for one in tried if one.error]
+    for one in failed:
+        tell(f"{one.name} failed: {one.error}", error=True)
+    if out:
+        save(result, out)
+    return int(bool(failed))
+
+
+def table(result: ReadingResult) -> str:
+    """Return exact match and overlap by depth as lines of text, in percent."""
+    rules, told = result.experiment.rules, as_dict(result)
+    lines = [f"{result.question_set.name}: {told['questions']:,} questions, by the rules of {rules}, em / overlap"]
+    for reader in result.readers:
+        if reader.error:
+            continue
+        oracle = told["oracles"][reader.name]
+        lines.append(f"{reader.name}, with the right passage: {_cell(oracle, rules.overlap_name)}")
+        width = max(map(len, reader.by_retriever), default=0)
+        ks = result.experiment.depths_read
+        lines.append(" ".join([" " * width, *(f"{f'first {k}':>15}" for k in ks)]))
+        for name, by_k in told["readers"][reader.name].items():
+            cells = (f"{_cell(by_k[str(k)], rules.overlap_name):>15}" for k in ks)
+            lines.append(" ".join([f"{name:<{width}}", *cells]))
+            ceilings = (f"{100 * by_k[str(k)]['ceiling']:>15.2f}" for k in ks)
+            lines.append(" ".join([f"{'  holds it':<{width}}", *ceilings]))
+    for name, by_retriever in told["generators"].items():
+        for retriever, one in by_retriever.items() if "error" not in by_retriever else ():
+            shares = _cell(one, rules.overlap_name) if "em" in one else "-"
+            left = sum((len(one["failed"]), one["left"]))
+            lines.append(f"{name} from {retriever}: {shares}, {one['answered']:,} answered, {left:,} not")
+    return "\n".join(lines)
+
+
+def _cell(shares: dict[str, float], overlap: str) -> str:
+    return f"{100 * shares['em']:.2f} / {100 * shares[overlap]:.2f}"
+
+
+@commands.command(name="run", show=False)
+def run_folder(folder: Path, /) -> int:
+    """Carry out what a page asked for."""
+
+    def work(experiment: ReadingExperiment, say: Progress) -> None:
+        results.keep(evaluate(experiment, find(experiment.data), on_progress=say), folder)
+
+    return request_carried_out(ReadingJob(folder), work)
 
 
 def main(words: Sequence[str] | None = None) -> int:

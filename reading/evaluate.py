@@ -1,6 +1,7 @@
 """Answers from what retrievers find: every reader over the first K passages of every retriever, for every K.
 
-Of the first K passages one span is taken; it is right or wrong, and told is where an answer is lost."""
+Of the first K passages one span is taken; it is right or wrong, and told is where an answer is lost.
+"""
 
 import unicodedata
 from collections.abc import Callable, Mapping, Sequence

@@ -1,5 +1,7 @@
-"""What readers find in passages: of each question and passage that was found the best span, read once; and in the passage
-that a question was asked of, where a reader may say that there is no answer."""
+"""What readers find in passages: of each question and passage that was found the best span, read once.
+
+And in the passage that a question was asked of, where a reader may say that there is no answer.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,8 @@
 """What is told of answers, `scores.json` and the files beside it, and evaluations kept for pages that were not there.
 
 A kept folder holds what retrievers found (`found`, a kept comparison), `answers.json`, `judged.npz` and, written last,
-`scores.json`: a folder with scores is whole."""
+`scores.json`: a folder with scores is whole.
+"""
 
 import re
 from dataclasses import dataclass, fields, replace
@@ -80,14 +81,14 @@ def save(result: ReadingResult, folder: Path) -> None:
     for reader in result.readers:
         for retriever, answered in reader.by_retriever.items():
             for place, k in enumerate(answered.depth.ks):
-                name = f"{len(told['predictions']) + 1:03}-{_as_file_name(reader.name)}-{_as_file_name(retriever)}-{k}.json"
+                name = f"{len(told['predictions']) + 1:03}-{_named(reader.name)}-{_named(retriever)}-{k}.json"
                 (folder / "predictions").mkdir(exist_ok=True)
                 said = dict(zip(ids, answered.answers(place), strict=True))
                 write_predictions(said, folder / "predictions" / name)
                 told["predictions"][name] = {"reader": reader.name, "retriever": retriever, "k": k}
     for generator in result.generators:
         for retriever, one in generator.by_retriever.items():
-            name = f"{len(told['predictions']) + 1:03}-{_as_file_name(generator.name)}-{_as_file_name(retriever)}.json"
+            name = f"{len(told['predictions']) + 1:03}-{_named(generator.name)}-{_named(retriever)}.json"
             (folder / "predictions").mkdir(exist_ok=True)
             said = {id_: answer.prediction for id_, answer in one.batch.answers.items()}
             write_predictions(said, folder / "predictions" / name)
@@ -95,7 +96,7 @@ def save(result: ReadingResult, folder: Path) -> None:
     write_json(folder / "scores.json", told)
 
 
-def _as_file_name(name: str) -> str:
+def _named(name: str) -> str:
     return re.sub(r"[^\w-]+", "-", name).strip("-").lower()[:40]
 
 

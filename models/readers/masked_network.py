@@ -2,7 +2,8 @@
 
 A base that is a sentence encoder stays one where it learns to guess: the small files that make one of a transformer
 (pooling, prompts, how much is read) are written beside the new weights, so that sentence-transformers pools and prompts
-as before. Plain transformers do not look at them."""
+as before. Plain transformers do not look at them.
+"""
 
 import json
 import re

@@ -1,7 +1,8 @@
 """The reader: a question and a passage into the spans of letters that answer it best, as fast as the machine can.
 
 A passage that does not fit beside its question is read in windows that overlap, as Devlin et al. 2019 did for SQuAD:
-each is as long as fits, and the next begins where the overlap does. Every question and passage is tokenized once."""
+each is as long as fits, and the next begins where the overlap does. Every question and passage is tokenized once.
+"""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass

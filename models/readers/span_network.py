@@ -1,8 +1,9 @@
-"""Transformers that are trained as models of sentence-transformers are, row by row of losses, and one that points at answers.
+"""Transformers that are trained as models of sentence-transformers are, row by row, and one that points at answers.
 
 They have their transformer in the first module, so that what is done to those is done to it: precision, frozen layers,
-adapters, passes of like length. For every token the latter says how well an answer begins there, and ends there; place 0,
-the token that stands for the whole, means that there is none (Devlin et al. 2019, 4.3)."""
+adapters, passes of like length. The latter says of every token how well an answer begins there, and ends there; place
+0, the token that stands for the whole, means that there is none (Devlin et al. 2019, 4.3).
+"""
 
 from pathlib import Path
 from typing import Any

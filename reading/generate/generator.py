@@ -1,4 +1,4 @@
-"""A generator: a language model, what it is told, how much of what was retrieved it reads, and which passages it cites."""
+"""A generator: a language model, what it is told, what it reads of what was retrieved, and which passages it cites."""
 
 import re
 import tomllib
@@ -232,7 +232,7 @@ class GeneratedAnswer:
 
     @property
     def prediction(self) -> str:
-        """The answer as `reading.judge.rules` judge it: without citations, and empty, "no answer", where it is a refusal."""
+        """The answer as rules judge it: without citations, and empty, "no answer", where it is a refusal."""
         return "" if self.refused else self.cited.text
 
 

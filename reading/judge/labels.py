@@ -8,7 +8,8 @@ numbers and clauses in Korean by Kiwi's morphemes. It is form and not meaning, s
   century, a time an hour. "1500" alone is a year. A year of a reign, "세종 3년", is a phrase.
 - A number has one unit, for which any noun of one or two letters is taken: "731부대" is a number, "12개 도시" is not.
 - A clause is told by an ending and a particle that binds a noun to it, in more than one word: titles that are sentences
-  are clauses. A relative clause leaves a phrase a phrase. English clauses are told by their length alone."""
+  are clauses. A relative clause leaves a phrase a phrase. English clauses are told by their length alone.
+"""
 
 import re
 import unicodedata

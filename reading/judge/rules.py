@@ -10,7 +10,8 @@ they count, is theirs alone:
 
 A question without answer is answered rightly by no answer, the empty text, and by nothing else. Where the rules leave
 nothing of both texts, each script says something of its own, and so do these functions. Files of answers are in
-KorQuAD's and SQuAD's official form, one JSON object with a text for each id."""
+KorQuAD's and SQuAD's official form, one JSON object with a text for each id.
+"""
 
 import json
 import re

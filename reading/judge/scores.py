@@ -1,6 +1,7 @@
 """How right answers are: exact match and overlap, question by question, how sure the means are, and slices of them.
 
-Slices are parts of the questions that are alike in something, where readers do well or badly."""
+Slices are parts of the questions that are alike in something, where readers do well or badly.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
