@@ -1,4 +1,4 @@
-"""What terms add to a BM25 score: it sums to the index's own, and each part is the written formula."""
+"""Why BM25 ranks so, whole passages and windows."""
 
 import math
 import subprocess
@@ -16,9 +16,9 @@ from data.records import Passage, QuestionSet
 from data.store import CATALOG, read_entry
 from data.workspace import PROJECT
 from retrieval.explain import bm25 as explain_bm25
-from retrieval.explain.bm25 import BM25Explainer, BM25Explanation, counting_explainer
+from retrieval.explain.bm25 import BM25Explainer, BM25Explanation, WindowedBM25Explainer, counting_explainer
 from retrieval.lexical import weights as term_statistics
-from retrieval.lexical.bm25 import BM25, BM25Options
+from retrieval.lexical.bm25 import BM25, BM25Options, WindowedBM25
 from retrieval.lexical.engines import Engine
 from tests.doubles import PASSAGES, texts_of
 from tests.retrieval.lexical.test_feedback import bm25f
@@ -315,3 +315,31 @@ def test_without_kept_tokens_or_with_fields_nothing_is_counted_from_the_disk() -
     assert counting_explainer(held, BM25Options(Analyzer.WORD, 2.5), asked) is not None
     assert counting_explainer(held, BM25Options(Analyzer.WORD, title_weight=2.0), asked) is None
     assert counting_explainer(held, BM25Options(Analyzer.WORD, feedback_passages=1), asked) is None
+
+
+OF_SENTENCES = (
+    Passage("a", "Apples grow. Pears grow slowly. Red apples are sweet.", "Fruit"),
+    Passage("b", "The river is red. It runs through the apple country.", "River"),
+    Passage("c", "Nothing here."),
+)
+
+
+@pytest.mark.parametrize("sentences", [1, 2, 5])
+@pytest.mark.parametrize("title", [True, False])
+def test_the_terms_of_the_best_window_sum_to_the_score(sentences: int, title: bool) -> None:
+    options = BM25Options(Analyzer.WHITESPACE, title=title)
+    question = "red apples in the river"
+    found = WindowedBM25("windows", OF_SENTENCES, options, sentences=sentences).search([question], 3)
+    explainer = WindowedBM25Explainer(OF_SENTENCES, options, sentences=sentences)
+    known = [row for row in found.indices[0].tolist() if row >= 0]
+    assert known
+    for row, score in zip(known, found.scores[0].tolist(), strict=False):
+        assert explainer.explain(question, row).score == pytest.approx(score, rel=1e-5)
+
+
+def test_what_is_explained_is_the_window_that_counts() -> None:
+    explainer = WindowedBM25Explainer(OF_SENTENCES, BM25Options(Analyzer.WHITESPACE), sentences=1)
+    explained = explainer.explain("sweet apples", 0)
+    assert "".join(text for text, _ in explained.text_pieces()) == "Red apples are sweet."
+    assert "".join(text for text, _ in explained.title_pieces()) == "Fruit"
+    assert explainer.explain("sweet apples", 2).score == 0
