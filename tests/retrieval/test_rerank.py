@@ -1,4 +1,4 @@
-"""A pair is scored once: what is counted here is the pairs a scorer is asked for."""
+"""Reranking and the pairs it scores."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -6,15 +6,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from data.passages import Passages
 from data.workspace import workspace
 from models.encoders.vector_blocks import Meter
 from models.windows import WindowOptions
 from retrieval import rerank
+from retrieval.lexical.bm25 import BM25, BM25Options
 from retrieval.rankings import Rankings
-from retrieval.rerank import PairScores
+from retrieval.rerank import PairScores, Reranked, interpolated
+from tests.doubles import PASSAGES, QUESTIONS, SharedWordScorer, texts_of
+from tests.retrieval.multistage.test_hybrid import Fixed
 
 TEXTS = [f"passage {row}" for row in range(30)]
-ASKED = [f"question {row}" for row in range(70)]  # more than a block
+QUESTIONS_ASKED = [f"question {row}" for row in range(70)]  # more than a block
 
 
 class Counting:
@@ -46,7 +50,7 @@ def expected(found: Rankings) -> np.ndarray:
 def scored(found: Rankings, fingerprint: str = "counting", texts: list[str] = TEXTS) -> int:
     """Check the scores and return how many pairs the scorer was asked for."""
     scorer = Counting(fingerprint)
-    scores = PairScores(scorer, texts, Meter()).of(ASKED[: len(found.indices)], found)
+    scores = PairScores(scorer, texts, Meter()).of(QUESTIONS_ASKED[: len(found.indices)], found)
     assert scores.dtype == np.float32
     np.testing.assert_array_equal(scores, expected(found))
     assert len(set(scorer.asked)) == len(scorer.asked)
@@ -76,7 +80,7 @@ def test_another_model_corpus_or_questions_are_scored_anew() -> None:
 
 
 def test_without_a_meter_or_for_one_question_nothing_is_kept() -> None:
-    for meter, asked in ((None, ASKED), (Meter(), ASKED[:1])):
+    for meter, asked in ((None, QUESTIONS_ASKED), (Meter(), QUESTIONS_ASKED[:1])):
         for _ in range(2):
             scorer = Counting()
             PairScores(scorer, TEXTS, meter).of(asked, candidates(2, questions=len(asked)))
@@ -93,7 +97,7 @@ def test_what_was_scored_before_an_end_is_kept(monkeypatch: pytest.MonkeyPatch) 
 
     monkeypatch.setattr(rerank, "_SECONDS_BETWEEN_WRITING", 0.0)
     with pytest.raises(KeyboardInterrupt):
-        PairScores(Ending(), TEXTS, Meter()).of(ASKED, candidates(5))
+        PairScores(Ending(), TEXTS, Meter()).of(QUESTIONS_ASKED, candidates(5))
     assert scored(candidates(5)) == 300 - 55 * 5  # of the first 64 questions 55 have candidates
 
 
@@ -106,9 +110,9 @@ def test_a_torn_file_is_scored_anew() -> None:
 
 def test_the_meter_tells_what_scoring_takes_also_where_nothing_is_scored() -> None:
     first, second, half = Meter(), Meter(), Meter()
-    PairScores(Counting(), TEXTS, first).of(ASKED, candidates(10))
-    PairScores(Counting(), TEXTS, second).of(ASKED, candidates(10))
-    PairScores(Counting(), TEXTS, half).of(ASKED, candidates(5))
+    PairScores(Counting(), TEXTS, first).of(QUESTIONS_ASKED, candidates(10))
+    PairScores(Counting(), TEXTS, second).of(QUESTIONS_ASKED, candidates(10))
+    PairScores(Counting(), TEXTS, half).of(QUESTIONS_ASKED, candidates(5))
     (_, worked), (_, remembered), (_, of_half) = first.lap(), second.lap(), half.lap()
     assert worked > 0
     assert remembered == pytest.approx(worked)
@@ -118,7 +122,7 @@ def test_the_meter_tells_what_scoring_takes_also_where_nothing_is_scored() -> No
 
 def test_progress() -> None:
     told: list[float] = []
-    PairScores(Counting(), TEXTS, on_progress=told.append).of(ASKED, candidates(2))
+    PairScores(Counting(), TEXTS, on_progress=told.append).of(QUESTIONS_ASKED, candidates(2))
     assert told == [64 / 70, 1.0]
 
 
@@ -138,19 +142,109 @@ def test_a_long_passage_scores_as_its_best_window_and_is_kept_apart() -> None:
     texts = [f"passage {row}|passage {2 * row + 5}|passage 1" for row in range(30)]
     found, scorer = candidates(3), CountingWindows()
     windows = WindowOptions()
-    scores = PairScores(scorer, texts, Meter(), windows=windows, heads=np.arange(30)).of(ASKED, found)
+    scores = PairScores(scorer, texts, Meter(), windows=windows, heads=np.arange(30)).of(QUESTIONS_ASKED, found)
     best = 100 * np.arange(70)[:, None] + 2 * found.indices + 5
     np.testing.assert_array_equal(scores, np.where(found.indices < 0, -np.inf, best))
     assert scorer.heads == found.indices[64:][found.indices[64:] >= 0].tolist()  # of the last block
     again = CountingWindows()
-    PairScores(again, texts, Meter(), windows=windows).of(ASKED, found)
+    PairScores(again, texts, Meter(), windows=windows).of(QUESTIONS_ASKED, found)
     assert again.asked == []
-    PairScores(again, texts, Meter(), windows=WindowOptions(7)).of(ASKED, found)
+    PairScores(again, texts, Meter(), windows=WindowOptions(7)).of(QUESTIONS_ASKED, found)
     assert again.asked != []
 
 
 def test_a_scorer_without_windows_reads_passages_as_they_are() -> None:
     scorer = Counting()
-    scores = PairScores(scorer, TEXTS, Meter(), windows=WindowOptions()).of(ASKED, candidates(2))
+    scores = PairScores(scorer, TEXTS, Meter(), windows=WindowOptions()).of(QUESTIONS_ASKED, candidates(2))
     np.testing.assert_array_equal(scores, expected(candidates(2)))
     assert scored(candidates(2)) == 0  # and they are those kept without windows
+
+
+ASKED = texts_of(QUESTIONS)
+
+
+def bigrams() -> BM25:
+    return BM25("bm25", PASSAGES, BM25Options("bigram"))
+
+
+def reranked(weight: float, depth: int = 3, scorer: object = None) -> Reranked:
+    return Reranked("reranked", bigrams(), scorer or SharedWordScorer(), PASSAGES, depth=depth, weight=weight)
+
+
+class PassageScorer:
+    """The scores it was given, by the text of the passage."""
+
+    fingerprint = "given"
+
+    def __init__(self, *scores: float) -> None:
+        self._scores = dict(zip(Passages.of(PASSAGES).indexed_texts(title=True), scores, strict=True))
+        self.asked: list[tuple[str, str]] = []
+
+    def load(self) -> None:
+        """Nothing to load."""
+
+    def score(self, pairs: list[tuple[str, str]]) -> np.ndarray:
+        self.asked += pairs
+        return np.array([self._scores[passage] for _, passage in pairs], dtype=np.float32)
+
+
+@pytest.mark.parametrize("k", [1, 3, 5, 9])
+def test_weight_0_keeps_the_first_order(k: int) -> None:
+    first = bigrams().search(ASKED, k)
+    assert (first.indices[:, 0] >= 0).all()
+    assert reranked(0).search(ASKED, k).indices.tolist() == first.indices.tolist()
+
+
+def test_weight_1_is_the_order_of_the_scorer() -> None:
+    scorer = PassageScorer(3, 9, 1, 3, 5)
+    rankings = Reranked("r", Fixed([3, 2, 0, 4, 1]), scorer, PASSAGES, depth=5, weight=1).search(["?"], 5)
+    assert rankings.indices.tolist() == [[1, 4, 0, 3, 2]]  # 9, 5, 3, 3, 1
+
+
+def test_below_the_depth_the_order_is_the_first_one() -> None:
+    first, scorer = Fixed([4, 2, 0, 3, 1]), PassageScorer(9, 8, 7, 6, 5)
+    rankings = Reranked("r", first, scorer, PASSAGES, depth=2).search(["?"], 6)
+    assert rankings.indices.tolist() == [[2, 4, 0, 3, 1, -1]]
+    assert rankings.scores.tolist() == [[1, 0, -1, -2, -3, -np.inf]]
+    texts = Passages.of(PASSAGES).indexed_texts(title=True)
+    assert scorer.asked == [("?", texts[4]), ("?", texts[2])]
+
+
+def test_the_depth_is_read_even_where_fewer_are_asked_for() -> None:
+    rankings = Reranked("r", Fixed([4, 2, 0]), PassageScorer(9, 8, 7, 6, 5), PASSAGES, depth=3).search(["?"], 1)
+    assert rankings.indices.tolist() == [[0]]
+
+
+def test_scores_are_the_weighted_sum_after_min_max() -> None:
+    # first: 0, -1, -2 -> 1, .5, 0; scorer: 5, 7, 9 -> 0, .5, 1
+    rankings = Reranked("r", Fixed([4, 2, 0]), PassageScorer(9, 8, 7, 6, 5), PASSAGES, depth=3, weight=0.75).search(
+        ["?"], 3
+    )
+    assert rankings.indices.tolist() == [[0, 2, 4]]
+    np.testing.assert_allclose(rankings.scores, [[0.75, 0.5, 0.25]])
+
+
+def test_a_scorer_is_asked_only_for_what_was_found() -> None:
+    scorer = PassageScorer(1, 2, 3, 4, 5)
+    rankings = Reranked("r", Fixed([], [3]), scorer, PASSAGES, depth=4).search(["nothing", "one"], 2)
+    assert rankings.indices.tolist() == [[-1, -1], [3, -1]]
+    assert [question for question, _ in scorer.asked] == ["one"]
+
+
+def test_more_questions_than_a_block_and_progress() -> None:
+    told: list[float] = []
+    asked = ASKED * 30
+    blocks = Reranked("r", bigrams(), SharedWordScorer(), PASSAGES, depth=3, on_progress=told.append)
+    assert blocks.search(asked, 5).indices.tolist() == reranked(1).search(ASKED, 5).indices.tolist() * 30
+    assert told == [64 / 180, 128 / 180, 1.0]
+
+
+def test_interpolation_leaves_out_what_is_no_candidate() -> None:
+    candidates = Rankings(np.array([[7, -1]], dtype=np.int32), np.array([[2, -np.inf]], dtype=np.float32))
+    assert interpolated(candidates, np.array([[3, -np.inf]]), 0.5).tolist() == [[1, -np.inf]]
+
+
+@pytest.mark.parametrize(("depth", "weight"), [(0, 1), (5, -0.1), (5, 1.1)])
+def test_options_outside_their_range_are_refused(depth: int, weight: float) -> None:
+    with pytest.raises(ValueError, match="depth must be 1 or more and weight between 0 and 1"):
+        reranked(weight, depth)
