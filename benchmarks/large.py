@@ -26,7 +26,7 @@ from PIL import Image
 from playwright.sync_api import Page, WebSocket
 
 from benchmarks.app.app import opened_page, running_app
-from benchmarks.material import korquad
+from benchmarks.material import korquad, most_memory
 from data.pairs.records import sentence_set
 from data.pairs.store import keep as keep_pairs
 from data.questions.read import read_file
@@ -34,7 +34,7 @@ from data.split import Part
 from data.store import load, stored
 from data.workspace import PROJECT
 from embeddings.job import EmbeddingJob, EvaluationRequest
-from language.tokenizers.kinds import Split, TokenizerKind
+from language.morphemes import Split, TokenizerKind
 from language.tokenizers.material import MOST_CHARACTERS
 from models.packaged import DEFAULT
 from retrieval.comparison.compare import compare
@@ -56,8 +56,9 @@ _STEPS = {
     "again with another k1, tokens kept": "compared(1.2)",
 }
 _IMPORTS = (
-    "from pathlib import Path; from data.audit.audit import audit; from data.audit.browse import passages_with; "
-    "from data.read import read_file; from data.split import split; from data.store import keep, load, stored; "
+    "from pathlib import Path; from data.questions.audit import audit, passages_with; "
+    "from data.questions.read import read_file; from data.split import split; "
+    "from data.store import keep, load, stored; "
     "from benchmarks.scale.large_sets import compared; "
 )
 
@@ -88,16 +89,12 @@ def compared(k1: float) -> str:
 
 
 def _in_process(program: str, workspace: Path) -> tuple[float, int]:
-    """Run a program; returns its seconds, and the most bytes it had in memory, those of mapped files included.
-
-    The process reads that itself: what `os.wait4` tells counts a child with what its parent had when it was born.
-    """
+    """Run a program; returns its seconds, and the most bytes it had in memory, those of mapped files included."""
     start = perf_counter()
     environment = {**os.environ, "MRC_WORKSPACE": str(workspace)}
-    program += "\nprint(Path('/proc/self/status').read_text())"
+    program += "\nfrom benchmarks.material import most_memory; print(most_memory())"
     done = subprocess.run([sys.executable, "-c", program], env=environment, check=True, capture_output=True, text=True)
-    peak = next(line for line in done.stdout.splitlines() if line.startswith("VmHWM:"))
-    return perf_counter() - start, int(peak.split()[1]) * 1024
+    return perf_counter() - start, int(done.stdout.splitlines()[-1])
 
 
 def _pages(workspace: Path) -> Iterator[str]:
@@ -187,7 +184,7 @@ def _followed(job: EmbeddingJob, until: float = 2.0) -> tuple[float, float]:
     began, memory = perf_counter(), 0.0
     process = psutil.Process(job.status().pid)
     while job.running and job.status().share < until:
-        memory = max(memory, _highest(process.pid))
+        memory = max(memory, most_memory(process.pid))
         sleep(0.1)
     seconds = perf_counter() - began
     if job.running:
@@ -198,15 +195,6 @@ def _followed(job: EmbeddingJob, until: float = 2.0) -> tuple[float, float]:
     return seconds, memory
 
 
-def _highest(pid: int) -> float:
-    """The most bytes that a process had in memory, those of mapped files included; 0 of one that has ended."""
-    try:
-        told = Path(f"/proc/{pid}/status").read_text(encoding="utf-8")
-    except OSError:
-        return 0.0
-    return next((int(line.split()[1]) * 1024 for line in told.splitlines() if line.startswith("VmHWM:")), 0)
-
-
 def _drawn_map(workspace: Path, request: EvaluationRequest) -> Iterator[Row]:
     """Open the page on what was measured, then its map: the seconds until a point of it is seen."""
     with opened_page() as page, running_app(workspace) as app:
@@ -215,14 +203,14 @@ def _drawn_map(workspace: Path, request: EvaluationRequest) -> Iterator[Row]:
         began = perf_counter()
         page.goto(address)
         page.get_by_role("tab", name="Map").wait_for(timeout=_MAP_PATIENCE)
-        yield "the page, measured before", perf_counter() - began, _highest(app.pid)
+        yield "the page, measured before", perf_counter() - began, most_memory(app.pid)
         began = perf_counter()
         page.get_by_role("tab", name="Map").click()
         seconds = _until_points(page, began)
-        yield "the map's first picture (wanted: 3)", seconds, _highest(app.pid)
+        yield "the map's first picture (wanted: 3)", seconds, most_memory(app.pid)
         began = perf_counter()
         page.reload()
-        yield "the map again, after a reload", _until_points(page, began), _highest(app.pid)
+        yield "the map again, after a reload", _until_points(page, began), most_memory(app.pid)
 
 
 def _until_points(page: Page, began: float) -> float:

@@ -14,9 +14,8 @@ import numpy as np
 import xxhash
 
 from data.workspace import read_json, write_json
+from language.morphemes import BOUNDARY, Split, composed_letters, marked
 from language.problems import LanguageError
-from language.tokenizers.kinds import Split
-from language.tokenizers.morphemes import BOUNDARY, composed_letters, marked
 from text.analyzers import kiwi_tokens
 
 IGNORED = -100  # the label where nothing is to be guessed, as torch's cross-entropy has it

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from data.workspace import read_json
+from language.morphemes import UNKNOWN, Split, composed_letters, mark, marked, morpheme_cuts, unmarked
 from language.problems import LanguageError
-from language.tokenizers.kinds import UNKNOWN, Split
-from language.tokenizers.morphemes import composed_letters, mark, marked, morpheme_cuts, unmarked
 from language.tokenizers.train import TRAINED, TrainedTokenizer
 from models.hub import hub_revision, hub_token
 from models.sources import ModelSource, find_model, is_starter

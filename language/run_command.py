@@ -10,11 +10,11 @@ from data.texts import in_blocks
 from data.workspace import replacing
 from jobs.folder import Progress, request_carried_out
 from language.corpus import Corpus, find_corpus
+from language.morphemes import composed_letters, morpheme_cuts
 from language.prepared import PreparedTokenizer, find_tokenizer, load_tokenizer
 from language.tokenizers import store
 from language.tokenizers.comparison import Measured, compare
 from language.tokenizers.job import TokenizerJob, TokenizerRequest
-from language.tokenizers.morphemes import composed_letters, morpheme_cuts
 
 COUNTED = 1_000_000  # characters in which pieces are counted: of a larger corpus, its first documents
 _COMPARING = 0.85  # share of the work before pieces are counted

@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 
 from data.workspace import read_json
+from language.morphemes import Split, composed_letters, mark, marked, morpheme_cuts, unmarked
 from language.problems import LanguageError
-from language.tokenizers.kinds import Split
-from language.tokenizers.morphemes import composed_letters, mark, marked, morpheme_cuts, unmarked
 from language.tokenizers.train import TRAINED
 from models.hub import ModelError
 from models.loading import WEIGHTS, most_tokens, where_of

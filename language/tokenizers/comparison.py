@@ -8,11 +8,11 @@ from typing import Any, Self
 
 from data.problems import Failure
 from language.corpus import Corpus
+from language.morphemes import Split, TokenizerKind
 from language.prepared import PreparedTokenizer, find_tokenizer
 from language.problems import LanguageError
 from language.tokenizers import trained_once
 from language.tokenizers.fertility import Fertility, HeldOut, fertility
-from language.tokenizers.kinds import Split, TokenizerKind
 from language.tokenizers.material import Sample, gathered
 from language.tokenizers.train import TokenizerOptions, train_on
 from models.hub import ModelError

@@ -13,9 +13,8 @@ from pathlib import Path
 
 from data.texts import in_blocks
 from language.corpus import Corpus, held_out
+from language.morphemes import BOUNDARY, Split, composed_letters, marked
 from language.problems import LanguageError
-from language.tokenizers.kinds import Split
-from language.tokenizers.morphemes import BOUNDARY, composed_letters, marked
 
 MOST_CHARACTERS = 50_000_000
 OnProgress = Callable[[float], None]  # told which share is done, 0 to 1; what it raises ends the work

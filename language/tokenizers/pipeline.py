@@ -2,8 +2,7 @@
 
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 
-from language.tokenizers.kinds import CLS, MASK, PAD, SEP, SPECIAL, UNKNOWN, Split, TokenizerKind
-from language.tokenizers.morphemes import BOUNDARY
+from language.morphemes import BOUNDARY, CLS, MASK, PAD, SEP, SPECIAL, UNKNOWN, Split, TokenizerKind
 
 _SIGN = r"[[\p{P}\p{S}]&&[^▁]]"  # punctuation and symbols, each of them a word
 

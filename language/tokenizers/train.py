@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from data.workspace import replacing, write_json
 from language.corpus import Corpus
+from language.morphemes import CLS, MASK, PAD, SEP, SPECIAL, UNKNOWN, Split, TokenizerKind
 from language.problems import LanguageError
-from language.tokenizers.kinds import CLS, MASK, PAD, SEP, SPECIAL, UNKNOWN, Split, TokenizerKind
 from language.tokenizers.material import Material, OnProgress, Sample, gathered, within
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ from enum import StrEnum
 from typing import Self
 
 from language.masking import MaskingOptions, WholeWords
+from language.morphemes import TokenizerKind
 from language.perplexity import Size
-from language.tokenizers.kinds import TokenizerKind
 from models.sources import STARTER
 from training.options.common import EmbeddingTable, Problem, TrainingOptions, option
 

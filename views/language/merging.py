@@ -5,9 +5,9 @@ from collections.abc import Sequence
 import pandas as pd
 import streamlit as st
 
+from language.morphemes import TokenizerKind
 from language.prepared import Step
 from language.problems import LanguageError
-from language.tokenizers.kinds import TokenizerKind
 from views.language import pieces_html
 from views.language.tokenizers_view import TokenizersView
 from views.language.typed import typed

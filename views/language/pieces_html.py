@@ -6,8 +6,7 @@ from pathlib import Path
 
 import streamlit as st
 
-from language.tokenizers.kinds import UNKNOWN
-from language.tokenizers.morphemes import BOUNDARY
+from language.morphemes import BOUNDARY, UNKNOWN
 from views.resources.language import CutPiece
 from views.ui.words import word
 

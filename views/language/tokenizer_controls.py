@@ -6,9 +6,9 @@ from typing import Any
 
 import streamlit as st
 
+from language.morphemes import Split, TokenizerKind
 from language.tokenizers.comparison import Request
 from language.tokenizers.job import TokenizerRequest
-from language.tokenizers.kinds import Split, TokenizerKind
 from models.hub import ModelError
 from models.sources import STARTER, default_model, find_model
 from views.choices import finished_runs, model_place

@@ -8,7 +8,7 @@ from pathlib import Path
 import pandas as pd
 import streamlit as st
 
-from language.tokenizers.kinds import TokenizerKind
+from language.morphemes import TokenizerKind
 from views.language import tokenizer_charts
 from views.language.tokenizer_answer import MOST_UNKNOWN, known_enough
 from views.language.tokenizers_view import TokenizersView

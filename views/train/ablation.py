@@ -16,8 +16,8 @@ from data.formats.opening import set_name as named_by_file
 from data.pairs.records import PairKind
 from data.problems import Failure
 from language.masking import WholeWords
+from language.morphemes import TokenizerKind
 from language.perplexity import Size
-from language.tokenizers.kinds import TokenizerKind
 from models.sources import STARTER, find_model
 from retrieval.comparison.experiment import ExperimentError, read_as, write_experiment
 from training.options.common import OptionError

@@ -3,7 +3,7 @@
 import pytest
 
 from language.inside.network import Network, Piece
-from language.tokenizers.morphemes import BOUNDARY
+from language.morphemes import BOUNDARY
 from tests.language.tiny_bert import SPECIALS
 
 pytestmark = pytest.mark.slow

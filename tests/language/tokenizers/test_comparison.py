@@ -10,11 +10,11 @@ import pytest
 from data.records import Passage, QuestionSet
 from data.workspace import workspace
 from language.corpus import PassageCorpus
+from language.morphemes import Split, TokenizerKind
 from language.prepared import load_tokenizer
 from language.problems import LanguageError
 from language.tokenizers import comparison
 from language.tokenizers.comparison import Measured, Refusal, Request, compare
-from language.tokenizers.kinds import Split, TokenizerKind
 from language.tokenizers.material import Sample
 from language.tokenizers.train import train_on
 from models.hub import ModelError

@@ -9,12 +9,11 @@ import pytest
 from tokenizers import AddedToken, Tokenizer, models, pre_tokenizers
 
 from language.corpus import held_out
+from language.morphemes import Split, TokenizerKind, cuts
 from language.prepared import PreparedTokenizer
 from language.problems import LanguageError
 from language.tokenizers.fertility import Fertility, HeldOut, fertility
-from language.tokenizers.kinds import Split, TokenizerKind
 from language.tokenizers.material import Sample
-from language.tokenizers.morphemes import cuts
 from language.tokenizers.train import TokenizerOptions, train
 from tests.language.tokenizers.test_train import CORPUS, SENTENCES, Documents
 

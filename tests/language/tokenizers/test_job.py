@@ -19,11 +19,11 @@ from jobs.status import State
 from language import run_command, texts
 from language.__main__ import main
 from language.corpus import PassageCorpus, held_out
+from language.morphemes import Split, TokenizerKind
 from language.problems import LanguageError
 from language.tokenizers import store
 from language.tokenizers.comparison import Request
 from language.tokenizers.job import TokenizerJob, TokenizerRequest
-from language.tokenizers.kinds import Split, TokenizerKind
 from models.hub import ModelError
 from tests.language.tokenizers.test_merges import trained
 from tests.language.tokenizers.test_train import SENTENCES

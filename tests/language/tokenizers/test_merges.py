@@ -5,9 +5,9 @@ import random
 import pytest
 from tokenizers import Tokenizer, models, pre_tokenizers
 
+from language.morphemes import Split, TokenizerKind
 from language.prepared import PreparedTokenizer, built, merges_of, readable
 from language.problems import LanguageError
-from language.tokenizers.kinds import Split, TokenizerKind
 from language.tokenizers.material import Sample
 from language.tokenizers.train import TokenizerOptions, train
 from tests.language.tokenizers.test_train import CORPUS, NOUNS, VERBS

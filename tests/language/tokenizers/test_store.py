@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from data.workspace import write_json
+from language.morphemes import TokenizerKind
 from language.prepared import PreparedTokenizer
 from language.tokenizers import store
 from language.tokenizers.comparison import Measured, Refusal
 from language.tokenizers.fertility import Fertility, HeldOut, fertility
-from language.tokenizers.kinds import TokenizerKind
 from models.hub import ModelError
 from tests.language.tokenizers.test_merges import trained
 from tests.language.tokenizers.test_train import SENTENCES

@@ -8,12 +8,11 @@ import pytest
 from tokenizers import Tokenizer
 
 from language.corpus import held_out
+from language.morphemes import BOUNDARY, SPECIAL, Split, TokenizerKind, marked, morpheme_cuts
 from language.prepared import PreparedTokenizer, load_tokenizer
 from language.problems import LanguageError
 from language.text_file import LONGEST
-from language.tokenizers.kinds import SPECIAL, Split, TokenizerKind
 from language.tokenizers.material import Sample, gathered
-from language.tokenizers.morphemes import BOUNDARY, marked, morpheme_cuts
 from language.tokenizers.train import TokenizerOptions, TrainedTokenizer, train, train_on
 
 NOUNS = ("학교", "도서관", "시장", "바다", "강아지", "사과", "나무", "편지", "노래", "기차")

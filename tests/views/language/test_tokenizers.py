@@ -22,6 +22,7 @@ from data.store import keep as keep_set
 from data.workspace import workspace
 from jobs.status import State, Status
 from language.__main__ import commands
+from language.morphemes import BOUNDARY, Split, TokenizerKind
 from language.prepared import PreparedTokenizer
 from language.problems import LanguageError
 from language.texts import keep as keep_text
@@ -29,8 +30,6 @@ from language.tokenizers import store
 from language.tokenizers.comparison import Measured, Refusal, Request
 from language.tokenizers.fertility import HeldOut, fertility
 from language.tokenizers.job import TokenizerJob, TokenizerRequest
-from language.tokenizers.kinds import Split, TokenizerKind
-from language.tokenizers.morphemes import BOUNDARY
 from language.tokenizers.train import TrainedTokenizer
 from retrieval.report.colours import colour_of
 from tests.language.tokenizers.test_train import SENTENCES, trained

@@ -1,7 +1,8 @@
-"""Where morphemes begin inside words, and a text in which that is marked for a tokenizer to see."""
+"""The kinds of tokenizers, the pieces that all have, and where morphemes begin inside words, for a tokenizer to see."""
 
 import unicodedata
 from collections.abc import Sequence
+from enum import StrEnum
 from itertools import pairwise
 from typing import Any
 
@@ -9,6 +10,30 @@ import numpy as np
 
 from data.texts import in_blocks
 from text.analyzers import kiwi_tokens
+
+PAD, UNKNOWN, CLS, SEP, MASK = SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")  # numbered from 0
+
+
+class TokenizerKind(StrEnum):
+    """How a vocabulary is found.
+
+    `WORDPIECE` (Schuster & Nakajima 2012) is trained as the library does, by BPE's merges, and cuts as BERT does, the
+    longest piece first. `BPE` (Sennrich et al. 2016), `BYTE_BPE` of bytes, which knows every letter (Radford et al.
+    2019), `UNIGRAM` (Kudo 2018).
+    """
+
+    WORDPIECE = "wordpiece"
+    BPE = "bpe"
+    BYTE_BPE = "byte-bpe"
+    UNIGRAM = "unigram"
+
+
+class Split(StrEnum):
+    """What no piece crosses: the ends of words, or those of the morphemes in them as well."""
+
+    WORDS = "words"
+    MORPHEMES = "morphemes"
+
 
 BOUNDARY = "\N{INVISIBLE SEPARATOR}"  # nobody sees it, NFC keeps it, and texts of people hold none
 _BLOCK = 256  # texts that Kiwi is given at a time: its morphemes take a hundred times the memory of the text
