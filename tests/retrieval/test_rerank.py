@@ -15,7 +15,7 @@ from retrieval.lexical.bm25 import BM25, BM25Options
 from retrieval.rankings import Rankings
 from retrieval.rerank import PairScores, Reranked, interpolated
 from tests.doubles import PASSAGES, QUESTIONS, SharedWordScorer, texts_of
-from tests.retrieval.multistage.test_hybrid import Fixed
+from tests.retrieval.test_hybrid import Fixed
 
 TEXTS = [f"passage {row}" for row in range(30)]
 QUESTIONS_ASKED = [f"question {row}" for row in range(70)]  # more than a block

@@ -9,7 +9,7 @@ from data.workspace import workspace
 from models.encoders.vector_blocks import Meter
 from retrieval.comparison.spec import CachedRetriever
 from retrieval.rankings import Rankings, Retriever
-from tests.retrieval.multistage.test_hybrid import Fixed
+from tests.retrieval.test_hybrid import Fixed
 
 ASKED = ["a", "b"]
 BUILD, QUERY = 0.05, 0.1
