@@ -35,7 +35,7 @@ from data.store import load, stored
 from data.workspace import PROJECT
 from embeddings.job import EmbeddingJob, EvaluationRequest
 from language.morphemes import Split, TokenizerKind
-from language.tokenizers.material import MOST_CHARACTERS
+from language.train import MOST_CHARACTERS
 from models.packaged import DEFAULT
 from retrieval.comparison.compare import compare
 from retrieval.comparison.experiment import Experiment

@@ -11,7 +11,7 @@ import numpy as np
 from data.workspace import read_json
 from language.morphemes import Split, composed_letters, mark, marked, morpheme_cuts, unmarked
 from language.problems import LanguageError
-from language.tokenizers.train import TRAINED
+from language.train import TRAINED
 from models.hub import ModelError
 from models.loading import WEIGHTS, most_tokens, where_of
 from models.soundness import loading, require_readable, require_trained

@@ -12,7 +12,7 @@ from data.terminal import tell, tell_progress
 from language.corpus import find_corpus
 from language.morphemes import Split, TokenizerKind
 from language.tokenizers.comparison import Measured, Request, compare
-from language.tokenizers.material import Sample
+from language.train import Sample
 
 _COLUMNS = ("tokens_per_word", "unknown_words", "whole_words", "precision", "recall", "f1", "longer_than_512")
 

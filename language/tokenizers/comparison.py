@@ -13,8 +13,7 @@ from language.prepared import PreparedTokenizer, find_tokenizer
 from language.problems import LanguageError
 from language.tokenizers import trained_once
 from language.tokenizers.fertility import Fertility, HeldOut, fertility
-from language.tokenizers.material import Sample, gathered
-from language.tokenizers.train import TokenizerOptions, train_on
+from language.train import Sample, TokenizerOptions, gathered, train_on
 from models.hub import ModelError
 
 _FAILURES = {kind.__name__: kind for kind in (LanguageError, ModelError)}

@@ -13,7 +13,7 @@ from language.corpus import Corpus, held_out
 from language.morphemes import composed_letters, cuts, morpheme_cuts
 from language.prepared import Cut, PreparedTokenizer
 from language.problems import LanguageError
-from language.tokenizers.material import Sample
+from language.train import Sample
 
 MOST_CHARACTERS = 1_000_000  # measured on: of a larger corpus, fewer documents are
 LENGTH = 512  # tokens that most encoders read at once

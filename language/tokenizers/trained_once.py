@@ -14,7 +14,7 @@ from data.cache import is_sound, key_of, sealing
 from data.workspace import read_json, replacing, workspace, write_json
 from language.corpus import Corpus
 from language.tokenizers.fertility import Fertility
-from language.tokenizers.train import TRAINED, TokenizerOptions, TrainedTokenizer
+from language.train import TRAINED, TokenizerOptions, TrainedTokenizer
 from text.analyzers import VERSION as ANALYZER_VERSION
 
 _VERSION = 1  # raise when the same options would come out different, or figures be others

@@ -15,7 +15,7 @@ from data.split import Part, SplitOptions
 from data.workspace import read_json, workspace, write_json
 from language.corpus import Corpus, held_out
 from language.masking import Blocks, Masker, PackedBlocks, SegmentPairs, Specials, TokenFile, WholeWords, write_tokens
-from language.tokenizers.material import MOST_CHARACTERS, OnProgress, gone_through, within
+from language.train import MOST_CHARACTERS, OnProgress, gone_through, within
 from training.engine.task import Columns, Examples
 from training.language.tokenizer import made_once, tokenizer_of, trains_one
 from training.options.common import TrainingError

@@ -15,8 +15,7 @@ from data.split import SplitOptions
 from data.workspace import workspace
 from language.corpus import Corpus
 from language.problems import LanguageError
-from language.tokenizers.material import Material, OnProgress, Sample, gathered, within
-from language.tokenizers.train import TokenizerOptions, TrainedTokenizer, train_on
+from language.train import Material, OnProgress, Sample, TokenizerOptions, TrainedTokenizer, gathered, train_on, within
 from models.sources import STARTER, find_model
 from training.options.language_model import LanguageOptions
 

@@ -12,8 +12,7 @@ from language.__main__ import main
 from language.morphemes import Split, TokenizerKind
 from language.prepared import PreparedTokenizer, find_tokenizer, load_tokenizer
 from language.tokenizers.fertility import HeldOut, fertility
-from language.tokenizers.material import Sample
-from language.tokenizers.train import TokenizerOptions, train
+from language.train import Sample, TokenizerOptions, train
 from tests.language.tokenizers.test_train import CORPUS, SENTENCES
 
 

@@ -15,8 +15,7 @@ from language.prepared import load_tokenizer
 from language.problems import LanguageError
 from language.tokenizers import comparison
 from language.tokenizers.comparison import Measured, Refusal, Request, compare
-from language.tokenizers.material import Sample
-from language.tokenizers.train import train_on
+from language.train import Sample, train_on
 from models.hub import ModelError
 from tests.language.tokenizers.test_train import SENTENCES
 

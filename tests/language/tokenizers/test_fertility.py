@@ -13,8 +13,7 @@ from language.morphemes import Split, TokenizerKind, cuts
 from language.prepared import PreparedTokenizer
 from language.problems import LanguageError
 from language.tokenizers.fertility import Fertility, HeldOut, fertility
-from language.tokenizers.material import Sample
-from language.tokenizers.train import TokenizerOptions, train
+from language.train import Sample, TokenizerOptions, train
 from tests.language.tokenizers.test_train import CORPUS, SENTENCES, Documents
 
 PIECES = ("[UNK]", "배", "##가", "##를", "고프다", "탔", "##다", "사과", ".", "먹었다")

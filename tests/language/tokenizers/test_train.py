@@ -12,8 +12,7 @@ from language.morphemes import BOUNDARY, SPECIAL, Split, TokenizerKind, marked, 
 from language.prepared import PreparedTokenizer, load_tokenizer
 from language.problems import LanguageError
 from language.text_file import LONGEST
-from language.tokenizers.material import Sample, gathered
-from language.tokenizers.train import TokenizerOptions, TrainedTokenizer, train, train_on
+from language.train import Sample, TokenizerOptions, TrainedTokenizer, gathered, train, train_on
 
 NOUNS = ("학교", "도서관", "시장", "바다", "강아지", "사과", "나무", "편지", "노래", "기차")
 VERBS = ("갔다", "왔다", "보았다", "먹었다", "걸었다", "불렀다", "만났다", "잤다", "Café", "3.5km")

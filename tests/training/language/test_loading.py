@@ -21,8 +21,7 @@ from jobs.folder import AskedToStop
 from jobs.status import State, Status
 from language.corpus import Corpus, find_corpus
 from language.masking import write_tokens
-from language.tokenizers.material import Sample, gathered
-from language.tokenizers.train import train_on
+from language.train import Sample, gathered, train_on
 from tests.hub import OWNER, build_masked_base, hub_environment, hub_server
 from tests.training.language.worlds import SHARES, created, of_topics, options_of, text_file
 from tests.training.test_resume import again, weights
@@ -39,7 +38,7 @@ OPTIONS: dict[str, Any] = {"evaluation_limit": 8}
 
 @pytest.fixture(autouse=True)
 def _told_often(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("language.tokenizers.material._CHARACTERS_BETWEEN", 100)
+    monkeypatch.setattr("language.train._CHARACTERS_BETWEEN", 100)
     monkeypatch.setattr("training.train._SECONDS_BETWEEN_WRITES", 0.0)
 
 

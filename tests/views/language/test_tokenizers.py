@@ -30,7 +30,7 @@ from language.tokenizers import store
 from language.tokenizers.comparison import Measured, Refusal, Request
 from language.tokenizers.fertility import HeldOut, fertility
 from language.tokenizers.job import TokenizerJob, TokenizerRequest
-from language.tokenizers.train import TrainedTokenizer
+from language.train import TrainedTokenizer
 from retrieval.report.colours import colour_of
 from tests.language.tokenizers.test_train import SENTENCES, trained
 from tests.views.driving import opened, run
