@@ -9,11 +9,11 @@ import numpy as np
 from data.texts import in_blocks
 from data.workspace import replacing
 from jobs.folder import Progress, request_carried_out
+from language import comparison
+from language.comparison import Measured, compare
 from language.corpus import Corpus, find_corpus
 from language.morphemes import composed_letters, morpheme_cuts
 from language.prepared import PreparedTokenizer, find_tokenizer, load_tokenizer
-from language.tokenizers import store
-from language.tokenizers.comparison import Measured, compare
 from language.tokenizers.job import TokenizerJob, TokenizerRequest
 
 COUNTED = 1_000_000  # characters in which pieces are counted: of a larger corpus, its first documents
@@ -27,18 +27,18 @@ def run_folder(folder: Path, /) -> int:
 
 
 def _work(asked: TokenizerRequest, folder: Path, say: Progress) -> None:
-    tokenizers = folder / store.TOKENIZERS
+    tokenizers = folder / comparison.TOKENIZERS
     corpus = find_corpus(asked.data)
     found = compare(
         corpus, asked.compared, out=tokenizers, on_progress=lambda name, share: say(name, _COMPARING * share)
     )
     prepared = [
-        _prepared(one, tokenizers / store.folder_of(one, place)) for place, one in enumerate(found) if one.figures
+        _prepared(one, tokenizers / comparison.folder_of(one, place)) for place, one in enumerate(found) if one.figures
     ]
     counted, occurrences = occurrences_of(
         prepared, corpus, lambda share: say("", _COMPARING + (1 - _COMPARING) * share)
     )
-    store.keep(folder, corpus.name, found, occurrences, counted)
+    comparison.keep_comparison(folder, corpus.name, found, occurrences, counted)
 
 
 def _prepared(measured: Measured, folder: Path) -> PreparedTokenizer:

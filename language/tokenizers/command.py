@@ -9,9 +9,9 @@ from cyclopts import Parameter
 
 from data.commands import AsJson, several_of
 from data.terminal import tell, tell_progress
+from language.comparison import Measured, Request, compare
 from language.corpus import find_corpus
 from language.morphemes import Split, TokenizerKind
-from language.tokenizers.comparison import Measured, Request, compare
 from language.train import Sample
 
 _COLUMNS = ("tokens_per_word", "unknown_words", "whole_words", "precision", "recall", "f1", "longer_than_512")

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pydantic import TypeAdapter
 
 from jobs.folder import RequestJob
-from language.tokenizers.comparison import Request
+from language.comparison import Request
 from models.sources import contents
 from text.analyzers import VERSION as ANALYZER_VERSION
 

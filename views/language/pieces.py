@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import pandas as pd
 import streamlit as st
 
+from language.comparison import KeptTokenizer
 from language.problems import LanguageError
-from language.tokenizers.store import KeptTokenizer
 from views.language import pieces_html
 from views.language.tokenizers_view import TokenizersView
 from views.language.typed import typed

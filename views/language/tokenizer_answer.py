@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import streamlit as st
 
-from language.tokenizers.store import KeptTokenizer
+from language.comparison import KeptTokenizer
 from views.language.tokenizers_view import TokenizersView
 from views.names import set_name
 from views.ui.words import plain, word

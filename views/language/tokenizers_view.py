@@ -3,9 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from language.tokenizers.comparison import Request
+from language.comparison import KeptComparison, KeptTokenizer, Request
 from language.tokenizers.job import TokenizerRequest
-from language.tokenizers.store import KeptComparison, KeptTokenizer
 from views.ui.words import word
 
 

@@ -11,12 +11,12 @@ import numpy as np
 
 from data.split import Part, SplitOptions
 from data.store import StoredSet, passages_of
+from language.comparison import KeptComparison, KeptTokenizer, load_comparison
 from language.inside.fill_mask import Course, Guess, course, fill
 from language.inside.in_context import SentenceAttention, WordVectors, attention_of, words_in_context
 from language.inside.layers import LayerScores, LayerSearch, Pooling, drawn, layer_scores, layer_search
 from language.inside.network import Network, load_encoder, load_masked, may_have_head, prompts_of
 from language.prepared import PreparedTokenizer, Step, is_of_bytes, load_tokenizer, readable, steps
-from language.tokenizers.store import KeptComparison, KeptTokenizer, load
 from models.hub import ModelError
 from models.sources import ModelSource, find_model
 from retrieval.evaluation.significance import Pair, PairTest, paired_tests, question_groups, share_intervals
@@ -78,7 +78,7 @@ def steps_of(one: KeptTokenizer, text: str) -> list[Step]:
 def _opened(folder: str, finished: float) -> KeptComparison | None:
     del finished  # only a part of the key: one that ran again is another one
     try:
-        return load(Path(folder))
+        return load_comparison(Path(folder))
     except ValueError:
         return None
 

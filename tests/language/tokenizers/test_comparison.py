@@ -9,12 +9,12 @@ import pytest
 
 from data.records import Passage, QuestionSet
 from data.workspace import workspace
+from language import comparison
+from language.comparison import Measured, Refusal, Request, compare
 from language.corpus import PassageCorpus
 from language.morphemes import Split, TokenizerKind
 from language.prepared import load_tokenizer
 from language.problems import LanguageError
-from language.tokenizers import comparison
-from language.tokenizers.comparison import Measured, Refusal, Request, compare
 from language.train import Sample, train_on
 from models.hub import ModelError
 from tests.language.tokenizers.test_train import SENTENCES

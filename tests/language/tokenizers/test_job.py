@@ -16,13 +16,12 @@ from data.store import StoredSet
 from data.store import keep as keep_set
 from data.workspace import workspace
 from jobs.status import State
-from language import run_command, texts
+from language import comparison, run_command, texts
 from language.__main__ import main
+from language.comparison import Request
 from language.corpus import PassageCorpus, held_out
 from language.morphemes import Split, TokenizerKind
 from language.problems import LanguageError
-from language.tokenizers import store
-from language.tokenizers.comparison import Request
 from language.tokenizers.job import TokenizerJob, TokenizerRequest
 from models.hub import ModelError
 from tests.language.tokenizers.test_merges import trained
@@ -83,7 +82,7 @@ def test_it_is_carried_out_and_kept(data: StoredSet, monkeypatch: pytest.MonkeyP
     job = started(monkeypatch, data, asked)
     assert (job.status().state, job.done) == (State.DONE, True)
     assert TokenizerJob.of(job.request(), data.fingerprint) == job
-    kept = store.load(job.folder)
+    kept = comparison.load_comparison(job.folder)
     assert [one.measured.name for one in kept.tokenizers] == ["bpe-words", "bpe-morphemes", "mine"]
     assert (kept.corpus, kept.counted, kept.failed) == ("sentences", len(TEXTS), {})
     documents = sum(held_out(text, 0.1, 0) for text in TEXTS)
@@ -113,7 +112,7 @@ def test_a_model_whose_tokenizer_cannot_be_read_is_kept_with_its_reason(
     name = folder_of_a_model("torn")
     (workspace() / "runs" / name / "model" / "tokenizer.json").write_text("{", encoding="utf-8")
     job = started(monkeypatch, data, Request(ASKED.kinds, (Split.WORDS,), ASKED.vocabularies, against=(name,)))
-    kept = store.load(job.folder)
+    kept = comparison.load_comparison(job.folder)
     assert [one.measured.name for one in kept.tokenizers] == ["bpe"]
     reason = kept.failed["torn"]
     assert (type(reason), reason.code, reason.details) == (LanguageError, "no_tokenizer", {"name": "torn"})
@@ -126,7 +125,7 @@ def test_a_kept_text_is_learned_from(monkeypatch: pytest.MonkeyPatch) -> None:
     request = TokenizerRequest(text.reference, Request(ASKED.kinds, (Split.WORDS,), ASKED.vocabularies))
     job = TokenizerJob.of(request, text.fingerprint)
     job.start(request)
-    kept = store.load(job.folder)
+    kept = comparison.load_comparison(job.folder)
     assert (kept.corpus, kept.counted) == ("문장들", len(TEXTS))
     assert [one.measured.trained["fingerprint"] for one in kept.tokenizers] == [text.fingerprint]
 

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from data.workspace import write_json
+from language import comparison
+from language.comparison import Measured, Refusal
 from language.morphemes import TokenizerKind
 from language.prepared import PreparedTokenizer
-from language.tokenizers import store
-from language.tokenizers.comparison import Measured, Refusal
 from language.tokenizers.fertility import Fertility, HeldOut, fertility
 from models.hub import ModelError
 from tests.language.tokenizers.test_merges import trained
@@ -38,16 +38,16 @@ def tokenizer() -> PreparedTokenizer:
 def folder(tokenizer: PreparedTokenizer, tmp_path: Path) -> Path:
     found = measured(tokenizer, fertility(tokenizer, HeldOut.of(SENTENCES[:20])))
     for place in (0, 2):
-        own = tmp_path / store.TOKENIZERS / store.folder_of(found[place], place)
+        own = tmp_path / comparison.TOKENIZERS / comparison.folder_of(found[place], place)
         own.mkdir(parents=True)
         tokenizer.tokenizer.save(str(own / "tokenizer.json"))
-    store.keep(tmp_path, "documents", found, [np.array([3, 0, 5]), np.array([1])], 7)
+    comparison.keep_comparison(tmp_path, "documents", found, [np.array([3, 0, 5]), np.array([1])], 7)
     return tmp_path
 
 
 def test_it_opens_as_it_was(folder: Path, tokenizer: PreparedTokenizer) -> None:
     expected = measured(tokenizer, fertility(tokenizer, HeldOut.of(SENTENCES[:20])))
-    kept = store.load(folder)
+    kept = comparison.load_comparison(folder)
     assert (kept.corpus, kept.counted, [*kept.failed]) == ("documents", 7, ["../gone"])
     reason = kept.failed["../gone"]
     assert (type(reason), reason.code, str(reason)) == (ModelError, "model_not_found", "there is none")
@@ -64,7 +64,7 @@ def test_it_opens_as_it_was(folder: Path, tokenizer: PreparedTokenizer) -> None:
 
 
 def test_the_name_of_a_model_is_no_path(folder: Path) -> None:
-    first, last = store.load(folder).tokenizers
+    first, last = comparison.load_comparison(folder).tokenizers
     assert [first.folder, last.folder] == [folder / "tokenizers" / name for name in ("bpe-words-1000", "model-2")]
 
 
@@ -72,10 +72,10 @@ def test_the_name_of_a_model_is_no_path(folder: Path) -> None:
 def test_a_damaged_or_half_written_folder_is_told_as_such(folder: Path, name: str) -> None:
     (folder / name).write_bytes(b'{"tokenizers": 3')
     with pytest.raises(ValueError, match=folder.name):
-        store.load(folder)
+        comparison.load_comparison(folder)
     (folder / name).unlink()
     with pytest.raises(ValueError, match=folder.name):
-        store.load(folder)
+        comparison.load_comparison(folder)
 
 
 def test_figures_of_another_version_are_told_as_such(folder: Path) -> None:
@@ -83,4 +83,4 @@ def test_figures_of_another_version_are_told_as_such(folder: Path) -> None:
     del told["tokenizers"][0]["figures"]["f1"]
     write_json(folder / "scores.json", told)
     with pytest.raises(ValueError, match="of this version"):
-        store.load(folder)
+        comparison.load_comparison(folder)

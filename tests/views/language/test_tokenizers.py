@@ -21,13 +21,13 @@ from data.store import StoredSet
 from data.store import keep as keep_set
 from data.workspace import workspace
 from jobs.status import State, Status
+from language import comparison
 from language.__main__ import commands
+from language.comparison import Measured, Refusal, Request
 from language.morphemes import BOUNDARY, Split, TokenizerKind
 from language.prepared import PreparedTokenizer
 from language.problems import LanguageError
 from language.texts import keep as keep_text
-from language.tokenizers import store
-from language.tokenizers.comparison import Measured, Refusal, Request
 from language.tokenizers.fertility import HeldOut, fertility
 from language.tokenizers.job import TokenizerJob, TokenizerRequest
 from language.train import TrainedTokenizer
@@ -93,8 +93,8 @@ def fill(job: TokenizerJob, corpus: str, unknown_words: float = 0.0, *failed: st
     for name in failed:
         told.append(Measured(name, {}, None, Refusal.of(LanguageError("no_tokenizer", "it has none", name=name))))
     for one in made:
-        one.save(job.folder / store.TOKENIZERS / one.options.name)
-    store.keep(job.folder, corpus, told, [np.arange(2_000)] * len(KINDS), len(TEXTS))
+        one.save(job.folder / comparison.TOKENIZERS / one.options.name)
+    comparison.keep_comparison(job.folder, corpus, told, [np.arange(2_000)] * len(KINDS), len(TEXTS))
     return job
 
 
@@ -153,9 +153,9 @@ def test_who_does_not_know_the_words_is_not_said_to_cut_them_into_the_fewest_pie
 
 def test_those_that_do_not_differ_are_not_told_apart(data: StoredSet) -> None:
     job = kept(data)
-    found = store.load(job.folder).tokenizers
+    found = comparison.load_comparison(job.folder).tokenizers
     same = [replace(one.measured, figures=replace(one.figures, tokens_per_word=1.5, f1=0.5)) for one in found]
-    store.keep(job.folder, data.name, same, [one.occurrences for one in found], len(TEXTS))
+    comparison.keep_comparison(job.folder, data.name, same, [one.occurrences for one in found], len(TEXTS))
     told = texts(opened(page, data=data.key, **ADDRESS))
     assert "All 2 cut a word into 1.50 pieces on average" in told
     assert "morphemes" not in told
@@ -242,8 +242,8 @@ def test_a_word_is_built_by_merges(data: StoredSet) -> None:
 def test_without_a_bpe_it_is_said_what_to_choose(data: StoredSet) -> None:
     only = TokenizerJob.of(TokenizerRequest(data.key, Request(KINDS[:1], (Split.WORDS,), (1_000,))), data.fingerprint)
     kept(data).folder.rename(only.folder)
-    first = store.load(only.folder).tokenizers[0]
-    store.keep(only.folder, data.name, [first.measured], [first.occurrences], len(TEXTS))
+    first = comparison.load_comparison(only.folder).tokenizers[0]
+    comparison.keep_comparison(only.folder, data.name, [first.measured], [first.occurrences], len(TEXTS))
     app = opened(page, data=data.key, tokenizer_view="merging", **{**ADDRESS, "kinds": "wordpiece"})
     assert EN["tokenizers.no_bpe"] in texts(app)
 
@@ -343,7 +343,7 @@ def test_the_command_asks_for_the_same(data: StoredSet) -> None:
 def test_names_say_what_differs(data: StoredSet) -> None:
     job = kept(data)
     both = TokenizerRequest(data.key, Request(KINDS, tuple(Split), (1_000,)))
-    view = TokenizersView(both, store.load(job.folder), {})
+    view = TokenizersView(both, comparison.load_comparison(job.folder), {})
 
     def named() -> None:
         import streamlit as st

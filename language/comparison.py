@@ -1,20 +1,68 @@
-"""Tokenizers side by side: trained on the same documents by kind, split and vocabulary, and those of models."""
+"""Tokenizers side by side: trained on the same documents by kind, split and vocabulary, and those of models.
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+What was trained and measured once is not again: it lies in the workspace's cache, in a folder each that is named by all
+that decides how it comes out. A comparison's folder holds the tokenizers themselves (`tokenizers/<name>/tokenizer.json`),
+how often each of their pieces occurs (`occurrences.npz`) and, written last, the figures (`scores.json`): a folder with
+scores is whole."""
+
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from itertools import groupby, product
 from pathlib import Path
 from typing import Any, Self
 
+import numpy as np
+from pydantic import TypeAdapter, ValidationError
+
+from data.artifact import Artifact
+from data.cache import Arrays, is_sound, key_of, sealing
 from data.problems import Failure
+from data.workspace import read_json, replacing, workspace, write_json
 from language.corpus import Corpus
 from language.morphemes import Split, TokenizerKind
-from language.prepared import PreparedTokenizer, find_tokenizer
+from language.prepared import PreparedTokenizer, find_tokenizer, load_tokenizer
 from language.problems import LanguageError
-from language.tokenizers import trained_once
 from language.tokenizers.fertility import Fertility, HeldOut, fertility
-from language.train import Sample, TokenizerOptions, gathered, train_on
+from language.train import TRAINED, Sample, TokenizerOptions, TrainedTokenizer, gathered, train_on
 from models.hub import ModelError
+from text.analyzers import VERSION as ANALYZER_VERSION
+
+_VERSION = 1  # raise when the same options would come out different, or figures be others
+_FIGURES = "figures.json"
+_TOKENIZER = "tokenizer"  # the folder of what `TrainedTokenizer.save` wrote
+_READER = TypeAdapter(Fertility)
+
+
+def keep_trained(corpus: Corpus, trained: TrainedTokenizer, figures: Fertility) -> None:
+    """Keep a tokenizer that was trained on a corpus, and its figures there. Raises `OSError`."""
+    with sealing(_folder_of_trained(corpus, trained.options)) as new:
+        trained.save(new / _TOKENIZER)
+        write_json(new / _FIGURES, figures.as_dict())
+
+
+def trained_before(corpus: Corpus, options: TokenizerOptions) -> tuple[dict[str, Any], Fertility] | None:
+    """Return how a tokenizer was trained, and its figures; None where it was not, or not by this version."""
+    folder = _folder_of_trained(corpus, options)
+    if not is_sound(folder):
+        return None
+    try:
+        figures = _READER.validate_python(read_json(folder / _FIGURES))
+    except ValidationError:
+        return None
+    return read_json(folder / _TOKENIZER / "tokenizer_config.json")[TRAINED], figures
+
+
+def copy_trained(corpus: Corpus, options: TokenizerOptions, folder: Path) -> None:
+    """Put the tokenizer that is kept into a folder; one that stands there is replaced. Raises `OSError`."""
+    with replacing(folder) as new:
+        shutil.copytree(_folder_of_trained(corpus, options) / _TOKENIZER, new)
+
+
+def _folder_of_trained(corpus: Corpus, options: TokenizerOptions) -> Path:
+    told = (corpus.fingerprint, options.kind, options.vocabulary, asdict(options.sample))
+    return workspace() / "cache" / "compared_tokenizers" / key_of(_VERSION, ANALYZER_VERSION, *told)
+
 
 _FAILURES = {kind.__name__: kind for kind in (LanguageError, ModelError)}
 _LETTERS_OF_A_REASON = 300
@@ -96,7 +144,7 @@ def compare(
     `LanguageError`.
     """
     wanted = request.trained()
-    known = {label: trained_once.kept(corpus, options) for label, options in wanted.items()}
+    known = {label: trained_before(corpus, options) for label, options in wanted.items()}
     missing = {label: wanted[label] for label, one in known.items() if one is None}
     splits = {options.sample.split for options in missing.values()}
     steps = _Steps(len(missing) + len(splits) + len(request.against), on_progress, corpus.name)
@@ -105,7 +153,7 @@ def compare(
     known |= _train(corpus, missing, held, steps)
     if out:
         for options in wanted.values():
-            trained_once.copy(corpus, options, out / options.name)
+            copy_trained(corpus, options, out / options.name)
     found = [Measured(label, *one) for label, one in known.items() if one]
     for reference in request.against:
         found.append(_of_model(reference, held))
@@ -145,7 +193,7 @@ def _train(
                 trained = train_on(material, options.kind, options.vocabulary, steps.tell)
                 prepared = PreparedTokenizer.of(trained)
                 figures = fertility(prepared, held)
-                trained_once.keep(corpus, trained, figures)
+                keep_trained(corpus, trained, figures)
                 made[label] = prepared.trained, figures
                 steps.take(label)
     return made
@@ -161,3 +209,86 @@ def _of_model(reference: str, held: HeldOut) -> Measured:
         reason = next(iter(str(error).splitlines()), type(error).__name__)[:_LETTERS_OF_A_REASON]
         told = LanguageError("not_loaded", str(error), name=reference[:200], reason=reason)
         return Measured(reference, {}, None, Refusal.of(told))
+
+
+TOKENIZERS = "tokenizers"  # the folder of all of them
+
+
+@dataclass(frozen=True)
+class _Content:
+    corpus: str
+    counted: int
+    tokenizers: list[Measured]
+
+
+_ARTIFACT = Artifact("comparison of tokenizers", TypeAdapter(_Content), "occurrences.npz")
+
+
+@dataclass(frozen=True)
+class KeptTokenizer:
+    """A tokenizer that was compared, and how often each piece `(n_pieces,)` occurs in what was counted."""
+
+    measured: Measured
+    figures: Fertility
+    folder: Path
+    occurrences: np.ndarray
+
+    @property
+    def is_trained(self) -> bool:
+        """Whether it was trained for the comparison, and not brought by a model."""
+        return bool(self.measured.trained)
+
+    def load(self) -> PreparedTokenizer:
+        """Load it. Raises `LanguageError` `no_tokenizer`."""
+        return load_tokenizer(self.folder, self.measured.name)
+
+
+@dataclass(frozen=True)
+class KeptComparison:
+    """What was measured on `corpus`; pieces were counted in the first `counted` of its documents.
+
+    `failed` has the reasons of those that have no figures, by name.
+    """
+
+    corpus: str
+    counted: int
+    tokenizers: tuple[KeptTokenizer, ...]
+    failed: dict[str, Failure]
+
+
+def folder_of(measured: Measured, place: int) -> str:
+    """Return what the folder of a tokenizer is called, the one at `place` (from 0) of a comparison.
+
+    A trained one is called as `TokenizerOptions.name`; the name of a model may be a path, and is none.
+    """
+    trained = measured.trained
+    return f"{trained['kind']}-{trained['split']}-{trained['vocabulary']}" if trained else f"model-{place}"
+
+
+def keep_comparison(
+    folder: Path, corpus: str, found: Sequence[Measured], occurrences: Sequence[np.ndarray], counted: int
+) -> None:
+    """Write what `load` reads, beside tokenizers that stand there; `occurrences` are of those that have figures.
+
+    Raises `OSError`.
+    """
+    places = [str(place) for place, one in enumerate(found) if one.figures]
+    content = _Content(corpus=corpus, counted=counted, tokenizers=list(found))
+    _ARTIFACT.write(folder, content, dict(zip(places, occurrences, strict=True)))
+
+
+def load_comparison(folder: Path) -> KeptComparison:
+    """Read a comparison. Raises `ValueError` where the folder holds no whole one of this version."""
+
+    def made(told: _Content, arrays: Arrays) -> KeptComparison:
+        kept = [_opened(folder, one, place, arrays) for place, one in enumerate(told.tokenizers) if one.figures]
+        failed = {one.name: one.refusal.failure for one in told.tokenizers if one.refusal}
+        return KeptComparison(told.corpus, told.counted, tuple(kept), failed)
+
+    return _ARTIFACT.read(folder, made)
+
+
+def _opened(folder: Path, one: Measured, place: int, arrays: Mapping[str, Any]) -> KeptTokenizer:
+    if one.figures is None:
+        raise KeyError(one.name)
+    return KeptTokenizer(one, one.figures, folder / TOKENIZERS / folder_of(one, place), arrays[str(place)])
