@@ -4,7 +4,7 @@ import sys
 from collections.abc import Sequence
 
 from data.commands import commands_of, run
-from language.run_command import run_folder
+from language.job import run_folder
 from language.texts_command import keep_text, texts
 from language.tokenizers.command import tokenizers
 

@@ -7,8 +7,8 @@ from typing import Any
 import streamlit as st
 
 from language.comparison import Request
+from language.job import TokenizerRequest
 from language.morphemes import Split, TokenizerKind
-from language.tokenizers.job import TokenizerRequest
 from models.hub import ModelError
 from models.sources import STARTER, default_model, find_model
 from views.choices import finished_runs, model_place

@@ -6,7 +6,7 @@ from itertools import product
 import streamlit as st
 
 from jobs.status import Status
-from language.tokenizers.job import TokenizerJob, TokenizerRequest
+from language.job import TokenizerJob, TokenizerRequest
 from views.language import tokenizer_answer, tokenizer_controls
 from views.language.tokenizers_view import TokenizersView, called
 from views.resources.language import open_tokenizers

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from language.comparison import KeptComparison, KeptTokenizer, Request
-from language.tokenizers.job import TokenizerRequest
+from language.job import TokenizerRequest
 from views.ui.words import word
 
 

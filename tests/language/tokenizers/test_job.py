@@ -16,13 +16,14 @@ from data.store import StoredSet
 from data.store import keep as keep_set
 from data.workspace import workspace
 from jobs.status import State
-from language import comparison, run_command, texts
+from language import comparison, texts
+from language import job as run_command
 from language.__main__ import main
 from language.comparison import Request
 from language.corpus import PassageCorpus, held_out
+from language.job import TokenizerJob, TokenizerRequest
 from language.morphemes import Split, TokenizerKind
 from language.problems import LanguageError
-from language.tokenizers.job import TokenizerJob, TokenizerRequest
 from models.hub import ModelError
 from tests.language.tokenizers.test_merges import trained
 from tests.language.tokenizers.test_train import SENTENCES

@@ -1,20 +1,46 @@
-"""`python -m language run FOLDER`: carries out what a page asked for."""
+"""A comparison of tokenizers in a process of its own: the page that asks may be closed.
+
+The process runs `python -m language run FOLDER`. The folder is named by what decides the result, so what was asked
+before is there already."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from itertools import takewhile
 from pathlib import Path
 
 import numpy as np
+from pydantic import TypeAdapter
 
 from data.texts import in_blocks
 from data.workspace import replacing
-from jobs.folder import Progress, request_carried_out
+from jobs.folder import Progress, RequestJob, request_carried_out
 from language import comparison
-from language.comparison import Measured, compare
+from language.comparison import Measured, Request, compare
 from language.corpus import Corpus, find_corpus
 from language.morphemes import composed_letters, morpheme_cuts
 from language.prepared import PreparedTokenizer, find_tokenizer, load_tokenizer
-from language.tokenizers.job import TokenizerJob, TokenizerRequest
+from models.sources import contents
+from text.analyzers import VERSION as ANALYZER_VERSION
+
+
+@dataclass(frozen=True)
+class TokenizerRequest:
+    """Tokenizers to compare over a text, named as for `language.corpus.find_corpus`."""
+
+    data: str
+    compared: Request = field(default_factory=Request)
+
+
+class TokenizerJob(RequestJob[TokenizerRequest]):
+    """The job of one request, and what `store.keep` writes."""
+
+    place, form, versions = "language", TypeAdapter(TokenizerRequest), (2, ANALYZER_VERSION)
+
+    @classmethod
+    def beside(cls, request: TokenizerRequest) -> tuple[object, ...]:
+        """What the models compared with hold."""
+        return (contents(request.compared.against),)
+
 
 COUNTED = 1_000_000  # characters in which pieces are counted: of a larger corpus, its first documents
 _COMPARING = 0.85  # share of the work before pieces are counted
