@@ -20,10 +20,10 @@ from data.cache import Arrays, is_sound, key_of, sealing
 from data.problems import Failure
 from data.workspace import read_json, replacing, workspace, write_json
 from language.corpus import Corpus
+from language.fertility import Fertility, HeldOut, fertility
 from language.morphemes import Split, TokenizerKind
 from language.prepared import PreparedTokenizer, find_tokenizer, load_tokenizer
 from language.problems import LanguageError
-from language.tokenizers.fertility import Fertility, HeldOut, fertility
 from language.train import TRAINED, Sample, TokenizerOptions, TrainedTokenizer, gathered, train_on
 from models.hub import ModelError
 from text.analyzers import VERSION as ANALYZER_VERSION

@@ -9,9 +9,9 @@ import pytest
 from tokenizers import Tokenizer
 
 from language.__main__ import main
+from language.fertility import HeldOut, fertility
 from language.morphemes import Split, TokenizerKind
 from language.prepared import PreparedTokenizer, find_tokenizer, load_tokenizer
-from language.tokenizers.fertility import HeldOut, fertility
 from language.train import Sample, TokenizerOptions, train
 from tests.language.tokenizers.test_train import CORPUS, SENTENCES
 

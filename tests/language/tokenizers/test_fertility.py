@@ -9,10 +9,10 @@ import pytest
 from tokenizers import AddedToken, Tokenizer, models, pre_tokenizers
 
 from language.corpus import held_out
+from language.fertility import Fertility, HeldOut, fertility
 from language.morphemes import Split, TokenizerKind, cuts
 from language.prepared import PreparedTokenizer
 from language.problems import LanguageError
-from language.tokenizers.fertility import Fertility, HeldOut, fertility
 from language.train import Sample, TokenizerOptions, train
 from tests.language.tokenizers.test_train import CORPUS, SENTENCES, Documents
 

@@ -10,9 +10,9 @@ import pytest
 from data.workspace import write_json
 from language import comparison
 from language.comparison import Measured, Refusal
+from language.fertility import Fertility, HeldOut, fertility
 from language.morphemes import TokenizerKind
 from language.prepared import PreparedTokenizer
-from language.tokenizers.fertility import Fertility, HeldOut, fertility
 from models.hub import ModelError
 from tests.language.tokenizers.test_merges import trained
 from tests.language.tokenizers.test_train import SENTENCES

@@ -24,12 +24,12 @@ from jobs.status import State, Status
 from language import comparison
 from language.__main__ import commands
 from language.comparison import Measured, Refusal, Request
+from language.fertility import HeldOut, fertility
 from language.job import TokenizerJob, TokenizerRequest
 from language.morphemes import BOUNDARY, Split, TokenizerKind
 from language.prepared import PreparedTokenizer
 from language.problems import LanguageError
 from language.texts import keep as keep_text
-from language.tokenizers.fertility import HeldOut, fertility
 from language.train import TrainedTokenizer
 from retrieval.report.colours import colour_of
 from tests.language.tokenizers.test_train import SENTENCES, trained
