@@ -227,7 +227,7 @@ def train_on(
     but `UNIGRAM` come out the same each time: the library sums Unigram's expectations in an order that it draws. Memory
     is that of the distinct words. `on_progress` is told while documents are read. Raises `LanguageError` `vocabulary`.
     """
-    from language.tokenizers.pipeline import untrained
+    from language.pipeline import untrained
 
     began, options = perf_counter(), TokenizerOptions(kind, vocabulary, material.sample)
     tokenizer = untrained(kind, material.sample.split, lowercase=material.sample.lowercase)
@@ -251,7 +251,7 @@ def _train_wordpiece(
     """
     from tokenizers import models
 
-    from language.tokenizers.pipeline import add_special, untrained
+    from language.pipeline import add_special, untrained
 
     def trained(first: Sequence[str], size: int, told: OnProgress | None) -> dict[str, int]:
         learner = untrained(TokenizerKind.WORDPIECE, material.sample.split)
