@@ -4,9 +4,8 @@ import sys
 from collections.abc import Sequence
 
 from data.commands import commands_of, run
+from language.commands import keep_text, texts, tokenizers
 from language.job import run_folder
-from language.texts_command import keep_text, texts
-from language.tokenizers.command import tokenizers
 
 commands = commands_of("language", "Tokenizers and language models.")
 for command in (tokenizers, keep_text, texts):

@@ -1,17 +1,21 @@
-"""`python -m language tokenizers --data DATA`: which tokenizer cuts a text well."""
+"""`python -m language tokenizers`, `keep-text` and `texts`: which tokenizer cuts a text well, and the texts kept."""
 
 import json
-from dataclasses import replace
+from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
 from cyclopts import Parameter
 
 from data.commands import AsJson, several_of
+from data.formats.opening import set_name
 from data.terminal import tell, tell_progress
 from language.comparison import Measured, Request, compare
 from language.corpus import find_corpus
 from language.morphemes import Split, TokenizerKind
+from language.problems import LanguageError
+from language.texts import StoredText, keep, stored
 from language.train import Sample
 
 _COLUMNS = ("tokens_per_word", "unknown_words", "whole_words", "precision", "recall", "f1", "longer_than_512")
@@ -75,3 +79,36 @@ def _cell(name: str, value: float | None) -> str:
     if value is None:
         return f"{'-':>15}"
     return f"{value:15.3f}" if name == "tokens_per_word" else f"{100 * value:15.2f}"
+
+
+def keep_text(file: Path, /, *files: Annotated[Path, Parameter(help="more of them")]) -> int:
+    """Keep texts in the workspace, for pages and commands to learn from.
+
+    Parameters
+    ----------
+    file
+        a text in UTF-8, of any size
+    """
+    for path in (file, *files):
+        if not path.is_file():
+            message = f"{path.name} is no file that can be read: check the path"
+            raise LanguageError("unreadable_text", message, file=path.name)
+        name = set_name(path.name, "text")
+        with path.open("rb") as content:
+            tell(_line(keep(content, name, source=str(path), on_progress=partial(tell_progress, name))))
+    return 0
+
+
+def texts(*, as_json: AsJson = False) -> int:
+    """List the kept texts."""
+    kept = stored()
+    if as_json:
+        tell(json.dumps([asdict(one) for one in kept], ensure_ascii=False, indent=2))
+        return 0
+    for one in kept:
+        tell(_line(one))
+    return 0
+
+
+def _line(kept: StoredText) -> str:
+    return f"{kept.reference}  {kept.characters:>15,} characters  {kept.documents:>12,} documents  {kept.name}"
