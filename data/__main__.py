@@ -8,7 +8,7 @@ import json
 import math
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict, fields, is_dataclass
+from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -16,7 +16,16 @@ import numpy as np
 from cyclopts import Parameter
 
 from data.apart.reading import read_file_apart
-from data.commands import AsJson, columns_of, commands_of, run
+from data.commands import (
+    SHOWN_PROBLEMS,
+    AsJson,
+    column_words,
+    columns_of,
+    commands_of,
+    problem_lines,
+    reading_as_json,
+    run,
+)
 from data.formats.columns import Columns
 from data.pairs.command import inspect_pairs, keep_pairs
 from data.problems import DataError
@@ -27,7 +36,6 @@ from data.store import keep, note_used
 from data.terminal import tell
 from data.workspace import is_of_the_disk
 
-_SHOWN_PROBLEMS = 10
 _NO_QUESTION = "No questions: these passages can be searched, and `make-questions` makes some to train with"
 
 commands = commands_of("data", "Look at question sets and sets of sentence pairs.")
@@ -42,7 +50,7 @@ def main(words: Sequence[str] | None = None) -> int:
 
 def _refused(error: Exception) -> int:
     if isinstance(error, DataError):
-        rows = [problem.message for problem in error.others if problem.leaves_out_row][:_SHOWN_PROBLEMS]
+        rows = [problem.message for problem in error.others if problem.leaves_out_row][:SHOWN_PROBLEMS]
         for line in (str(error), *(f"  {row}" for row in rows)):
             tell(line, error=True)
     elif isinstance(error, OSError) and is_of_the_disk(error):
@@ -60,7 +68,7 @@ def inspect(file: File, /, *, columns: NamedColumns = None, as_json: AsJson = Fa
     if as_json:
         tell(json.dumps(_as_json(reading, figures, parts), ensure_ascii=False, indent=1))
     else:
-        tell("\n".join([*_understood(reading), *_problems(reading), *_figures(figures), *_parts(parts)]))
+        tell("\n".join([*_understood(reading), *problem_lines(reading), *_figures(figures), *_parts(parts)]))
     return 0
 
 
@@ -70,7 +78,7 @@ def keep_file(file: File, /, *, columns: NamedColumns = None) -> int:
     reading = read_file_apart(file, columns or {})
     kept = keep(reading.question_set, source=file.name)
     note_used(kept.key)  # as on the Data page
-    tell("\n".join([*_understood(reading), *_problems(reading), f"Kept as {kept.key}"]))
+    tell("\n".join([*_understood(reading), *problem_lines(reading), f"Kept as {kept.key}"]))
     return 0
 
 
@@ -81,8 +89,7 @@ commands.command("questions.__main__:make_questions", name="make-questions", hel
 
 
 def _understood(reading: Reading) -> list[str]:
-    columns = asdict(reading.columns) if reading.columns else {}
-    named = ", ".join(f"{role} <- {name}" for role, name in columns.items() if name is not None)
+    named = column_words(reading.columns) if reading.columns else ""
     return [
         f"{reading.question_set.name}: {reading.format}{reading.encoding and f', {reading.encoding}'}",
         f"{reading.paragraph_count:,} paragraphs -> {len(reading.question_set.passages):,} passages; "
@@ -90,15 +97,6 @@ def _understood(reading: Reading) -> list[str]:
         *([f"Columns: {named}"] if named else []),
         *([] if reading.question_set.questions else [_NO_QUESTION]),
     ]
-
-
-def _problems(reading: Reading) -> list[str]:
-    if not reading.problems:
-        return ["Problems: none"]
-    shown = [f"  {problem.message}" for problem in reading.problems[:_SHOWN_PROBLEMS]]
-    more = reading.problem_count - len(shown)
-    lines = [f"Problems: {reading.problem_count:,}; rows left out: {reading.left_out:,}", *shown]
-    return [*lines, f"  and {more:,} more"] if more else lines
 
 
 def _figures(figures: Audit) -> list[str]:
@@ -136,17 +134,8 @@ def _as_json(reading: Reading, figures: Audit, parts: Split) -> dict[str, Any]:
     return {
         "name": reading.question_set.name,
         "fingerprint": reading.question_set.fingerprint,
-        "format": reading.format,
-        "encoding": reading.encoding,
-        "columns": asdict(reading.columns) if reading.columns else None,
-        "available_columns": reading.available_columns,
-        "row_count": reading.row_count,
         "paragraph_count": reading.paragraph_count,
-        "problem_count": reading.problem_count,
-        "rows_left_out": reading.left_out,
-        "problems": [
-            {"code": problem.code, "row": problem.row, "message": problem.message} for problem in reading.problems
-        ],
+        **reading_as_json(reading, reading.columns),
         "audit": _plain(figures),
         "split": {
             "seed": parts.options.seed,

@@ -31,7 +31,7 @@ class Question:
     """One question, the texts that answer it, and the ids of the passages that hold an answer.
 
     `relevant` is empty for an unanswerable question. `kind` is the question type where the data names one. `made` says
-    how a question was made of its passages (see `data.made`) and is empty where a person asked it. A `hidden` one asks
+    how a question was made of its passages (see `Maker`) and is empty where a person asked it. A `hidden` one asks
     with words of its passages, or with their title: training takes them out there.
 
     `starts` says of each answer at which letter of the first relevant passage it begins, -1 where nobody does; empty

@@ -47,11 +47,6 @@ def find_delimiter(text: str, knows: Callable[[str], bool] = is_known) -> str | 
     return best
 
 
-def delimited_table(text: Text, delimiter: str) -> Table:
-    """Read delimited text once; see `delimited_tables`."""
-    return delimited_tables(text, delimiter)()
-
-
 def delimited_tables(text: Text, delimiter: str) -> Callable[[], Table]:
     """Tell how delimited text is to be read, and return what reads it anew at each call.
 

@@ -156,13 +156,11 @@ def file_content(path: Path) -> Content:
         raise DataError.of(ProblemCode.UNREADABLE_FILE, path=shown(str(path)), reason=reason) from error
 
 
-def open_table(content: Content, recognised: RecognisedFile) -> Table:
-    """Return the rows of a file of any format but SQuAD's. Raises `DataError` where it is broken."""
-    return table_opener(content, recognised)()
-
-
 def table_opener(content: Content, recognised: RecognisedFile) -> Callable[[], Table]:
-    """Return what opens the table of a file anew at each call; see `open_table`."""
+    """Return what opens the table of a file of any format but SQuAD's anew at each call.
+
+    Both raise `DataError` where the file is broken.
+    """
     text = recognised.text or ""
     match recognised.format:
         case Format.EXCEL:

@@ -5,14 +5,13 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
 from cyclopts import CoercionError, Parameter, Token
 
-from data.commands import AsJson, columns_of, one_of
+from data.commands import AsJson, column_words, columns_of, one_of, problem_lines, reading_as_json
 from data.formats.columns import PairColumns
 from data.pairs.apart import read_pair_files_apart
 from data.pairs.audit import Leak, PairAudit, audit_pairs, split_pairs
@@ -23,7 +22,6 @@ from data.split import Part, SplitOptions
 from data.terminal import tell
 
 _NO_PART = "none"
-_SHOWN_PROBLEMS = 10
 _SPREAD = ("min", "median", "mean", "max")
 
 
@@ -101,7 +99,9 @@ def _read(
 
 
 def _lines(reading: PairReading) -> list[str]:
-    return [*_understood(reading), *(line for file in reading.files for line in _problems(file, reading))]
+    several = len(reading.files) > 1
+    problems = (line for file in reading.files for line in problem_lines(file, f" in {file.name}" if several else ""))
+    return [*_understood(reading), *problems]
 
 
 def _understood(reading: PairReading) -> list[str]:
@@ -111,19 +111,8 @@ def _understood(reading: PairReading) -> list[str]:
 
 
 def _file(file: PairFileReading) -> str:
-    named = ", ".join(f"{role} <- {name}" for role, name in asdict(file.columns).items() if name is not None)
     form = ", ".join(filter(None, (file.format, file.encoding, file.part and f"published for {file.part}")))
-    return f"  {file.name}: {form}; {file.row_count:,} rows; {named}"
-
-
-def _problems(file: PairFileReading, reading: PairReading) -> list[str]:
-    name = f" in {file.name}" if len(reading.files) > 1 else ""
-    if not file.problems:
-        return [f"Problems{name}: none"]
-    shown = [f"  {problem.message}" for problem in file.problems[:_SHOWN_PROBLEMS]]
-    more = file.problem_count - len(shown)
-    lines = [f"Problems{name}: {file.problem_count:,}; rows left out: {file.left_out:,}", *shown]
-    return [*lines, f"  and {more:,} more"] if more else lines
+    return f"  {file.name}: {form}; {file.row_count:,} rows; {column_words(file.columns)}"
 
 
 def _figures(figures: PairAudit) -> list[str]:
@@ -165,7 +154,9 @@ def _as_json(reading: PairReading, figures: PairAudit, rows: dict[Part, np.ndarr
         "scale": pairs.scale if pairs.kind is PairKind.SCORED else None,
         "row_count": len(pairs),
         "rows_left_out": reading.left_out,
-        "files": [_file_as_json(file) for file in reading.files],
+        "files": [
+            {"name": file.name, "part": file.part} | reading_as_json(file, file.columns) for file in reading.files
+        ],
         "audit": {
             "sentence_count": figures.sentence_count,
             "lengths": [{name: float(getattr(np, name)(one)) for name in _SPREAD} for one in figures.lengths],
@@ -184,18 +175,3 @@ def _as_json(reading: PairReading, figures: PairAudit, rows: dict[Part, np.ndarr
 def _leak_as_json(first: Part, second: Part, found: Leak) -> dict[str, Any]:
     rows = {"rows": len(found.rows), "repeated": found.repeated}
     return {"from": first, "into": second, "sentences": found.sentences, **rows}
-
-
-def _file_as_json(file: PairFileReading) -> dict[str, Any]:
-    return {
-        "name": file.name,
-        "format": file.format,
-        "encoding": file.encoding,
-        "part": file.part,
-        "columns": asdict(file.columns),
-        "available_columns": file.available_columns,
-        "row_count": file.row_count,
-        "rows_left_out": file.left_out,
-        "problem_count": file.problem_count,
-        "problems": [{"code": one.code, "row": one.row, "message": one.message} for one in file.problems],
-    }

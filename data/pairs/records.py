@@ -176,8 +176,3 @@ def sentence_set(name: str, sentences: Iterable[str]) -> PairSet:
     """Make a set of plain sentences: each different one once, in order, without those that hold nothing."""
     different = dict.fromkeys(stripped for one in sentences if (stripped := one.strip()))
     return PairSet.of(name, PairKind.SENTENCES, [list(different)])
-
-
-def sentences_of(pairs: PairSet) -> PairSet:
-    """Make a set of plain sentences of those of any set, each different one once; nothing is published of them."""
-    return sentence_set(pairs.name, pairs.sentences)

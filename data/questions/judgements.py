@@ -5,7 +5,8 @@ corpus, so that sets that share their passages share them. Remarks are kept in `
 a file for each content a set has had."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
@@ -159,22 +160,28 @@ def _read(corpus: str) -> _File:
     if not _FINGERPRINT.fullmatch(corpus):
         return _File()
     try:
-        return _File.model_validate(read_json(_path(corpus)))
+        return _File.model_validate(read_json(_path("judgements", corpus)))
     except ValidationError:
         return _File()
 
 
-def _path(corpus: str) -> Path:
-    if not _FINGERPRINT.fullmatch(corpus):
-        raise ValueError(f"{corpus[:80]!r} is no fingerprint of a corpus")
-    return workspace() / "judgements" / f"{corpus}.json"
+def _path(folder: str, fingerprint: str) -> Path:
+    if not _FINGERPRINT.fullmatch(fingerprint):
+        raise ValueError(f"{fingerprint[:80]!r} is no fingerprint of a corpus or a question set")
+    return workspace() / folder / f"{fingerprint}.json"
+
+
+@contextmanager
+def _alone(path: Path) -> Iterator[None]:
+    """Let nobody else change a file between reading and writing: two pages may be open."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with FileLock(path.with_suffix(".lock")):
+        yield
 
 
 def _change(corpus: str, change: Callable[[_File], _File]) -> None:
-    """Let nobody else change them between reading and writing: two pages may be open."""
-    path = _path(corpus)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with FileLock(path.with_suffix(".lock")):
+    path = _path("judgements", corpus)
+    with _alone(path):
         file = change(_read(corpus))
         questions = [{"question": one.question, "passages": one.passages} for one in file.questions]
         write_json(path, {"questions": questions, "answers": [asdict(one) for one in file.answers]})
@@ -201,7 +208,7 @@ class Remarks:
 
 def remarks_of(fingerprint: str) -> Remarks:
     """Return what was remarked about the set with this fingerprint; what cannot be read is passed over."""
-    raw = read_json(_remarks_path(fingerprint)) if _FINGERPRINT.fullmatch(fingerprint) else {}
+    raw = read_json(_path("remarks", fingerprint)) if _FINGERPRINT.fullmatch(fingerprint) else {}
     return Remarks(_pairs(raw.get("negatives")), _pairs(raw.get("notes")))
 
 
@@ -247,17 +254,9 @@ def as_table(remarks: Remarks, question_set: QuestionSet) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=list(COLUMNS))
 
 
-def _remarks_path(fingerprint: str) -> Path:
-    if not _FINGERPRINT.fullmatch(fingerprint):
-        raise ValueError(f"{fingerprint[:80]!r} is no fingerprint of a question set")
-    return workspace() / "remarks" / f"{fingerprint}.json"
-
-
 def _change_remarks(fingerprint: str, change: Callable[[Remarks], Remarks]) -> None:
-    """Let nobody else change them between reading and writing: two pages may be open."""
-    path = _remarks_path(fingerprint)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with FileLock(path.with_suffix(".lock")):
+    path = _path("remarks", fingerprint)
+    with _alone(path):
         write_json(path, asdict(change(remarks_of(fingerprint))))
 
 

@@ -18,9 +18,9 @@ from data.formats.opening import (
     collector_paused,
     file_content,
     looked_at,
-    open_table,
     recognise,
     set_name,
+    table_opener,
 )
 from data.formats.rows import FileReading, Rejection, RowReader, understood
 from data.formats.tables import RawRow, Table, as_text, shown
@@ -88,7 +88,7 @@ def propose_columns(content: bytes | Content) -> Proposal[Columns]:
 def _table_and_guess(content: Content, recognised: RecognisedFile) -> tuple[Table, Columns]:
     if recognised.format is Format.SQUAD:
         return Table((), squad_rows(_articles(recognised))), SQUAD_COLUMNS
-    table, sample = looked_at(open_table(content, recognised))
+    table, sample = looked_at(table_opener(content, recognised)())
     return table, guess_columns(table.names, sample)
 
 

@@ -2,15 +2,13 @@
 
 import hashlib
 from io import BytesIO
-from pathlib import Path
 
 import pytest
 
-from data.workspace import LimitError, acting_as, workspace
+from data.workspace import workspace
 from language import text_file, texts
 from language.problems import LanguageError
 
-ALICE, BOB = "a" * 32, "b" * 32
 LINES = "배가 고프다\n배를 탔다\n배를 먹었다\n"
 
 
@@ -33,23 +31,6 @@ def test_what_is_kept_opens_as_it_was_given(content: str, documents: int) -> Non
     assert (found.name, found.fingerprint, found.characters) == ("낱말", kept.fingerprint, kept.characters)
     assert found.path.read_bytes() == content.encode()
     assert len([*found.documents()]) == kept.documents == documents
-
-
-def test_it_is_found_by_its_name_and_by_the_beginning_of_its_fingerprint() -> None:
-    kept = keep()
-    assert kept.reference == f"text:{kept.fingerprint[:16]}"
-    for wanted in ("낱말", kept.fingerprint[:8], kept.key, kept.fingerprint):
-        assert texts.find(wanted).fingerprint == kept.fingerprint
-    for wanted in ("", kept.fingerprint[:7], "0" * 16, "../" + kept.key, str(workspace())):
-        with pytest.raises(LanguageError, match="낱말") as raised:
-            texts.find(wanted)
-        assert raised.value.code == "unknown_text"
-
-
-def test_the_same_content_is_kept_once_under_its_newest_name() -> None:
-    keep(name="first")
-    kept = keep(name="second")
-    assert [one.name for one in texts.stored()] == [kept.name] == ["second"]
 
 
 @pytest.mark.parametrize(
@@ -89,42 +70,3 @@ def test_content_that_somebody_changed_is_told() -> None:
     with pytest.raises(LanguageError) as raised:
         texts.find(kept.key)
     assert (raised.value.code, raised.value.details) == ("broken_text", {"name": "낱말"})
-
-
-def test_it_is_removed_and_a_path_is_none() -> None:
-    kept = keep()
-    other = workspace() / "texts" / "other"
-    other.mkdir()
-    for key in ("../texts/other", "other", kept.key[:8]):
-        with pytest.raises(LanguageError):
-            texts.remove(key)
-    texts.remove(kept.key)
-    assert (texts.stored(), other.is_dir()) == ([], True)
-
-
-def test_a_note_that_cannot_be_read_is_told_and_can_be_removed() -> None:
-    kept = keep()
-    (workspace() / "texts" / kept.key / "set.json").write_text("{", encoding="utf-8")
-    assert (texts.stored(), texts.damaged()) == ([], [kept.key])
-    texts.remove(kept.key)
-    assert texts.damaged() == []
-
-
-def test_users_have_texts_of_their_own_and_read_those_of_the_shelf() -> None:
-    shared = keep("모두의 글\n", "shelf")
-    with acting_as(ALICE):
-        keep()
-        assert [(one.name, one.shared) for one in texts.stored()] == [("낱말", False), ("shelf", True)]
-        assert texts.find(shared.key).name == "shelf"
-        with pytest.raises(LanguageError):
-            texts.remove(shared.key)
-    with acting_as(BOB):
-        assert [one.name for one in texts.stored()] == ["shelf"]
-
-
-def test_what_is_more_than_a_user_may_keep_is_not_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("MRC_USER_MEGABYTES", "1")
-    with acting_as(ALICE):
-        with pytest.raises(LimitError) as raised:
-            keep("가나다라마바사 " * 100_000)
-        assert (raised.value.code, texts.stored(), files()) == ("megabytes", [], [])

@@ -3,12 +3,12 @@ from collections.abc import Iterator
 import pytest
 
 from data.formats import delimited
-from data.formats.delimited import delimited_table, find_delimiter
+from data.formats.delimited import delimited_tables, find_delimiter
 from data.problems import DataError, ProblemCode
 
 
 def _rows(text: str, delimiter: str = ",") -> list[tuple[int, list[object], ProblemCode | None]]:
-    rows = delimited_table(text, delimiter).rows
+    rows = delimited_tables(text, delimiter)().rows
     return [(row.number, list(row.cells.values()), row.problem and row.problem.code) for row in rows]
 
 
@@ -46,7 +46,7 @@ def test_too_many_and_too_few_fields() -> None:
 
 
 def test_the_field_count_is_told() -> None:
-    (row,) = delimited_table("question,context\na?,b,c\n", ",").rows
+    (row,) = delimited_tables("question,context\na?,b,c\n", ",")().rows
     assert row.problem is not None
     assert row.problem.message == (
         "Row 2: fields in this row: 3, fields in the header: 2. Put quotation marks around a field that "
@@ -82,7 +82,7 @@ def test_tab_separated_files_may_quote() -> None:
 
 
 def test_names_are_made_different() -> None:
-    assert delimited_table(",text,text, ,text\n1,2,3,4,5\n", ",").names == (
+    assert delimited_tables(",text,text, ,text\n1,2,3,4,5\n", ",")().names == (
         "column 1",
         "text",
         "text (2)",
@@ -93,18 +93,18 @@ def test_names_are_made_different() -> None:
 
 def test_a_broken_header_is_refused() -> None:
     with pytest.raises(DataError, match="Row 1: a quotation mark is not closed"):
-        delimited_table('question,"context\na?,b\n', ",")
+        delimited_tables('question,"context\na?,b\n', ",")()
 
 
 def test_nothing_but_delimiters_is_empty() -> None:
     with pytest.raises(DataError, match="The file is empty"):
-        delimited_table(",,\n,,\n", ",")
+        delimited_tables(",,\n,,\n", ",")()
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("line", ['b"c,"a\n', '"\n', 'a,"b\n', '"a"b,c\n'])
 def test_broken_quotes_take_linear_time(line: str) -> None:
-    rows = list(delimited_table("question,context\n" + line * 20_001, ",").rows)
+    rows = list(delimited_tables("question,context\n" + line * 20_001, ",")().rows)
     assert rows[-1].problem is not None
     assert len(rows) <= 20_001
 
@@ -116,7 +116,7 @@ def test_a_field_may_be_very_long() -> None:
 def test_a_record_that_never_ends_is_given_up_and_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(delimited, "_LONGEST_RECORD", 100)
     text = 'question,context\n"a?,b\n' + "".join(f"q{row}?,c{row}\n" for row in range(50))
-    table = delimited_table(text, ",")
+    table = delimited_tables(text, ",")()
     rows = list(table.rows)
     assert [row.number for row in rows if row.problem is not None] == [2]
     assert [row.cells["context"] for row in rows[1:]] == [f"c{row}" for row in range(50)]

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from data.pairs.audit import audit_pairs, split_pairs
 from data.pairs.reading import PairOptions, read_pairs
-from data.pairs.records import PARTS, Label, PairKind, PairSet, numbers_of, sentence_set, sentences_of
+from data.pairs.records import PARTS, Label, PairKind, PairSet, numbers_of, sentence_set
 from data.problems import DataError
 from data.split import Part
 from tests.data.sample_files import Row, as_csv, as_excel, as_json, as_jsonl, as_parquet
@@ -93,7 +93,7 @@ def test_a_set_without_rows_has_no_numbers() -> None:
 def test_sets_of_plain_sentences() -> None:
     made = sentence_set("글", [" 하나. ", "둘.", "", "  ", "하나."])
     assert (made.kind, list(made.texts[0])) == (PairKind.SENTENCES, ["하나.", "둘."])
-    assert list(sentences_of(PAIRS).texts[0]) == ["가", "나", "다", "라"]
+    assert list(sentence_set("글", PAIRS.sentences).texts[0]) == ["가", "나", "다", "라"]
 
 
 ENCODINGS = ("utf-8", "utf-8-sig", "utf-16", "utf-16-le", "cp949")
