@@ -8,9 +8,7 @@ from embeddings.job import CostRequest
 from embeddings.results import REIMERS
 from models.sources import default_model
 from views.embeddings import charts
-from views.embeddings.evaluation_view import EvaluationView
-from views.embeddings.pick import pick_model
-from views.embeddings.running import finished
+from views.embeddings.evaluation_view import EvaluationView, finished, pick_model
 from views.names import base_name
 from views.ui import tables
 from views.ui.charts import draw_chart

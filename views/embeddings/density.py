@@ -7,8 +7,7 @@ import streamlit as st
 from data.pairs.records import PairKind
 from embeddings.judgement import Densities, bands, densities
 from views.embeddings import charts
-from views.embeddings.bands import band_labels
-from views.embeddings.evaluation_view import EvaluationView
+from views.embeddings.evaluation_view import EvaluationView, band_labels
 from views.ui import tables
 from views.ui.charts import draw_chart
 from views.ui.words import plain, word

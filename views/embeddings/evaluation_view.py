@@ -1,16 +1,30 @@
-"""What the views of an evaluation are drawn from."""
+"""What the views of an evaluation are drawn from, and the work in a process of its own that they may wait for."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import streamlit as st
 
 from data.pairs.records import PairKind, PairSet
 from data.pairs.store import StoredPairs
 from data.split import Part
-from embeddings.bootstrap import Difference
+from data.workspace import workspace
+from embeddings.bootstrap import Difference, Figure
+from embeddings.job import EmbeddingJob, Request
+from embeddings.judgement import BANDS
 from embeddings.results import Evaluation, ModelResult
+from jobs.status import Status
+from models.hub import ModelError
 from training.runs.runs import Run
-from views.resources.pairs import pair_set
+from views.resources.pairs import open_evaluation, pair_set
+from views.ui.job import draw_job
+from views.ui.problems import failure_text
+from views.ui.state import choose
+from views.ui.words import known, plain, word
 
 CORRELATIONS = ("spearman", "pearson")
 ACCURACY = "nli_accuracy"
@@ -67,3 +81,82 @@ class EvaluationView:
     def differences(self) -> list[Difference]:
         """Every two models told apart by the measure looked at, by their references."""
         return self.evaluation.differences.get(self.measure, [])
+
+
+def kept_figures(data: StoredPairs, part: Part, measure: str) -> dict[str, Figure]:
+    """Return a figure of every model that was measured on this part of the set, by its reference, the newest."""
+    paths = sorted((workspace() / "embeddings").glob("*/scores.json"), key=lambda path: -path.stat().st_mtime)
+    found: dict[str, Figure] = {}
+    for path in paths:
+        evaluation = open_evaluation(path.parent)
+        if evaluation and (evaluation.data_fingerprint, evaluation.part) == (data.fingerprint, part):
+            for model, one in evaluation.measured.items():
+                if measure in one.figures:
+                    found.setdefault(model, one.figures[measure])
+    return found
+
+
+def band_labels(scale: tuple[float, float]) -> list[str]:
+    """Return the ends of each fifth of a scale, the lowest first."""
+    return [f"{low:g} – {high:g}" for low, high in pairwise(np.linspace(*scale, BANDS + 1))]
+
+
+def pick_model(view: EvaluationView, name: str, label: str = "embeddings.model") -> str:
+    """Draw the choice, the best model first; it lies in the address by this name. Returns the reference."""
+    names = {view.references[one]: one for one in view.measured}
+    return choose(
+        st.selectbox,
+        name,
+        word(label),
+        [*names],
+        next(iter(names)),
+        follows=True,
+        format_func=lambda one: names.get(one, one),
+        width=320,
+    )
+
+
+def finished(
+    request: Request, data: StoredPairs, names: Mapping[str, str], *, start: str | None = None
+) -> EmbeddingJob | None:
+    """Return the job of a request that has its result; else draw how it goes and return None.
+
+    It starts by itself, once a session, or by a button where it is given the words of one to `start` it.
+    """
+    try:
+        job = EmbeddingJob.of(request, data.fingerprint)
+    except ModelError as error:
+        st.error(plain(failure_text(error)), icon=":material/error:")
+        return None
+    if job.done:
+        return job
+    draw(job, request, names, start=start)
+    return None
+
+
+def draw(job: EmbeddingJob, request: Request, names: Mapping[str, str], *, start: str | None = None) -> None:
+    """Start a job nobody has started yet, once; and draw how far it is, or why it ended without a result."""
+    draw_job(
+        job,
+        lambda: job.start(request),
+        lambda status: _at_work(status, names),
+        "embeddings",
+        start or word("embeddings.start"),
+        reason=lambda status: _reason(status, request),
+        by_itself=start is None,
+    )
+
+
+def _at_work(status: Status, names: Mapping[str, str]) -> str:
+    model = names.get(status.phase, status.phase)
+    return word("embeddings.at_work", model=plain(model)) if model else word("embeddings.starting")
+
+
+def _reason(status: Status, request: Request) -> str:
+    """In the person's language where the model is all that the words ask for, else as the process told it."""
+    model: Any = getattr(request, "model", "")
+    key = f"model.{status.code}" if known(f"model.{status.code}") else f"embeddings.failed_{status.code}"
+    try:
+        return word(key, model=model)
+    except KeyError:
+        return status.message

@@ -7,8 +7,7 @@ from data.store import StoredSet
 from embeddings.bootstrap import Figure
 from retrieval.comparison.store import StoredComparison, kept_comparisons, origin_of
 from views.embeddings import charts
-from views.embeddings.evaluation_view import EvaluationView
-from views.embeddings.kept import kept_figures
+from views.embeddings.evaluation_view import EvaluationView, kept_figures
 from views.names import set_name
 from views.resources.sets import chosen_set
 from views.ui import tables

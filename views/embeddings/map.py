@@ -10,11 +10,8 @@ from data.pairs.records import Label, PairKind
 from embeddings.geometry import Map, Projection
 from embeddings.job import MapRequest
 from embeddings.judgement import bands
-from views.embeddings.bands import band_labels
-from views.embeddings.evaluation_view import EvaluationView
-from views.embeddings.pick import pick_model
+from views.embeddings.evaluation_view import EvaluationView, band_labels, finished, pick_model
 from views.embeddings.points import BAND_COLOURS, draw_legend, draw_points
-from views.embeddings.running import finished
 from views.resources.pairs import distinct_of
 from views.ui import tables
 from views.ui.state import choose

@@ -9,7 +9,7 @@ from data.pairs.store import StoredPairs
 from embeddings.job import EmbeddingJob, EvaluationRequest
 from models.hub import ModelError
 from views.embeddings import answer as evaluation_answer
-from views.embeddings import running, to_compare
+from views.embeddings import evaluation_view, to_compare
 from views.embeddings.controls import pick_measure, pick_models, pick_part, pick_set
 from views.embeddings.evaluation_view import EvaluationView
 from views.embeddings.models import Models, models_at_hand, problem_of
@@ -59,7 +59,7 @@ def draw() -> None:
         _draw_evaluation(view, answer)
         return
     with answer:
-        running.draw(job, request, models.names)
+        evaluation_view.draw(job, request, models.names)
 
 
 def _able(picked: list[str], models: Models, answer: DeltaGenerator) -> list[str]:

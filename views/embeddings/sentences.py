@@ -10,9 +10,7 @@ from data.formats.delimited import csv_bytes
 from embeddings.geometry import MOST
 from embeddings.job import EmbeddingJob, NeighboursRequest, SimilarityRequest
 from views.embeddings import charts
-from views.embeddings.evaluation_view import EvaluationView
-from views.embeddings.pick import pick_model
-from views.embeddings.running import finished
+from views.embeddings.evaluation_view import EvaluationView, finished, pick_model
 from views.resources.pairs import distinct_of
 from views.ui import tables
 from views.ui.charts import draw_chart

@@ -5,8 +5,7 @@ import pandas as pd
 import streamlit as st
 
 from embeddings.judgement import wrong_pairs
-from views.embeddings.evaluation_view import EvaluationView
-from views.embeddings.pick import pick_model
+from views.embeddings.evaluation_view import EvaluationView, pick_model
 from views.ui import tables
 from views.ui.state import choose
 from views.ui.words import word
