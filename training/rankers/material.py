@@ -132,7 +132,7 @@ class Material:
 
     @classmethod
     def of(cls, question_set: QuestionSet, shares: SplitOptions, options: QuestionOptions, marked: Marks = ()) -> Self:
-        """Split the set as planned, its passages without what made questions ask with (`data.made.as_trained`).
+        """Split the set as planned, its passages without what made questions ask with (`data.records.as_trained`).
 
         Raises `TrainingError` where there is nothing to learn from or to measure on.
         """
