@@ -1,13 +1,16 @@
-"""Figures of an evaluation as tables: for the page, for its charts, and to take away."""
+"""Figures of an evaluation as tables, to draw and to take away; how sure differences are; and the answer in a sentence."""
 
 import math
 
 import pandas as pd
+import streamlit as st
 
 from embeddings.bootstrap import Difference, Figure
-from embeddings.results import Evaluation, Published, published_for
-from views.embeddings.evaluation_view import SHARES, EvaluationView
-from views.ui.words import word
+from embeddings.results import Evaluation, ModelResult, Published, published_for
+from views.embeddings.evaluation_view import ACCURACY, SHARES, EvaluationView
+from views.embeddings.models import has_seen
+from views.ui import tables
+from views.ui.words import plain, word
 
 LINE = " · "  # where a chart may begin a new line of a name
 MEASURES = (*SHARES, "alignment", "uniformity", "anisotropy")
@@ -97,3 +100,74 @@ def difference_table(view: EvaluationView, measure: str) -> pd.DataFrame:
 def turned(one: Difference) -> Difference:
     """The same test with its models exchanged."""
     return Difference(one.b, one.a, -one.difference, -one.high, -one.low, one.p, one.p_family)
+
+
+def draw_differences(view: EvaluationView, measure: str, *, expanded: bool = False) -> None:
+    """Draw the differences by a measure, foldable; nothing where fewer than two models have a figure."""
+    table = difference_table(view, measure)
+    if table.empty:
+        return
+    form, unit = ("%+.2f", "difference") if measure in SHARES else ("%+.4f", "difference_plain")
+    with st.expander(word("embeddings.differences", measure=word(f"embeddings.{measure}")), expanded=expanded):
+        columns = {
+            "a": tables.text("embeddings.higher", "", width="medium"),
+            "b": tables.text("embeddings.lower", "", width="medium"),
+            "verdict": tables.text("compare.verdict", ""),
+            "difference": tables.number(f"embeddings.{unit}", form),
+            **tables.interval(form),
+            "p_family": tables.number("embeddings.p_family", "%.4f"),
+        }
+        tables.draw(table, columns)
+        st.caption(word("embeddings.differences_help"))
+
+
+def draw_answer(view: EvaluationView) -> None:
+    """Say which model is best by the measure looked at; and what else bears on that."""
+    known = {name: one for name, one in view.measured.items() if view.measure in one.figures}
+    if known:
+        st.markdown(_sentence(view, known))
+    elif view.measured:
+        st.markdown(word("embeddings.answer_none" if not view.measure else "embeddings.answer_no_probe"))
+    seen = [view.names[one] for one, run in view.runs.items() if one in view.evaluation.measured and _seen(view, one)]
+    if seen:
+        st.warning(word("embeddings.has_seen", models=", ".join(map(plain, seen))), icon=":material/warning:")
+
+
+def _seen(view: EvaluationView, reference: str) -> bool:
+    return has_seen(view.runs[reference], view.data, view.part)
+
+
+def _sentence(view: EvaluationView, known: dict[str, ModelResult]) -> str:
+    (best, first), *others = known.items()
+    figure = first.figures[view.measure]
+    told = {
+        "best": plain(best),
+        "value": f"{figure.value * 100:.1f}",
+        "measure": word(f"embeddings.{view.measure}"),
+        "pairs": f"{len(first.probe.correct) if first.probe else len(view.evaluation.rows):,}",
+    }
+    kind = "accuracy" if view.measure == ACCURACY else "people"
+    if not others:
+        ends = {"low": f"{figure.low * 100:.1f}", "high": f"{figure.high * 100:.1f}"}
+        return word(f"embeddings.answer_{kind}_one", **told, **ends)
+    second, other = others[0]
+    test = _between(view, first.model, other.model)
+    told |= {"second": plain(second), "other": f"{other.figures[view.measure].value * 100:.1f}"}
+    if test is None:
+        return word(f"embeddings.answer_{kind}_one", **told, low="–", high="–")
+    told |= {"points": _signed(test.difference), "low": _signed(test.low), "high": _signed(test.high)}
+    return word(f"embeddings.answer_{kind}_{'sure' if test.sure else 'unsure'}", **told)
+
+
+def _between(view: EvaluationView, first: str, second: str) -> Difference | None:
+    """The first less the second."""
+    for one in view.differences:
+        if (one.a, one.b) == (first, second):
+            return one
+        if (one.b, one.a) == (first, second):
+            return turned(one)
+    return None
+
+
+def _signed(share: float) -> str:
+    return f"{share * 100:+.1f}".replace("inf", "∞")  # an open end, where too little is known

@@ -7,9 +7,8 @@ import streamlit as st
 
 from data.pairs.records import Label
 from views.embeddings import charts
-from views.embeddings.differences import draw_differences
 from views.embeddings.evaluation_view import ACCURACY, SHARES, EvaluationView
-from views.embeddings.figures import MEASURES, dot_table, figure_table, long_table, published
+from views.embeddings.figures import MEASURES, dot_table, draw_differences, figure_table, long_table, published
 from views.ui import tables
 from views.ui.charts import draw_chart
 from views.ui.words import plain, word

@@ -8,8 +8,8 @@ from streamlit.delta_generator import DeltaGenerator
 from data.pairs.store import StoredPairs
 from embeddings.job import EmbeddingJob, EvaluationRequest
 from models.hub import ModelError
-from views.embeddings import answer as evaluation_answer
 from views.embeddings import evaluation_view, to_compare
+from views.embeddings import figures as evaluation_answer
 from views.embeddings.controls import pick_measure, pick_models, pick_part, pick_set
 from views.embeddings.evaluation_view import EvaluationView
 from views.embeddings.models import Models, models_at_hand, problem_of
@@ -84,7 +84,7 @@ def _draw_again(job: EmbeddingJob, request: EvaluationRequest) -> None:
 
 def _draw_evaluation(view: EvaluationView, answer: DeltaGenerator) -> None:
     with answer:
-        evaluation_answer.draw(view)
+        evaluation_answer.draw_answer(view)
         for one in view.evaluation.results:
             if one.error:
                 st.error(_failed(view.names[one.model], one.error), icon=":material/error:")

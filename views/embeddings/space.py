@@ -6,9 +6,8 @@ import streamlit as st
 
 from embeddings.geometry import trajectory
 from views.embeddings import charts
-from views.embeddings.differences import draw_differences
 from views.embeddings.evaluation_view import EvaluationView
-from views.embeddings.figures import ends
+from views.embeddings.figures import draw_differences, ends
 from views.ui import tables
 from views.ui.charts import draw_chart
 from views.ui.words import word
