@@ -29,6 +29,18 @@ def korquad() -> Path:
     return path
 
 
+def most_memory(pid: int | str = "self") -> int:
+    """Return the most bytes that a process had in memory, those of mapped files included; 0 of one that has ended.
+
+    What a parent is told by `os.wait4` counts a child with what the parent had when it was born.
+    """
+    try:
+        told = Path(f"/proc/{pid}/status").read_text(encoding="utf-8")
+    except OSError:
+        return 0
+    return next((int(line.split()[1]) * 1024 for line in told.splitlines() if line.startswith("VmHWM:")), 0)
+
+
 _VOCABULARY = 32_000
 _NO_DROPOUT = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}  # so that losses can be compared
 BASE: dict[str, int] = {}  # BERT's own size: 12 layers of 768

@@ -297,12 +297,7 @@ def _segments(engine: Any) -> str:
     return f"{segments}, through its Python interface; lengths of a byte each"
 
 
-STEPS: dict[str, Callable[..., object]] = {
-    "corpus": make_corpus,
-    "build": build,
-    "open": open_twice,
-    "search": search,
-}
+STEPS: dict[str, Callable[..., object]] = {"corpus": make_corpus, "build": build, "open": open_twice, "search": search}
 
 if __name__ == "__main__":
     logging.disable(logging.INFO)

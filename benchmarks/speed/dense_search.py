@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks import peers
+from benchmarks.material import most_memory
 from retrieval.dense import IndexKind, VectorIndex
 
 _DIMENSIONS, _A_TOPIC, _SPREAD = 384, 100, 2.0
@@ -92,15 +93,9 @@ def _measure_one(kind: str, folder: Path) -> None:
         "batch": median(batch) / len(questions),
         "bytes": vectors.nbytes if kind == _FLAT else index.memory_bytes,
         "recall": recall,
-        "peak": _peak(),
+        "peak": most_memory(),
     }
     (folder / f"{kind}.json").write_text(json.dumps(told), encoding="utf-8")
-
-
-def _peak() -> int:
-    """Most memory this process held, in bytes. What `wait4` tells would count its parent's too."""
-    told = Path("/proc/self/status").read_text(encoding="utf-8")
-    return 1024 * int(told.partition("VmHWM:")[2].split()[0])
 
 
 def _flat(vectors: np.ndarray) -> Any:

@@ -16,7 +16,7 @@ from typing import Any
 
 import psutil
 
-from benchmarks.material import korquad
+from benchmarks.material import korquad, most_memory
 from benchmarks.quality.article_split import SPLIT
 from data.questions.read import read_file
 from models.packaged import DEFAULT
@@ -190,13 +190,7 @@ def timed(trainer: Any, turn: Turn) -> Took:
     timed = turn.batch_size * (len(ends) - 1)
     rate, processor_rate = (timed / (last - first) for first, last in zip(ends[0], ends[-1], strict=True))
     seconds = [last[0] - first[0] for first, last in pairwise(ends)]
-    return Took(seconds, rate, processor_rate, _most_memory(), losses)
-
-
-def _most_memory() -> int:
-    """Bytes, read by the process itself: what its parent is told counts a child with what the parent had."""
-    told = Path("/proc/self/status").read_text(encoding="utf-8").splitlines()
-    return int(next(line for line in told if line.startswith("VmHWM:")).split()[1]) * 1024
+    return Took(seconds, rate, processor_rate, most_memory(), losses)
 
 
 def main(words: str) -> str:

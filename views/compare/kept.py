@@ -220,11 +220,7 @@ def _files(view: ComparisonView, in_language: str) -> dict[str, tuple[str, str, 
     return {
         "report": ("report.html", "text/html", made_report),
         "table": ("scores.csv", "text/csv", lambda: csv_bytes(means(found.results))),
-        "questions": (
-            "questions.csv",
-            "text/csv",
-            lambda: csv_bytes(per_question_table(found)),
-        ),
+        "questions": ("questions.csv", "text/csv", lambda: csv_bytes(per_question_table(found))),
         "questions_json": ("questions.jsonl", "application/jsonl", lambda: per_question_json(found)),
         "markdown": ("scores.md", "text/markdown", lambda: markdown_table(found, opened.evidence)),
         "latex": ("scores.tex", "application/x-tex", lambda: latex_table(found, opened.evidence)),

@@ -84,8 +84,9 @@ def _draw_question(view: ComparisonView) -> None:
     draw_style()
     st.caption(word("compare.disputed", names=plain(" · ".join(pair))))
     st.markdown("  \n".join(filter(None, (f"**{plain(case.question.text)}**", answers_line(case.question)))))
+    by_rank = sorted(pair, key=lambda name: case.duel(name).right_rank or case.depth(name) + 1)
     with st.spinner(word("why.reading")):
-        reasons.draw(case.asked, [case.view.spec(name) for name in _by_rank(case, pair)], case.view.names)
+        reasons.draw(case.asked, [view.spec(name) for name in by_rank], view.names)
     if st.button(word("compare.open_question"), icon=":material/arrow_forward:", type="tertiary", key="disputed"):
         show_why({"question": case.question.id})
         st.rerun()  # the whole page: another view is to be seen
@@ -97,11 +98,6 @@ def _pair(view: ComparisonView) -> tuple[str, str]:
     dense = [name for name in others if isinstance(view.spec(name).local, DenseSpec)]
     means = {name: view.comparison.scores[name].means()[str(view.figure)] for name in dense or others}
     return first, max(means, key=means.__getitem__)
-
-
-def _by_rank(case: QuestionCase, pair: tuple[str, str]) -> list[str]:
-    """The two, first the one that puts the answer higher."""
-    return sorted(pair, key=lambda name: case.duel(name).right_rank or case.depth(name) + 1)
 
 
 def draw(view: ComparisonView) -> None:
@@ -142,14 +138,11 @@ def _draw_pictures(view: ComparisonView) -> None:
         st.caption(word("compare.only_in_table", names=plain(", ".join(beside))))
     with st.expander(word("compare.as_table")):
         st.caption(word("compare.interval_help"))
-        curve["text"] = [_with_interval(*row) for row in curve[[height, "low", "high"]].itertuples(index=False)]
+        figures = (100 * curve[[height, "low", "high"]]).itertuples(index=False)
+        curve["text"] = [f"{value:.2f} [{low:.1f}, {high:.1f}]" for value, low, high in figures]
         st.dataframe(curve.pivot_table(index=detail, columns="K", values="text", aggfunc="first", sort=False))
         draw_times(view.results)
         _draw_tests(view.against)
-
-
-def _with_interval(value: float, low: float, high: float) -> str:
-    return f"{value * 100:.2f} [{low * 100:.1f}, {high * 100:.1f}]"
 
 
 def _draw_others(view: ComparisonView) -> None:

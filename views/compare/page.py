@@ -40,7 +40,8 @@ def draw() -> None:
         return
     data = chosen_set()
     if not data.questions:
-        _draw_no_questions(data)
+        _draw_head(data)
+        st.info(word("compare.no_questions"), icon=":material/info:")
         return
     choices = choices_for(data)
     buttons = _draw_head(data)
@@ -97,11 +98,6 @@ def _place_of_controls() -> DeltaGenerator:
         return st.expander(word("compare.controls"), icon=":material/tune:")
     st.toggle(word("compare.controls"), key="show_controls")  # of a narrow screen alone: see look.css
     return st.container(key="controls")
-
-
-def _draw_no_questions(data: StoredSet) -> None:
-    _draw_head(data)
-    st.info(word("compare.no_questions"), icon=":material/info:")
 
 
 def _draw_kept(kept: StoredComparison) -> None:

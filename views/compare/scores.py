@@ -136,7 +136,8 @@ def draw_table(
     tests = {test.a: test for test in against}
     baseline = next((test.b for test in against), "")
     table["verdict"] = [_verdict(tests.get(name), name == baseline) for name in table["retriever"]]
-    table["interval"] = [_ends((intervals or {}).get(name, {}).get(of_figure)) for name in table["retriever"]]
+    ends = [(intervals or {}).get(name, {}).get(of_figure) for name in table["retriever"]]
+    table["interval"] = [f"{100 * one[0]:.1f} – {100 * one[1]:.1f}" if one else "" for one in ends]
     table["looked_at"] = table[of_figure]
     table = table.sort_values("looked_at", ascending=False, kind="stable", ignore_index=True)
     shares = ["looked_at", *measures]
@@ -187,7 +188,3 @@ def _verdict(test: PairTest | None, is_baseline: bool) -> str:
     if test is None:
         return word("compare.is_baseline") if is_baseline else ""
     return verdict_of(test)
-
-
-def _ends(interval: tuple[float, float] | None) -> str:
-    return f"{interval[0] * 100:.1f} – {interval[1] * 100:.1f}" if interval else ""

@@ -91,12 +91,9 @@ def _examples(data: StoredSet, choices: Choices) -> tuple[list[str], bool]:
     disputed = _disputed(data, choices)
     questions = question_set(data.key).questions
     looked_at = disputed or [one.text for one in questions[:: max(1, len(questions) // _LOOKED_AT)]]
-    return sorted(looked_at, key=lambda text: not _is_of_the_page(text))[:_EXAMPLES], bool(disputed)
-
-
-def _is_of_the_page(text: str) -> bool:
-    """Whether a text is Korean as the page is, or not Korean as the page is not."""
-    return (script_of([text]) is Script.KOREAN) == (language() == "ko")
+    korean = language() == "ko"
+    of_the_page_first = sorted(looked_at, key=lambda text: (script_of([text]) is Script.KOREAN) != korean)
+    return of_the_page_first[:_EXAMPLES], bool(disputed)
 
 
 def _draw_examples(questions: Sequence[str], *, disputed: bool) -> None:

@@ -1,5 +1,7 @@
 import pytest
 
+from retrieval.comparison.experiment import Experiment
+from retrieval.comparison.store import ComparisonJob
 from text.analyzers import Analyzer
 from views import choices
 
@@ -8,3 +10,11 @@ from views import choices
 def _four_retrievers(monkeypatch: pytest.MonkeyPatch) -> None:
     """The comparisons here are made by hand, of four retrievers: BM25 of words is a subject of `test_choices`."""
     monkeypatch.setattr(choices, "_suited_analyzer", lambda *_: Analyzer.WORD)
+
+
+@pytest.fixture
+def started(monkeypatch: pytest.MonkeyPatch) -> list[Experiment]:
+    """The experiments started, in place of their processes."""
+    experiments: list[Experiment] = []
+    monkeypatch.setattr(ComparisonJob, "start", lambda _, experiment: experiments.append(experiment))
+    return experiments

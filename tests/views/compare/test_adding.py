@@ -9,27 +9,15 @@ from data.store import StoredSet, keep
 from retrieval.comparison.experiment import Experiment, added
 from retrieval.comparison.first_stage import DenseSpec, MilvusSpec, RunSpec, SparseSpec
 from retrieval.comparison.multistage import RerankSpec
-from retrieval.comparison.store import ComparisonJob
 from retrieval.milvus.retriever import Search
 from retrieval.trec import read_run
 from tests.doubles import small_set
+from tests.views.compare.worlds import page
 from tests.views.driving import opened, run
 from views.choices import BM25_NAME
 from views.ui.words import catalog, plain
 
-
-def page() -> None:
-    from views.compare import page as compare_page
-
-    compare_page.draw()
-
-
-@pytest.fixture(autouse=True)
-def started(monkeypatch: pytest.MonkeyPatch) -> list[Experiment]:
-    """The experiments started, in place of their processes."""
-    experiments: list[Experiment] = []
-    monkeypatch.setattr(ComparisonJob, "start", lambda _, experiment: experiments.append(experiment))
-    return experiments
+pytestmark = pytest.mark.usefixtures("started")
 
 
 @pytest.fixture

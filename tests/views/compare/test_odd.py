@@ -19,6 +19,7 @@ from retrieval.comparison.store import keep as keep_comparison
 from retrieval.milvus.connection import MilvusError
 from tests.doubles import PASSAGES, QUESTIONS, small_set
 from tests.retrieval.compared import comparison_of
+from tests.views.compare.worlds import page
 from tests.views.driving import opened
 from views.choices import choices_for
 from views.ui.problems import search_failure_text
@@ -27,20 +28,6 @@ from views.ui.words import catalog, plain
 EN = catalog("en")
 NAMES = ("BM25", "Dense")
 KS = (1, 5, 10, 20, 50, 100)
-
-
-def page() -> None:
-    from views.compare import page as compare_page
-
-    compare_page.draw()
-
-
-@pytest.fixture
-def started(monkeypatch: pytest.MonkeyPatch) -> list[Experiment]:
-    """The experiments started, in place of their processes."""
-    experiments: list[Experiment] = []
-    monkeypatch.setattr(ComparisonJob, "start", lambda _, experiment: experiments.append(experiment))
-    return experiments
 
 
 def compared(question_set: QuestionSet, found: dict[str, list[list[int]] | None]) -> Path:

@@ -31,9 +31,9 @@ def finished(data: StoredSet, experiment: Experiment) -> Experiment:
     return experiment
 
 
-def compared(data: StoredSet, *names: str) -> Experiment:
-    """A finished comparison of retrievers that can be picked, over all questions."""
-    return finished(data, choices_for(data).experiment(data, list(names), Part.ALL))
+def compared(data: StoredSet, *names: str, part: Part = Part.ALL) -> Experiment:
+    """A finished comparison of retrievers that can be picked, over all questions or a part of them."""
+    return finished(data, choices_for(data).experiment(data, list(names), part))
 
 
 def opened(*names: str, **address: str) -> AppTest:

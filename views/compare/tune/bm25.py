@@ -98,7 +98,7 @@ def draw(bench: Bench) -> None:
     experiment = _pick(bench, names)
     found = run(bench, experiment) if experiment else None
     if found and experiment:
-        _draw_found(bench, found, _present(experiment))
+        _draw_found(bench, found, next(spec.name for spec in experiment.retriever if not spec.chosen_on))
         draw_unmatched(found)
     draw_readings(bench)
 
@@ -139,10 +139,6 @@ def _pick(bench: Bench, names: list[str]) -> Experiment | None:
     chosen = [Analyzer(value) for value in analyzers]
     lengths = [int(length) for length in windows]
     return bm25_lab(bench.view.comparison.experiment, present, chosen, sentences=lengths, **values)
-
-
-def _present(experiment: Experiment) -> str:
-    return next(spec.name for spec in experiment.retriever if not spec.chosen_on)
 
 
 def _draw_found(bench: Bench, found: LabResult, present: str) -> None:

@@ -47,9 +47,8 @@ def draw_cut_words(bench: Bench, reference: str) -> list[str]:
         st.info(word("dictionary_page.cut_none", questions=f"{len(found.questions):,}"), icon=":material/check:")
         return []
     st.caption(word("dictionary_page.cut_found", count=f"{len(found.words):,}", questions=f"{len(found.questions):,}"))
-    rows = tables.draw_choice(
-        _table(found), _columns(), f"cut_words_{data.key}_{reference}", mode="multi-row", height=_height(found)
-    )
+    key, height = f"cut_words_{data.key}_{reference}", min(38 + 35 * len(found.words), 360)
+    rows = tables.draw_choice(_table(found), _columns(), key, mode="multi-row", height=height)
     return [found.words[row].word for row in rows]
 
 
@@ -75,10 +74,6 @@ def _columns() -> dict[str, ColumnConfig]:
         "evidence": tables.text("dictionary_page.evidence"),
         "question": tables.text("dictionary_page.example", width="large"),
     }
-
-
-def _height(found: CutWords) -> int:
-    return min(38 + 35 * len(found.words), 360)
 
 
 @contextmanager

@@ -81,7 +81,8 @@ def pick_changes(of: Offered) -> list[list[Change]] | None:
     """Draw what is tried; returns the changes of each kind, None where one of them has no value."""
     usual = [kind for kind in of.kinds if kind != "dictionary" or of.dictionaries]
     kinds = _several("changes", of.kinds, usual, lambda kind: word(f"tune.change_{kind}"), "tune.changes_help")
-    found = [[one for one in _PICK[kind](of) if _differs(one, of.present)] for kind in kinds]
+    present = dict(of.present)
+    found = [[one for one in _PICK[kind](of) if any(present[name] != one[name] for name in one)] for kind in kinds]
     return found if kinds and all(found) else None
 
 
@@ -127,12 +128,12 @@ def _pick_feedback(_: Offered) -> list[Change]:
 
 def _pick_compounds(of: Offered) -> list[Change]:
     every = [compounds.value for compounds in Compounds if compounds is not of.present.compounds]
-    picked = _several("compounds", every, every, _compounds_in_words, "tune.compounds_help")
+
+    def called(value: str) -> str:
+        return word(f"tune.compounds_{value.replace('-', '_')}")
+
+    picked = _several("compounds", every, every, called, "tune.compounds_help")
     return changes(compounds=[Compounds(value) for value in picked])
-
-
-def _compounds_in_words(value: str) -> str:
-    return word(f"tune.compounds_{value.replace('-', '_')}")
 
 
 def _pick_dictionary(of: Offered) -> list[Change]:
@@ -163,16 +164,7 @@ def _several(
     )
 
 
-def _differs(change: Change, present: TermSpec) -> bool:
-    return any(getattr(present, option) != value for option, value in change.items())
-
-
-_PICK = {
-    "title": _pick_title,
-    "feedback": _pick_feedback,
-    "compounds": _pick_compounds,
-    "dictionary": _pick_dictionary,
-}
+_PICK = {"title": _pick_title, "feedback": _pick_feedback, "compounds": _pick_compounds, "dictionary": _pick_dictionary}
 
 
 _NEW, _TRIED = "new_dictionary", "dictionary_tried"  # of the session: a reference, and whether its lab just began

@@ -6,7 +6,6 @@ import pandas as pd
 import streamlit as st
 
 from retrieval.analysis.labs import DEPTHS, best, hybrid_lab, index_lab, rerank_lab
-from retrieval.comparison.experiment import Experiment
 from retrieval.comparison.first_stage import BM25Spec, DenseSpec
 from retrieval.comparison.multistage import HybridSpec, RerankSpec
 from retrieval.dense import IndexKind
@@ -75,15 +74,11 @@ def _draw_mixtures(bench: Bench, found: LabResult, first: str, second: str) -> N
 
 def _present(found: LabResult, first: str) -> str:
     """Return the hybrid there is of the two, else the better one of them."""
-    hybrids = _given_hybrids(found.experiment)
-    if hybrids:
-        return hybrids[0]
+    for spec in found.experiment.retriever[2:]:
+        if isinstance(spec, HybridSpec) and not spec.chosen_on:
+            return spec.name
     alone = found.table[~found.table["tried"]]
     return best(alone) if len(alone) else first
-
-
-def _given_hybrids(experiment: Experiment) -> list[str]:
-    return [spec.name for spec in experiment.retriever[2:] if isinstance(spec, HybridSpec) and not spec.chosen_on]
 
 
 def draw_reranking(bench: Bench) -> None:

@@ -63,10 +63,7 @@ def draw_mark(fingerprint: str, remarks: Remarks, pair: tuple[str, str], label: 
     key = f"mark_{key}"
     st.session_state[key] = is_marked  # the same passage may stand in several columns
     st.checkbox(
-        plain(label),
-        key=key,
-        on_change=unmark_negative if is_marked else mark_negative,
-        args=(fingerprint, *pair),
+        plain(label), key=key, on_change=unmark_negative if is_marked else mark_negative, args=(fingerprint, *pair)
     )
 
 
@@ -217,7 +214,8 @@ def _draw_way(of: QuestionList, name: str, ids: Sequence[str]) -> None:
     before = ids[place - 1] if place else None
     after = ids[place + 1] if place is not None and place + 1 < len(ids) else None
     with st.container(horizontal=True, vertical_alignment="center"):
-        st.button(word("why.back"), icon=":material/list:", on_click=_close, key="why_back")
+        nothing = dict.fromkeys(("question", "explained", "against"), "")
+        st.button(word("why.back"), icon=":material/list:", on_click=change, args=(nothing,), key="why_back")
         for key, icon, target in (("before", "arrow_back", before), ("after", "arrow_forward", after)):
             st.button(
                 word(f"why.{key}"),
@@ -232,10 +230,6 @@ def _draw_way(of: QuestionList, name: str, ids: Sequence[str]) -> None:
             st.caption(word("why.place", place=f"{place + 1:,}", count=f"{len(ids):,}", which=said), width="content")
         else:
             st.caption(word("why.not_listed"), width="content")
-
-
-def _close() -> None:
-    change(dict.fromkeys(("question", "explained", "against"), ""))
 
 
 def _draw_known(case: QuestionCase) -> None:

@@ -27,7 +27,8 @@ _KEY = "why_map"
 
 def draw_map(question_list: QuestionList) -> None:
     """Draw the map, what can be left out of it, and its numbers as a table."""
-    everywhere_first = _first_everywhere(question_list)
+    ranks = question_list.view.opened.ranks(question_list.names).ranks
+    everywhere_first = int((ranks == 1).all(axis=1).sum())  # the map begins with them
     count = len(question_list.view.comparison.question_set.questions)
     left, right = st.columns([5, 3], vertical_alignment="center")
     left.markdown(f"**{word('why.map')}**", help=word("why.map_help"))
@@ -55,12 +56,6 @@ def draw_map(question_list: QuestionList) -> None:
     )
     with st.expander(word("compare.as_table")):
         _draw_map_table(question_list)
-
-
-def _first_everywhere(question_list: QuestionList) -> int:
-    """The map begins with the questions that all retrievers put first: return how many."""
-    ranks = question_list.view.opened.ranks(question_list.names).ranks
-    return int((ranks == 1).all(axis=1).sum())
 
 
 def _zoom() -> None:

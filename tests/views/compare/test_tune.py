@@ -13,43 +13,19 @@ from retrieval.comparison.compare import compare
 from retrieval.comparison.experiment import Experiment, add, added
 from retrieval.comparison.first_stage import BM25Spec, DenseSpec
 from retrieval.comparison.store import ComparisonJob
-from retrieval.comparison.store import keep as keep_comparison
 from retrieval.evaluation.significance import question_groups
 from tests.doubles import small_set
+from tests.views.compare.worlds import compared, finished, page
 from tests.views.driving import run
 from text.analyzers import Analyzer
-from views.choices import choices_for
 from views.resources.sets import question_set
 
 WORDS = BM25Spec(name="Words", analyzer=Analyzer.WORD)
 
 
-def page() -> None:
-    from views.compare import page as compare_page
-
-    compare_page.draw()
-
-
 @pytest.fixture
 def data() -> StoredSet:
     return keep(read_entry(CATALOG["sample"]).question_set)
-
-
-@pytest.fixture
-def started(monkeypatch: pytest.MonkeyPatch) -> list[Experiment]:
-    """The experiments started, in place of their processes."""
-    experiments: list[Experiment] = []
-    monkeypatch.setattr(ComparisonJob, "start", lambda _, experiment: experiments.append(experiment))
-    return experiments
-
-
-def finished(data: StoredSet, experiment: Experiment) -> Experiment:
-    keep_comparison(compare(experiment, question_set(data.key)), ComparisonJob.of(experiment, data.fingerprint).folder)
-    return experiment
-
-
-def compared(data: StoredSet, *names: str, part: Part = Part.ALL) -> Experiment:
-    return finished(data, choices_for(data).experiment(data, list(names), part))
 
 
 def opened(*names: str, **address: str) -> AppTest:

@@ -34,18 +34,13 @@ from retrieval.milvus.retriever import Search
 from retrieval.rankings import Rankings
 from tests.doubles import PASSAGES, QUESTIONS, small_set, texts_of
 from tests.hub import SENTENCES, build_bi_encoder, build_cross_encoder_base, build_sparse_encoder, with_head
+from tests.views.compare.worlds import page
 from views.choices import choices_for
 from views.ui.words import catalog
 
 EN = catalog("en")
 NAMES = ("BM25", "Dense", "Hybrid", "Reranked")
 HOSTILE = "<img src=x onerror=alert(1)> **굵게** 한글 <script>alert(2)</script>"
-
-
-def page() -> None:
-    from views.compare import page as compare_page
-
-    compare_page.draw()
 
 
 class Fixed:
@@ -591,7 +586,7 @@ def test_text_of_users_is_never_html_or_markdown() -> None:
 def test_the_drill_down_imports_no_torch(data: StoredSet) -> None:
     code = (
         "import sys; from models.packaged import PackagedBase; PackagedBase.path = None\n"
-        "from tests.views.compare.why.test_view import opened\n"
+        "from tests.views.compare.test_why import opened\n"
         "app = opened(question='q2', shows='scores', explained='BM25', retrievers='BM25|Dense|Hybrid|Reranked')\n"
         "assert app.dataframe\n"
         "assert 'torch' not in sys.modules and 'faiss' not in sys.modules, sorted(sys.modules)\n"

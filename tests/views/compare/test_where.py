@@ -78,7 +78,7 @@ def kept(
 def page() -> None:
     import streamlit as st
 
-    from tests.views.compare.where.test_view import shown
+    from tests.views.compare.test_where import shown
     from views.compare import where as compare_where
 
     compare_where.draw(shown(st.session_state["data"], st.session_state["k"], st.session_state["picked"]))
