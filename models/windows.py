@@ -2,8 +2,8 @@
 
 A passage that is cut into windows is as relevant as its best one: Callan 1994, "Passage-level evidence in document
 retrieval"; Dai & Callan 2019, "Deeper text understanding for IR with contextual neural language modeling", call it
-MaxP. As with theirs, windows overlap by half unless told otherwise: what one cuts off stands in the middle of the next. The
-title, which says what a window alone no longer does, stands before each.
+MaxP. As with theirs, windows overlap by half unless told otherwise: what one cuts off stands in the middle of the
+next. The title, which says what a window alone no longer does, stands before each.
 """
 
 from collections.abc import Callable, Iterator, Sequence

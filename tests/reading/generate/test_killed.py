@@ -14,7 +14,7 @@ from jobs.detached import detached
 from jobs.processes import Process
 from reading.generate.generate import generate
 from tests.chat_server import KEY, ChatServer, chat_server
-from tests.reading.generation.cities import CITIES, GENERATOR, REQUESTS, asked_of, right
+from tests.reading.generate.cities import CITIES, GENERATOR, REQUESTS, asked_of, right
 
 pytestmark = pytest.mark.slow
 
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.slow
 def begun(server: ChatServer, monkeypatch: pytest.MonkeyPatch, log: Path, concurrency: int) -> Process:
     monkeypatch.setenv("OPENAI_BASE_URL", server.address)
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
-    return detached("tests.reading.generation.cities", concurrency, log=log)
+    return detached("tests.reading.generate.cities", concurrency, log=log)
 
 
 @pytest.mark.parametrize("concurrency", [1, 3])

@@ -14,7 +14,7 @@ from reading.generate.by_retriever import generated_scores
 from reading.generate.generate import Batch, generate
 from reading.judge.rules import Rules, write_predictions
 from tests.chat_server import AT_ONCE, EVENTS, KEY, Reply, chat_server, event
-from tests.reading.generation.cities import GENERATOR, REQUESTS, SET, asked_of, right
+from tests.reading.generate.cities import GENERATOR, REQUESTS, SET, asked_of, right
 
 TELLS = {
     "서울": Reply(400, {"error": {"message": f"{KEY} is too long"}}),

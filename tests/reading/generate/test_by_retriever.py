@@ -13,7 +13,7 @@ from reading.generate.generator import GeneratedAnswer, Generator, Request, prom
 from reading.judge.rules import ReadingError, Rules
 from retrieval.evaluation.significance import question_groups, share_intervals
 from tests.chat_server import KEY, chat_server
-from tests.reading.generation.cities import GENERATOR, PASSAGES, REQUESTS, SET, asked_of, right
+from tests.reading.generate.cities import GENERATOR, PASSAGES, REQUESTS, SET, asked_of, right
 
 REFUSAL = prompts()["ko"].refusal
 KING = Passage("p1", "세종대왕은 1443년에 훈민정음을 만들었다.", "세종대왕")
