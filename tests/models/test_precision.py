@@ -1,4 +1,4 @@
-"""Which numbers a machine computes in: as told, else what it is quicker in. How rows are cut into passes: the sums can be done by hand."""
+"""Which numbers a machine computes in, and how rows are cut into passes: the sums can be done by hand."""
 
 from collections.abc import Iterator
 from itertools import chain, combinations, pairwise

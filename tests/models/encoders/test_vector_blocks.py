@@ -1,4 +1,4 @@
-"""Blocks of vectors on disk; the encoder is a double whose vectors can be told from the texts. What texts cost beside each other."""
+"""Blocks of vectors on disk, of an encoder whose vectors can be told from the texts, and what texts cost."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""Money by hand: what was told, what is set aside, and where it ends. Answers of a server that speaks the protocol: kept, resumed, stopped, paid for, refused and broken off."""
+"""Answers from a server that speaks the protocol: kept, resumed, stopped, paid for, refused and broken off."""
 
 import math
 import threading

@@ -1,4 +1,4 @@
-"""Citations as models write them, and what the passages they name say. What a model is told: nothing that stands in a passage can be taken for more than a quotation."""
+"""Generators, citations and prompts: nothing in a passage can be taken for more than a quotation."""
 
 import re
 
