@@ -68,8 +68,8 @@ def evidence(comparison: Comparison, baseline: str = "") -> Evidence:
 
 def turned(test: PairTest) -> PairTest:
     """Return the same test seen from the other side."""
-    ends = {"difference": -test.difference, "low": -test.high, "high": -test.low}
-    return replace(test, a=test.b, b=test.a, wins=test.losses, losses=test.wins, **ends)
+    apart = replace(test, difference=-test.difference, low=-test.high, high=-test.low)
+    return replace(apart, a=test.b, b=test.a, wins=test.losses, losses=test.wins)
 
 
 def as_list(tests: Sequence[PairTest]) -> list[dict[str, Any]]:

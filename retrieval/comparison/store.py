@@ -57,19 +57,8 @@ class ComparisonJob(RequestJob[Experiment]):
 
 # the libraries whose versions decide numbers; those that are not installed are left out
 LIBRARIES = (
-    "numpy",
-    "scipy",
-    "scikit-learn",
-    "numba",
-    "rank-bm25",
-    "kiwipiepy",
-    "faiss-cpu",
-    "pymilvus",
-    "milvus-lite",
-    "torch",
-    "transformers",
-    "sentence-transformers",
-    "tokenizers",
+    *("numpy", "scipy", "scikit-learn", "numba", "rank-bm25", "kiwipiepy", "faiss-cpu", "pymilvus", "milvus-lite"),
+    *("torch", "transformers", "sentence-transformers", "tokenizers"),
 )
 
 

@@ -202,25 +202,18 @@ def settings(origin: Mapping[str, Any], say: Say) -> list[tuple[str, str]]:
     value = say(
         "setup.data_value", name=data["name"], passages=f"{data['passages']:,}", questions=f"{data['questions']:,}"
     )
-    lines.append((say("setup.data"), value))
-    lines.append((say("setup.fingerprint"), data["fingerprint"]))
-    lines.append((say("setup.split"), say("setup.split_value", seed=parts["seed"], **counts)))
-    lines.append(
-        (
-            say("setup.statistics"),
-            say(
-                "setup.statistics_value",
-                resamples=f"{statistics['resamples']:,}",
-                permutations=f"{statistics['permutations']:,}",
-                seed=statistics["seed"],
-            ),
-        )
-    )
+    tries = {name: f"{statistics[name]:,}" for name in ("resamples", "permutations", "seed")}
     gpus = ", ".join(machine["gpus"]) or say("setup.no_gpu")
     memory = f"{machine['memory'] / 2**30:.0f}"
     told = {"processor": machine["processor"], "cores": machine["logical_cores"], "memory": memory, "gpus": gpus}
-    lines.append((say("setup.hardware"), say("setup.hardware_value", **told)))
-    lines.append((say("setup.versions"), ", ".join(f"{name} {number}" for name, number in origin["versions"].items())))
+    lines += [
+        (say("setup.data"), value),
+        (say("setup.fingerprint"), data["fingerprint"]),
+        (say("setup.split"), say("setup.split_value", seed=parts["seed"], **counts)),
+        (say("setup.statistics"), say("setup.statistics_value", **tries)),
+        (say("setup.hardware"), say("setup.hardware_value", **told)),
+        (say("setup.versions"), ", ".join(f"{name} {number}" for name, number in origin["versions"].items())),
+    ]
     return [*lines, (say("setup.commit"), origin["commit"])] if origin["commit"] else lines
 
 
