@@ -7,8 +7,8 @@ import streamlit as st
 
 from embeddings.bootstrap import Difference, Figure
 from embeddings.results import Evaluation, ModelResult, Published, published_for
+from views.embeddings.controls import has_seen
 from views.embeddings.evaluation_view import ACCURACY, SHARES, EvaluationView
-from views.embeddings.models import has_seen
 from views.ui import tables
 from views.ui.words import plain, word
 

@@ -10,9 +10,8 @@ from embeddings.job import EmbeddingJob, EvaluationRequest
 from models.hub import ModelError
 from views.embeddings import evaluation_view, to_compare
 from views.embeddings import figures as evaluation_answer
-from views.embeddings.controls import pick_measure, pick_models, pick_part, pick_set
+from views.embeddings.controls import Models, models_at_hand, pick_measure, pick_models, pick_part, pick_set, problem_of
 from views.embeddings.evaluation_view import EvaluationView
-from views.embeddings.models import Models, models_at_hand, problem_of
 from views.resources.pairs import open_evaluation, stored_pairs
 from views.ui.problems import failure_text
 from views.ui.state import choose_view

@@ -10,7 +10,7 @@ from models.sources import STARTER
 from retrieval.comparison.experiment import add
 from retrieval.comparison.first_stage import DenseSpec
 from views.choices import BM25_NAME, Choices, choices_for, free_name
-from views.embeddings.models import Models
+from views.embeddings.controls import Models
 from views.names import set_name
 from views.navigation import open_page
 from views.resources.sets import chosen_set

@@ -17,7 +17,7 @@ from tests.views.embeddings.test_page import page, words_of
 from tests.views.embeddings.worlds import HUB, LIKE_NOBODY, LIKE_PEOPLE, kept, result, scored
 from text.analyzers import Analyzer
 from views import choices
-from views.embeddings.models import Models, models_at_hand
+from views.embeddings.controls import Models, models_at_hand
 from views.embeddings.to_compare import retriever_names
 from views.ui.words import catalog
 
