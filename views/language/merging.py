@@ -8,7 +8,7 @@ import streamlit as st
 from language.morphemes import TokenizerKind
 from language.prepared import Step
 from language.problems import LanguageError
-from views.language import pieces_html
+from views.language import pieces
 from views.language.tokenizers_view import TokenizersView
 from views.language.typed import typed
 from views.resources.language import steps_of
@@ -59,20 +59,20 @@ def draw(view: TokenizersView) -> None:
 
 def _draw_steps(found: Sequence[Step]) -> None:
     at = _pick(found) if len(found) > 1 else 0
-    pieces_html.draw_style()
+    pieces.draw_style()
     step = found[at]
     note = word("tokenizers.pieces_count", count=len(step.pieces))
     head = word("tokenizers.after_merges", merges=f"{step.merges:,}")
-    st.html(pieces_html.names_html(head, note, step.pieces, step.joined))
+    st.html(pieces.names_html(head, note, step.pieces, step.joined))
     st.caption(word("tokenizers.merges_help"))
     if len(found) < 2:
         return
     rows = [
         {
             "number": one.merges,
-            "first": pieces_html.seen(one.pair[0]),
-            "second": pieces_html.seen(one.pair[1]),
-            "pieces": " · ".join(map(pieces_html.seen, one.pieces)),
+            "first": pieces.seen(one.pair[0]),
+            "second": pieces.seen(one.pair[1]),
+            "pieces": " · ".join(map(pieces.seen, one.pieces)),
         }
         for one in found[1:]
     ]

@@ -1,19 +1,68 @@
-"""The Pieces view: one sentence cut by all tokenizers, side by side."""
+"""The Pieces view: one sentence cut by all tokenizers, side by side; all that a person or a vocabulary wrote is escaped."""
 
 from collections.abc import Sequence
+from html import escape
+from pathlib import Path
 
 import pandas as pd
 import streamlit as st
 
 from language.comparison import KeptTokenizer
+from language.morphemes import BOUNDARY, UNKNOWN
 from language.problems import LanguageError
-from views.language import pieces_html
 from views.language.tokenizers_view import TokenizersView
 from views.language.typed import typed
 from views.resources.language import CutPiece, cut_text
 from views.ui import tables
 from views.ui.problems import failure_text
 from views.ui.words import plain, word
+
+_STYLE = Path(__file__).with_name("pieces.css")
+_LEADS = {"##": "##", "▁": "▁", BOUNDARY: "+"}  # what a piece begins with, and as what it is seen
+
+
+def draw_style() -> None:
+    """Put the style of pieces in; it takes no room."""
+    st.html(_STYLE)
+
+
+def cut_html(name: str, note: str, pieces: Sequence[CutPiece]) -> str:
+    """Return a text cut by the tokenizer of this name: each piece in a frame, more of it where one points at it."""
+    return _framed(name, note, [_piece(one) for one in pieces])
+
+
+def names_html(name: str, note: str, names: Sequence[str], new: str = "") -> str:
+    """Return pieces of which only the names are known; those named `new` are told from the others."""
+    return _framed(name, note, [_item(*_parted(one), "new" if one == new else "", "") for one in names])
+
+
+def seen(name: str) -> str:
+    """Return a piece's name with what it begins with made visible."""
+    return "".join(_parted(name))
+
+
+def _framed(name: str, note: str, items: Sequence[str]) -> str:
+    head = f'<div class="of"><b>{escape(name)}</b><span>{escape(note)}</span></div>'
+    return f'<div class="pieces">{head}<ol>{"".join(items)}</ol></div>'
+
+
+def _piece(one: CutPiece) -> str:
+    told = word("tokenizers.piece_told", name=seen(one.name), number=one.number, count=f"{one.occurrences:,}")
+    if not one.known:
+        return _item(f"{UNKNOWN} ", one.letters, "unknown", told)
+    return _item(*_parted(one.name), "", told)
+
+
+def _item(lead: str, text: str, kind: str, told: str) -> str:
+    small = f"<small>{escape(lead)}</small>" if lead else ""
+    title = f' title="{escape(told)}"' if told else ""
+    return f'<li class="{kind}"{title}>{small}{escape(text)}</li>' if kind else f"<li{title}>{small}{escape(text)}</li>"
+
+
+def _parted(name: str) -> tuple[str, str]:
+    lead = next((one for one in _LEADS if (name.startswith(one) and name != one) or name == one != "##"), "")
+    return _LEADS.get(lead, ""), name.removeprefix(lead)
+
 
 SENTENCE = "세종대왕께서는 집현전 학자들과 함께 훈민정음을 만드셨다고 배웠습니다."
 MOST_LETTERS = 300
@@ -39,8 +88,8 @@ def draw(view: TokenizersView) -> None:
     if not found:
         return
     answer.markdown(_answer(found))
-    pieces_html.draw_style()
-    st.html("".join(pieces_html.cut_html(name, _count(pieces), pieces) for name, pieces in found))
+    draw_style()
+    st.html("".join(cut_html(name, _count(pieces), pieces) for name, pieces in found))
     st.caption(word("tokenizers.marks", documents=f"{view.kept.counted:,}"))
     _draw_table(found)
 
@@ -75,7 +124,7 @@ def _draw_table(found: Cuts) -> None:
     rows = [
         {
             "tokenizer": name,
-            "piece": pieces_html.seen(one.name),
+            "piece": seen(one.name),
             "letters": one.letters,
             "number": one.number,
             "occurrences": one.occurrences,

@@ -34,7 +34,7 @@ from language.train import TrainedTokenizer
 from retrieval.report.colours import colour_of
 from tests.language.tokenizers.test_train import SENTENCES, trained
 from tests.views.driving import opened, run
-from views.language.pieces_html import cut_html, names_html
+from views.language.pieces import cut_html, names_html
 from views.language.tokenizer_charts import by_size
 from views.language.tokenizer_controls import usual_sizes
 from views.language.tokenizer_figures import best_rows, command_of, zipped
