@@ -10,8 +10,7 @@ from language.inside.fill_mask import MASK, MOST_MASKS, Guess
 from models.hub import ModelError
 from models.sources import find_model
 from views.language import charts
-from views.language.inside import draw_way_to_training, is_open, let_in, reason
-from views.language.trained import base_of, language_runs
+from views.language.inside import base_of, draw_way_to_training, is_open, language_runs, let_in, reason
 from views.language.typed import typed
 from views.names import base_name
 from views.resources.language import guesses, may_fill

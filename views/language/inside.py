@@ -1,16 +1,20 @@
-"""The Inside tab: a model is picked, and looked into by one of the views."""
+"""The Inside tab: a model is picked, and looked into by one of the views; work of minutes is asked for by a click."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import contextmanager
 from importlib import import_module
+from pathlib import Path
+from typing import Any
 
 import streamlit as st
 
 from data.problems import Failure
 from models.hub import ModelError
 from models.sources import DEFAULT_MASKED_LANGUAGE_MODEL, STARTER, default_model, find_model
+from training.engine.checkpoints import kept_models
 from training.options.language_model import LANGUAGE_MODEL
+from training.runs.runs import Run
 from views.choices import finished_runs, model_place
 from views.names import base_name, is_a_starter, told_with_download
 from views.navigation import open_page
@@ -107,3 +111,60 @@ def let_in(model: str) -> None:
     """Note that a click said that a model may be fetched, and draw the page anew."""
     st.session_state.setdefault(_LET_IN, set()).add(model)
     st.rerun()
+
+
+def language_runs() -> Mapping[str, Run]:
+    """Return the trainings of language models that ended well, by the reference of their model, the newest first."""
+    return {model_place(run): run for run in finished_runs() if run.plan().kind == LANGUAGE_MODEL}
+
+
+def base_of(model: str) -> str | None:
+    """Return the model that a language model went on from; None where it began from nothing, or is no such run's."""
+    run = language_runs().get(model)
+    base = run.plan().options.base if run else STARTER
+    return None if base == STARTER else base
+
+
+def models_on_the_way(run: Run) -> Mapping[int, Path]:
+    """Return the models that were kept, by step; none where there are too few for a curve."""
+    found = kept_models(run.folder)
+    return found if len(found) > 1 else {}
+
+
+_ASKED = "asked_inside"  # of the session
+
+
+def asked(name: str, what: Hashable, label: str) -> bool:
+    """Draw the button that starts the work of this name; returns whether this session asked for it, of `what`."""
+    known = st.session_state.setdefault(_ASKED, set())
+    if st.button(label, type="primary", icon=":material/play_arrow:", key=name):
+        known.add((name, what))
+    return (name, what) in known
+
+
+@contextmanager
+def watched(name: str, what: Hashable) -> Iterator[Callable[[float], None]]:
+    """Yield what is told the share done, 0 to 1, of the work inside: a bar is drawn then, and a button that stops it.
+
+    A click is heard when the next share is told.
+    """
+    place, bars = st.empty(), list[Any]()
+
+    def tell(share: float) -> None:
+        if not bars:
+            with place.container(horizontal=True, vertical_alignment="center"):
+                bars.append(st.progress(0.0))
+                stop, icon = word("inside.stop"), ":material/stop:"
+                st.button(stop, icon=icon, key=f"stop_{name}", on_click=_forget, args=(name, what))
+        bars[0].progress(min(1.0, share))
+
+    try:
+        yield tell
+    except Failure:
+        place.empty()
+        raise
+    place.empty()
+
+
+def _forget(name: str, what: Hashable) -> None:
+    st.session_state[_ASKED].discard((name, what))

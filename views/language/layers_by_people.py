@@ -10,8 +10,7 @@ from data.pairs.audit import part_to_measure
 from data.pairs.records import PairKind
 from data.pairs.store import StoredPairs
 from language.inside.layers import LayerScores, Pooling
-from views.language.asked import asked, watched
-from views.language.inside import told
+from views.language.inside import asked, told, watched
 from views.language.layer_figures import draw_figures, draw_table, pooling_name
 from views.names import pair_set_name
 from views.resources.language import MOST_PAIRS, scores_by_layer

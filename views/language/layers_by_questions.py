@@ -7,8 +7,7 @@ from streamlit.delta_generator import DeltaGenerator
 from data.split import Part
 from data.store import StoredSet
 from language.inside.layers import MOST_PASSAGES, MOST_QUESTIONS, Pooling
-from views.language.asked import asked, watched
-from views.language.inside import told
+from views.language.inside import asked, told, watched
 from views.language.layer_figures import draw_figures, draw_table, pooling_name
 from views.names import set_name
 from views.resources.language import LayerFindings, part_to_search, search_by_layer

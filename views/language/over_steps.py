@@ -11,10 +11,8 @@ from data.problems import Failure
 from language.inside.fill_mask import MASK, Course
 from training.runs.runs import Run
 from views.language import charts
-from views.language.asked import asked, watched
 from views.language.fill_mask import draw_text
-from views.language.inside import draw_way_to_training, told
-from views.language.trained import language_runs, models_on_the_way
+from views.language.inside import asked, draw_way_to_training, language_runs, models_on_the_way, told, watched
 from views.language.typed import typed
 from views.resources.language import course_of
 from views.ui import tables

@@ -334,7 +334,7 @@ def test_work_is_stopped_by_a_click() -> None:
     def working() -> None:
         import streamlit as st
 
-        from views.language.asked import asked, watched
+        from views.language.inside import asked, watched
 
         if asked("work", "this", "Work"):
             with watched("work", "this") as tell:
