@@ -14,7 +14,7 @@ from data.terminal import tell, tell_progress
 from language.comparison import Measured, Request, compare
 from language.corpus import find_corpus
 from language.morphemes import Split, TokenizerKind
-from language.problems import LanguageError
+from language.text_file import LanguageError
 from language.texts import StoredText, keep, stored
 from language.train import Sample
 

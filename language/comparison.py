@@ -23,7 +23,7 @@ from language.corpus import Corpus
 from language.fertility import Fertility, HeldOut, fertility
 from language.morphemes import Split, TokenizerKind
 from language.prepared import PreparedTokenizer, find_tokenizer, load_tokenizer
-from language.problems import LanguageError
+from language.text_file import LanguageError
 from language.train import TRAINED, Sample, TokenizerOptions, TrainedTokenizer, gathered, train_on
 from models.hub import ModelError
 from text.analyzers import VERSION as ANALYZER_VERSION

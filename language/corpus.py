@@ -15,8 +15,7 @@ from data.records import QuestionSet, composed
 from data.store import find
 from data.workspace import limits, user
 from language import texts
-from language.problems import LanguageError
-from language.text_file import parts, text_corpus
+from language.text_file import LanguageError, parts, text_corpus
 from language.texts import REFERENCE
 
 

@@ -12,7 +12,7 @@ import regex
 from language.corpus import Corpus, held_out
 from language.morphemes import composed_letters, cuts, morpheme_cuts
 from language.prepared import Cut, PreparedTokenizer
-from language.problems import LanguageError
+from language.text_file import LanguageError
 from language.train import Sample
 
 MOST_CHARACTERS = 1_000_000  # measured on: of a larger corpus, fewer documents are

@@ -15,7 +15,7 @@ import xxhash
 
 from data.workspace import read_json, write_json
 from language.morphemes import BOUNDARY, Split, composed_letters, marked
-from language.problems import LanguageError
+from language.text_file import LanguageError
 from text.analyzers import kiwi_tokens
 
 IGNORED = -100  # the label where nothing is to be guessed, as torch's cross-entropy has it

@@ -12,7 +12,7 @@ import numpy as np
 
 from data.workspace import read_json
 from language.morphemes import UNKNOWN, Split, composed_letters, mark, marked, morpheme_cuts, unmarked
-from language.problems import LanguageError
+from language.text_file import LanguageError
 from language.train import TRAINED, TrainedTokenizer
 from models.hub import hub_revision, hub_token
 from models.sources import ModelSource, find_model, is_starter

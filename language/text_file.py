@@ -1,7 +1,6 @@
-"""A text file in UTF-8, as documents that are read from the beginning as often as they are asked for.
+"""A text file in UTF-8, as documents that are read from the beginning as often as they are asked for, or why it cannot be.
 
-It may be of any size: no more of it than one document lies in memory.
-"""
+It may be of any size: no more of it than one document lies in memory."""
 
 import codecs
 import hashlib
@@ -11,7 +10,12 @@ from itertools import chain
 from pathlib import Path
 
 from data.formats.tables import shown
-from language.problems import LanguageError
+from data.problems import Failure
+
+
+class LanguageError(Failure):
+    """A text, tokenizer or language model that cannot be used; `code` is a key of `language.` in the locale files."""
+
 
 LONGEST = 100_000  # characters of a document: a longer one is cut, and its parts are documents
 _BLOCK = 1 << 18  # bytes read at a time

@@ -14,8 +14,7 @@ from data.cache import is_sound, seal
 from data.collection import NOTE, Collection, KeptSet
 from data.formats.tables import shown
 from data.workspace import workspace
-from language.problems import LanguageError
-from language.text_file import TextCorpus, text_corpus
+from language.text_file import LanguageError, TextCorpus, text_corpus
 
 REFERENCE = "text:"  # what a reference to a kept text begins with
 _TEXT = "text.txt"  # its file, as it was given

@@ -33,7 +33,7 @@ from language.morphemes import (
     composed_letters,
     marked,
 )
-from language.problems import LanguageError
+from language.text_file import LanguageError
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from language.inside.network import Network, composed, load_masked
-from language.problems import LanguageError
+from language.text_file import LanguageError
 from models.sources import ModelSource
 
 MASK = "[MASK]"  # how a person marks a place; every model has a token of its own for it

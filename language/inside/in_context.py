@@ -12,7 +12,7 @@ from enum import StrEnum
 import numpy as np
 
 from language.inside.network import Network, Piece, composed
-from language.problems import LanguageError
+from language.text_file import LanguageError
 
 MOST_SENTENCES = 50
 STATIC = -1  # the number of the layer before all others: the table of pieces

@@ -14,7 +14,7 @@ from data.pairs.records import PairKind, PairSet
 from data.passages import Passages
 from data.records import QuestionSet
 from language.inside.network import Network
-from language.problems import LanguageError
+from language.text_file import LanguageError
 
 
 class Pooling(StrEnum):

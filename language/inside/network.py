@@ -10,7 +10,7 @@ import numpy as np
 
 from data.workspace import read_json
 from language.morphemes import Split, composed_letters, mark, marked, morpheme_cuts, unmarked
-from language.problems import LanguageError
+from language.text_file import LanguageError
 from language.train import TRAINED
 from models.hub import ModelError
 from models.loading import WEIGHTS, most_tokens, where_of

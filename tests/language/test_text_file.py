@@ -9,8 +9,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from language import text_file
-from language.problems import LanguageError
-from language.text_file import text_corpus
+from language.text_file import LanguageError, text_corpus
 
 
 def written(folder: Path, content: str | bytes) -> Path:

@@ -7,7 +7,7 @@ import pytest
 
 from data.workspace import workspace
 from language import text_file, texts
-from language.problems import LanguageError
+from language.text_file import LanguageError
 
 LINES = "배가 고프다\n배를 탔다\n배를 먹었다\n"
 

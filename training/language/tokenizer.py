@@ -14,7 +14,7 @@ from data.cache import is_sound, key_of, sealing
 from data.split import SplitOptions
 from data.workspace import workspace
 from language.corpus import Corpus
-from language.problems import LanguageError
+from language.text_file import LanguageError
 from language.train import Material, OnProgress, Sample, TokenizerOptions, TrainedTokenizer, gathered, train_on, within
 from models.sources import STARTER, find_model
 from training.options.language_model import LanguageOptions

@@ -7,7 +7,7 @@ import streamlit as st
 
 from language.morphemes import TokenizerKind
 from language.prepared import Step
-from language.problems import LanguageError
+from language.text_file import LanguageError
 from views.language import pieces
 from views.language.tokenizers_view import TokenizersView
 from views.language.typed import typed

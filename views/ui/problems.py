@@ -4,10 +4,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 from data.problems import DataError, Failure, Problem, ProblemCode
 from data.workspace import LimitError, is_of_the_disk
-from language.problems import LanguageError
+from language.text_file import LanguageError
 from reading.judge.rules import ReadingError
 from text.dictionary import DictionaryError
 from views.ui.words import catalog, known, language, plain, word
@@ -27,6 +28,20 @@ def errors_told() -> Iterator[None]:
         if not is_of_the_disk(error):
             raise
         st.error(word("app.disk", reason=plain(error.strerror or str(error))), icon=":material/error:")
+
+
+def attempt(action: Callable[[], object], problem: str, told: DeltaGenerator | None = None) -> bool:
+    """Return whether an action succeeds; draw in `told` which limit it met, or the text `problem` with the reason."""
+    try:
+        action()
+    except LimitError as error:
+        why = plain(failure_text(error))
+    except (OSError, ValueError) as error:
+        why = word(problem, reason=plain(str(error)))
+    else:
+        return True
+    (told or st).error(why, icon=":material/error:")
+    return False
 
 
 def failure_text(error: Exception) -> str:

@@ -7,7 +7,7 @@ import pytest
 
 from language.inside.in_context import Heads, SentenceAttention, Target, attention_of, heads_of, targets_of
 from language.inside.network import Piece, load_encoder
-from language.problems import LanguageError
+from language.text_file import LanguageError
 from tests.language.tiny_bert import HEADS, LAYERS, PIECES, SHIP, SPECIALS, written
 
 # [CLS] 배 를 타 [SEP]: two words, the first of two pieces

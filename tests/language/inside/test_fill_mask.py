@@ -8,7 +8,7 @@ import pytest
 
 from language.inside.fill_mask import MOST_MASKS, course, fill, probabilities
 from language.inside.network import load_masked
-from language.problems import LanguageError
+from language.text_file import LanguageError
 from models.hub import ModelError
 from models.sources import STARTER, find_model
 from tests.language.tiny_bert import PIECES, SPECIALS, written

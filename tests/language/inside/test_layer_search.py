@@ -10,7 +10,7 @@ from data.records import Passage, Question, QuestionSet
 from language.inside import layers as searching
 from language.inside.layers import LayerSearch, Pooling, drawn, layer_search, ndcg
 from language.inside.network import Network, load_encoder, prompts_of
-from language.problems import LanguageError
+from language.text_file import LanguageError
 from tests.language.tiny_bert import BELLY, LAYERS, PEAR, SHIP, written
 
 TEXTS = (SHIP, PEAR, BELLY, "나는 한강에서 먹었다", "서울", "배를 먹었다", "담배")

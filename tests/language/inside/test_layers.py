@@ -10,7 +10,7 @@ from data.pairs.records import PairKind, PairSet
 from language.inside import layers
 from language.inside.layers import LayerScores, Pooling, layer_scores
 from language.inside.network import Network, load_encoder
-from language.problems import LanguageError
+from language.text_file import LanguageError
 from tests.language.tiny_bert import BELLY, LAYERS, PEAR, SHIP, written
 
 pytestmark = pytest.mark.slow

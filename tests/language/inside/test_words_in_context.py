@@ -8,7 +8,7 @@ import pytest
 
 from language.inside.in_context import MOST_SENTENCES, STATIC, plane, words_in_context
 from language.inside.network import Network, load_encoder
-from language.problems import LanguageError
+from language.text_file import LanguageError
 from models.packaged import base_at_hand
 from models.sources import default_model, find_model
 from tests.language.tiny_bert import BELLY, DIMENSIONS, LAYERS, PEAR, PIECES, SHIP, SPECIALS, written

@@ -10,7 +10,7 @@ import pytest
 from scipy.stats import binomtest
 
 from language.masking import NEXT, RANDOM, PackedBlocks, SegmentPairs, Specials, TokenFile, WholeWords, write_tokens
-from language.problems import LanguageError
+from language.text_file import LanguageError
 from tests.language.doubles import BEGIN, END, PAD, SPECIALS, LetterTokenizer, documents, flattened, ids_of
 
 RNG = np.random.default_rng(0)

@@ -14,7 +14,7 @@ from language.comparison import Measured, Refusal, Request, compare
 from language.corpus import PassageCorpus
 from language.morphemes import Split, TokenizerKind
 from language.prepared import load_tokenizer
-from language.problems import LanguageError
+from language.text_file import LanguageError
 from language.train import Sample, train_on
 from models.hub import ModelError
 from tests.language.tokenizers.test_train import SENTENCES

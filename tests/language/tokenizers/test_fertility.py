@@ -12,7 +12,7 @@ from language.corpus import held_out
 from language.fertility import Fertility, HeldOut, fertility
 from language.morphemes import Split, TokenizerKind, cuts
 from language.prepared import PreparedTokenizer
-from language.problems import LanguageError
+from language.text_file import LanguageError
 from language.train import Sample, TokenizerOptions, train
 from tests.language.tokenizers.test_train import CORPUS, SENTENCES, Documents
 

@@ -23,7 +23,7 @@ from language.comparison import Request
 from language.corpus import PassageCorpus, held_out
 from language.job import TokenizerJob, TokenizerRequest
 from language.morphemes import Split, TokenizerKind
-from language.problems import LanguageError
+from language.text_file import LanguageError
 from models.hub import ModelError
 from tests.language.tokenizers.test_merges import trained
 from tests.language.tokenizers.test_train import SENTENCES

@@ -7,7 +7,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 
 from language.morphemes import Split, TokenizerKind
 from language.prepared import PreparedTokenizer, built, merges_of, readable
-from language.problems import LanguageError
+from language.text_file import LanguageError
 from language.train import Sample, TokenizerOptions, train
 from tests.language.tokenizers.test_train import CORPUS, NOUNS, VERBS
 

@@ -10,8 +10,7 @@ from tokenizers import Tokenizer
 from language.corpus import held_out
 from language.morphemes import BOUNDARY, SPECIAL, Split, TokenizerKind, marked, morpheme_cuts
 from language.prepared import PreparedTokenizer, load_tokenizer
-from language.problems import LanguageError
-from language.text_file import LONGEST
+from language.text_file import LONGEST, LanguageError
 from language.train import Sample, TokenizerOptions, TrainedTokenizer, gathered, train, train_on
 
 NOUNS = ("학교", "도서관", "시장", "바다", "강아지", "사과", "나무", "편지", "노래", "기차")

@@ -28,7 +28,7 @@ from language.fertility import HeldOut, fertility
 from language.job import TokenizerJob, TokenizerRequest
 from language.morphemes import BOUNDARY, Split, TokenizerKind
 from language.prepared import PreparedTokenizer
-from language.problems import LanguageError
+from language.text_file import LanguageError
 from language.texts import keep as keep_text
 from language.train import TrainedTokenizer
 from retrieval.report.colours import colour_of

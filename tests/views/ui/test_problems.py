@@ -14,7 +14,7 @@ from data.split import SplitOptions
 from data.store import keep, stored
 from data.workspace import PROJECT, workspace
 from jobs.status import State, Status
-from language.problems import LanguageError
+from language.text_file import LanguageError
 from reading.judge.rules import ReadingError
 from retrieval.comparison.compare import compare
 from retrieval.comparison.experiment import Experiment
@@ -27,6 +27,9 @@ from training.options.rankers import BI_ENCODER, BiEncoderOptions
 from training.runs.runs import Run, create_run, damaged_runs, new_plan
 from views.ui.problems import failure_text, problem_text, reason_text
 from views.ui.words import LANGUAGES, catalog, plain
+
+EN = catalog("en")
+WORDS = {"name": "words", "kind": "bm25", "analyzer": "word"}
 
 
 def fields(template: str) -> set[str]:
@@ -113,10 +116,6 @@ def test_a_full_disk_is_told_and_another_error_of_the_system_is_not() -> None:
     ]
     other = AppTest.from_function(failing, args=(errno.ENOENT,)).run()
     assert len(other.exception) == 1
-
-
-EN = catalog("en")
-WORDS = {"name": "words", "kind": "bm25", "analyzer": "word"}
 
 
 def train_page() -> None:
