@@ -27,7 +27,6 @@ from training.runs.sweeps import (
     UNTRAINED,
     Ablation,
     Findings,
-    Search,
     Table,
     Tried,
     Variant,
@@ -73,28 +72,23 @@ def _command_of(kind: str) -> Callable[..., int]:
             return status
         if (found := search.found) is None:
             raise ValueError(f"{search.result} cannot be read")
-        tell(_as_json(search, found) if as_json else _as_table(found))
-        return _trained(plan, found) if train else 0
+        options = replace(plan.options, **found.changes)
+        told = {"search": search.id, **asdict(found), "options": asdict(options)}
+        tell(json.dumps(told, ensure_ascii=False, indent=2) if as_json else _as_table(found))
+        return followed_rounds(create_rounds(replace(plan, options=options), attended=True)) if train else 0
 
     return find
 
 
-def _trained(plan: Plan, found: Findings) -> int:
-    return followed_rounds(create_rounds(replace(plan, options=replace(plan.options, **found.changes)), attended=True))
-
-
-def _as_json(search: Search, found: Findings) -> str:
-    chosen = asdict(replace(search.plan().options, **found.changes))
-    return json.dumps({"search": search.id, **asdict(found), "options": chosen}, ensure_ascii=False, indent=2)
+def _aligned(rows: list[tuple[str, ...]]) -> list[str]:
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
 
 
 def _as_table(found: Findings) -> str:
     measure = Measure.parse(found.measure).long
     head = ("", "setting", "epochs", "steps", measure, "95%", "difference", "95%", "p", "loss")
-    rows: list[tuple[str, ...]] = [head]
-    rows += [_row(one, chosen=one.number == found.chosen) for one in found.tried]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    lines = _aligned([head, *(_row(one, chosen=one.number == found.chosen) for one in found.tried)])
     lines.append(f"on {found.questions:,} validation questions, where the untrained base has {found.untrained:.4f}")
     lines += [f"setting {number} ended with an error: see its log" for number in found.failed]
     if found.untried:
@@ -185,10 +179,8 @@ def _plan(experiment: AblationExperiment, name: str) -> Plan:
 
 def _as_text(table: Table) -> str:
     measures = table.measures
-    rows = [("variant", *measures)]
-    rows += [(called(one), *(_cell(one, measure) for measure in measures)) for one in table.variants]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    rows = [(called(one), *(_cell(one, measure) for measure in measures)) for one in table.variants]
+    lines = _aligned([("variant", *measures), *rows])
     lines += [f"{called(one)}: {one.message}" for one in table.variants if one.code]
     if any(not one.alike for one in table.variants):
         lines.append(

@@ -24,6 +24,7 @@ from training.options.rankers import BiEncoderOptions, CrossEncoderOptions
 from training.rankers.material import Material
 from training.recipe import RECIPES, ranking_kinds
 from training.runs.runs import Run, create_run, new_plan
+from training.runs.sweeps import Search, all_jobs
 from training.train import load_material, train
 
 FROM_STARTERS = [kind for kind in ranking_kinds() if STARTER in RECIPES[kind].options.offered()]
@@ -109,6 +110,10 @@ def trained(run: Run) -> Run:
     """The run, carried out to its end in this process."""
     assert train(run).state is State.DONE, run.status().message
     return run
+
+
+def all_searches() -> list[Search]:
+    return [job for job in all_jobs() if isinstance(job, Search)]
 
 
 def source_of(run: Run) -> ModelSource:

@@ -200,7 +200,8 @@ def keep_model(run: Path, model: Any, step: int, total: int, most: int) -> None:
     `model` is a `TrainedNetwork`. There are `most` parts, fewer where models would take more than `MOST_BYTES`
     together. A kill leaves what was there, the new model, or both.
     """
-    parts = min(most, MOST_BYTES // _bytes_of(model) - 1)
+    size = sum(int(weight.numel()) * int(weight.element_size()) for weight in model.parameters())
+    parts = min(most, MOST_BYTES // max(1, size) - 1)
     if parts < 1:
         return
     with replacing(run / _FOLDER / f"step-{step}") as new:
@@ -213,10 +214,6 @@ def keep_model(run: Path, model: Any, step: int, total: int, most: int) -> None:
 def _part(step: int, total: int, parts: int) -> int:
     """Counted from 1; 0 is the beginning."""
     return ceil(min(step, total) * parts / max(1, total))
-
-
-def _bytes_of(model: Any) -> int:
-    return max(1, sum(int(weight.numel()) * int(weight.element_size()) for weight in model.parameters()))
 
 
 def _save(model: Any, folder: Path) -> None:

@@ -221,7 +221,8 @@ def encoder_examples(options: BiEncoderOptions | SparseEncoderOptions, material:
     questions, positives = material.positive_pairs()
     rows = positives[:, None].astype(np.int32)
     if options.negatives:
-        negatives = _all_negatives(options, material)[questions]
+        found = mine(options, material).rows
+        negatives = filled(found, material.train, material.relevance, options, material.learnable)[questions]
         if options.objective in _SIDE_BY_SIDE:
             rows = np.hstack([rows, negatives])
         else:
@@ -296,11 +297,6 @@ def _triplets(material: Material, questions: np.ndarray, negatives: np.ndarray) 
 def _no_negatives() -> TrainingError:
     message = "no hard negative could be drawn: take more ranks or another retriever, or allow the answer's text"
     return TrainingError("no_negatives", message)
-
-
-def _all_negatives(options: RankerOptions, material: Material) -> np.ndarray:
-    found = mine(options, material).rows
-    return filled(found, material.train, material.relevance, options, material.learnable)
 
 
 def _alone(material: Material, questions: np.ndarray, rows: np.ndarray) -> Examples:

@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy.sparse import csr_array
 
 from models.encoders.bi_encoder import prompts_of
 from models.encoders.sparse_encoder import SparseTextEncoder
@@ -74,7 +73,9 @@ print(model.decode(passages[0], top_k=10))  # its terms of most weight"""
             "question": encoder.encode_questions(asked),
             "passage": encoder.encode_passages(self._material.texts),
         }
-        return scores, {"active_terms": {side: _active(weights) for side, weights in sides.items()}}
+        return scores, {
+            "active_terms": {side: float(np.diff(weights.indptr).mean()) for side, weights in sides.items()}
+        }
 
     def seconds_to_measure(self, model: Any) -> float:
         """Seconds that measuring this model once would take, by the time a few texts take."""
@@ -102,11 +103,6 @@ print(model.decode(passages[0], top_k=10))  # its terms of most weight"""
         encoder = _LiveSparseEncoder(source, self._material.texts, precision=precision, batch_size=size)
         encoder.model = model
         return encoder
-
-
-def _active(weights: csr_array) -> float:
-    """Terms of a text that are not 0, on average."""
-    return float(np.diff(weights.indptr).mean())
 
 
 class _LiveSparseEncoder(SparseTextEncoder):

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from typing import Any, TypeVar
@@ -57,16 +57,15 @@ def provenance(plan: Plan, source: ModelSource) -> dict[str, Any]:
         "split": asdict(plan.split),
         "options": asdict(plan.options),
         "seed": plan.options.seed,
-        **{name: _helper(reference, texts) for name, reference in plan.options.helpers.items()},
+        **{
+            name: {"reference": reference, **identity(find_model(reference), texts)}
+            for name, reference in plan.options.helpers.items()
+        },
         **({"round": f"{plan.round}/{rounds}"} if (rounds := rounds_of(plan.options)) > 1 else {}),
         "marked_negatives": [list(pair) for pair in plan.marked_negatives],
         "versions": versions(LIBRARIES),
-        "hardware": _hardware(plan.options),
+        "hardware": {**hardware(), "device": _device(), "bfloat16": uses_bfloat16(plan.options)},
     }
-
-
-def _helper(reference: str, texts: Sequence[str]) -> dict[str, str]:
-    return {"reference": reference, **identity(find_model(reference), texts)}
 
 
 def in_precision_begun(options: Options, made: Mapping[str, Any]) -> Options:
@@ -78,10 +77,6 @@ def in_precision_begun(options: Options, made: Mapping[str, Any]) -> Options:
     if options.precision is not Precision.AUTO or any(began.get(of) != here[of] for of in ("device", "gpus")):
         return options
     return replace(options, precision=Precision.BFLOAT16 if began["bfloat16"] else Precision.FLOAT32)
-
-
-def _hardware(options: TrainingOptions) -> dict[str, Any]:
-    return {**hardware(), "device": _device(), "bfloat16": uses_bfloat16(options)}
 
 
 def _device() -> str:

@@ -163,11 +163,6 @@ def create_search(plan: Plan, minutes: float, *, attended: bool = False) -> Sear
     return Search(create_run(replace(plan, minutes=minutes), attended=attended).folder)
 
 
-def all_searches() -> list[Search]:
-    """Searches of the workspace, newest first."""
-    return [Search(run.folder) for run, plan in planned_runs() if plan.minutes]
-
-
 MEASURES = ("perplexity", "masked_accuracy", "next_accuracy", "spearman_before", "spearman", "ndcg@10")  # in order
 REFERENCE = 1  # the number of the variant that the others are held against
 UNTRAINED = 0  # of the base as it is

@@ -1,27 +1,22 @@
 """Questions whose answer is the word after a cue, of words that the tiny models know; some passages have no cue."""
 
-from functools import cache
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 
 from data.records import Passage, Question, QuestionSet
 from data.split import SplitOptions
-from tests.hub import SENTENCES, build_bi_encoder
-from tests.training.worlds import planned
+from tests.hub import SENTENCES
+from tests.training.worlds import base_of, planned
 from training.options.questions import READER
 from training.runs.runs import Run
 
-_MODELS = TemporaryDirectory()
 CUE, *WORDS = [word.strip(".?") for word in " ".join(SENTENCES).split()]
 
 
-@cache
 def tiny_base() -> str:
     """A random BERT of 32 dimensions and two layers."""
-    return str(build_bi_encoder(Path(_MODELS.name) / "transformer"))
+    return base_of(READER)
 
 
 def cue_set(

@@ -20,11 +20,11 @@ from data.workspace import PROJECT
 from jobs.processes import process_of
 from jobs.status import RESUMABLE, State, Status
 from retrieval.evaluation.significance import pair_tests, question_groups
-from tests.training.worlds import logged, misleading_set, wait_until
+from tests.training.worlds import all_searches, logged, misleading_set, wait_until
 from training.options.rankers import BI_ENCODER, BiEncoderOptions
 from training.runs.rehearsal import Estimate, Rehearsal, RehearsalTask
 from training.runs.runs import Plan, all_runs, find_run, new_plan
-from training.runs.sweeps import QUEUE, Search, all_jobs, all_searches, create_search, find_job, job_at
+from training.runs.sweeps import QUEUE, Search, all_jobs, create_search, find_job, job_at
 from training.sweeps import search as finding
 from training.sweeps.search import find_settings, measured
 from training.train import load_material
