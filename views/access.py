@@ -50,6 +50,9 @@ from views.uploads import UPLOADS
 
 _DAYS_OF_A_COOKIE = 32  # Streamlit takes one for 31
 _LOCAL = {"localhost", "127.0.0.1", "::1"}
+_FILE = re.compile(r"/_stcore/upload_file/([^/]+)/[^/]+$")
+_HARMLESS = {"GET", "HEAD", "OPTIONS"}
+_SECONDS_BETWEEN_LOOKS = 5.0
 
 
 def begin() -> None:
@@ -215,11 +218,6 @@ def _clear() -> None:
     folder = workspace() / "cache"
     if folder.is_dir() and workspace() != shared_workspace():
         remove_folder(folder)
-
-
-_FILE = re.compile(r"/_stcore/upload_file/([^/]+)/[^/]+$")
-_HARMLESS = {"GET", "HEAD", "OPTIONS"}
-_SECONDS_BETWEEN_LOOKS = 5.0
 
 
 class Gate:

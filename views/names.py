@@ -21,6 +21,7 @@ from views.ui.words import known, moment, plain, word, word_or
 
 _SAMPLE = CATALOG["sample"].title
 _PAIRS = {entry.title: entry.id for entry in PAIR_CATALOG.values()}
+OTHER = "other"
 
 
 def set_name(name: str) -> str:
@@ -62,9 +63,6 @@ def made_words(made: Mapping[str, int], questions: int) -> str:
     """Return, as Markdown, how many of the questions were made and by what."""
     by = ", ".join(plain(maker_name(one)) for one in made)
     return word("made.of_this_set", made=f"{sum(made.values()):,}", questions=f"{questions:,}", by=by)
-
-
-OTHER = "other"
 
 
 def kind_name(kind: str) -> str:

@@ -22,6 +22,7 @@ from views.ui.words import word
 _SECONDS_WITHOUT_CONNECTION = 30.0  # a network may stumble, and the page comes back to its files
 _BESIDE = 1000  # bytes that a file takes beside its content: a million empty ones are not free
 _AT_ONCE = 64  # more than a browser sends of what is dropped on a page together
+_LOOK = Path(__file__).parent / "uploading.css"
 
 
 @dataclass(eq=False)
@@ -136,9 +137,6 @@ def _held(files: dict[str, Any]) -> int:
 
 
 UPLOADS = Uploads()
-
-
-_LOOK = Path(__file__).parent / "uploading.css"
 
 
 def translate_field(key: str, *, megabytes: int = 0, is_large: bool = False) -> None:

@@ -9,6 +9,7 @@ from tests.browser.test_first_visit import compared
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 IDLE = "[data-testid=stApp][data-test-script-state=notRunning]"
+HEIGHT = 844
 
 
 def checked(page: Page, name: str) -> None:
@@ -92,9 +93,6 @@ def test_what_is_folded_away_keeps_what_the_address_chose(app: str, page: Page) 
         expect(page.locator(IDLE)).to_be_visible()
     expect(page.get_by_text("MRR@1 · baseline Dense")).to_be_visible()
     expect(page).to_have_url(re.compile(r"(?=.*\bk=1\b)(?=.*measure=mrr)(?=.*baseline=Dense)"))
-
-
-HEIGHT = 844
 
 
 def test_a_training_can_be_started_without_scrolling_and_its_settings_come_when_asked_for(app: str, page: Page) -> None:

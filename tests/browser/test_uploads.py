@@ -12,6 +12,8 @@ MINUTE = 60_000
 GOOD = "질문,지문\n수도는?,서울은 수도이다.\n"
 OTHER = "질문,지문\n항구는?,부산은 항구이다.\n강은?,한강은 서울을 지난다.\n"
 BROKEN = '{"data": [\n{"title": '
+HEADER = "sentence1\tsentence2\tscore\n"
+ROWS = "".join(f"첫째 문장 {row}\t둘째 문장 {row}\t{row % 6}\n" for row in range(12))
 
 
 @pytest.mark.parametrize(
@@ -81,10 +83,6 @@ def test_a_click_on_another_set_is_one_step_back(app: str, page: Page, tmp_path:
     page.go_back()
     expect(page.get_by_role("heading", name="Set in use: other")).to_be_visible(timeout=MINUTE)
     expect(page).to_have_url(before)
-
-
-HEADER = "sentence1\tsentence2\tscore\n"
-ROWS = "".join(f"첫째 문장 {row}\t둘째 문장 {row}\t{row % 6}\n" for row in range(12))
 
 
 def drop(page: Page, *paths: Path) -> None:

@@ -28,6 +28,7 @@ from views.ui.words import catalog
 ISSUER = "https://id.example.org"
 ALICE = {"is_logged_in": True, "iss": ISSUER, "sub": "alice", "name": "Alice <b>", "email": "alice@example.org"}
 WORDS = catalog("en")
+_CLIMBING = ("/{0}", "/static/{0}", "/static/../../{0}", "/media/..%2f..%2f{0}", "/component/a/../../{0}", "//{0}")
 
 
 def page() -> None:
@@ -234,9 +235,6 @@ def test_files_of_who_is_not_signed_in_are_refused_before_they_take_memory(close
         assert nobody.removes() == 403
         assert nobody.gets("/_stcore/metrics") == 403
         assert nobody.gets("/_stcore/health") == 200
-
-
-_CLIMBING = ("/{0}", "/static/{0}", "/static/../../{0}", "/media/..%2f..%2f{0}", "/component/a/../../{0}", "//{0}")
 
 
 @pytest.mark.slow

@@ -25,6 +25,10 @@ from training.recipe import RECIPES
 from training.runs.runs import Run, create_run, new_plan
 from views.choices import choices_for, free_name, method_line, without_plainest
 
+USUAL = ["BM25", "Dense", "Hybrid", "Reranked"]
+E5 = "packaged:multilingual-e5-small"
+SPECS: Mapping[str, Spec] = {"BM25": BM25Spec(name="BM25"), "Dense": DenseSpec(name="Dense", model=E5)}
+
 
 def sample() -> StoredSet:
     return keep(read_entry(CATALOG["sample"]).question_set)
@@ -35,9 +39,6 @@ def finished(kind: str, name: str, data: StoredSet, seed: int = 0) -> Run:
     run = create_run(new_plan(kind, name, about, SplitOptions(seed=seed), RECIPES[kind].options.suited_to()))
     run.write_status(replace(run.status(), state=State.DONE))
     return run
-
-
-USUAL = ["BM25", "Dense", "Hybrid", "Reranked"]
 
 
 def test_without_trainings_there_are_four_that_are_picked_and_bm25_of_plain_words_that_is_not() -> None:
@@ -139,10 +140,6 @@ def test_an_imported_run_and_what_wraps_it_cannot_be_asked_something_new() -> No
     choices = choices_for(data)
     assert {"Run", "Both"} <= choices.specs.keys()
     assert choices.searchable == [*USUAL, "BM25 words"]
-
-
-E5 = "packaged:multilingual-e5-small"
-SPECS: Mapping[str, Spec] = {"BM25": BM25Spec(name="BM25"), "Dense": DenseSpec(name="Dense", model=E5)}
 
 
 @pytest.fixture(params=["en", "ko"])

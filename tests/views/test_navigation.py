@@ -14,6 +14,7 @@ from views.ui.words import catalog
 
 FIVE = ["compare", "data", "train", "search", "answers"]
 EN = catalog("en")
+CITIES = ("서울", "부산", "대구", "인천", "광주")
 
 
 def menus() -> None:
@@ -49,9 +50,6 @@ def test_every_page_keeps_its_address() -> None:
 def test_the_menu_is_called_as_the_page_of_it_that_is_open(page: str, told: str) -> None:
     (menu,) = [block.proto.popover.label for block in opened_at(page).get("popover")]
     assert menu == EN[f"page.{told}"]
-
-
-CITIES = ("서울", "부산", "대구", "인천", "광주")
 
 
 def page() -> None:

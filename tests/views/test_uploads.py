@@ -14,6 +14,8 @@ from data.workspace import PROJECT, LimitError
 from views import uploads
 from views.uploads import Uploads
 
+WITH_A_FIELD = [path for path in (PROJECT / "views").rglob("*.py") if "st.file_uploader(" in path.read_text("utf-8")]
+
 
 class Server:
     """Sessions with a connection, and the files that Streamlit holds."""
@@ -121,9 +123,6 @@ def test_who_is_kept_out_hands_in_nothing_more(server: Server, monkeypatch: pyte
     drawing(monkeypatch, server, "one")
     found.keep_out()
     assert found.whose("one") is None
-
-
-WITH_A_FIELD = [path for path in (PROJECT / "views").rglob("*.py") if "st.file_uploader(" in path.read_text("utf-8")]
 
 
 @pytest.mark.parametrize("path", WITH_A_FIELD, ids=lambda path: path.stem)

@@ -26,6 +26,11 @@ from views.ui.words import plain, word
 _LONGEST_QUESTION = 2000
 _EXAMPLES = 3
 _BOX = "answers_box"
+_TYPED, _WANTED, _HUB_MODEL = "typed_readers", "wanted_readers", "answers_hub_model_name"  # of the session
+_REFERENCE = re.compile(r"[\w./:-]{1,200}")
+MOST_RETRIEVERS = 4
+OVERLAP = "overlap"
+_USUAL_K = "5"
 
 
 def draw_box() -> str:
@@ -96,10 +101,6 @@ def ask(question: str) -> None:
         st.query_params["q"] = question
     else:
         st.query_params.pop("q", None)
-
-
-_TYPED, _WANTED, _HUB_MODEL = "typed_readers", "wanted_readers", "answers_hub_model_name"  # of the session
-_REFERENCE = re.compile(r"[\w./:-]{1,200}")
 
 
 @dataclass(frozen=True)
@@ -184,11 +185,6 @@ def _use_hub_model() -> None:
 def reader_name(readers: Readers, reference: str) -> str:
     """Return what a reader is called, as Markdown."""
     return plain(readers.names.get(reference, reference))
-
-
-MOST_RETRIEVERS = 4
-OVERLAP = "overlap"
-_USUAL_K = "5"
 
 
 def pick_retrievers(data: StoredSet, choices: Choices) -> list[str]:

@@ -38,6 +38,8 @@ from views.ui.problems import failure_text
 from views.ui.state import choose_tab
 from views.ui.words import plain, word
 
+VIEWS = {name: f"views.reading.{name}" for name in ("summary", "slices", "questions")}
+
 
 def draw_answer(view: ReadingView) -> None:
     """Say what the best retriever's first passages are worth, and how sure it is that it is the best."""
@@ -113,9 +115,6 @@ def _at_work(status: Status, experiment: ReadingExperiment) -> str:
         return word("answers.starting")
     reads = status.phase in {one.name for one in experiment.reader}
     return word("answers.reading" if reads else "answers.searching", name=plain(status.phase))
-
-
-VIEWS = {name: f"views.reading.{name}" for name in ("summary", "slices", "questions")}
 
 
 def draw(data: StoredSet, choices: Choices, readers: Readers) -> None:

@@ -23,6 +23,8 @@ from views.resources.cached import cached
 from views.resources.sets import question_set
 from views.ui.words import word
 
+FATES = {fate: fate.name.lower() for fate in Fate}
+
 
 class Weight(NamedTuple):
     """The weight of the retrieval score and the unit it is told in; see `reading.evaluate.by_depth`."""
@@ -200,9 +202,6 @@ def _slice_figures(
         values = (depth.exact if measure == EXACT else depth.overlap)[:, place]
         scores[name] = AnswerScores({measure: values}, {}, 0, np.zeros(len(values), dtype=bool))
     return slice_figures(asked, scores, by).rename(columns={"reader": "retriever"})
-
-
-FATES = {fate: fate.name.lower() for fate in Fate}
 
 
 def curve_table(view: ReadingView) -> pd.DataFrame:

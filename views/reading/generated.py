@@ -23,6 +23,12 @@ from reading.judge.rules import ReadingError, Rules
 from views.ui.problems import failure_text
 from views.ui.words import language, plain, word
 
+_STOPPED = "answers_stopped"
+_SECONDS_BETWEEN_WORDS = 0.15
+_MOST_COMING, _MOST_SAID, _MOST_CHECKED = 2000, 20_000, 50  # characters while it comes and then, and citations
+_News = str | GeneratedAnswer | Exception
+_SIGNS = {Support.HOLDS: "✔", Support.LACKS: "✘", Support.NEVER_SENT: "?"}
+
 
 @dataclass(frozen=True)
 class LanguageModel:
@@ -77,13 +83,6 @@ def _told(name: str) -> str:
 
 def _draw_text(name: str, **look: str) -> None:
     st.text_input(word(f"made.{name}"), key=f"answers_{name}", help=word(f"answers.{name}_help"), **look)  # type: ignore[call-overload]
-
-
-_STOPPED = "answers_stopped"
-_SECONDS_BETWEEN_WORDS = 0.15
-_MOST_COMING, _MOST_SAID, _MOST_CHECKED = 2000, 20_000, 50  # characters while it comes and then, and citations
-_News = str | GeneratedAnswer | Exception
-_SIGNS = {Support.HOLDS: "✔", Support.LACKS: "✘", Support.NEVER_SENT: "?"}
 
 
 def draw(

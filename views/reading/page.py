@@ -21,6 +21,8 @@ from views.resources.sets import chosen_set
 from views.ui.state import choose_tab
 from views.ui.words import word
 
+TABS = {"ask": "views.reading.ask", "evaluate": "views.reading.evaluate"}
+
 
 def draw_start(data: StoredSet) -> None:
     """Draw how to get a reader: trained here, of the hub, or a language model instead."""
@@ -51,9 +53,6 @@ def _offer(data: StoredSet) -> str:
     except (OSError, ValueError):
         return word("answers.train_one")
     return word("answers.train_one_in", minutes=math.ceil(seconds / 60))
-
-
-TABS = {"ask": "views.reading.ask", "evaluate": "views.reading.evaluate"}
 
 
 def draw() -> None:

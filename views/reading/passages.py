@@ -25,6 +25,9 @@ from views.ui.words import plain, word
 
 SPANS = 3  # of each passage
 Spans = tuple[tuple[int, int, float], ...]  # begin, end and log P, better ones first
+# a page that is drawn anew while a question is read asks the same reader from a second thread
+_one_at_a_time = threading.Lock()
+_BELOW_THE_TOP = "scroll-margin-top: 5rem"  # the row of pages covers the top
 
 
 class Reading(NamedTuple):
@@ -32,10 +35,6 @@ class Reading(NamedTuple):
 
     spans: Spans = ()
     silent: bool = False
-
-
-# a page that is drawn anew while a question is read asks the same reader from a second thread
-_one_at_a_time = threading.Lock()
 
 
 def read(reference: str, key: str, question: str, rows: tuple[int, ...]) -> list[Reading]:
@@ -163,9 +162,6 @@ class SpannedText(MarkedText):
 def spanned(text: str, spans: Sequence[Span]) -> SpannedText:
     """Mark the spans of a passage, better ones first."""
     return SpannedText(text, tuple(spans[:1]), tuple(spans[1:]))
-
-
-_BELOW_THE_TOP = "scroll-margin-top: 5rem"  # the row of pages covers the top
 
 
 def legend(*, others: bool) -> None:

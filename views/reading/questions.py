@@ -17,6 +17,10 @@ from views.ui.passages import draw_style
 from views.ui.state import choose, remember, show_top
 from views.ui.words import plain, word
 
+_ANY = "any"
+_SHOWN = 10  # rows without scrolling
+MARKS = {Fate.RIGHT: "✔", Fate.OUTRANKED: "⇅", Fate.MISREAD: "✘", Fate.NOT_FOUND: "∅"}
+
 
 def open_question(id_: str) -> None:
     """Put a question into the address."""
@@ -75,11 +79,6 @@ def _ask(question: str) -> None:
     """Go to the other tab, where the passages can be judged and a language model be asked."""
     remember("answers", "ask")
     controls.ask(question)
-
-
-_ANY = "any"
-_SHOWN = 10  # rows without scrolling
-MARKS = {Fate.RIGHT: "✔", Fate.OUTRANKED: "⇅", Fate.MISREAD: "✘", Fate.NOT_FOUND: "∅"}
 
 
 def draw(view: ReadingView) -> None:

@@ -40,6 +40,9 @@ from views.resources.cached import cached
 from views.resources.sets import question_set, split_of
 
 _one_at_a_time = Lock()  # a page that is drawn anew asks for the same from a second thread
+logger = logging.getLogger(__name__)
+_BM25_SPECS: TypeAdapter[BM25Spec | WindowedBM25Spec] = TypeAdapter(BM25Spec | WindowedBM25Spec)
+_BY_CONTENT = {Dictionary: lambda dictionary: dictionary.fingerprint}  # whatever a retriever calls it
 
 
 @dataclass(frozen=True)
@@ -113,11 +116,6 @@ def _kept(key: str, fingerprint: str) -> Dictionary:
 @cached(max_entries=16)
 def _lines(key: str, fingerprint: str) -> str:
     return written(_kept(key, fingerprint))
-
-
-logger = logging.getLogger(__name__)
-_BM25_SPECS: TypeAdapter[BM25Spec | WindowedBM25Spec] = TypeAdapter(BM25Spec | WindowedBM25Spec)
-_BY_CONTENT = {Dictionary: lambda dictionary: dictionary.fingerprint}  # whatever a retriever calls it
 
 
 def explained_bm25(key: str, spec: TermSpec, question: str, row: int) -> BM25Explanation:

@@ -18,6 +18,7 @@ from views.resources.cached import cached
 from views.resources.sets import question_set
 
 logger = logging.getLogger(__name__)
+_listener: ContextVar[Callable[[float], None] | None] = ContextVar("_listener", default=None)
 
 
 def open_comparison(key: str, folder: Path) -> OpenComparison | None:
@@ -62,9 +63,6 @@ def listening(listener: Callable[[float], None]) -> Iterator[None]:
         yield
     finally:
         _listener.reset(token)
-
-
-_listener: ContextVar[Callable[[float], None] | None] = ContextVar("_listener", default=None)
 
 
 def _tell(share: float) -> None:

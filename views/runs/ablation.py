@@ -27,6 +27,11 @@ from views.ui.words import language, plain, signed, word
 
 _COLOUR = PALETTE[0]
 _ROW, _AXIS = 36, 80  # pixels
+PERPLEXITY = "perplexity"  # no share of anything, and the lower the better
+OF_HIDDEN_TOKENS = (PERPLEXITY, "masked_accuracy")  # comparable only where the same tokens are hidden
+_DECIDING = ("ndcg@10", "spearman", "spearman_before")  # the first that there is says which variant is best
+_OTHERS = "°"  # marks figures of other hidden tokens
+_MISSING = "–"  # a variant has no such figure
 
 
 def variants_chart(table: pd.DataFrame, *, x: str, y: str) -> alt.LayerChart:
@@ -47,11 +52,6 @@ def variants_chart(table: pd.DataFrame, *, x: str, y: str) -> alt.LayerChart:
         fill=alt.condition("datum.alike", alt.value(_COLOUR), alt.value("white")),
     )
     return (line.encode(x=whole) + intervals + marks).properties(height=_AXIS + _ROW * len(table))
-
-
-PERPLEXITY = "perplexity"  # no share of anything, and the lower the better
-OF_HIDDEN_TOKENS = (PERPLEXITY, "masked_accuracy")  # comparable only where the same tokens are hidden
-_DECIDING = ("ndcg@10", "spearman", "spearman_before")  # the first that there is says which variant is best
 
 
 class Apart(NamedTuple):
@@ -160,10 +160,6 @@ def _value(variant: Variant, measure: str) -> float:
 
 def _key(measure: str) -> str:
     return measure.partition("@")[0]
-
-
-_OTHERS = "°"  # marks figures of other hidden tokens
-_MISSING = "–"  # a variant has no such figure
 
 
 def draw_table(table: Table, key: str, base: str, *, varied: bool) -> None:

@@ -22,6 +22,9 @@ from views.ui.words import duration, moment, plain, word
 _POLL_SECONDS = 1.5
 _LOG_LINES = 15
 _DRAWN = ("loss", "learning_rate", "grad_norm")
+_POLL = timedelta(seconds=2)
+_SHOWN = 4  # rows, before the list scrolls
+_HEIGHT = 330  # pixels
 
 
 def draw_at_work(run: Run) -> None:
@@ -78,11 +81,6 @@ def _charts(run: Run, plan: Plan, status: Status, found: Curves) -> None:
         for column, name in zip(st.columns(2), (left, right), strict=True):
             with column:
                 draw_run_figure(name, found, recipe_of(plan.kind).colour, last_step=status.total_steps)
-
-
-_POLL = timedelta(seconds=2)
-_SHOWN = 4  # rows, before the list scrolls
-_HEIGHT = 330  # pixels
 
 
 def draw_queue() -> None:

@@ -16,6 +16,9 @@ from views.runs.charts import best_by, draw_figure, draw_run_figure, pick_measur
 from views.ui.job import draw_log
 from views.ui.words import known, moment, word
 
+_LOG_LINES = 200
+_MOST_BESIDE = 5
+
 
 def draw_settings(run: Run, plan: Plan) -> None:
     """Draw every option."""
@@ -79,10 +82,6 @@ def _written(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:g}"
     return ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
-
-
-_LOG_LINES = 200
-_MOST_BESIDE = 5
 
 
 def draw_details(run: Run) -> None:

@@ -14,6 +14,13 @@ from views.ui.problems import tell_training_failure
 from views.ui.words import duration, moment, plain, word
 
 _OPEN = "run_dialog"  # in the session: its name and the run's id
+_BADGES = {
+    State.DONE: ("green", ":material/check_circle:"),
+    State.STOPPED: ("gray", ":material/stop_circle:"),
+    State.FAILED: ("red", ":material/error:"),
+    State.INTERRUPTED: ("orange", ":material/power_off:"),
+}
+_LOG_LINES = 50
 
 
 def open_dialog(name: str, run: Run) -> None:
@@ -35,14 +42,6 @@ def draw_dialog(contents: dict[str, Callable[[Run], None]]) -> None:
         return
     title = f"{word(f'train.{name}')}: {plain(run_name(run.plan())[:80])}"
     st.dialog(title, width="large" if name == "details" else "small", on_dismiss=close_dialog)(contents[name])(run)
-
-
-_BADGES = {
-    State.DONE: ("green", ":material/check_circle:"),
-    State.STOPPED: ("gray", ":material/stop_circle:"),
-    State.FAILED: ("red", ":material/error:"),
-    State.INTERRUPTED: ("orange", ":material/power_off:"),
-}
 
 
 def has_ended(status: Status) -> bool:
@@ -81,9 +80,6 @@ def _about(plan: Plan, status: Status) -> str:
         steps = {"step": f"{status.step:,}", "total": f"{status.total_steps:,}"}
         parts.append(word("train.came_to", **steps) if status.total_steps else word("train.came_nowhere"))
     return " · ".join(parts)
-
-
-_LOG_LINES = 50
 
 
 def draw_parts(whole: CompositeRun, parts: Sequence[Run], heading: str, name: Callable[[Run], str]) -> None:

@@ -5,7 +5,6 @@ from collections.abc import Callable
 import streamlit as st
 
 from data.store import StoredSet, stored
-from data.workspace import LimitError
 from jobs.status import State, Status
 from training.engine.checkpoints import newest_checkpoint, step_of
 from training.options.language_model import LANGUAGE_MODEL
@@ -22,7 +21,7 @@ from views.runs.head import close_dialog, draw_dialog, draw_head, has_ended, ope
 from views.runs.model import compare_with_untrained, draw_download, draw_push, draw_push_button
 from views.runs.scores import draw_scores
 from views.runs.search import Use, draw_search
-from views.ui.problems import draw_damaged, failure_text
+from views.ui.problems import attempt, draw_damaged
 from views.ui.words import language, plain, word
 
 _SHOWN_FIRST = 5
@@ -48,12 +47,7 @@ def draw_runs(
         st.info(word("train.list_going" if at_work else "train.list_empty"), icon=":material/info:")
     shown = st.session_state.setdefault("trainings_shown", _SHOWN_FIRST)
     for run, status in ended[:shown]:
-        if isinstance(run, Search):
-            _draw_search(run, status, use_settings)
-        elif isinstance(run, Ablation):
-            _draw_ablation(run, status)
-        else:
-            _draw(run, status, another_round)
+        _draw(run, status, use_settings, another_round)
     older = len(ended) - shown
     if older > 0 and st.button(word("train.show_more", count=older), icon=":material/expand_more:"):
         st.session_state["trainings_shown"] = len(ended)
@@ -63,87 +57,69 @@ def draw_runs(
     draw_dialog({"details": draw_details, "delete": ask_to_delete, "push": draw_push, "helps": does_it_help})
 
 
-def _draw(run: Run, status: Status, another_round: Callable[[Run], None]) -> None:
-    plan, scores = run.plan(), run.scores()
+def _draw(run: Run, status: Status, use: Use, another_round: Callable[[Run], None]) -> None:
+    plan, done = run.plan(), status.state is State.DONE
     with st.container(border=True):
         draw_head(plan, status)
-        if status.state is State.DONE:
-            draw_scores(run, plan, scores)
-        tell_failure(plan, status)
+        if isinstance(run, Search):
+            draw_search(run, use)
+        elif isinstance(run, Ablation):
+            draw_ablation(run)
+        elif done:
+            draw_scores(run, plan, run.scores())
+        tell_failure(plan, status, **({"minutes": f"{run.minutes_needed:,}"} if isinstance(run, Search) else {}))
         with st.container(horizontal=True):
-            _buttons(run, plan, status, another_round)
+            if isinstance(run, Ablation):
+                draw_ablation_buttons(run)
+            elif done and not isinstance(run, Search):
+                _draw_ways_on(run, plan, another_round)
+            if not done:
+                _draw_resume(run)
+            if not isinstance(run, CompositeRun) and _button("details", run, ":material/info:"):
+                open_dialog("details", run)
+            if _button("delete", run, ":material/delete:"):
+                open_dialog("delete", run)
 
 
-def _draw_search(search: Search, status: Status, use: Use) -> None:
-    plan = search.plan()
-    with st.container(border=True):
-        draw_head(plan, status)
-        draw_search(search, use)
-        tell_failure(plan, status, minutes=f"{search.minutes_needed:,}")
-        with st.container(horizontal=True):
-            _whole_buttons(search, status, word("settings.resume"), word("settings.resume_help"))
-
-
-def _draw_ablation(ablation: Ablation, status: Status) -> None:
-    plan = ablation.plan()
-    with st.container(border=True):
-        draw_head(plan, status)
-        draw_ablation(ablation)
-        tell_failure(plan, status)
-        with st.container(horizontal=True):
-            draw_ablation_buttons(ablation)
-            _whole_buttons(ablation, status, word("ablation.resume"), word("ablation.resume_help"))
-
-
-def _whole_buttons(whole: CompositeRun, status: Status, resume: str, resume_help: str) -> None:
-    if status.state is not State.DONE:
-        _draw_resume(whole, resume, resume_help)
-    if _button("delete", whole, ":material/delete:"):
-        open_dialog("delete", whole)
-
-
-def _buttons(run: Run, plan: Plan, status: Status, another_round: Callable[[Run], None]) -> None:
-    if status.state is State.DONE:
-        data = next((kept for kept in stored() if kept.fingerprint == plan.fingerprint), None)
-        if plan.kind == READER:
-            _draw_way_to_answers(run, data)
-        elif plan.kind == LANGUAGE_MODEL:
-            if _button("use_language", run, page_called("language").sign, help_text=word("train.use_language_help")):
-                open_page("language", language_tab="inside", network=model_place(run), lang=language())
-            if _button("helps", run, ":material/experiment:", help_text=word("train.helps_help")):
-                open_dialog("helps", run)
-        else:
-            help_text = word("train.use_help" if data else "train.use_no_data")
-            if _button("use", run, ":material/leaderboard:", disabled=data is None, help_text=help_text) and data:
-                compare_with_untrained(plan, data)
-        if isinstance(plan.options, BiEncoderOptions):
-            st.button(
-                word("train.another_round"),
-                key=f"another_round_{run.id}",
-                icon=":material/model_training:",
-                help=word("train.another_round_help"),
-                on_click=another_round,
-                args=(run,),
-            )
-        draw_download(run, plan)
-        draw_push_button(run)
+def _draw_ways_on(run: Run, plan: Plan, another_round: Callable[[Run], None]) -> None:
+    """Draw what can be done with a finished model."""
+    data = next((kept for kept in stored() if kept.fingerprint == plan.fingerprint), None)
+    if plan.kind == READER:
+        _draw_way_to_answers(run, data)
+    elif plan.kind == LANGUAGE_MODEL:
+        if _button("use_language", run, page_called("language").sign, help_text=word("train.use_language_help")):
+            open_page("language", language_tab="inside", network=model_place(run), lang=language())
+        if _button("helps", run, ":material/experiment:", help_text=word("train.helps_help")):
+            open_dialog("helps", run)
     else:
-        _draw_resume(run, word("train.resume"), _resume_help(run))
-    if _button("details", run, ":material/info:"):
-        open_dialog("details", run)
-    if _button("delete", run, ":material/delete:"):
-        open_dialog("delete", run)
+        help_text = word("train.use_help" if data else "train.use_no_data")
+        if _button("use", run, ":material/leaderboard:", disabled=data is None, help_text=help_text) and data:
+            compare_with_untrained(plan, data)
+    if isinstance(plan.options, BiEncoderOptions):
+        st.button(
+            word("train.another_round"),
+            key=f"another_round_{run.id}",
+            icon=":material/model_training:",
+            help=word("train.another_round_help"),
+            on_click=another_round,
+            args=(run,),
+        )
+    draw_download(run, plan)
+    draw_push_button(run)
 
 
-def _draw_resume(run: Run, label: str, help_text: str) -> None:
+def _draw_resume(run: Run) -> None:
+    if isinstance(run, Search):
+        label, help_text = word("settings.resume"), word("settings.resume_help")
+    elif isinstance(run, Ablation):
+        label, help_text = word("ablation.resume"), word("ablation.resume_help")
+    else:
+        kept = newest_checkpoint(run.folder)
+        help_text = word("train.resume_from", step=f"{step_of(kept):,}") if kept else word("train.resume_anew")
+        label = word("train.resume")
     if st.button(label, key=f"resume_{run.id}", icon=":material/resume:", help=help_text):
         st.toast(word("train.resumed"), icon=":material/resume:")
         _tried("train.not_resumed", lambda: QUEUE.resume(run))
-
-
-def _resume_help(run: Run) -> str:
-    checkpoint = newest_checkpoint(run.folder)
-    return word("train.resume_from", step=f"{step_of(checkpoint):,}") if checkpoint else word("train.resume_anew")
 
 
 def _button(name: str, run: Run, icon: str, *, disabled: bool = False, help_text: str | None = None) -> bool:
@@ -180,12 +156,6 @@ def _remove(run: Run) -> None:
 
 
 def _tried(problem: str, action: Callable[[], None]) -> None:
-    try:
-        action()
-    except LimitError as error:
-        st.error(plain(failure_text(error)), icon=":material/error:")
-    except (OSError, ValueError) as error:
-        st.error(word(problem, reason=plain(str(error))), icon=":material/error:")
-    else:
+    if attempt(action, problem, errors=(OSError, ValueError)):
         close_dialog()
         st.rerun()

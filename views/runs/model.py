@@ -19,6 +19,8 @@ from views.resources.sets import use_set
 from views.runs.head import open_dialog
 from views.ui.words import known, language, plain, word
 
+_LOADED_OTHERWISE = {READER: "train.load_reader", LANGUAGE_MODEL: "train.load_language"}
+
 
 def compare_with_untrained(plan: Plan, data: StoredSet) -> None:
     """Open the comparison that tells what the training was worth, on the test questions of the set it learned from."""
@@ -46,9 +48,6 @@ def _untrained(trained: Spec, plan: Plan, choices: Choices, data: StoredSet) -> 
     added = DenseSpec(name=free_name(f"Dense · {short}", choices.specs), model=base, title=title, windows=True)
     add(data.fingerprint, added)
     return added.name
-
-
-_LOADED_OTHERWISE = {READER: "train.load_reader", LANGUAGE_MODEL: "train.load_language"}
 
 
 def draw_download(run: Run, plan: Plan) -> None:

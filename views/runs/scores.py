@@ -14,6 +14,9 @@ from views.ui.words import plain, signed, word, word_or
 
 TESTED = ("before", "after", "bm25")  # on test questions, where these were asked
 _WIDTH = 140  # pixels of a figure with its interval: the table fits beside the sidebar of a small screen
+_ROWS = ("unigram", "before", "after", "bm25")
+_MIXED_ROWS = ("interpolated", "bm25", "before", "after")  # of a reranker: first what is used of it
+_TIMES_100 = ("spearman", "pearson", "accuracy")  # as the field writes them
 
 
 def draw_table(rows: dict[str, dict[str, float]], scores: dict[str, Any], names: dict[str, str], heading: str) -> None:
@@ -69,11 +72,6 @@ def _intervals(scores: dict[str, Any]) -> dict[str, Any]:
 
 def _tested(name: str) -> str:
     return f"{name}_tested"
-
-
-_ROWS = ("unigram", "before", "after", "bm25")
-_MIXED_ROWS = ("interpolated", "bm25", "before", "after")  # of a reranker: first what is used of it
-_TIMES_100 = ("spearman", "pearson", "accuracy")  # as the field writes them
 
 
 def draw_scores(run: Run, plan: Plan, scores: dict[str, Any]) -> None:

@@ -24,6 +24,10 @@ from views.ui.problems import failure_text
 from views.ui.state import choose, offer, relabel, remember
 from views.ui.words import known, plain, word
 
+ITSELF = ""  # a guide that is not named is the base
+KINDS = {"guide": BI_ENCODER, "teacher": CROSS_ENCODER, "negatives_model": BI_ENCODER}
+_POLL_SECONDS = 0.5
+
 
 @st.cache_resource(show_spinner=False)
 def _askers() -> ThreadPoolExecutor:
@@ -37,10 +41,6 @@ def hub_answer(hub_id: str) -> Future[HubRevision]:
     All users share it: the hub is asked in nobody's name where people sign in.
     """
     return _askers().submit(for_this_user(hub_revision), hub_id)
-
-
-ITSELF = ""  # a guide that is not named is the base
-KINDS = {"guide": BI_ENCODER, "teacher": CROSS_ENCODER, "negatives_model": BI_ENCODER}
 
 
 def model_field(words: dict[str, Any], choices: list[str], *, optional: bool) -> str:
@@ -105,9 +105,6 @@ def _packaged() -> list[str]:
 
 def _label(choice: str) -> str:
     return word("train.guide_itself") if choice == ITSELF else model_label(choice)
-
-
-_POLL_SECONDS = 0.5
 
 
 @dataclass(frozen=True)

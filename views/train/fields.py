@@ -39,15 +39,15 @@ from views.ui.state import is_changed, offer, relabel, take_back
 from views.ui.words import word, word_or
 
 _JUDGING = (PairKind.SCORED, PairKind.LABELLED)
+_SMALL = {"learning_rate", "question_regularizer", "passage_regularizer"}
+_STEPS = {"epochs": 1.0, "save_minutes": 1.0, "temperature": 0.01, "teacher_temperature": 0.5}
+_COLUMNS = 4
+_SPLIT = {"validation": 0.95, "test": 0.95, "split_seed": 2**31 - 1}  # the largest of each
 
 
 def judging_sets() -> dict[str, str]:
     """Return the names, by key, of the sets whose scores or labels can judge a training on others."""
     return {kept.key: pair_set_name(kept) for kept in stored_pairs() if kept.kind in _JUDGING}
-
-
-_SMALL = {"learning_rate", "question_regularizer", "passage_regularizer"}
-_STEPS = {"epochs": 1.0, "save_minutes": 1.0, "temperature": 0.01, "teacher_temperature": 0.5}
 
 
 @dataclass(frozen=True)
@@ -161,10 +161,6 @@ def _installed(report: Report) -> bool:
 
 def _shown(value: float) -> str:
     return f"{value:,}" if isinstance(value, int) else f"{value:g}"
-
-
-_COLUMNS = 4
-_SPLIT = {"validation": 0.95, "test": 0.95, "split_seed": 2**31 - 1}  # the largest of each
 
 
 class OptionFields:

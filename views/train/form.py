@@ -49,6 +49,7 @@ from views.ui.words import word, word_or
 
 _MINUTES, _MOST_MINUTES = 10, 600
 _MINUTES_WIDTH = 220  # pixels
+_LONGEST_NAME = 80
 
 
 def draw_find(plan: Plan | None, told: DeltaGenerator) -> None:
@@ -90,9 +91,6 @@ def use_settings(plan: Plan, found: Findings) -> None:
     remember("objective", options.objective.value)
     for name in names:
         st.session_state[field_key(plan.kind, name)] = entered_value(getattr(options, name))
-
-
-_LONGEST_NAME = 80
 
 
 @st.fragment

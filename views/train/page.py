@@ -27,6 +27,8 @@ from views.train.options import objectives, usual_objective
 from views.ui.state import choose, offer, relabel, remember, remembered, show_top
 from views.ui.words import plain, word, word_or
 
+_FIRST_KINDS = (BI_ENCODER, CROSS_ENCODER)
+
 
 def pick_objective(kind: str, base: Base, data: Learned | StoredPairs) -> str:
     """Draw the choice of what training makes smaller, with what that does and needs."""
@@ -53,9 +55,6 @@ def pick_objective(kind: str, base: Base, data: Learned | StoredPairs) -> str:
     remember("objective", chosen)
     right.caption(word_or(f"objective_does.{chosen}", ""))
     return chosen
-
-
-_FIRST_KINDS = (BI_ENCODER, CROSS_ENCODER)
 
 
 def draw() -> None:

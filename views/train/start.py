@@ -12,7 +12,6 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from data.split import Part
-from data.workspace import LimitError
 from jobs.status import Status
 from training.options.rankers import BiEncoderOptions, Pooling
 from training.runs.rehearsal import Estimate, Rehearsal, RehearsalTask
@@ -25,7 +24,7 @@ from views.train.base import Base
 from views.train.fields import OptionFields
 from views.ui import tables
 from views.ui.job import follow
-from views.ui.problems import failure_text, tell_training_failure
+from views.ui.problems import attempt, tell_training_failure
 from views.ui.words import duration, plain, word, word_or
 
 # what a training's time does not depend on; it grows with the epochs
@@ -34,6 +33,13 @@ _FREE = {
     *("temperature", "positive_margin", "negative_margin", "triplet_margin", "scale"),
     *("logging_steps", "save_limit", "save_minutes", "save_steps", "kept_models", "report_to"),
 }
+_GIGABYTE = 1e9
+_ICONS = {RehearsalTask.ESTIMATE: ":material/timer:", RehearsalTask.NEGATIVES: ":material/visibility:"}
+_SHOWN_ROWS = 500
+_SHOWN_CHARACTERS = 200
+_TEXTS = ("question", "positive", "passage")
+_COMPARED = (Pooling.MEAN, Pooling.CLS, Pooling.MAX)
+_STARTED = "trainings_started"
 
 
 def draw_known_time(plan: Plan | None) -> None:
@@ -52,10 +58,6 @@ def draw_known_time(plan: Plan | None) -> None:
 def _decides(plan: Plan) -> dict[str, Any]:
     options = {name: value for name, value in asdict(plan.options).items() if name not in _FREE}
     return options | {"kind": plan.kind, "data": plan.fingerprint, "split": plan.split}
-
-
-_GIGABYTE = 1e9
-_ICONS = {RehearsalTask.ESTIMATE: ":material/timer:", RehearsalTask.NEGATIVES: ":material/visibility:"}
 
 
 @dataclass(frozen=True)
@@ -93,13 +95,8 @@ def draw_ask_button(task: RehearsalTask, asked: Asked | None, told: DeltaGenerat
     )
     if not (pressed and asked) or asked.rehearsal.running:  # the second press of a double click
         return
-    try:
-        asked.rehearsal.start(asked.plan)
-    except OSError as error:
-        told.error(word("train.not_started", reason=plain(str(error))), icon=":material/error:")
-    except LimitError as error:
-        told.error(plain(failure_text(error)), icon=":material/error:")
-    else:
+    plan = asked.plan
+    if attempt(lambda: asked.rehearsal.start(plan), "train.not_started", told):
         st.session_state[f"train_asked_{task.value}"] = asked.rehearsal
 
 
@@ -167,11 +164,6 @@ def _at_work(task: RehearsalTask, status: Status) -> str:
 
 def _gigabytes(number_of_bytes: int) -> str:
     return f"{number_of_bytes / _GIGABYTE:.1f}"
-
-
-_SHOWN_ROWS = 500
-_SHOWN_CHARACTERS = 200
-_TEXTS = ("question", "positive", "passage")
 
 
 def draw_negatives(asked: Asked | None) -> None:
@@ -244,10 +236,6 @@ def _read(row: dict[Hashable, Any]) -> None:
             st.text(str(row[name]))
 
 
-_COMPARED = (Pooling.MEAN, Pooling.CLS, Pooling.MAX)
-_STARTED = "trainings_started"
-
-
 def trainings_started() -> int:
     """Return how many trainings this session has started."""
     return int(st.session_state.get(_STARTED, 0))
@@ -290,16 +278,13 @@ def _start(plans: list[Plan], told: DeltaGenerator) -> None:
 
 def begin(make: Callable[[], object], told: DeltaGenerator, count: int = 1) -> None:
     """Make so many jobs and have them begin; what went wrong is told in `told`."""
-    try:
+
+    def start() -> None:
         QUEUE.admit(count)
         make()
         QUEUE.start_worker()
-    except OSError as error:
-        told.error(word("train.not_started", reason=plain(str(error))), icon=":material/error:")
-        return
-    except LimitError as error:
-        told.error(plain(failure_text(error)), icon=":material/error:")
-        return
-    st.session_state[_STARTED] = trainings_started() + 1
-    st.toast(word("train.started"), icon=":material/play_arrow:")
-    st.rerun()
+
+    if attempt(start, "train.not_started", told):
+        st.session_state[_STARTED] = trainings_started() + 1
+        st.toast(word("train.started"), icon=":material/play_arrow:")
+        st.rerun()

@@ -21,6 +21,7 @@ from views.ui.words import language, word
 HEIGHT = 320
 _DISTRIBUTION_HEIGHT = 240
 _CELLS = ("#eef3f8", "#0072B2")
+_at_work = Lock()  # Altair's settings are those of all threads
 
 
 def tips(*of: tuple[str, str] | tuple[str, str, str]) -> list[alt.Tooltip]:
@@ -162,9 +163,6 @@ def part_bars(table: pd.DataFrame, names: Sequence[str], *, x: str, title: str) 
         )
         .properties(height=200)
     )
-
-
-_at_work = Lock()  # Altair's settings are those of all threads
 
 
 def draw_chart(

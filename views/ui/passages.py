@@ -17,6 +17,7 @@ from text.marking import MarkedText
 from views.ui.words import word
 
 _STYLE = Path(__file__).with_name("found.css")
+MOST = 4  # that fit side by side, and that `found.css` knows
 
 
 @dataclass(frozen=True)
@@ -154,9 +155,6 @@ def _text(text: MarkedText) -> str:
         f'<details><summary><span class="more">{more}</span><span class="less">{less}</span></summary>'
         f"<p>{whole}</p></details>"
     )
-
-
-MOST = 4  # that fit side by side, and that `found.css` knows
 
 
 def side_by_side(

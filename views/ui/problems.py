@@ -30,13 +30,19 @@ def errors_told() -> Iterator[None]:
         st.error(word("app.disk", reason=plain(error.strerror or str(error))), icon=":material/error:")
 
 
-def attempt(action: Callable[[], object], problem: str, told: DeltaGenerator | None = None) -> bool:
+def attempt(
+    action: Callable[[], object],
+    problem: str,
+    told: DeltaGenerator | None = None,
+    *,
+    errors: tuple[type[Exception], ...] = (OSError,),
+) -> bool:
     """Return whether an action succeeds; draw in `told` which limit it met, or the text `problem` with the reason."""
     try:
         action()
     except LimitError as error:
         why = plain(failure_text(error))
-    except (OSError, ValueError) as error:
+    except errors as error:
         why = word(problem, reason=plain(str(error)))
     else:
         return True

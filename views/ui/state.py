@@ -15,6 +15,9 @@ from views.ui.words import language
 VISIT = "visit"  # of the session: how often a page was opened
 PAGE_OF_LIST = "at"  # its name in the address: where a set's passages are read
 _ON_ITS_WAY = 1.5  # seconds until a browser has surely heard of a choice
+_DONE, _COUNT = "scrolled_to", "scrolled"
+_SCRIPT = "<script>/* {count} */ document.querySelector('[data-testid=stMain]')?.scrollTo({{ top: 0 }})</script>"
+_OFFERED, _SPOKEN = "train_offered", "train_spoken"
 
 
 def choose(
@@ -148,10 +151,6 @@ def choose_view(name: str, tabs: Mapping[str, Sequence[str]], called: Callable[[
         return choose(st.segmented_control, f"{name}_{tab}", called(tab), views, views[0], **look), place
 
 
-_DONE, _COUNT = "scrolled_to", "scrolled"
-_SCRIPT = "<script>/* {count} */ document.querySelector('[data-testid=stMain]')?.scrollTo({{ top: 0 }})</script>"
-
-
 def show_top(of: str) -> None:
     """Scroll the page to its top where what stands there, called `of`, is not what was shown last."""
     if st.session_state.get(_DONE) == of:
@@ -165,9 +164,6 @@ def show_top(of: str) -> None:
 def leave_top() -> None:
     """Note that what was brought into sight is no longer shown: opened again, it is brought there again."""
     st.session_state.pop(_DONE, None)
-
-
-_OFFERED, _SPOKEN = "train_offered", "train_spoken"
 
 
 def offer(key: str, value: Any) -> None:

@@ -14,6 +14,10 @@ from views.reading.generated import _followed, answer_html
 from views.ui.words import plain
 
 ANSWER = GeneratedAnswer("한강", Usage(None, None, 0.0, 0.0), (), refused=False)
+HOSTILE = (
+    *("<script>alert(1)</script>", "<img src=http://a onerror=alert(1)>", "<svg/onload=alert(1)>", "![a](http://a)"),
+    *("[a](javascript:alert(1))", "$x^2$", ":material/home:", "**굵게**", "`a`", "[<b>](http://a) [1]<i>[2]"),
+)
 
 
 class Place:
@@ -79,12 +83,6 @@ def test_an_answer_without_bounds_is_cut() -> None:
     found = answer_html("강 [1] " * 100_000, "a", 3)
     assert found.endswith(" …</p>")
     assert found.count("<a ") < 5000
-
-
-HOSTILE = (
-    *("<script>alert(1)</script>", "<img src=http://a onerror=alert(1)>", "<svg/onload=alert(1)>", "![a](http://a)"),
-    *("[a](javascript:alert(1))", "$x^2$", ":material/home:", "**굵게**", "`a`", "[<b>](http://a) [1]<i>[2]"),
-)
 
 
 @pytest.mark.parametrize("said", HOSTILE)

@@ -24,6 +24,7 @@ from views.runs.ablation import as_written
 
 pytestmark = pytest.mark.usefixtures("no_worker")
 NDCG = "ndcg@10"
+BROKEN = Variant(4, {"vocabulary": 2000}, code="memory", message="*out* of memory")
 
 
 def figures(ndcg: float, **more: float) -> dict[str, Interval]:
@@ -44,7 +45,6 @@ CHANCE = Variant(
 )
 WORSE = replace(CHANCE, figures=figures(0.4, perplexity=70.0), differences=apart(-0.1, -0.12, -0.08, 0.001))
 UNTRAINED = Variant(0, {}, "base", alike=False, figures=figures(0.45), differences=apart(-0.05, -0.09, -0.01, 0.01))
-BROKEN = Variant(4, {"vocabulary": 2000}, code="memory", message="*out* of memory")
 
 
 def made(table: Table, state: State = State.DONE, *, vary: bool = True, **status: Any) -> Ablation:

@@ -38,6 +38,32 @@ OF_PAIRS: dict[str, Any] = {
     "judged_by": "spearman",
     "kept_step": 10,
 }
+ANSWERS_BEFORE, ANSWERS_AFTER = {"em": 0.01, "f1": 0.12}, {"em": 0.5525, "f1": 0.7}
+OF_ANSWERS: dict[str, Any] = {
+    "before": ANSWERS_BEFORE,
+    "after": ANSWERS_AFTER,
+    "intervals": {"after": {"em": [0.5, 0.6], "f1": [0.65, 0.75]}},
+    "gain": {"measure": "f1", "difference": 0.58, "interval": [0.5, 0.66]},
+    "training_sample": {"before": ANSWERS_BEFORE, "after": {"em": 0.9, "f1": 0.95}, "questions": 100}
+    | {"gain": {"measure": "f1", "difference": 0.83, "interval": [0.7, 0.9]}},
+    "measured_on": "validation",
+    "questions": 300,
+    "rules": "klue",
+    "kept_step": 20,
+}
+OF_TEXT: dict[str, Any] = {
+    "unigram": {"perplexity": 1400.0, "log_likelihood": -7.24, "masked_accuracy": 0.05},
+    "before": {"perplexity": 8000.0, "log_likelihood": -8.99, "masked_accuracy": 0.0},
+    "after": {"perplexity": 512.4, "log_likelihood": -6.24, "masked_accuracy": 0.17},
+    "intervals": {"after": {"masked_accuracy": [0.15, 0.19], "perplexity": [480.0, 540.0]}},
+    "gain": {"measure": "masked_accuracy", "difference": 0.17, "interval": [0.15, 0.19]},
+    "training_sample": {"before": {"masked_accuracy": 0.0}, "after": {"masked_accuracy": 0.2}, "questions": 40}
+    | {"gain": {"measure": "masked_accuracy", "difference": 0.2, "interval": [0.1, 0.3]}},
+    "measured_on": "validation",
+    "rows": 500,
+    "hidden": 9600,
+    "kept_step": 20,
+}
 
 
 def similar(**changed: Any) -> Run:
@@ -90,21 +116,6 @@ def test_its_model_is_a_base_of_search_models_and_the_page_offers_no_form_of_its
     assert SENTENCES not in ranking_kinds()
     app.query_params.update({"base": made.id})
     assert not run(app).exception
-
-
-ANSWERS_BEFORE, ANSWERS_AFTER = {"em": 0.01, "f1": 0.12}, {"em": 0.5525, "f1": 0.7}
-OF_ANSWERS: dict[str, Any] = {
-    "before": ANSWERS_BEFORE,
-    "after": ANSWERS_AFTER,
-    "intervals": {"after": {"em": [0.5, 0.6], "f1": [0.65, 0.75]}},
-    "gain": {"measure": "f1", "difference": 0.58, "interval": [0.5, 0.66]},
-    "training_sample": {"before": ANSWERS_BEFORE, "after": {"em": 0.9, "f1": 0.95}, "questions": 100}
-    | {"gain": {"measure": "f1", "difference": 0.83, "interval": [0.7, 0.9]}},
-    "measured_on": "validation",
-    "questions": 300,
-    "rules": "klue",
-    "kept_step": 20,
-}
 
 
 def reads(**changed: Any) -> Run:
@@ -167,21 +178,6 @@ def test_it_is_no_way_to_search() -> None:
     made = reads()
     choices = choices_for(kept_set())
     assert made.plan() not in choices.trained.values()
-
-
-OF_TEXT: dict[str, Any] = {
-    "unigram": {"perplexity": 1400.0, "log_likelihood": -7.24, "masked_accuracy": 0.05},
-    "before": {"perplexity": 8000.0, "log_likelihood": -8.99, "masked_accuracy": 0.0},
-    "after": {"perplexity": 512.4, "log_likelihood": -6.24, "masked_accuracy": 0.17},
-    "intervals": {"after": {"masked_accuracy": [0.15, 0.19], "perplexity": [480.0, 540.0]}},
-    "gain": {"measure": "masked_accuracy", "difference": 0.17, "interval": [0.15, 0.19]},
-    "training_sample": {"before": {"masked_accuracy": 0.0}, "after": {"masked_accuracy": 0.2}, "questions": 40}
-    | {"gain": {"measure": "masked_accuracy", "difference": 0.2, "interval": [0.1, 0.3]}},
-    "measured_on": "validation",
-    "rows": 500,
-    "hidden": 9600,
-    "kept_step": 20,
-}
 
 
 def guesses() -> Run:

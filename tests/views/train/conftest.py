@@ -11,7 +11,7 @@ from views.train import start as train_start
 @pytest.fixture
 def no_worker(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is queued stays so."""
-    monkeypatch.setattr("jobs.queue.Line.start_worker", lambda _: None)
+    monkeypatch.setattr("jobs.queue.Queue.start_worker", lambda _: None)
 
 
 @pytest.fixture

@@ -40,14 +40,19 @@ from training.runs.curves import Advice
 from training.runs.runs import Phase, Run, all_runs
 from views.ui.words import catalog
 
+TRAINING = PROJECT / "training"
+UNDER_WAY = {State.QUEUED, State.RUNNING}
+TESTED: dict[str, Any] = {
+    **{name: {of: value - 0.05 for of, value in SCORES[name].items()} for name in ("before", "after", "bm25")},
+    "intervals": {"after": {"recall@1": [0.5, 0.6]}},
+    "gain": {"measure": "ndcg@10", "difference": 0.1, "interval": [0.02, 0.18]},
+    "questions": 96,
+}
+
 
 @pytest.fixture
 def app() -> AppTest:
     return unopened(page, whole=False)
-
-
-TRAINING = PROJECT / "training"
-UNDER_WAY = {State.QUEUED, State.RUNNING}
 
 
 # the page
@@ -255,14 +260,6 @@ def test_a_reranker_leads_with_what_bm25_gains_by_it_and_not_with_itself(
     lead = "Mixed with BM25, nDCG@10 **rises by 2.0 points**, from BM25's 65.0% to 67.0%."
     below = "The model alone, not mixed, has nDCG@10 40.0%, **below BM25's 65.0%**; it was 60.0% before training."
     assert -1 < shown.index(lead) < shown.index(chance) < shown.index(below)
-
-
-TESTED: dict[str, Any] = {
-    **{name: {of: value - 0.05 for of, value in SCORES[name].items()} for name in ("before", "after", "bm25")},
-    "intervals": {"after": {"recall@1": [0.5, 0.6]}},
-    "gain": {"measure": "ndcg@10", "difference": 0.1, "interval": [0.02, 0.18]},
-    "questions": 96,
-}
 
 
 def test_what_test_questions_say_stands_under_what_validation_questions_say(app: AppTest) -> None:
