@@ -9,7 +9,7 @@ from language.morphemes import TokenizerKind
 from language.prepared import Step
 from language.text_file import LanguageError
 from views.language import pieces
-from views.language.tokenizers_view import TokenizersView
+from views.language.tokenizers import TokenizersView
 from views.language.typed import typed
 from views.resources.language import steps_of
 from views.ui import tables

@@ -10,7 +10,7 @@ import streamlit as st
 from language.comparison import KeptTokenizer
 from language.morphemes import BOUNDARY, UNKNOWN
 from language.text_file import LanguageError
-from views.language.tokenizers_view import TokenizersView
+from views.language.tokenizers import TokenizersView
 from views.language.typed import typed
 from views.resources.language import CutPiece, cut_text
 from views.ui import tables

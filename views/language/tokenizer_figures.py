@@ -10,8 +10,7 @@ import streamlit as st
 
 from language.morphemes import TokenizerKind
 from views.language import tokenizer_charts
-from views.language.tokenizer_answer import MOST_UNKNOWN, known_enough
-from views.language.tokenizers_view import TokenizersView
+from views.language.tokenizers import MOST_UNKNOWN, TokenizersView, known_enough
 from views.ui import tables
 from views.ui.charts import draw_chart
 from views.ui.state import choose

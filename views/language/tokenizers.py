@@ -1,21 +1,197 @@
 """The Tokenizers tab: tokenizers trained on a text of one's own, side by side with those of models."""
 
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from importlib import import_module
 from itertools import product
+from typing import Any
 
 import streamlit as st
 
 from jobs.status import Status
+from language.comparison import KeptComparison, KeptTokenizer, Request
 from language.job import TokenizerJob, TokenizerRequest
-from views.language import tokenizer_answer, tokenizer_controls
-from views.language.tokenizers_view import TokenizersView, called
+from language.morphemes import Split, TokenizerKind
+from models.hub import ModelError
+from models.sources import STARTER, default_model, find_model
+from views.choices import finished_runs, model_place
+from views.names import base_name, is_a_starter, set_name
 from views.resources.language import open_tokenizers
 from views.resources.sets import chosen_set
-from views.texts import Learned, documents_in, learned_name, pick_text
+from views.texts import Learned, characters_in, documents_in, learned_name, pick_text, reference_of
 from views.ui.job import begin, draw_job
 from views.ui.problems import failure_text
-from views.ui.state import choose_tab
+from views.ui.state import choose_several, choose_tab
 from views.ui.words import known, plain, word
+
+
+@dataclass(frozen=True)
+class TokenizersView:
+    """A comparison as it is shown: what was asked for, what came out, and what models are called."""
+
+    request: TokenizerRequest
+    kept: KeptComparison
+    models: Mapping[str, str]
+
+    def name(self, one: KeptTokenizer) -> str:
+        """Return what a tokenizer is called: not Markdown, a person may have named it."""
+        if not one.is_trained:
+            return self.models.get(one.measured.name, one.measured.name)
+        trained = one.measured.trained
+        return called(trained["kind"], trained["split"], trained["vocabulary"], self.request.compared)
+
+
+def called(kind: str, split: str, vocabulary: int, asked: Request) -> str:
+    """Return what a tokenizer that is trained is called, among all that are asked for."""
+    told = [word(f"tokenizers.split_{split}")] if len(asked.splits) > 1 else []
+    return " · ".join([word(f"tokenizers.kind_{kind}"), *told, f"{vocabulary:,}"])
+
+
+MOST_UNKNOWN = 0.05  # share of words with an unknown piece: above it, few pieces are no merit
+_FEW = 30  # documents that are too few to rely on
+
+
+def known_enough(one: KeptTokenizer) -> bool:
+    """Whether a tokenizer knows so many words that its pieces may be counted against those of others."""
+    return one.figures.unknown_words <= MOST_UNKNOWN
+
+
+def draw_answer(view: TokenizersView) -> None:
+    """Draw who cuts words into the fewest pieces, who keeps to morphemes, and on how much text that was measured."""
+    every = view.kept.tokenizers
+    if not every:
+        return
+    able = [one for one in every if known_enough(one)]
+    st.markdown(" ".join([_fewest(view, able or every), _nearest(view, able), _left_out(view, able)]))
+    figures = every[0].figures
+    counts = {"documents": f"{figures.documents:,}", "words": f"{figures.words:,}"}
+    limits = [word("tokenizers.limits", **counts, data=plain(set_name(view.kept.corpus)))]
+    limits += [word("tokenizers.few_documents")] if figures.documents < _FEW else []
+    st.caption(" ".join(limits))
+
+
+def _fewest(view: TokenizersView, of: Sequence[KeptTokenizer]) -> str:
+    ranked = sorted(of, key=lambda one: one.figures.tokens_per_word)
+    best, worst = ranked[0], ranked[-1]
+    told = {"best": plain(view.name(best)), "tokens": f"{best.figures.tokens_per_word:.2f}"}
+    if len(ranked) == 1:
+        return word("tokenizers.answer_one", **told)
+    others = {"worst": plain(view.name(worst)), "most": f"{worst.figures.tokens_per_word:.2f}"}
+    if told["tokens"] == others["most"]:
+        return word("tokenizers.answer_alike", tokens=told["tokens"], count=len(ranked))
+    return word("tokenizers.answer", **told, **others, count=len(ranked))
+
+
+def _nearest(view: TokenizersView, of: Sequence[KeptTokenizer]) -> str:
+    judged = [(one.figures.f1, one) for one in of if one.figures.f1 is not None]
+    if len({f"{f1:.2f}" for f1, _ in judged}) < 2:  # nobody keeps closer than another
+        return ""
+    f1, best = max(judged, key=lambda one: one[0])
+    return word("tokenizers.answer_morphemes", best=plain(view.name(best)), f1=f"{f1:.2f}")
+
+
+def _left_out(view: TokenizersView, able: Sequence[KeptTokenizer]) -> str:
+    names = [plain(view.name(one)) for one in view.kept.tokenizers if one not in able]
+    if not names:
+        return ""
+    key = "tokenizers.answer_unknown" if able else "tokenizers.answer_all_unknown"
+    return word(key, names=", ".join(names), share=f"{MOST_UNKNOWN:.0%}")
+
+
+SIZES = (1_000, 2_000, 4_000, 8_000, 16_000, 32_000, 64_000)
+_USUAL = (2_000, 8_000, 32_000)
+_CHARACTERS_A_PIECE = 20  # of text, in Korean articles, for a vocabulary to be found in it
+_REFERENCE = re.compile(r"[\w./:-]{1,200}")
+
+
+def usual_sizes(characters: int) -> list[int]:
+    """Return the vocabularies picked before anybody chooses: those that so much text allows, and smaller ones."""
+    allowed = [size for size in _USUAL if characters >= _CHARACTERS_A_PIECE * size]
+    return allowed if len(allowed) > 1 else [SIZES[0], *allowed]
+
+
+def pick(learned: Learned) -> tuple[TokenizerRequest | None, Mapping[str, str]]:
+    """Draw the controls; returns what they ask of a text, None if nothing, and what the models are called."""
+    place = st.expander(word("tokenizers.settings"), icon=":material/tune:")
+    with place, st.container(horizontal=True, vertical_alignment="bottom"):
+        kinds = _pick("kinds", [*TokenizerKind], [*TokenizerKind], "kind")
+        splits = _pick("splits", [*Split], [Split.WORDS], "split")
+        usual = [str(size) for size in usual_sizes(characters_in(learned))]
+        sizes = choose_several(
+            st.pills,
+            "vocabularies",
+            word("tokenizers.vocabularies"),
+            [*map(str, SIZES)],
+            usual,
+            key=f"vocabularies_{learned.key}",
+            wrap=True,
+            format_func=lambda size: f"{int(size):,}",
+            help=word("tokenizers.vocabularies_help"),
+        )
+        names, against = _pick_models()
+    if not (kinds and splits and sizes):
+        return None, names
+    compared = Request(
+        kinds=tuple(map(TokenizerKind, kinds)),
+        splits=tuple(map(Split, splits)),
+        vocabularies=tuple(map(int, sizes)),
+        against=tuple(against),
+    )
+    return TokenizerRequest(reference_of(learned), compared), names
+
+
+def _pick(name: str, options: Sequence[str], usual: Sequence[str], called: str) -> list[str]:
+    return choose_several(
+        st.pills,
+        name,
+        word(f"tokenizers.{called}"),
+        [*map(str, options)],
+        [*map(str, usual)],
+        key=f"picked_{name}",
+        wrap=True,
+        format_func=lambda one: word(f"tokenizers.{called}_{one}"),
+        help=word(f"tokenizers.{called}_help"),
+    )
+
+
+def _pick_models() -> tuple[dict[str, str], list[str]]:
+    """Draw the choice of models to compare with; returns all names by reference, and those picked that there are."""
+    key, first = "tokenizers_against", [] if default_model() == STARTER else [default_model()]
+    runs = {model_place(run): run.plan().name for run in finished_runs() if not is_a_starter(model_place(run))}
+    names = {one: base_name(one) for one in first} | runs
+    typed = [*st.session_state.get(key, ()), *st.query_params.get("beside", "").split("|")]
+    names |= {one: one for one in typed if one not in names and _REFERENCE.fullmatch(one)}
+    picked = choose_several(
+        _multiselect,
+        "beside",
+        word("tokenizers.against"),
+        [*names],
+        first,
+        key=key,
+        format_func=lambda one: names.get(one, one),
+        help=word("tokenizers.against_help"),
+        placeholder=word("tokenizers.against_none"),
+        width=320,
+    )
+    return names, [one for one in picked if _is_there(one, names)]
+
+
+def _multiselect(label: str, options: Sequence[str], *, selection_mode: str, **look: Any) -> list[str]:
+    del selection_mode  # there is but one
+    picked: list[str] = st.multiselect(label, options, accept_new_options=True, **look)
+    return picked
+
+
+def _is_there(reference: str, names: Mapping[str, str]) -> bool:
+    try:
+        find_model(reference)
+    except ModelError as error:
+        told = {"model": plain(names[reference]), "reason": plain(failure_text(error))}
+        st.error(word("tokenizers.model_failed", **told), icon=":material/error:")
+        return False
+    return True
+
 
 VIEWS = {
     "figures": "views.language.tokenizer_figures",
@@ -28,7 +204,7 @@ def draw() -> None:
     """Draw what to compare, and the comparison where it was made."""
     answer = st.container()
     learned = pick_text(chosen_set())
-    request, models = tokenizer_controls.pick(learned)
+    request, models = pick(learned)
     if request is None:
         answer.info(word("tokenizers.pick_one"), icon=":material/info:")
         return
@@ -48,7 +224,7 @@ def draw() -> None:
 
 
 def _draw_answer(view: TokenizersView, job: TokenizerJob) -> None:
-    tokenizer_answer.draw(view)
+    draw_answer(view)
     for model, reason in view.kept.failed.items():
         told = {"model": plain(view.models.get(model, model)), "reason": plain(failure_text(reason))}
         st.error(word("tokenizers.model_failed", **told), icon=":material/error:")

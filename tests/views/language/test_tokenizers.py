@@ -36,9 +36,8 @@ from tests.language.tokenizers.test_train import SENTENCES, trained
 from tests.views.driving import opened, run
 from views.language.pieces import cut_html, names_html
 from views.language.tokenizer_charts import by_size
-from views.language.tokenizer_controls import usual_sizes
 from views.language.tokenizer_figures import best_rows, command_of, zipped
-from views.language.tokenizers_view import TokenizersView
+from views.language.tokenizers import TokenizersView, usual_sizes
 from views.resources.language import CutPiece
 from views.ui.words import catalog
 
