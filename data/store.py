@@ -17,13 +17,10 @@ from data.apart.reading import read_file_apart
 from data.collection import Collection, KeptSet, file_named
 from data.formats.opening import file_content
 from data.formats.tables import shown
-from data.pairs.reading import PairOptions, PairReading, read_pairs
-from data.pairs.records import PairKind
 from data.passages import Passages, open_passages, write_passages
 from data.problems import DataError, ProblemCode
 from data.questions.read import Reading, read
 from data.records import QuestionSet, open_questions, write_questions
-from data.split import Part
 from data.workspace import read_json, replacing, require_few_passages, workspace, write_json
 
 TIMEOUT_SECONDS = 30
@@ -45,22 +42,6 @@ class CatalogEntry:
     size: int = 0  # bytes
 
 
-@dataclass(frozen=True)
-class PairEntry:
-    """One public set: its files, and how they are read. One without an address comes with the program."""
-
-    id: str
-    title: str
-    licence: str
-    files: tuple[CatalogEntry, ...]
-    options: PairOptions
-
-    @property
-    def size(self) -> int:
-        """Bytes to be downloaded."""
-        return sum(file.size for file in self.files)
-
-
 _FOLDER = Path(__file__).parent
 _KNOWN = tomllib.loads((_FOLDER / "catalog.toml").read_text(encoding="utf-8"))
 
@@ -70,15 +51,7 @@ def _entry(told: dict[str, Any]) -> CatalogEntry:
     return CatalogEntry(**told | {"path": path if "address" in told else _FOLDER / path})
 
 
-def _pair_entry(told: dict[str, Any]) -> PairEntry:
-    parts = tuple(map(Part, told.get("parts", ())))
-    scale = tuple(told["scale"]) if "scale" in told else None
-    options = PairOptions(kind=PairKind(told["kind"]), scale=scale, parts=parts)
-    return PairEntry(told["id"], told["title"], told["licence"], tuple(map(_entry, told["files"])), options)
-
-
 CATALOG = {entry.id: entry for entry in map(_entry, _KNOWN["questions"])}
-PAIR_CATALOG = {entry.id: entry for entry in map(_pair_entry, _KNOWN["pairs"])}
 
 
 def read_entry(entry: CatalogEntry, on_progress: Progress | None = None) -> Reading:
@@ -135,24 +108,6 @@ def _download(entry: CatalogEntry, on_progress: Progress | None) -> bytes:
             found=hashlib.sha256(content).hexdigest()[:12],
         )
     return bytes(content)
-
-
-def read_pair_entry(entry: PairEntry, on_progress: Progress | None = None) -> PairReading:
-    """Obtain the files of a set of the catalog and read them; it is named by its title. Raises `DataError`."""
-    reading = read_pairs(obtain_files(entry, on_progress), entry.options)
-    return replace(reading, pairs=replace(reading.pairs, name=entry.title))
-
-
-def obtain_files(entry: PairEntry, on_progress: Progress | None = None) -> list[tuple[bytes, str]]:
-    """Return the content of the files of a set of the catalog, each with its name. Raises `DataError`.
-
-    `on_progress` is told the bytes of all files so far, and those of the set.
-    """
-    files, before = [], 0
-    for file in entry.files:
-        files.append((obtain(file, _within(entry, before, on_progress)), file.path.name))
-        before += file.size
-    return files
 
 
 def _within(entry: PairEntry, before: int, on_progress: Progress | None) -> Progress | None:

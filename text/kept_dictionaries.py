@@ -67,6 +67,8 @@ def find(reference: str, base: Path | None = None) -> Dictionary:
     wrong in the file.
     """
     if reference.startswith(REFERENCE):
+        if all(kept.reference != reference for kept in stored()):
+            raise _DICTIONARIES.error(reference)
         return load(reference.removeprefix(REFERENCE))
     if path := file_named(reference, base):
         return open_dictionary(path)

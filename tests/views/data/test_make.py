@@ -9,6 +9,7 @@ from data.records import Passage, QuestionSet
 from data.store import keep, load, stored
 from data.workspace import workspace
 from tests.chat_server import AT_ONCE, KEY, MODEL, ChatServer, Reply, chat_server
+from tests.views.data.driving import press, texts
 from tests.views.driving import opened, run
 
 CITIES = ("서울", "부산", "대구", "인천", "광주", "대전")
@@ -32,16 +33,6 @@ def page() -> None:
 
     sidebar.draw()
     data_page.draw()
-
-
-def texts(app: AppTest) -> str:
-    kinds = (app.markdown, app.caption, app.error, app.warning, app.info)
-    return "\n".join(element.value.replace("\\", "") for kind in kinds for element in kind)
-
-
-def press(app: AppTest, key: str) -> AppTest:
-    app.button(key=key).click()
-    return run(app)
 
 
 def choose(app: AppTest, by: str) -> AppTest:

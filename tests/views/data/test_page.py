@@ -12,7 +12,9 @@ from streamlit.testing.v1.element_tree import Selectbox
 
 from data.store import CATALOG, load, stored
 from tests.data.sample_files import ROWS, as_csv, as_squad
+from tests.views.data.driving import keys, press, texts
 from tests.views.driving import run
+from views.data.passages import _marked
 
 KORQUAD = "korquad-v1-dev"
 TABLE = as_csv(ROWS).encode("cp949", "replace")
@@ -43,23 +45,8 @@ def upload(app: AppTest, content: str | bytes, name: str = "내 질문.csv") -> 
     return run(app)
 
 
-def press(app: AppTest, key: str) -> AppTest:
-    app.button(key=key).click()
-    return run(app)
-
-
-def keys(app: AppTest) -> set[str]:
-    return {button.key for button in app.button if button.key}
-
-
 def counts(app: AppTest) -> list[str]:
     return [metric.value for metric in app.metric[:3]]
-
-
-def texts(app: AppTest) -> str:
-    """Everything the page says, as Markdown shows it."""
-    kinds = (app.markdown, app.caption, app.header, app.subheader, app.error, app.warning, app.info, app.success)
-    return re.sub(r"\\(.)", r"\1", "\n".join(element.value for kind in kinds for element in kind))
 
 
 def statuses(app: AppTest) -> list[str]:
@@ -334,3 +321,22 @@ def test_a_stored_set_that_is_damaged_is_told(app: AppTest, tmp_path: Path) -> N
         cached.clear()
     run(app)
     assert "원래 파일을 다시 올려 주세요" in texts(app)
+
+
+TEXT = "서울은 수도이다. 서울은 크다."
+
+
+@pytest.mark.parametrize(
+    ("answers", "places"),
+    [
+        (["서울"], [(0, "서울")]),
+        (["수도", "서울"], [(0, "서울"), (4, "수도")]),
+        (["서울은 수", "수도"], [(0, "서울은 수도")]),  # they overlap
+        (["없다", ""], []),
+    ],
+)
+def test_answers_are_marked_where_they_first_stand(answers: list[str], places: list[tuple[int, str]]) -> None:
+    pieces = re.split(r"</?mark[^>]*>", re.sub(r"</?div[^>]*>", "", _marked(TEXT, answers)))
+    assert "".join(pieces) == TEXT
+    starts = [sum(map(len, pieces[:place])) for place in range(1, len(pieces), 2)]
+    assert list(zip(starts, pieces[1::2], strict=True)) == places

@@ -12,10 +12,10 @@ from streamlit.testing.v1 import AppTest
 from streamlit.testing.v1.element_tree import Selectbox
 
 from data.pairs.records import PARTS, PairKind
-from data.pairs.store import load, stored
+from data.pairs.store import PAIR_CATALOG, load, stored
 from data.split import Part
-from data.store import PAIR_CATALOG
 from tests.data.sample_files import ROWS, as_squad
+from tests.views.data.driving import keys, press, texts
 from tests.views.driving import opened, run
 
 HEADER = "sentence1\tsentence2\tscore\n"
@@ -55,21 +55,6 @@ def app(monkeypatch: pytest.MonkeyPatch) -> AppTest:
 def upload(app: AppTest, *files: tuple[str, str]) -> AppTest:
     app.file_uploader[0].set_value([(name, content.encode(), "text/plain") for name, content in files])
     return run(app)
-
-
-def press(app: AppTest, key: str) -> AppTest:
-    app.button(key=key).click()
-    return run(app)
-
-
-def keys(app: AppTest) -> set[str]:
-    return {button.key for button in app.button if button.key}
-
-
-def texts(app: AppTest) -> str:
-    """Everything the page says, as Markdown shows it."""
-    kinds = (app.markdown, app.caption, app.header, app.subheader, app.error, app.warning, app.info, app.success)
-    return re.sub(r"\\(.)", r"\1", "\n".join(element.value for kind in kinds for element in kind))
 
 
 def figures(app: AppTest) -> dict[str, str]:
