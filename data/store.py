@@ -43,15 +43,16 @@ class CatalogEntry:
 
 
 _FOLDER = Path(__file__).parent
-_KNOWN = tomllib.loads((_FOLDER / "catalog.toml").read_text(encoding="utf-8"))
+KNOWN = tomllib.loads((_FOLDER / "catalog.toml").read_text(encoding="utf-8"))
 
 
-def _entry(told: dict[str, Any]) -> CatalogEntry:
+def catalog_entry(told: dict[str, Any]) -> CatalogEntry:
+    """Return an entry as `catalog.toml` tells it; the path of a set that comes with the program is in this room."""
     path = Path(told["path"])
     return CatalogEntry(**told | {"path": path if "address" in told else _FOLDER / path})
 
 
-CATALOG = {entry.id: entry for entry in map(_entry, _KNOWN["questions"])}
+CATALOG = {entry.id: entry for entry in map(catalog_entry, KNOWN["questions"])}
 
 
 def read_entry(entry: CatalogEntry, on_progress: Progress | None = None) -> Reading:
@@ -108,13 +109,6 @@ def _download(entry: CatalogEntry, on_progress: Progress | None) -> bytes:
             found=hashlib.sha256(content).hexdigest()[:12],
         )
     return bytes(content)
-
-
-def _within(entry: PairEntry, before: int, on_progress: Progress | None) -> Progress | None:
-    """Progress of one file as that of the whole set."""
-    if on_progress is None:
-        return None
-    return lambda done, _: on_progress(before + done, entry.size)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 
 from pydantic import ValidationError
 
-from data.pairs.store import StoredPairs
+from data.pairs.store import PAIR_CATALOG, StoredPairs
 from data.records import Maker, Question, model_of
-from data.store import CATALOG, PAIR_CATALOG
+from data.store import CATALOG
 from jobs.status import State, Status
 from models.hub import ModelError, downloaded_commits
 from models.packaged import PackagedBase, packaged_base

@@ -10,9 +10,8 @@ import numpy as np
 
 from data.pairs.audit import split_pairs
 from data.pairs.records import PairKind, PairSet
-from data.pairs.store import find
+from data.pairs.store import PAIR_CATALOG, find
 from data.split import Part, SplitOptions
-from data.store import PAIR_CATALOG
 from embeddings.bootstrap import figure, mean_draws
 from embeddings.encoder import Distinct
 from embeddings.geometry import alignment, positive_rows, uniformity

@@ -6,9 +6,8 @@ import numpy as np
 
 from data.pairs.audit import PairAudit, audit_pairs, split_pairs
 from data.pairs.records import PairSet
-from data.pairs.store import StoredPairs, keep, load, stored
+from data.pairs.store import PAIR_CATALOG, StoredPairs, keep, load, read_pair_entry, stored
 from data.split import Part
-from data.store import PAIR_CATALOG, read_pair_entry
 from embeddings.encoder import Distinct
 from embeddings.results import Evaluation
 from embeddings.results import load as load_evaluation

@@ -16,10 +16,10 @@ import pytest
 from data.pairs.audit import audit_pairs, split_pairs
 from data.pairs.reading import PairOptions, PairReading
 from data.pairs.records import PARTS, Label, PairKind
-from data.pairs.store import find
+from data.pairs.store import PAIR_CATALOG, PairEntry, find, read_pair_entry
 from data.problems import DataError, ProblemCode
 from data.split import Part
-from data.store import PAIR_CATALOG, CatalogEntry, PairEntry, read_pair_entry
+from data.store import CatalogEntry
 from data.workspace import PROJECT
 
 

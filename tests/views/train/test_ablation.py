@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 from streamlit.testing.v1 import AppTest
 
+from data.pairs.store import PAIR_CATALOG, read_pair_entry
 from data.pairs.store import keep as keep_pairs
-from data.store import PAIR_CATALOG, StoredSet, keep, read_pair_entry
+from data.store import StoredSet, keep
 from jobs.status import State
 from language.corpus import PassageCorpus
 from models.sources import STARTER
