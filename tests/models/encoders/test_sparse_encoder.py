@@ -32,7 +32,7 @@ import json, sys
 from models.hub import ModelError
 from models.precision import Precision
 from models.sources import find_model
-from models.sparse_encoder import SparseTextEncoder
+from models.encoders.sparse_encoder import SparseTextEncoder
 from tests.hub import SENTENCES
 
 for name in sys.argv[1:]:
