@@ -64,7 +64,7 @@ def test_progress_is_that_of_the_whole_set(entry: PairEntry, monkeypatch: pytest
         on_progress(file.size, file.size)
         return content(0)
 
-    monkeypatch.setattr("data.store.obtain", obtained)
+    monkeypatch.setattr("data.pairs.store.obtain", obtained)
     read_pair_entry(entry, lambda done, total: steps.append((done, total)))
     assert steps == [(entry.size // 2, entry.size), (entry.size, entry.size)]
 
