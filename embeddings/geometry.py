@@ -1,4 +1,4 @@
-"""How vectors lie in their space: do alike sentences lie together, do all use the sphere, what is near, and a map of it.
+"""How vectors lie in their space: do alike sentences lie together, do all use the sphere, what is near; and a map.
 
 Conventions, those of Wang & Isola 2020 and of SimCSE (Gao et al. 2021, section 5):
 - All vectors are brought to length 1. A vector of zeros, of a text nothing is known of, is no point of the sphere and

@@ -1,7 +1,7 @@
 """Vectors against people's judgement: correlations with scores, densities, misplaced pairs, and a probe of labels.
 
 Semantic textual similarity asks whether the cosine of two sentences rises and falls with the score people gave them. A
-model's figure is Spearman's rank correlation of cosines and gold scores over all pairs at once ("all", as SimCSE reports
+model's figure is Spearman's rank correlation of cosines and gold scores over all pairs at once ("all", as SimCSE tells
 it: Gao et al. 2021, appendix B), with Pearson's beside it. The probe asks what a vector holds of inference: a linear
 classifier over two sentences' vectors (Conneau & Kiela 2018), with the features of SBERT (Reimers & Gurevych 2019): (u,
 v, |u - v|). The encoder is not trained, so all that the classifier knows stands in the vectors."""

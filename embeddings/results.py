@@ -1,7 +1,7 @@
 """What was measured of sentence encoders on one part of a set of pairs, kept on disk, and what others published.
 
 A folder holds `arrays.npz` and, written last, `scores.json`: a folder with scores is whole. None of the published
-figures was measured here; they are of other models, trained on other machines with other settings: orientation, no test."""
+figures was measured here; they are of other models, trained elsewhere with other settings: orientation, no test."""
 
 import math
 from collections.abc import Iterable

@@ -1,6 +1,6 @@
 """Text as a model that learns to guess hidden tokens reads it: what is hidden, a file of tokens, and rows cut from it.
 
-Text of any size is cut once into tokens that lie in a file, which is never in memory as a whole. Which tokens are hidden
+Text of any size is cut once into tokens that lie in a file, never in memory as a whole. Which tokens are hidden
 is as in Devlin et al. 2019, 3.1."""
 
 from array import array

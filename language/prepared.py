@@ -1,4 +1,4 @@
-"""A tokenizer as it is used, trained here or a model's, each given the text that it expects; and the merges of a BPE."""
+"""A tokenizer as it is used, trained here or a model's, given the text that it expects; and the merges of a BPE."""
 
 import json
 from collections.abc import Sequence

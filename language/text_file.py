@@ -1,4 +1,4 @@
-"""A text file in UTF-8, as documents that are read from the beginning as often as they are asked for, or why it cannot be.
+"""A text file in UTF-8, as documents that are read from the beginning as often as asked for, or why it cannot be.
 
 It may be of any size: no more of it than one document lies in memory."""
 

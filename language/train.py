@@ -1,7 +1,7 @@
 """Tokenizers trained on one's own text: WordPiece, BPE, byte-level BPE and Unigram, over words or over morphemes.
 
 They are trained on the documents of a corpus that are not held out, which lie in a file, so that several kinds and
-vocabularies read the same text and Kiwi cuts it once. Trainers hold all distinct words in memory: a corpus that is larger
+vocabularies read the same text and Kiwi cuts it once. Trainers hold all distinct words in memory: a larger corpus
 than `most_characters` is sampled by document, which bounds them.
 
 Each is a standard `tokenizer.json` that `tokenizers.Tokenizer.from_file` and transformers' `PreTrainedTokenizerFast`

@@ -16,12 +16,10 @@ from models.soundness import (
     require_readable,
     require_trained,
 )
-from models.sources import ModelSource, is_starter, require_sparse, starter_folder, starter_module
+from models.sources import ModelSource, require_sparse, starter_folder, starter_module
 
 if TYPE_CHECKING:
     from sentence_transformers import CrossEncoder, SentenceTransformer, SparseEncoder
-
-    from models.readers.span_network import SpanNetwork
 
 
 @without_collections()
@@ -76,35 +74,6 @@ def load_cross_encoder(
     _require_whole(source, model, new_head=new_head)
     name_one_segment(model.tokenizer, model.config)
     return model
-
-
-@without_collections()
-def load_reader(source: ModelSource, *, new_head: bool = False) -> "SpanNetwork":
-    """Load a reader of spans in float32 from safetensors.
-
-    With `new_head` a base without its head is given one, always the same, to be trained.
-    Raises `ModelError` `starter_reader`: a starter knows words, not where they stand.
-    """
-    import torch
-    from transformers import AutoModelForQuestionAnswering, AutoTokenizer
-
-    from models.readers.span_network import SpanNetwork
-
-    if is_starter(source):
-        raise ModelError("starter_reader", "a starter reads no passages: take a transformer", model=source.reference)
-    where = where_of(source)
-    name = where.pop("model_name_or_path")
-    with loading(source.reference):
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(0)
-            network = AutoModelForQuestionAnswering.from_pretrained(name, **where, **WEIGHTS)
-        tokenizer = AutoTokenizer.from_pretrained(name, **where)
-    require_trained(source.reference, network, new_head=new_head)
-    require_readable(source.reference, tokenizer, network)
-    name_one_segment(tokenizer, network.config)
-    if torch.cuda.is_available():
-        network.to("cuda")
-    return SpanNetwork(network.eval(), tokenizer, most_tokens(tokenizer, network.config))
 
 
 def most_tokens(tokenizer: Any, config: Any) -> int:

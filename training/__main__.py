@@ -46,7 +46,7 @@ def _commands(name: str) -> App:
         commands.command(
             _training_of(kind),
             name=kind,
-            help=f"train a {kind}; the defaults told here suit the starter, and other bases have others",
+            help=f"train a model of the kind {kind}; defaults here suit the starter, other bases differ",
         )
     commands.command(find_settings_commands(), name="find-settings")
     for command in (ablate, list_runs, stop, resume, delete, push):
@@ -123,7 +123,7 @@ def work() -> int:
 
 def rehearse(task: Annotated[RehearsalTask, one_of(RehearsalTask)], folder: Path, /) -> int:
     """Work out what the page asks before a training."""
-    from training.train import rehearse
+    from training.estimate import rehearse
 
     return rehearse(task, folder)
 

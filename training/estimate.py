@@ -4,20 +4,28 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import psutil
 
+from data.workspace import replacing
+from jobs.folder import carry_out
+from jobs.status import State, Status
 from models.sources import find_model
 from training.engine.task import Task
-from training.options.common import AttentionDropout, EmbeddingTable, Report, TrainingOptions
+from training.options.common import (
+    AttentionDropout,
+    EmbeddingTable,
+    Report,
+    TrainingOptions,
+)
 from training.recipe import recipe_of
-from training.runs.rehearsal import Estimate
-from training.runs.runs import Plan
-from training.train import load_material
+from training.runs.rehearsal import Estimate, Rehearsal, RehearsalTask
+from training.runs.runs import Plan, Run
+from training.train import load_material, mined, problem_of
 
 SHARE_TO_USE = 0.9  # of the memory that is free: the rest is for what nobody foresees
 _BYTES = 12  # of a trained weight in float32, besides itself: its gradient and two averages of AdamW
@@ -346,3 +354,24 @@ def _adapters(network: Any) -> int:
 
     linear = [module for module in network.modules() if isinstance(module, Linear)]
     return sum(LORA_RANK * (module.in_features + module.out_features) for module in linear)
+
+
+_READING = 0.9  # share of an estimate that reading takes, where it takes long
+
+
+def rehearse(task: RehearsalTask, folder: Path) -> int:
+    """Answer for the plan in the folder's `run.json`; returns 0, or 1 where its status tells why not."""
+    job = Rehearsal(folder, task)
+
+    def work(began: Status) -> None:
+        def tell(share: float) -> None:
+            job.write_status(replace(began, share=_READING * share))
+
+        if task is RehearsalTask.ESTIMATE:
+            job.write("estimate.json", asdict(estimate(Run(folder).plan(), tell)))
+        else:
+            table = mined(Run(folder).plan())[0]
+            with replacing(folder / "negatives.parquet") as new:
+                table.to_parquet(new, index=False)
+
+    return int(carry_out(job, work, problem_of).state is not State.DONE)

@@ -40,7 +40,7 @@ def find_settings_commands() -> App:
     """Return the commands that find settings, one a kind of training that ranks passages."""
     commands = commands_of("find-settings", "Try a few settings on validation questions, and tell which do.")
     for kind in ranking_kinds():
-        commands.command(_command_of(kind), name=kind, help=f"of a {kind}")
+        commands.command(_command_of(kind), name=kind, help=f"for the kind {kind}")
     return commands
 
 

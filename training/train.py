@@ -5,7 +5,7 @@ import logging
 import os
 import time
 from collections.abc import Callable
-from dataclasses import asdict, replace
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, TypeVar
@@ -21,12 +21,11 @@ from training.base import Recipe
 from training.engine.adaptation import settle
 from training.engine.checkpoints import newest_checkpoint, step_of
 from training.engine.task import Measurement, Task, processes
-from training.losses import negatives_of_processes
 from training.options.common import OptionError, Report, TrainingError
 from training.options.questions import RankerOptions
+from training.rankers.losses import negatives_of_processes
 from training.recipe import recipe_of
 from training.runs.card import in_precision_begun, provenance, write_card
-from training.runs.rehearsal import Rehearsal, RehearsalTask
 from training.runs.runs import Phase, Plan, Run, find_run
 from training.runs.sweeps import QUEUE
 
@@ -235,29 +234,6 @@ def _measured_once(run: Run, recipe: Recipe[Any, Any], source: ModelSource, mate
     reached = recipe.measured(source)
     run.write(path.name, reached.kept())
     return reached
-
-
-_READING = 0.9  # share of an estimate that reading takes, where it takes long
-
-
-def rehearse(task: RehearsalTask, folder: Path) -> int:
-    """Answer for the plan in the folder's `run.json`; returns 0, or 1 where its status tells why not."""
-    job = Rehearsal(folder, task)
-
-    def work(began: Status) -> None:
-        def tell(share: float) -> None:
-            job.write_status(replace(began, share=_READING * share))
-
-        if task is RehearsalTask.ESTIMATE:
-            from training.estimate import estimate
-
-            job.write("estimate.json", asdict(estimate(Run(folder).plan(), tell)))
-        else:
-            table = mined(Run(folder).plan())[0]
-            with replacing(folder / "negatives.parquet") as new:
-                table.to_parquet(new, index=False)
-
-    return int(carry_out(job, work, problem_of).state is not State.DONE)
 
 
 def mined(plan: Plan) -> tuple[pd.DataFrame, int]:

@@ -15,10 +15,12 @@ import numpy as np
 
 from data.cache import key_of
 from data.workspace import read_json, write_json
+from jobs.processes import without_collections
 from models.hub import ModelError
-from models.loading import load_reader
+from models.loading import WEIGHTS, most_tokens, name_one_segment, where_of
 from models.precision import Precision
-from models.sources import ModelSource, SourcedModel
+from models.soundness import loading, require_readable, require_trained
+from models.sources import ModelSource, SourcedModel, is_starter
 from models.windows import joint_of
 
 if TYPE_CHECKING:
@@ -337,3 +339,32 @@ def keep_options(folder: Path, options: SpanOptions, threshold: float | None = N
 
 def _kept(source: ModelSource) -> dict[str, Any]:
     return read_json(source.folder / _OPTIONS) if source.folder else {}
+
+
+@without_collections()
+def load_reader(source: ModelSource, *, new_head: bool = False) -> "SpanNetwork":
+    """Load a reader of spans in float32 from safetensors.
+
+    With `new_head` a base without its head is given one, always the same, to be trained.
+    Raises `ModelError` `starter_reader`: a starter knows words, not where they stand.
+    """
+    import torch
+    from transformers import AutoModelForQuestionAnswering, AutoTokenizer
+
+    from models.readers.span_network import SpanNetwork
+
+    if is_starter(source):
+        raise ModelError("starter_reader", "a starter reads no passages: take a transformer", model=source.reference)
+    where = where_of(source)
+    name = where.pop("model_name_or_path")
+    with loading(source.reference):
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(0)
+            network = AutoModelForQuestionAnswering.from_pretrained(name, **where, **WEIGHTS)
+        tokenizer = AutoTokenizer.from_pretrained(name, **where)
+    require_trained(source.reference, network, new_head=new_head)
+    require_readable(source.reference, tokenizer, network)
+    name_one_segment(tokenizer, network.config)
+    if torch.cuda.is_available():
+        network.to("cuda")
+    return SpanNetwork(network.eval(), tokenizer, most_tokens(tokenizer, network.config))

@@ -19,7 +19,8 @@ from data.cache import key_of
 from data.passages import Passage, Passages
 from retrieval.lexical.engines import Engine, Index, InOneSegment, InPostings, NothingFound, RankBM25, best_of_blocks
 from retrieval.lexical.feedback import QUESTIONS, Feedback, FeedbackOptions
-from retrieval.lexical.postings.segment import FEW, Segment
+from retrieval.lexical.postings.counting import FEW
+from retrieval.lexical.postings.segment import Segment
 from retrieval.lexical.weights import TermStatistics, bm25_segments, bm25f_segments, field_statistics, term_statistics
 from retrieval.rankings import Rankings, joined
 from text.analysis import Analysis, analyze

@@ -19,7 +19,8 @@ import pandas as pd
 from data.cache import cached_arrays, key_of
 from data.passages import Passages
 from data.texts import fingerprint_of
-from retrieval.lexical.postings.segment import Segment, WeighedTokens, first_places, holders, in_one, segment_of
+from retrieval.lexical.postings.counting import holders, segment_of
+from retrieval.lexical.postings.segment import Segment, WeighedTokens, first_places, in_one
 from text.analysis import Analysis
 from text.analyzers import VERSION, Analyzer
 from text.tokens import Tokens, token_parts

@@ -10,8 +10,9 @@ from safetensors.numpy import load_file, save_file
 
 from language.inside.network import load_encoder
 from models.hub import ModelError
-from models.loading import load_bi_encoder, load_cross_encoder, load_reader, load_sparse_encoder
+from models.loading import load_bi_encoder, load_cross_encoder, load_sparse_encoder
 from models.readers.masked_network import load_masked
+from models.readers.reader import load_reader
 from models.soundness import require_possible
 from models.sources import find_model
 from tests.hub import build_bi_encoder, build_cross_encoder_base, build_sparse_encoder, with_head

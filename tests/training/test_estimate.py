@@ -18,14 +18,14 @@ from tests.programs import run_module
 from tests.training.worlds import COLUMNS, FROM_STARTERS, misleading_set, planned, shuffled, wait_until
 from training import estimate as estimating
 from training.engine.task import Task
-from training.estimate import SHARE_TO_USE, Tried, characters_read, estimate, evenly
+from training.estimate import SHARE_TO_USE, Tried, characters_read, estimate, evenly, rehearse
 from training.options.common import Report
 from training.options.rankers import BI_ENCODER, CROSS_ENCODER, SPARSE_ENCODER, BiEncoderObjective
 from training.recipe import ranking_kinds
 from training.runs.rehearsal import Estimate, Rehearsal
 from training.runs.rehearsal import RehearsalTask as Asked
 from training.runs.runs import Plan
-from training.train import rehearse, train
+from training.train import train
 
 pytestmark = pytest.mark.slow
 

@@ -12,9 +12,9 @@ from retrieval.report.colours import PALETTE
 from training.base import Recipe, dense_retrievers
 from training.engine.adaptation import adapt, live_bi_encoder, pool
 from training.engine.task import Examples, Task, TeacherLabels, processes, seconds_for
-from training.losses import bi_encoder_loss
 from training.options.rankers import BI_ENCODER, TAUGHT, BiEncoderOptions
 from training.rankers.examples import ANCHOR, encoder_examples
+from training.rankers.losses import bi_encoder_loss
 from training.rankers.material import RANKERS, Material, Reached
 from training.rankers.shown import Cut, ShownPassages, TeachersScores, held_out
 

@@ -19,9 +19,9 @@ from retrieval.rerank import Reranked, interpolated, recommend_weight
 from training.base import Recipe, finished
 from training.engine.adaptation import adapt, live_scorer
 from training.engine.task import Examples, Task, TeacherLabels, seconds_for
-from training.losses import cross_encoder_loss
 from training.options.rankers import CROSS_ENCODER, CrossEncoderObjective, CrossEncoderOptions
 from training.rankers.examples import cross_encoder_examples
+from training.rankers.losses import cross_encoder_loss
 from training.rankers.material import RANKERS, Material, Reached
 from training.rankers.shown import Cut, ShownPassages, TeachersScores, held_out
 

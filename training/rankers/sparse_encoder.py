@@ -18,9 +18,9 @@ from retrieval.report.colours import PALETTE
 from training.base import Recipe, finished
 from training.engine.adaptation import adapt
 from training.engine.task import Task, processes, seconds_for
-from training.losses import by_idf, has_routes, sparse_encoder_loss
 from training.options.rankers import SPARSE_ENCODER, QuestionSide, SparseEncoderOptions
 from training.rankers.examples import ANCHOR, encoder_examples
+from training.rankers.losses import by_idf, has_routes, sparse_encoder_loss
 from training.rankers.material import RANKERS, Material, Reached
 from training.rankers.shown import held_out
 

@@ -10,8 +10,7 @@ import numpy as np
 
 from data.records import Question, QuestionSet
 from data.split import Part, SplitOptions, split
-from models.loading import load_reader
-from models.readers.reader import SpanReader, SpanTokens, keep_options
+from models.readers.reader import SpanReader, SpanTokens, keep_options, load_reader
 from models.sources import DEFAULT_READER, ModelSource
 from reading.extractive import ReadPassages, best_threshold, own_passages, read_own_passages
 from reading.judge.rules import Rules, judged

@@ -13,9 +13,9 @@ from retrieval.report.colours import PALETTE
 from training.base import Recipe, finished
 from training.engine.adaptation import adapt, live_scorer
 from training.engine.task import Columns, Examples, HeldOut, Task, processes, seconds_for
-from training.losses import cross_sentence_loss
 from training.options.common import OptionError
 from training.options.sentences import SENTENCE_CROSS_ENCODER, CrossSentenceObjective, SentenceCrossEncoderOptions
+from training.rankers.losses import cross_sentence_loss
 from training.sentences.examples import labelled_pairs
 from training.sentences.material import ACCURACY, PAIRS, Judgement, Likeness, PairMaterial
 

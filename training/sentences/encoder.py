@@ -10,9 +10,9 @@ from retrieval.report.colours import PALETTE
 from training.base import Recipe, dense_retrievers
 from training.engine.adaptation import adapt, drop_no_attention, live_bi_encoder, pool
 from training.engine.task import HeldOut, Task, TeacherLabels, processes, seconds_for
-from training.losses import sentence_loss
 from training.options.common import AttentionDropout, OptionError, TrainingError
 from training.options.sentences import ALONE, SENTENCES, SentenceObjective, SentenceOptions, SentencePooling
+from training.rankers.losses import sentence_loss
 from training.sentences.examples import TeachersVectors, encoder_examples
 from training.sentences.material import PAIRS, Likeness, PairMaterial, judgement
 

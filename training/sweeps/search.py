@@ -32,24 +32,17 @@ from training.sweeps.halving import (
     survivors,
     trial_options,
 )
-from training.sweeps.sweep import Sweep
+from training.sweeps.sweep import ROUNDS, Sweep
 from training.train import execute, load_material
 
-_FILE = "rounds.json"
 _LOSSES = 5  # logged last, that are averaged
 
 Measured = dict[float, tuple[int, Scores]]  # by share of the longest trial's length: the step, and the scores there
 
 
-def keep_scores(run: Run, share: float, step: int, scores: Scores) -> None:
-    """Write the measures of each validation question down."""
-    values = {name: of.tolist() for name, of in scores.per_question.items()}
-    run.write(_FILE, run.read(_FILE) | {str(share): {"step": step, "scores": values}})
-
-
 def measured(run: Run) -> Measured:
     """Return where a trial was measured; empty where it never was."""
-    kept = {float(share): (one["step"], one["scores"]) for share, one in run.read(_FILE).items()}
+    kept = {float(share): (one["step"], one["scores"]) for share, one in run.read(ROUNDS).items()}
     return {
         share: (step, Scores(MEASURED_KS, {name: np.array(values) for name, values in scores.items()}))
         for share, (step, scores) in kept.items()

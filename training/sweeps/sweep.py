@@ -12,10 +12,12 @@ from typing import Generic, TypeVar
 
 from jobs.folder import carry_out
 from jobs.status import Status
+from retrieval.evaluation.measures import Scores
 from training.runs.runs import Run, find_run
 from training.runs.sweeps import CompositeRun
 from training.train import in_turn, problem_of
 
+ROUNDS = "rounds.json"  # of a trial: its scores by share of the steps
 _SECONDS_BETWEEN_WRITES = 0.5
 J = TypeVar("J", bound=CompositeRun)
 
@@ -62,3 +64,9 @@ class Sweep(ABC, Generic[J]):
         self._written = time.monotonic()
         self._status = replace(self._status, share=min(1.0, max(0.0, share)), seconds_left=seconds_left)
         self._job.write_status(self._status)
+
+
+def keep_scores(run: Run, share: float, step: int, scores: Scores) -> None:
+    """Write the measures of each validation question down."""
+    values = {name: of.tolist() for name, of in scores.per_question.items()}
+    run.write(ROUNDS, run.read(ROUNDS) | {str(share): {"step": step, "scores": values}})

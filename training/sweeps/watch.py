@@ -10,7 +10,7 @@ from transformers import TrainerCallback, TrainerControl, TrainerState
 from training.engine.task import Task
 from training.rankers.material import Reached
 from training.runs.runs import Run
-from training.sweeps.search import keep_scores
+from training.sweeps.sweep import keep_scores
 
 
 class Watch(TrainerCallback):

@@ -1,4 +1,4 @@
-"""Figures of an evaluation as tables, to draw and to take away; how sure differences are; and the answer in a sentence."""
+"""Figures of an evaluation as tables, drawn and taken away; how sure differences are; and the answer in a sentence."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""The Map view: the sentences of the measured part on a plane, to wander in, drawn by WebGL with their text as it is."""
+"""The Map view: the sentences of the measured part on a plane, to wander in, drawn by WebGL, with their text."""
 
 import html
 import json

@@ -10,11 +10,11 @@ from streamlit.delta_generator import DeltaGenerator
 from language.inside.in_context import Heads, SentenceAttention, Target, heads_of
 from views.language import charts
 from views.language.inside import told
-from views.language.typed import lines_of, typed
 from views.resources.language import attention
 from views.ui import tables
 from views.ui.charts import draw_chart
 from views.ui.state import choose
+from views.ui.typed import lines_of, typed
 from views.ui.words import plain, word
 
 SENTENCES = (

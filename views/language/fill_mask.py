@@ -11,12 +11,12 @@ from models.hub import ModelError
 from models.sources import find_model
 from views.language import charts
 from views.language.inside import base_of, draw_way_to_training, is_open, language_runs, let_in, reason
-from views.language.typed import typed
 from views.names import base_name
 from views.resources.language import guesses, may_fill
 from views.ui import tables
 from views.ui.charts import draw_chart
 from views.ui.state import choose_several
+from views.ui.typed import typed
 from views.ui.words import plain, word
 
 TEXT = f"대한민국의 수도는 {MASK}이다."

@@ -10,11 +10,11 @@ from language.prepared import Step
 from language.text_file import LanguageError
 from views.language import pieces
 from views.language.tokenizers import TokenizersView
-from views.language.typed import typed
 from views.resources.language import steps_of
 from views.ui import tables
 from views.ui.problems import failure_text
 from views.ui.state import choose
+from views.ui.typed import typed
 from views.ui.words import plain, word
 
 WORD = "도서관에서부터"

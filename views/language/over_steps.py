@@ -13,12 +13,12 @@ from training.runs.runs import Run
 from views.language import charts
 from views.language.fill_mask import draw_text
 from views.language.inside import asked, draw_way_to_training, language_runs, models_on_the_way, told, watched
-from views.language.typed import typed
 from views.resources.language import course_of
 from views.ui import tables
 from views.ui.charts import draw_chart
 from views.ui.problems import failure_text
 from views.ui.state import remember
+from views.ui.typed import typed
 from views.ui.words import plain, word
 
 MOST_WORDS = 8  # as many as there are colours

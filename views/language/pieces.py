@@ -1,4 +1,4 @@
-"""The Pieces view: one sentence cut by all tokenizers, side by side; all that a person or a vocabulary wrote is escaped."""
+"""The Pieces view: one sentence cut by all tokenizers, side by side; what a person or a vocabulary wrote is escaped."""
 
 from collections.abc import Sequence
 from html import escape
@@ -11,10 +11,10 @@ from language.comparison import KeptTokenizer
 from language.morphemes import BOUNDARY, UNKNOWN
 from language.text_file import LanguageError
 from views.language.tokenizers import TokenizersView
-from views.language.typed import typed
 from views.resources.language import CutPiece, cut_text
 from views.ui import tables
 from views.ui.problems import failure_text
+from views.ui.typed import typed
 from views.ui.words import plain, word
 
 _STYLE = Path(__file__).with_name("pieces.css")

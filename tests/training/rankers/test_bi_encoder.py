@@ -36,10 +36,10 @@ from tests.training.worlds import (
 from training.__main__ import main
 from training.engine.batches import batch_sampler
 from training.engine.task import Examples
-from training.losses import by_idf, idf_of, negatives_of_processes, sparse_encoder_loss
 from training.options.common import OptionError
 from training.options.rankers import BI_ENCODER, SPARSE_ENCODER, BiEncoderOptions, SparseEncoderOptions
 from training.rankers.examples import ANCHOR, encoder_examples
+from training.rankers.losses import by_idf, idf_of, negatives_of_processes, sparse_encoder_loss
 from training.rankers.material import Material
 from training.runs.runs import Phase, Run
 from training.train import load_material, train

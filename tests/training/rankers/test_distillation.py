@@ -74,7 +74,7 @@ def test_the_loss_is_its_formula(
     import torch
 
     from models.loading import load_bi_encoder
-    from training.losses import bi_encoder_loss
+    from training.rankers.losses import bi_encoder_loss
 
     options = BiEncoderOptions(
         base=tiny,

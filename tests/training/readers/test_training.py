@@ -15,9 +15,8 @@ from data.records import Passage, Question, QuestionSet
 from data.split import Part, SplitOptions, split
 from data.store import keep
 from jobs.status import State
-from models.loading import load_reader
 from models.precision import Precision
-from models.readers.reader import SpanOptions, SpanReader, options_of
+from models.readers.reader import SpanOptions, SpanReader, load_reader, options_of
 from models.sources import find_model
 from reading.extractive import best_threshold, read_own_passages
 from reading.judge.rules import Rules, judged

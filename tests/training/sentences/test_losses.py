@@ -13,7 +13,6 @@ from data.pairs.records import PairSet
 from models.loading import load_bi_encoder, load_cross_encoder
 from models.sources import find_model
 from tests.training.sentences.worlds import SETS, labelled, scored, sentences, tiny_base, tiny_bi_encoder
-from training.losses import cross_sentence_loss, negatives_of_processes, sentence_loss
 from training.options.common import OptionError
 from training.options.sentences import (
     CONTRASTED,
@@ -24,6 +23,7 @@ from training.options.sentences import (
     SentenceOptions,
     SentencePooling,
 )
+from training.rankers.losses import cross_sentence_loss, negatives_of_processes, sentence_loss
 from training.sentences.encoder import forget, pool_sentences
 from training.sentences.examples import damaged, encoder_examples
 
