@@ -59,7 +59,7 @@ _IMPORTS = (
     "from pathlib import Path; from data.questions.audit import audit, passages_with; "
     "from data.questions.read import read_file; from data.split import split; "
     "from data.store import keep, load, stored; "
-    "from benchmarks.scale.large_sets import compared; "
+    "from benchmarks.large import compared; "
 )
 
 

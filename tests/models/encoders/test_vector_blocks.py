@@ -19,7 +19,7 @@ TEXTS = [f"{row} " + "x" * (7 * row % 31) for row in range(50)]
 SLOW = """
 import sys, time
 from pathlib import Path
-from tests.models import test_vector_blocks as module
+from tests.models.encoders import test_vector_blocks as module
 class Slow(module.Counting):
     def __call__(self, texts):
         time.sleep(0.05)

@@ -18,7 +18,7 @@ from training.language.tokenizer import made_once
 MAKER = """
 import os, signal, sys, time
 from pathlib import Path
-from training.language.once import made_once
+from training.language.tokenizer import made_once
 
 folder, end = Path(sys.argv[1]), sys.argv[2]
 

@@ -102,7 +102,7 @@ _KILLED = """
 import sys, time
 from tests.retrieval.lexical.postings.made import segments_with
 from tests.retrieval.lexical.postings.test_mapped import DOCUMENTS, SIZE
-from retrieval.lexical.postings.mapped import mapped_postings
+from retrieval.lexical.postings.index import mapped_postings
 
 def slow():
     segments = segments_with(DOCUMENTS, 0.9, 0.4, SIZE)
@@ -182,7 +182,7 @@ _CUT_WHILE_SEARCHING = """
 import os, sys, threading
 import numpy as np
 from tests.retrieval.lexical.postings.made import asked, segments_with
-from retrieval.lexical.postings.mapped import mapped_postings
+from retrieval.lexical.postings.index import mapped_postings
 from pathlib import Path
 
 drawn = np.random.default_rng(0)
