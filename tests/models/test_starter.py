@@ -1,5 +1,6 @@
 """The starter models against their written formulas."""
 
+import json
 import math
 import shutil
 from collections.abc import Sequence
@@ -162,7 +163,11 @@ def test_what_bm25_has_analyzed_no_reranker_analyzes_again(monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize("place", ["relative", "absolute", "run"])
-def test_saved_models_come_back_as_they_were(place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("room", [None, "models.starter.bi_encoder", "retrieval.starter.bi_encoder"])
+def test_saved_models_come_back_as_they_were(
+    room: str | None, place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also those whose modules stood elsewhere when they were saved."""
     from models.starter import AnalyzedEmbedding, KernelPooling
 
     monkeypatch.setenv("MRC_WORKSPACE", str(tmp_path))
@@ -170,6 +175,10 @@ def test_saved_models_come_back_as_they_were(place: str, tmp_path: Path, monkeyp
     cross_encoder = CrossEncoderScorer(find_model(STARTER), ENGLISH)
     bi_encoder.model.save_pretrained(str(tmp_path / "runs" / "bi" / "model"))
     cross_encoder.model.save_pretrained(str(tmp_path / "runs" / "cross" / "model"))
+    for listed in (tmp_path / "runs").glob("*/model/modules.json") if room else ():
+        (module,) = json.loads(listed.read_text(encoding="utf-8"))
+        module["type"] = f"{room}.{module['type'].rpartition('.')[2]}"
+        listed.write_text(json.dumps([module]), encoding="utf-8")
     named = {"relative": "runs/{}/model", "absolute": str(tmp_path / "runs" / "{}" / "model"), "run": "{}"}[place]
     base = tmp_path if place == "relative" else None
     other_corpus = ["a corpus of other words"]
