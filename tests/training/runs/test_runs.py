@@ -469,8 +469,8 @@ BEFORE = Path(__file__).parents[2] / "workspace_before" / "runs"
 RUN, INTERRUPTED = "20261122-014317-bi-0b1c", "20261122-022454-interrupted-3471"
 
 
-@pytest.fixture(autouse=True)
-def _trained() -> None:
+@pytest.fixture
+def trained_by_others() -> None:
     """One by the operator, one of the same id by Alice, and one of the operator's that came to no end."""
     for place, run in ((shared_workspace(), RUN), (shared_workspace(), INTERRUPTED)):
         shutil.copytree(BEFORE / run, place / "runs" / run)
@@ -478,6 +478,7 @@ def _trained() -> None:
         shutil.copytree(BEFORE / RUN, workspace() / "runs" / f"{RUN}-own")
 
 
+@pytest.mark.usefixtures("trained_by_others")
 def test_a_user_may_use_them_by_their_ids() -> None:
     with acting_as(ALICE):
         assert [run.id for run in finished_runs()] == [f"{RUN}-own", RUN]
@@ -490,6 +491,7 @@ def test_a_user_may_use_them_by_their_ids() -> None:
     assert [run.id for run in finished_runs()] == [RUN]
 
 
+@pytest.mark.usefixtures("trained_by_others")
 def test_no_page_can_change_them() -> None:
     with acting_as(BOB):
         assert find_run(RUN) is None

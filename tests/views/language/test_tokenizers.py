@@ -32,7 +32,7 @@ from language.text_file import LanguageError
 from language.texts import keep as keep_text
 from language.train import TrainedTokenizer
 from retrieval.report.colours import colour_of
-from tests.language.tokenizers.test_train import SENTENCES, trained
+from tests.language.test_train import SENTENCES, trained
 from tests.views.driving import opened, run
 from views.language.pieces import cut_html, names_html
 from views.language.tokenizer_charts import by_size

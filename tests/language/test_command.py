@@ -13,7 +13,7 @@ from language.fertility import HeldOut, fertility
 from language.morphemes import Split, TokenizerKind
 from language.prepared import PreparedTokenizer, find_tokenizer, load_tokenizer
 from language.train import Sample, TokenizerOptions, train
-from tests.language.tokenizers.test_train import CORPUS, SENTENCES
+from tests.language.test_train import CORPUS, SENTENCES
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from language.morphemes import Split, TokenizerKind, cuts
 from language.prepared import PreparedTokenizer
 from language.text_file import LanguageError
 from language.train import Sample, TokenizerOptions, train
-from tests.language.tokenizers.test_train import CORPUS, SENTENCES, Documents
+from tests.language.test_train import CORPUS, SENTENCES, Documents
 
 PIECES = ("[UNK]", "배", "##가", "##를", "고프다", "탔", "##다", "사과", ".", "먹었다")
 FIVE = ["배가 고프다", "배를 탔다.", "사과를 먹었다", "항구 배", "배가\n고프다 탔다"]

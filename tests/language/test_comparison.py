@@ -17,7 +17,7 @@ from language.prepared import load_tokenizer
 from language.text_file import LanguageError
 from language.train import Sample, train_on
 from models.hub import ModelError
-from tests.language.tokenizers.test_train import SENTENCES
+from tests.language.test_train import SENTENCES
 
 TEXTS = [*dict.fromkeys(SENTENCES)][:200]
 ONE = Request((TokenizerKind.BPE,), (Split.WORDS,), (1_000,))

@@ -25,8 +25,8 @@ from language.job import TokenizerJob, TokenizerRequest
 from language.morphemes import Split, TokenizerKind
 from language.text_file import LanguageError
 from models.hub import ModelError
-from tests.language.tokenizers.test_merges import trained
-from tests.language.tokenizers.test_train import SENTENCES
+from tests.language.test_merges import trained
+from tests.language.test_train import SENTENCES
 
 TEXTS = [*dict.fromkeys(SENTENCES)][:300]
 SET = QuestionSet("sentences", [Passage(str(row), text) for row, text in enumerate(TEXTS)], ())

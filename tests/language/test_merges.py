@@ -9,7 +9,7 @@ from language.morphemes import Split, TokenizerKind
 from language.prepared import PreparedTokenizer, built, merges_of, readable
 from language.text_file import LanguageError
 from language.train import Sample, TokenizerOptions, train
-from tests.language.tokenizers.test_train import CORPUS, NOUNS, VERBS
+from tests.language.test_train import CORPUS, NOUNS, VERBS
 
 
 def trained(kind: TokenizerKind, split: Split = Split.WORDS) -> PreparedTokenizer:

@@ -6,7 +6,7 @@ from tokenizers import Tokenizer, models
 from language.morphemes import Split, TokenizerKind
 from language.prepared import PreparedTokenizer, built, is_of_bytes, merges_of, steps
 from language.text_file import LanguageError
-from tests.language.tokenizers.test_merges import trained
+from tests.language.test_merges import trained
 
 WORDS = ("학교에서", "강아지도서관", "노래를불렀다", "뷁a", "사 과")
 

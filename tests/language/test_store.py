@@ -14,8 +14,8 @@ from language.fertility import Fertility, HeldOut, fertility
 from language.morphemes import TokenizerKind
 from language.prepared import PreparedTokenizer
 from models.hub import ModelError
-from tests.language.tokenizers.test_merges import trained
-from tests.language.tokenizers.test_train import SENTENCES
+from tests.language.test_merges import trained
+from tests.language.test_train import SENTENCES
 
 GONE = ModelError("model_not_found", "there is none", model="../gone")
 
