@@ -9,7 +9,7 @@ from typing import Generic, TypeVar
 import numpy as np
 from pydantic import TypeAdapter, ValidationError
 
-from data.cache import Arrays, is_sealed, is_sound, save_arrays
+from data.cache import Arrays, is_sealed, load_arrays, save_arrays
 from data.workspace import read_json, write_json
 
 SCORES = "scores.json"
@@ -24,6 +24,7 @@ class Artifact(Generic[T]):
     what: str  # a person calls it
     content: TypeAdapter[T]
     arrays: str  # name of the file
+    was_unsealed: bool = False  # whether earlier versions wrote such arrays without a seal
 
     def write(self, folder: Path, content: T, arrays: Arrays, beside: Mapping[str, object] | None = None) -> None:
         """Write arrays, JSON `beside` them by file name, then what is told of them. Raises `OSError`."""
@@ -36,18 +37,18 @@ class Artifact(Generic[T]):
 
     def read(self, folder: Path, made: Callable[[T, Arrays], R]) -> R:
         """Return what is `made` of both. Raises `ValueError` where the folder holds no whole one of this version."""
-        if not (told := read_json(folder / SCORES)):
+        told, arrays = read_json(folder / SCORES), self._arrays(folder / self.arrays)
+        if not told or arrays is None:
             raise ValueError(f"{folder} holds no finished {self.what}")
         try:
-            return made(self.content.validate_python(told), self._arrays(folder / self.arrays))
+            return made(self.content.validate_python(told), arrays)
         except (AttributeError, KeyError, TypeError, ValidationError) as error:  # JSON, but not what `write` writes
             raise ValueError(f"{folder} holds no {self.what} of this version: {error!r}") from error
 
-    @staticmethod
-    def _arrays(path: Path) -> Arrays:
+    def _arrays(self, path: Path) -> Arrays | None:
         try:
-            if is_sealed(path) and not is_sound(path):  # those of earlier versions have no seal
-                raise ValueError("they are not as they were sealed")
+            if not self.was_unsealed or is_sealed(path):
+                return load_arrays(path)
             with np.load(path, allow_pickle=False) as kept:
                 return dict(kept)
         except (OSError, EOFError, ValueError, zipfile.BadZipFile) as error:

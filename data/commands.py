@@ -5,6 +5,7 @@ and runs them as those of `python -m retrieval`. `mrc.py` puts the rooms togethe
 """
 
 import inspect
+import json
 import sys
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import Field, asdict, fields
@@ -97,6 +98,15 @@ def _values(kind: type[StrEnum]) -> tuple[str, ...] | None:
 def _value(default: Any) -> str | None:
     """What help tells as the default: nothing where an option that is not given changes nothing."""
     return None if default is False or default in (None, "", ()) else str(default)
+
+
+def tell_kept(kept: Sequence[Any], line: Callable[[Any], str], *, as_json: bool) -> int:
+    """Print kept things, dataclasses, a line each or all as JSON; returns the exit status."""
+    if as_json:
+        tell(json.dumps([asdict(one) for one in kept], ensure_ascii=False, indent=2))
+    for one in () if as_json else kept:
+        tell(line(one))
+    return 0
 
 
 def columns_of(roles: type[Any]) -> Parameter:

@@ -1,14 +1,14 @@
 """`python -m language tokenizers`, `keep-text` and `texts`: which tokenizer cuts a text well, and the texts kept."""
 
 import json
-from dataclasses import asdict, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-from data.commands import AsJson, several_of
+from data.commands import AsJson, several_of, tell_kept
 from data.formats.opening import set_name
 from data.terminal import tell, tell_progress
 from language.comparison import Measured, Request, compare
@@ -101,13 +101,7 @@ def keep_text(file: Path, /, *files: Annotated[Path, Parameter(help="more of the
 
 def texts(*, as_json: AsJson = False) -> int:
     """List the kept texts."""
-    kept = stored()
-    if as_json:
-        tell(json.dumps([asdict(one) for one in kept], ensure_ascii=False, indent=2))
-        return 0
-    for one in kept:
-        tell(_line(one))
-    return 0
+    return tell_kept(stored(), _line, as_json=as_json)
 
 
 def _line(kept: StoredText) -> str:

@@ -1,15 +1,13 @@
 """`python -m text`: the dictionaries of the workspace."""
 
-import json
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
 
-from data.commands import AsJson, commands_of, run
+from data.commands import AsJson, commands_of, run, tell_kept
 from data.formats.opening import set_name
 from data.terminal import tell
 from text.dictionary import DictionaryError, open_dictionary
@@ -46,13 +44,7 @@ def keep_dictionary(file: Path, /, *files: Annotated[Path, Parameter(help="more 
 @commands.command
 def dictionaries(*, as_json: AsJson = False) -> int:
     """List the kept dictionaries."""
-    kept = stored()
-    if as_json:
-        tell(json.dumps([asdict(one) for one in kept], ensure_ascii=False, indent=2))
-        return 0
-    for one in kept:
-        tell(_line(one))
-    return 0
+    return tell_kept(stored(), _line, as_json=as_json)
 
 
 def _line(kept: StoredDictionary) -> str:

@@ -158,7 +158,7 @@ class _Scores(BaseModel):
     retrievers: dict[str, dict[str, Any]]
 
 
-_ARTIFACT = Artifact("comparison", TypeAdapter(_Scores), "rankings.npz")
+_ARTIFACT = Artifact("comparison", TypeAdapter(_Scores), "rankings.npz", was_unsealed=True)
 
 
 def keep(comparison: Comparison, folder: Path, origin: dict[str, Any] | None = None) -> None:

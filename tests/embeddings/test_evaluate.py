@@ -140,5 +140,5 @@ def test_what_is_not_whole_is_not_opened(tmp_path: Path) -> None:
             results.load(tmp_path)
     (tmp_path / "scores.json").write_text(json.dumps(scores), encoding="utf-8")
     (tmp_path / "arrays.npz").write_bytes(b"PK" + (tmp_path / "arrays.npz").read_bytes()[3:])
-    with pytest.raises(ValueError, match="cannot be read"):
+    with pytest.raises(ValueError, match="holds no finished evaluation"):
         results.load(tmp_path)

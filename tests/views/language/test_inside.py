@@ -23,7 +23,7 @@ from tests.language.tiny_bert import PEAR, SHIP, written
 from tests.views.driving import opened, run
 from training.options.language_model import LANGUAGE_MODEL, LanguageOptions
 from training.runs.runs import Run, create_run, new_plan
-from views.language.layers_by_questions import table_of
+from views.language.layers import table_of
 from views.language.over_steps import share, words_of
 from views.resources.language import LayerFindings
 from views.ui.words import catalog
