@@ -258,7 +258,11 @@ def _print_estimate(plan: Plan) -> int:
     return 0
 
 
-commands, train_commands = _commands("training"), _commands("train")
+def __getattr__(name: str) -> App:
+    """Make `commands`, or `train_commands` for `mrc train`, for who asks: a training that is carried out needs none."""
+    if name in (names := {"commands": "training", "train_commands": "train"}):
+        return _commands(names[name])
+    raise AttributeError(name)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,7 @@
-"""What a training would take here, found out by a few of its own steps, and what to change where it is too much."""
+"""What a training would take here, found out by a few of its own steps, and what to change where it is too much.
+
+A page rehearses a training, its estimate or its hard negatives, in a process of its own.
+"""
 
 import tempfile
 import threading

@@ -1,4 +1,4 @@
-"""One training, or a rehearsal of it: load, measure, train, measure, say how it ended. Begun again, it goes on."""
+"""One training from its run folder: load, measure, train, measure, say how it ended. Begun again, it goes on."""
 
 import json
 import logging
