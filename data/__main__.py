@@ -15,7 +15,6 @@ from typing import Annotated, Any
 import numpy as np
 from cyclopts import Parameter
 
-from data.apart.reading import read_file_apart
 from data.commands import (
     SHOWN_PROBLEMS,
     AsJson,
@@ -30,7 +29,7 @@ from data.formats.columns import Columns
 from data.pairs.command import inspect_pairs, keep_pairs
 from data.problems import DataError
 from data.questions.audit import PARTS, Audit, Unit, audit
-from data.questions.read import Reading
+from data.questions.read import Reading, read_file_apart
 from data.split import Split, split
 from data.store import keep, note_used
 from data.terminal import tell
@@ -68,7 +67,9 @@ def inspect(file: File, /, *, columns: NamedColumns = None, as_json: AsJson = Fa
     if as_json:
         tell(json.dumps(_as_json(reading, figures, parts), ensure_ascii=False, indent=1))
     else:
-        tell("\n".join([*_understood(reading), *problem_lines(reading), *_figures(figures), *_parts(parts)]))
+        counts = ", ".join(f"{part} {len(parts.rows[part]):,} ({parts.group_counts[part]:,} groups)" for part in PARTS)
+        told = f"Split of the answerable questions by article, seed {parts.options.seed}: {counts}"
+        tell("\n".join([*_understood(reading), *problem_lines(reading), *_figures(figures), told]))
     return 0
 
 
@@ -115,11 +116,6 @@ def _figures(figures: Audit) -> list[str]:
         *([f"Kinds: {_counts(figures.kinds)}"] if figures.kinds else []),
         *([f"Made of passages, asked by nobody: {_counts(figures.made)}"] if figures.made else []),
     ]
-
-
-def _parts(parts: Split) -> list[str]:
-    counts = ", ".join(f"{part} {len(parts.rows[part]):,} ({parts.group_counts[part]:,} groups)" for part in PARTS)
-    return [f"Split of the answerable questions by article, seed {parts.options.seed}: {counts}"]
 
 
 def _spread(lengths: np.ndarray) -> str:

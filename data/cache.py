@@ -1,4 +1,5 @@
-"""What is computed once and kept by content, and the seals that tell whether it is still what was written."""
+"""What is computed once and kept by content, the seals that tell whether it is still what was written, and results as
+folders: arrays and, written last, what is told of them as JSON of a type; with that a folder is whole."""
 
 import hashlib
 import json
@@ -7,17 +8,20 @@ import os
 import stat
 import struct
 import zipfile
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import lru_cache
 from io import FileIO
 from pathlib import Path
+from typing import Generic, TypeVar
 
 import numpy as np
 import xxhash
 from filelock import FileLock
+from pydantic import TypeAdapter, ValidationError
 
-from data.workspace import folder_to_disk, read_json, replacing, to_disk, workspace, write_text
+from data.workspace import folder_to_disk, read_json, replacing, to_disk, workspace, write_json, write_text
 
 SEAL = "sealed.json"  # of a folder: sizes and digests by name
 _LAST_BYTES = struct.Struct("<8sQ16s")
@@ -38,7 +42,11 @@ def sealing(path: Path) -> Iterator[Path]:
 def seal(path: Path) -> None:
     """Seal a file or a folder, and force it to the disk."""
     if path.is_dir():
-        _seal_folder(path)
+        listed = {name: _told(path / name) for name in _names_in(path)}
+        folder_to_disk(path)  # before the seal is: no cut of the power leaves the seal alone
+        write_text(path / SEAL, json.dumps(listed, ensure_ascii=False, indent=1))
+        to_disk(path / SEAL)
+        to_disk(path)
         return
     size = path.stat().st_size
     with path.open("ab") as file:
@@ -53,7 +61,12 @@ def is_sound(path: Path, beside: Collection[str] = ()) -> bool:
     names of files of a folder that its seal need not list, since they are written later or again.
     """
     try:
-        return _folder_is_sound(path, beside) if path.is_dir() else _file_is_sound(path)
+        if not path.is_dir():
+            sealed = _read_seal(path)
+            return sealed is not None and _known_digest(path, _identity(path), sealed[0]) == sealed[1]
+        listed = read_json(path / SEAL) if (path / SEAL).is_file() else {}
+        unlisted = {*_names_in(path)} - listed.keys() - {*beside}
+        return bool(listed) and not unlisted and all([*_told(path / name)] == told for name, told in listed.items())
     except (OSError, ValueError):
         return False
 
@@ -61,20 +74,6 @@ def is_sound(path: Path, beside: Collection[str] = ()) -> bool:
 def is_sealed(path: Path) -> bool:
     """Whether a file ends in a seal, broken or not: those of earlier versions have none."""
     return _read_seal(path) is not None
-
-
-def _seal_folder(folder: Path) -> None:
-    listed = {name: _told(folder / name) for name in _names_in(folder)}
-    folder_to_disk(folder)  # before the seal is: no cut of the power leaves the seal alone
-    write_text(folder / SEAL, json.dumps(listed, ensure_ascii=False, indent=1))
-    to_disk(folder / SEAL)
-    to_disk(folder)
-
-
-def _folder_is_sound(folder: Path, beside: Collection[str]) -> bool:
-    listed = read_json(folder / SEAL) if (folder / SEAL).is_file() else {}
-    unlisted = {*_names_in(folder)} - listed.keys() - {*beside}
-    return bool(listed) and not unlisted and all([*_told(folder / name)] == told for name, told in listed.items())
 
 
 def _names_in(folder: Path) -> list[str]:
@@ -86,11 +85,6 @@ def _names_in(folder: Path) -> list[str]:
 def _told(path: Path) -> tuple[int, str]:
     size = path.stat().st_size
     return size, _known_digest(path, _identity(path), size).hex()
-
-
-def _file_is_sound(path: Path) -> bool:
-    sealed = _read_seal(path)
-    return sealed is not None and _known_digest(path, _identity(path), sealed[0]) == sealed[1]
 
 
 @contextmanager
@@ -136,7 +130,7 @@ def _digest(path: Path, size: int) -> bytes:
 
 logger = logging.getLogger(__name__)
 
-_SHIPPED = Path(__file__).parent / "sample"  # what comes with the sample, see `retrieval.preparation.ship`
+_SHIPPED = Path(__file__).parent / "sample"  # what comes with the sample, see `retrieval.comparison.compare.ship`
 Arrays = dict[str, np.ndarray]
 
 
@@ -237,3 +231,45 @@ def load_arrays(path: Path) -> Arrays | None:
 
 def _path(kind: str, key: str) -> Path:
     return workspace() / "cache" / kind / f"{key}.npz"
+
+
+SCORES = "scores.json"
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+@dataclass(frozen=True)
+class Artifact(Generic[T]):
+    """How results of a kind lie in their folder: `scores.json`, of the type of `content`, and a file of arrays."""
+
+    what: str  # a person calls it
+    content: TypeAdapter[T]
+    arrays: str  # name of the file
+    was_unsealed: bool = False  # whether earlier versions wrote such arrays without a seal
+
+    def write(self, folder: Path, content: T, arrays: Arrays, beside: Mapping[str, object] | None = None) -> None:
+        """Write arrays, JSON `beside` them by file name, then what is told of them. Raises `OSError`."""
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / SCORES).unlink(missing_ok=True)  # those of another run do not belong to the arrays that follow
+        save_arrays(folder / self.arrays, arrays)
+        for name, more in (beside or {}).items():
+            write_json(folder / name, more)
+        write_json(folder / SCORES, self.content.dump_python(content, mode="json"))
+
+    def read(self, folder: Path, made: Callable[[T, Arrays], R]) -> R:
+        """Return what is `made` of both. Raises `ValueError` where the folder holds no whole one of this version."""
+        told, path = read_json(folder / SCORES), folder / self.arrays
+        try:
+            if not self.was_unsealed or is_sealed(path):
+                arrays = load_arrays(path)
+            else:
+                with np.load(path, allow_pickle=False) as kept:
+                    arrays = dict(kept)
+        except (OSError, EOFError, ValueError, zipfile.BadZipFile) as error:
+            raise ValueError(f"{path} cannot be read: {error}") from error
+        if not told or arrays is None:
+            raise ValueError(f"{folder} holds no finished {self.what}")
+        try:
+            return made(self.content.validate_python(told), arrays)
+        except (AttributeError, KeyError, TypeError, ValidationError) as error:  # JSON, but not what `write` writes
+            raise ValueError(f"{folder} holds no {self.what} of this version: {error!r}") from error

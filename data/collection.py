@@ -11,11 +11,13 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
+import pyarrow as pa
 from pydantic import TypeAdapter
 
 from data.formats.tables import shown
+from data.problems import DataError, ProblemCode
 from data.workspace import remove_folder, replacing, require_room, shelf, workspace
 
 NOTE = "set.json"
@@ -43,7 +45,13 @@ class KeptSet:
         return self.key
 
 
+class _Content(Protocol):
+    @property
+    def fingerprint(self) -> str: ...
+
+
 N = TypeVar("N", bound=KeptSet)
+S = TypeVar("S", bound=_Content)
 
 
 @dataclass(frozen=True)
@@ -56,7 +64,7 @@ class Collection(Generic[N]):
 
     name: str
     note: type[N]
-    unknown: Callable[[str, str], Exception] = field(repr=False)
+    unknown: Callable[..., Exception] = field(repr=False)
     others: Container[str] = ()
 
     def keep(self, fill: Callable[[Path], object], name: str, fingerprint: str, source: str, **figures: object) -> N:
@@ -95,6 +103,20 @@ class Collection(Generic[N]):
             raise self.error(key)
         return note
 
+    def load(self, key: str, opened: Callable[[Path, N], S], broken: ProblemCode) -> S:
+        """Return a kept set as `opened` makes it of its folder and note. Raises the error of `unknown`.
+
+        Raises `DataError` (`broken`) for whatever a damaged file causes, and where its content has changed since.
+        """
+        kept = self.known(key)
+        try:
+            found = opened(self.folder(key), kept)
+            if found.fingerprint != kept.fingerprint:
+                raise ValueError("its content is not what was kept")
+        except (OSError, TypeError, ValueError, KeyError, pa.ArrowException) as error:
+            raise DataError.of(broken, key=key, reason=str(error).split("\n")[0][:200]) from error
+        return found
+
     def named(self, reference: str) -> N:
         """Return the note of the set with this name, or whose fingerprint begins so (8 digits and more).
 
@@ -120,7 +142,7 @@ class Collection(Generic[N]):
     def error(self, reference: str) -> Exception:
         """Return the error for a reference that names nothing."""
         known = [*self.others, *(f"{kept.name} ({kept.reference})" for kept in self.stored())]
-        return self.unknown(shown(reference, 80), ", ".join(known) or "none")
+        return self.unknown(reference=shown(reference, 80), known=", ".join(known) or "none")
 
     def _own(self, key: str) -> Path:
         return workspace() / self.name / key

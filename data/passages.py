@@ -46,7 +46,9 @@ class Passages(Sequence[Passage]):
         """Make columns of passages; `Passages` are returned as they are. Raises `ValueError` for a lone surrogate."""
         if isinstance(passages, cls):
             return passages
-        return cls(pa.Table.from_batches(map(_batch, in_blocks(passages)), SCHEMA))
+        blocks = in_blocks(passages)
+        columns = ([column_of([getattr(one, name) for one in block]) for name in SCHEMA.names] for block in blocks)
+        return cls(pa.Table.from_batches((pa.record_batch(arrays, schema=SCHEMA) for arrays in columns), SCHEMA))
 
     @property
     def table(self) -> Any:
@@ -162,11 +164,6 @@ class RowOfId(Mapping[str, int]):
         return len(self._ids)
 
 
-def _batch(passages: list[Passage]) -> Any:
-    columns = ([getattr(passage, name) for passage in passages] for name in SCHEMA.names)
-    return pa.record_batch([column_of(column) for column in columns], schema=SCHEMA)
-
-
 FILE = "passages.arrow"
 _SEAL = "passages.json"  # what the file was when its content was last known
 _OLDER = "passages.parquet"  # sets kept before there was an Arrow file
@@ -177,7 +174,7 @@ def write_passages(folder: Path, passages: Passages) -> None:
     """Write the passages into a folder that is not in use yet."""
     with pa.OSFile(str(folder / FILE), "wb") as file, pa.ipc.new_file(file, SCHEMA) as writer:
         writer.write_table(passages.table, max_chunksize=_BLOCK_ROWS)
-    _seal(folder, passages.fingerprint)
+    write_json(folder / _SEAL, {"fingerprint": passages.fingerprint, "file": _state(folder / FILE)})
 
 
 def open_passages(folder: Path) -> Passages:
@@ -195,10 +192,6 @@ def open_passages(folder: Path) -> Passages:
         return Passages(table, known=str(seal.get("fingerprint")))
     table.validate(full=True)  # a damaged file may point anywhere
     return Passages(table)
-
-
-def _seal(folder: Path, fingerprint: str) -> None:
-    write_json(folder / _SEAL, {"fingerprint": fingerprint, "file": _state(folder / FILE)})
 
 
 def _state(path: Path) -> list[Any]:

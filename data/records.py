@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -72,14 +71,23 @@ class QuestionSet:
         object.__setattr__(self, "passages", Passages.of(self.passages))
         if repeated := self.passages.repeated:
             raise ValueError(f"{repeated} occurs twice")
-        _all_different((question.id for question in self.questions), "question id")
+        seen: set[str] = set()
+        for question in self.questions:
+            if question.id in seen:
+                raise ValueError(f"question id {question.id[:80]!r} occurs twice")
+            seen.add(question.id)
         if (self._relevant_rows < 0).any():
-            raise ValueError(self._unknown_passages())
+            for question in self.questions:
+                if unknown := [id_ for id_ in question.relevant if id_ not in self.row_of_passage]:
+                    raise ValueError(f"question {question.id!r} names unknown passages {unknown}")
 
     @cached_property
     def fingerprint(self) -> str:
         """sha256 (hexadecimal) of passages and questions, in order; the name is not content."""
-        return _sha256(self.corpus_fingerprint, *(question.content for question in self.questions))
+        digest = hashlib.sha256()
+        for part in (self.corpus_fingerprint, *(question.content for question in self.questions)):
+            digest.update(json.dumps(part, ensure_ascii=False).encode("utf-8", "surrogatepass") + b"\n")
+        return digest.hexdigest()
 
     @property
     def corpus_fingerprint(self) -> str:
@@ -120,27 +128,6 @@ class QuestionSet:
     def _relevant_rows(self) -> np.ndarray:
         """Rows of the relevant passages of one question after the other, -1 where there is no such passage."""
         return self.passages.row_of.rows([id_ for question in self.questions for id_ in question.relevant])
-
-    def _unknown_passages(self) -> str:
-        for question in self.questions:
-            if unknown := [id_ for id_ in question.relevant if id_ not in self.row_of_passage]:
-                return f"question {question.id!r} names unknown passages {unknown}"
-        return ""
-
-
-def _all_different(values: Iterable[str], what: str) -> None:
-    seen: set[str] = set()
-    for value in values:
-        if value in seen:
-            raise ValueError(f"{what} {value[:80]!r} occurs twice")
-        seen.add(value)
-
-
-def _sha256(*parts: object) -> str:
-    digest = hashlib.sha256()
-    for part in parts:
-        digest.update(json.dumps(part, ensure_ascii=False).encode("utf-8", "surrogatepass") + b"\n")
-    return digest.hexdigest()
 
 
 class Maker(StrEnum):
@@ -221,10 +208,6 @@ def write_questions(folder: Path, questions: tuple[Question, ...]) -> None:
 
 def open_questions(folder: Path) -> tuple[Question, ...]:
     """Read the questions of a folder. Raises `OSError`, an Arrow error, or one of Python's where it holds none."""
-    return tuple(map(_question, pq.read_table(folder / FILE).to_pylist()))
-
-
-def _question(row: dict[str, Any]) -> Question:
-    # sets of earlier versions lack the last two
-    lists = {name: tuple(row.get(name) or ()) for name in ("answers", "relevant", "starts", "rejected")}
-    return Question(**row | lists)
+    lists = ("answers", "relevant", "starts", "rejected")  # sets of earlier versions lack the last two
+    rows = pq.read_table(folder / FILE).to_pylist()
+    return tuple(Question(**row | {name: tuple(row.get(name) or ()) for name in lists}) for row in rows)

@@ -4,24 +4,22 @@ import hashlib
 import os
 import tomllib
 import urllib.request
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from http.client import HTTPException
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-
-from data.apart.reading import read_file_apart
 from data.collection import Collection, KeptSet, file_named
 from data.formats.opening import file_content
 from data.formats.tables import shown
 from data.passages import Passages, open_passages, write_passages
 from data.problems import DataError, ProblemCode
-from data.questions.read import Reading, read
+from data.questions.read import Reading, read, read_file_apart
 from data.records import QuestionSet, open_questions, write_questions
-from data.workspace import read_json, replacing, require_few_passages, workspace, write_json
+from data.workspace import read_json, replacing, require_few, workspace, write_json
 
 TIMEOUT_SECONDS = 30
 _CHUNK_BYTES = 1 << 16
@@ -73,19 +71,9 @@ def obtain(entry: CatalogEntry, on_progress: Progress | None = None) -> bytes:
     folder = os.environ.get("MRC_DATA")
     for path in ([Path(folder) / entry.path.name] if folder else []) + [kept]:
         with suppress(OSError):
-            if _is_known(content := path.read_bytes(), entry):
-                return content
-    content = _download(entry, on_progress)
-    with replacing(kept) as new:
-        new.write_bytes(content)
-    return content
-
-
-def _is_known(content: bytes, entry: CatalogEntry) -> bool:
-    return hashlib.sha256(content).hexdigest() == entry.sha256
-
-
-def _download(entry: CatalogEntry, on_progress: Progress | None) -> bytes:
+            known = path.read_bytes()
+            if hashlib.sha256(known).hexdigest() == entry.sha256:
+                return known
     content = bytearray()
     try:
         # The address is the catalog's own, never a user's.
@@ -99,15 +87,18 @@ def _download(entry: CatalogEntry, on_progress: Progress | None) -> bytes:
         raise DataError.of(
             ProblemCode.DOWNLOAD_FAILED, title=entry.title, address=entry.address, reason=reason
         ) from error
-    if not _is_known(bytes(content), entry):
+    found = hashlib.sha256(content).hexdigest()
+    if found != entry.sha256:
         raise DataError.of(
             ProblemCode.ALTERED_DOWNLOAD,
             title=entry.title,
             address=entry.address,
             size=f"{len(content):,}",
             expected=entry.sha256[:12],
-            found=hashlib.sha256(content).hexdigest()[:12],
+            found=found[:12],
         )
+    with replacing(kept) as new:
+        new.write_bytes(content)
     return bytes(content)
 
 
@@ -120,18 +111,14 @@ class StoredSet(KeptSet):
     made: int = 0
 
 
-def _unknown(reference: str, known: str) -> DataError:
-    return DataError.of(ProblemCode.UNKNOWN_SET, reference=reference, known=known)
-
-
-_SETS = Collection("datasets", StoredSet, _unknown, CATALOG)
+_SETS = Collection("datasets", StoredSet, partial(DataError.of, ProblemCode.UNKNOWN_SET), CATALOG)
 stored, damaged, remove = _SETS.stored, _SETS.damaged, _SETS.remove
 _LAST_USED = "last_used.json"
 
 
 def keep(question_set: QuestionSet, *, source: str = "") -> StoredSet:
     """Keep a question set in the workspace; see `Collection.keep`. Raises `LimitError` also for too many passages."""
-    require_few_passages(len(question_set.passages))
+    require_few("passages", len(question_set.passages))
 
     def fill(folder: Path) -> None:
         write_passages(folder, question_set.passages)
@@ -150,31 +137,16 @@ def keep(question_set: QuestionSet, *, source: str = "") -> StoredSet:
 
 def load(key: str) -> QuestionSet:
     """Load a kept set. Raises `DataError` where there is none, or its content has changed since."""
-    kept, folder = _SETS.known(key), _SETS.folder(key)
-    with broken_told(ProblemCode.BROKEN_SET, key):
-        question_set = QuestionSet(kept.name, open_passages(folder), open_questions(folder))
-        require_same(question_set.fingerprint, kept)
-    return question_set
+
+    def opened(folder: Path, kept: StoredSet) -> QuestionSet:
+        return QuestionSet(kept.name, open_passages(folder), open_questions(folder))
+
+    return _SETS.load(key, opened, ProblemCode.BROKEN_SET)
 
 
 def passages_of(key: str) -> Passages:
     """Open the passages of a kept set alone. Raises `DataError` as `load` does."""
     return open_passages(_SETS.folder(_SETS.known(key).key))
-
-
-@contextmanager
-def broken_told(code: ProblemCode, key: str) -> Iterator[None]:
-    """Let whatever a damaged file of a kept set causes be a `DataError` of this code."""
-    try:
-        yield
-    except (OSError, TypeError, ValueError, KeyError, pa.ArrowException) as error:
-        raise DataError.of(code, key=key, reason=str(error).split("\n")[0][:200]) from error
-
-
-def require_same(fingerprint: str, kept: KeptSet) -> None:
-    """Raise `ValueError` where a set is not what its note was written for."""
-    if fingerprint != kept.fingerprint:
-        raise ValueError("its content is not what was kept")
 
 
 def note_used(key: str) -> None:

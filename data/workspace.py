@@ -9,14 +9,13 @@ import json
 import math
 import os
 import re
-import shutil
-import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from functools import wraps
 from pathlib import Path
-from typing import Any, ParamSpec, TypeVar
+from tempfile import TemporaryDirectory
+from typing import Any, Literal, ParamSpec, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, PositiveInt
 
@@ -114,17 +113,14 @@ def replacing(path: Path) -> Iterator[Path]:
     the disk before the folder has its name: a power cut leaves all of it, or what was there.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    holder = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
-    try:
-        new = holder / path.name
+    with TemporaryDirectory(prefix=f".{path.name}.", dir=path.parent, ignore_cleanup_errors=True) as holder:
+        new = Path(holder, path.name)
         yield new
         if new.is_dir():
             folder_to_disk(new)
             if path.exists():
-                path.rename(holder / "old")
+                path.rename(Path(holder, "old"))
         new.replace(path)
-    finally:
-        shutil.rmtree(holder, ignore_errors=True)
 
 
 def to_disk(path: Path) -> None:
@@ -155,9 +151,8 @@ def write_json(path: Path, content: object) -> None:
 
 def remove_folder(folder: Path) -> None:
     """Remove a folder: it is gone in one step, however long deleting takes."""
-    holder = Path(tempfile.mkdtemp(prefix=".removed.", dir=folder.parent))
-    folder.rename(holder / folder.name)
-    shutil.rmtree(holder, ignore_errors=True)
+    with TemporaryDirectory(prefix=".removed.", dir=folder.parent, ignore_cleanup_errors=True) as holder:
+        folder.rename(Path(holder, folder.name))
 
 
 def read_json(path: Path) -> dict[str, Any]:
@@ -240,17 +235,8 @@ def require_place(others: int, more: int = 1) -> None:
         raise LimitError("jobs", message, jobs=others, limit=limit)
 
 
-def require_few_passages(count: int) -> None:
-    """Raise `LimitError` (`passages`) where a set of so many is larger than a user may keep."""
-    _require_few("passages", count)
-
-
-def require_few_pairs(count: int) -> None:
-    """Raise `LimitError` (`pairs`) where a set of so many is larger than a user may keep."""
-    _require_few("pairs", count)
-
-
-def _require_few(what: str, count: int) -> None:
+def require_few(what: Literal["passages", "pairs"], count: int) -> None:
+    """Raise `LimitError` (`what`) where a set of so many is larger than a user may keep."""
     if are_limited() and count > (limit := getattr(limits(), what)):
         told = {what: f"{count:,}", "limit": f"{limit:,}"}
         raise LimitError(what, f"the set has {told[what]} {what}, and may have {told['limit']}", **told)
@@ -268,12 +254,6 @@ def _bytes_in(folder: Path) -> int:
             if entry.is_dir(follow_symlinks=False):
                 folders.append(Path(entry.path))
             else:
-                held += _size(entry)
+                with suppress(OSError):
+                    held += entry.stat(follow_symlinks=False).st_size
     return held
-
-
-def _size(entry: os.DirEntry[str]) -> int:
-    try:
-        return entry.stat(follow_symlinks=False).st_size
-    except OSError:
-        return 0

@@ -66,21 +66,11 @@ class Limits:
                 _promised.remove(self.memory)
                 _changed.notify_all()
 
-    def memory_needed(self) -> DataError:
-        """Return the error for a file that needs more memory."""
-        return DataError.of(ProblemCode.NEEDS_MEMORY, memory=self._memory)
-
-    def time_needed(self) -> DataError:
-        """Return the error for a file that needs more time."""
-        return DataError.of(ProblemCode.NEEDS_TIME, seconds=self.seconds)
-
-    def died(self) -> DataError:
-        """Return the error for a process that ended without a word."""
-        return DataError.of(ProblemCode.READING_DIED, memory=self._memory)
-
-    @property
-    def _memory(self) -> str:
-        return f"{self.memory / 2**30:.1f} GiB"
+    def exceeded(self, code: ProblemCode) -> DataError:
+        """Return the error for a file that needs more time or memory, or whose process ended without a word."""
+        if code is ProblemCode.NEEDS_TIME:
+            return DataError.of(code, seconds=self.seconds)
+        return DataError.of(code, memory=f"{self.memory / 2**30:.1f} GiB")
 
     def hold(self) -> None:
         """Let the system end this process where it takes too much, also when nobody is left to watch it."""
@@ -93,7 +83,9 @@ class Limits:
         spent = ceil(time.process_time())
         resource.setrlimit(resource.RLIMIT_CPU, (spent + self.seconds + 1, spent + self.seconds + 2))
         if sys.platform == "linux":  # elsewhere the system does not hold to it, and whoever watches does
-            most = _data_now() + self.memory
+            told = Path("/proc/self/status").read_text(encoding="utf-8")
+            own = int(told.partition("VmData:")[2].split()[0]) * 1024  # bytes, as the limit counts them
+            most = own + self.memory
             resource.setrlimit(resource.RLIMIT_DATA, (most, most))
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
@@ -102,15 +94,9 @@ def _memory_to_use() -> int:
     return int(_SHARE_OF_FREE_MEMORY * psutil.virtual_memory().available)
 
 
-def _data_now() -> int:
-    """Bytes that this process has as its own, as the limit counts them."""
-    told = Path("/proc/self/status").read_text(encoding="utf-8")
-    return int(told.partition("VmData:")[2].split()[0]) * 1024
-
-
 logger = logging.getLogger(__name__)
 
-WORKS = {"questions": "data.apart.reading", "pairs": "data.pairs.apart"}  # each has a `WORK`
+WORKS = {"questions": "data.questions.read", "pairs": "data.pairs.reading"}  # each has a `WORK`
 _PROBLEM, _PROBLEMS = TypeAdapter(Problem), TypeAdapter(list[Problem])
 
 R = TypeVar("R")
@@ -149,9 +135,17 @@ class UnusableFileError(DataError):
 
 def ask(folder: Path, work: Work[R], files: Sequence[File], options: Mapping[str, Any], limits: Limits) -> None:
     """Write what is asked. Raises `OSError` where the disk is full."""
+    asked_files = []
+    for place, (content, name) in enumerate(files):
+        path = folder / f"content {place}"
+        if isinstance(content.source, Path):
+            path = content.source.absolute()
+        else:
+            path.write_bytes(content.source)
+        asked_files.append({"path": str(path), "name": name})
     asked = {
         "work": work.name,
-        "files": [{"path": str(_path(folder, place, file)), "name": file.name} for place, file in enumerate(files)],
+        "files": asked_files,
         "options": dict(options),
         "limits": asdict(limits),
     }
@@ -175,7 +169,8 @@ def carry_out(folder: Path) -> None:
     except UnusableFileError as error:
         _leave_failure(folder, error)
     except MemoryError:
-        _leave_failure(folder, UnusableFileError(limits_of(folder).memory_needed(), Proposal(work.columns())))
+        needed = limits_of(folder).exceeded(ProblemCode.NEEDS_MEMORY)
+        _leave_failure(folder, UnusableFileError(needed, Proposal(work.columns())))
     except OSError as error:
         for path in folder.glob("*s.*"):  # the columns, so that there is place for the reason
             path.unlink()
@@ -194,34 +189,22 @@ def outcome(folder: Path, work: Work[R], limits: Limits) -> R:
     if not found:
         with suppress(OSError):
             logger.error("reading ended: %s", (folder / "log.txt").read_text(encoding="utf-8", errors="replace"))
-        raise UnusableFileError(limits.died(), Proposal(work.columns()))
+        raise UnusableFileError(limits.exceeded(ProblemCode.READING_DIED), Proposal(work.columns()))
     return work.open(folder, found)
-
-
-def _path(folder: Path, place: int, file: File) -> Path:
-    if isinstance(file.content.source, Path):
-        return file.content.source.absolute()
-    path = folder / f"content {place}"
-    path.write_bytes(file.content.source)
-    return path
 
 
 def _read(work: Work[R], files: Sequence[File], options: Mapping[str, Any]) -> R:
     try:
         return work.read(files, options)
     except DataError as error:
-        raise UnusableFileError(error, _proposed(work, files)) from error
+        proposal = Proposal(work.columns())
+        with suppress(DataError):
+            proposal = work.propose(files)
+        raise UnusableFileError(error, proposal) from error
     except OSError as error:
         details = {"path": shown(error.filename or ""), "reason": error.strerror or str(error)}
         unreadable = DataError.of(ProblemCode.UNREADABLE_FILE, **details)
         raise UnusableFileError(unreadable, Proposal(work.columns())) from error
-
-
-def _proposed(work: Work[R], files: Sequence[File]) -> Proposal[Any]:
-    try:
-        return work.propose(files)
-    except DataError:
-        return Proposal(work.columns())
 
 
 def _leave_failure(folder: Path, error: UnusableFileError) -> None:

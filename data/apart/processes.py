@@ -1,4 +1,5 @@
-"""The process that reads: a copy of one that has read the libraries, so that it begins at once, or a fresh one."""
+"""Files read in a process of its own: a copy of one that has read the libraries, so that it begins at once, or a fresh
+one; and what ends it where it takes too much."""
 
 import json
 import os
@@ -6,16 +7,88 @@ import signal
 import subprocess
 import sys
 import threading
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, NoReturn, TypeVar
 
-from data.apart.exchange import carry_out, limits_of
-from data.workspace import PROJECT
+import psutil
+
+from data.apart.exchange import (
+    TIMES_AS_LONG,
+    File,
+    Limits,
+    UnusableFileError,
+    Work,
+    ask,
+    carry_out,
+    limits_of,
+    outcome,
+)
+from data.formats.opening import Proposal
+from data.problems import DataError, ProblemCode
+from data.workspace import PROJECT, workspace
 
 _FORKS = sys.platform == "linux"  # beside the system libraries of a Mac forking is not safe
 _POLITE = 10  # pages are drawn first
 _COMMAND = (sys.executable, "-m", "data.apart")
 _asking = threading.Lock()
 _server: list["subprocess.Popen[str]"] = []
+_SECONDS_BETWEEN_LOOKS = 0.05
+
+R = TypeVar("R")
+
+
+def carried_out(work: Work[R], files: Sequence[File], options: Mapping[str, Any]) -> R:
+    """Have one kind of reading done in a process of its own.
+
+    Raises `UnusableFileError`, also where it takes more than its `Limits` or the process ends, and `OSError` where the
+    disk is full.
+    """
+    limits, place = Limits.of(*(file.content for file in files)), workspace()
+    place.mkdir(parents=True, exist_ok=True)
+    # not one of the system's temporary folders, which may be memory; what is mapped stays until it is not needed
+    with limits.held_free(), TemporaryDirectory(prefix=".reading.", dir=place, ignore_cleanup_errors=True) as name:
+        folder = Path(name)
+        ask(folder, work, files, options, limits)
+        pid = started(folder)
+        if pid is not None:
+            try:
+                _watch(pid, limits)
+            except DataError as error:
+                raise UnusableFileError(error, Proposal(work.columns())) from error
+        return outcome(folder, work, limits)
+
+
+def _watch(pid: int, limits: Limits) -> None:
+    """Wait until the process has ended, and end it where it takes too much."""
+    end = time.monotonic() + limits.seconds * TIMES_AS_LONG
+    with suppress(psutil.NoSuchProcess):
+        process = psutil.Process(pid)
+        at_first, seconds_at_first = process.memory_info().rss, _seconds(process)
+        while True:
+            with suppress(psutil.TimeoutExpired):
+                process.wait(_SECONDS_BETWEEN_LOOKS)
+                return
+            if _seconds(process) - seconds_at_first > limits.seconds or time.monotonic() > end:
+                _end(process, limits.exceeded(ProblemCode.NEEDS_TIME))
+            if process.memory_info().rss - at_first > limits.memory:
+                _end(process, limits.exceeded(ProblemCode.NEEDS_MEMORY))
+    with suppress(ChildProcessError):
+        os.waitpid(pid, 0)  # it ended before it was looked at
+
+
+def _seconds(process: psutil.Process) -> float:
+    times = process.cpu_times()
+    return float(times.user + times.system)
+
+
+def _end(process: psutil.Process, why: DataError) -> NoReturn:
+    process.kill()
+    process.wait()
+    raise why
 
 
 def started(folder: Path) -> int | None:

@@ -222,7 +222,11 @@ def guess_pair_columns(names: Sequence[str], sample: Iterable[Cells] = ()) -> Pa
     chosen = _chosen(PAIR_NAMES, ((_last_name, filled), (_last_name, names)))
     missing = [role for role in SENTENCES if role not in chosen]
     if SENTENCES[0] in missing:
-        left = [name for name in filled if name not in chosen.values() and _has_words(name, rows)]
+        left = [
+            name
+            for name in filled
+            if name not in chosen.values() and 2 * sum(" " in as_text(row.get(name)) for row in rows) > len(rows)
+        ]
         chosen |= dict(zip(missing, left, strict=False)) if len(left) <= len(missing) else {}
     return PairColumns(**chosen)
 
@@ -230,7 +234,3 @@ def guess_pair_columns(names: Sequence[str], sample: Iterable[Cells] = ()) -> Pa
 def is_pair_column(name: str) -> bool:
     """Whether a column of this name is known to hold something."""
     return any(plain_name(name) in known for known in PAIR_NAMES.values())
-
-
-def _has_words(name: str, rows: Sequence[Cells]) -> bool:
-    return 2 * sum(" " in as_text(row.get(name)) for row in rows) > len(rows)

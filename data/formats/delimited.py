@@ -56,8 +56,15 @@ def delimited_tables(text: Text, delimiter: str) -> Callable[[], Table]:
     quoted = partial(_records, text, delimiter)
     if delimiter != "\t" or not _may_be_literal(text):
         return lambda: _table(quoted())
-    # with quoting, or literally where more rows fit so: some writers never quote
-    best = min((quoted, partial(_literal_records, text)), key=lambda records: _misfits(_table(records())))
+
+    def literal() -> Iterator[Record]:
+        return ((number, line.rstrip("\r\n").split("\t")) for number, line in enumerate(_lines(text), start=1))
+
+    def misfits(records: Callable[[], Iterator[Record]]) -> int:
+        return sum(row.problem is not None for row in _table(records()).rows)
+
+    ways: tuple[Callable[[], Iterator[Record]], ...] = (quoted, literal)  # some writers never quote
+    best = min(ways, key=misfits)
     return lambda: _table(best())
 
 
@@ -77,10 +84,6 @@ def _lines(text: Text) -> Iterator[str]:
     lines = lines_of(text, "")
     first = next(lines)
     return chain(["\n" if re.fullmatch(r"sep=.\s*", first) else first], lines)  # a note to Excel is no header
-
-
-def _literal_records(text: Text) -> Iterator[Record]:
-    return ((number, line.rstrip("\r\n").split("\t")) for number, line in enumerate(_lines(text), start=1))
 
 
 def _records(text: Text, delimiter: str) -> Iterator[Record]:
@@ -153,10 +156,6 @@ def _row(number: int, fields: list[str] | str, names: tuple[str, ...]) -> RawRow
     found, expected = len(fields), len(names)
     problem = Problem.of(ProblemCode.FIELD_COUNT, number, found=found, expected=expected)
     return RawRow(number, cells | more, problem)
-
-
-def _misfits(table: Table) -> int:
-    return sum(row.problem is not None for row in table.rows)
 
 
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "＝", "＋", "－", "＠")  # the wide ones, too, for East Asian ones

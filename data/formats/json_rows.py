@@ -1,7 +1,7 @@
 """JSON and JSONL become a table, and SQuAD's layout (SQuAD, KorQuAD 1, KLUE-MRC) a stream of rows."""
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from itertools import count
 from typing import Any, NoReturn
 
@@ -99,21 +99,16 @@ def _parse_line(number: int, line: str) -> Any:
 
 
 def _table(items: Callable[[], Iterable[tuple[int, Any, object]]]) -> Table:
-    rows = (_row(number, item, given) for number, item, given in items())
-    names = _names(row.cells for row in rows if row.problem is None)
+    names: dict[str, None] = {}
+    for number, item, given in items():
+        row = _row(number, item, given)
+        names |= dict.fromkeys(row.cells if row.problem is None else ())
+        check_size(len(names), "columns", MAX_COLUMNS)
     rows = (_row(number, item, given) for number, item, given in items())
     if all(map(is_fit, names)):
-        return Table(names, rows)
+        return Table(tuple(names), rows)
     mended = (row._replace(cells={shown(name): cell for name, cell in row.cells.items()}) for row in rows)
     return Table(tuple(dict.fromkeys(map(shown, names))), mended)
-
-
-def _names(rows: Iterable[Mapping[str, object]]) -> tuple[str, ...]:
-    names: dict[str, None] = {}
-    for cells in rows:
-        names |= dict.fromkeys(cells)
-        check_size(len(names), "columns", MAX_COLUMNS)
-    return tuple(names)
 
 
 def _row(number: int, item: Any, given: object) -> RawRow:

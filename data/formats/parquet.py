@@ -24,7 +24,12 @@ def parquet_table(content: Content) -> Table:
     with _broken_told():
         file = pq.ParquetFile(content.open(), page_checksum_verification=True)  # of writers that note some
         _check_claims(file)
-        _check_unpacked(content, file.metadata)
+        # texts are measured before unpacking: by its dictionary a small file can hold a long text a million times
+        paths = [file.metadata.schema.column(place).path for place in range(file.metadata.num_columns)]
+        size = 0
+        for batch in pq.ParquetFile(content.open(), read_dictionary=paths).iter_batches(batch_size=_BATCH_ROWS):
+            size += sum(map(_unpacked_bytes, batch.columns))
+            check_size(size, "unpacked bytes", MAX_UNPACKED_BYTES)
         names = column_names(file.schema_arrow.names)
     return Table(names, _rows(file, names))
 
@@ -49,16 +54,6 @@ def _check_claims(file: Any) -> None:
     file.scan_contents()
     values = sum(group.column(place).num_values for group in groups for place in range(group.num_columns))
     check_size(values, "values", MAX_VALUES)
-
-
-def _check_unpacked(content: Content, metadata: Any) -> None:
-    """Measure texts before unpacking: by its dictionary a small file can hold a long text a million times."""
-    paths = [metadata.schema.column(place).path for place in range(metadata.num_columns)]
-    packed = pq.ParquetFile(content.open(), read_dictionary=paths)
-    size = 0
-    for batch in packed.iter_batches(batch_size=_BATCH_ROWS):
-        size += sum(map(_unpacked_bytes, batch.columns))
-        check_size(size, "unpacked bytes", MAX_UNPACKED_BYTES)
 
 
 def _unpacked_bytes(array: Any) -> int:

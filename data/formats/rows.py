@@ -107,14 +107,22 @@ class RowReader:
         if value is None and empty is None:
             return ""
         if type(value) is not str and (is_collection(value) or isinstance(value, CellError)):
+            row, column = self.row.number, self._column(role)
             if empty is None:
                 self._drop(role, value)
+            elif isinstance(value, CellError):
+                self.problem = Problem.of(ProblemCode.FORMULA_ERROR, row, column=column, error=str(value))
             else:
-                self.problem = self._unfit(role, value)
+                self.problem = Problem.of(ProblemCode.NOT_TEXT, row, column=column, found=kind_of(value))
             return ""
         text = self.fit(self._decoded(value))
         if len(text) > MOST_CHARACTERS:
-            return self._too_long(role, text, empty)
+            if empty is None:
+                self._drop(role, "too long a text")
+            else:
+                sizes = {"size": len(text), "limit": MOST_CHARACTERS}
+                self.problem = Problem.of(ProblemCode.TOO_LONG, self.row.number, column=self._column(role), **sizes)
+            return ""
         if not text and empty is not None:
             self.problem = Problem.of(empty, self.row.number, column=self._column(role))
         return text
@@ -155,15 +163,6 @@ class RowReader:
     def _column(self, role: str) -> str:
         return shown(getattr(self.columns, role), 80)
 
-    def _too_long(self, role: str, text: str, empty: ProblemCode | None) -> str:
-        if empty is None:
-            self._drop(role, "too long a text")
-        else:
-            self.problem = Problem.of(
-                ProblemCode.TOO_LONG, self.row.number, column=self._column(role), size=len(text), limit=MOST_CHARACTERS
-            )
-        return ""
-
     def _drop(self, role: str, value: object) -> None:
         if isinstance(value, CellError):
             found = f"the formula error {value}"
@@ -171,12 +170,6 @@ class RowReader:
             found = value if isinstance(value, str) else kind_of(value)
         details = {"column": self._column(role), "found": found}
         self.dropped = self.dropped or Problem.of(ProblemCode.DROPPED_CELL, self.row.number or None, **details)
-
-    def _unfit(self, role: str, value: object) -> Problem:
-        column = self._column(role)
-        if isinstance(value, CellError):
-            return Problem.of(ProblemCode.FORMULA_ERROR, self.row.number, column=column, error=str(value))
-        return Problem.of(ProblemCode.NOT_TEXT, self.row.number, column=column, found=kind_of(value))
 
 
 _MOST_BAD_ROWS = 100_000  # without a single good one: no set begins like that
@@ -197,9 +190,19 @@ class Rejection:
         """Count a problem of a row. Raises `DataError` where none of very many rows was good."""
         is_kept = self.problems.add(problem)
         if problem.leaves_out_row and is_kept:
-            self.rows.append((problem, self._shown(row)))
+            given = islice(row.cells.items(), _SHOWN_COLUMNS if self._shown_left > 0 else 0)
+            cells = {name: shown(cell, _SHOWN_CHARACTERS) for name, cell in given}
+            self._shown_left -= sum(map(len, cells.values()))
+            self.rows.append((problem, cells))
         if self.problems.total == _MOST_BAD_ROWS and not any_good:
             raise self.no_good(ProblemCode.NO_GOOD_START, self.problems.total)
+
+    def note(self, reader: RowReader) -> None:
+        """Count what was dropped or mended in a row that is kept."""
+        if reader.dropped is not None:
+            self.problems.add(reader.dropped)
+        if reader.mended:
+            self.problems.add(Problem.of(ProblemCode.MENDED_TEXT, reader.row.number or None))
 
     def no_good(self, code: ProblemCode, rows: int) -> DataError:
         """Return the error for so many rows of which none can be used."""
@@ -214,21 +217,12 @@ class Rejection:
         ]
         return pd.DataFrame(records, columns=list(column_names(["row", "problem", *names])))
 
-    def _shown(self, row: RawRow) -> dict[str, str]:
-        """The cells of a row as text, for whoever wants to mend it."""
-        if self._shown_left <= 0:
-            return {}
-        cells = {name: shown(cell, _SHOWN_CHARACTERS) for name, cell in islice(row.cells.items(), _SHOWN_COLUMNS)}
-        self._shown_left -= sum(map(len, cells.values()))
-        return cells
 
-
-def _as_frame(given: Any) -> Any:
-    return given if isinstance(given, pd.DataFrame) else pd.DataFrame(**given)
-
-
-def _as_json(table: pd.DataFrame) -> dict[str, Any]:
-    return {"columns": list(table.columns), "data": table.to_numpy().tolist()}
+Frame = Annotated[
+    InstanceOf[pd.DataFrame],
+    BeforeValidator(lambda given: given if isinstance(given, pd.DataFrame) else pd.DataFrame(**given)),
+    PlainSerializer(lambda table: {"columns": list(table.columns), "data": table.to_numpy().tolist()}),
+]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -248,9 +242,7 @@ class FileReading:
     problem_count: int
     left_out: int
     row_count: int
-    rejected: Annotated[InstanceOf[pd.DataFrame], BeforeValidator(_as_frame), PlainSerializer(_as_json)] = field(
-        repr=False, compare=False
-    )
+    rejected: Frame = field(repr=False, compare=False)
 
 
 def understood(

@@ -113,31 +113,19 @@ def encoding_of(content: Content) -> Encoding:
     if content.start.startswith(_UTF32_MARKS):
         raise _unknown(content.whole, 0)
     if content.start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-        return _strictly(content.whole, "utf-16")
+        if (broken := _first_broken(content.whole, "utf-16")) is not None:
+            raise _unknown(content.whole, broken)
+        return Encoding("utf-16", "UTF-16")
     if any(b"\x00" in part for part in content.parts()) and (codec := _utf16_without_mark(content.whole)) is not None:
         return Encoding(codec, "UTF-16")
-    if _is_utf8(content):
-        return Encoding("utf-8-sig", "UTF-8")
-    return _cp949(content.whole) or _damaged_utf8(content.whole)
-
-
-def _is_utf8(content: Content) -> bool:
     decoder = codecs.getincrementaldecoder("utf-8")()
     try:
         for part in content.parts():
             decoder.decode(part)
         decoder.decode(b"", final=True)
     except UnicodeDecodeError:
-        return False
-    return True
-
-
-def _strictly(content: bytes, codec: str) -> Encoding:
-    try:
-        content.decode(codec)
-    except UnicodeDecodeError as error:
-        raise _unknown(content, error.start) from error
-    return Encoding(codec, "UTF-16")
+        return _cp949(content.whole) or _damaged_utf8(content.whole)
+    return Encoding("utf-8-sig", "UTF-8")
 
 
 def _utf16_without_mark(content: bytes) -> str | None:
@@ -179,7 +167,7 @@ def _mostly_utf8(content: bytes) -> bool:
 
 def _damaged_utf8(content: bytes) -> Encoding:
     """UTF-8 with a few broken places, which are mended; anything worse is refused."""
-    first = _first_broken(content)
+    first = _first_broken(content, "utf-8-sig") or 0
     if not _mostly_utf8(content):
         raise _unknown(content, first)
     count = content.decode("utf-8-sig", "replace").count(REPLACEMENT)
@@ -187,12 +175,12 @@ def _damaged_utf8(content: bytes) -> Encoding:
     return Encoding("utf-8-sig", "UTF-8", "replace", (problem,))
 
 
-def _first_broken(content: bytes) -> int:
+def _first_broken(content: bytes, codec: str) -> int | None:
     try:
-        content.decode("utf-8-sig")
+        content.decode(codec)
     except UnicodeDecodeError as error:
         return error.start
-    return len(content)
+    return None
 
 
 def _unknown(content: bytes, position: int) -> DataError:

@@ -51,16 +51,6 @@ def score_of(text: str) -> float | None:
     return number if abs(number) <= LARGEST else None
 
 
-def is_number(text: str) -> bool:
-    """Whether a text is a number of any size."""
-    return _NUMBER.fullmatch(text) is not None
-
-
-def may_be_thousands(text: str) -> bool:
-    """Whether the comma of a number, which is read as a decimal one, may part thousands: 1,000 is read as 1."""
-    return _THOUSANDS.fullmatch(text) is not None
-
-
 def label_of(text: str) -> Label | None:
     """Return the label a text names: in English or Korean, in short, or by XNLI's number; None where it is none."""
     return _LABEL_OF.get(unicodedata.normalize("NFKC", text).lower())  # the hyphen of -1, and of no label, counts
@@ -120,12 +110,9 @@ class Values:
     def are_labels(self) -> bool:
         """Whether they are XNLI's three numbers, or most texts name a label. 0 and 1 alone say yes or no: a score."""
         named = sum(label_of(text) is not None for text in self.texts)
-        return self._are_numbered_labels or (not self.are_numbers and named > 0)
-
-    @property
-    def _are_numbered_labels(self) -> bool:
-        found = set(np.unique(np.frombuffer(self.numbers)).tolist()) if self.numbers else set()
-        return 2.0 in found and found <= {-1.0, 0.0, 1.0, 2.0}  # -1 where people did not agree
+        numbers = set(self.numbers)
+        are_three = 2.0 in numbers and numbers <= {-1.0, 0.0, 1.0, 2.0}  # -1 where people did not agree
+        return are_three or (not self.are_numbers and named > 0)
 
     def scale(self) -> Scale:
         """Guess the scale of the scores: the first usual one that holds them, else whole numbers around them."""
@@ -231,10 +218,7 @@ class PairAssembly:
             return value
         part = part_of(reader.text("part")) if self.columns.part else -1
         self.gathered.add(sentences, value, part if part >= 0 else self.part)
-        if reader.dropped is not None:
-            self.rejection.problems.add(reader.dropped)
-        if reader.mended:
-            self.rejection.problems.add(Problem.of(ProblemCode.MENDED_TEXT, row.number))
+        self.rejection.note(reader)
         return None
 
     def _value(self, reader: RowReader) -> float | Problem:
@@ -252,20 +236,17 @@ class PairAssembly:
     def _score(self, reader: RowReader) -> float | Problem:
         text = reader.text("score")
         score, (low, high) = score_of(text), self.gathered.scale
-        if score is None and is_number(text):
+        if score is None and _NUMBER.fullmatch(text):
             return self._unfit(ProblemCode.TOO_LARGE_NUMBER, reader, "score", text, most=f"{LARGEST:g}")
         if score is None:
             return self._unfit(ProblemCode.NO_NUMBER, reader, "score", text)
-        self._note_comma(text)
-        if not low <= score <= high:
-            return self._unfit(ProblemCode.OUT_OF_SCALE, reader, "score", text, low=f"{low:g}", high=f"{high:g}")
-        return score
-
-    def _note_comma(self, text: str) -> None:
-        if may_be_thousands(text):
+        if _THOUSANDS.fullmatch(text):  # the comma is read as a decimal one: 1,000 as 1
             self._ambiguous = self._ambiguous or text
         elif "," in text:
             self._has_decimals = True
+        if not low <= score <= high:
+            return self._unfit(ProblemCode.OUT_OF_SCALE, reader, "score", text, low=f"{low:g}", high=f"{high:g}")
+        return score
 
     def _unfit(self, code: ProblemCode, reader: RowReader, role: str, text: str, **more: str) -> Problem:
         column = shown(getattr(self.columns, role), 80)

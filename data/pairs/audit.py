@@ -38,7 +38,10 @@ def split_pairs(pairs: PairSet, options: SplitOptions | None = None) -> dict[Par
     order = np.random.default_rng(options.seed).permutation(len(sizes))
     n_rows = int((part_of_row == 0).sum())
     for part, share in missing:
-        drawn = _drawn(order[is_free[order]], sizes, share * n_rows)
+        free, wanted = order[is_free[order]], share * n_rows
+        fitting = free[sizes[free] < 2 * wanted]
+        middles = np.cumsum(sizes[fitting]) - sizes[fitting] / 2
+        drawn = fitting[middles < wanted]  # the first groups whose rows come nearest to as many as wanted
         is_free[drawn] = False
         part_of_row[np.isin(groups, drawn)] = PARTS.index(part)
     rows = {part: np.flatnonzero(part_of_row == place) for place, part in enumerate(PARTS)}
@@ -61,14 +64,6 @@ def row_groups(numbers: np.ndarray) -> np.ndarray:
     group_of_sentence = connected_components(links, directed=False)[1] if count else np.zeros(0, dtype=np.int64)
     groups: np.ndarray = group_of_sentence[numbers[:, 0]].astype(np.int64)
     return groups
-
-
-def _drawn(order: np.ndarray, sizes: np.ndarray, wanted: float) -> np.ndarray:
-    """The first groups of `order` whose rows come nearest to as many as wanted."""
-    fitting = order[sizes[order] < 2 * wanted]
-    middles = np.cumsum(sizes[fitting]) - sizes[fitting] / 2
-    drawn: np.ndarray = fitting[middles < wanted]
-    return drawn
 
 
 BINS = 10  # of the histogram of scores
@@ -112,19 +107,23 @@ def audit_pairs(pairs: PairSet, rows: dict[Part, np.ndarray] | None = None) -> P
     rows = rows or split_pairs(pairs)
     (numbers,) = numbers_of(pairs)
     pair_numbers = _pair_numbers(numbers, ordered=pairs.kind is not PairKind.SCORED)
-    counts, edges = _histogram(pairs)
+    scores = pairs.values if pairs.kind is PairKind.SCORED else None
+    labels = np.bincount(pairs.values, minlength=len(Label)) if pairs.kind is PairKind.LABELLED else ()
+    none = np.zeros(0, dtype=np.int64), np.zeros(0)
+    counts, edges = none if scores is None else np.histogram(scores, bins=BINS, range=pairs.scale)
+    judged = pd.DataFrame({"pair": pair_numbers, "value": pairs.values if len(pairs.values) else 0}).drop_duplicates()
     return PairAudit(
         row_count=len(pairs),
         sentence_count=int(numbers.max(initial=-1)) + 1,
         part_counts={part: len(rows[part]) for part in PARTS},
         published=tuple(part for place, part in enumerate(PARTS) if (pairs.published == place).any()),
         lengths=tuple(texts.lengths() for texts in pairs.texts),
-        labels=_labels(pairs),
+        labels={label: int(count) for label, count in zip(Label, labels, strict=False)},
         score_counts=counts,
         score_edges=edges,
         equal_count=int((np.diff(np.sort(numbers, axis=1), axis=1) == 0).any(axis=1).sum()),
         repeated=np.flatnonzero(pd.Series(pair_numbers).duplicated()),
-        disputed_count=_disputed(pairs, pair_numbers),
+        disputed_count=int((judged["pair"].value_counts() > 1).sum()),
         leaks={
             (first, second): _leak(numbers, pair_numbers, rows[first], rows[second])
             for first, second in combinations(PARTS, 2)
@@ -157,23 +156,3 @@ def _leak(numbers: np.ndarray, pair_numbers: np.ndarray, first: np.ndarray, seco
         rows=second[is_known.any(axis=1)],
         repeated=int(np.isin(pair_numbers[second], pair_numbers[first]).sum()),
     )
-
-
-def _labels(pairs: PairSet) -> dict[Label, int]:
-    if pairs.kind is not PairKind.LABELLED:
-        return {}
-    counts = np.bincount(pairs.values, minlength=len(Label))
-    return {label: int(counts[label]) for label in Label}
-
-
-def _histogram(pairs: PairSet) -> tuple[np.ndarray, np.ndarray]:
-    if pairs.kind is not PairKind.SCORED:
-        return np.zeros(0, dtype=np.int64), np.zeros(0)
-    return np.histogram(pairs.values, bins=BINS, range=pairs.scale)
-
-
-def _disputed(pairs: PairSet, pair_numbers: np.ndarray) -> int:
-    if not len(pairs.values):
-        return 0
-    judged = pd.DataFrame({"pair": pair_numbers, "value": pairs.values}).drop_duplicates()
-    return int((judged["pair"].value_counts() > 1).sum())

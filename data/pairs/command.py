@@ -13,9 +13,8 @@ from cyclopts import CoercionError, Parameter, Token
 
 from data.commands import AsJson, column_words, columns_of, one_of, problem_lines, reading_as_json
 from data.formats.columns import PairColumns
-from data.pairs.apart import read_pair_files_apart
-from data.pairs.audit import Leak, PairAudit, audit_pairs, split_pairs
-from data.pairs.reading import PairFileReading, PairOptions, PairReading
+from data.pairs.audit import PairAudit, audit_pairs, split_pairs
+from data.pairs.reading import PairOptions, PairReading, read_pair_files_apart
 from data.pairs.records import PARTS, PairKind
 from data.pairs.store import keep
 from data.split import Part, SplitOptions
@@ -99,20 +98,15 @@ def _read(
 
 
 def _lines(reading: PairReading) -> list[str]:
-    several = len(reading.files) > 1
-    problems = (line for file in reading.files for line in problem_lines(file, f" in {file.name}" if several else ""))
-    return [*_understood(reading), *problems]
-
-
-def _understood(reading: PairReading) -> list[str]:
-    pairs = reading.pairs
+    pairs, several = reading.pairs, len(reading.files) > 1
     scale = f", scale {pairs.scale[0]:g} to {pairs.scale[1]:g}" if pairs.kind is PairKind.SCORED else ""
-    return [f"{pairs.name}: {len(pairs):,} rows, {pairs.kind}{scale}", *map(_file, reading.files)]
-
-
-def _file(file: PairFileReading) -> str:
-    form = ", ".join(filter(None, (file.format, file.encoding, file.part and f"published for {file.part}")))
-    return f"  {file.name}: {form}; {file.row_count:,} rows; {column_words(file.columns)}"
+    lines = [f"{pairs.name}: {len(pairs):,} rows, {pairs.kind}{scale}"]
+    for file in reading.files:
+        form = ", ".join(filter(None, (file.format, file.encoding, file.part and f"published for {file.part}")))
+        lines.append(f"  {file.name}: {form}; {file.row_count:,} rows; {column_words(file.columns)}")
+    return lines + [
+        line for file in reading.files for line in problem_lines(file, f" in {file.name}" if several else "")
+    ]
 
 
 def _figures(figures: PairAudit) -> list[str]:
@@ -166,12 +160,16 @@ def _as_json(reading: PairReading, figures: PairAudit, rows: dict[Part, np.ndarr
             "equal_count": figures.equal_count,
             "repeated_count": len(figures.repeated),
             "disputed_count": figures.disputed_count,
-            "leaks": [_leak_as_json(*parts, found) for parts, found in figures.leaks.items()],
+            "leaks": [
+                {
+                    "from": first,
+                    "into": second,
+                    "sentences": found.sentences,
+                    "rows": len(found.rows),
+                    "repeated": found.repeated,
+                }
+                for (first, second), found in figures.leaks.items()
+            ],
         },
         "split": {"published": figures.published, "rows": {part: len(found) for part, found in rows.items()}},
     }
-
-
-def _leak_as_json(first: Part, second: Part, found: Leak) -> dict[str, Any]:
-    rows = {"rows": len(found.rows), "repeated": found.repeated}
-    return {"from": first, "into": second, "sentences": found.sentences, **rows}

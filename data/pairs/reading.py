@@ -4,9 +4,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
+from pathlib import Path
+from typing import Any
 
 import numpy as np
+from pydantic import TypeAdapter
 
+from data.apart.exchange import File, Work
+from data.apart.processes import carried_out
 from data.formats.columns import (
     PAIR_NAMES,
     SENTENCES,
@@ -22,6 +27,7 @@ from data.formats.opening import (
     Proposal,
     RecognisedFile,
     collector_paused,
+    file_content,
     looked_at,
     recognise,
     set_name,
@@ -40,7 +46,7 @@ from data.pairs.assembly import (
     part_in_name,
     without_part,
 )
-from data.pairs.records import PARTS, Label, PairKind, PairSet
+from data.pairs.records import PARTS, Label, PairKind, PairSet, open_pairs, write_pairs
 from data.problems import DataError, Problem, ProblemCode
 from data.split import Part
 
@@ -58,11 +64,6 @@ class OpenedFile:
     available: tuple[str, ...]
     first_rows: tuple[dict[str, str], ...] = field(repr=False)
     objects: tuple[str, ...]  # the columns that hold objects
-
-    @property
-    def proposal(self) -> Proposal[PairColumns]:
-        """What can be chosen of it."""
-        return Proposal(self.columns, self.available, self.first_rows)
 
     def rows(self) -> Iterator[RawRow]:
         """Yield all rows, from the first."""
@@ -96,14 +97,11 @@ class OpenedFile:
         value = {PairKind.SCORED: ("score",), PairKind.LABELLED: ("label",)}.get(kind, ())
         for role in (*SENTENCES[: kind.width], *value):
             if getattr(columns, role) is None:
-                raise self._missing(role)
+                found, wanted = shown(", ".join(self.available), 300), wanted_names(PAIR_NAMES[role])
+                if role == SENTENCES[0]:
+                    raise DataError.of(ProblemCode.NO_SENTENCE, found=found, wanted=wanted)
+                raise DataError.of(ProblemCode.MISSING_COLUMN, role=role, found=found, wanted=wanted)
         return replace(self, columns=columns)
-
-    def _missing(self, role: str) -> DataError:
-        found = shown(", ".join(self.available), 300)
-        if role == SENTENCES[0]:
-            return DataError.of(ProblemCode.NO_SENTENCE, found=found, wanted=wanted_names(PAIR_NAMES[role]))
-        return DataError.of(ProblemCode.MISSING_COLUMN, role=role, found=found, wanted=wanted_names(PAIR_NAMES[role]))
 
 
 def opened(content: Content, name: str, chosen: Mapping[str, str | None]) -> OpenedFile:
@@ -111,7 +109,8 @@ def opened(content: Content, name: str, chosen: Mapping[str, str | None]) -> Ope
     recognised = recognise(content, is_pair_column)
     if recognised.format is Format.SQUAD:
         return OpenedFile(name, recognised, lambda: Table((), ()), PairColumns(), _SQUAD, (), ())
-    opener = _opener(content, recognised)
+    lines = recognised.text if recognised.format is Format.TEXT else None
+    opener = partial(line_table, lines) if lines is not None else table_opener(content, recognised)
     table, sample = looked_at(opener())
     objects = tuple(name for name in table.names if _holds_objects(name, sample))
     flat = [_flat(cells, objects) for cells in sample]
@@ -121,12 +120,6 @@ def opened(content: Content, name: str, chosen: Mapping[str, str | None]) -> Ope
     columns = replace(guess_pair_columns(names, flat), **chosen)
     require_columns(chosen, names)
     return OpenedFile(name, recognised, opener, columns, names, first_rows, objects)
-
-
-def _opener(content: Content, recognised: RecognisedFile) -> Callable[[], Table]:
-    if recognised.format is Format.TEXT and recognised.text is not None:
-        return partial(line_table, recognised.text)
-    return table_opener(content, recognised)
 
 
 def _holds_objects(name: str, sample: Sequence[Cells]) -> bool:
@@ -221,7 +214,8 @@ def read_pairs(files: Sequence[tuple[bytes | Content, str]], options: PairOption
 
 def propose_pair_columns(content: bytes | Content, name: str = "") -> Proposal[PairColumns]:
     """Return what can be chosen of a file, also where `read_pairs` misses a column. Raises `DataError`."""
-    return opened(Content.of(content), name, {}).proposal
+    file = opened(Content.of(content), name, {})
+    return Proposal(file.columns, file.available, file.first_rows)
 
 
 @contextmanager
@@ -258,29 +252,20 @@ def _meaning(found: Sequence[_Found], options: PairOptions) -> tuple[PairKind, S
     return kind, (float(low), float(high))
 
 
-def _part_in(name: str) -> Part | None:
-    place = part_in_name(set_name(name, ""))
-    return None if place < 0 else PARTS[place]
-
-
 def _read_all(files: Sequence[OpenedFile], options: PairOptions, gathered: GatheredPairs) -> Iterator[PairFileReading]:
-    parts = options.parts or [_part_in(file.name) for file in files]
+    places = [part_in_name(set_name(file.name, "")) for file in files]
+    parts = options.parts or [None if place < 0 else PARTS[place] for place in places]
     for file, part in zip(files, parts, strict=True):
         with _told_of(file.name, files):
-            yield _read(file, part, gathered)
-
-
-def _read(file: OpenedFile, part: Part | None, gathered: GatheredPairs) -> PairFileReading:
-    fitted = file.fitted(gathered.kind)
-    assembly = PairAssembly(fitted.columns, -1 if part is None else PARTS.index(part), gathered)
-    problems = assembly.rejection.problems
-    for problem in file.recognised.problems:
-        problems.add(problem)
-    for row in fitted.rows():
-        assembly.add(row)
-    assembly.end()
-    told = understood(file.recognised, assembly.rejection, file.available, file.first_rows, assembly.row_count)
-    return PairFileReading(name=file.name, part=part, columns=fitted.columns, **told)
+            fitted = file.fitted(gathered.kind)
+            assembly = PairAssembly(fitted.columns, -1 if part is None else PARTS.index(part), gathered)
+            for problem in file.recognised.problems:
+                assembly.rejection.problems.add(problem)
+            for row in fitted.rows():
+                assembly.add(row)
+            assembly.end()
+            told = understood(file.recognised, assembly.rejection, file.available, file.first_rows, assembly.row_count)
+            yield PairFileReading(name=file.name, part=part, columns=fitted.columns, **told)
 
 
 def _useless(pairs: PairSet) -> Problem | None:
@@ -300,3 +285,34 @@ def _name(names: Sequence[str]) -> str:
     if len(plain) > 1:
         plain = list(dict.fromkeys(without_part(name) or "pairs" for name in plain))
     return shown(", ".join(plain), 200)
+
+
+def read_pair_files_apart(paths: Sequence[Path], options: PairOptions | None = None) -> PairReading:
+    """Read files from disk in a process of its own; see `read_pairs_apart`."""
+    return read_pairs_apart([(file_content(path), path.name) for path in paths], options)
+
+
+def read_pairs_apart(files: Sequence[tuple[bytes | Content, str]], options: PairOptions | None = None) -> PairReading:
+    """Read files as `read_pairs` does, in a process of its own.
+
+    Raises `UnusableFileError`, also where reading takes more than its `Limits` or the process ends, and `OSError` where
+    the disk is full.
+    """
+    given = [File(Content.of(content), name) for content, name in files]
+    return carried_out(WORK, given, _OPTIONS.dump_python(options or PairOptions(), mode="json"))
+
+
+def _leave(folder: Path, reading: PairReading) -> dict[str, Any]:
+    write_pairs(folder, reading.pairs)
+    return {"name": reading.pairs.name, "files": _FILES.dump_python(reading.files, mode="json")}
+
+
+_OPTIONS, _FILES = TypeAdapter(PairOptions), TypeAdapter(tuple[PairFileReading, ...])
+WORK = Work(
+    "pairs",
+    PairColumns,
+    read=lambda files, options: read_pairs(files, _OPTIONS.validate_python(options)),
+    propose=lambda files: propose_pair_columns(*files[0]),
+    leave=_leave,
+    open=lambda folder, told: PairReading(open_pairs(folder, told["name"]), _FILES.validate_python(told["files"])),
+)

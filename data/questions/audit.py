@@ -41,8 +41,7 @@ class Overlap:
 
 def overlap_of(question_set: QuestionSet) -> Overlap:
     """Measure a set's overlap: each question with its passages (`word_overlap`), and some with others by chance."""
-    unit = unit_of(question_set)
-    shares = _with_own(question_set, unit)
+    unit, shares = unit_of(question_set), word_overlap(question_set)
     return Overlap(unit, shares, _mean(shares), _mean(_by_chance(question_set, unit)))
 
 
@@ -58,7 +57,15 @@ def word_overlap(question_set: QuestionSet) -> np.ndarray:
     or pairs of neighbouring letters or digits inside them (`unit_of`). Of several relevant passages the highest counts;
     a question without any is NaN. Where values are high, lexical search will do well.
     """
-    return _with_own(question_set, unit_of(question_set))
+    share, overlap = _SHARES[unit_of(question_set)], np.full(len(question_set.questions), np.nan)
+    by_passage = question_set.relevance.tocsc()
+    # a large corpus has passages that nobody asks about
+    for column in np.flatnonzero(np.diff(by_passage.indptr)).tolist():
+        rows = by_passage.indices[by_passage.indptr[column] : by_passage.indptr[column + 1]].tolist()
+        asked = [question_set.questions[row].text for row in rows]
+        overlap[rows] = np.fmax(overlap[rows], share(question_set.passages.texts[column], asked))
+    measured: np.ndarray = overlap[question_set.answerable]
+    return measured
 
 
 def words(text: str) -> frozenset[str]:
@@ -86,18 +93,6 @@ _SHARES: dict[Unit, Callable[[str, list[str]], list[float]]] = {
     Unit.WORDS: _share_of_words,
     Unit.PAIRS: _share_of_pairs,
 }
-
-
-def _with_own(question_set: QuestionSet, unit: Unit) -> np.ndarray:
-    share, overlap = _SHARES[unit], np.full(len(question_set.questions), np.nan)
-    by_passage = question_set.relevance.tocsc()
-    # a large corpus has passages that nobody asks about
-    for column in np.flatnonzero(np.diff(by_passage.indptr)).tolist():
-        rows = by_passage.indices[by_passage.indptr[column] : by_passage.indptr[column + 1]].tolist()
-        asked = [question_set.questions[row].text for row in rows]
-        overlap[rows] = np.fmax(overlap[rows], share(question_set.passages.texts[column], asked))
-    measured: np.ndarray = overlap[question_set.answerable]
-    return measured
 
 
 def _by_chance(question_set: QuestionSet, unit: Unit) -> np.ndarray:
@@ -146,6 +141,9 @@ def audit(question_set: QuestionSet) -> Audit:
     asked = np.bincount(question_set.relevance.indices, minlength=len(passages))
     lost = _answers_not_found(question_set)
     kinds = Counter(question.kind for question in questions if question.kind)
+    ids = defaultdict(list)
+    for question in questions:
+        ids[question.text].append(question.id)
     return Audit(
         passage_count=len(passages),
         question_count=len(questions),
@@ -156,19 +154,12 @@ def audit(question_set: QuestionSet) -> Audit:
         passage_lengths=passages.texts.lengths(),
         question_lengths=np.array([len(question.text) for question in questions], dtype=np.int64),
         overlap=overlap_of(question_set),
-        duplicate_questions=_duplicates(questions),
+        duplicate_questions={text: tuple(same) for text, same in ids.items() if len(same) > 1},
         answers_not_found=lost,
         labels=_labels(question_set, lost),
         kinds=dict(kinds.most_common()),
         made=question_set.made,
     )
-
-
-def _duplicates(questions: tuple[Question, ...]) -> dict[str, tuple[str, ...]]:
-    ids = defaultdict(list)
-    for question in questions:
-        ids[question.text].append(question.id)
-    return {text: tuple(same) for text, same in ids.items() if len(same) > 1}
 
 
 def _answers_not_found(question_set: QuestionSet) -> tuple[str, ...]:
@@ -228,7 +219,8 @@ def histogram(values: np.ndarray, width: float = 0.0, most_bins: int = 40) -> pd
     known = values[~np.isnan(values)]
     if not len(known):
         return pd.DataFrame({"from": [], "to": [], "count": []})
-    step = width or _round_width(float(known.max() - known.min()), most_bins)
+    widths = (step * 10**power for power in range(18) for step in (1, 2, 5))
+    step = width or float(next(one for one in widths if float(known.max() - known.min()) / one <= most_bins - 2))
     first = int(known.min() / step)
     last = int(np.ceil(known.max() / step)) if width else int(known.max() / step) + 1
     edges = np.arange(first, max(last, first + 1) + 1) * step
@@ -267,11 +259,6 @@ def split_table(question_set: QuestionSet, found: Split) -> pd.DataFrame:
     return pd.DataFrame(
         {"question_id": [question_set.questions[row].id for row in rows], "part": [part_of[row] for row in rows]}
     )
-
-
-def _round_width(spread: float, most_bins: int) -> float:
-    widths = (step * 10**power for power in range(18) for step in (1, 2, 5))
-    return float(next(width for width in widths if spread / width <= most_bins - 2))
 
 
 def passages_with(question_set: QuestionSet, text: str) -> np.ndarray:

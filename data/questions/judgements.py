@@ -52,7 +52,11 @@ def judgements_of(corpus: str) -> tuple[Judged, ...]:
     Over the corpus of this fingerprint; what cannot be read is passed over.
     """
     file = _read(corpus)
-    return tuple(replace(one, answers=_right(file.answers, one.question)) for one in file.questions)
+
+    def right(question: str) -> tuple[str, ...]:
+        return tuple(one.answer for one in file.answers if one.right and composed(one.question) == composed(question))
+
+    return tuple(replace(one, answers=right(one.question)) for one in file.questions)
 
 
 def judged_answers(corpus: str) -> tuple[JudgedAnswer, ...]:
@@ -144,10 +148,6 @@ def _with(question: Question, judged: Sequence[Judged]) -> Question:
     return replace(question, relevant=relevant, answers=question.answers + new, starts=starts)
 
 
-def _right(answers: Sequence[JudgedAnswer], question: str) -> tuple[str, ...]:
-    return tuple(one.answer for one in answers if one.right and composed(one.question) == composed(question))
-
-
 def _same(one: JudgedAnswer, question: str, answer: str) -> bool:
     return (composed(one.question), composed(one.answer)) == (composed(_cut(question)), composed(_cut(answer)))
 
@@ -182,9 +182,8 @@ def _alone(path: Path) -> Iterator[None]:
 def _change(corpus: str, change: Callable[[_File], _File]) -> None:
     path = _path("judgements", corpus)
     with _alone(path):
-        file = change(_read(corpus))
-        questions = [{"question": one.question, "passages": one.passages} for one in file.questions]
-        write_json(path, {"questions": questions, "answers": [asdict(one) for one in file.answers]})
+        # the answers of a question stand for themselves
+        write_json(path, change(_read(corpus)).model_dump(exclude={"questions": {"__all__": {"answers"}}}))
 
 
 COLUMNS = ("question_id", "question", "note", "passage_id", "title", "passage")

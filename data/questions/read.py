@@ -1,14 +1,16 @@
 """The public way in: the bytes of a file become a question set, and a list of what was wrong with them."""
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields, replace
 from itertools import count
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from pydantic import InstanceOf
+from pydantic import InstanceOf, TypeAdapter
 
+from data.apart.exchange import File, Work
+from data.apart.processes import carried_out
 from data.formats.columns import NAMES, Columns, guess_columns, require_columns, wanted_names
 from data.formats.json_rows import IMPOSSIBLE, PARAGRAPH_ID, SQUAD_COLUMNS, squad_articles, squad_lines, squad_rows
 from data.formats.opening import (
@@ -25,9 +27,9 @@ from data.formats.opening import (
 from data.formats.rows import FileReading, Rejection, RowReader, understood
 from data.formats.tables import RawRow, Table, as_text, shown
 from data.formats.text import Content
-from data.passages import SCHEMA, Passages
-from data.problems import DataError, Problem, ProblemCode, Problems
-from data.records import Question, QuestionSet
+from data.passages import SCHEMA, Passages, open_passages, write_passages
+from data.problems import DataError, Problem, ProblemCode
+from data.records import Question, QuestionSet, open_questions, write_questions
 from data.texts import BLOCK, column_of, in_blocks
 
 
@@ -64,8 +66,9 @@ def read(content: bytes | Content, name: str, columns: Columns | None = None) ->
     with collector_paused():
         assembly = Assembly(used)
         for problem in recognised.problems:
-            assembly.problems.add(problem)
-        assembly.add_all(table.rows)
+            assembly.rejection.problems.add(problem)
+        for row in table.rows:
+            assembly.add(row)
         question_set = assembly.question_set(set_name(name, "questions"))
     return Reading(
         question_set=question_set,
@@ -87,15 +90,11 @@ def propose_columns(content: bytes | Content) -> Proposal[Columns]:
 
 def _table_and_guess(content: Content, recognised: RecognisedFile) -> tuple[Table, Columns]:
     if recognised.format is Format.SQUAD:
-        return Table((), squad_rows(_articles(recognised))), SQUAD_COLUMNS
+        lines = recognised.text if recognised.value is None else None
+        articles = squad_articles(recognised.value) if lines is None else squad_lines(lines)
+        return Table((), squad_rows(articles or [])), SQUAD_COLUMNS
     table, sample = looked_at(table_opener(content, recognised)())
     return table, guess_columns(table.names, sample)
-
-
-def _articles(recognised: RecognisedFile) -> Iterable[Any]:
-    if recognised.value is None and recognised.text is not None:
-        return squad_lines(recognised.text)
-    return squad_articles(recognised.value) or []
 
 
 def _needed(columns: Columns, names: tuple[str, ...]) -> Columns:
@@ -162,9 +161,6 @@ def _column(blocks: Iterable[list[str]]) -> Any:
     return pa.chunked_array([column_of(block) for block in blocks], pa.large_string())
 
 
-_BOTH = (True, False)
-
-
 @dataclass(slots=True)
 class _Question:
     row: int
@@ -176,13 +172,14 @@ class _Question:
 
     def made(self, id_: str, ids: Sequence[str]) -> Question:
         starts = tuple(self.answers.values())
-        answering, others = (
-            [ids[place] for place, does in self.contexts.items() if does is wanted] for wanted in _BOTH
-        )
         return Question(
-            *(id_, self.text, tuple(self.answers), tuple(answering), self.kind),
+            id=id_,
+            text=self.text,
+            answers=tuple(self.answers),
+            relevant=tuple(ids[place] for place, answers in self.contexts.items() if answers),
+            kind=self.kind,
             starts=starts if any(start >= 0 for start in starts) else (),
-            rejected=tuple(others),
+            rejected=tuple(ids[place] for place, answers in self.contexts.items() if not answers),
         )
 
 
@@ -202,17 +199,6 @@ class Assembly:
     _questions: list[_Question] = field(default_factory=list)
     _by_key: dict[str | tuple[str, int], _Question] = field(default_factory=dict)
 
-    @property
-    def problems(self) -> Problems:
-        """What was wrong so far."""
-        return self.rejection.problems
-
-    def add_all(self, rows: Iterable[RawRow]) -> "Assembly":
-        """Take every row."""
-        for row in rows:
-            self.add(row)
-        return self
-
     def add(self, row: RawRow) -> None:
         """Take one row: a paragraph, a question, or both."""
         self.row_count += row.asks
@@ -231,25 +217,19 @@ class Assembly:
             problem = reader.problem if row.asks else None
         if problem is not None:
             self._reject(row, problem)
-            return
-        if reader.dropped is not None:
-            self.problems.add(reader.dropped)
-        if reader.mended:
-            self.problems.add(Problem.of(ProblemCode.MENDED_TEXT, row.number or None))
+        else:
+            self.rejection.note(reader)
 
     def question_set(self, name: str) -> QuestionSet:
         """Build the set; ids that are missing are made. Raises `DataError` where nothing is left of what was asked."""
         if not self._questions and (self._asked or not len(self._passages)):
-            raise self._no_question()
+            if self.rejection.rows:
+                raise self.rejection.no_good(ProblemCode.NO_GOOD_ROW, self.row_count)
+            raise DataError(Problem.of(ProblemCode.NO_QUESTION), self.rejection.problems.kept)
         passages = self._passages.passages(_filled_ids("p", self._passages.ids))
         question_ids = _filled_ids("q", [question.id for question in self._questions])
         asked = zip(question_ids, self._questions, strict=True)
         return QuestionSet(name, passages, tuple(question.made(id_, passages.ids) for id_, question in asked))
-
-    def _no_question(self) -> DataError:
-        if not self.rejection.rows:
-            return DataError(Problem.of(ProblemCode.NO_QUESTION), self.problems.kept)
-        return self.rejection.no_good(ProblemCode.NO_GOOD_ROW, self.row_count)
 
     def _reject(self, row: RawRow, problem: Problem) -> None:
         self.rejection.add(row, problem, any_good=len(self._passages) > 0)
@@ -271,7 +251,7 @@ class Assembly:
             first = _Question(row.number, id_, question, reader.text("kind"), {}, {})
             self._by_key[key] = first
             self._questions.append(first)
-        answers_here = not _says_yes(row.cells.get(IMPOSSIBLE))
+        answers_here = as_text(row.cells.get(IMPOSSIBLE)).lower() not in ("true", "1", "yes", "y")
         answering = next((known for known, answers in first.contexts.items() if answers), place)
         for text, start in answers.items():
             first.answers.setdefault(text, start if place == answering else -1)
@@ -282,18 +262,11 @@ class Assembly:
 
     def _place(self, context: str, reader: RowReader) -> int:
         """Return the place of the passage, which is new, or known with or without a title."""
-        is_new = self._passages.find(context) == len(self._passages)
-        id_ = self._passage_id(reader) if is_new else ""
+        id_ = ""
+        if self._passages.find(context) == len(self._passages):
+            asks = self.columns.question is not None  # then the column of ids is the questions'
+            id_ = reader.fit(as_text(reader.row.cells.get(PARAGRAPH_ID))) if asks else reader.text("id")
         return self._passages.add(context, reader.text("title"), id_)
-
-    def _passage_id(self, reader: RowReader) -> str:
-        if self.columns.question is None:
-            return reader.text("id")
-        return reader.fit(as_text(reader.row.cells.get(PARAGRAPH_ID)))
-
-
-def _says_yes(value: object) -> bool:
-    return value is True or as_text(value).lower() in ("true", "1", "yes", "y")
 
 
 def _filled_ids(letter: str, given: list[str]) -> Iterator[str]:
@@ -303,3 +276,41 @@ def _filled_ids(letter: str, given: list[str]) -> Iterator[str]:
     for id_ in given:
         yield next(fresh) if not id_ or id_ in kept else id_
         kept.add(id_)
+
+
+def read_file_apart(path: Path, chosen: Mapping[str, str | None] | None = None) -> Reading:
+    """Read a file from disk in a process of its own; see `read_apart`."""
+    return read_apart(file_content(path), path.name, chosen)
+
+
+def read_apart(content: bytes | Content, name: str, chosen: Mapping[str, str | None] | None = None) -> Reading:
+    """Read the content of a file as `read` does, in a process of its own.
+
+    `chosen` names columns by role; those of the other roles are guessed. Raises `UnusableFileError`, also where reading
+    takes more than its `Limits` or the process ends, and `OSError` where the disk is full.
+    """
+    return carried_out(WORK, [File(Content.of(content), name)], chosen or {})
+
+
+def _read(files: Sequence[File], chosen: Mapping[str, str | None]) -> Reading:
+    (file,) = files
+    if not chosen:
+        return read(*file)
+    is_whole = chosen.keys() == {field.name for field in fields(Columns)}
+    return read(*file, replace(Columns() if is_whole else propose_columns(file.content).columns, **chosen))
+
+
+def _leave(folder: Path, reading: Reading) -> dict[str, Any]:
+    write_passages(folder, reading.question_set.passages)
+    write_questions(folder, reading.question_set.questions)
+    told = _READING.dump_python(reading, exclude={"question_set"}, mode="json")
+    return {"name": reading.question_set.name, "reading": told}
+
+
+def _open_left(folder: Path, found: dict[str, Any]) -> Reading:
+    question_set = QuestionSet(found["name"], open_passages(folder), open_questions(folder))
+    return _READING.validate_python(found["reading"] | {"question_set": question_set})
+
+
+_READING = TypeAdapter(Reading)
+WORK = Work("questions", Columns, _read, lambda files: propose_columns(files[0].content), _leave, _open_left)

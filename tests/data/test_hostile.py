@@ -1,14 +1,15 @@
-"""Whatever bytes are given: a question set that can be used, or a DataError."""
+"""Whatever bytes are given: a question set that can be used, or a DataError. What was written comes back as it was."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from data.problems import DataError
 from data.questions.audit import audit
 from data.questions.read import read
+from data.records import QuestionSet
 from data.split import split
-from tests.data.sample_files import FILES
+from tests.data.sample_files import FILES, Row, as_csv, as_excel, as_json, as_jsonl, as_parquet, as_squad
 
 PIECES = st.binary(max_size=8) | st.sampled_from(
     [
@@ -76,3 +77,79 @@ def test_files_cut_short_anywhere(name: str) -> None:
     content = FILES[name]
     for end in range(0, len(content), max(1, len(content) // 200)):
         _use(content[:end])
+
+
+ENCODINGS = ("utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "cp949")
+LETTERS = "가나힣똠漢ab?7 \t\n,;\"'.℃"
+# no more Hanja than Hangul, as in Korean: by that CP949 is told from damaged UTF-8
+TEXTS = st.text(LETTERS, min_size=1, max_size=12).filter(
+    lambda text: text.strip() and text.count("漢") <= sum(text.count(letter) for letter in LETTERS[:4])
+)
+ANSWERS = st.lists(st.text("서울ab7,", min_size=1, max_size=5), max_size=3)
+
+
+@st.composite
+def row_lists(draw: st.DrawFn) -> list[Row]:
+    """Rows over a few passages, each passage in one article, so that SQuAD can hold them too."""
+    passages = draw(st.lists(TEXTS, min_size=1, max_size=4, unique_by=str.strip))
+    asked = draw(st.lists(st.tuples(st.integers(0, len(passages) - 1), TEXTS, ANSWERS), min_size=1, max_size=6))
+    return [
+        {
+            "번호": f"n{number}",
+            "제목": f"글 {place}",
+            "질문": text,
+            "지문": passages[place],
+            "정답": answers,
+        }
+        for number, (place, text, answers) in enumerate(sorted(asked, key=lambda one: one[0]))
+    ]
+
+
+def _content(question_set: QuestionSet) -> list[tuple[object, ...]]:
+    passages = {passage.id: passage for passage in question_set.passages}
+    return [
+        (question.id, question.text, question.answers, passages[id_].title, passages[id_].text)
+        for question in question_set.questions
+        for id_ in question.relevant
+    ]
+
+
+def _expected(rows: list[Row]) -> list[tuple[object, ...]]:
+    return [
+        (row["번호"], row["질문"].strip(), tuple(dict.fromkeys(row["정답"])), row["제목"], row["지문"].strip())
+        for row in rows
+    ]
+
+
+def _check(content: bytes, rows: list[Row]) -> None:
+    reading = read(content, "set")
+    assert reading.problems == ()
+    assert _content(reading.question_set) == _expected(rows)
+    assert len(reading.question_set.passages) == len({row["지문"].strip() for row in rows})
+    assert (reading.row_count, len(reading.question_set.questions)) == (len(rows), len(rows))
+
+
+@pytest.mark.parametrize("encoding", ENCODINGS)
+@pytest.mark.parametrize("delimiter", [",", ";", "\t"])
+@given(rows=row_lists())
+@settings(max_examples=40, deadline=None)
+def test_delimited(rows: list[Row], delimiter: str, encoding: str) -> None:
+    _check(as_csv(rows, delimiter).encode(encoding), rows)
+
+
+@pytest.mark.parametrize("encoding", ENCODINGS)
+@pytest.mark.parametrize("write", [as_json, as_jsonl, as_squad])
+@given(rows=row_lists())
+@settings(max_examples=40, deadline=None)
+def test_json(rows: list[Row], write: object, encoding: str) -> None:
+    assert callable(write)
+    _check(write(rows).encode(encoding), rows)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("write", [as_excel, as_parquet])
+@given(rows=row_lists())
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+def test_binary(rows: list[Row], write: object) -> None:
+    assert callable(write)
+    _check(write(rows), rows)

@@ -18,7 +18,7 @@ from data.workspace import (
     acting_as,
     for_this_user,
     limits,
-    require_few_passages,
+    require_few,
     require_place,
     require_room,
     shared_workspace,
@@ -157,7 +157,7 @@ def test_who_works_alone_and_a_job_of_a_users_have_none(monkeypatch: pytest.Monk
     monkeypatch.setenv("MRC_USER", LIMITED)
     keep(a_set(3))
     require_place(5)
-    require_few_passages(5)
+    require_few("passages", 5)
 
 
 def test_a_set_of_too_many_passages_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from data.apart import processes, reading
+from data.apart import processes
 from data.apart.exchange import Limits, UnusableFileError
 from data.apart.processes import make_ready
-from data.apart.reading import read_apart, read_file_apart
 from data.formats.columns import Columns
 from data.formats.text import Content
 from data.problems import DataError, ProblemCode
-from data.questions.read import read
+from data.questions import read as reading
+from data.questions.read import read, read_apart, read_file_apart
 from data.workspace import workspace
 from tests.data.sample_files import FILES
 
@@ -63,7 +63,11 @@ def test_a_failure_comes_with_the_columns_to_choose_from() -> None:
         read_apart(content, "set.csv")
     first = {"가": "수도는?", "나": "서울", "제목": "도시"}
     assert told.value.proposal == (Columns("가", title="제목"), ("가", "나", "제목"), (first,))
-    chosen = read_apart(content, "set.csv", {"context": "나"})
+
+
+def test_chosen_columns_stand_beside_those_that_are_guessed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(processes, "started", processes.forked)
+    chosen = read_apart("가,나,제목\n수도는?,서울,도시\n".encode(), "set.csv", {"context": "나"})
     assert chosen.columns == Columns("가", "나", title="제목")
 
 

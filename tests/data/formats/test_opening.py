@@ -1,11 +1,15 @@
 import io
 import zipfile
+from pathlib import Path
 
 import pytest
 
+from data.formats import text as content_module
 from data.formats.opening import Format, recognise
-from data.problems import DataError, ProblemCode
-from tests.data.sample_files import ROWS, as_csv, as_excel, as_json, as_jsonl, as_parquet, as_squad
+from data.formats.text import Content, EncodedText, encoding_of
+from data.problems import DataError, Problem, ProblemCode
+from data.questions.read import propose_columns, read, read_file
+from tests.data.sample_files import FILES, ROWS, as_csv, as_excel, as_json, as_jsonl, as_parquet, as_squad
 
 
 @pytest.mark.parametrize(
@@ -66,3 +70,158 @@ def test_a_workbook_that_claims_gigabytes_is_not_unpacked() -> None:
     content[claim : claim + 4] = (2**30 + 1).to_bytes(4, "little")
     with pytest.raises(DataError, match="claims 1,073,741,825 unpacked bytes; at most 33,554,432 are"):
         recognise(bytes(content))
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_file_is_read_as_its_bytes_are(name: str, tmp_path: Path) -> None:
+    path = tmp_path / "set"
+    path.write_bytes(FILES[name])
+    assert read_file(path) == read(FILES[name], "set")
+    assert propose_columns(Content(path)) == propose_columns(FILES[name])
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_characters_that_lie_in_two_parts(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = read(FILES[name], "set")
+    monkeypatch.setattr(content_module, "_PART", 7)
+    assert read(FILES[name], "set") == whole
+
+
+@pytest.mark.parametrize("source", [b"\xed\x95\x9c\n", b""])
+def test_content(source: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(source)
+    for content in (Content(source), Content(path)):
+        assert (content.size, content.start, content.whole) == (len(source), source, source)
+        assert b"".join(content.parts()) == source
+    assert Content.of(content) is content
+
+
+def test_json_in_one_piece_has_a_limit_and_json_lines_have_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("data.formats.opening.MAX_WHOLE_BYTES", 10)
+    with pytest.raises(DataError, match=r"holds or claims \d+ bytes of JSON in one piece; at most 10 are read"):
+        read(FILES["json"], "set")
+    assert len(read(FILES["jsonl"], "set").question_set.questions) == len(ROWS)
+
+
+TEXT = "질문,지문\n수도는?,서울이다 똠 漢江 ℃\n"
+
+
+def decode(content: bytes) -> tuple[str, str, tuple[Problem, ...]]:
+    given = Content(content)
+    found = encoding_of(given)
+    return EncodedText(given, found).whole, found.name, found.problems
+
+
+@pytest.mark.parametrize(
+    ("codec", "name"),
+    [
+        ("utf-8", "UTF-8"),
+        ("utf-8-sig", "UTF-8"),
+        ("utf-16", "UTF-16"),
+        ("utf-16-le", "UTF-16"),
+        ("utf-16-be", "UTF-16"),
+        ("cp949", "CP949"),
+    ],
+)
+def test_known_encodings(codec: str, name: str) -> None:
+    assert decode(TEXT.encode(codec)) == (TEXT, name, ())
+
+
+def test_euc_kr_is_read_as_cp949() -> None:
+    text = "질문,지문\n수도는?,서울이다\n"
+    assert decode(text.encode("euc_kr")) == (text, "CP949", ())
+
+
+def test_utf16_big_endian_with_mark() -> None:
+    assert decode(b"\xfe\xff" + TEXT.encode("utf-16-be"))[:2] == (TEXT, "UTF-16")
+
+
+def test_few_korean_letters_among_english() -> None:
+    text = "question,context\nhow hot?,30℃ today\n"
+    assert decode(text.encode("cp949"))[:2] == (text, "CP949")
+
+
+@pytest.mark.parametrize(
+    ("text", "codec"),
+    [
+        ("質問,本文\n質問ですか,とても長い本文です\n", "euc_jp"),
+        ("質問,本文\n質問ですか,とても長い本文です。\n", "shift_jis"),
+        ("首都是哪里,上海是大城市\n", "gbk"),
+        ("qué,señor está aquí\n", "latin-1"),
+        (TEXT, "utf-32"),
+    ],
+)
+def test_other_encodings_are_refused(text: str, codec: str) -> None:
+    with pytest.raises(DataError, match=r"(neither|not) UTF-8.* CP949 .* Save the file as UTF-8"):
+        decode(text.encode(codec))
+
+
+def test_cp949_with_more_hanja_and_jamo_than_hangul() -> None:
+    rows = "ㄱㄴㄷㄹ?,漢江漢江漢江\n"
+    assert decode(("질문,지문\n" + rows).encode("cp949"))[:2] == ("질문,지문\n" + rows, "CP949")
+    with pytest.raises(DataError, match="more Hanja and single jamo than Hangul"):
+        decode(("question,context\n" + rows).encode("cp949"))
+
+
+def test_the_refusal_names_byte_and_line() -> None:
+    with pytest.raises(DataError, match="byte 0xE9 in line 3"):
+        decode("a\nb\nqué,\n".encode("latin-1"))
+
+
+def test_damaged_utf8_is_mended_and_told() -> None:
+    content = ("수도는 서울이다.\n" * 20).encode().replace("울".encode(), b"\xec\x9a", 1)
+    text, _, (problem,) = decode(content)
+    assert text.startswith("수도는 서�이다.\n수도는 서울이다.\n")
+    assert (problem.code, problem.row, problem.details) == (
+        ProblemCode.MENDED_BYTES,
+        None,
+        {"count": 1, "line": 1},
+    )
+
+
+def test_a_nul_does_not_make_utf8_utf16() -> None:
+    assert decode(b"question,context\na\x00?,bb\n") == ("question,context\na\x00?,bb\n", "UTF-8", ())
+
+
+PROSE = "서울은 수도이고, 한강이 흐른다.\n부산은 항구이다.\n대구는 분지이며, 덥고, 사과가 난다.\n광주는 멀다.\n"
+
+
+def passages(text: str, name: str = "글.txt") -> list[str]:
+    return list(read(text.encode(), name).question_set.passages.texts)
+
+
+def test_without_blank_lines_every_line_is_a_passage() -> None:
+    assert passages(PROSE) == PROSE.splitlines()
+    assert read(PROSE.encode(), "글.txt").format is Format.TEXT
+
+
+def test_blank_lines_part_passages_of_several_lines() -> None:
+    assert passages("\n첫 줄,\n둘째 줄.\r\n\r\n \n다음 지문.\n\n") == ["첫 줄,\n둘째 줄.", "다음 지문."]
+
+
+def test_rows_are_numbered_by_the_line_a_passage_begins_in() -> None:
+    problems = read("가나다\n\n\x00\n\n라마바\n\n".encode(), "글.txt").problems
+    assert [problem.row for problem in problems] == [3]
+
+
+def test_equal_passages_are_one() -> None:
+    reading = read("같은 글이다.\n다른 글이다.\n같은 글이다.\n".encode(), "글.txt")
+    assert (reading.row_count, reading.paragraph_count, len(reading.question_set.passages)) == (3, 3, 2)
+
+
+@pytest.mark.parametrize("head", ["지문", "text", '"context"'])
+def test_one_named_column_is_a_table(head: str) -> None:
+    content = f'{head}\n"서울은 ""수도""이고, 한강이 흐른다."\n부산은 항구, 대구는 분지이다.\n'.encode()
+    assert recognise(content).format is Format.CSV
+    assert passages(content.decode()) == ['서울은 "수도"이고, 한강이 흐른다.', "부산은 항구, 대구는 분지이다."]
+
+
+def test_a_table_with_commas_everywhere_stays_a_table() -> None:
+    content = "question,context\n가?,나,다,라\n마?,바,사\n"
+    assert recognise(content.encode()).format is Format.CSV
+
+
+def test_one_line_is_no_corpus() -> None:
+    with pytest.raises(DataError, match="text without columns"):
+        read("한 줄뿐이다.".encode(), "글.txt")

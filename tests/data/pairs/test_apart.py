@@ -10,9 +10,8 @@ import pytest
 from data.apart import processes
 from data.apart.exchange import UnusableFileError
 from data.formats.columns import PairColumns
-from data.pairs import apart
-from data.pairs.apart import read_pair_files_apart, read_pairs_apart
-from data.pairs.reading import PairOptions, read_pairs
+from data.pairs import reading
+from data.pairs.reading import PairOptions, read_pair_files_apart, read_pairs, read_pairs_apart
 from data.pairs.records import PairKind
 from data.problems import DataError, ProblemCode
 from data.split import Part
@@ -73,6 +72,6 @@ def test_a_failure_of_several_files_names_its_file() -> None:
 @pytest.mark.skipif(sys.platform != "linux", reason="copies processes")
 def test_a_process_that_dies_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(processes, "started", processes.forked)
-    monkeypatch.setattr(apart, "read_pairs", lambda *_: os.kill(os.getpid(), signal.SIGKILL))
+    monkeypatch.setattr(reading, "read_pairs", lambda *_: os.kill(os.getpid(), signal.SIGKILL))
     with pytest.raises(DataError, match="ended the process that read it"):
         read_pairs_apart(FILES)
