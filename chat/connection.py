@@ -9,7 +9,7 @@ from typing import Any
 
 import httpx2
 
-from chat.problems import EndpointError, hung_up, too_long, too_much
+from chat.problems import EndpointError, hung_up
 
 MOST_BYTES = 16 * 2**20  # of an answer, unpacked; a model that thinks aloud for an hour says less
 MOST_LINES = 100_000  # or pieces: what comes in ever smaller ones keeps the program busy, and fills no memory
@@ -111,7 +111,9 @@ class _Call:
         self.over: EndpointError | None = None
         self._lock, self._ended = threading.Lock(), threading.Event()
         self._socket: socket.socket | None = None
-        self._timer = threading.Timer(MOST_SECONDS, self.end, (too_long(MOST_SECONDS),))
+        text = f"the answer had not come to its end after {MOST_SECONDS:g} seconds"
+        late = EndpointError("too_long", text, ends=False, seconds=f"{MOST_SECONDS:g}")
+        self._timer = threading.Timer(MOST_SECONDS, self.end, (late,))
         self._timer.daemon = True
         self._timer.start()
 
@@ -178,7 +180,9 @@ class _Body(httpx2.SyncByteStream):
                 self._call.check()
                 taken, lines = taken + len(piece), lines + max(1, piece.count(b"\n"), piece.count(b"\r"))
                 if taken > MOST_BYTES or lines > MOST_LINES:
-                    raise too_much(MOST_BYTES)
+                    megabytes = MOST_BYTES // 2**20
+                    text = f"the answer was larger than {megabytes} MB and was not read on"
+                    raise EndpointError("too_much", text, ends=False, megabytes=megabytes)
                 yield piece
 
     def close(self) -> None:

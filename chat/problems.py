@@ -38,20 +38,6 @@ def broken_off() -> EndpointError:
     return EndpointError("broken_off", "the answer broke off before its end", ends=False)
 
 
-def too_much(most_bytes: int) -> EndpointError:
-    """Return the failure of an answer that is larger than any is."""
-    megabytes = most_bytes // 2**20
-    text = f"the answer was larger than {megabytes} MB and was not read on"
-    return EndpointError("too_much", text, ends=False, megabytes=megabytes)
-
-
-def too_long(seconds: float) -> EndpointError:
-    """Return the failure of an answer that did not come to its end in time."""
-    told = f"{seconds:g}"
-    text = f"the answer had not come to its end after {told} seconds"
-    return EndpointError("too_long", text, ends=False, seconds=told)
-
-
 def hung_up() -> EndpointError:
     """Return the failure of a call that somebody ended."""
     return EndpointError("hung_up", "the call was stopped")

@@ -69,7 +69,6 @@ class Job:
 
     @property
     def done(self) -> bool:
-        """Whether its result is there."""
         return self.result.is_file()
 
     @property
@@ -98,7 +97,6 @@ class Job:
         return replace(status, state=State.STOPPED if self.asked_to_stop else State.INTERRUPTED, seconds_left=None)
 
     def write_status(self, status: Status) -> None:
-        """Replace the status in one step."""
         self.write("status.json", {**asdict(status), "heartbeat": time.time()})
 
     def write(self, name: str, content: object) -> None:
@@ -110,7 +108,6 @@ class Job:
         return read_json(self.folder / name)
 
     def add_progress(self, entry: dict[str, Any]) -> None:
-        """Append one line of figures."""
         with (self.folder / "progress.jsonl").open("a", encoding="utf-8") as file:
             file.write(json.dumps(entry) + "\n")
 
@@ -169,7 +166,6 @@ class Job:
 
     @property
     def asked_to_stop(self) -> bool:
-        """Whether somebody asked."""
         return (self.folder / "stop").exists()
 
     def stop(self) -> None:
@@ -221,7 +217,6 @@ class RequestJob(Job, Generic[R]):
 
     @classmethod
     def written(cls, request: R) -> str:
-        """Return a request as its file has it."""
         return cls.form.dump_json(request, indent=1).decode()
 
     def request(self) -> R:

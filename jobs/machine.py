@@ -27,23 +27,19 @@ def versions(libraries: tuple[str, ...]) -> dict[str, str]:
 def hardware() -> dict[str, Any]:
     """Return what this machine computes with. GPUs are those torch sees, none where nothing needed torch."""
     torch = sys.modules.get("torch")
-    return {
-        "system": platform.platform(),
-        "processor": _processor(),
-        "physical_cores": psutil.cpu_count(logical=False),
-        "logical_cores": psutil.cpu_count(),
-        "memory": psutil.virtual_memory().total,  # bytes
-        "gpus": [torch.cuda.get_device_name(gpu) for gpu in range(torch.cuda.device_count())] if torch else [],
-    }
-
-
-def _processor() -> str:
     try:
         told = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
     except OSError:  # not Linux
         told = ""
     named = re.search(r"^model name\s*:\s*(.+)$", told, re.MULTILINE)
-    return named[1].strip() if named else platform.processor() or platform.machine()
+    return {
+        "system": platform.platform(),
+        "processor": named[1].strip() if named else platform.processor() or platform.machine(),
+        "physical_cores": psutil.cpu_count(logical=False),
+        "logical_cores": psutil.cpu_count(),
+        "memory": psutil.virtual_memory().total,  # bytes
+        "gpus": [torch.cuda.get_device_name(gpu) for gpu in range(torch.cuda.device_count())] if torch else [],
+    }
 
 
 def commit() -> str:

@@ -18,7 +18,6 @@ class Process(NamedTuple):
 
     @property
     def lives(self) -> bool:
-        """Whether it still works."""
         try:
             process = psutil.Process(self.pid)
             return bool(process.create_time() == self.started and process.status() != psutil.STATUS_ZOMBIE)

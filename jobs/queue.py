@@ -61,7 +61,6 @@ class Queue(Generic[J]):
         return [job for *_, job in queued]
 
     def at_work(self) -> J | None:
-        """Return the job that a process carries out, None where none does."""
         return next((job for job in self.jobs() if job.status().at_work), None)
 
     def holder(self) -> Holder | None:
@@ -105,7 +104,8 @@ class Queue(Generic[J]):
         """Carry out the queued jobs of the workspace, one after the other, until none is left."""
         lock = FileLock(self._worker_lock)
         with suppress(Timeout), lock.acquire(timeout=_SECONDS_TO_TAKE_OVER, poll_interval=_SECONDS_BETWEEN_TRIES):
-            while (job := self._next()) is not None:
+            # one with a process is a command's, which waits for its turn by itself
+            while job := next((job for job in self.queued() if not job.status().pid), None):
                 sent = job.status().queued
                 detached(self.module, "run", job.folder, log=job.folder / "log.txt").wait()
                 status = job.status()
@@ -125,7 +125,8 @@ class Queue(Generic[J]):
                     pass
                 else:
                     try:
-                        _tell_holder(job)
+                        with suppress(OSError):  # it is for those who wait, and holds nobody up
+                            write_json(_note(), asdict(Holder(job.folder.name, time.time(), *this_process())))
                         yield job.status().state is State.QUEUED
                     finally:
                         _note().unlink(missing_ok=True)
@@ -140,10 +141,6 @@ class Queue(Generic[J]):
         if any(other.status().attended for other in before):
             return False
         return sent_by_worker or not (before and self._worker_lives())
-
-    def _next(self) -> J | None:
-        # one with a process is a command's, which waits for its turn by itself
-        return next((job for job in self.queued() if not job.status().pid), None)
 
     def _worker_lives(self) -> bool:
         lock = FileLock(self._worker_lock)
@@ -170,11 +167,6 @@ def attend(job: Job) -> None:
     if status.state is State.QUEUED:  # one that another process has taken up meanwhile stays that one's
         pid, pid_started = this_process()
         job.write_status(replace(status, pid=pid, pid_started=pid_started))
-
-
-def _tell_holder(job: Job) -> None:
-    with suppress(OSError):  # it is for those who wait, and holds nobody up
-        write_json(_note(), asdict(Holder(job.folder.name, time.time(), *this_process())))
 
 
 def _note() -> Path:

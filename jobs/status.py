@@ -51,7 +51,6 @@ class Status:
 
     @property
     def at_work(self) -> bool:
-        """Whether a process carries it out."""
         return self.state in (State.RUNNING, State.STOPPING)
 
     @property

@@ -21,7 +21,6 @@ from reading.judge.labels import Property
 from reading.judge.rules import Rules, read_predictions
 from reading.judge.scores import FEWEST, AnswerScores, compared, scored, slice_figures
 from reading.results import as_dict, save
-from retrieval.evaluation.significance import PairTest
 
 commands = commands_of("reading", "Answers, and how right they are.")
 
@@ -49,14 +48,19 @@ def score(
     tests = compared(question_set, scores)
     figures = {by: slice_figures(question_set, scores, by) for by in Property} if by_slice else {}
     if as_json:
-        slices = {"slices": {by: _records(table) for by, table in figures.items()}} if figures else {}
-        tell(json.dumps(_as_json(rules, scores, tests) | slices, ensure_ascii=False, indent=2))
+        told: dict[str, Any] = {"rules": rules.value, "readers": {name: _as_json(one) for name, one in scores.items()}}
+        told["differences"] = [asdict(test) for test in tests]
+        if figures:
+            told["slices"] = {by: _records(table) for by, table in figures.items()}
+        tell(json.dumps(told, ensure_ascii=False, indent=2))
         return 0
     tell(f"{question_set.name}: {len(question_set.questions):,} questions, by the rules of {rules}")
     for name, one in scores.items():
         tell("\n".join([name, *_lines(one)]))
     for test in tests:
-        tell(_difference_line(test))
+        ends = f"{100 * test.low:+.2f} to {100 * test.high:+.2f}, p {test.p_family:.4f}"
+        sure = "sure" if test.sure else "not sure"
+        tell(f"{test.measure}: {test.a} less {test.b} {100 * test.difference:+.2f} ({ends}, {sure})")
     for by, table in figures.items():
         tell(f"by {by}: slices of {FEWEST} questions and more, each interval alone, p of a measure's slices together")
         tell("\n".join(map(_slice_line, _records(table))))
@@ -70,14 +74,6 @@ def _lines(scores: AnswerScores) -> list[str]:
         interval = "" if low is None or high is None else f"  95% {100 * low:.2f} to {100 * high:.2f}"
         lines.append(f"  {name:<20} {100 * mean:6.2f}{interval}")
     return [*lines, *([f"  {scores.unsaid:,} questions have no answer in the file: wrong"] if scores.unsaid else [])]
-
-
-def _difference_line(test: PairTest) -> str:
-    sure = "sure" if test.sure else "not sure"
-    ends = f"{100 * test.low:+.2f} to {100 * test.high:+.2f}"
-    return (
-        f"{test.measure}: {test.a} less {test.b} {100 * test.difference:+.2f} ({ends}, p {test.p_family:.4f}, {sure})"
-    )
 
 
 def _records(figures: pd.DataFrame) -> list[dict[str, Any]]:
@@ -97,16 +93,9 @@ def _slice_line(row: dict[str, Any]) -> str:
     return f"{line} {apart} ({' to '.join(ends)}, p {row['p_holm']:.4f})"
 
 
-def _as_json(rules: Rules, scores: dict[str, AnswerScores], tests: list[PairTest]) -> dict[str, Any]:
-    readers = {
-        name: {
-            **one.means(),
-            "interval": {measure: [*ends] for measure, ends in one.intervals.items()},
-            "unsaid": one.unsaid,
-        }
-        for name, one in scores.items()
-    }
-    return {"rules": rules.value, "readers": readers, "differences": [asdict(test) for test in tests]}
+def _as_json(scores: AnswerScores) -> dict[str, Any]:
+    intervals = {measure: [*ends] for measure, ends in scores.intervals.items()}
+    return {**scores.means(), "interval": intervals, "unsaid": scores.unsaid}
 
 
 @commands.command(name="evaluate")

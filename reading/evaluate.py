@@ -7,12 +7,11 @@ import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
-from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 
-from data.records import Question, QuestionSet
+from data.records import QuestionSet
 from data.split import Part
 from models.readers.reader import SpanReader
 from models.sources import find_model
@@ -75,7 +74,8 @@ def candidates(question_set: QuestionSet, rankings: Rankings, readings: Readings
     shape = rankings.indices.shape
     exact, overlap, holds = np.zeros(shape), np.zeros(shape), np.zeros(shape, dtype=bool)
     answers: list[list[str]] = []
-    texts = _texts_of(question_set, rankings)
+    found = np.unique(rankings.indices[rankings.indices != NOT_FOUND])
+    texts = dict(zip(found.tolist(), question_set.passages.texts.at(found), strict=True))
     for row, question in enumerate(question_set.questions):
         relevant = {int(one) for one in question_set.relevance[[row]].indices}
         said: list[str] = []
@@ -85,20 +85,13 @@ def candidates(question_set: QuestionSet, rankings: Rankings, readings: Readings
             if passage == NOT_FOUND:
                 continue
             exact[row, place], overlap[row, place] = judged(said[-1], question.answers, rules)
-            holds[row, place] = passage in relevant or _holds(question, text)
+            holds[row, place] = passage in relevant or bool(
+                question.answers and answer_spans(unicodedata.normalize("NFC", text), question.answers)
+            )
         answers.append(said)
-    found = np.where(rankings.indices == NOT_FOUND, -np.inf, rankings.scores)
+    scores = np.where(rankings.indices == NOT_FOUND, -np.inf, rankings.scores)
     letters = np.stack([readings.starts, readings.ends], axis=-1)
-    return Candidates(answers, exact, overlap, holds, readings.scores, found, letters)
-
-
-def _texts_of(question_set: QuestionSet, rankings: Rankings) -> dict[int, str]:
-    rows = np.unique(rankings.indices[rankings.indices != NOT_FOUND])
-    return dict(zip(rows.tolist(), question_set.passages.texts.at(rows), strict=True))
-
-
-def _holds(question: Question, text: str) -> bool:
-    return bool(question.answers) and bool(answer_spans(unicodedata.normalize("NFC", text), question.answers))
+    return Candidates(answers, exact, overlap, holds, readings.scores, scores, letters)
 
 
 def by_depth(read: Candidates, ks: Sequence[int], weight: float, unit: float) -> ByDepth:
@@ -124,8 +117,7 @@ def spread(found: np.ndarray) -> float:
     """The unit that retrieval scores `(n_questions, depth)` are told in: how far below a question's best they lie, on
     average, so that a weight means the same of every retriever; 1 where all are equal.
     """
-    there, best = np.isfinite(found), found.max(axis=1, keepdims=True, initial=-np.inf)
-    below = np.subtract(best, found, out=np.zeros_like(found), where=there)[there]
+    below = _below(found)[np.isfinite(found)]
     return float(below.mean()) if len(below) and below.mean() > 0 else 1.0
 
 
@@ -137,11 +129,14 @@ def best_weight(read: Candidates, k: int, unit: float) -> float:
 
 def summed(scores: np.ndarray, found: np.ndarray, weight: float, unit: float) -> np.ndarray:
     """What passages compete by, `(n_questions, depth)`, higher is better: see `by_depth`; -inf where there is none."""
-    there = np.isfinite(found)
+    return np.where(np.isfinite(found), scores - weight * _below(found) / unit, -np.inf)
+
+
+def _below(found: np.ndarray) -> np.ndarray:
+    """How far each score lies below its question's best; 0 where there is none."""
     best = found.max(axis=1, keepdims=True, initial=-np.inf)
-    below = np.subtract(best, found, out=np.zeros_like(found), where=there)
-    sums: np.ndarray = np.where(there, scores - weight * below / unit, -np.inf)
-    return sums
+    below: np.ndarray = np.subtract(best, found, out=np.zeros_like(found), where=np.isfinite(found))
+    return below
 
 
 Tell = Callable[[str, float], None]
@@ -190,7 +185,7 @@ class ReadingResult:
 
     @property
     def question_set(self) -> QuestionSet:
-        """The whole corpus, the questions asked."""
+        """The whole corpus, of the questions those asked."""
         return self.comparison.question_set
 
 
@@ -207,7 +202,7 @@ def evaluate(
     questions of a part that holds them it is not chosen at all, and is 0. Raises `ValueError` where the part has no
     question with a relevant passage.
     """
-    tell = on_progress or _say_nothing
+    tell = on_progress or (lambda *_: None)
     found = _Found.of(experiment, question_set, base, lambda name, share: tell(name, _SEARCHING * share))
     count = len(experiment.reader) + len(experiment.generator)
 
@@ -238,8 +233,7 @@ class _Found:
         sent = [one.most_passages for one in experiment.generator]
         deep = experiment.model_copy(update={"ks": tuple(sorted({*experiment.ks, experiment.deepest, *sent}))})
         test = compare(deep, question_set, base=base, on_progress=lambda name, share: tell(name, 0.7 * share))
-        chooses = experiment.split in (Part.TEST, Part.TRAIN) and experiment.validation_share > 0
-        if not chooses:
+        if experiment.split not in (Part.TEST, Part.TRAIN) or not experiment.validation_share > 0:
             return cls(test, None)
         of_validation = deep.model_copy(update={"split": Part.VALIDATION})
 
@@ -247,14 +241,9 @@ class _Found:
             tell(name, 0.7 + 0.3 * share)
 
         try:
-            told = compare(of_validation, question_set, base=base, on_progress=tell_more)
+            return cls(test, compare(of_validation, question_set, base=base, on_progress=tell_more))
         except ValueError:  # no such question
             return cls(test, None)
-        return cls(test, told)
-
-    @cached_property
-    def names(self) -> list[str]:
-        return [*self.test.rankings]
 
 
 def _result(
@@ -262,11 +251,12 @@ def _result(
 ) -> ReaderResult:
     try:
         reader = SpanReader(find_model(spec.model, base))
-        work = len(found.names) + 1
+        names = [*found.test.rankings]
+        work = len(names) + 1
         oracle = _oracle(reader, experiment, found.test.question_set)
         tell(1 / work)
         answered = {}
-        for number, name in enumerate(found.names, start=1):
+        for number, name in enumerate(names, start=1):
 
             def told(share: float, number: int = number) -> None:
                 tell((number + share) / work)
@@ -313,7 +303,3 @@ def _read(reader: SpanReader, question_set: QuestionSet, rankings: Rankings, tel
     passages = question_set.passages
     corpus = CorpusReader(reader, passages.texts, passages.fingerprint, tell)
     return corpus.of([question.text for question in question_set.questions], rankings)
-
-
-def _say_nothing(name: str, share: float) -> None:
-    del name, share

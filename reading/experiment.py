@@ -47,7 +47,6 @@ class ReadingExperiment(Experiment):
 
     @property
     def deepest(self) -> int:
-        """How many passages of a question are read."""
         return max(self.depths_read)
 
 
@@ -57,10 +56,7 @@ def read_experiment(path: Path) -> ReadingExperiment:
 
 
 class ReadingJob(RequestJob[ReadingExperiment]):
-    """The job of one experiment: `experiment.toml`, and what `results.keep` writes.
-
-    What it has read lies in the cache, so that one that was ended goes on.
-    """
+    """The job of one experiment: `experiment.toml`, and what `results.keep` writes."""
 
     place, file = "reading", "experiment.toml"
     form = TypeAdapter(ReadingExperiment)
@@ -68,14 +64,12 @@ class ReadingJob(RequestJob[ReadingExperiment]):
 
     @classmethod
     def beside(cls, request: ReadingExperiment) -> tuple[object, ...]:
-        """What the readers hold."""
         return (contents(one.model for one in request.reader),)
 
     @classmethod
     def written(cls, request: ReadingExperiment) -> str:
-        """As TOML."""
         return write_experiment(request)
 
     def request(self) -> ReadingExperiment:
-        """Read what was asked. Raises `ExperimentError`."""
+        """Raises `ExperimentError`."""
         return read_experiment(self.folder / self.file)

@@ -9,15 +9,16 @@ from dataclasses import dataclass
 import numpy as np
 
 from data.cache import key_of
-from data.records import Question, QuestionSet
+from data.records import QuestionSet
 from data.texts import Texts
-from models.readers.reader import SpanReader, Spans
+from models.readers.reader import SpanReader
 from reading.judge.rules import Rules, judged
 from retrieval.rankings import NOT_FOUND, Rankings
 from retrieval.rerank import KnownPairs
 
 _BLOCK = 16  # questions between two words of progress
 _START, _END, _SCORE, _NOTHING = range(4)
+_LEAST = -1e9  # of a passage without any span: a number, since what is not known yet is none
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,7 @@ class CorpusReader:
         self._reader, self._texts, self._corpus, self._on_progress = reader, texts, corpus, on_progress
 
     def of(self, questions: Sequence[str], found: Rankings) -> Readings:
-        """Read every passage found. Raises `ModelError`."""
+        """Raises `ModelError`."""
         key = key_of(self._reader.fingerprint, self._corpus, list(questions))
         known = KnownPairs(len(self._texts), key, kind="readings", width=4)
         values = known.of(found.indices)
@@ -57,7 +58,10 @@ class CorpusReader:
                 rows += first
                 if len(rows):
                     passages = found.indices[rows, places]
-                    said = self._read([questions[row] for row in rows.tolist()], passages)
+                    asked = [questions[row] for row in rows.tolist()]
+                    spans = self._reader.read(list(zip(asked, self._texts.at(passages), strict=True)))
+                    best = np.maximum(spans.scores[:, 0], _LEAST)
+                    said = np.stack([spans.starts[:, 0], spans.ends[:, 0], best, spans.nothing], 1).astype(np.float32)
                     known.add(rows, passages, said, load_seconds=0.0, seconds=0.0)
                     values[rows, places] = said
                 if self._on_progress:
@@ -68,15 +72,6 @@ class CorpusReader:
         letters = np.where(missing[..., None], 0, values[..., :_SCORE]).astype(np.int64)
         scores = np.where(missing, -np.inf, values[..., _SCORE])
         return Readings(letters[..., _START], letters[..., _END], scores, np.where(missing, 0, values[..., _NOTHING]))
-
-    def _read(self, questions: Sequence[str], passages: np.ndarray) -> np.ndarray:
-        pairs = list(zip(questions, self._texts.at(passages), strict=True))
-        spans = self._reader.read(pairs)
-        said = (spans.starts[:, 0], spans.ends[:, 0], np.maximum(spans.scores[:, 0], _LEAST), spans.nothing)
-        return np.stack(said, axis=1).astype(np.float32)
-
-
-_LEAST = -1e9  # of a passage without any span: a number, since what is not known yet is none
 
 
 @dataclass(frozen=True)
@@ -108,8 +103,8 @@ def read_own_passages(reader: SpanReader, question_set: QuestionSet) -> ReadPass
     spans = reader.read([(questions[row].text, text) for row, text in zip(known.tolist(), texts, strict=True)])
     answers, scores, nothing = [""] * len(questions), np.full(len(questions), -np.inf), np.zeros(len(questions))
     scores[known], nothing[known] = spans.scores[:, 0], spans.nothing
-    for row, said in zip(known.tolist(), texts_of(spans, texts), strict=True):
-        answers[row] = said
+    for row, text, start, end in zip(known, texts, spans.starts[:, 0], spans.ends[:, 0], strict=True):
+        answers[row] = text[start:end]
     return ReadPassages(answers, scores, nothing)
 
 
@@ -121,24 +116,13 @@ def own_passages(question_set: QuestionSet) -> np.ndarray:
     return rows
 
 
-def texts_of(spans: Spans, passages: Sequence[str], place: int = 0) -> list[str]:
-    """The text of one of the spans of each pair, the best unless told otherwise."""
-    ends = zip(passages, spans.starts[:, place].tolist(), spans.ends[:, place].tolist(), strict=True)
-    return [passage[start:end] for passage, start, end in ends]
-
-
-def has_unanswerable(questions: Sequence[Question]) -> bool:
-    """Whether "no answer" is the right one for some question."""
-    return any(not question.answers for question in questions)
-
-
 def best_threshold(read: ReadPassages, question_set: QuestionSet, rules: Rules) -> float | None:
     """The threshold of the highest mean overlap on these questions, None where every question has an answer.
 
     Rajpurkar et al. 2018 choose theirs so, on the development set.
     """
     questions = question_set.questions
-    if not has_unanswerable(questions):
+    if all(question.answers for question in questions):
         return None
     spoken = [judged(said, one.answers, rules)[1] for said, one in zip(read.answers, questions, strict=True)]
     silent = [judged("", one.answers, rules)[1] for one in questions]

@@ -6,6 +6,7 @@ A kept folder holds what retrievers found (`found`, a kept comparison), `answers
 
 import re
 from dataclasses import dataclass, fields, replace
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +19,10 @@ from data.records import QuestionSet
 from data.workspace import read_json, write_json
 from reading.evaluate import Answered, ByDepth, Candidates, Fate, ReaderResult, ReadingResult
 from reading.experiment import ReadingExperiment
-from reading.generate.by_retriever import Generated, GeneratorResult
+from reading.generate.by_retriever import Generated
 from reading.judge.rules import write_predictions
 from reading.judge.scores import EXACT
 from retrieval.comparison import store as comparison_store
-from retrieval.comparison.compare import Comparison
 from retrieval.comparison.experiment import Experiment
 from retrieval.evaluation.significance import Pair, PairTest, paired_tests, question_groups, share_intervals
 
@@ -37,20 +37,37 @@ def as_dict(result: ReadingResult) -> dict[str, Any]:
     """
     experiment, groups = result.experiment, question_groups(result.question_set)
     names = (EXACT, experiment.rules.overlap_name)
-    return {
+    told: dict[str, Any] = {
         "data": result.question_set.name,
         "fingerprint": result.question_set.fingerprint,
         "split": experiment.split.value,
         "questions": len(result.question_set.questions),
         "rules": experiment.rules.value,
-        "readers": {one.name: _reader_figures(one, names, groups) for one in result.readers},
-        "oracles": {one.name: _shares(one.oracle, names, groups) for one in result.readers if not one.error},
-        "weights": {
-            one.name: {name: _weight(answered) for name, answered in one.by_retriever.items()} for one in result.readers
-        },
-        "differences": {one.name: [_told(test) for test in differences(result, one)] for one in result.readers},
-        "generators": {one.name: _generator(one) for one in result.generators},
     }
+    told |= {part: {} for part in ("readers", "oracles", "weights", "differences", "generators")}
+    for one in result.readers:
+        answered, name = one.by_retriever, one.name
+        figures = {by: _by_k(said, names, groups) for by, said in answered.items()}
+        told["readers"][name] = _error(one.error) if one.error else figures
+        if not one.error:
+            told["oracles"][name] = _shares(one.oracle, names, groups)
+        told["weights"][name] = {
+            by: {"weight": said.weight, "chosen_on": "validation" if said.weight_by_validation else None}
+            for by, said in answered.items()
+        }
+        told["differences"][name] = [
+            {
+                **{part: getattr(test, part) for part in ("measure", "a", "b", "difference")},
+                "interval": [test.low, test.high],
+                "p": test.p_family,
+                "sure": bool(test.sure),
+            }
+            for test in differences(result, one)
+        ]
+    for by_model in result.generators:
+        figures = {by: _generated(batch) for by, batch in by_model.by_retriever.items()}
+        told["generators"][by_model.name] = _error(by_model.error) if by_model.error else figures
+    return told
 
 
 def tested_depth(ks: tuple[int, ...]) -> int:
@@ -61,55 +78,44 @@ def tested_depth(ks: tuple[int, ...]) -> int:
 
 def differences(result: ReadingResult, reader: ReaderResult) -> list[PairTest]:
     """Test every two retrievers by what one reader says from their first passages; one family of tests."""
-    answered = list(reader.by_retriever.items())
     pairs = []
-    for measure in ("exact", "overlap"):
-        name = EXACT if measure == "exact" else result.experiment.rules.overlap_name
-        for number, (a, first) in enumerate(answered):
-            for b, second in answered[number + 1 :]:
-                place = tested_depth(first.depth.ks)
-                values = [getattr(one.depth, measure)[:, place] for one in (first, second)]
-                pairs.append(Pair(a, b, name, *values))
+    for measure, name in (("exact", EXACT), ("overlap", result.experiment.rules.overlap_name)):
+        for (a, first), (b, second) in combinations(reader.by_retriever.items(), 2):
+            place = tested_depth(first.depth.ks)
+            pairs.append(Pair(a, b, name, *(getattr(one.depth, measure)[:, place] for one in (first, second))))
     return paired_tests(pairs, question_groups(result.question_set)) if pairs else []
 
 
 def save(result: ReadingResult, folder: Path) -> None:
     """Write the figures, and every answer in KorQuAD's official form, for its own evaluation. Raises `OSError`."""
-    folder.mkdir(parents=True, exist_ok=True)
-    told = as_dict(result) | {"predictions": {}}
     ids = [question.id for question in result.question_set.questions]
+    said: list[tuple[dict[str, str | int], dict[str, str]]] = []
     for reader in result.readers:
         for retriever, answered in reader.by_retriever.items():
             for place, k in enumerate(answered.depth.ks):
-                name = f"{len(told['predictions']) + 1:03}-{_named(reader.name)}-{_named(retriever)}-{k}.json"
-                (folder / "predictions").mkdir(exist_ok=True)
-                said = dict(zip(ids, answered.answers(place), strict=True))
-                write_predictions(said, folder / "predictions" / name)
-                told["predictions"][name] = {"reader": reader.name, "retriever": retriever, "k": k}
+                of: dict[str, str | int] = {"reader": reader.name, "retriever": retriever, "k": k}
+                said.append((of, dict(zip(ids, answered.answers(place), strict=True))))
     for generator in result.generators:
         for retriever, one in generator.by_retriever.items():
-            name = f"{len(told['predictions']) + 1:03}-{_named(generator.name)}-{_named(retriever)}.json"
-            (folder / "predictions").mkdir(exist_ok=True)
-            said = {id_: answer.prediction for id_, answer in one.batch.answers.items()}
-            write_predictions(said, folder / "predictions" / name)
-            told["predictions"][name] = {"generator": generator.name, "retriever": retriever}
-    write_json(folder / "scores.json", told)
+            predictions = {id_: answer.prediction for id_, answer in one.batch.answers.items()}
+            said.append(({"generator": generator.name, "retriever": retriever}, predictions))
+    files: dict[str, dict[str, str | int]] = {}
+    for number, (of, predictions) in enumerate(said, start=1):
+        name = "-".join([f"{number:03}", *(file_name(str(one)) for one in of.values())]) + ".json"
+        (folder / "predictions").mkdir(parents=True, exist_ok=True)
+        write_predictions(predictions, folder / "predictions" / name)
+        files[name] = of
+    folder.mkdir(parents=True, exist_ok=True)
+    write_json(folder / "scores.json", as_dict(result) | {"predictions": files})
 
 
-def _named(name: str) -> str:
+def file_name(name: str) -> str:
+    """Return what a person called something as a part of a file's name."""
     return re.sub(r"[^\w-]+", "-", name).strip("-").lower()[:40]
 
 
-def _reader_figures(result: ReaderResult, names: tuple[str, str], groups: np.ndarray) -> dict[str, Any]:
-    if result.error:
-        return result.error.as_dict() if isinstance(result.error, Failure) else {"error": str(result.error)}
-    return {name: _by_k(answered, names, groups) for name, answered in result.by_retriever.items()}
-
-
-def _generator(result: GeneratorResult) -> dict[str, Any]:
-    if result.error:
-        return result.error.as_dict() if isinstance(result.error, Failure) else {"error": str(result.error)}
-    return {name: _generated(one) for name, one in result.by_retriever.items()}
+def _error(error: Exception) -> dict[str, Any]:
+    return error.as_dict() if isinstance(error, Failure) else {"error": str(error)}
 
 
 def _generated(one: Generated) -> dict[str, Any]:
@@ -149,22 +155,6 @@ def _shares(values: np.ndarray, names: tuple[str, str], groups: np.ndarray) -> d
     return {**dict(zip(names, means, strict=True)), "interval": dict(zip(names, ends, strict=True))}
 
 
-def _weight(answered: Answered) -> dict[str, Any]:
-    return {"weight": answered.weight, "chosen_on": "validation" if answered.weight_by_validation else None}
-
-
-def _told(test: PairTest) -> dict[str, Any]:
-    return {
-        "measure": test.measure,
-        "a": test.a,
-        "b": test.b,
-        "difference": test.difference,
-        "interval": [test.low, test.high],
-        "p": test.p_family,
-        "sure": bool(test.sure),
-    }
-
-
 _SCORES, _TEXTS, _ARRAYS, _FOUND = "scores.json", "answers.json", "judged.npz", "found"
 _ANSWERS: TypeAdapter[dict[str, dict[str, list[list[str]]]]] = TypeAdapter(dict[str, dict[str, list[list[str]]]])
 _OF_CANDIDATES = tuple(one.name for one in fields(Candidates) if one.name != "answers")
@@ -182,7 +172,10 @@ class KeptReading:
 def keep(result: ReadingResult, folder: Path) -> None:
     """Write what `load` reads. Raises `OSError`."""
     (folder / _SCORES).unlink(missing_ok=True)  # those of another run do not belong to what follows
-    comparison_store.keep(_without_readers(result.comparison), folder / _FOUND)
+    # without what is of readers alone, as any other comparison is kept
+    content = result.comparison.experiment.model_dump(include=set(Experiment.model_fields))
+    plain = replace(result.comparison, experiment=Experiment.model_validate(content))
+    comparison_store.keep(plain, folder / _FOUND)
     arrays: Arrays = {}
     for number, reader in enumerate(result.readers):
         arrays[f"{number}_oracle"] = reader.oracle
@@ -216,12 +209,6 @@ def load(folder: Path, question_set: QuestionSet) -> KeptReading:
     except (AttributeError, KeyError, OSError, TypeError, ValidationError) as error:
         raise ValueError(f"{folder} holds no evaluation of this version: {error!r}") from error
     return KeptReading(ReadingResult(experiment, found, readers), told)
-
-
-def _without_readers(comparison: Comparison) -> Comparison:
-    """The comparison without what is of readers alone, as any other is kept."""
-    content = comparison.experiment.model_dump(include=set(Experiment.model_fields))
-    return replace(comparison, experiment=Experiment.model_validate(content))
 
 
 def _reader_result(

@@ -102,20 +102,13 @@ def as_synonyms(analysis: Analysis, documents: list[list[str]]) -> list[list[str
     return [[names.get(token.lower(), token) for token in tokens] for tokens in documents]
 
 
-def _whitespace(texts: Sequence[str]) -> list[list[str]]:
-    return [text.split() for text in texts]
-
-
 def _words(texts: Sequence[str]) -> list[list[str]]:
     return [_WORD.findall(text.lower()) for text in texts]
 
 
 def _bigrams(texts: Sequence[str]) -> list[list[str]]:
-    return [[gram for word in words for gram in _bigrams_of_word(word)] for words in _words(texts)]
-
-
-def _bigrams_of_word(word: str) -> list[str]:
-    return [word] if len(word) == 1 else [word[i : i + 2] for i in range(len(word) - 1)]
+    # a word of one letter is one
+    return [[word[i : i + 2] for word in words for i in range(max(1, len(word) - 1))] for words in _words(texts)]
 
 
 def _morphemes(analysis: Analysis, texts: Sequence[str]) -> list[list[str]]:
@@ -130,7 +123,7 @@ def _morphemes(analysis: Analysis, texts: Sequence[str]) -> list[list[str]]:
 
 
 _WRITTEN: dict[Analyzer, Callable[[Sequence[str]], list[list[str]]]] = {
-    Analyzer.WHITESPACE: _whitespace,
+    Analyzer.WHITESPACE: lambda texts: [text.split() for text in texts],
     Analyzer.WORD: _words,
     Analyzer.BIGRAM: _bigrams,
 }
@@ -203,7 +196,7 @@ def located(analysis: Analyzer | Analysis, texts: Sequence[str]) -> list[list[Lo
             marked = [[LocatedToken(f"{form}/", span) for form, span in tokens] for tokens in found]
             return [first + second for first, second in zip(marked, pairs, strict=True)]
     names = names_of(analysis)
-    written = (_written(analysis.analyzer, text) for text in texts)
+    written = (_located(analysis.analyzer, text) for text in texts)
     return [[LocatedToken(names.get(token.lower(), token), span) for token, span in tokens] for tokens in written]
 
 
@@ -216,23 +209,14 @@ def weighted_pieces(text: str, weights: Iterable[tuple[Span, float]], start: int
     return [(text[a:b], float(letters[a])) for a, b in pairwise(cuts) if a < b]
 
 
-def _written(analyzer: Analyzer, text: str) -> Iterator[LocatedToken]:
-    (tokens,) = written_tokens(analyzer, [text])
-    if analyzer is Analyzer.WHITESPACE:
-        return _in_order(text, tokens)
-    return _lowered_in_order(text, tokens, pairs=analyzer is Analyzer.BIGRAM)
-
-
-def _in_order(text: str, tokens: Sequence[str], *, pairs: bool = False) -> Iterator[LocatedToken]:
-    start, end = -1, 0
-    for token in tokens:
+def _located(analyzer: Analyzer, text: str) -> Iterator[LocatedToken]:
+    written, origins = text, list(range(len(text)))
+    if analyzer is not Analyzer.WHITESPACE:
+        written = text.lower()
+        origins = [place for place, letter in enumerate(text) for _ in letter.lower()]  # some become two letters
+    start, end, pairs = -1, 0, analyzer is Analyzer.BIGRAM
+    for token in written_tokens(analyzer, [text])[0]:
         # between two tokens stands no letter of either, so the first place is the right one; pairs overlap by a letter
-        start = text.index(token, start + 1 if pairs and len(token) == 2 else end)
+        start = written.index(token, start + 1 if pairs and len(token) == 2 else end)
         end = start + len(token)
-        yield LocatedToken(token, (start, end))
-
-
-def _lowered_in_order(text: str, tokens: Sequence[str], *, pairs: bool) -> Iterator[LocatedToken]:
-    origins = [place for place, letter in enumerate(text) for _ in letter.lower()]  # some letters are two in lower case
-    for token, (start, end) in _in_order(text.lower(), tokens, pairs=pairs):
         yield LocatedToken(token, (origins[start], origins[end - 1] + 1))

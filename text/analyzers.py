@@ -111,6 +111,16 @@ def reader_of(dictionary: Dictionary | None = None) -> "Reader":
     return _reader(dictionary) if dictionary else _plain_reader()
 
 
+@lru_cache(maxsize=_KEPT_READERS)
+def _reader(dictionary: Dictionary) -> "Reader":
+    return Reader(new_kiwi(), dictionary)
+
+
+@cache
+def _plain_reader() -> "Reader":
+    return Reader(kiwi(), Dictionary())
+
+
 class Reader:
     """Kiwi with the words of a dictionary. A synonym that is a verb or an adjective, 사다, stands for its stem."""
 
@@ -125,13 +135,13 @@ class Reader:
         members = {m: Word(m) for group in dictionary.synonyms for m in group if not stems[name_of(m)]}
         words = [*dictionary.words, *(word for m, word in members.items() if name_of(m) not in dictionary.parts)]
         for word in words:
-            self._add(word)
+            for form in {word.form, word.form.lower(), word.form.upper()}:  # Kiwi tells cases apart
+                kiwi.add_user_word(form, word.tag or TAG, word.score)
         self._tags = {name_of(word.form): word.tag or TAG for word in words}
         self._spaced = [word.form for word in (*words, *members.values()) if " " in word.form]
         self._spaced_words = regex.compile(_SPACED, regex.IGNORECASE, words=self._spaced)
 
     def tokens(self, texts: Sequence[str]) -> Any:
-        """Return Kiwi's tokens of each text."""
         # a word with spaces that it was told it still reads as several, where it knows each of them
         return self._kiwi.tokenize(list(texts), pretokenized=self._found if self._spaced else None)
 
@@ -192,20 +202,6 @@ class Reader:
         if len(tokens) < 2 or any(not _is_noun(token) or token.oov or token.len < 2 for token in tokens):
             return ()
         return tuple(part for token in tokens for part in self._parts_of(name_of(token.form)) or [name_of(token.form)])
-
-    def _add(self, word: Word) -> None:
-        for form in {word.form, word.form.lower(), word.form.upper()}:  # Kiwi tells cases apart
-            self._kiwi.add_user_word(form, word.tag or TAG, word.score)
-
-
-@lru_cache(maxsize=_KEPT_READERS)
-def _reader(dictionary: Dictionary) -> Reader:
-    return Reader(new_kiwi(), dictionary)
-
-
-@lru_cache(maxsize=1)
-def _plain_reader() -> Reader:
-    return Reader(kiwi(), Dictionary())
 
 
 def _runs(tokens: Sequence[Any]) -> Iterator[list[Any]]:

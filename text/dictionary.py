@@ -12,7 +12,7 @@ Case and the spaces in a word tell no two words apart. Every line that is wrong 
 
 import codecs
 import unicodedata
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -59,7 +59,6 @@ class DictionaryError(Failure):
 
     @classmethod
     def of(cls, code: str, /, **details: str | int) -> Self:
-        """Make the error from the fields of its words."""
         return cls(code, _MESSAGES[code].format(**details), **details)
 
 
@@ -112,7 +111,7 @@ class Dictionary:
     @cached_property
     def parts(self) -> Mapping[str, tuple[str, ...]]:
         """Words, as `name_of` has them, and their parts: none where a word is never cut."""
-        return {name_of(w.form): tuple(map(str.lower, w.parts or _words_of(w.form))) for w in self.words}
+        return {name_of(w.form): tuple(map(str.lower, w.parts or _several(w.form.split()))) for w in self.words}
 
 
 def name_of(word: str) -> str:
@@ -126,9 +125,8 @@ def written(dictionary: Dictionary) -> str:
     return "".join(f"{line}\n" for line in [*lines, *(", ".join(group) for group in dictionary.synonyms)])
 
 
-def _words_of(form: str) -> tuple[str, ...]:
-    words = tuple(form.split())
-    return words if len(words) > 1 else ()
+def _several(words: Sequence[str]) -> tuple[str, ...]:
+    return tuple(words) if len(words) > 1 else ()
 
 
 def _lines_of(word: Word) -> Iterable[str]:
@@ -220,7 +218,6 @@ class _Reading:
     problems: list[DictionaryError] = field(default_factory=list)
 
     def add(self, row: int, line: str) -> None:
-        """Read a line, or note what is wrong with it."""
         if len(self.problems) >= MOST_TOLD:
             return
         try:
@@ -229,12 +226,12 @@ class _Reading:
             _require_fit(line, row)
             content = _COMMENT.sub("", line)
             if content.strip():
-                self._reader_of(content)(content, row)
+                plain = self._synonyms if "," in content or "=>" in content else self._word
+                (self._tagged if "\t" in content else plain)(content, row)
         except DictionaryError as problem:
             self.problems.append(problem)
 
     def dictionary(self) -> Dictionary:
-        """Return what was read. Raises `DictionaryError`."""
         if self.problems:
             first, *first.others = self.problems
             raise first
@@ -244,17 +241,12 @@ class _Reading:
             raise DictionaryError.of("no_words")
         return Dictionary(words, synonyms)
 
-    def _reader_of(self, content: str) -> Callable[[str, int], None]:
-        if "\t" in content:
-            return self._tagged
-        return self._synonyms if "," in content or "=>" in content else self._word
-
     def _word(self, content: str, row: int) -> None:
         form, *parts = content.split()
         if parts and "".join(parts) != form:
             told = {"word": shown(form, 80), "parts": shown(" ".join(parts), 80)}
             raise DictionaryError.of("wrong_parts", row=row, **told)
-        self._keep(Word(_form(form, row), parts=tuple(parts) if len(parts) > 1 else ()), row)
+        self._keep(Word(_form(form, row), parts=_several(parts)), row)
 
     def _tagged(self, content: str, row: int) -> None:
         form, tag, *scores = (column.strip() for column in content.split("\t"))
@@ -280,16 +272,13 @@ class _Reading:
         members = [_form(member, row) for member in left.split(",")]
         first = _form(right[0], row) if right else members[0]
         for member in (first, *members):  # all of a line, or nothing
-            self._require_one_group(member, name_of(first), row)
+            other, known = self.firsts.get(name_of(member), (name_of(first), row))
+            if other != name_of(first):
+                raise DictionaryError.of("two_groups", row=row, first=known, word=shown(member, 80))
         group = self.groups.setdefault(name_of(first), {})
         for member in (first, *members):
             self.firsts.setdefault(name_of(member), (name_of(first), row))
             group.setdefault(name_of(member), member)
-
-    def _require_one_group(self, member: str, first: str, row: int) -> None:
-        other, known = self.firsts.get(name_of(member), (first, row))
-        if other != first:
-            raise DictionaryError.of("two_groups", row=row, first=known, word=shown(member, 80))
 
 
 def _require_fit(text: str, row: int) -> None:

@@ -38,7 +38,7 @@ def matched_spans(question: str, texts: Sequence[str]) -> list[list[Span]]:
     spaces by pairs of letters. Words that say nothing ("the", "하다") never match.
     """
     question = unicodedata.normalize("NFC", question)
-    asked, *found = _terms(choose(Analyzer.AUTO, [question, *texts]), [question, *texts])
+    asked, *found = _terms([question, *texts])
     wanted = {term for term, _ in asked}
     return [merged(span for term, span in terms if term in wanted) for terms in found]
 
@@ -54,7 +54,8 @@ def merged(spans: Iterable[Span]) -> list[Span]:
     return joined
 
 
-def _terms(analyzer: Analyzer, texts: Sequence[str]) -> list[list[tuple[_Term, Span]]]:
+def _terms(texts: Sequence[str]) -> list[list[tuple[_Term, Span]]]:
+    analyzer = choose(Analyzer.AUTO, texts)
     if analyzer is Analyzer.KIWI_BIGRAM:
         return [list(_morphemes(text, tokens)) for text, tokens in zip(texts, kiwi_tokens(texts), strict=True)]
     if analyzer is Analyzer.BIGRAM:
@@ -130,7 +131,16 @@ class MarkedText:
     @property
     def excerpt(self) -> Span:
         """The part that holds an answer where there is one, else the most matches; all of a short text."""
-        return _excerpt(self.text, self.matches, self.answers)
+        if len(self.text) <= EXCERPT_LENGTH + _LEAD:
+            return 0, len(self.text)
+        weights = {**dict.fromkeys(self.matches, 1), **dict.fromkeys(self.answers, 1000)}
+        starts = [max(0, min(start - _LEAD, len(self.text) - EXCERPT_LENGTH)) for start, _ in weights] or [0]
+
+        def worth(start: int) -> int:
+            return sum(w for (a, b), w in weights.items() if start <= a and b <= start + EXCERPT_LENGTH)
+
+        start = max(sorted(starts), key=worth)
+        return _word_start(self.text, start), _word_end(self.text, start + EXCERPT_LENGTH)
 
     def pieces(self, start: int, end: int) -> list[tuple[str, bool, bool]]:
         """Cut the text between `start` and `end` into (piece, matches the question, answers it)."""
@@ -176,19 +186,6 @@ def _answer_patterns(answer: str) -> list[regex.Pattern[str]]:
 
 def _covers(spans: Sequence[Span], position: int) -> bool:
     return any(start <= position < end for start, end in spans)
-
-
-def _excerpt(text: str, matches: Sequence[Span], answers: Sequence[Span]) -> Span:
-    if len(text) <= EXCERPT_LENGTH + _LEAD:
-        return 0, len(text)
-    weights = {**dict.fromkeys(matches, 1), **dict.fromkeys(answers, 1000)}
-    starts = [max(0, min(start - _LEAD, len(text) - EXCERPT_LENGTH)) for start, _ in weights] or [0]
-
-    def worth(start: int) -> int:
-        return sum(w for (a, b), w in weights.items() if start <= a and b <= start + EXCERPT_LENGTH)
-
-    start = max(sorted(starts), key=worth)
-    return _word_start(text, start), _word_end(text, start + EXCERPT_LENGTH)
 
 
 def _word_start(text: str, position: int) -> int:

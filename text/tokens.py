@@ -29,7 +29,6 @@ class Tokens:
         return len(self.offsets) - 1
 
     def texts(self) -> list[list[str]]:
-        """Tokens of each text as strings."""
         words = np.asarray(self.vocabulary, dtype=object)[self.ids]
         return [list(part) for part in np.split(words, self.offsets[1:-1])] if len(self) else []
 

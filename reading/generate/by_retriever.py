@@ -42,7 +42,7 @@ class GeneratedScores:
     unanswered: int
 
     def means(self) -> dict[str, float]:
-        """The mean of every measure that is about any question."""
+        """Of every measure that is about any question."""
         return {name: float(np.nanmean(self.per_question[name])) for name in self.intervals}
 
 
@@ -58,18 +58,15 @@ def generated_scores(
     if not rows:
         raise ReadingError("other_questions", f"no answer is of a question of {question_set.name!r}")
     told = [_measured(questions[row], answers[questions[row].id], rules) for row in rows]
-    per_question = {name: np.full(len(questions), np.nan) for name in _names(rules)}
+    citing = (CITES, CITATIONS_HOLD, CITES_NEVER_SENT)
+    names = (EXACT, rules.overlap_name, CONTAINS, *citing, REFUSED_WITH_PASSAGE, REFUSED_WITHOUT_PASSAGE)
+    per_question = {name: np.full(len(questions), np.nan) for name in names}
     for row, values in zip(rows, told, strict=True):
         for name, value in values.items():
             per_question[name][row] = value
     groups = question_groups(question_set)
     intervals = {name: _interval(values, groups) for name, values in per_question.items() if not np.isnan(values).all()}
     return GeneratedScores(per_question, intervals, len(questions) - len(rows))
-
-
-def _names(rules: Rules) -> tuple[str, ...]:
-    cited = (CONTAINS, CITES, CITATIONS_HOLD, CITES_NEVER_SENT)
-    return EXACT, rules.overlap_name, *cited, REFUSED_WITH_PASSAGE, REFUSED_WITHOUT_PASSAGE
 
 
 def _measured(question: Question, answer: GeneratedAnswer, rules: Rules) -> dict[str, float]:
@@ -79,13 +76,12 @@ def _measured(question: Question, answer: GeneratedAnswer, rules: Rules) -> dict
     values = {EXACT: exact, rules.overlap_name: overlap, CONTAINS: float(held) if question.answers else exact}
     found = any(passage.id in question.relevant for passage in answer.sent)
     values[REFUSED_WITH_PASSAGE if found else REFUSED_WITHOUT_PASSAGE] = float(answer.refused)
-    return values if answer.refused else values | _citations(answer, rules)
-
-
-def _citations(answer: GeneratedAnswer, rules: Rules) -> dict[str, float]:
-    support = [citation.support for citation in checked(answer.cited, answer.sent, rules)]
-    values = {CITES: float(bool(support)), CITES_NEVER_SENT: float(Support.NEVER_SENT in support)}
-    return values | ({CITATIONS_HOLD: support.count(Support.HOLDS) / len(support)} if support else {})
+    if not answer.refused:
+        support = [citation.support for citation in checked(answer.cited, answer.sent, rules)]
+        values |= {CITES: float(bool(support)), CITES_NEVER_SENT: float(Support.NEVER_SENT in support)}
+        if support:
+            values[CITATIONS_HOLD] = support.count(Support.HOLDS) / len(support)
+    return values
 
 
 def _interval(values: np.ndarray, groups: np.ndarray) -> tuple[float, float]:
@@ -129,7 +125,9 @@ def generated(
     their order. `tell` is told the share of the questions done.
     """
     try:
-        generator, prices = generator_of(spec), _prices(spec)
+        generator, prices = generator_of(spec), None
+        if spec.most_cost is not None or spec.price_prompt or spec.price_completion:
+            prices = Prices(spec.price_prompt, spec.price_completion, spec.most_cost)
         asked = _drawn(comparison.question_set, spec.questions, seed)
         endpoint, found, spent = Endpoint.of(), {}, 0.0
         for number, (name, rankings) in enumerate(comparison.rankings.items()):
@@ -166,12 +164,6 @@ def generator_of(spec: GeneratorSpec) -> Generator:
         most_passages=spec.most_passages,
         most_characters=spec.most_characters,
     )
-
-
-def _prices(spec: GeneratorSpec) -> Prices | None:
-    if spec.most_cost is None and not spec.price_prompt and not spec.price_completion:
-        return None
-    return Prices(spec.price_prompt, spec.price_completion, spec.most_cost)
 
 
 def _drawn(question_set: QuestionSet, most: int, seed: int) -> set[str]:

@@ -41,7 +41,6 @@ class Prices:
                 raise ReadingError("price_range", f"a price is a number from 0, not {value}")
 
     def of(self, prompt_tokens: float, completion_tokens: float) -> float:
-        """Return what so many tokens cost."""
         return (prompt_tokens * self.prompt + completion_tokens * self.completion) / _MILLION
 
 
@@ -112,13 +111,10 @@ class GeneratedAnswers(KeptAnswers[Answer]):
 def _answer(entry: dict[str, Any]) -> Answer:
     if not isinstance(entry["said"], str):
         raise TypeError("what was said is a text")
-    prompt, completion = (_tokens(entry.get(name)) for name in ("prompt_tokens", "completion_tokens"))
+    told = (entry.get(name) for name in ("prompt_tokens", "completion_tokens"))
+    prompt, completion = (one if isinstance(one, int) and not isinstance(one, bool) else None for one in told)
     usage = Usage(prompt, completion, number_in(entry, "first_seconds"), number_in(entry, "seconds"))
     return Answer(entry["said"], usage)
-
-
-def _tokens(value: object) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
 Progress = Callable[[int, int, float], None]  # different requests done, those in all, and what was spent

@@ -3,7 +3,7 @@
 import re
 import tomllib
 import unicodedata
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cache, cached_property
@@ -80,8 +80,11 @@ def cited(said: str) -> CitedAnswer:
     places = [*CITATION.finditer(answer)]
     edges = [0, *(edge for place in places for edge in place.span()), len(answer)]
     text = "".join(answer[start:end].rstrip() for start, end in zip(edges[::2], edges[1::2], strict=True))
-    numbers = (number for place in places for number in _numbers(place[1]))
-    return CitedAnswer(text.strip(), tuple(dict.fromkeys(numbers)))
+    numbers: dict[int, None] = {}
+    for part in (part for place in places for part in _PART.findall(place[1])):
+        first, *last = sorted(map(int, _DIGITS.findall(part)))
+        numbers |= dict.fromkeys(range(first, (last or [first])[0] + 1))
+    return CitedAnswer(text.strip(), tuple(numbers))
 
 
 def checked(answer: CitedAnswer, sent: Sequence[Passage], rules: Rules) -> tuple[Citation, ...]:
@@ -91,24 +94,18 @@ def checked(answer: CitedAnswer, sent: Sequence[Passage], rules: Rules) -> tuple
     the answer that tells something, see `contains_words`. That the passage means what the answer says,
     nobody checks.
     """
-    return tuple(Citation(number, _support(answer.text, number, sent, rules)) for number in answer.numbers)
-
-
-def _support(answer: str, number: int, sent: Sequence[Passage], rules: Rules) -> Support:
-    if not 1 <= number <= len(sent):
-        return Support.NEVER_SENT
-    text = f"{sent[number - 1].title}\n{sent[number - 1].text}"
-    return Support.HOLDS if contains(text, answer, rules) or contains_words(text, answer) else Support.LACKS
-
-
-def _numbers(listed: str) -> Iterator[int]:
-    for part in _PART.findall(listed):
-        first, *last = sorted(map(int, _DIGITS.findall(part)))
-        yield from range(first, (last or [first])[0] + 1)
+    found = []
+    for number in answer.numbers:
+        if not 1 <= number <= len(sent):
+            found.append(Citation(number, Support.NEVER_SENT))
+            continue
+        text = f"{sent[number - 1].title}\n{sent[number - 1].text}"
+        holds = contains(text, answer.text, rules) or contains_words(text, answer.text)
+        found.append(Citation(number, Support.HOLDS if holds else Support.LACKS))
+    return tuple(found)
 
 
 _PLACEHOLDER = re.compile(r"\{(passages|question|refusal)\}")
-_QUOTED = "> "
 
 
 @dataclass(frozen=True)
@@ -133,11 +130,10 @@ class Prompt:
 
     @property
     def system(self) -> str:
-        """The instruction with its refusal."""
         return _filled(self.instruction, {"refusal": self.refusal.strip()})
 
     def asking(self, question: str, sent: Sequence[Passage]) -> str:
-        """Return the user's text with a question, on one line, and passages as `as_sent` makes them."""
+        """The user's text with a question, on one line, and passages as `as_sent` makes them."""
         return _filled(self.template, {"passages": numbered(sent), "question": " ".join(question.split())})
 
 
@@ -162,12 +158,11 @@ def numbered(sent: Sequence[Passage]) -> str:
 
     A line without that mark is ours: whatever stands in a passage, it opens no number and ends no quotation.
     """
-    return "\n\n".join(f"[{number}]\n{_quotation(passage)}" for number, passage in enumerate(sent, start=1))
-
-
-def _quotation(passage: Passage) -> str:
-    title = [" ".join(passage.title.split()), ""] if passage.title.strip() else []
-    return "\n".join(f"{_QUOTED}{line}" for line in [*title, *passage.text.splitlines()])
+    parts = []
+    for number, passage in enumerate(sent, start=1):
+        title = [" ".join(passage.title.split()), ""] if passage.title.strip() else []
+        parts.append(f"[{number}]\n" + "\n".join(f"> {line}" for line in [*title, *passage.text.splitlines()]))
+    return "\n\n".join(parts)
 
 
 def _harmless(text: str) -> str:
@@ -212,7 +207,7 @@ class Messages:
 
     @property
     def size(self) -> int:
-        """Bytes of all that the model reads, in UTF-8."""
+        """In bytes of UTF-8."""
         return len(self.system.encode()) + len(self.text.encode())
 
 
@@ -227,7 +222,6 @@ class GeneratedAnswer:
 
     @cached_property
     def cited(self) -> CitedAnswer:
-        """The answer without its citations, and these."""
         return cited(self.said)
 
     @property
@@ -278,11 +272,10 @@ class Generator:
             require_range(name, getattr(self, name), low, high)
 
     def chat(self, endpoint: Endpoint) -> Chat:
-        """Return the model at an endpoint."""
         return Chat(endpoint, self.model, self.temperature, self.timeout_seconds)
 
     def requests(self, question_set: QuestionSet, rankings: Rankings) -> list[Request]:
-        """Return the requests of a set's questions and what a retriever found for each, `(n_questions, k)`."""
+        """Of a set's questions and what a retriever found for each, `(n_questions, k)`."""
         passages, rows = question_set.passages, rankings.first(self.most_passages).indices
         return [
             Request(question.id, question.text, [passages[row] for row in found if row != NOT_FOUND])
@@ -290,12 +283,11 @@ class Generator:
         ]
 
     def messages(self, request: Request) -> Messages:
-        """Return what is sent of a request."""
         sent = tuple(as_sent(passage, self.most_characters) for passage in request.passages[: self.most_passages])
         return Messages(self.prompt.system, self.prompt.asking(request.question, sent), sent)
 
     def answer(self, answer: Answer, sent: tuple[Passage, ...]) -> GeneratedAnswer:
-        """Return what a model said of passages. It refused where, citations apart, it said the refusal and no more."""
+        """What a model said of passages. It refused where, citations apart, it said the refusal and no more."""
         said, refusal = (normalized(cited(text).text, Rules.KORQUAD) for text in (answer.text, self.prompt.refusal))
         return GeneratedAnswer(answer.text, answer.usage, sent, refused=said == refusal)
 

@@ -13,7 +13,7 @@ numbers and clauses in Korean by Kiwi's morphemes. It is form and not meaning, s
 
 import re
 import unicodedata
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import pairwise
@@ -99,17 +99,14 @@ def answer_kinds(answers: Sequence[str]) -> list[AnswerKind]:
 def _kind(answer: str, tokens: Sequence[Any]) -> AnswerKind:
     if _DATE.fullmatch(answer) or _ENGLISH_DATE.fullmatch(answer):
         return AnswerKind.DATE
-    if _is_number(answer, tokens) or _ENGLISH_NUMBER.fullmatch(answer):
+    # 한유리 is a name, 한 and 유리 as it may look
+    nouns = any(letter.isdigit() or letter.isspace() for letter in answer)
+    parts = "".join(_part(token, nouns=nouns) for token in tokens)
+    if _NUMBER.fullmatch(parts) or _ENGLISH_NUMBER.fullmatch(answer):
         return AnswerKind.NUMBER
     words, tags = len(answer.split()), {token.tag for token in tokens}
     clause = words > 1 and tags & _ENDINGS and tags & _PARTICLES
     return AnswerKind.LONG_PHRASE if clause or words > _SHORT else AnswerKind.SHORT_PHRASE
-
-
-def _is_number(answer: str, tokens: Sequence[Any]) -> bool:
-    # 한유리 is a name, 한 and 유리 as it may look
-    nouns = any(letter.isdigit() or letter.isspace() for letter in answer)
-    return bool(_NUMBER.fullmatch("".join(_part(token, nouns=nouns) for token in tokens)))
 
 
 def _part(token: Any, *, nouns: bool) -> str:
@@ -151,7 +148,7 @@ def labels(question_set: QuestionSet, by: Property) -> Labels:
     questions = question_set.questions
     names = (*_NAMES[by], NO_ANSWER)
     answered = np.array([bool(question.answers) for question in questions], dtype=bool)
-    found = _FOUND[by](question_set, [question for question in questions if question.answers])
+    found = _found(question_set, [question for question in questions if question.answers], by)
     code_of = {name: code for code, name in enumerate(names)}
     codes = np.full(len(questions), code_of[NO_ANSWER], dtype=np.int8)
     codes[answered] = [code_of[name] for name in found]
@@ -174,26 +171,19 @@ def _in_bands(lengths: Sequence[int], starts: Sequence[int]) -> list[str]:
     return [names[place] for place in np.digitize(lengths, starts[1:])]
 
 
-def _question_words(_: QuestionSet, questions: Sequence[Question]) -> Sequence[str]:
-    return question_words([question.text for question in questions])
-
-
-def _answer_kinds(_: QuestionSet, questions: Sequence[Question]) -> Sequence[str]:
-    return answer_kinds([question.answers[0] for question in questions])
-
-
-def _answer_lengths(_: QuestionSet, questions: Sequence[Question]) -> Sequence[str]:
-    return _in_bands([len(question.answers[0]) for question in questions], _ANSWER_BANDS)
-
-
-def _passage_lengths(question_set: QuestionSet, questions: Sequence[Question]) -> Sequence[str]:
+def _found(question_set: QuestionSet, questions: Sequence[Question], by: Property) -> Sequence[str]:
+    match by:
+        case Property.QUESTION_WORD:
+            return question_words([question.text for question in questions])
+        case Property.ANSWER_KIND:
+            return answer_kinds([question.answers[0] for question in questions])
+        case Property.ANSWER_LENGTH:
+            return _in_bands([len(question.answers[0]) for question in questions], _ANSWER_BANDS)
     texts = [_passage(question_set, question) for question in questions]
+    if by is Property.ANSWER_PLACE:
+        return [_third(question, text or "") for question, text in zip(questions, texts, strict=True)]
     bands = _in_bands([len(text or "") for text in texts], _PASSAGE_BANDS)
     return [UNKNOWN if text is None else band for text, band in zip(texts, bands, strict=True)]
-
-
-def _answer_places(question_set: QuestionSet, questions: Sequence[Question]) -> Sequence[str]:
-    return [_third(question, _passage(question_set, question) or "") for question in questions]
 
 
 def _third(question: Question, text: str) -> str:
@@ -216,11 +206,4 @@ _NAMES: dict[Property, tuple[str, ...]] = {
     Property.ANSWER_LENGTH: _band_names(_ANSWER_BANDS),
     Property.PASSAGE_LENGTH: (*_band_names(_PASSAGE_BANDS), UNKNOWN),
     Property.ANSWER_PLACE: (*_THIRDS, UNKNOWN),
-}
-_FOUND: dict[Property, Callable[[QuestionSet, Sequence[Question]], Sequence[str]]] = {
-    Property.QUESTION_WORD: _question_words,
-    Property.ANSWER_KIND: _answer_kinds,
-    Property.ANSWER_LENGTH: _answer_lengths,
-    Property.PASSAGE_LENGTH: _passage_lengths,
-    Property.ANSWER_PLACE: _answer_places,
 }

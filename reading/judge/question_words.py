@@ -43,19 +43,11 @@ def question_words(questions: Sequence[str]) -> list[QuestionWord]:
 def _question_word(question: str) -> QuestionWord:
     script = script_of([question])
     if script is Script.KOREAN:
-        return _korean(question)
-    return _english(question.lower()) if script is Script.SPACED else QuestionWord.OTHER
-
-
-def _korean(question: str) -> QuestionWord:
-    if _TOPIC.search(question):
-        return _word(_TOPIC_NOUN.search(question))
-    *_, last = None, *_KOREAN.finditer(question)
-    return _through(_NEXT_NOUN, last) if last else _word(_LAST_NOUN.search(question))
-
-
-def _english(question: str) -> QuestionWord:
-    first = _ENGLISH.search(question)
+        if _TOPIC.search(question):
+            return _word(_TOPIC_NOUN.search(question))
+        *_, last = None, *_KOREAN.finditer(question)
+        return _through(_NEXT_NOUN, last) if last else _word(_LAST_NOUN.search(question))
+    first = _ENGLISH.search(question.lower()) if script is Script.SPACED else None
     return _through(_ENGLISH_NOUN, first) if first else QuestionWord.OTHER
 
 

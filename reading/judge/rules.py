@@ -17,7 +17,7 @@ import json
 import re
 import string
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from difflib import SequenceMatcher
 from enum import StrEnum
 from functools import lru_cache
@@ -49,7 +49,7 @@ class Rules(StrEnum):
 
     @property
     def overlap_name(self) -> str:
-        """What this field calls the share that two answers have in common."""
+        """As this field calls the share that two answers have in common."""
         return "rouge_w" if self is Rules.KLUE else "f1"
 
 
@@ -75,7 +75,7 @@ def judged(said: str, right: Sequence[str], rules: Rules) -> tuple[float, float]
     wanted = _wanted(tuple(right), rules)
     if not wanted:
         return (same := float(not answer)), same
-    return float(answer in wanted), max(_OVERLAPS[rules](answer, one) for one in wanted)
+    return float(answer in wanted), max(_overlap(answer, one, rules) for one in wanted)
 
 
 @lru_cache(maxsize=1 << 16)
@@ -86,34 +86,18 @@ def _wanted(right: tuple[str, ...], rules: Rules) -> tuple[str, ...]:
     return every
 
 
-def _of_characters(said: str, right: str) -> float:
-    return _f1_of_counts(said.replace(" ", ""), right.replace(" ", ""))
-
-
-def _of_words(said: str, right: str) -> float:
-    return _f1_of_counts(said.split(), right.split())
-
-
-def _f1_of_counts(said: Sequence[str], right: Sequence[str]) -> float:
-    return _f1(sum((Counter(said) & Counter(right)).values()), len(said), len(right))
-
-
-def _of_longest_run(said: str, right: str) -> float:
-    if not said or not right:
-        return float(said == right)
-    return _f1(SequenceMatcher(None, said, right).find_longest_match().size, len(said), len(right))
-
-
-def _f1(common: int, said: int, right: int) -> float:
-    """2 P R / (P + R) with precision P = common / said and recall R = common / right; 0 where nothing is common."""
-    return 2 * common / (said + right) if common else 0.0
-
-
-_OVERLAPS: dict[Rules, Callable[[str, str], float]] = {
-    Rules.KORQUAD: _of_characters,
-    Rules.SQUAD: _of_words,
-    Rules.KLUE: _of_longest_run,
-}
+def _overlap(said: str, right: str, rules: Rules) -> float:
+    """F1 of what both have in common: 2 P R / (P + R) with P = common / said and R = common / right."""
+    if rules is Rules.KLUE:
+        if not said or not right:
+            return float(said == right)
+        common, total = SequenceMatcher(None, said, right).find_longest_match().size, len(said) + len(right)
+    else:
+        parts: list[Sequence[str]] = [
+            one.split() if rules is Rules.SQUAD else one.replace(" ", "") for one in (said, right)
+        ]
+        common, total = sum((Counter(parts[0]) & Counter(parts[1])).values()), sum(map(len, parts))
+    return 2 * common / total if common else 0.0
 
 
 _FORM: TypeAdapter[dict[str, str]] = TypeAdapter(dict[str, str])

@@ -10,7 +10,7 @@ from itertools import combinations
 import numpy as np
 import pandas as pd
 
-from data.records import Question, QuestionSet
+from data.records import QuestionSet
 from reading.judge.labels import Property, labels
 from reading.judge.rules import ReadingError, Rules, judged
 from retrieval.analysis.slices import Slice, slice_table, slice_tests
@@ -35,7 +35,7 @@ class AnswerScores:
     without_answer: np.ndarray
 
     def means(self) -> dict[str, float]:
-        """The mean of every measure; of questions with and without answers alone, too, where there are both."""
+        """Of every measure; of questions with and without answers alone, too, where there are both."""
         told = {name: float(values.mean()) for name, values in self.per_question.items()}
         if self.without_answer.any() and not self.without_answer.all():
             exact = self.per_question[EXACT]
@@ -58,7 +58,8 @@ def scored(question_set: QuestionSet, answers: Mapping[str, str], rules: Rules) 
     unsaid = sum(one is None for one in said)
     if unsaid == len(questions):
         raise ReadingError("other_questions", f"no answer is of a question of {question_set.name!r}")
-    values = np.array([_judged(one, question, rules) for one, question in zip(said, questions, strict=True)])
+    answered = zip(said, questions, strict=True)
+    values = np.array([(0, 0) if one is None else judged(one, of.answers, rules) for one, of in answered], np.float64)
     intervals = share_intervals(values, question_groups(question_set))
     names = (EXACT, rules.overlap_name)
     return AnswerScores(
@@ -67,10 +68,6 @@ def scored(question_set: QuestionSet, answers: Mapping[str, str], rules: Rules) 
         unsaid,
         np.array([not question.answers for question in questions]),
     )
-
-
-def _judged(said: str | None, question: Question, rules: Rules) -> tuple[float, float]:
-    return (0.0, 0.0) if said is None else judged(said, question.answers, rules)
 
 
 def compared(question_set: QuestionSet, scores: Mapping[str, AnswerScores]) -> list[PairTest]:

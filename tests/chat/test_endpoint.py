@@ -1,11 +1,15 @@
-"""Where a model is: addresses, keys, and what is told of either to whom."""
+"""Where a model is: addresses, keys, and what is told of either to whom; its answers as they are kept."""
 
 import logging
 import traceback
+from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from chat.endpoint import Chat, Endpoint, returned
+from chat.asking import append_line, lines_of
+from chat.endpoint import Chat, Endpoint, returned, sound, without_thoughts
 from chat.problems import EndpointError
 from tests.chat_server import KEY, MODEL, Reply, chat_server
 
@@ -65,3 +69,60 @@ def test_an_error_and_all_that_is_logged_hold_neither_key_nor_address(
     told = [*traceback.format_exception(caught.value), str(caught.value.as_dict()), repr(caught.value), caplog.text]
     for secret in (KEY, server.address, server.address.split("/")[2]):
         assert secret not in "\n".join(told)
+
+
+@pytest.mark.parametrize(
+    ("answer", "text"),
+    [
+        ("서울", "서울"),
+        ("<think>부산인가?\n아니다.</think>서울", "서울"),
+        ("부산인가?</think>\n서울", "\n서울"),  # where the prompt opened the thought
+        ("<think>가</think>나<think>다</think>서울", "서울"),
+        ("<think>끝나지 않은", "<think>끝나지 않은"),
+    ],
+)
+def test_thoughts_are_no_answer(answer: str, text: str) -> None:
+    assert without_thoughts(answer) == text
+
+
+@given(st.text(alphabet=st.characters(codec=None), max_size=20))
+def test_whatever_a_server_sends_can_be_written(text: str) -> None:
+    found = sound(text)
+    found.encode()
+    if not any(0xD800 <= ord(character) <= 0xDFFF for character in text):
+        assert found == text
+
+
+def test_two_halves_are_one_character_and_one_is_none() -> None:
+    assert sound("\ud83d\ude00") == "😀"
+    assert sound("a\ud83db") == "a\ufffdb"
+
+
+entries = st.lists(st.dictionaries(st.text(max_size=5), st.text(max_size=8), max_size=3), min_size=1, max_size=6)
+
+
+@given(entries, st.integers(0, 400))
+@settings(max_examples=60, deadline=None)
+def test_a_file_cut_anywhere_loses_its_last_lines_alone_and_goes_on(
+    tmp_path_factory: pytest.TempPathFactory, written: list[dict[str, str]], length: int
+) -> None:
+    path = tmp_path_factory.mktemp("lines") / "deeper" / "answers.jsonl"
+    for entry in written:
+        append_line(path, entry)
+    assert [*lines_of(path)] == written
+    path.write_bytes(path.read_bytes()[:length])
+    kept = [*lines_of(path)]
+    assert kept == written[: len(kept)]
+    append_line(path, {"and": "on"})
+    assert [*lines_of(path)] == [*kept, {"and": "on"}]
+
+
+@pytest.mark.parametrize("content", [b"", b"\xff\xfe\x00", b"[]\nnull\n3\n{", b"[" * 100_000, b'\n\n"text"\n'])
+def test_what_cannot_be_read_is_passed_over(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "answers.jsonl"
+    path.write_bytes(content + b'\n{"a": 1}')
+    assert [*lines_of(path)] == [{"a": 1}]
+
+
+def test_a_file_that_is_not_there_has_no_lines(tmp_path: Path) -> None:
+    assert [*lines_of(tmp_path / "answers.jsonl")] == []

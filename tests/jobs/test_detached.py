@@ -5,6 +5,7 @@ import os
 import shutil
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import psutil
@@ -27,18 +28,32 @@ print(json.dumps({"session": os.getsid(0), "folder": os.getcwd(), "workspace": o
 """
 
 
-@pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[psutil.Process]:
+@contextmanager
+def own_server() -> Iterator[psutil.Process]:
     """A fork server of the test's own, which ends when its life line is cut."""
-    monkeypatch.setenv("MRC_FORK_SERVER", "")
-    before = {child.pid for child in psutil.Process().children()}
-    start_fork_server()
-    place = Path(os.environ["MRC_FORK_SERVER"])
-    (started,) = [child for child in psutil.Process().children() if child.pid not in before]
-    yield started
-    os.close(module._life_lines.pop())
-    started.wait(30)
-    assert not place.parent.exists()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("MRC_FORK_SERVER", "")
+        before = {child.pid for child in psutil.Process().children()}
+        start_fork_server()
+        place = Path(os.environ["MRC_FORK_SERVER"])
+        (started,) = [child for child in psutil.Process().children() if child.pid not in before]
+        yield started
+        os.close(module._life_lines.pop())
+        started.wait(30)
+        assert not place.parent.exists()
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[psutil.Process]:
+    """One for all tests that do it no harm."""
+    with own_server() as started:
+        yield started
+
+
+@pytest.fixture
+def fresh_server() -> Iterator[psutil.Process]:
+    with own_server() as started:
+        yield started
 
 
 def run(log: Path, code: str) -> Process:
@@ -89,28 +104,19 @@ def test_the_libraries_are_read_between_two_jobs_and_our_own_modules_never(
 
 
 def test_a_light_job_begins_while_the_libraries_are_read_and_the_heavy_ones_are_read_when_told(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    fresh_server: psutil.Process, tmp_path: Path
 ) -> None:
-    monkeypatch.setenv("MRC_FORK_SERVER", "")
-    before = {child.pid for child in psutil.Process().children()}
-    start_fork_server()
-    (first,) = [child for child in psutil.Process().children() if child.pid not in before]
-
     def has_read_torch() -> bool:
-        return any("torch" in Path(mapped.path).parts for mapped in first.memory_maps())
+        return any("torch" in Path(mapped.path).parts for mapped in fresh_server.memory_maps())
 
-    about = ["timeit", "-n1", "-r1", ABOUT_ITSELF]
-    process = detached(about[0], *about[1:], log=tmp_path / "light.txt", light=True)
-    process.wait(60)
+    detached("timeit", "-n1", "-r1", ABOUT_ITSELF, log=tmp_path / "light.txt", light=True).wait(60)
     assert json.loads((tmp_path / "light.txt").read_text().splitlines()[0])["torch"] is False
     assert not has_read_torch()
     read_on()
     wait_until(has_read_torch)
     sleeping = handed_over("timeit", "-n1", "-r1", "import time; time.sleep(60)", log=tmp_path / "log.txt")
     assert sleeping is not None
-    assert parent(sleeping) == first.pid
-    os.close(module._life_lines.pop())
-    first.wait(30)
+    assert parent(sleeping) == fresh_server.pid
 
 
 def test_nobody_takes_over_where_there_is_no_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -146,24 +152,20 @@ def test_a_server_that_is_busy_is_not_waited_for(server: psutil.Process, tmp_pat
     assert "timeit" not in " ".join(" ".join(child.cmdline()) for child in server.children())
 
 
-def test_a_server_that_is_gone_is_followed_by_another(
-    server: psutil.Process, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_server_that_is_gone_is_followed_by_another_and_jobs_outlive_that(
+    fresh_server: psutil.Process, tmp_path: Path
 ) -> None:
     gone = os.environ["MRC_FORK_SERVER"]
-    server.kill()
-    server.wait(30)
+    fresh_server.kill()
+    fresh_server.wait(30)
     process = asleep(tmp_path)
-    assert parent(process) not in (server.pid, os.getpid())
+    other = psutil.Process(process.pid).parent()
+    assert other is not None
+    assert other.pid not in (fresh_server.pid, os.getpid())
     assert os.environ["MRC_FORK_SERVER"] != gone
-    os.close(module._life_lines.pop())
     shutil.rmtree(Path(gone).parent)
-
-
-def test_jobs_outlive_the_server(server: psutil.Process, tmp_path: Path) -> None:
-    process = asleep(tmp_path)
     os.close(module._life_lines.pop())
-    server.wait(30)
-    module._life_lines.append(os.open(os.devnull, os.O_RDONLY))
+    other.wait(30)
     assert process.lives
     psutil.Process(process.pid).kill()
 

@@ -1,4 +1,4 @@
-"""A job's folder tells how it goes, whatever became of its process."""
+"""A job's folder tells how it goes, whatever became of its process: while it is at work, and by its exit status."""
 
 import json
 import time
@@ -8,9 +8,12 @@ from pathlib import Path
 
 import psutil
 import pytest
+from filelock import FileLock
 
+from data.problems import Failure
 from data.workspace import write_text
-from jobs.folder import AskedToStop, Job, carry_out
+from jobs import folder as module
+from jobs.folder import AskedToStop, Job, carried_out_alone, carry_out, progress_writer
 from jobs.processes import this_process
 from jobs.status import DAMAGED, State, Status
 from tests.training.worlds import wait_until
@@ -174,3 +177,73 @@ def test_lines_of_figures_that_cannot_be_read_are_left_out(job: Job) -> None:
     assert job.progress() == [{"step": 1}, {"step": "x"}, {"step": 9}]
     job.forget_progress_after(5)
     assert job.progress() == [{"step": 1}, {"step": "x"}]
+
+
+def phase_and_share(job: Job) -> tuple[str, float]:
+    status = job.read("status.json")
+    return status["phase"], status["share"]
+
+
+def test_a_change_of_phase_is_never_dropped_however_soon_it_comes(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module.time, "monotonic", lambda: 100.0)  # no time passes at all
+    write = progress_writer(job, at_work(started=1.0))
+    write("BM25", 0.0)
+    write("BM25", 0.1)
+    assert phase_and_share(job) == ("BM25", 0.0)  # a page looks no more often
+    write("Dense", 0.2)
+    assert phase_and_share(job) == ("Dense", 0.2)
+    write("Dense", 1.0)
+    assert phase_and_share(job) == ("Dense", 1.0)
+
+
+def test_what_is_said_of_one_phase_is_said_a_few_times_a_second(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 100.0
+    monkeypatch.setattr(module.time, "monotonic", lambda: now)
+    write = progress_writer(job, at_work(started=1.0))
+    seen = []
+    for step in range(100):
+        now += 0.01
+        write("Dense", 0.01 + step / 200)
+        seen.append(phase_and_share(job)[1])
+    assert 4 <= len(set(seen)) <= 6
+
+
+def test_the_time_left_is_what_the_process_says_and_none_where_it_knows_none(job: Job) -> None:
+    left: float | None = 12.0
+    write = progress_writer(job, at_work(started=1.0), lambda: left)
+    write("Dense", 0.5)
+    assert job.status().left == 12.0
+    left = None
+    write("Hybrid", 0.6)
+    status = job.read("status.json")
+    assert status["seconds_left"] is None
+    assert Status(State.RUNNING, share=0.6, started=1.0, heartbeat=7.0, tells_time=True).left is None
+    assert Status(State.RUNNING, share=0.6, started=1.0, heartbeat=7.0).left == pytest.approx(4.0)
+
+
+def test_work_that_is_done_and_work_that_fails(job: Job) -> None:
+    assert carried_out_alone(job, lambda _: job.write("scores.json", {})) == 0
+    assert (job.done, job.status().state) == (True, State.DONE)
+    for error, state, code in (
+        (Failure("empty_file", "there is nothing in it"), State.FAILED, "empty_file"),
+        (ValueError("bad"), State.FAILED, "unexpected"),
+        (AskedToStop(), State.STOPPED, ""),
+    ):
+
+        def work(_: Status, error: Exception = error) -> None:
+            raise error
+
+        assert carried_out_alone(job, work) == 2
+        assert (job.status().state, job.status().code) == (state, code)
+
+
+def test_one_process_at_a_time(job: Job, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(module, "_SECONDS_TO_END", 0.05)
+    done: list[Status] = []
+    job.folder.mkdir()
+    with FileLock(job.folder / ".at_work.lock"):
+        assert carried_out_alone(job, done.append) == 2
+    assert "another process is at work" in capsys.readouterr().err
+    assert not (job.folder / "status.json").exists()
+    assert carried_out_alone(job, done.append) == 0
+    assert len(done) == 1

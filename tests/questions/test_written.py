@@ -6,6 +6,8 @@ import threading
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from chat.endpoint import Endpoint
 from chat.problems import EndpointError
@@ -13,7 +15,7 @@ from data.records import Maker, Passage, QuestionSet
 from data.store import keep, load
 from data.workspace import workspace
 from questions.drafts import MakerOptions, PromptLanguage, QuestionsError
-from questions.make import MadeQuestions, make_questions
+from questions.make import MadeQuestions, make_questions, questions_in
 from tests.chat_server import AT_ONCE, KEY, MODEL, ChatServer, Reply, chat_server, completion
 
 CITIES = ("서울", "부산", "대구", "인천", "광주", "대전", "울산", "세종", "수원", "포항")
@@ -253,3 +255,36 @@ def test_kept_answers_that_cannot_be_read_are_passed_over(tmp_path: Path) -> Non
         (path,) = (workspace() / "cache" / "questions").iterdir()
         path.write_text('\n[]\n{"passage": 1}\nnull\n\x00', encoding="utf-8")
         assert made(server, most=2).passages_asked == 2
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        '["수도는 어디인가?", "강의 이름은?"]',
+        '```json\n["수도는 어디인가?",\n "강의 이름은?"]\n```',
+        '물론입니다! [1] 답: ["수도는 어디인가?", "강의 이름은?"] 도움이 되었기를.',
+        '{"questions": ["수도는 어디인가?", "강의 이름은?", "수도는 어디인가?"]}',
+        '<think>["무엇을 물을까?"]</think>["수도는 어디인가?", "강의 이름은?"]',
+        "1. 수도는 어디인가?\n2) 강의 이름은?",
+        '- "수도는 어디인가?"\n\n- 강의   이름은?',
+        '[["수도는 어디인가?", "강의 이름은?"]]',
+    ],
+)
+def test_answers_as_models_give_them(answer: str) -> None:
+    assert questions_in(answer, 5) == ["수도는 어디인가?", "강의 이름은?"]
+    assert questions_in(answer, 1) == ["수도는 어디인가?"]
+
+
+@pytest.mark.parametrize(
+    "answer",
+    ["", "죄송하지만 도와드릴 수 없습니다.", "[]", "[1, 2]", '["수도는', "질문입니다.\n수도는?", '["가?"]', "[" * 5000],
+)
+def test_what_is_no_list_of_questions(answer: str) -> None:
+    assert questions_in(answer, 5) == []
+
+
+@given(st.text(max_size=200), st.integers(1, 5))
+def test_whatever_is_answered_what_is_taken_is_fit(answer: str, most: int) -> None:
+    found = questions_in(answer, most)
+    assert len(found) == len(set(found)) <= most
+    assert all(4 <= len(question) <= 300 and question == " ".join(question.split()) for question in found)

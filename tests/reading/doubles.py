@@ -1,11 +1,15 @@
 """Five passages, and a reader that points at the word after the question's last word."""
 
+import json
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 
+from data.questions.read import read_file
 from data.records import Passage, Question, QuestionSet
 from models.readers.reader import Spans
+from reading.judge.rules import write_predictions
 
 PASSAGES = (
     Passage("p1", "수도 서울 강 한강"),
@@ -21,6 +25,23 @@ QUESTIONS = (
     Question("q4", "나라의 꽃", ("진달래",), ("p5",)),
 )
 SET = QuestionSet("다섯 글", PASSAGES, QUESTIONS)
+
+
+def score_words(folder: Path, question_set: QuestionSet, *said: Sequence[str]) -> list[str]:
+    """The words of `score` for questions with answers, in a file, and a file `a.json` and so on of each reader's."""
+    text_of = {passage.id: passage.text for passage in question_set.passages}
+    rows = [
+        {"context": text_of[question.relevant[0]], "question": question.text, "answers": [*question.answers]}
+        for question in question_set.questions
+    ]
+    data = folder / f"{question_set.name}.jsonl"
+    data.write_text("\n".join(json.dumps(row, ensure_ascii=False) for row in rows), encoding="utf-8")
+    ids = [question.id for question in read_file(data).question_set.questions]
+    words = ["score", "--data", str(data)]
+    for name, answers in zip("ab", said, strict=True):
+        write_predictions(dict(zip(ids, answers, strict=True)), folder / f"{name}.json")
+        words += ["--predictions", str(folder / f"{name}.json")]
+    return words
 
 
 class NextWord:

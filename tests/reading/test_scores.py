@@ -11,6 +11,7 @@ from reading.__main__ import main
 from reading.judge.rules import ReadingError, Rules, read_predictions, write_predictions
 from reading.judge.scores import compared, scored
 from retrieval.evaluation.significance import question_groups, share_intervals
+from tests.reading.doubles import score_words
 
 
 def asked() -> QuestionSet:
@@ -94,23 +95,8 @@ def test_another_form_is_told_with_its_place(tmp_path: Path, content: str, told:
 def test_the_command_tells_every_reader_and_their_differences(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    data = tmp_path / "four.jsonl"
-    rows = [
-        {
-            "context": next(p.text for p in asked().passages if p.id in q.relevant),
-            "question": q.text,
-            "answers": [*q.answers],
-        }
-        for q in asked().questions[:3]
-    ]
-    data.write_text("\n".join(json.dumps(row, ensure_ascii=False) for row in rows), encoding="utf-8")
-    from data.questions.read import read_file
-
-    ids = [question.id for question in read_file(data).question_set.questions]
-    for name, answers in (("a", ["서울", "한국", "백"]), ("b", ["서울", "", "백 도"])):
-        write_predictions(dict(zip(ids, answers, strict=True)), tmp_path / f"{name}.json")
+    words = score_words(tmp_path, asked().with_questions(range(3)), ["서울", "한국", "백"], ["서울", "", "백 도"])
     files = [str(tmp_path / "a.json"), str(tmp_path / "b.json")]
-    words = ["score", "--data", str(data), "--predictions", files[0], "--predictions", files[1]]
     assert main(words) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "four: 3 questions, by the rules of korquad"

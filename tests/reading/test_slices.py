@@ -1,16 +1,16 @@
 """Slices of judged answers: what is in them, figures against those of each slice judged alone, and the command."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from data.questions.read import read_file
 from data.records import Passage, Question, QuestionSet
 from reading.__main__ import main
 from reading.judge.labels import NO_ANSWER, Property
-from reading.judge.rules import Rules, write_predictions
+from reading.judge.rules import Rules
 from reading.judge.scores import FEWEST, AnswerScores, scored, slice_figures, slices
 from retrieval.evaluation.significance import (
     Pair,
@@ -20,6 +20,7 @@ from retrieval.evaluation.significance import (
     question_groups,
     share_intervals,
 )
+from tests.reading.doubles import score_words
 
 WHO, WHERE = 12, 6
 
@@ -109,19 +110,10 @@ def test_a_set_of_few_questions_has_no_figures() -> None:
 @pytest.fixture
 def words(tmp_path: Path) -> list[str]:
     """The command's, with questions that have answers, in a file, and two readers of them."""
-    rows = [
-        {"context": passage.text, "question": f"{question.text} {question.id}", "answers": [*question.answers]}
-        for question in asked().questions
-        for passage in asked().passages
-        if passage.id in question.relevant
-    ]
-    data = tmp_path / "asked.jsonl"
-    data.write_text("\n".join(json.dumps(row, ensure_ascii=False) for row in rows), encoding="utf-8")
-    ids = [question.id for question in read_file(data).question_set.questions]
-    write_predictions(dict.fromkeys(ids, "세종"), tmp_path / "a.json")
-    write_predictions(dict.fromkeys(ids, "서울"), tmp_path / "b.json")
-    readers = [f"--predictions={tmp_path / name}.json" for name in "ab"]
-    return ["score", "--data", str(data), *readers, "--by-slice"]
+    few = asked().with_questions(range(WHO + WHERE + 1))
+    told_apart = replace(few, questions=tuple(replace(one, text=f"{one.text} {one.id}") for one in few.questions))
+    said = (["세종"] * len(few.questions), ["서울"] * len(few.questions))
+    return [*score_words(tmp_path, told_apart, *said), "--by-slice"]
 
 
 def test_the_command_tells_every_slice_and_its_differences(

@@ -1,7 +1,8 @@
-"""Analyses with a dictionary and with compounds: their tokens, their keys, and where their tokens stand."""
+"""The analyzers, and analyses with a dictionary and with compounds: their tokens, their keys, and where these stand."""
 
 import unicodedata
 from importlib.metadata import version
+from itertools import product
 
 import pytest
 from hypothesis import given, settings
@@ -12,10 +13,15 @@ from data.passages import Passages
 from data.records import Passage
 from data.texts import fingerprint_of
 from text.analysis import Analysis, TokenKind, analyze, indexed_text, located, reading, spans_by_token, weighted_pieces
-from text.analyzers import VERSION, Analyzer, Compounds
+from text.analyzers import VERSION, Analyzer, Compounds, choose
 from text.dictionary import Dictionary, DictionaryError, read_dictionary
 from text.tokens import tokens_of
 
+NAMED = [analyzer for analyzer in Analyzer if analyzer is not Analyzer.AUTO]
+KOREAN = "한글은 세종대왕이 만들었다."
+JAPANESE = "東京タワーは高い。"
+THAI = "กรุงเทพ"
+ENGLISH = "The B-52's don't fly 30%!"
 DICTIONARY = read_dictionary(
     """세종시 세종 시
 블랙 펄\tNNP
@@ -27,31 +33,11 @@ GPT-4
 구매하다, 사다
 """.encode()
 )
-KOREAN = st.lists(
-    st.sampled_from(
-        [
-            "경부고속도로의",
-            "국립중앙박물관에서",
-            "코로나바이러스감염증",
-            "뉴욕 타임스",
-            "블랙 펄을",
-            "블랙펄",
-            "휴대 전화",
-            "핸드폰으로",
-            "gpt-4와",
-            "샀다.",
-            "차량보험",
-            "대한민국정부",
-            "1443년",
-            "😀",
-            "\n",
-            "한",
-            "ㄱ",
-            "İ",
-        ]
-    ),
-    max_size=8,
-).map(" ".join)
+_KOREAN_WORDS = (
+    "경부고속도로의|국립중앙박물관에서|코로나바이러스감염증|뉴욕 타임스|블랙 펄을|블랙펄|휴대 전화|핸드폰으로|gpt-4와|"
+    "샀다.|차량보험|대한민국정부|1443년|😀|\n|한|ㄱ|İ"
+)
+WITH_NAMES = st.lists(st.sampled_from(_KOREAN_WORDS.split("|")), max_size=8).map(" ".join)
 
 
 def kiwi(text: str, compounds: Compounds = Compounds.AS_READ, dictionary: Dictionary | None = None) -> list[str]:
@@ -59,14 +45,88 @@ def kiwi(text: str, compounds: Compounds = Compounds.AS_READ, dictionary: Dictio
 
 
 @pytest.mark.parametrize(
+    ("analyzer", "text", "tokens"),
+    [
+        (Analyzer.WHITESPACE, KOREAN, "한글은 세종대왕이 만들었다."),
+        (Analyzer.WHITESPACE, ENGLISH, "The B-52's don't fly 30%!"),
+        (Analyzer.WHITESPACE, JAPANESE, "東京タワーは高い。"),
+        (Analyzer.WORD, KOREAN, "한글은 세종대왕이 만들었다"),
+        (Analyzer.WORD, ENGLISH, "the b 52 s don t fly 30"),
+        (Analyzer.WORD, THAI, "กรุงเทพ"),
+        (Analyzer.BIGRAM, KOREAN, "한글 글은 세종 종대 대왕 왕이 만들 들었 었다"),
+        (Analyzer.BIGRAM, ENGLISH, "th he b 52 s do on t fl ly 30"),
+        (Analyzer.BIGRAM, JAPANESE, "東京 京タ タワ ワー ーは は高 高い"),
+        (Analyzer.BIGRAM, THAI, "กร รุ ุง งเ เท ทพ"),
+        (Analyzer.KIWI, KOREAN, "한글 세종 대왕 만들"),
+        (Analyzer.KIWI, "東京, Tower, 333m", "東京 tower 333 m"),
+        (Analyzer.KIWI_BIGRAM, KOREAN, "한글/ 세종/ 대왕/ 만들/ 한글 글은 세종 종대 대왕 왕이 만들 들었 었다"),
+    ],
+)
+def test_tokens(analyzer: Analyzer, text: str, tokens: str) -> None:
+    assert analyze(analyzer, [text]) == [tokens.split()]
+
+
+@pytest.mark.parametrize("analyzer", NAMED)
+def test_loose_letters_are_composed(analyzer: Analyzer) -> None:
+    texts = [KOREAN, "Café in Zürich", "ガラパゴス"]
+    loose = [unicodedata.normalize("NFD", text) for text in texts]
+    assert loose != texts
+    assert analyze(analyzer, loose) == analyze(analyzer, texts)
+
+
+@pytest.mark.parametrize("analyzer", NAMED)
+def test_nothing_in_nothing_out(analyzer: Analyzer) -> None:
+    assert analyze(analyzer, ["", " \n\t"]) == [[], []]
+    assert analyze(analyzer, []) == []
+
+
+@pytest.mark.parametrize("analyzer", [a for a in NAMED if a is not Analyzer.WHITESPACE])
+def test_punctuation_is_no_token(analyzer: Analyzer) -> None:
+    assert analyze(analyzer, ["... ?! —「」%"]) == [[]]
+
+
+def test_repeated_tokens_are_repeated() -> None:
+    assert analyze(Analyzer.WORD, ["a b a"]) == [["a", "b", "a"]]
+
+
+def test_names_of_several_words_are_split() -> None:
+    (tokens,) = analyze(Analyzer.KIWI, ["뉴욕 타임스와 마틴 루터 킹"])
+    assert {"뉴욕", "타임스", "마틴", "루터", "킹"} <= set(tokens)
+    assert not [token for token in tokens if token.split() != [token]]
+
+
+def test_a_long_text_is_analyzed_like_its_sentences() -> None:
+    assert analyze(Analyzer.KIWI_BIGRAM, [KOREAN, ENGLISH] * 3) == analyze(Analyzer.KIWI_BIGRAM, [KOREAN, ENGLISH]) * 3
+
+
+@pytest.mark.parametrize(
+    ("texts", "chosen"),
+    [
+        ([KOREAN], Analyzer.KIWI_BIGRAM),
+        ([unicodedata.normalize("NFD", KOREAN)], Analyzer.KIWI_BIGRAM),
+        ([KOREAN + " of the Latin letters, which are many here"], Analyzer.KIWI_BIGRAM),
+        ([JAPANESE], Analyzer.BIGRAM),
+        ([THAI], Analyzer.BIGRAM),
+        ([ENGLISH], Analyzer.WORD),
+        ([ENGLISH * 20 + "서울"], Analyzer.WORD),
+        (["Москва — столица."], Analyzer.WORD),
+        (["12 345"], Analyzer.WORD),
+        ([], Analyzer.WORD),
+    ],
+)
+def test_choice_by_script(texts: list[str], chosen: Analyzer) -> None:
+    assert choose(Analyzer.AUTO, texts) is chosen
+
+
+def test_a_named_analyzer_is_not_chosen_again() -> None:
+    assert choose(Analyzer.WHITESPACE, [KOREAN]) is Analyzer.WHITESPACE
+
+
+@pytest.mark.parametrize(
     ("text", "compounds", "tokens"),
     [
         ("경부고속도로", Compounds.AS_READ, "경부고속도로"),
-        (
-            "경부고속도로",
-            Compounds.SPLIT,
-            "경부 고속 도로",
-        ),  # the smallest parts, so that those of 고속도로 are the same
+        ("경부고속도로", Compounds.SPLIT, "경부 고속 도로"),  # the smallest parts: those of 고속도로 are the same
         ("고속도로", Compounds.SPLIT, "고속 도로"),
         ("고속도로", Compounds.BOTH, "고속도로 고속 도로"),
         ("대한민국정부", Compounds.AS_READ, "대한민국 정부"),
@@ -127,7 +187,7 @@ def test_words_are_read_as_their_synonyms_without_kiwi() -> None:
 @pytest.mark.parametrize("dictionary", [None, DICTIONARY], ids=["no", "dictionary"])
 @pytest.mark.parametrize("analyzer", [Analyzer.KIWI, Analyzer.KIWI_BIGRAM])
 @settings(deadline=None, max_examples=25)
-@given(text=KOREAN)
+@given(text=WITH_NAMES)
 def test_the_tokens_located_are_those_of_the_analysis(
     analyzer: Analyzer, dictionary: Dictionary | None, compounds: Compounds, text: str
 ) -> None:
@@ -141,7 +201,7 @@ def test_the_tokens_located_are_those_of_the_analysis(
 
 @pytest.mark.parametrize("analyzer", [Analyzer.WORD, Analyzer.WHITESPACE])
 @settings(deadline=None, max_examples=25)
-@given(text=KOREAN)
+@given(text=WITH_NAMES)
 def test_synonyms_stand_where_their_letters_do(analyzer: Analyzer, text: str) -> None:
     analysis = Analysis(analyzer, dictionary=DICTIONARY)
     tokens, plain = located(analysis, [text])[0], located(analyzer, [text])[0]
@@ -152,15 +212,8 @@ def test_synonyms_stand_where_their_letters_do(analyzer: Analyzer, text: str) ->
 def test_places_of_parts_and_synonyms() -> None:
     analysis = Analysis(Analyzer.KIWI, Compounds.BOTH, DICTIONARY)
     (spans,) = spans_by_token(analysis, ["세종시의 블랙 펄과 승용차"])
-    assert spans == {
-        "세종시": ((0, 3),),
-        "세종": ((0, 2),),
-        "시": ((2, 3),),
-        "블랙펄": ((5, 9),),
-        "블랙": ((5, 7),),
-        "펄": ((8, 9),),
-        "자동차": ((11, 14),),
-    }
+    places = {"세종시": (0, 3), "세종": (0, 2), "시": (2, 3), "블랙펄": (5, 9), "블랙": (5, 7), "펄": (8, 9)}
+    assert spans == {token: (place,) for token, place in (places | {"자동차": (11, 14)}).items()}
 
 
 @pytest.mark.parametrize(
@@ -186,49 +239,21 @@ def test_what_an_analyzer_cannot_use_is_told(
 def test_kept_tokens_of_a_plain_analyzer_are_found_again_and_others_are_apart() -> None:
     texts = ["차량은 고속도로를", "달린다"]
     seen = set()
-    for options in (
-        {},
-        {"compounds": Compounds.SPLIT},
-        {"dictionary": DICTIONARY},
-        {"compounds": Compounds.SPLIT, "dictionary": DICTIONARY},
-    ):
-        analysis = Analysis(Analyzer.KIWI, **options)
+    for compounds, dictionary in product((Compounds.AS_READ, Compounds.SPLIT), (None, DICTIONARY)):
+        analysis = Analysis(Analyzer.KIWI, compounds, dictionary)
         assert tokens_of(analysis, texts).texts() == analyze(analysis, texts)
         seen.add(analysis.key)
     assert len(seen) == 4
     assert Analysis.of(Analyzer.KIWI).key == (Analyzer.KIWI,)
     assert read_arrays("tokens", key_of(VERSION, "kiwi", fingerprint_of(texts))) is not None
-    assert Analysis(Analyzer.KIWI, dictionary=DICTIONARY).key == (
-        "kiwi",
-        "as-read",
-        DICTIONARY.fingerprint,
-        version("kiwipiepy"),
-    )
+    with_it = ("kiwi", "as-read", DICTIONARY.fingerprint, version("kiwipiepy"))
+    assert Analysis(Analyzer.KIWI, dictionary=DICTIONARY).key == with_it
 
 
-NAMED = [analyzer for analyzer in Analyzer if analyzer is not Analyzer.AUTO]
 WRITTEN = [analyzer for analyzer in NAMED if not analyzer.startswith("kiwi")]
 LETTERS = st.text("abΣİẞ 1.,\u0307한각글가ㄱ\n\u00a0\x1c𠮷中", max_size=25)
-KOREAN_TEXT = st.lists(
-    st.sampled_from(
-        [
-            "세종대왕은",
-            "한글을",
-            "만들었다.",
-            "뉴욕 타임스",
-            "ABC",
-            "한",
-            "갔다",
-            "𠮷野",
-            "😀",
-            "1443년",
-            "\n",
-            "왕",
-            "왕은",
-        ]
-    ),
-    max_size=8,
-).map(" ".join)
+_PLAIN_WORDS = "세종대왕은|한글을|만들었다.|뉴욕 타임스|ABC|한|갔다|𠮷野|😀|1443년|\n|왕|왕은"
+KOREAN_TEXT = st.lists(st.sampled_from(_PLAIN_WORDS.split("|")), max_size=8).map(" ".join)
 
 
 def composed(text: str) -> str:
@@ -295,14 +320,7 @@ def test_a_token_is_read_as_what_it_is(analyzer: Analyzer, token: str, read: tup
 
 def test_pieces_weigh_what_lies_over_them() -> None:
     weights = [((0, 2), 1.0), ((1, 3), 0.5), ((4, 5), -2.0)]
-    assert weighted_pieces("abcdef", weights, 0, 6) == [
-        ("a", 1.0),
-        ("b", 1.5),
-        ("c", 0.5),
-        ("d", 0.0),
-        ("e", -2.0),
-        ("f", 0.0),
-    ]
+    assert weighted_pieces("abcdef", weights, 0, 6) == [*zip("abcdef", (1.0, 1.5, 0.5, 0.0, -2.0, 0.0), strict=True)]
     assert weighted_pieces("abcdef", weights, 2, 4) == [("c", 0.5), ("d", 0.0)]
     assert weighted_pieces("abcdef", [], 0, 6) == [("abcdef", 0.0)]
     assert weighted_pieces("", [], 0, 0) == []

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from retrieval.lexical.weights import term_statistics
-from tests.text.test_analyzers import ENGLISH, JAPANESE, KOREAN, NAMED
+from tests.text.test_analysis import ENGLISH, JAPANESE, KOREAN, NAMED
 from text import tokens as tokens_module
 from text.analysis import analyze
 from text.analyzers import Analyzer

@@ -1,4 +1,4 @@
-"""A dictionary is read from its lines, or everything wrong is told with its row."""
+"""A dictionary is read from its lines, or everything wrong is told with its row; kept, it is found by what names it."""
 
 import tomllib
 import unicodedata
@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from data.workspace import PROJECT
+from data.workspace import PROJECT, workspace
 from text import dictionary as dictionary_file
+from text.__main__ import main
 from text.analyzers import reader_of
 from text.dictionary import (
     _MESSAGES,
@@ -25,6 +26,7 @@ from text.dictionary import (
     with_words,
     written,
 )
+from text.kept_dictionaries import damaged, find, keep, load, remove, stored
 
 EVERY_KIND = """# 관공서
 세종시 세종 시   # 이름
@@ -237,3 +239,69 @@ def test_every_problem_has_words(language: str) -> None:
 
 def test_names_are_letters_alone() -> None:
     assert name_of("Black  Pearl") == name_of("blackpearl") == "blackpearl"
+
+
+CITY_LINES = "# 주석\n세종시 세종 시\n자동차, 차량\n"
+CITIES = read(CITY_LINES)
+
+
+def test_what_is_kept_is_loaded_as_it_was() -> None:
+    kept = keep(CITIES, "도시", source="cities.txt")
+    assert stored() == [kept]
+    assert (kept.name, kept.words, kept.synonyms, kept.source) == ("도시", 1, 1, "cities.txt")
+    found = load(kept.key)
+    of_it = (CITIES.words, CITIES.synonyms, kept.fingerprint)
+    assert (found.words, found.synonyms, found.fingerprint) == of_it
+
+
+def test_it_is_found_by_what_names_it(tmp_path: Path) -> None:
+    kept = keep(CITIES, "도시")
+    assert kept.reference == f"dictionary:{kept.fingerprint[:16]}"
+    assert find(kept.reference) == CITIES
+    for wanted in ("dictionary:", "dictionary:../" + kept.key):
+        with pytest.raises(DictionaryError, match="도시") as raised:
+            find(wanted)
+        assert raised.value.code == "unknown"
+    (tmp_path / "file.txt").write_text("서울\n", encoding="utf-8")
+    assert find("file.txt", tmp_path).words == (Word("서울"),)
+
+
+def test_an_edit_is_another_dictionary() -> None:
+    kept = keep(CITIES, "도시")
+    edited = keep(with_words(load(kept.key), [Word("임세영")]), "도시")
+    assert edited.key != kept.key
+    assert find("도시") == load(edited.key)
+    assert load(kept.key) == CITIES
+    assert keep(CITIES, "again").key == kept.key
+    assert [one.name for one in stored()] == ["again", "도시"]
+
+
+def test_what_was_changed_is_not_used() -> None:
+    kept = keep(CITIES, "도시")
+    folder = workspace() / "dictionaries" / kept.key
+    (folder / "dictionary.txt").write_text("서울\n", encoding="utf-8")
+    with pytest.raises(DictionaryError) as raised:
+        load(kept.key)
+    assert (raised.value.code, raised.value.details) == ("broken", {"name": "도시"})
+    (folder / "set.json").write_text("{", encoding="utf-8")
+    assert (stored(), damaged()) == ([], [kept.key])
+    remove(kept.key)
+    assert not folder.exists()
+    with pytest.raises(DictionaryError):
+        remove(kept.key)
+
+
+def test_the_command_keeps_and_lists(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path, wrong = tmp_path / "cities.txt", tmp_path / "wrong.txt"
+    path.write_text(CITY_LINES, encoding="utf-8")
+    wrong.write_text("가,\n나\tFOO\n", encoding="utf-8")
+    assert main(["keep-dictionary", str(path)]) == 0
+    assert main(["dictionaries"]) == 0
+    kept = stored()[0]
+    line = f"{kept.reference}          1 words          1 groups of synonyms  cities"
+    assert capsys.readouterr().out.splitlines() == [line] * 2
+    assert main(["keep-dictionary", str(wrong)]) == 2
+    errors = capsys.readouterr().err.splitlines()
+    assert [line.split(":")[1] for line in errors] == [" row 1", " row 2"]
+    assert main(["dictionaries", "--json"]) == 0
+    assert kept.fingerprint in capsys.readouterr().out
